@@ -102,7 +102,7 @@ def store_of(passages: list[Passage], encoder: Encoder | Drawn) -> KnowledgeBase
     with tempfile.TemporaryDirectory() as folder:
         with StoreWriter(folder, encoder, None, CHUNKING) as store:
             store.add(passages)
-        return KnowledgeBase(folder, encoder)
+        return KnowledgeBase(folder, lambda _: encoder)
 
 
 def latency(book: Book, encoder: Encoder, questions: list[str], sizes: list[int], results: Results) -> str:
@@ -167,7 +167,7 @@ def retrieval(book: Book, encoder: Encoder, medquad: Path, args: argparse.Namesp
         results.add(f"{name}, interval {one.low:.3f} to {one.high:.3f}", one.value, "")
     row = {name: f"{one.value:.3f} [{one.low:.3f}, {one.high:.3f}]" for name, one in shown.items()}
     what = "other questions, for tuning" if args.tuning else "questions that nothing was chosen on"
-    size = f"{len(asked)} {what}; {len(base.passages):,} passages in the store"
+    size = f"{len(asked)} {what}; {base.size:,} passages in the store"
     results.note(f"Retrieval: {size}.")
     return f"{format_table([row])}\n{size}"
 

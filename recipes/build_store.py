@@ -1,6 +1,7 @@
-"""Build the knowledge store: reference books → passages with vectors (Section 3.1, Table 6).
+"""Build the knowledge store: reference books → passages with vectors in Qdrant (Section 3.1, Table 6).
 
     python recipes/build_store.py --books medical.pdf evaluation.md --encoder models/all-MiniLM-L6-v2 --store stores/mine
+    python recipes/build_store.py --books DIR --encoder MODEL --store stores/mine --qdrant_url http://localhost:6333
 
 Passages are stored while it runs; the same command again adds only what is missing.
 """
@@ -12,6 +13,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from automedeval.cli import comma_list, parse, record_run, run
+from automedeval.distillation.arguments import QDRANT_URL
 from automedeval.distillation.books import Book, Chunking, find_books
 from automedeval.records import RecordError
 
@@ -23,6 +25,7 @@ class BuildStoreArguments:
     books: list[str] = field(metadata={"help": "files or folders (.pdf, .md, .txt, .jsonl)"})
     encoder: str = field(metadata={"help": "checkpoint that embeds passages: folder or Hub id"})
     store: str = field(metadata={"help": "folder of the store"})
+    qdrant_url: str | None = field(default=None, metadata={"help": QDRANT_URL})
     encoder_pooling: str | None = field(
         default=None,
         metadata={"help": "pooling of an encoder without modules.json", "choices": ["cls", "mean", "pooler"]},
@@ -50,7 +53,7 @@ def main() -> None:
         raise RecordError(
             f"--passage_tokens {chunking.tokens}: {encoder.name} reads no more than {encoder.max_tokens} tokens"
         )
-    with StoreWriter(args.store, encoder, args.encoder_pooling, chunking) as store:
+    with StoreWriter(args.store, encoder, args.encoder_pooling, chunking, args.qdrant_url) as store:
         record_run(Path(args.store) / "run.json", args)
         counts, ids = Counter(), set()
         with tqdm(total=0, unit="passage") as bar:
@@ -68,7 +71,7 @@ def main() -> None:
                 f"{others.total():,} passages in the store are not of these books ({by_book}); a store without them needs "
                 "another folder"
             )
-        print(f"{args.store} holds {len(store.books):,} passages")
+        print(f"{store.place} holds {len(store.books):,} passages")
 
 
 def summary(books: list[Book], skipped: Counter[str], counts: Counter[str]) -> str:

@@ -5,13 +5,16 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from doubles.pdf import write_pdf
+from doubles.qdrant_server import QdrantServer
 from programs import ENCODER, ROOT, error_line, needs_encoder, run_recipe
+from qdrant_client import QdrantClient
 
-from automedeval.distillation.store import KnowledgeBase
+from automedeval.distillation.store import COLLECTION, KnowledgeBase
 from automedeval.models.embeddings import Encoder
 
 pytestmark = needs_encoder
@@ -36,10 +39,17 @@ class Shelf:
     def build(self, *more: object) -> subprocess.CompletedProcess:
         return run_recipe("build_store", *self.arguments(*more))
 
-    def content(self, store: Path | None = None) -> dict[str, dict]:
-        """Return every passage and its vector by its id."""
-        lines = ((store or self.store) / "passages.jsonl").read_text().splitlines()
-        return {record["id"]: record for record in map(json.loads, lines)}
+    def content(self, store: Path | None = None) -> dict[str, tuple[dict, list[float]]]:
+        """Return every passage and its vector by its id, as Qdrant has them."""
+        with closing(QdrantClient(path=str(store or self.store))) as client:
+            points, _ = client.scroll(COLLECTION, limit=1000, with_vectors=True)
+        return {point.payload["id"]: (point.payload, point.vector) for point in points}
+
+    def nearest(self, query: str, url: str | None = None) -> tuple[str, str]:
+        """Return book and text of the passage nearest to a query."""
+        base = KnowledgeBase(self.store, lambda pooling: Encoder(str(ENCODER), dtype="float32", pooling=pooling), url)
+        ((found,),) = base.search([query], 1)
+        return found.book, found.text
 
 
 @pytest.fixture
@@ -52,8 +62,7 @@ def test_books_become_a_store_and_only_new_passages_are_added(shelf: Shelf) -> N
     assert done.returncode == 0, done.stderr
     assert "2 books → 21 passages, 0 there already, 21 added\n" in done.stdout
     assert f"{shelf.store} holds 21 passages" in done.stdout
-    (found,) = KnowledgeBase(shelf.store, Encoder(str(ENCODER), dtype="float32")).search(["an honest answer"], 1)
-    assert (found[0].book, found[0].text) == ("Judging", "A good answer is honest.")
+    assert shelf.nearest("an honest answer") == ("Judging", "A good answer is honest.")
 
     before = shelf.content()
     text = (shelf.books / "medical.md").read_text().replace("Fact 3 stands", "Fact 3 stood")
@@ -68,17 +77,29 @@ def test_books_become_a_store_and_only_new_passages_are_added(shelf: Shelf) -> N
     assert before.items() <= after.items()
 
 
+def test_a_store_is_built_on_a_server(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    with QdrantServer(key="secret") as server:
+        assert error_line(shelf.build("--qdrant_url", server.url)).endswith("Must provide an API key\"}}'")
+        monkeypatch.setenv("QDRANT_API_KEY", "secret")
+        for there, added in ((0, 21), (21, 0)):
+            done = shelf.build("--qdrant_url", server.url)
+            assert f"2 books → 21 passages, {there} there already, {added} added\n" in done.stdout, done.stderr
+        assert f"{server.url}: store holds 21 passages" in done.stdout
+        assert shelf.nearest("an honest answer", server.url) == ("Judging", "A good answer is honest.")
+    assert [file.name for file in shelf.store.iterdir()] == ["run.json"]
+
+
 def test_a_killed_build_ends_the_same(shelf: Shelf, tmp_path: Path) -> None:
     (shelf.books / "long.txt").write_text(" ".join(f"Sentence number {n} is about {n * 7}." for n in range(540)))
     options = ["--passage_tokens", 12, "--overlap_tokens", 0]
     command = [sys.executable, ROOT / "recipes" / "build_store.py", *shelf.arguments(*options)]
-    file = shelf.store / "passages.jsonl"
+    files = shelf.store / "collection" / COLLECTION
     with subprocess.Popen(list(map(str, command)), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as killed:
-        while not (file.exists() and file.stat().st_size > 50_000):  # some passages are there
+        while sum(file.stat().st_size for file in files.glob("*.sqlite*")) < 50_000:  # some passages are there
             assert killed.poll() is None
             time.sleep(0.01)
         killed.send_signal(signal.SIGKILL)
-    some = file.read_bytes().count(b"\n")
+    some = len(shelf.content())
     done = shelf.build(*options)
     whole = tmp_path / "whole"
     assert shelf.build(*options, "--store", whole).returncode == 0
@@ -107,6 +128,7 @@ def test_a_configuration_file_names_the_books(shelf: Shelf, tmp_path: Path) -> N
         (["--overlap_tokens", 200], "less than --passage_tokens 200"),
         (["--books", "nowhere.md"], "nowhere.md: no such file"),
         (["--encoder", "models/nowhere"], "no checkpoint at models/nowhere"),
+        (["--qdrant_url", "http://localhost:9"], "http://localhost:9: store: "),
     ],
 )
 def test_faults_are_told_before_a_store_is_made(shelf: Shelf, arguments: list[object], error: str) -> None:

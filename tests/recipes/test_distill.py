@@ -20,18 +20,13 @@ from types import SimpleNamespace
 from automedeval.distillation.books import Passage
 
 
-def FakeEncoder(model, device, dtype, pooling=None):
-    return SimpleNamespace(fingerprint="fake")
-
-
 class FakeKnowledgeBase:
     """Stands in for KnowledgeBase: finds for every question a passage that repeats it."""
 
-    passages = [None]
+    size, encoder = 1, SimpleNamespace(fingerprint="fake")
     opened = []
 
-    def __init__(self, store, encoder):
-        self.encoder = encoder
+    def __init__(self, store, load_encoder, url):
         self.opened.append(store)
 
     def search(self, queries, limit):
@@ -40,18 +35,15 @@ class FakeKnowledgeBase:
 
 def put_in_place():
     from automedeval.distillation import store
-    from automedeval.models import embeddings
 
-    embeddings.Encoder, store.KnowledgeBase = FakeEncoder, FakeKnowledgeBase
-    store.read_settings = lambda folder: {"pooling": None}
+    store.KnowledgeBase = FakeKnowledgeBase
 '''
 
 
 @pytest.fixture(autouse=True)
 def books(monkeypatch, tmp_path):
     """Put fake books in the place of the store; return which stores were opened."""
-    for target in ("models.embeddings.Encoder", "distillation.store.KnowledgeBase", "distillation.store.read_settings"):
-        monkeypatch.setattr(f"automedeval.{target}", None)  # so that all are put back afterwards
+    monkeypatch.setattr("automedeval.distillation.store.KnowledgeBase", None)  # so that it is put back afterwards
     names = {}
     exec(BOOKS, names)
     names["put_in_place"]()

@@ -6,6 +6,8 @@ from functools import partial
 from automedeval.records import RecordError, check_least
 from automedeval.rubrics.questions import Search
 
+QDRANT_URL = "the Qdrant server that has the store, under the name of its folder; its key: QDRANT_API_KEY"
+
 
 @dataclass
 class KnowledgeArguments:
@@ -19,6 +21,7 @@ class KnowledgeArguments:
         },
     )
     store: str | None = field(default=None, metadata={"help": "folder of the knowledge store"})
+    qdrant_url: str | None = field(default=None, metadata={"help": QDRANT_URL})
     encoder: str = field(
         default="models/all-MiniLM-L6-v2", metadata={"help": "the encoder that the store was built with"}
     )
@@ -50,11 +53,13 @@ class KnowledgeArguments:
         if self.knowledge == "none" or self.store is None:
             return None, ""
         # Imported here: they load heavy libraries, and many runs use no knowledge.
-        from automedeval.distillation.store import KnowledgeBase, read_settings
+        from automedeval.distillation.store import KnowledgeBase
         from automedeval.models.embeddings import Encoder
 
-        # In float32 the passages found for a question do not depend on the other questions of the batch.
-        pooling = read_settings(self.store)["pooling"]
-        base = KnowledgeBase(self.store, Encoder(self.encoder, device=device, dtype="float32", pooling=pooling))
-        fingerprint = f"{base.encoder.fingerprint}:{len(base.passages)}:{self.passages}"
+        def load(pooling: str | None) -> Encoder:
+            # In float32 the passages found for a question do not depend on the other questions of the batch.
+            return Encoder(self.encoder, device=device, dtype="float32", pooling=pooling)
+
+        base = KnowledgeBase(self.store, load, self.qdrant_url)
+        fingerprint = f"{base.encoder.fingerprint}:{base.size}:{self.passages}"
         return partial(base.search, limit=self.passages), fingerprint

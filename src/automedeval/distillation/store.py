@@ -1,94 +1,142 @@
-"""The knowledge store: passages and their vectors in a folder, searched by meaning (paper, section 3.1).
+"""The knowledge store: passages and their vectors in a Qdrant collection, searched by meaning (paper, section 3.1).
 
-STORE/passages.jsonl has one passage with its vector a line, STORE/store.json the encoder and how books were cut.
+Paper: Pinecone. Here the collection is embedded in the store's folder, or on a Qdrant server; its metadata say which encoder
+and how books were cut. qdrant_client reads a folder with pickle, which can run code: open only stores that you built yourself.
 """
 
-import base64
-import json
+import os
+import sqlite3
+import time
+import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from httpx import HTTPError
+from qdrant_client import QdrantClient, models
+from qdrant_client.common.client_exceptions import QdrantException
+from qdrant_client.http.exceptions import ApiException
+from qdrant_client.local.qdrant_local import META_INFO_FILENAME
 
 from automedeval.distillation.books import Chunking, Passage
 from automedeval.models.embeddings import Encoder
-from automedeval.records import RecordError, read_lines
-from automedeval.records.journal import Journal, write_json
+from automedeval.records import RecordError
 
-PASSAGES, SETTINGS = "passages.jsonl", "store.json"
+COLLECTION = "passages"  # in a folder; on a server the name of the store's folder
 WINDOW = 512  # passages encoded together, stored already or not, so that vectors do not depend on interruptions
-_VECTOR = np.dtype("<f4")
+PATIENCE = 30.0  # seconds to wait for a folder that another process has open; one that reads it needs it for a few
+warnings.filterwarnings("ignore", "Local mode is not recommended")  # docs/train.md says when a server is faster
 
 
 class KnowledgeBase:
-    """The passages of a store, in memory.
+    """The passages of a store, for reading. Those of a folder are read into memory, so that other processes can open it too.
 
     Args:
-        store: folder that recipes/build_store.py wrote.
-        encoder: computes the vectors of queries; the one that the store was built with.
+        store: folder that recipes/build_store.py wrote, or its name on the server.
+        load_encoder: returns the encoder that the store was built with, given the pooling that it was built with.
+        url: a Qdrant server; its key is the environment variable QDRANT_API_KEY.
 
     Raises:
-        RecordError: no store, another encoder, or a file that cannot be read.
+        RecordError: no store, another encoder, a folder that another process fills, or a server that does not answer.
     """
 
-    # Paper: Pinecone, which approximates. Books have some ten thousand passages, so each query is compared with all of them.
-
-    def __init__(self, store: str | Path, encoder: Encoder):
-        self.encoder, self.passages = encoder, list[Passage]()
-        _refuse_change(store, read_settings(store), _encoder_settings(encoder))
-        vectors = []
-        for place, record in read_lines(Path(store) / PASSAGES):
-            try:
-                vectors.append(np.frombuffer(base64.b64decode(record.pop("vector")), _VECTOR, encoder.dimensions))
-                self.passages.append(Passage(**record))
-            except (KeyError, TypeError, ValueError):
-                raise RecordError(f"{place}: no passage with a vector; remove the store and build it again") from None
-        self._vectors = np.array(vectors, np.float32).reshape(-1, encoder.dimensions)
+    def __init__(self, store: str | Path, load_encoder: Callable[[str | None], Encoder], url: str | None = None):
+        self.place, self._collection = _place(store, url)
+        missing = RecordError(f"{self.place}: no knowledge store; build one with recipes/build_store.py")
+        if url is None and not Path(store, META_INFO_FILENAME).exists():
+            raise missing
+        # Paper: Pinecone, which approximates. Books have some ten thousand passages, so each query is compared with all of
+        # them: a folder's always are, a server's if it is asked to.
+        self._exact = models.SearchParams(exact=True) if url else None
+        with _one_line(self.place), ExitStack() as opened:
+            client = opened.enter_context(closing(_connect(store, url)))
+            if not client.collection_exists(self._collection):
+                raise missing
+            settings = client.get_collection(self._collection).config.metadata or {}
+            self.size = client.count(self._collection, exact=True).count
+            if url:
+                opened.pop_all()
+                self._client = client
+            else:
+                self._client = QdrantClient(":memory:")
+                client.migrate(self._client, [self._collection], batch_size=1000)
+        self.encoder = load_encoder(settings.get("pooling"))
+        _refuse_change(self.place, settings, _encoder_settings(self.encoder))
 
     def search(self, queries: Sequence[str], limit: int = 3) -> list[list[Passage]]:
         """Find at most `limit` passages for each query, the nearest first; none for a query without a letter or digit.
 
         Returns:
             for each query its passages with their scores: the cosine of passage and query.
+
+        Raises:
+            RecordError: the server does not answer.
         """
-        results = []
-        for query, vector in zip(queries, self.encoder.encode(queries)):
-            scores = self._vectors @ vector  # one by one: a score does not depend on the other queries
-            nearest = np.argsort(-scores, kind="stable")[: limit if any(map(str.isalnum, query)) else 0]
-            results.append([replace(self.passages[index], score=float(scores[index])) for index in nearest])
-        return results
+        asked = [query for query in queries if any(map(str.isalnum, query))]
+        requests = [
+            models.QueryRequest(query=vector.tolist(), limit=limit, with_payload=True, params=self._exact)
+            for vector in self.encoder.encode(asked)
+        ]
+        with _one_line(self.place):
+            answers = self._client.query_batch_points(self._collection, requests) if requests else []
+        found = {
+            query: [replace(Passage(**(point.payload or {})), score=point.score) for point in answer.points]
+            for query, answer in zip(asked, answers)
+        }
+        return [found.get(query, []) for query in queries]
 
 
 class StoreWriter(AbstractContextManager):
     """Add passages to a store, a new one or one that was built with the same settings.
 
     Args:
-        store: the folder.
+        store, url: as of `KnowledgeBase`.
         encoder, pooling: what computes the vectors, and the pooling that it was given.
         chunking: how the books were cut.
 
     Raises:
-        RecordError: the store was built with other settings, or another process is writing it.
+        RecordError: the store was built with other settings, another process uses the folder, or the server does not answer.
     """
 
-    def __init__(self, store: str | Path, encoder: Encoder, pooling: str | None, chunking: Chunking):
-        self.store, self.encoder = Path(store), encoder
+    def __init__(
+        self, store: str | Path, encoder: Encoder, pooling: str | None, chunking: Chunking, url: str | None = None
+    ):
+        self.store, self.url, self.encoder = store, url, encoder
+        self.place, self._collection = _place(store, url)
         self.settings = _encoder_settings(encoder) | {"pooling": pooling, **asdict(chunking)}
 
     def __enter__(self) -> "StoreWriter":
-        if (self.store / SETTINGS).exists():
-            _refuse_change(self.store, read_settings(self.store), self.settings)
-        self._journal = Journal(self.store / PASSAGES).__enter__()
-        write_json(self.store / SETTINGS, self.settings)
-        self.books = {record["id"]: record["book"] for record in self._journal.records()}  # by the passage's id
+        with ExitStack() as opened:
+            opened.enter_context(_one_line(self.place))
+            self._client = opened.enter_context(closing(_connect(self.store, self.url)))
+            if not self._client.collection_exists(self._collection):
+                # Dot products of unit vectors are cosines.
+                vectors = models.VectorParams(size=self.encoder.dimensions, distance=models.Distance.DOT)
+                self._client.create_collection(self._collection, vectors, metadata=self.settings)
+            settings = self._client.get_collection(self._collection).config.metadata or {}
+            _refuse_change(self.place, settings, self.settings)
+            for file in Path(self.store).rglob("*.sqlite"):
+                # Qdrant commits a folder's passages one by one, which takes a quarter of the time with a log written ahead.
+                with closing(sqlite3.connect(file)) as database:
+                    database.execute("PRAGMA journal_mode=WAL")
+            self.books = dict(self._stored())  # by the passage's id
+            self._opened = opened.pop_all()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._journal.__exit__()
+    def __exit__(self, *error: Any) -> None:
+        self._opened.__exit__(*error)
+
+    def _stored(self) -> Iterator[tuple[str, str]]:
+        """Yield id and book of each stored passage."""
+        offset = None
+        while True:
+            points, offset = self._client.scroll(self._collection, limit=10_000, offset=offset)
+            yield from ((point.payload["id"], point.payload["book"]) for point in points if point.payload)
+            if offset is None:
+                return
 
     def add(self, passages: Sequence[Passage], on_batch: Callable[[int], object] = lambda done: None) -> Counter[str]:
         """Store the passages that are missing, window by window; an interruption keeps what was stored.
@@ -103,40 +151,70 @@ class StoreWriter(AbstractContextManager):
             if all(passage.id in self.books for passage in window):
                 on_batch(len(window))
                 continue
-            vectors = self.encoder.encode([_indexed(passage) for passage in window], on_batch).astype(_VECTOR)
-            for passage, vector in zip(window, vectors):
-                if passage.id not in self.books:
-                    content = base64.b64encode(vector.tobytes()).decode()
-                    self._journal.append(passage.to_dict() | {"vector": content})
-                    self.books[passage.id] = passage.book
-        self._journal.sync()
+            vectors = self.encoder.encode([_indexed(passage) for passage in window], on_batch)
+            points = [
+                # Qdrant takes numbers and UUIDs as ids; the twelve hexadecimal digits of a passage are a number.
+                models.PointStruct(id=int(passage.id, 16), vector=vector.tolist(), payload=passage.to_dict())
+                for passage, vector in zip(window, vectors)
+                if passage.id not in self.books
+            ]
+            self._client.upload_points(self._collection, points, wait=True)
+            self.books |= {passage.id: passage.book for passage in window}
         on_batch(repeated)
         added = len(self.books) - before
         return Counter(passages=len(passages), repeated=repeated, there=len(unique) - added, added=added)
 
 
-def read_settings(store: str | Path) -> dict[str, Any]:
-    """Return the settings that a store was built with; RecordError if there is no store."""
-    file = Path(store) / SETTINGS
+def _place(store: str | Path, url: str | None) -> tuple[str, str]:
+    """Return where a store is, for messages, and the name of its collection."""
+    name = Path(store).resolve().name if url else COLLECTION
+    return (f"{url}: {name}" if url else str(store)), name
+
+
+def _connect(store: str | Path, url: str | None) -> QdrantClient:
+    """Open a server or a folder; RecordError if it cannot be opened, or another process does not close the folder in time."""
+    begin = time.monotonic()
+    while True:
+        try:
+            if url is None:
+                return QdrantClient(path=str(store))
+            key = os.environ.get("QDRANT_API_KEY")
+            return QdrantClient(url=url, api_key=key, timeout=60, check_compatibility=False)
+        except Exception as error:  # noqa: BLE001  a damaged folder makes it raise a dozen kinds
+            if "already accessed" not in str(error):
+                told = "check --qdrant_url" if url else "no store, or a damaged one: remove it and build it again"
+                raise RecordError(f"{url or store}: cannot be opened ({_shown(error)}); {told}") from None
+        if time.monotonic() - begin > PATIENCE:
+            raise RecordError(
+                f"{store}: another process is using this store: wait for it, or put the store on a server (--qdrant_url)"
+            )
+        time.sleep(0.5)
+
+
+@contextmanager
+def _one_line(place: str) -> Iterator[None]:
+    """Turn errors of Qdrant into a RecordError of one line."""
     try:
-        return dict(json.loads(file.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        raise RecordError(f"{store}: no knowledge store; build one with recipes/build_store.py") from None
-    except (OSError, ValueError, TypeError) as error:
-        raise RecordError(f"{file}: cannot be read ({error}); remove the store and build it again") from None
+        yield
+    except (ApiException, QdrantException, HTTPError, sqlite3.Error) as error:
+        raise RecordError(f"{place}: {_shown(error)}") from None
+
+
+def _shown(error: Exception) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__
 
 
 def _encoder_settings(encoder: Encoder) -> dict[str, Any]:
     return {"encoder": encoder.name, "fingerprint": encoder.fingerprint}
 
 
-def _refuse_change(store: str | Path, settings: dict[str, Any], wanted: dict[str, Any]) -> None:
+def _refuse_change(place: str, settings: dict[str, Any], wanted: dict[str, Any]) -> None:
     """Raise RecordError if a store has other settings than those wanted; the encoder's name may differ."""
     for name, value in wanted.items():
         if name != "encoder" and settings.get(name) != value:
             encoder = f" (encoder {settings.get('encoder')}, not {wanted['encoder']})" if name == "fingerprint" else ""
             raise RecordError(
-                f"{store}: was built with {name} {settings.get(name)}, not {value}{encoder}; give the same, or another --store"
+                f"{place}: was built with {name} {settings.get(name)}, not {value}{encoder}; give the same, or another --store"
             )
 
 
