@@ -3,13 +3,12 @@
     python recipes/fit_checker.py --config recipes/runs/small-checker/fit.yaml
 
 A clean case has a text by a physician as its reference, and statements that the same physician took from it as criteria: none
-of them is contradicted. Of each case one statement is drawn; the threshold is the lowest at which the share of statements that
-are called contradicted, by the rules or the model, is certified to be at most --risk. The same statements, changed by the rules
-of training, then tell which share of the findings is right: by it a contradiction lowers the score of the small judge.
-Writes OUTPUT/checker.json and the adapter.
+of them is contradicted. The threshold is the lowest at which the share of statements that are called contradicted, by the rules
+or the model, is certified to be at most --risk, and at which the answers that these statements make are called contradicted in
+at most the share --answers. The same answers, with one statement changed by the rules of training, then tell which share of the
+findings is right: by it a contradiction lowers the score of the small judge. Writes OUTPUT/checker.json and the adapter.
 """
 
-import hashlib
 import random
 import shutil
 from dataclasses import dataclass, field
@@ -26,7 +25,7 @@ from automedeval.models.arguments import ENCODER
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint, weights_fingerprint
 from automedeval.models.cross_encoder import load_cross_encoder
 from automedeval.models.embeddings import Encoder
-from automedeval.records import Case, RecordError, question_text, read_cases
+from automedeval.records import Case, RecordError, check_between, question_text, read_cases
 from automedeval.records.journal import arithmetic, write_json
 from automedeval.stats.selective import least_alarm_threshold
 
@@ -48,11 +47,13 @@ class FitArguments:
         default=0.05, metadata={"help": "allowed share of clean statements that are called contradicted"}
     )
     delta: float = field(default=0.1, metadata={"help": "allowed probability that the promise is false"})
+    answers: float = field(
+        default=0.05, metadata={"help": "largest share of --clean with a statement called contradicted"}
+    )
 
     def __post_init__(self) -> None:
         self.without = comma_list(self.without)
-        if not 0 < self.risk < 1 or not 0 < self.delta < 1:
-            raise RecordError("--risk and --delta must lie between 0 and 1")
+        check_between(self, 0, 1, "risk", "delta", "answers")
 
 
 def main() -> None:
@@ -66,20 +67,25 @@ def main() -> None:
     kept = [case for case in clean if case.id not in tests and case.reference and case.criteria]
     print(arithmetic("cases", len(clean), {"for tests, or without statements": len(clean) - len(kept)}))
     checker = SmallChecker(encoder, model, fingerprint(adapter, []), 0.0)
-    scores = alarm_scores(checker, kept, [drawn(case) for case in kept])
-    threshold, tested = least_alarm_threshold(scores, THRESHOLDS, args.risk, args.delta)
+    texts = [[each.criterion for each in case.criteria] for case in kept]
+    scores = alarm_scores(checker, kept, texts)
+    _, tested = least_alarm_threshold(scores, THRESHOLDS, args.risk, args.delta)
     for line in tested:
-        print(f"threshold {line['threshold']:g}: {line['alarms']} of {line['units']} alarms, p = {line['p']:.3g}")
-    if threshold is None:
+        counts = f"{line['alarms']} of {sum(map(len, texts))} statements, in {line['alarmed']} of {len(kept)} cases"
+        print(f"threshold {line['threshold']:g}: {counts}, p = {line['p']:.3g}")
+    allowed = [line for line in tested if line["p"] <= args.delta and line["alarmed"] <= args.answers * len(kept)]
+    if not allowed:
         raise RecordError(f"no threshold keeps the false alarms below {args.risk:g} at delta {args.delta:g}")
+    threshold = allowed[-1]["threshold"]
     if adapter.resolve() != (output / "adapter").resolve():
         output.mkdir(parents=True, exist_ok=True)
         shutil.copytree(adapter, output / "adapter", dirs_exist_ok=True)
-    precision = measured_precision(checker, kept, scores, threshold)
+    precision = measured_precision(checker, kept, texts, scores, threshold)
     print(
-        f"contradicted, {precision['statements']} statements each: {precision['changed']} changed, {precision['clean']} clean"
+        f"contradicted, of {precision['answers']} answers: {precision['changed']} changed, {precision['clean']} clean"
     )
-    certificate = {"risk": args.risk, "delta": args.delta, "units": len(scores), "tested": tested}
+    certificate = {name: getattr(args, name) for name in ("risk", "delta", "answers")} | {"tested": tested}
+    certificate |= {"units": len(kept), "statements": sum(map(len, texts))}
     certificate["clean"] = Path(args.clean).stem
     described = {"name": base.name, "fingerprint": weights_fingerprint(base)}
     write_json(
@@ -95,40 +101,43 @@ def main() -> None:
     print(f"{output}: threshold {threshold:g}")
 
 
-def drawn(case: Case) -> str:
-    """Return one statement of a case."""
-    return case.criteria[int(hashlib.sha256(case.id.encode()).hexdigest(), 16) % len(case.criteria)].criterion
-
-
-def alarm_scores(checker: SmallChecker, cases: list[Case], texts: list[str]) -> np.ndarray:
-    """Return, of a statement on each case, the probability of a contradiction; 0 where no passage was read."""
+def alarm_scores(checker: SmallChecker, cases: list[Case], texts: list[list[str]]) -> list[np.ndarray]:
+    """Return, of the statements on each case, the probabilities of a contradiction; 0 where no passage was read."""
     answers = [
-        ([Statement(text, 0, len(text))], evidence_of(case, 0, "reference"), question_text(case.question))
-        for case, text in zip(cases, texts)
+        (
+            [Statement(text, 0, len(text)) for text in own],
+            evidence_of(case, 0, "reference"),
+            question_text(case.question),
+        )
+        for case, own in zip(cases, texts)
     ]
-    found = (findings[0] for findings in checker.check(answers))
-    return np.array([each.probability or 0.0 if each.label == CONTRADICTED else 0.0 for each in found])
+    return [
+        np.array([each.probability or 0.0 if each.label == CONTRADICTED else 0.0 for each in findings])
+        for findings in checker.check(answers)
+    ]
 
 
 def measured_precision(
-    checker: SmallChecker, cases: list[Case], scores: np.ndarray, threshold: float
+    checker: SmallChecker, cases: list[Case], texts: list[list[str]], scores: list[np.ndarray], threshold: float
 ) -> dict[str, float]:
-    """Return how many drawn statements are called contradicted as they are and changed by a rule, and the share of the latter.
+    """Return how many answers are called contradicted as they are and with one statement changed, and the share of the latter.
 
     Args:
-        scores: `alarm_scores` of the statements as they are.
+        scores: `alarm_scores` of the answers as they are.
     """
     rules, rng = Rules.read(), random.Random(0)
-    changes = [rules.contrary(drawn(case), rng) for case in cases]
-    places = [index for index, changed in enumerate(changes) if changed is not None]
-    new = alarm_scores(checker, [cases[index] for index in places], [changes[index] for index in places])
-    changed, clean = int((new >= threshold).sum()), int((scores[places] >= threshold).sum())
-    return {
-        "value": (changed + 0.5) / (changed + clean + 1),
-        "statements": len(places),
-        "changed": changed,
-        "clean": clean,
-    }
+    changed_texts, places = [], []
+    for place, own in enumerate(texts):
+        changes = [(number, new) for number, text in enumerate(own) if (new := rules.contrary(text, rng)) is not None]
+        if changes:
+            number, new = rng.choice(changes)
+            changed_texts.append([*own[:number], new, *own[number + 1 :]])
+            places.append(place)
+    new_scores = alarm_scores(checker, [cases[place] for place in places], changed_texts)
+    changed = sum(bool((each >= threshold).any()) for each in new_scores)
+    clean = sum(bool((scores[place] >= threshold).any()) for place in places)
+    value = (changed + 0.5) / (changed + clean + 1)
+    return {"value": value, "answers": len(places), "changed": changed, "clean": clean}
 
 
 if __name__ == "__main__":

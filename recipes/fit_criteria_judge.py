@@ -68,7 +68,7 @@ def main() -> None:
         for some in (whole, other)
     )
     drawn = np.array([rng.choice(own) for own in clean])
-    against, tested = least_alarm_threshold(drawn, THRESHOLDS, RISK, DELTA)
+    against, tested = least_alarm_threshold(drawn[:, None], THRESHOLDS, RISK, DELTA)
     for line in tested:
         print(f"threshold {line['threshold']:g}: {line['alarms']} of {line['units']} alarms, p = {line['p']:.3g}")
     if against is None:

@@ -171,26 +171,52 @@ def risk_coverage(panel: Panel, people: np.ndarray, judge: np.ndarray, confidenc
     return points
 
 
+def betting_p_value(shares: np.ndarray, mean: float) -> float:
+    """Return a p-value of "the expected share is at least `mean`", by betting against it (Waudby-Smith and Ramdas 2024).
+
+    Each share in turn multiplies a capital by 1 - bet (share - mean), whose expectation is at most 1 if that is true; by
+    Ville's inequality the capital then reaches 1 / p with a probability of at most p. A bet depends on the shares before it.
+
+    Args:
+        shares: float [units] in [0, 1], independent, in an order that was chosen without knowledge of them.
+    """
+    capital = most = 1.0
+    total, squares = mean / 2, mean / 4  # a prior of one unit
+    for count, share in enumerate(shares.tolist(), 1):
+        guess = total / count
+        bet = (mean - guess) / (squares / count + (mean - guess) ** 2)
+        capital *= 1 - min(max(bet, 0.0), 0.75 / (1 - mean)) * (share - mean)
+        most = max(most, capital)
+        total += share
+        squares += (share - guess) ** 2
+    return 1 / most
+
+
 def least_alarm_threshold(
-    scores: np.ndarray, sequence: Sequence[float], risk: float, delta: float
+    scores: Sequence[np.ndarray], sequence: Sequence[float], risk: float, delta: float
 ) -> tuple[float | None, list[dict[str, float]]]:
     """Return the lowest threshold whose share of false alarms is certified to be at most `risk`, and what was tested.
 
     Thresholds are tested from the highest, which alarms least, until one fails (fixed-sequence testing: no correction is
-    needed). Each test is an exact binomial one.
+    needed). Where every case has one score, each test is an exact binomial one; else `betting_p_value` of the cases' shares.
 
     Args:
-        scores: float [units], independent, one of each clean case; a score of at least the threshold is a false alarm.
+        scores: of each clean case, independent of the others, its scores; one of at least the threshold is a false alarm.
         sequence: thresholds, chosen without knowledge of `scores`.
         risk: the allowed share of false alarms.
         delta: the allowed probability that the share is higher at the returned threshold.
     """
     tested: list[dict[str, float]] = []
     accepted = None
+    single = all(len(each) == 1 for each in scores)
     for threshold in sorted(map(float, sequence), reverse=True):
-        alarms = int((scores >= threshold).sum())
-        p = float(bdtr(alarms, len(scores), risk)) if len(scores) else 1.0
+        shares = np.array([(each >= threshold).mean() for each in scores])
+        alarms = sum(int((each >= threshold).sum()) for each in scores)
+        p = 1.0
+        if len(scores):
+            p = float(bdtr(alarms, len(scores), risk)) if single else betting_p_value(shares, risk)
         tested.append({"threshold": threshold, "units": len(scores), "alarms": alarms, "p": p})
+        tested[-1]["alarmed"] = int((shares > 0).sum())
         if p > delta:
             break
         accepted = threshold
