@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from doubles.agreement_study import read, write
-from plain_small_judge import Plain
+from plain_small_judge import Plain, lowered
 from programs import ENCODER, ROOT, SAMPLE, error_line, needs_encoder, run_recipe
 
 from automedeval.judges.small import PACKAGED
@@ -30,13 +30,19 @@ def test_it_gives_its_recorded_scores_and_those_of_plain_transformers(beside: st
     given = ["--cases", write(tmp_path / "cases.jsonl", cases), "--output", tmp_path / "out", "--device", "cpu"]
     done = run_recipe("judge", *given, "--encoder", ENCODER)
     assert done.returncode == 0, done.stderr
-    found = {verdict["case_id"]: verdict["expected_scores"] for verdict in read(tmp_path / "out" / "verdicts.jsonl")}
+    verdicts = {verdict["case_id"]: verdict for verdict in read(tmp_path / "out" / "verdicts.jsonl")}
+    found = {case_id: verdict["expected_scores"] for case_id, verdict in verdicts.items()}
     recorded = json.loads(RECORDED.read_text())[beside]
     assert list(recorded) == [case["id"] for case in cases]
     for case in cases:
         assert found[case["id"]] == pytest.approx(recorded[case["id"]], abs=2e-3)
     for case in cases[:2]:
-        right = [plain.score(case["question"], each["text"], case.get("reference")) for each in case["responses"]]
+        right = [
+            lowered(
+                plain.score(case["question"], each["text"], case.get("reference")), verdicts[case["id"]], each["model"]
+            )
+            for each in case["responses"]
+        ]
         assert found[case["id"]] == pytest.approx(right, abs=2e-4)
 
 

@@ -16,10 +16,9 @@ import numpy as np
 import pytest
 import torch
 from doubles.agreement_study import CASES, RATINGS, read, write
-from plain_small_judge import Plain, adapter
+from plain_small_judge import Plain, adapter, lowered
 from programs import ENCODER, ROOT, SAMPLE, error_line, needs_encoder, run_recipe
 
-from automedeval.claims.checker import PACKAGED
 from automedeval.judges.features import FEATURES, QUESTION
 from automedeval.judges.small import PACKAGED as SMALL
 from automedeval.judges.small import Scale
@@ -75,15 +74,11 @@ def judged(tmp_path: Path, folder: Path, cases: Path = CASES, *more: object) -> 
 def test_scores_are_those_of_plain_transformers(beside: str, small: Path, tmp_path: Path) -> None:
     cases = [case.to_dict() | ({} if beside == "reference" else {"reference": None}) for case in read_cases(CASES)][:4]
     found, plain = judged(tmp_path, small, write(tmp_path / "cases.jsonl", cases)), Plain(small)
-    precision = json.loads((PACKAGED / "checker.json").read_text())["precision"]["value"]
     assert [verdict["case_id"] for verdict in found] == [case["id"] for case in cases]
     for case, verdict in zip(cases, found):
         expected = [plain.score(case["question"], each["text"], case.get("reference")) for each in case["responses"]]
-        lowered = [
-            1 + (score - 1) * (1 - precision * bool(verdict.get("checked", {}).get(each["model"])))
-            for score, each in zip(expected, case["responses"])
-        ]
-        assert verdict["expected_scores"] == pytest.approx(lowered, abs=2e-4)
+        right = [lowered(score, verdict, each["model"]) for score, each in zip(expected, case["responses"])]
+        assert verdict["expected_scores"] == pytest.approx(right, abs=2e-4)
         assert ("checked" in verdict) == (beside == "reference")
     assert {(verdict["judge"], verdict["rubric"], verdict["scores"]) for verdict in found} == {
         ("small", "automedeval@1", None)
