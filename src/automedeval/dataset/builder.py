@@ -169,7 +169,8 @@ class InstructionSet:
     @cached_property
     def test_cases(self) -> list[Case]:
         """Return the cases of the plan's test file, which need not be in a file of --cases; none without a test file."""
-        return list(read_cases(self.plan.test_file, 0)) if self.plan.test_file else []
+        # A blank response is no text that a training case could repeat.
+        return list(read_cases(self.plan.test_file, 0, blank="skip")) if self.plan.test_file else []
 
     def assign(self) -> Assignment:
         """Assign the verdicts to splits by the plan (section 3.2)."""
