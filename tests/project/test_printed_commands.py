@@ -14,7 +14,7 @@ import pytest
 from doubles.agreement_study import read, write
 from doubles.criteria_grader import grade
 from doubles.endpoint import EndpointDouble, good_answer
-from programs import ENCODER, ROOT, needs_encoder, run_command
+from programs import ENCODER, ROOT, needs_encoder, run_command, run_recipe
 from project.test_docs import commands
 
 PAGES = ("README.md", *(f"docs/{page}.md" for page in ("index", "believe", "criteria", "judge", "rewards", "serving")))
@@ -99,7 +99,11 @@ def reader(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def prepared(words: list[str]) -> None:
-    """Write what an earlier page made: the verdicts that a command reads and that are not there."""
+    """Write what an earlier page made: the verdicts and the store that a command reads and that are not there."""
+    if "stores/mine" in words and not Path("stores").exists():
+        Path("book.md").write_text("# Tetanus\n\nA booster is given after ten years.\n", encoding="utf-8")
+        built = run_recipe("build_store", "--books", "book.md", "--store", "stores/mine", "--encoder", ENCODER)
+        assert built.returncode == 0, built.stderr
     cases = [*read(Path("rated.jsonl")), *read(Path("my_cases.jsonl"))]
     for word in words:
         place = Path(word.rpartition("=")[2])
