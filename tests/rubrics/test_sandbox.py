@@ -247,8 +247,9 @@ def test_the_words_of_a_study_are_text_and_no_template(tmp_path: Path) -> None:
     title = "Pain {{ cycler.__init__.__globals__ }}"
     with opened(write_study(tmp_path, title=title)) as store:
         assert f"<h1>{title}</h1>" in client_of(store).get("/").text
-    line = error_line(run_recipe("publish", "page", tmp_path / "page", "--study", tmp_path / "study.yaml", *PSEUDONYMS))
-    assert line.endswith("'{{ cycler.__init__.__globals__ }}' is not filled in")
+    done = run_recipe("publish", "page", tmp_path / "page", "--study", tmp_path / "study.yaml", *PSEUDONYMS)
+    assert done.returncode == 0, done.stderr
+    assert title in (tmp_path / "page" / "README.md").read_text(encoding="utf-8")
 
 
 # --- chat templates, which transformers renders -----------------------------------------------------------------------
