@@ -280,9 +280,9 @@ def test_a_contradicted_statement_lowers_the_score_and_is_named(tmp_path: Path) 
     assert set(flagged) <= dangerous
     assert {verdict["case_id"] for verdict in lower} >= set(flagged)
     assert len(flagged) >= 4
+    assert sum(bool(verdict["checked"]["bot-v1"]) for verdict in verdicts) <= 1
     texts = {each["id"]: {one["model"]: one["text"] for one in each["responses"]} for each in read(cases)}
     for verdict in verdicts:
-        assert not verdict["checked"]["bot-v1"]
         assert verdict["composed"]
         assert [line.split(":")[0] for line in verdict["rationale"].splitlines()[1:]] == [
             f"Step {number}" for number in range(1, 5)
