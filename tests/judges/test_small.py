@@ -293,6 +293,19 @@ def test_a_contradicted_statement_lowers_the_score_and_is_named(tmp_path: Path) 
             assert " ".join(wrong["text"].split()[:30]) in verdict["rationale"]
 
 
+def test_a_response_of_which_nothing_was_read_is_not_checked(tmp_path: Path) -> None:
+    thai = "รับประทานยาเม็ดวันละครั้งหลังอาหารเช้า"
+    case = {
+        "id": "one",
+        "question": "How often?",
+        "reference": thai,
+        "responses": [{"model": "a", "text": "Every day."}],
+    }
+    (verdict,) = judged(tmp_path, SMALL, write(tmp_path / "cases.jsonl", [case]))
+    assert "checked" not in verdict
+    assert "Nothing could be checked of a." in verdict["rationale"]
+
+
 def test_what_is_learnt_from_is_the_nearest_piece_of_a_scored_response() -> None:
     lists_of = runpy.run_path(str(ROOT / "recipes" / "train_cross_encoder.py"))["lists_of"]
     about, beside = "Gout is treated with rest and ice. " * 20, "Roads are built of stones and tar. " * 20

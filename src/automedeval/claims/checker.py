@@ -171,6 +171,11 @@ class SmallChecker:
         return Finding(statement, NOT_FOUND, float(probabilities[0, LABELS.index(NOT_FOUND)]), passages[indices[0]])
 
 
+def was_read(findings: Sequence[Finding]) -> bool:
+    """Return whether a statement of an answer was read; else nothing is known of it, and it is not free of contradictions."""
+    return any(each.label != UNREAD for each in findings)
+
+
 def contradicted(findings: Sequence[Finding]) -> list[dict[str, Any]]:
     """Return the contradicted statements, as claims.jsonl records them."""
     return [each.to_dict() for each in findings if each.label == CONTRADICTED]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from automedeval.claims.checker import CONTRADICTED, SUPPORTED, Finding
+from automedeval.claims.checker import CONTRADICTED, SUPPORTED, Finding, was_read
 from automedeval.judges.features import FEATURES, asked_last
 from automedeval.records import Case
 
@@ -51,8 +51,8 @@ def compose(
 
 def evidence(model: str, findings: Sequence[Finding]) -> str:
     """Return what was found of the statements of a response, the contradicted ones quoted with their passages."""
-    if not findings:
-        return f"Nothing was there to check {model} against."
+    if not was_read(findings):
+        return f"Nothing could be checked of {model}."
     wrong = [each for each in findings if each.label == CONTRADICTED and each.passage is not None]
     found = sum(each.label == SUPPORTED for each in findings)
     lines = [f"{model}: of {len(findings)} statements {found} supported, {len(wrong)} contradicted."]

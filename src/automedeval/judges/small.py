@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from automedeval.claims.checker import Finding, SmallChecker, contradicted, matching_checker
+from automedeval.claims.checker import Finding, SmallChecker, contradicted, matching_checker, was_read
 from automedeval.claims.run import evidence_of
 from automedeval.claims.statements import statements
 from automedeval.judges.base import ApartJudge
@@ -251,11 +251,11 @@ class SmallJudge(ApartJudge):
             return self.record(request, "no response can be read", notes, expected_scores=None)
         beside = "reference" in self.learnt.scales and not np.isnan(features[:, FEATURES.index("reference")]).all()
         added: dict[str, Any] = {"reads_reference": True} if beside else {}
-        if any(findings):
-            named = zip(request.slots, findings)
-            added["checked"] = {request.case.models[slot]: contradicted(own) for slot, own in named if own}
+        named = zip(request.slots, findings)
+        if checked := {request.case.models[slot]: contradicted(own) for slot, own in named if was_read(own)}:
+            added["checked"] = checked
         certain = None if empty or np.isnan(shares).any() else self.learnt.certain
-        if certain is not None and len(shares) > 1 and not beside and not any(findings):
+        if certain is not None and len(shares) > 1 and not beside and not checked:
             gap = fmean(abs(first - second) for first, second in combinations(shares.tolist(), 2))
             added["abstains"] = gap < certain
         case = shown(request)
