@@ -64,7 +64,8 @@ def pack_grid(
             names = [*(["contradicted"] if response["wrong"] else []), *(name for name in marked if marked[name][place])]
             score = None if np.isnan(values[place]) else round(float(values[place]), 4)
             cells[cases.model_of[place]] = [score, len(response["text"]), names]
-        question = " ".join(record["question"][: 2 * QUESTION].split())[:QUESTION]
+        question = " ".join(record["question"].split())
+        question = question if len(question) <= QUESTION else f"{question[:QUESTION]}…"
         rows.append([record["id"], record["topic"] or "", question, cells, record["reasons"], record["measures"]])
     known = values[~np.isnan(values)]
     scale = main.judge.scale if main.values is not None else None

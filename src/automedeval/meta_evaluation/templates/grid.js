@@ -14,7 +14,8 @@
   }
   const unpack = async (id) => {
     const packed = atob(at(id).content.textContent);
-    const bytes = Uint8Array.from({ length: packed.length }, (_, place) => packed.charCodeAt(place));
+    const bytes = new Uint8Array(packed.length);
+    for (let place = 0; place < packed.length; place++) bytes[place] = packed.charCodeAt(place);
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
   };
   const { report, models, scale, marks, flags, rows: packed } = JSON.parse(await unpack("packed-rows"));
@@ -25,6 +26,7 @@
   let unpacked = null;
   const texts = () => (unpacked ??= unpack("packed-texts").then((text) => text.split("\n").map((line) => ({ line }))));
   const textOf = async (row) => JSON.parse((await texts())[row.number].line);
+  const strings = (value) => (typeof value === "string" ? value : Object.values(value ?? []).map(strings).join("\n"));
 
   // What is shown stands in the address: #case=…&show=…&sort=…&search=…&topic=…
   const KEYS = ["case", "show", "sort", "search", "topic"];
@@ -44,7 +46,7 @@
     const words = new URLSearchParams(location.hash.slice(1));
     const before = address({ case: "" });
     for (const key of KEYS) state[key] = words.get(key) ?? "";
-    for (const key of KEYS.slice(1)) if (document.activeElement !== at(key)) at(key).value = state[key] || at(key).options?.[0].value || "";
+    for (const key of KEYS.slice(1)) at(key).value = state[key].replace(key === "sort" ? /^-/ : "", "") || at(key).options?.[0].value || "";
     said.textContent = "";
     if (before !== address({ case: "" }) || !shown) await select();
     await open();
@@ -69,8 +71,9 @@
     const words = state.search.toLowerCase().split(/\s+/).filter(Boolean);
     const all = words.length ? await texts() : [];
     const holds = (row) => {
-      const text = (all[row.number].words ??= `${row.id} ${row.topic} ${all[row.number].line}`.toLowerCase());
-      return words.every((word) => text.includes(JSON.stringify(word).slice(1, -1)));
+      const each = all[row.number];
+      each.words ??= `${row.id}\n${row.topic}\n${strings(JSON.parse(each.line))}`.toLowerCase();
+      return words.every((word) => each.words.includes(word));
     };
     shown = rows.filter((row) => (!state.topic || row.topic === state.topic)
       && (!state.show || (state.show === "flagged" ? flags[row.id]?.flagged : row.marks.has(state.show)))
@@ -204,7 +207,7 @@
     const different = base && base !== response ? differing(response.text, base.text) : [];
     return make("div", { className: "response" },
       make("h3", { dir: "auto", textContent: response.model }),
-      list([...(response.people === null ? [] : [["people", response.people]]), ...scores, ["letters", response.text.length.toLocaleString("en")]]),
+      list([...(response.people ? [["people", response.people]] : []), ...scores, ["letters", [...response.text].length.toLocaleString("en")]]),
       block(`Text of ${response.model}`, nodes(response.text, response.wrong, different)),
       ...(response.wrong.length ? [make("ul", { className: "wrong" }, ...response.wrong.map(passage))] : []),
       ...response.comments.map(([who, comment]) => make("p", { className: "soft", dir: "auto", textContent: `${who}: ${comment}` })));
@@ -229,15 +232,17 @@
     const title = make("h2", { id: "case-title", dir: "auto", textContent: row.id });
     if (row.topic) title.append(make("span", { className: "soft", textContent: ` · ${row.topic}` }));
     const where = make("span", { className: "soft", textContent: place < 0 ? "not in this view" : `${(place + 1).toLocaleString("en")} of ${shown.length.toLocaleString("en")}` });
-    const others = make("select", {}, make("option", { value: "", textContent: "nothing" }), ...text.responses.map(({ model }) => make("option", { value: model, textContent: model })));
+    // The answers stand in the order of the columns, the reference before them.
+    const columns = text.responses.sort((a, b) => models.indexOf(a.model) - models.indexOf(b.model));
+    const [first] = columns;
+    if (text.reference) columns.unshift({ model: "Reference", text: text.reference, scores: [], wrong: [], comments: [] });
+    const options = columns.map(({ model }, number) => make("option", { value: number, textContent: model }));
+    const others = make("select", {}, make("option", { value: "", textContent: "nothing" }), ...options);
     const answers = make("div", { className: "responses" });
-    const fill = () => {
-      const first = text.responses.find(({ model }) => model === others.value);
-      const two = text.responses.length === 2 && first;
-      answers.replaceChildren(...text.responses.map((each) => answer(each, two ? text.responses.find((other) => other !== each) : first)));
-    };
-    others.value = text.responses.some(({ model }) => model === base) || base === "" ? base : text.responses[0]?.model ?? "";
-    others.addEventListener("input", () => { base = others.value; fill(); });
+    const fill = () => answers.replaceChildren(...columns.map((each) => answer(each, columns[others.value || -1])));
+    const same = columns.findIndex(({ model }) => model === base);
+    others.value = base === "" ? "" : String(same < 0 ? columns.indexOf(first) : same);
+    others.addEventListener("input", () => { base = columns[others.value || -1]?.model ?? ""; fill(); });
     fill();
     const mine = flags[row.id] ?? { flagged: false, comment: "" };
     const flagged = make("input", { type: "checkbox", checked: mine.flagged });
@@ -253,9 +258,8 @@
         button("Close", () => dialog.close())),
       make("div", { className: "flag" }, make("label", {}, flagged, " ⚑ Flag"), make("label", {}, "Comment", comment)),
       make("h3", { textContent: "Question" }), block("Question", text.question),
-      ...(text.reference ? [make("h3", { textContent: "Reference" }), block("Reference", text.reference)] : []),
       make("h3", { textContent: "Answers" }),
-      ...(text.responses.length > 1 ? [make("label", { className: "soft" }, "Underline the words that differ from ", others)] : []),
+      ...(columns.length > 1 ? [make("label", { className: "soft" }, "Underline the words that differ from ", others)] : []),
       answers, ...rest,
       ...(text.worst.length ? [make("p", { className: "soft", dir: "auto", textContent: `Among the worst disagreements of ${text.worst.join(", ")}.` })] : []));
     if (!dialog.open) dialog.showModal();
@@ -336,7 +340,7 @@
     heads.append(head);
   }
   table.tHead.append(heads);
-  table.style.minWidth = `${11 + 4.5 * models.length}rem`;
+  table.style.setProperty("--models", models.length);
   const used = Object.keys(signs).filter((name) => name === "flagged" || rows.some((row) => row.marks.has(name)));
   at("legend").append(...used.flatMap((name) => [sign(name), ` ${names[name]}  `]));
   for (const name of KEYS.slice(1)) at(name).addEventListener("input", () => put({ [name]: at(name).value }));
