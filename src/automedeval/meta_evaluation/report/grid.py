@@ -61,7 +61,10 @@ def pack_grid(
         number = cases.index[record["id"]]
         cells: list[list[Any] | None] = [None] * len(cases.models)
         for place, response in enumerate(record["responses"], int(cases.start[number])):
-            names = [*(["contradicted"] if response["wrong"] else []), *(name for name in marked if marked[name][place])]
+            names = [
+                *(["contradicted"] if response["wrong"] else []),
+                *(name for name in marked if marked[name][place]),
+            ]
             score = None if np.isnan(values[place]) else round(float(values[place]), 4)
             cells[cases.model_of[place]] = [score, len(response["text"]), names]
         question = " ".join(record["question"].split())

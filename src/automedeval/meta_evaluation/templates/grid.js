@@ -111,10 +111,11 @@
   };
   const height = () => 3.25 * parseFloat(getComputedStyle(document.documentElement).fontSize);
   const redraw = () => { drawn = ""; draw(); };
+  const PRINTED = 1000; // more rows than these take a browser minutes to print
   let printing = false;
   const draw = () => {
     const first = printing ? 0 : Math.max(0, Math.floor(frame.scrollTop / height()) - 10);
-    const last = printing ? shown.length : Math.min(shown.length, first + Math.ceil(innerHeight / height()) + 20);
+    const last = printing ? Math.min(shown.length, PRINTED) : Math.min(shown.length, first + Math.ceil(innerHeight / height()) + 20);
     if (drawn === `${first} ${last}`) return;
     drawn = `${first} ${last}`;
     canvas.style.height = `${(shown.length + 1) * height()}px`;
@@ -132,7 +133,12 @@
   };
   frame.addEventListener("scroll", draw);
   addEventListener("resize", redraw);
-  const print = (now) => { printing = now; if (shown) redraw(); };
+  const print = (now) => {
+    if (!shown || printing === now) return;
+    printing = now;
+    if (shown.length > PRINTED) said.textContent = now ? `Printed are the first ${PRINTED} of these ${shown.length} cases; the CSV has all.` : "";
+    redraw();
+  };
   matchMedia("print").addEventListener("change", (event) => print(event.matches));
   addEventListener("beforeprint", () => print(true));
   addEventListener("afterprint", () => print(false));
@@ -163,7 +169,7 @@
     return box;
   };
   const tokens = (text) => [...new Intl.Segmenter(undefined, { granularity: "word" }).segment(text)];
-  // The words of a text that are not in the longest common sequence of words with another one.
+  // The stretches of a text whose words are not in the longest common sequence of words with another text.
   const differing = (text, other) => {
     const [one, two] = [text, other].map((each) => tokens(each).filter((token) => token.isWordLike));
     const [a, b] = [one, two].map((each) => each.map((token) => token.segment.toLowerCase()));
@@ -175,26 +181,38 @@
       }
     }
     const found = [];
-    for (let i = 0, j = 0; i < a.length;) {
-      if (j < b.length && a[i] === b[j]) { i++; j++; }
+    for (let i = 0, j = 0, same = true; i < a.length;) {
+      if (j < b.length && a[i] === b[j]) { i++; j++; same = true; }
       else if (j < b.length && best[i * width + j + 1] >= best[(i + 1) * width + j]) j++;
-      else found.push(one[i++]);
+      else {
+        const { index, segment } = one[i++];
+        if (same) found.push({ start: index });
+        found.at(-1).end = index + segment.length;
+        same = false;
+      }
     }
-    return found.map((token) => ({ start: token.index, end: token.index + token.segment.length }));
+    return found;
   };
   // A text as nodes: contradicted passages are marked, words that differ are underlined.
   const nodes = (text, wrong, different) => {
     const kinds = new Uint8Array(text.length);
     for (const each of different) kinds.fill(1, each.start, each.end);
     for (const each of wrong) for (let place = each.start; place < each.end; place++) kinds[place] |= 2;
-    const parts = [];
-    for (let start = 0, end = 0; start < text.length; start = end) {
-      while (end < text.length && kinds[end] === kinds[start]) end++;
-      const part = text.slice(start, end);
-      const inner = kinds[start] & 1 ? make("span", { className: "differs", textContent: part }) : part;
-      parts.push(kinds[start] & 2 ? make("mark", {}, inner) : inner);
-    }
-    return parts;
+    const runs = (from, to, bit) => {
+      const found = [];
+      for (let start = from, end = from; start < to; start = end) {
+        while (end < to && (kinds[end] & bit) === (kinds[start] & bit)) end++;
+        found.push([start, end]);
+      }
+      return found;
+    };
+    return runs(0, text.length, 2).flatMap(([from, to]) => {
+      const inner = runs(from, to, 1).map(([start, end]) => {
+        const part = text.slice(start, end);
+        return kinds[start] & 1 ? make("span", { className: "differs", textContent: part }) : part;
+      });
+      return kinds[from] & 2 ? [make("mark", {}, ...inner)] : inner;
+    });
   };
   const list = (pairs) => make("dl", {}, ...pairs.flatMap(([name, text]) => [
     make("dt", { dir: "auto", textContent: name }), make("dd", { dir: "auto", textContent: text })]));
@@ -234,14 +252,12 @@
     const where = make("span", { className: "soft", textContent: place < 0 ? "not in this view" : `${(place + 1).toLocaleString("en")} of ${shown.length.toLocaleString("en")}` });
     // The answers stand in the order of the columns, the reference before them.
     const columns = text.responses.sort((a, b) => models.indexOf(a.model) - models.indexOf(b.model));
-    const [first] = columns;
     if (text.reference) columns.unshift({ model: "Reference", text: text.reference, scores: [], wrong: [], comments: [] });
     const options = columns.map(({ model }, number) => make("option", { value: number, textContent: model }));
     const others = make("select", {}, make("option", { value: "", textContent: "nothing" }), ...options);
     const answers = make("div", { className: "responses" });
     const fill = () => answers.replaceChildren(...columns.map((each) => answer(each, columns[others.value || -1])));
-    const same = columns.findIndex(({ model }) => model === base);
-    others.value = base === "" ? "" : String(same < 0 ? columns.indexOf(first) : same);
+    others.value = base === "" ? "" : Math.max(0, columns.findIndex(({ model }) => model === base));
     others.addEventListener("input", () => { base = columns[others.value || -1]?.model ?? ""; fill(); });
     fill();
     const mine = flags[row.id] ?? { flagged: false, comment: "" };
