@@ -247,7 +247,7 @@
       element.addEventListener("click", action);
       return element;
     };
-    const title = make("h2", { id: "case-title", dir: "auto", textContent: row.id });
+    const title = make("h2", { id: "case-title", dir: "auto", tabIndex: -1, textContent: row.id });
     if (row.topic) title.append(make("span", { className: "soft", textContent: ` · ${row.topic}` }));
     const where = make("span", { className: "soft", textContent: place < 0 ? "not in this view" : `${(place + 1).toLocaleString("en")} of ${shown.length.toLocaleString("en")}` });
     // The answers stand in the order of the columns, the reference before them.
@@ -279,6 +279,7 @@
       answers, ...rest,
       ...(text.worst.length ? [make("p", { className: "soft", dir: "auto", textContent: `Among the worst disagreements of ${text.worst.join(", ")}.` })] : []));
     if (!dialog.open) dialog.showModal();
+    title.focus();
     dialog.scrollTop = 0;
   };
   dialog.addEventListener("close", () => {
