@@ -1,4 +1,4 @@
-"""Take the README's picture: the first screen of the report of the packaged sample, judged by the packaged small judge.
+"""Take two pictures of the report of the packaged sample, judged by the packaged small judge: its first screen and its grid.
 
     python docs/picture.py
 
@@ -31,6 +31,8 @@ def main() -> None:
             page = browser.new_page(viewport=SIZE, color_scheme="light")
             page.goto((report / "report.html").as_uri())
             page.screenshot(path=ROOT / "docs/report.png")
+            page.evaluate("document.getElementById('cases').scrollIntoView()")
+            page.screenshot(path=ROOT / "docs/grid.png")
             browser.close()
 
 
