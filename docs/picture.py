@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from playwright import sync_api as playwright
 
 ROOT = Path(__file__).parents[1]
-SAMPLE = ROOT / "src/automedeval/sample"
+SAMPLE = Path("src/automedeval/sample")  # in ROOT: the pictures hold no path of this machine
 SIZE = {"width": 1280, "height": 800}
 
 
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def run(recipe: str, *options: object) -> None:
-    subprocess.run([sys.executable, ROOT / "recipes" / recipe, *map(str, options)], check=True)
+    subprocess.run([sys.executable, ROOT / "recipes" / recipe, *map(str, options)], cwd=ROOT, check=True)
 
 
 if __name__ == "__main__":

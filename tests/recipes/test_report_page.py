@@ -110,6 +110,18 @@ def test_other_cases_in_the_same_output_are_rated_by_a_study_of_their_own(tmp_pa
     assert read_study(studies[0]).database != read_study(studies[1]).database
 
 
+def test_the_difference_of_two_models_is_a_sentence(tmp_path: Path) -> None:
+    answers = [{"model": f"bot-{number}", "text": "Rest."} for number in (0, 1)]
+    file = write(tmp_path / "c.jsonl", [case | {"responses": answers} for case in read(CASES)])
+    scored = {"order": [0, 1], "scores": [4, 3], "expected_scores": [4, 3]}
+    verdicts = write(tmp_path / "v.jsonl", [each | scored for each in agreeing_verdicts()])
+    options = ("--verdicts", verdicts, "--cases", file, "--output", tmp_path / "out", *FAST)
+    assert meta_evaluate(*options).returncode == 0
+    page = (tmp_path / "out" / "report.html").read_text("utf-8")
+    assert "bot-0 wins 100 % of the cases against bot-1, ties counted half: a clear difference.</p>" in page
+    assert "Which differences are clear" not in page
+
+
 def test_an_unknown_main_judge_gets_one_line(tmp_path: Path) -> None:
     file = write(tmp_path / "v.jsonl", agreeing_verdicts())
     options = ("--verdicts", file, "--cases", CASES, "--output", tmp_path / "out", "--main_judge", "nobody", *FAST)
