@@ -225,6 +225,19 @@ def flag(visit: Visit, case_id: str, comment: str) -> None:
     visit.page.keyboard.press("Escape")
 
 
+def test_two_tabs_keep_both_flags(made: SimpleNamespace, browser) -> None:
+    visit, (first, second) = Visit(browser, made.page), [case["id"] for case in made.cases[6:8]]
+    other = visit.context.new_page()
+    other.goto(made.page.as_uri())
+    other.wait_for_selector("#rows tbody tr")
+    flag(visit, first, "one")
+    other.evaluate("id => { location.hash = new URLSearchParams({ case: id }); }", second)
+    other.get_by_role("checkbox", name="Flag").check()
+    visit.open("#show=flagged")
+    assert set(visit.rows()) == {first, second}
+    visit.close()
+
+
 def download(visit: Visit, button: str, file: Path) -> Path:
     with visit.page.expect_download() as started:
         visit.page.get_by_role("button", name=button).click()

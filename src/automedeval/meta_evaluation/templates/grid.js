@@ -18,11 +18,20 @@
     for (let place = 0; place < packed.length; place++) bytes[place] = packed.charCodeAt(place);
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
   };
-  const { report, models, scale, marks, flags, rows: packed } = JSON.parse(await unpack("packed-rows"));
+  const { report, models, scale, marks, flags: given, rows: packed } = JSON.parse(await unpack("packed-rows"));
   const rows = packed.map(([id, topic, question, cells, reasons, measures], number) => ({
     id, topic, question, cells, measures, number,
     marks: new Set([...reasons, ...cells.flatMap((cell) => cell?.[2] ?? [])]),
   }));
+  const key = `automedeval-flags-${report}`;
+  const stored = () => {
+    try {
+      return JSON.parse(localStorage.getItem(key));
+    } catch {
+      return null;
+    }
+  };
+  const flags = Object.assign(Object.create(null), given, stored());
   let unpacked = null;
   const texts = () => (unpacked ??= unpack("packed-texts").then((text) => text.split("\n").map((line) => ({ line }))));
   const textOf = async (row) => JSON.parse((await texts())[row.number].line);
@@ -173,7 +182,7 @@
   const differing = (text, other) => {
     const [one, two] = [text, other].map((each) => tokens(each).filter((token) => token.isWordLike));
     const [a, b] = [one, two].map((each) => each.map((token) => token.segment.toLowerCase()));
-    if (a.length * b.length > 2e7) return [];
+    if (a.length * b.length > 2e7) return null;
     const width = b.length + 1, best = new Uint16Array((a.length + 1) * width);
     for (let i = a.length - 1; i >= 0; i--) {
       for (let j = b.length - 1; j >= 0; j--) {
@@ -226,7 +235,8 @@
     return make("div", { className: "response" },
       make("h3", { dir: "auto", textContent: response.model }),
       list([...(response.people ? [["people", response.people]] : []), ...scores, ["letters", [...response.text].length.toLocaleString("en")]]),
-      block(`Text of ${response.model}`, nodes(response.text, response.wrong, different)),
+      block(`Text of ${response.model}`, nodes(response.text, response.wrong, different ?? [])),
+      ...(different ? [] : [make("p", { className: "soft", textContent: "Too long to compare." })]),
       ...(response.wrong.length ? [make("ul", { className: "wrong" }, ...response.wrong.map(passage))] : []),
       ...response.comments.map(([who, comment]) => make("p", { className: "soft", dir: "auto", textContent: `${who}: ${comment}` })));
   };
@@ -293,9 +303,8 @@
   });
 
   // Flags: kept in this browser under the report's fingerprint; a file of them can be read by the page, and by the report.
-  const key = `automedeval-flags-${report}`;
   const keep = (changes) => {
-    Object.assign(flags, changes);
+    Object.assign(flags, stored(), changes); // another tab may have kept some
     try {
       localStorage.setItem(key, JSON.stringify(flags));
     } catch {
@@ -317,7 +326,7 @@
     target.value = "";
     try {
       const lines = (await file.text()).split("\n").filter((line) => line.trim()).map((line) => JSON.parse(line));
-      if (lines.some((each) => each.report !== report)) throw new Error("the flags are of another report");
+      if (lines.some((each) => each?.report !== report)) throw new Error("the flags are of another report");
       keep(Object.fromEntries(lines.map((each) => [String(each.case_id), { flagged: Boolean(each.flagged), comment: String(each.comment ?? "") }])));
       said.textContent = `${file.name}: ${lines.length} flags were read.`;
       await select();
@@ -337,9 +346,6 @@
   });
 
   // Begin.
-  try {
-    Object.assign(flags, JSON.parse(localStorage.getItem(key)));
-  } catch { /* this browser keeps nothing */ }
   const option = (select, name, words) => at(select).append(make("option", { value: name, textContent: words }));
   for (const topic of [...new Set(rows.map((row) => row.topic))].filter(Boolean).sort()) option("topic", topic, topic);
   for (const [name, words] of Object.entries(names)) {
