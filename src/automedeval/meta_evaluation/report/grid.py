@@ -70,12 +70,12 @@ def pack_grid(
         question = " ".join(record["question"].split())
         question = question if len(question) <= QUESTION else f"{question[:QUESTION]}…"
         rows.append([record["id"], record["topic"] or "", question, cells, record["reasons"], record["measures"]])
-    known = values[~np.isnan(values)]
+    scored = values[~np.isnan(values)]
     scale = main.judge.scale if main.values is not None else None
     head = {
         "report": fingerprint(cases),
         "models": cases.models,
-        "scale": scale or ([float(known.min()), float(known.max())] if len(known) else [0, 1]),
+        "scale": scale or ([float(scored.min()), float(scored.max())] if len(scored) else [0, 1]),
         "marks": marks,
         "flags": flags,
         "rows": rows,

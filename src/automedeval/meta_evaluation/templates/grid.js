@@ -18,7 +18,7 @@
     for (let place = 0; place < packed.length; place++) bytes[place] = packed.charCodeAt(place);
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
   };
-  const { report, models, scale, marks, flags: given, rows: packed } = JSON.parse(await unpack("packed-rows"));
+  const { report, models, scale, marks, flags: embedded, rows: packed } = JSON.parse(await unpack("packed-rows"));
   const rows = packed.map(([id, topic, question, cells, reasons, measures], number) => ({
     id, topic, question, cells, measures, number,
     marks: new Set([...reasons, ...cells.flatMap((cell) => cell?.[2] ?? [])]),
@@ -31,7 +31,7 @@
       return null;
     }
   };
-  const flags = Object.assign(Object.create(null), given, stored());
+  const flags = Object.assign(Object.create(null), embedded, stored());
   let unpacked = null;
   const texts = () => (unpacked ??= unpack("packed-texts").then((text) => text.split("\n").map((line) => ({ line }))));
   const textOf = async (row) => JSON.parse((await texts())[row.number].line);
@@ -110,9 +110,9 @@
     for (const name of ["flagged", "least_sure"]) if (name === "flagged" ? flags[row.id]?.flagged : row.marks.has(name)) link.prepend(sign(name), " ");
     line.append(head, ...row.cells.map((cell) => {
       if (!cell) return make("td", { textContent: "–" });
-      const [score, length, found] = cell;
+      const [score, length, itsMarks] = cell;
       const text = make("b", { textContent: score === null ? "–" : score.toFixed(2) });
-      const box = make("td", { className: score === null ? "" : `s${step(score)}` }, text, ...found.map(sign));
+      const box = make("td", { className: score === null ? "" : `s${step(score)}` }, text, ...itsMarks.map(sign));
       box.append(make("small", { textContent: length.toLocaleString("en") }));
       return box;
     }));
@@ -189,18 +189,18 @@
         best[i * width + j] = a[i] === b[j] ? best[(i + 1) * width + j + 1] + 1 : Math.max(best[(i + 1) * width + j], best[i * width + j + 1]);
       }
     }
-    const found = [];
+    const stretches = [];
     for (let i = 0, j = 0, same = true; i < a.length;) {
       if (j < b.length && a[i] === b[j]) { i++; j++; same = true; }
       else if (j < b.length && best[i * width + j + 1] >= best[(i + 1) * width + j]) j++;
       else {
         const { index, segment } = one[i++];
-        if (same) found.push({ start: index });
-        found.at(-1).end = index + segment.length;
+        if (same) stretches.push({ start: index });
+        stretches.at(-1).end = index + segment.length;
         same = false;
       }
     }
-    return found;
+    return stretches;
   };
   // A text as nodes: contradicted passages are marked, words that differ are underlined.
   const nodes = (text, wrong, different) => {
@@ -208,12 +208,12 @@
     for (const each of different) kinds.fill(1, each.start, each.end);
     for (const each of wrong) for (let place = each.start; place < each.end; place++) kinds[place] |= 2;
     const runs = (from, to, bit) => {
-      const found = [];
+      const pieces = [];
       for (let start = from, end = from; start < to; start = end) {
         while (end < to && (kinds[end] & bit) === (kinds[start] & bit)) end++;
-        found.push([start, end]);
+        pieces.push([start, end]);
       }
-      return found;
+      return pieces;
     };
     return runs(0, text.length, 2).flatMap(([from, to]) => {
       const inner = runs(from, to, 1).map(([start, end]) => {
