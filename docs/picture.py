@@ -1,4 +1,4 @@
-"""Take the README's picture: the first screen of the report of the packaged sample, judged by the packaged small judge.
+"""Take two pictures of the report of the packaged sample, judged by the packaged small judge: its first screen and its grid.
 
     python docs/picture.py
 
@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from playwright import sync_api as playwright
 
 ROOT = Path(__file__).parents[1]
-SAMPLE = ROOT / "src/automedeval/sample"
+SAMPLE = Path("src/automedeval/sample")  # in ROOT: the pictures hold no path of this machine
 SIZE = {"width": 1280, "height": 800}
 
 
@@ -31,11 +31,13 @@ def main() -> None:
             page = browser.new_page(viewport=SIZE, color_scheme="light")
             page.goto((report / "report.html").as_uri())
             page.screenshot(path=ROOT / "docs/report.png")
+            page.evaluate("document.getElementById('cases').scrollIntoView()")
+            page.screenshot(path=ROOT / "docs/grid.png")
             browser.close()
 
 
 def run(recipe: str, *options: object) -> None:
-    subprocess.run([sys.executable, ROOT / "recipes" / recipe, *map(str, options)], check=True)
+    subprocess.run([sys.executable, ROOT / "recipes" / recipe, *map(str, options)], cwd=ROOT, check=True)
 
 
 if __name__ == "__main__":

@@ -265,10 +265,12 @@ def test_hostile_texts_and_names_stay_text(tmp_path):
 
 def test_many_cases_are_sampled_and_it_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(page, "SHOWN_CASES", 12)
+    monkeypatch.setattr(page, "GRID_CASES", 20)
     evaluate(tmp_path, agreeing_verdicts(), "--ratings", RATINGS)
     text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert text.count('<details class="case"') == 12
     assert "12 of 30 cases are shown" in text
+    assert "20 of 30 cases are here" in text
 
 
 def test_figures_read_as_text() -> None:

@@ -51,7 +51,7 @@ def render_report(
     main_table: Table,
     more_tables: Sequence[Table] = (),
     summary: Iterable[str] | None = None,
-    script: str | None = None,
+    scripts: Sequence[str] = (),
     **context: Any,
 ) -> dict[str, str]:
     """Render a report as one self-contained HTML page, and a short Markdown summary of it for a pull request.
@@ -65,7 +65,7 @@ def render_report(
         main_table: what the summary shows beside the sentences: the names of the columns, and the rows.
         more_tables: what both show after it.
         summary: the sentences of the summary; by default `words`.
-        script: the file of the HTML page's script, the only one that the page allows; None: no script.
+        scripts: the files of the HTML page's script, the only one that the page allows.
         context: what else the room's template names.
 
     Returns:
@@ -75,7 +75,7 @@ def render_report(
     # Such a character in a model's name would turn the rest of the line round.
     made.finalize = lambda value: _BIDI.sub("", value) if type(value) is str else value
     style = _template_file("automedeval.reports", "report.css")
-    source = _template_file(room, script) if script else ""
+    source = "".join(_template_file(room, each) for each in scripts)
     script_hash = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
     context |= {"title": title, "words": list(words), "notes": list(notes), "figures": list(figures)}
     context |= {

@@ -172,6 +172,18 @@ def _valid_rates(cases: Cases, judge: JudgeVerdicts) -> dict[str, bootstrap.Stat
     return rates
 
 
+def values_of_responses(cases: Cases, row: Row) -> np.ndarray:
+    """Return a line's scores, of a judge of pairs the pairs won less those lost: float [responses], NaN where not known."""
+    if row.values is not None:
+        return row.values
+    panel, won = cases.panel, np.nan_to_num(row.relations)
+    values = np.zeros(cases.responses)
+    for side, way in zip(panel.pairs, (1, -1)):
+        values += np.bincount(side, way * won, minlength=cases.responses)
+    values[panel.per_case(~np.isnan(row.relations))[panel.case] == 0] = np.nan
+    return values
+
+
 def measures_of_cases(cases: Cases, row: Row, people: People | None) -> dict[str, np.ndarray]:
     """Return what makes cases worth reading: measure → float [cases], the higher the more; NaN where it is not known.
 
@@ -182,13 +194,7 @@ def measures_of_cases(cases: Cases, row: Row, people: People | None) -> dict[str
       the same relation in all orders.
     """
     panel = cases.panel
-    values = row.values
-    if values is None:
-        won = np.nan_to_num(row.relations)
-        values = np.zeros(cases.responses)
-        for side, way in zip(panel.pairs, (1, -1)):
-            values += np.bincount(side, way * won, minlength=cases.responses)
-        values[panel.per_case(~np.isnan(row.relations))[panel.case] == 0] = np.nan
+    values = values_of_responses(cases, row)
     low, high = np.full((2, len(cases)), np.nan)
     np.fmin.at(low, panel.case, values)
     np.fmax.at(high, panel.case, values)

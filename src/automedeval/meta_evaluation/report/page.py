@@ -14,6 +14,7 @@ from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row
 from automedeval.meta_evaluation.report import paper_table_text
 from automedeval.meta_evaluation.report.figures import illustrate
+from automedeval.meta_evaluation.report.grid import GRID_CASES
 from automedeval.meta_evaluation.report.text import (
     answer,
     beside,
@@ -36,6 +37,7 @@ REASONS = {  # list of cases in agreement.json → (heading, mark of a case)
     "people_disagree": ("Where the judge and people disagree most", "people disagree"),
     "least_sure": ("Where the judge is least sure", "judge unsure"),
 }
+MARKS = {name: mark for name, (_, mark) in REASONS.items()}
 
 
 def agreement_table(result: dict[str, Any]) -> list[dict[str, Any]]:
@@ -66,7 +68,8 @@ def case_records(
 ) -> list[dict[str, Any]]:
     """Lay out the cases of the page with responses, scores, choices, ratings and rationales side by side.
 
-    "reasons" are the lists of `REASONS` that a case is in, and "measures" what sorts the cases, by the main judge's line.
+    "reasons" are the lists of `REASONS` that a case is in, and "measures" what sorts the cases, by the main judge's line. Those
+    "listed" are shown without a script, too.
     """
     worst: dict[str, list[str]] = {}
     for name, record in real_judges(result).items():
@@ -75,14 +78,15 @@ def case_records(
     measures = measures_of_cases(cases, main, people)
     lists = {name: ids[:EACH_LIST] for name, ids in result["main_judge"]["cases"].items()}
     judges = [judge for judge in judges if judge.kind == "judge"]
-    records = []
-    for number in _shown_cases(cases, [*(case_id for ids in lists.values() for case_id in ids), *worst]):
+    records, first = [], [*(case_id for ids in lists.values() for case_id in ids), *worst]
+    listed = {*_shown_cases(cases, first, SHOWN_CASES)}
+    for number in _shown_cases(cases, first, GRID_CASES):
         case, start = cases.records[number], int(cases.start[number])
         responses = [
             {
                 "model": response.model,
-                "text": marked(response.text, (wrong := main.judge.contradicted.get((case.id, response.model), []))),
-                "wrong": wrong,
+                "text": response.text,
+                "wrong": main.judge.contradicted.get((case.id, response.model), []),
                 "scores": _scores(judges, place),
                 "people": _ratings(people, place),
                 "comments": people.comments.get(place, []) if people is not None else [],
@@ -95,6 +99,7 @@ def case_records(
         records.append(
             {
                 "id": case.id,
+                "listed": number in listed,
                 "topic": case.topic,
                 "question": question,
                 "reference": case.reference,
@@ -111,12 +116,12 @@ def case_records(
     return records
 
 
-def _shown_cases(cases: Cases, first: Sequence[str]) -> list[int]:
+def _shown_cases(cases: Cases, first: Sequence[str], most: int) -> list[int]:
     """Return the numbers of the cases to show, in the order of the file: all, or the ids `first` and others drawn."""
     chosen = set(cases.file_order)
-    if len(cases) > SHOWN_CASES:
+    if len(cases) > most:
         drawn = random.Random(0).sample(range(len(cases)), len(cases))
-        chosen = set(list(dict.fromkeys([*(cases.index[case_id] for case_id in first), *drawn]))[:SHOWN_CASES])
+        chosen = set(list(dict.fromkeys([*(cases.index[case_id] for case_id in first), *drawn]))[:most])
     return [number for number in cases.file_order if number in chosen]
 
 
@@ -173,6 +178,7 @@ def render(
     result: dict[str, Any],
     title: str,
     cases: list[dict[str, Any]],
+    grid: dict[str, str],
     rate: Sequence[str] = (),
 ) -> dict[str, str]:
     """Render a result as {"report.html": text, "report.md": text}.
@@ -180,9 +186,11 @@ def render(
     Args:
         result: what `agreement.json` holds.
         cases: the cases to show, as `case_records` lays them out.
+        grid: the same, as `pack_grid` packs them.
         rate: the commands with which people rate cases; empty where enough are rated.
     """
     rows = agreement_table(result) if "people" in result else []
+    listed = [case for case in cases if case["listed"]]
     models = leaderboard(result)
     head = ["model", "strength (log odds)", "win rate, %", "first in resamples", "valid verdicts, %"]
     lines = [
@@ -203,7 +211,7 @@ def render(
         notes=result["notes"],
         figures=illustrate(result),
         settings=result["settings"],
-        script="report.js",
+        scripts=("report.js", "grid.js"),
         summary=first_screen(result),
         main_table=(head, lines),
         result=result,
@@ -214,14 +222,17 @@ def render(
         leaderboard=models,
         standing=standing(result["models"][result["main_judge"]["name"]]),
         rivals=rivals(result),
-        groups=_groups(result, cases),
-        cases=cases,
+        groups=_groups(result, listed),
+        cases=listed,
+        in_grid=len(cases),
+        grid=grid,
+        marked=marked,
         table2=_table2(result) if "table2" in result else None,
         gaps=gaps(result),
         rows=rows,
         reasons=undefined(rows),
         labels=LABELS,
-        marks={name: mark for name, (_, mark) in REASONS.items()},
+        marks=MARKS,
         # Judges that were asked about less have fewer pairs.
         most=lambda judges, kind, key: max(record[kind][key]["n"] for record in judges.values()),
     )

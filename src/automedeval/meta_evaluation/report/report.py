@@ -35,6 +35,7 @@ from automedeval.meta_evaluation.criteria import report as criteria_report
 from automedeval.meta_evaluation.criteria.checklists import has_checklists, read_checklists, read_labels
 from automedeval.meta_evaluation.report import page
 from automedeval.meta_evaluation.report.arguments import ReportArguments
+from automedeval.meta_evaluation.report.grid import FLAGS, pack_grid, read_flags
 from automedeval.meta_evaluation.report.text import summary
 from automedeval.metrics.embedding import NAMES
 from automedeval.models.arguments import EncoderArguments
@@ -86,6 +87,7 @@ def make_report(
     cases = Cases.read(args.cases, args.limit, args.blank)
     if args.criterion_labels or has_checklists(args.verdicts):
         return _criteria_report(args, encoder_args, cases)
+    flags = read_flags(Path(args.output) / FLAGS, cases)
     judges, notes = read_verdicts(args.verdicts, cases, args.rubric, frozenset({*NAMES, "people"}))
     teacher = None
     if args.teacher_verdicts:
@@ -148,8 +150,9 @@ def make_report(
     }
     study, commands = ({}, []) if args.ratings or args.choices else _rating_study(args, cases, options)
     shown = page.case_records(result, cases, judges, people, main_judge.row)
+    grid = pack_grid(cases, shown, main_judge.row, page.MARKS, flags)
     title = "Report: " + Path(args.cases).stem
-    texts = study | page.render(result, title, shown, commands)
+    texts = study | page.render(result, title, shown, grid, commands)
     said = [*summary(result), *(f"  {command}" for command in commands), "", *(f"note: {note}" for note in notes)]
     return Report(result, "agreement.json", "report.html", texts, said)
 

@@ -1,0 +1,92 @@
+"""Measure how fast the report's page of 10,000 cases opens, searches and scrolls in a real browser.
+
+    python benchmarks/grid.py
+    python benchmarks/grid.py --cases 1000
+
+Synthetic cases of three responses, of 20,000 random words, which compress worse than real texts do. Chromium opens the page by
+playwright, without a GPU. The exit status is 0 whether a limit is met or not.
+"""
+
+import argparse
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+import synthetic
+from playwright import sync_api as playwright
+from rows import Results, add_json
+
+ROOT = Path(__file__).parents[1]
+SCROLL = """async () => {
+  const frame = document.getElementById("frame"), gaps = [];
+  for (let step = 0, last = performance.now(); step < 120; step++) {
+    frame.scrollTop += 200;
+    await new Promise(requestAnimationFrame);
+    gaps.push(performance.now() - last);
+    last = performance.now();
+  }
+  return gaps;
+}"""
+
+
+def timed(action: Callable[[], object], done: playwright.Locator, pattern: str) -> float:
+    """Return the seconds from an action until an element has a text of a pattern."""
+    started = time.perf_counter()
+    action()
+    playwright.expect(done).to_contain_text(re.compile(pattern), timeout=60_000)
+    return time.perf_counter() - started
+
+
+def main() -> None:
+    """Make a report, open it five times, and print one table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, default=10_000)
+    add_json(parser)
+    args = parser.parse_args()
+    results = Results("Page of a report", args.json)
+    letters, rng = list("abcdefghijklmnopqrstuvwxyz"), np.random.default_rng(0)
+    synthetic.WORDS = ["".join(rng.choice(letters, rng.integers(2, 11))) for _ in range(20_000)]
+    with tempfile.TemporaryDirectory() as scratch, playwright.sync_playwright() as driver:
+        folder = Path(scratch)
+        synthetic.write_study(folder, args.cases, 1, [(0, 1, 2)])
+        files = [f"--{name}={folder / f'{name}.jsonl'}" for name in ("verdicts", "cases")]
+        report = [sys.executable, ROOT / "recipes" / "report.py", "--encoder=none", "--resamples=200"]
+        subprocess.run([*report, *files, f"--output={folder / 'out'}"], check=True, stdout=subprocess.DEVNULL)
+        page_file = folder / "out" / "report.html"
+        browser = driver.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--headless", "--no-sandbox", "--disable-gpu"]
+        )
+        seconds: dict[str, list[float]] = {}
+        gaps: list[float] = []
+        for _ in range(5):
+            page = browser.new_page(viewport={"width": 1280, "height": 800})
+            count, case, rows = (page.locator(name) for name in ("#count", "#case h2", "#rows tbody tr"))
+            opened = timed(lambda page=page: page.goto(page_file.as_uri(), wait_until="commit"), count, "cases")
+            seconds.setdefault("open until the rows are there", []).append(opened)
+            seconds.setdefault("open the first case", []).append(timed(rows.nth(1).click, case, "case-"))
+            page.keyboard.press("Escape")
+            search = timed(lambda page=page: page.fill("#search", "no such words"), count, "^0 of")
+            seconds.setdefault("first search in all texts", []).append(search)
+            page.fill("#search", "")
+            playwright.expect(count).to_contain_text(f"{args.cases:,} of")
+            gaps += page.evaluate(SCROLL)
+            page.close()
+        browser.close()
+        for name, values in seconds.items():
+            results.add(name, median(values), "s", most=2)
+        results.add("scroll, median time of a frame", median(gaps), "ms", most=33)
+        results.add("size of the page", page_file.stat().st_size / 1e6, "MB")
+    results.note(f"{args.cases:,} cases of three responses; medians of five visits, chromium without a GPU.")
+    results.show()
+    results.write()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""The grid of the report's page: a row per case and a column per model, packed for the browser, with the flags of readers.
+
+What is sorted and filtered by is one block, the texts are another, which the browser unpacks when a case is opened or searched.
+"""
+
+import base64
+import gzip
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.main_judge import values_of_responses
+from automedeval.meta_evaluation.agreement.verdicts import Row
+from automedeval.records import RecordError, digest, read_lines
+
+GRID_CASES = 20_000  # of more cases the file would be too large to send
+FLAGS = "flags.jsonl"  # what the page writes, and the report reads again from its folder
+QUESTION = 200  # letters of a question that a row has
+
+
+def fingerprint(cases: Cases) -> str:
+    """Return what a reader's flags belong to: the cases with their texts and models, whoever judges them."""
+    return digest([[case.id, case.digest] for case in cases.records])
+
+
+def read_flags(file: Path, cases: Cases) -> dict[str, dict[str, Any]]:
+    """Return case id → {"flagged", "comment"} of a file that the page wrote; empty if there is none.
+
+    Raises:
+        RecordError: a line is no flag, or a flag of another report.
+    """
+    flags, expected = {}, fingerprint(cases)
+    for place, line in read_lines(file) if file.exists() else ():
+        if line.get("report") != expected:
+            raise RecordError(f"{place}: a flag of another report, of other cases; remove the file from this folder")
+        if not isinstance(line.get("case_id"), str) or not isinstance(line.get("comment", ""), str):
+            raise RecordError(f"{place}: 'case_id' and 'comment' must be texts")
+        flags[line["case_id"]] = {"flagged": bool(line.get("flagged")), "comment": line.get("comment", "")}
+    return flags
+
+
+def pack_grid(
+    cases: Cases, records: Sequence[Mapping[str, Any]], main: Row, marks: Mapping[str, str], flags: Mapping[str, Any]
+) -> dict[str, str]:
+    """Return {"rows", "texts"}: two gzip streams in base64, JSON and JSON Lines, of the cases in the order of the records.
+
+    Args:
+        records: the cases as `page.case_records` lays them out.
+        marks: list of cases to look at → its mark in words.
+        flags: what readers flagged, see `read_flags`.
+    """
+    values = values_of_responses(cases, main)
+    valid, due = main.judge.valid_by_response
+    marked = {"empty": cases.empty, "unread": main.judge.unread, "invalid": (valid < due) & ~main.judge.unread}
+    rows = []
+    for record in records:
+        number = cases.index[record["id"]]
+        cells: list[list[Any] | None] = [None] * len(cases.models)
+        for place, response in enumerate(record["responses"], int(cases.start[number])):
+            names = [
+                *(["contradicted"] if response["wrong"] else []),
+                *(name for name in marked if marked[name][place]),
+            ]
+            score = None if np.isnan(values[place]) else round(float(values[place]), 4)
+            cells[cases.model_of[place]] = [score, len(response["text"]), names]
+        question = " ".join(record["question"].split())
+        question = question if len(question) <= QUESTION else f"{question[:QUESTION]}…"
+        rows.append([record["id"], record["topic"] or "", question, cells, record["reasons"], record["measures"]])
+    scored = values[~np.isnan(values)]
+    scale = main.judge.scale if main.values is not None else None
+    head = {
+        "report": fingerprint(cases),
+        "models": cases.models,
+        "scale": scale or ([float(scored.min()), float(scored.max())] if len(scored) else [0, 1]),
+        "marks": marks,
+        "flags": flags,
+        "rows": rows,
+    }
+    return {"rows": _pack(_json(head)), "texts": _pack("\n".join(_json(_texts(record)) for record in records))}
+
+
+def _texts(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the page shows of an opened case."""
+    names = ("question", "reference", "choices", "rationales", "worst")
+    responses = [each | {"wrong": _in_utf16(each["text"], each["wrong"])} for each in record["responses"]]
+    return {name: record[name] for name in names} | {"responses": responses}
+
+
+def _in_utf16(text: str, statements: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return statements with `start` and `end` as JavaScript counts them: a letter outside the first plane is two."""
+    ends = ("start", "end")
+    return [
+        dict(each) | {end: len(text[: each[end]].encode("utf-16-le", "replace")) // 2 for end in ends}
+        for each in statements
+    ]
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _pack(text: str) -> str:
+    return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), 6, mtime=0)).decode()

@@ -1,0 +1,327 @@
+"""The grid of cases and models on the report's page, in a real browser."""
+
+import csv
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from urllib.parse import quote
+
+import pytest
+from doubles.agreement_study import CASES, FAST, RATINGS, agreeing_verdicts, meta_evaluate, read, write
+from programs import error_line
+
+axe = pytest.importorskip("axe_playwright_python", reason="axe-core comes with axe_playwright_python")
+playwright = pytest.importorskip("playwright.sync_api", reason="the browser is led by playwright")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="no chromium on this machine (Debian: apt-get install chromium)"
+)
+HOSTILE = "</template><script>alert(1)</script><img src=x onerror=alert(1)>"
+ARABIC = "هل يمكنني أخذ الباراسيتامول مع القهوة؟"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """Return a report whose first cases are hostile, empty, contradicted, invalid and right-to-left, and what it is made of."""
+    folder = tmp_path_factory.mktemp("grid")
+    verdicts = {each["case_id"]: each for each in agreeing_verdicts()}
+    cases = read(CASES)
+    cases[0]["question"] = HOSTILE
+    cases[0]["responses"][0]["text"] = f"🙂 {HOSTILE} Take ten tablets."
+    cases[1]["responses"][1]["text"] = " "
+    cases[2]["question"] = ARABIC
+    verdicts[cases[3]["id"]] |= {"valid": False, "error": "no score line", "scores": None, "expected_scores": None}
+    start = cases[0]["responses"][0]["text"].index("Take")
+    wrong = {"text": "Take ten tablets.", "start": start, "end": start + 17, "label": "contradicted"}
+    wrong |= {"passage": "Take two tablets.", "source": "reference", "rule": "dose"}
+    checked = {response["model"]: [] for response in cases[0]["responses"]}
+    verdicts[cases[0]["id"]]["checked"] = checked | {cases[0]["responses"][0]["model"]: [wrong]}
+    verdicts[cases[0]["id"]]["rationale"] = f"Because. {HOSTILE}"
+    files = {"verdicts": list(verdicts.values()), "cases": cases}
+    files = {name: write(folder / f"{name}.jsonl", records) for name, records in files.items()}
+    command = [part for name, file in files.items() for part in (f"--{name}", file)]
+    command += ["--ratings", RATINGS, "--output", folder / "out", *FAST]
+    done = meta_evaluate(*command)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((folder / "out" / "agreement.json").read_text("utf-8"))
+    page = folder / "out" / "report.html"
+    return SimpleNamespace(folder=folder, command=command, page=page, result=result, cases=cases, verdicts=verdicts)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator["playwright.Browser"]:
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(
+            executable_path=CHROMIUM, args=["--headless", "--no-sandbox", "--disable-gpu"]
+        )
+        yield chromium
+        chromium.close()
+
+
+class Visit:
+    """A reader's browser with the page of a report, and what it complained of."""
+
+    def __init__(self, browser: "playwright.Browser", file: Path, **options: object):
+        self.file, self.complaints = file, []
+        self.context = browser.new_context(**options)
+        self.page = self.context.new_page()
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.complaints.append(dialog.message))
+        self.open()
+
+    def open(self, place: str = "") -> None:
+        self.page.goto("about:blank")
+        self.page.goto(self.file.as_uri() + place)
+        self.page.wait_for_selector("#grid:not([hidden]) #count:not(:empty)")
+
+    def rows(self) -> list[str]:
+        """Return the ids of the rows that are drawn, from the addresses that they lead to."""
+        links = self.page.eval_on_selector_all(
+            "#rows tbody a", "all => all.map(e => new URLSearchParams(e.hash.slice(1)).get('case'))"
+        )
+        return list(links)
+
+    def says(self, text: str) -> None:
+        playwright.expect(self.page.locator("#said")).to_have_text(text)
+
+    def close(self) -> None:
+        assert self.complaints == []
+        self.context.close()
+
+
+def case_is(visit: Visit, case_id: str) -> None:
+    playwright.expect(visit.page.locator("#case[open] h2")).to_contain_text(case_id)
+
+
+def test_rows_have_each_models_score_length_and_marks(made: SimpleNamespace, browser) -> None:
+    visit = Visit(browser, made.page, viewport={"width": 1280, "height": 4000})
+    heads = visit.page.eval_on_selector_all("#rows thead th", "all => all.map(e => e.textContent)")
+    cells = visit.page.eval_on_selector_all(
+        "#rows tbody tr",
+        "all => all.map(row => [...row.cells].slice(1).map(cell => [cell.querySelector('b').textContent, "
+        "cell.querySelector('small').textContent, ...[...cell.querySelectorAll('.sign')].map(e => e.ariaLabel)]))",
+    )
+    shown = {(case_id, model): cell for case_id, row in zip(visit.rows(), cells) for model, cell in zip(heads[1:], row)}
+    marks = {0: {0: ["contradicted"]}, 1: {1: ["empty"]}, 3: {place: ["invalid verdict"] for place in range(3)}}
+    assert len(cells) == len(made.cases)
+    for number, case in enumerate(made.cases):
+        expected = made.verdicts[case["id"]]["expected_scores"]
+        for place, response in enumerate(case["responses"]):
+            score = "–" if expected is None else f"{expected[place]:.2f}"
+            cell = [score, f"{len(response['text']):,}", *marks.get(number, {}).get(place, [])]
+            assert shown[case["id"], response["model"]] == cell
+    assert visit.page.evaluate("[...document.querySelectorAll('#rows tbody a')].every(e => e.dir === 'auto')")
+    arabic = visit.page.locator("#rows tbody a", has_text=ARABIC)
+    assert arabic.evaluate("e => getComputedStyle(e).direction") == "rtl"
+    visit.close()
+
+
+def test_sorting_filters_and_search_stay_in_the_address(made: SimpleNamespace, browser) -> None:
+    visit = Visit(browser, made.page, viewport={"width": 1280, "height": 4000})
+    ids = [case["id"] for case in made.cases]
+    spread = {
+        case_id: max(each) - min(each)
+        for case_id, each in ((case_id, made.verdicts[case_id]["expected_scores"]) for case_id in ids)
+        if each
+    }
+    gaps = [round(spread.get(case_id, -1), 4) for case_id in visit.rows()]
+    assert gaps == sorted(gaps, reverse=True)
+    model = made.cases[0]["responses"][0]["model"]
+    visit.page.locator("#rows thead button", has_text=model).click()
+    places = {case["id"]: [response["model"] for response in case["responses"]].index(model) for case in made.cases}
+    score = {i: (made.verdicts[i]["expected_scores"] or [-1, -1, -1])[places[i]] for i in ids}
+    by_model = [score[case_id] for case_id in visit.rows()]
+    assert by_model == sorted(by_model, reverse=True)
+    visit.page.locator("#rows thead button", has_text=model).click()
+    assert [score[case_id] for case_id in visit.rows()] == sorted(by_model)
+    for show, case in (("contradicted", 0), ("empty", 1), ("invalid", 3)):
+        visit.page.select_option("#show", show)
+        assert visit.rows() == [ids[case]]
+    visit.page.select_option("#show", "")
+    visit.page.fill("#search", "Rattlesnake")
+    playwright.expect(visit.page.locator("#count")).not_to_contain_text("30 of")
+    texts = {case["id"]: json.dumps([case, made.verdicts[case["id"]]["rationale"]]).lower() for case in made.cases}
+    assert set(visit.rows()) == {case_id for case_id in ids if "rattlesnake" in texts[case_id]} != set()
+    address, rows = visit.page.url, visit.rows()
+    assert re.search("#sort=-score%3A.*&search=Rattlesnake$", address)
+    visit.open("#" + address.partition("#")[2])
+    playwright.expect(visit.page.locator("#count")).not_to_contain_text("30 of")
+    assert visit.rows() == rows
+    assert visit.page.input_value("#search") == "Rattlesnake"
+    visit.close()
+
+
+def test_a_link_opens_a_case_with_its_answers_side_by_side(made: SimpleNamespace, browser) -> None:
+    visit, case = Visit(browser, made.page), made.cases[0]
+    visit.open(f"#case={quote(case['id'])}")
+    case_is(visit, case["id"])
+    text = visit.page.text_content("#case")
+    assert HOSTILE in text
+    assert "Take two tablets." in text
+    assert "rule: dose" in text
+    assert f"Because. {HOSTILE}" in text
+    assert visit.page.locator("#case mark").all_text_contents() == ["Take ten tablets."]
+    texts = visit.page.eval_on_selector_all(
+        "#case .response",
+        "all => all.map(e => [e.querySelector('h3').textContent, e.querySelector('.text').textContent])",
+    )
+    answers = {response["model"]: response["text"] for response in case["responses"]}
+    assert dict(texts) == answers | {"Reference": case["reference"]}
+    assert visit.page.locator("#case img, #case script").count() == 0
+    other = case["responses"][1]
+    visit.page.select_option("#case select", label=other["model"])
+    box = visit.page.locator("#case .response", has=visit.page.get_by_role("heading", name="Reference", exact=True))
+    words = " ".join(box.locator(".differs").all_text_contents()).lower().split()
+    same = set(re.findall(r"\w+", other["text"].lower()))
+    alone = {word for word in re.findall(r"[a-z]+", case["reference"].lower()) if word not in same}
+    assert alone <= {
+        part for word in words for part in re.findall(r"[a-z]+", word)
+    }  # what the other lacks is underlined
+    visit.page.keyboard.press("Escape")
+    visit.page.wait_for_selector("#case", state="hidden")
+    assert "case=" not in visit.page.url
+    visit.close()
+
+
+def test_a_link_to_no_case_gets_one_line(made: SimpleNamespace, browser) -> None:
+    visit = Visit(browser, made.page)
+    visit.open("#case=nothing%3Cb%3E")
+    visit.says("There is no case nothing<b> in this report.")
+    assert not visit.page.locator("#case").is_visible()
+    visit.close()
+
+
+def test_the_keyboard_alone_moves_opens_and_goes_on(made: SimpleNamespace, browser) -> None:
+    visit = Visit(browser, made.page, viewport={"width": 390, "height": 844})
+    rows = visit.rows()
+    visit.page.focus("#rows")
+    for _ in range(3):
+        visit.page.keyboard.press("ArrowDown")
+    visit.page.keyboard.press("ArrowUp")
+    assert visit.page.get_attribute("#rows", "aria-activedescendant") == "row-2"
+    visit.page.keyboard.press("Enter")
+    case_is(visit, rows[2])
+    visit.page.keyboard.press("ArrowRight")
+    case_is(visit, rows[3])
+    visit.page.go_back()
+    visit.page.wait_for_selector("#case", state="hidden")
+    visit.page.focus("#rows")
+    visit.page.keyboard.press("End")
+    assert visit.page.locator("#rows tr[aria-selected=true]").get_attribute("id") == f"row-{len(made.cases) - 1}"
+    assert visit.page.locator(f"#row-{len(made.cases) - 1}").is_visible()
+    assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390
+    visit.close()
+
+
+def flag(visit: Visit, case_id: str, comment: str) -> None:
+    visit.page.goto(f"{visit.file.as_uri()}#case={quote(case_id)}")
+    case_is(visit, case_id)
+    visit.page.get_by_role("checkbox", name="Flag").check()
+    visit.page.get_by_label("Comment").fill(comment)
+    visit.page.keyboard.press("Escape")
+
+
+def test_two_tabs_keep_both_flags(made: SimpleNamespace, browser) -> None:
+    visit, (first, second) = Visit(browser, made.page), [case["id"] for case in made.cases[6:8]]
+    other = visit.context.new_page()
+    other.goto(made.page.as_uri())
+    other.wait_for_selector("#rows tbody tr")
+    flag(visit, first, "one")
+    other.evaluate("id => { location.hash = new URLSearchParams({ case: id }); }", second)
+    other.get_by_role("checkbox", name="Flag").check()
+    visit.open("#show=flagged")
+    assert set(visit.rows()) == {first, second}
+    visit.close()
+
+
+def download(visit: Visit, button: str, file: Path) -> Path:
+    with visit.page.expect_download() as started:
+        visit.page.get_by_role("button", name=button).click()
+    started.value.save_as(file)
+    return file
+
+
+def test_flags_are_kept_downloaded_and_read_by_the_page_and_by_the_report(
+    made: SimpleNamespace, browser, tmp_path: Path
+) -> None:
+    visit, (first, second) = Visit(browser, made.page), [case["id"] for case in made.cases[4:6]]
+    flag(visit, first, "=wrong dose")
+    visit.open("#show=flagged")
+    assert visit.rows() == [first]
+    table = download(visit, "Download CSV", tmp_path / "cases.csv")
+    (row,) = csv.DictReader(table.read_text("utf-8-sig").splitlines())
+    model = made.cases[4]["responses"][0]["model"]
+    assert (row["case_id"], row["flagged"], row["comment"]) == (first, "yes", "'=wrong dose")
+    assert float(row[f"{model} score"]) == pytest.approx(made.verdicts[first]["expected_scores"][0], abs=1e-4)
+    file = download(visit, "Download flags", tmp_path / "flags.jsonl")
+    (line,) = read(file)
+    assert {**line, "report": ""} == {"report": "", "case_id": first, "flagged": True, "comment": "=wrong dose"}
+    visit.close()
+
+    visit = Visit(browser, made.page)  # another reader's browser
+    flag(visit, second, "a second look")
+    visit.page.set_input_files("#read-flags", file)
+    visit.says("flags.jsonl: 1 flags were read.")
+    visit.page.select_option("#show", "flagged")
+    assert set(visit.rows()) == {first, second}
+    for name, text, reason in (
+        ("other.jsonl", json.dumps(line | {"report": "0" * 12}), "the flags are of another report"),
+        ("text.jsonl", "no flags", "it is no file of flags"),
+    ):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        visit.page.set_input_files("#read-flags", tmp_path / name)
+        visit.says(f"{name} is not read: {reason}.")
+        assert set(visit.rows()) == {first, second}
+    visit.close()
+
+    again = tmp_path / "out"
+    again.mkdir()
+    shutil.copy(file, again)
+    assert meta_evaluate(*made.command, "--output", again).returncode == 0
+    visit = Visit(browser, again / "report.html")
+    visit.page.select_option("#show", "flagged")
+    assert visit.rows() == [first]
+    visit.close()
+    write(again / "flags.jsonl", [line | {"report": "0" * 12}])
+    error = f"error: {again}/flags.jsonl:1: a flag of another report, of other cases; remove the file from this folder"
+    assert error_line(meta_evaluate(*made.command, "--output", again)) == error
+
+
+def test_of_many_cases_only_those_in_sight_are_drawn_and_on_paper_all(
+    made: SimpleNamespace, browser, tmp_path: Path
+) -> None:
+    cases = [case | {"id": f"{case['id']}-{copy}"} for copy in range(40) for case in read(CASES)]
+    verdicts = [each | {"case_id": f"{each['case_id']}-{copy}"} for copy in range(40) for each in agreeing_verdicts()]
+    files = [write(tmp_path / "v.jsonl", verdicts), write(tmp_path / "c.jsonl", cases)]
+    done = meta_evaluate("--verdicts", files[0], "--cases", files[1], "--output", tmp_path / "out", *FAST)
+    assert done.returncode == 0, done.stderr
+    visit = Visit(browser, tmp_path / "out" / "report.html")
+    assert visit.page.text_content("#count") == "1,200 of 1,200 cases"
+    assert len(visit.rows()) < 60
+    visit.page.select_option("#sort", "file")
+    visit.page.focus("#rows")
+    visit.page.keyboard.press("End")
+    assert visit.rows()[-1] == cases[-1]["id"]
+    assert visit.page.locator("#row-1199").evaluate("e => e.getBoundingClientRect().bottom") <= 720
+    visit.page.emulate_media(media="print")
+    visit.says("Printed are the first 1000 of these 1200 cases; the CSV has all.")
+    assert len(visit.rows()) == 1000
+    visit.page.emulate_media(media="screen")
+    visit.says("")
+    assert len(visit.rows()) < 60
+    visit.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing_in_an_opened_case_on_a_telephone(made: SimpleNamespace, browser, scheme: str) -> None:
+    visit = Visit(browser, made.page, viewport={"width": 390, "height": 844}, color_scheme=scheme, bypass_csp=True)
+    visit.open(f"#case={quote(made.cases[0]['id'])}")
+    case_is(visit, made.cases[0]["id"])
+    visit.page.add_script_tag(path=str(next(Path(axe.__file__).parent.rglob("axe.min.js"))))
+    violations = visit.page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+    assert [(each["id"], each["nodes"][0]["html"][:100]) for each in violations] == []
+    visit.close()
