@@ -10,7 +10,7 @@ import pytest
 from doubles.agreement_study import CASES, agreeing_verdicts, noisy_verdicts, pairwise_verdicts, read, write
 from programs import ENCODER, SAMPLE, error_line, needs_encoder, run_command, run_recipe
 
-from automedeval.reports.facts import FACTS, Audit, Known, facts_of, in_words, is_trusted
+from automedeval.reports.facts import FACTS, Audit, JudgeProfile, facts_of, in_words, is_trusted
 
 SAFE = "Not more than 4000 mg in 24 hours."
 DANGEROUS = (
@@ -184,16 +184,19 @@ def test_ratings_decide_whether_a_model_may_be_called_better(study: Path, tmp_pa
 
 def test_the_list_is_ordered_and_trust_needs_ratings_or_an_audit() -> None:
     harm = {"value": 0.1, "low": 0.0, "high": 0.3, "n": 20}
-    everything = Known(
+    everything = JudgeProfile(
         "j", ["It agrees."], 40, "better", ["dose"], Audit(9, False, harm, False, ("dose",)),
         "m", (3, 4), 0.75, 0.9, {"m": 1}, {"n": 2}, ["Go on."], {"m": (1, 2)},
     )  # fmt: skip
     assert [fact.name for fact in facts_of(everything)] == list(FACTS)
-    assert [fact.name for fact in facts_of(Known("j", blind_to=[]))] == ["Can the judge be believed?", "Audited?"]
+    assert [fact.name for fact in facts_of(JudgeProfile("j", blind_to=[]))] == [
+        "Can the judge be believed?",
+        "Audited?",
+    ]
     for outcome, enough in ((None, False), ("worse", False), ("not better", False), ("better", False), (None, True)):
-        known = Known("j", outcome=outcome, audit=Audit(9, enough, None, enough))
+        known = JudgeProfile("j", outcome=outcome, audit=Audit(9, enough, None, enough))
         assert is_trusted(known) == (outcome == "better" or enough)
-    assert not is_trusted(Known("j"))
+    assert not is_trusted(JudgeProfile("j"))
     for one, two in combinations(facts_of(everything), 2):
         assert one.text != two.text
 
@@ -293,7 +296,7 @@ def test_other_programs_keys_of_the_same_name_are_one_line(name: str, value: obj
 
 
 def test_models_with_empty_and_unread_responses_are_counted_and_the_first_of_them_named() -> None:
-    known = Known("j", empty={"a": 1, "b": 5, "c": 1, "d": 0, "e": 2, "f": 3}, unread={"b": 1, "a": 2})
+    known = JudgeProfile("j", empty={"a": 1, "b": 5, "c": 1, "d": 0, "e": 2, "f": 3}, unread={"b": 1, "a": 2})
     (text,) = (fact.text for fact in facts_of(known) if fact.name == "Empty and unread")
     assert text == (
         "b gave no answer in 5 cases, which counts as the lowest. f gave no answer in 3 cases, which counts as the lowest. "
