@@ -303,9 +303,8 @@ class Loops:
         """Return a judge's relations: an empty response loses a tie with an answer."""
         found = self.relations(scores)
         for number, one, two in self.pairs:
-            silent = [not self.length[number, place] for place in (one, two)]
-            if found[number, one, two] == 0 and silent[0] != silent[1]:
-                found[number, one, two] = -1 if silent[0] else 1
+            if found[number, one, two] == 0 and self.one_is_empty((number, one, two)):
+                found[number, one, two] = 1 if self.length[number, one] else -1
         return found
 
     def relations(self, scores: dict[tuple, float], bands: Sequence[float] = ()) -> dict[tuple, int | None]:
@@ -319,8 +318,11 @@ class Loops:
     def banded(self, row: "Row", expected: dict[tuple, float]) -> tuple[dict[tuple, int | None], list[float]]:
         """Return relations with a tie band per fold, chosen on the cases of the other folds, and the bands.
 
-        The band is the smallest gap that makes most pairs right; 0 where no gap improves on no band.
+        The band is the smallest gap that makes most pairs right; 0 where no gap improves on no band. A pair of an empty response
+        and an answer has no part in this: the empty one loses a tie.
         """
+        sharp = self.ordered(expected)
+        apart = {pair for pair in self.pairs if self.one_is_empty(pair)}
         people, bands = row.people_relations(), []
         for fold in range(min(5, len(self.cases))):
             gaps = []
@@ -328,6 +330,7 @@ class Loops:
                 pair = (number, one, two)
                 if (
                     number % 5 != fold
+                    and pair not in apart
                     and people[pair] is not None
                     and {(number, one), (number, two)} <= expected.keys()
                 ):
@@ -342,7 +345,12 @@ class Loops:
                 if right(band) > most:
                     best, most = band, right(band)
             bands.append(best)
-        return self.relations(expected, bands), bands
+        banded = self.relations(expected, bands)
+        return banded | {pair: sharp[pair] for pair in apart}, bands
+
+    def one_is_empty(self, pair: tuple[int, int, int]) -> bool:
+        number, one, two = pair
+        return (self.length[number, one] == 0) != (self.length[number, two] == 0)
 
     def against_the_others(self, row: "Row") -> dict[str, Figure]:
         ranked = self.ordered(row.scores if row.expected is None else row.expected)

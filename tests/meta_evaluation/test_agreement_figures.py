@@ -433,3 +433,25 @@ def test_scores_are_counted_in_halves(files: dict[str, Path], figures: dict[str,
     for values, counts in ((people, figures["people"]["scores"]), (judged, figures["judges"]["noisy"]["scores"])):
         wanted = ((values * 2).round() / 2).value_counts().to_dict()
         assert {float(score): count for score, count in counts.items()} == wanted
+
+
+def test_an_empty_response_never_ties_with_an_answer_within_the_tie_band(tmp_path: Path) -> None:
+    """People tie the two answers of each case; the judge keeps them 0.2 apart, and the empty response 0.1 below one."""
+    texts = ("w", "w w", "")
+    cases = [
+        {"id": str(n), "question": "why", "responses": [{"model": m, "text": t} for m, t in zip("abc", texts)]}
+        for n in range(10)
+    ]
+    verdicts = [
+        a_verdict(case, "j", SCORES, [0, 1, 2], True, lambda _: 0) | {"expected_scores": [1.1, 1.3, 1.0]}
+        for case in cases
+    ]
+    ratings = [
+        {"case_id": case["id"], "model": model, "annotator": "a", "criterion": "overall", "score": score}
+        for case in cases
+        for model, score in zip("abc", (2, 2, 1))
+    ]
+    figures, _ = figures_of(tmp_path, {"cases": cases, "verdicts": verdicts, "ratings": ratings, "raters": None})
+    record = figures["judges"]["j"]
+    assert record["tie_bands"] == pytest.approx([0.2] * 5)
+    assert record["pairwise_accuracy_expected"]["value"] == record["triple_accuracy_expected"]["value"] == 1.0

@@ -176,7 +176,12 @@ def measures_of(cases: Cases, row: Row, rated: np.ndarray, relation: np.ndarray)
         record |= _correlations(cases, rated, row.scores)
     if row.expected is not None:
         fold = deal(np.arange(len(cases)), FOLDS)
-        banded, bands = agreement.cross_fitted_relations(panel, relation, row.expected, fold)
+        first, second = panel.pairs
+        # An empty response never ties with an answer: the band is neither chosen on such a pair nor applied to it.
+        one_empty = cases.empty[first] != cases.empty[second]
+        both_answer = np.where(one_empty, np.nan, relation)
+        banded, bands = agreement.cross_fitted_relations(panel, both_answer, row.expected, fold)
+        banded = np.where(one_empty, row.finest, banded)
         twins = agreement.accuracies(panel, relation, banded) | _correlations(cases, rated, row.expected)
         twins["concordance"] = agreement.concordance(cases.panel, relation, row.finest)
         record |= {f"{name}_expected": twins[name] for name in ACCURACIES + CORRELATIONS} | {"tie_bands": bands}
