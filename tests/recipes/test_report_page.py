@@ -20,7 +20,7 @@ SIZES = {"laptop": {"width": 1280, "height": 800}, "telephone": {"width": 390, "
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, SimpleNamespace]:
     """Return a report with ratings and one without: the folder, agreement.json, the page and what was printed."""
-    found = {}
+    reports = {}
     for name, more in (("rated", ["--ratings", RATINGS]), ("unrated", [])):
         folder = tmp_path_factory.mktemp(name)
         verdicts = write(folder / "v.jsonl", noisy_verdicts("noisy", 1.5, 1) + agreeing_verdicts("good"))
@@ -28,8 +28,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, SimpleNamespace]
         assert done.returncode == 0, done.stderr
         result = json.loads((folder / "out" / "agreement.json").read_text("utf-8"))
         page = (folder / "out" / "report.html").read_text("utf-8")
-        found[name] = SimpleNamespace(folder=folder / "out", result=result, page=page, said=done.stdout)
-    return found
+        reports[name] = SimpleNamespace(folder=folder / "out", result=result, page=page, said=done.stdout)
+    return reports
 
 
 FIRST = {"rated": "Best model", "unrated": "Scores highest"}
@@ -38,22 +38,22 @@ QUESTIONS = ["Can the judge be believed?", "Audited?", "What it does not see", "
 
 @pytest.mark.parametrize("name", ["rated", "unrated"])
 def test_page_and_summary_answer_first_and_in_order(made: dict[str, SimpleNamespace], name: str) -> None:
-    one = made[name]
-    asked = re.findall("<dt>(.*?)</dt>", one.page)
+    report = made[name]
+    asked = re.findall("<dt>(.*?)</dt>", report.page)
     assert asked[:5] == [FIRST[name], *QUESTIONS]
     assert {"How sure", "Cases", "Judge", "Next step"} <= set(asked)
-    first_lines = [line.partition(":")[0] for line in one.said.splitlines() if line][:5]
+    first_lines = [line.partition(":")[0] for line in report.said.splitlines() if line][:5]
     assert first_lines == [question.rstrip("?") for question in (FIRST[name], *QUESTIONS)]
-    assert one.said.splitlines()[-1] == "Not for clinical use."
-    sections = re.findall('<h2 id="(.*?)">', one.page)
+    assert report.said.splitlines()[-1] == "Not for clinical use."
+    sections = re.findall('<h2 id="(.*?)">', report.page)
     assert sections[:4] == ["leaderboard", "differences", "judges", "cases"]
-    assert "cannot be told apart" not in one.page + one.said
+    assert "cannot be told apart" not in report.page + report.said
     judge, how = ("good", "it agrees best with people") if name == "rated" else ("noisy", "the first of --verdicts")
-    assert f"{judge}, with the rubric automedeval@1 ({how} of 2 judges)" in one.page
+    assert f"{judge}, with the rubric automedeval@1 ({how} of 2 judges)" in report.page
 
 
 def test_the_leaderboard_is_that_of_a_loop_over_the_verdicts(made: dict[str, SimpleNamespace]) -> None:
-    one = made["rated"]
+    report = made["rated"]
     wins: dict[str, list[float]] = {}
     verdicts = {each["case_id"]: each for each in agreeing_verdicts("good")}
     for case in read(CASES):
@@ -63,26 +63,26 @@ def test_the_leaderboard_is_that_of_a_loop_over_the_verdicts(made: dict[str, Sim
             for other, against in zip(models, scores):
                 if other != model:
                     wins.setdefault(model, []).append((score > against) + (score == against) / 2)
-    table = one.page[one.page.index('id="leaderboard"') : one.page.index('id="differences"')]
+    table = report.page[report.page.index('id="leaderboard"') : report.page.index('id="differences"')]
     rows = re.findall(r'<th scope="row">(.*?)</th>.*?<td data-value="([^"]*)">.*?<td data-value="([^"]*)">', table)
     assert {model: float(rate) for model, _, rate in rows} == pytest.approx(
         {model: sum(own) / len(own) for model, own in wins.items()}
     )
-    strengths = one.result["models"]["good"]["strengths"]
+    strengths = report.result["models"]["good"]["strengths"]
     assert [model for model, *_ in rows] == sorted(strengths, key=lambda model: -strengths[model]["value"])
-    main = one.result["main_judge"]
+    main = report.result["main_judge"]
     value, low, high = (f"{100 * main['concordance'][part]:.0f}" for part in ("value", "low", "high"))
-    assert f'<th scope="row">good</th><td>{value} [{low}, {high}]*</td>' in one.page
+    assert f'<th scope="row">good</th><td>{value} [{low}, {high}]*</td>' in report.page
     assert main["against_the_other_raters"]["one_rater"]["value"] is not None
-    assert "that one rater" in one.page
-    assert f"best baseline: {main['best_baseline']['name']}" in one.page
+    assert "that one rater" in report.page
+    assert f"best baseline: {main['best_baseline']['name']}" in report.page
 
 
 def test_without_ratings_it_writes_a_study_to_rate_and_says_the_commands(made: dict[str, SimpleNamespace]) -> None:
-    one = made["unrated"]
-    assert "Not known. No ratings are given. 30 rated cases are enough" in one.said
-    (study,) = one.folder.glob("rate*")
-    for text in (one.page, one.said):
+    report = made["unrated"]
+    assert "Not known. No ratings are given. 30 rated cases are enough" in report.said
+    (study,) = report.folder.glob("rate*")
+    for text in (report.page, report.said):
         assert f"automedeval annotate --study {study}\n" in text
         assert f"automedeval annotate --study {study} --export {study.with_suffix('')}\n" in text
     read_back = read_study(study)
@@ -122,9 +122,11 @@ def browser() -> Iterator["playwright.Browser"]:  # noqa: F821
     if CHROMIUM is None:
         pytest.skip("no chromium on this machine (Debian: apt-get install chromium)")
     with playwright.sync_playwright() as driver:
-        found = driver.chromium.launch(executable_path=CHROMIUM, args=["--headless", "--no-sandbox", "--disable-gpu"])
-        yield found
-        found.close()
+        chromium = driver.chromium.launch(
+            executable_path=CHROMIUM, args=["--headless", "--no-sandbox", "--disable-gpu"]
+        )
+        yield chromium
+        chromium.close()
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -133,11 +135,11 @@ def test_the_first_screen_has_the_answer_and_axe_finds_nothing(
     made: dict[str, SimpleNamespace], browser, size: str, scheme: str
 ) -> None:
     axe = pytest.importorskip("axe_playwright_python", reason="axe-core comes with axe_playwright_python")
-    for name, one in made.items():
+    for name, report in made.items():
         context = browser.new_context(viewport=SIZES[size], color_scheme=scheme, bypass_csp=True)
         page, complaints = context.new_page(), []
         page.on("console", lambda message, complaints=complaints: complaints.append(message.text))
-        page.goto((one.folder / "report.html").as_uri())
+        page.goto((report.folder / "report.html").as_uri())
         for question in (FIRST[name], *QUESTIONS):
             box = page.get_by_text(question, exact=True).first.bounding_box()
             assert box["y"] + box["height"] <= SIZES[size]["height"], question
@@ -145,8 +147,8 @@ def test_the_first_screen_has_the_answer_and_axe_finds_nothing(
             fold.evaluate("each => each.open = true")
         assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[size]["width"]
         page.add_script_tag(path=str(next(Path(axe.__file__).parent.rglob("axe.min.js"))))
-        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-        assert [(each["id"], each["nodes"][0]["html"][:100]) for each in found["violations"]] == []
+        violations = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        assert [(each["id"], each["nodes"][0]["html"][:100]) for each in violations["violations"]] == []
         assert complaints == []
         context.close()
 
