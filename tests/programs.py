@@ -79,6 +79,6 @@ def error_line(done: subprocess.CompletedProcess) -> str:
     """Return the one line that a failed recipe prints besides its progress bars; no traceback."""
     assert done.returncode == 1, done.stderr
     assert "Traceback" not in done.stderr
-    told = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert len(told) == 1, done.stderr
-    return told[0]
+    errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1, done.stderr
+    return errors[0]

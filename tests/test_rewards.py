@@ -119,7 +119,7 @@ def test_settings_come_from_the_file_that_the_variable_names(tiny: Path, tmp_pat
 
 
 def test_bad_input_of_the_recipe_is_one_line(tiny: Path, tmp_path: Path) -> None:
-    given = ("--config", RUN, "--model_name_or_path", tiny, "--output_dir", tmp_path / "out")
-    assert "nowhere.jsonl" in error_line(run_recipe("grpo", *given, "--cases", tmp_path / "nowhere.jsonl"))
-    assert "trust_remote_code" in error_line(run_recipe("grpo", *given, "--trust_remote_code", "true"))
+    args = ("--config", RUN, "--model_name_or_path", tiny, "--output_dir", tmp_path / "out")
+    assert "nowhere.jsonl" in error_line(run_recipe("grpo", *args, "--cases", tmp_path / "nowhere.jsonl"))
+    assert "trust_remote_code" in error_line(run_recipe("grpo", *args, "--trust_remote_code", "true"))
     assert not (tmp_path / "out").exists()

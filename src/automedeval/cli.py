@@ -32,8 +32,8 @@ from automedeval.reports.text import printable
 
 def comma_list(values: str | Sequence[str] | None) -> list[str]:
     """Return the entries, separated by commas, of one or several values; blanks and empty entries are dropped."""
-    given = [values] if isinstance(values, str) else values or ()
-    return [entry.strip() for value in given for entry in value.split(",") if entry.strip()]
+    texts = [values] if isinstance(values, str) else values or ()
+    return [entry.strip() for value in texts for entry in value.split(",") if entry.strip()]
 
 
 @dataclass(kw_only=True)
@@ -120,22 +120,22 @@ def parse(
     file.add_argument("--config")
     config = file.parse_known_args(argv)[0].config
     if config:
-        known = {action.dest for action in parser._actions} - {"help", "help_all", "config"}
+        options = {action.dest for action in parser._actions} - {"help", "help_all", "config"}
         # Put before the command line: types and choices are checked alike, and the later value of an argument counts.
-        argv = [*_config_arguments(config, known), *argv]
+        argv = [*_config_arguments(config, options), *argv]
     *values, rest = parser.parse_args_into_dataclasses(argv, return_remaining_strings=True)
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     return tuple(values[: len(kinds)])
 
 
-def _config_arguments(file: str, known: set[str]) -> list[str]:
+def _config_arguments(file: str, options: set[str]) -> list[str]:
     content = YamlFile(file).read()
     if not isinstance(content, dict):
         raise RecordError(f"{file}: must be a mapping of arguments to values")
     arguments = []
     for key, value in content.items():
-        if key not in known:
+        if key not in options:
             raise RecordError(f"{file}: unknown key {key!r}")
         if isinstance(value, dict):
             raise RecordError(f"{file}: {key}: must be one value or a list of values")
@@ -189,11 +189,11 @@ def _end(line: str) -> NoReturn:
 def installed_versions(*more: str) -> dict[str, str]:
     """Return the versions of the libraries that can change a result, and of those of `more` that are installed."""
     names = ("automedeval", "torch", "transformers", "tokenizers", "accelerate", "openai")
-    found = {name: version(name) for name in names}
+    versions = {name: version(name) for name in names}
     for name in more:
         with suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+            versions[name] = version(name)
+    return versions
 
 
 def git_commit() -> str | None:

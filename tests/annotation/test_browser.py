@@ -51,20 +51,20 @@ def browser_of(path: str) -> Iterator["playwright.Browser"]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator["playwright.Browser"]:
-    with browser_of(CHROMIUM) as found:
-        yield found
+    with browser_of(CHROMIUM) as chromium:
+        yield chromium
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with opened(write_study(tmp_path, cases=1)) as found:
-        yield found
+    with opened(write_study(tmp_path, cases=1)) as store:
+        yield store
 
 
 @pytest.fixture
 def address(store: Store) -> Iterator[str]:
-    with served(store) as found:
-        yield found
+    with served(store) as address:
+        yield address
 
 
 class Visit:
@@ -118,9 +118,9 @@ class Visit:
         )
         assert small == []
         self.page.evaluate(AXE.read_text(encoding="utf-8"))
-        found = self.page.evaluate("axe.run()")["violations"]
+        violations = self.page.evaluate("axe.run()")["violations"]
         assert [
-            (each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in ("serious", "critical")
+            (each["id"], each["nodes"][0]["html"]) for each in violations if each["impact"] in ("serious", "critical")
         ] == []
 
 
@@ -237,7 +237,7 @@ def test_a_keyboard_alone_does(browser: "playwright.Browser", store: Store, addr
     with visit.page.expect_navigation():
         keys.press("Enter")
     scores = next(store.answers()).content["scores"]
-    assert [list(given.values()) for given in scores.values()] == [[5, 4, 3], [2, 2, 2], [5, 1, 1]]
+    assert [list(by_criterion.values()) for by_criterion in scores.values()] == [[5, 4, 3], [2, 2, 2], [5, 1, 1]]
     for key in "444":
         keys.press(key)
     with visit.page.expect_navigation():
@@ -278,8 +278,8 @@ def test_what_is_half_filled_is_kept(browser: "playwright.Browser", store: Store
     visit.begin(store.invite("physician-2"))
     page, row = visit.page, visit.page.locator("[name=scores-1-fluency]")
     row.nth(3).check()
-    told = page.get_by_role("status")
-    told.filter(has_text="Kept ").wait_for()
+    status = page.get_by_role("status")
+    status.filter(has_text="Kept ").wait_for()
     page.reload()
     assert row.nth(3).is_checked()
     # Left within the moment before it is sent: the page sends it as it goes.
@@ -290,10 +290,10 @@ def test_what_is_half_filled_is_kept(browser: "playwright.Browser", store: Store
     # Without a connection nothing is lost, nothing is pretended, and what waits is sent when there is one again.
     visit.context.set_offline(True)
     row.nth(4).check()
-    told.filter(has_text="Not kept: no connection.").wait_for()
+    status.filter(has_text="Not kept: no connection.").wait_for()
     visit.choose()
     page.get_by_role("button", name="Store and go on").click()
-    told.filter(has_text="Not stored: no connection.").wait_for()
+    status.filter(has_text="Not stored: no connection.").wait_for()
     visit.context.set_offline(False)
     visit.press("Store and go on")
     assert visit.heading() == "Rate the verdict"
@@ -320,14 +320,14 @@ def test_a_page_that_does_not_take_a_form_loses_nothing(
     visit.choose()
     page.locator("summary", has_text="Add a comment").first.click()
     page.get_by_label("Doctor 1: Comment").fill("A long thought.")
-    told = page.get_by_role("status")
-    told.filter(has_text=re.compile("^Not kept: .")).wait_for()
+    announced = page.get_by_role("status")
+    announced.filter(has_text=re.compile("^Not kept: .")).wait_for()
     page.get_by_role("button", name="Store and go on").click()
-    told.filter(has_text=re.compile("^Not stored: .")).wait_for()
+    announced.filter(has_text=re.compile("^Not stored: .")).wait_for()
     assert {each.rpartition("/")[2] for each in refused} == {"draft", "responses"}
     page.unroute("**/tasks/**")
     if status >= 500:
-        told.filter(has_text=re.compile("^Kept")).wait_for()
+        announced.filter(has_text=re.compile("^Kept")).wait_for()
     visit.press("Store and go on")
     assert visit.heading() == "Rate the verdict"
     (answer,) = store.answers()

@@ -55,8 +55,8 @@ def work(store: Store, annotator: str, score, most: int = 100, seconds: float = 
             return done
         while assignment.part is not None:
             models = store.study.case_of(assignment.item).models
-            given = fields_of(models, assignment, assignment.part, score)
-            assignment = store.answer(annotator, assignment.id, assignment.part, given, assignment.version, seconds)
+            fields = fields_of(models, assignment, assignment.part, score)
+            assignment = store.answer(annotator, assignment.id, assignment.part, fields, assignment.version, seconds)
     return most
 
 
@@ -86,8 +86,8 @@ def agreement(page: str, about: str) -> dict[tuple[str, str], str]:
     """Return (criterion, measure) → figure with interval."""
     table = re.search(rf"<caption[^>]*>How far physicians agree on the {about}.*?</thead>", page, re.S)[0]
     head = re.findall(r'<th scope="col">(.*?)</th>', table)
-    found = rows(page, f"How far physicians agree on the {about}")
-    return {(row[0], name): value for row in found for name, value in zip(head[1:-1], row[1:-1], strict=True)}
+    values = rows(page, f"How far physicians agree on the {about}")
+    return {(row[0], name): value for row in values for name, value in zip(head[1:-1], row[1:-1], strict=True)}
 
 
 # --- the door ---------------------------------------------------------------------------------------------------------
@@ -199,9 +199,9 @@ def test_agreement_is_that_of_the_report_on_the_exported_ratings(store: Store, t
         tmp_path / "ratings" / "ratings.jsonl", "--output", tmp_path / "out", "--resamples", 200,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "out" / "agreement.json").read_text())["people"]["reliability"]
+    reliability = json.loads((tmp_path / "out" / "agreement.json").read_text())["people"]["reliability"]
     for (criterion, name), shown in live.items():
-        assert float(re.match(r"-?[\d.]+", shown)[0]) == pytest.approx(found[criterion][name]["value"], abs=0.006)
+        assert float(re.match(r"-?[\d.]+", shown)[0]) == pytest.approx(reliability[criterion][name]["value"], abs=0.006)
     verdicts = agreement(visitor.page, f"verdicts of {JUDGES[0]}")
     assert [criterion for criterion, name in verdicts if name == "alpha (ordinal)"] == list(QUESTIONS)
 
@@ -246,15 +246,15 @@ def test_an_item_of_every_kind_can_be_looked_at(tmp_path: Path, kind: str) -> No
             work(store, name, lambda *_, score=score: score if kind == "verify" else score + 1)
         page = signed_in(store).get("/coordinator/items/0")
         assert page.status_code == 200
-        given = re.findall(r'<th scope="row">(physician-\d), chief</th><td>(.*?)</td>', page.text)
-        told = {
+        answers = re.findall(r'<th scope="row">(physician-\d), chief</th><td>(.*?)</td>', page.text)
+        wanted = {
             "rate": "relevancy {}, knowledge_correctness {}, fluency {}",
             "verify": "knowledge {}, attribution {}, fluency {} (outdated)",
             "jury": "decision keep",
             "prefer": f"knowledge {JUDGES[0]}, attribution {JUDGES[0]}, fluency {JUDGES[0]}",
         }[kind]
         points = {"rate": "2", "verify": "1"}.get(kind)
-        assert ("physician-2", told.format(*[points] * 3)) in given
+        assert ("physician-2", wanted.format(*[points] * 3)) in answers
 
 
 # --- what it does -----------------------------------------------------------------------------------------------------

@@ -26,14 +26,14 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         set_password(store, PASSWORD)
         for name in PEOPLE:
             work(store, name, lambda model, about: max(1, min(5, like(model, about) + rng.choice([-1, 0, 0, 1]))))
-        with served(store) as found:
-            yield found
+        with served(store) as address:
+            yield address
 
 
 def examine(page: "playwright.Page") -> None:  # noqa: F821 - the other file imports it where it is installed
     page.add_script_tag(path=str(AXE))
-    found = page.evaluate("axe.run()")["violations"]
-    assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == [], page.url
+    violations = page.evaluate("axe.run()")["violations"]
+    assert [each["id"] for each in violations if each["impact"] in ("serious", "critical")] == [], page.url
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth"), page.url
 
 

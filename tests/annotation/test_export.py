@@ -175,16 +175,16 @@ def test_a_model_called_reference_is_a_model(tmp_path: Path, opened) -> None:
         for response, model in zip(case["responses"], models):
             response["model"] = model
     write_lines(tmp_path / "cases.jsonl", cases)
-    store, given = opened(read_study(study)), []
+    store, ratings = opened(read_study(study)), []
     for name, points in (("ann", (1, 3, 5)), ("bob", (5, 3, 1))):
         while (task := store.next(name)) is not None:
             send(store, task, {"scores": by_model(task, models, dict(zip(models, points)))})
-            given += [(task.item.case_id, name, model, score) for model, score in zip(models, points)]
+            ratings += [(task.item.case_id, name, model, score) for model, score in zip(models, points)]
     counts = write_export(store, tmp_path)
     assert "scores of references" not in counts
     lines = read_lines(tmp_path / "ratings.jsonl")
-    told = Counter((line["case_id"], line["annotator"], line["model"], line["score"]) for line in lines)
-    assert told == Counter(dict.fromkeys(given, len(CRITERIA)))
+    exported = Counter((line["case_id"], line["annotator"], line["model"], line["score"]) for line in lines)
+    assert exported == Counter(dict.fromkeys(ratings, len(CRITERIA)))
     table = np.array([(1, 3, 5) * 2, (5, 3, 1) * 2])
     alpha = krippendorff.alpha(table, level_of_measurement="ordinal")
     for figures in live_agreement(store.study, list(store.answers()))["responses"].values():
@@ -199,21 +199,21 @@ def test_report_reports_on_five_cases_of_two_physicians(tmp_path: Path, opened, 
     content = yaml.safe_load(Path("recipes/runs/automedeval-135m/annotate.yaml").read_text())
     (tmp_path / "study.yaml").write_text(yaml.safe_dump(content | {"database": str(tmp_path / "db")}, sort_keys=False))
     study = read_study(tmp_path / "study.yaml")
-    store, given = opened(study), {}
+    store, ratings = opened(study), {}
     for seed, name in enumerate(("physician-1", "physician-2")):
         rng = np.random.default_rng(seed)
         for _ in range(5):
             task = store.next(name)
             kinds = {each.model: each.extra["kind"] for each in study.case_of(task.item).responses}
             points = {model: int(rng.integers(2)) + (4 if "right" in kind else 1) for model, kind in kinds.items()}
-            given |= {(name, task.item.case_id, model): score for model, score in points.items()}
+            ratings |= {(name, task.item.case_id, model): score for model, score in points.items()}
             finish(store, send(store, task, {"scores": by_model(task, study.case_of(task.item).models, points)}))
         while (task := store.next(name)) is not None:
             finish(store, task)
     write_export(store, tmp_path / "out")
     lines = read_lines(tmp_path / "out" / "ratings.jsonl")
-    told = {(line["annotator"], line["case_id"], line["model"]): line["score"] for line in lines}
-    assert {key: told[key] for key in given} == given
+    exported = {(line["annotator"], line["case_id"], line["model"]): line["score"] for line in lines}
+    assert {key: exported[key] for key in ratings} == ratings
     options = ["--verdicts", SAMPLE / "verdicts.jsonl", "--cases", SAMPLE / "train_cases.jsonl", "--baselines", "false"]
     options += ["--resamples", 200, "--output", tmp_path / "report"]
     options += ["--ratings", tmp_path / "out" / "ratings.jsonl"]

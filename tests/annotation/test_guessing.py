@@ -82,8 +82,8 @@ def test_many_at_once_are_looked_at_one_after_another(store: Store) -> None:
             answers = await asyncio.gather(*(client.post("/coordinator/login", data=form) for _ in range(40)))
         return [answer.status_code for answer in answers]
 
-    found = asyncio.run(guess())
-    assert (found.count(403), found.count(429)) == (3, 37)
+    statuses = asyncio.run(guess())
+    assert (statuses.count(403), statuses.count(429)) == (3, 37)
 
 
 # --- the address ------------------------------------------------------------------------------------------------------

@@ -79,7 +79,7 @@ def test_what_the_queue_has_decided_is_not_asked_again(round_1, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"case_id": "case-99"}, "jury.jsonl:1: no case 'case-99' among the study's cases"),
         ({"case_id": None}, "no case None"),
@@ -90,13 +90,13 @@ def test_what_the_queue_has_decided_is_not_asked_again(round_1, tmp_path: Path) 
         ({"models": ["a", "b", "c"]}, "'order' and 'models' are not those of the data set"),
     ],
 )
-def test_a_queue_that_does_not_fit_is_named(round_1, tmp_path: Path, change: dict, told: str) -> None:
+def test_a_queue_that_does_not_fit_is_named(round_1, tmp_path: Path, change: dict, message: str) -> None:
     jury = copied(round_1, tmp_path)
     first, *rest = (json.loads(line) for line in Path(jury["queue"]).read_text().splitlines())
     write_lines(Path(jury["queue"]), [first | change, *rest])
     with pytest.raises(RecordError) as error:
         a_study(tmp_path, 8, rate=None, jury=jury)
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 def test_a_record_of_another_program_is_named(round_1, tmp_path: Path) -> None:

@@ -55,12 +55,12 @@ def test_the_comparison_sees_what_is_lost_changed_or_there_twice(
         someone = physician(store, "physician-1")
         task, scores = int(someone.place().split("/")[2]), someone.fill(2)
         someone.post(someone.place(), **scores)
-    (found,) = script["stored"](study)
+    (stored,) = script["stored"](study)
     sent = {"physician": "physician-1", "task": task, "part": "responses", "scores": scores}
-    assert found == json.loads(json.dumps(sent))
+    assert stored == json.loads(json.dumps(sent))
     compare = script["compare"]
-    assert compare([sent], [found]) == (0, 0)
+    assert compare([sent], [stored]) == (0, 0)
     assert compare([sent], []) == (1, 0)
-    assert compare([sent | {"scores": scores | {next(iter(scores)): "1"}}], [found]) == (1, 0)
-    assert compare([sent], [found, found]) == (0, 1)
-    assert compare([], [found]) == (0, 0)  # stored, and the confirmation did not arrive
+    assert compare([sent | {"scores": scores | {next(iter(scores)): "1"}}], [stored]) == (1, 0)
+    assert compare([sent], [stored, stored]) == (0, 1)
+    assert compare([], [stored]) == (0, 0)  # stored, and the confirmation did not arrive

@@ -44,8 +44,8 @@ def safe_one(page: str) -> str:
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with opened(write_study(tmp_path)) as found:
-        yield found
+    with opened(write_study(tmp_path)) as store:
+        yield store
 
 
 # --- what is shown ----------------------------------------------------------------------------------------------------
@@ -109,9 +109,9 @@ def test_the_reasons_speak_of_the_doctors_as_they_are_shown(tmp_path: Path) -> N
 
 def test_names_of_a_rubric_of_ones_own_follow_the_order_too(tmp_path: Path) -> None:
     """It calls the responses "Response 1" and so on: here the first of the case, which is the safe one."""
-    own = yaml.safe_load((PACKAGED / "automedeval.yaml").read_text(encoding="utf-8"))
-    own |= {"id": "own", "output": {"grammar": "score_line"}}
-    (tmp_path / "own.yaml").write_text(yaml.safe_dump(own))
+    rubric = yaml.safe_load((PACKAGED / "automedeval.yaml").read_text(encoding="utf-8"))
+    rubric |= {"id": "own", "output": {"grammar": "score_line"}}
+    (tmp_path / "own.yaml").write_text(yaml.safe_dump(rubric))
     orders = set()
     for seed in range(6):
         folder = tmp_path / str(seed)
@@ -127,8 +127,8 @@ def test_names_of_a_rubric_of_ones_own_follow_the_order_too(tmp_path: Path) -> N
             safe = safe_one(someone.page)
             # in both verdicts, and in the field for the revision
             assert someone.page.count(f"Response {safe} names a safe dose and a limit.") == 3
-            given = {**someone.fill(3), "decision": "revise", "rationale": f"Response {safe} alone is safe."}
-            assert someone.post("/tasks/2/decision", **given).url.path == "/"
+            fields = {**someone.fill(3), "decision": "revise", "rationale": f"Response {safe} alone is safe."}
+            assert someone.post("/tasks/2/decision", **fields).url.path == "/"
             (line,) = map(json.loads, exported(store)[0]["jury.jsonl"].splitlines())
             assert (line["order"], line["rationale"]) == ([0, 1, 2], "Response 1 alone is safe.")
             orders |= {store.assignment("physician-2", number).order for number in (1, 2)}
@@ -328,19 +328,19 @@ def test_a_form_without_its_token_stores_nothing(store: Store) -> None:
 def test_every_answer_has_the_security_headers(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     someone = physician(store)
     paths = ("/", "/tasks/1", "/nowhere", "/tasks/7", "/page.css", "/coordinator/login", "/next")
-    found = [someone.client.get(path) for path in paths]
-    found.append(someone.client.put("/tasks/1", data={"csrf": ""}))
-    found.append(someone.post(RESPONSES, csrf="wrong"))
-    found.append(someone.client.post(RESPONSES, content=b"x" * (BODY_LIMIT + 1)))
+    answers = [someone.client.get(path) for path in paths]
+    answers.append(someone.client.put("/tasks/1", data={"csrf": ""}))
+    answers.append(someone.post(RESPONSES, csrf="wrong"))
+    answers.append(someone.client.post(RESPONSES, content=b"x" * (BODY_LIMIT + 1)))
 
     def fail(*_: object) -> None:
         raise RuntimeError("secret-of-the-machine")
 
     monkeypatch.setattr(store, "progress", fail)
-    found.append(someone.client.get("/"))
-    assert [answer.status_code for answer in found] == [200, 200, 404, 404, 200, 200, 405, 403, 403, 413, 500]
-    assert "secret-of-the-machine" not in found[-1].text
-    for answer in found:
+    answers.append(someone.client.get("/"))
+    assert [answer.status_code for answer in answers] == [200, 200, 404, 404, 200, 200, 405, 403, 403, 413, 500]
+    assert "secret-of-the-machine" not in answers[-1].text
+    for answer in answers:
         for name, value in HEADERS.items():
             assert answer.headers[name] == value, answer.url
         cached = answer.url.path == "/page.css"

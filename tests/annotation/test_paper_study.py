@@ -103,11 +103,11 @@ def test_two_chiefs_verify_9874_verdicts(opened, tmp_path: Path) -> None:
 
 
 def test_the_files_fit_the_steps_before_and_after_them() -> None:
-    teacher, ours = settings("annotate_teacher"), settings("annotate")
+    teacher, physicians = settings("annotate_teacher"), settings("annotate")
     strong, judge = settings("distill_strong"), settings("judge")
     assert (teacher["cases"], teacher["verdicts"]) == (strong["cases"], strong["output"])
-    assert (ours["cases"], ours["verdicts"]) == (judge["cases"], judge["output"])
-    assert (ROOT / PAPER / f"{ours['rate']['judges'][0]}.yaml").is_file(), (
+    assert (physicians["cases"], physicians["verdicts"]) == (judge["cases"], judge["output"])
+    assert (ROOT / PAPER / f"{physicians['rate']['judges'][0]}.yaml").is_file(), (
         "the checkpoint's YAML gives the judge its name"
     )
     assert read_plan(ROOT / PAPER / "plan.yaml").verification.scale == (0, 1)
@@ -124,9 +124,9 @@ def test_the_coordinator_is_told_how_many_tasks_there_are(opened, capsys) -> Non
     store = opened("annotate")
     recipe = vars(importlib.import_module("automedeval.commands.annotate"))
     recipe["greet"](recipe["AnnotateArguments"]("study.yaml"), store.study, store)
-    told = capsys.readouterr().out
-    assert "  rate: 1,130 cases, 5,650 tasks for attending, chief\n" in told
-    assert "  prefer: 87 cases drawn with seed 0, 261 tasks for master candidate\n" in told
+    printed = capsys.readouterr().out
+    assert "  rate: 1,130 cases, 5,650 tasks for attending, chief\n" in printed
+    assert "  prefer: 87 cases drawn with seed 0, 261 tasks for master candidate\n" in printed
 
 
 # --- the draw ---------------------------------------------------------------------------------------------------------

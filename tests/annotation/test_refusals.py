@@ -17,8 +17,8 @@ RESPONSES, VERDICT = "/tasks/1/responses", "/tasks/1/verdict-1"
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
-    with opened(write_study(tmp_path)) as found:
-        yield found
+    with opened(write_study(tmp_path)) as store:
+        yield store
 
 
 @pytest.mark.parametrize(
@@ -53,9 +53,9 @@ def test_a_forged_form_changes_nothing(store: Store, change: dict) -> None:
 
 def test_a_form_that_is_not_complete_says_what_is_open(store: Store) -> None:
     someone = physician(store)
-    given = someone.fill(3)
-    del given["scores-2-fluency"], given["scores-3-fluency"]
-    answer = someone.post(RESPONSES, **given, **{"comments-1": "Kept as I wrote it."})
+    fields = someone.fill(3)
+    del fields["scores-2-fluency"], fields["scores-3-fluency"]
+    answer = someone.post(RESPONSES, **fields, **{"comments-1": "Kept as I wrote it."})
     assert answer.status_code == 422
     assert "2 of the rows below are still open" in answer.text
     assert answer.text.count("Still open.") == 2
@@ -207,13 +207,13 @@ def test_a_revision_begins_as_the_verdict_on_record(tmp_path: Path) -> None:
     with opened(write_study(tmp_path, ("jury",), 1)) as store:
         someone = physician(store)
         assert "Suggestion: Doctor" in someone.page
-        given = someone.fill(3)
+        fields = someone.fill(3)
         text = re.search(r'<textarea id="f-rationale"[^>]*>\n(.*?)</textarea>', someone.page, re.S)[1]
         assert "names a safe dose" in text
-        wrong = someone.post("/tasks/1/decision", **{**given, "decision": "revise", "rationale": ""})
+        wrong = someone.post("/tasks/1/decision", **{**fields, "decision": "revise", "rationale": ""})
         assert wrong.status_code == 422
         done = someone.post(
-            "/tasks/1/decision", **{**given, "decision": "revise", "rationale": "Step 2: Doctor 1 is right."}
+            "/tasks/1/decision", **{**fields, "decision": "revise", "rationale": "Step 2: Doctor 1 is right."}
         )
         assert done.url.path == "/"
         (answer,) = store.answers()

@@ -93,15 +93,15 @@ def test_sides_and_verdicts_are_random_too(open_store) -> None:
 def test_fifty_items_are_shared_out_evenly_among_seven(open_store, raters: int) -> None:
     names = [f"p{at}" for at in range(7)]
     store = open_store(number=50, physicians=dict.fromkeys(names, "chief"), verdicts=None, rate={"raters": raters})
-    given, done = Counter(), Counter()
+    assigned, done = Counter(), Counter()
     while tasks := [task for name in names if (task := store.next(name)) is not None]:
         for task in tasks:
-            given[task.item.key] += 1
+            assigned[task.item.key] += 1
             done[task.annotator] += 1
             finish(store, task)
-        counts = [given[item.key] for item in store.study.items]
+        counts = [assigned[item.key] for item in store.study.items]
         assert max(counts) - min(counts) <= 1
-    assert set(given.values()) == {raters}
+    assert set(assigned.values()) == {raters}
     assert max(done.values()) - min(done.values()) <= 1
     pairs = [(answer.annotator, answer.item.case_id) for answer in store.answers()]
     assert len(pairs) == len(set(pairs)) == 50 * raters
@@ -143,8 +143,8 @@ def test_the_overlap_goes_to_everybody_who_is_there_now(open_store, tmp_path: Pa
     for name in ("cleo", "dora"):
         while (task := after.next(name)) is not None:
             finish(after, task)
-    given = Counter(int(answer.item.case_id[-1]) for answer in after.answers())
-    assert given == {0: 4, 1: 4, 2: 2, 3: 2}
+    answers = Counter(int(answer.item.case_id[-1]) for answer in after.answers())
+    assert answers == {0: 4, 1: 4, 2: 2, 3: 2}
 
 
 def test_roles_decide_who_is_asked_what(open_store) -> None:
@@ -228,11 +228,11 @@ def test_servers_that_start_at_once_make_one_secret_one_password_and_one_link_ea
     study, meeting, made = replace(a_study(tmp_path), database=database_url), threading.Barrier(2), []
 
     def together(read):
-        def wrapped(*given):
-            found = read(*given)
+        def wrapped(*args):
+            value = read(*args)
             with suppress(threading.BrokenBarrierError):
                 meeting.wait(2)  # both have read before either writes
-            return found
+            return value
 
         return wrapped
 
@@ -252,13 +252,13 @@ def test_servers_that_start_at_once_make_one_secret_one_password_and_one_link_ea
         server.start()
     for server in servers:
         server.join(60)
-    told = capsys.readouterr().out
+    printed = capsys.readouterr().out
     assert len(made) == 2
     assert len(set(made)) == 1
-    links = re.findall(r"  (\w+) \(\w+\): \S+/invitation/(\S+)", told)
+    links = re.findall(r"  (\w+) \(\w+\): \S+/invitation/(\S+)", printed)
     assert sorted(name for name, _ in links) == sorted(PHYSICIANS)
     assert {stores[0].annotator_of(token).name for _, token in links} == set(PHYSICIANS)
-    (password,) = re.findall(r"password, shown this once: (\S+)", told)
+    (password,) = re.findall(r"password, shown this once: (\S+)", printed)
     assert PasswordHasher().verify(stores[0].setting("coordinator_password"), password)
     for store in stores:
         store.close()
@@ -287,9 +287,9 @@ def test_another_studys_database_is_refused_and_more_annotators_are_welcome(
     assert [answer.annotator for answer in fewer.answers()] == ["ann"] * 2, "who has left has not left in vain"
     with pytest.raises(NotYours):
         fewer.next("ann")
-    with pytest.raises(RecordError, match=r"database: .* belongs to another study, or .* changed") as told:
+    with pytest.raises(RecordError, match=r"database: .* belongs to another study, or .* changed") as raised:
         open_store(a_study(tmp_path, number=5))
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(raised.value)
 
 
 def test_a_database_that_cannot_be_opened_is_one_line(tmp_path: Path) -> None:
@@ -301,9 +301,9 @@ def test_a_database_that_cannot_be_opened_is_one_line(tmp_path: Path) -> None:
         f"sqlite:///{tmp_path / 'text' / 'inside.sqlite'}",
         "postgresql://nobody@127.0.0.1:1/none",
     ):
-        with pytest.raises(RecordError, match=r"study.yaml: database: .* cannot be opened: .") as told:
+        with pytest.raises(RecordError, match=r"study.yaml: database: .* cannot be opened: .") as raised:
             Store(replace(study, database=wrong))
-        assert "\n" not in str(told.value)
+        assert "\n" not in str(raised.value)
     assert (tmp_path / "text").read_text() == "no database " * 100
 
 
@@ -312,10 +312,10 @@ def test_an_error_of_the_database_names_no_answer(open_store) -> None:
     task = store.next("ann")
     with store._write() as connection:
         connection.execute(sa.text("ALTER TABLE events RENAME COLUMN seconds TO minutes"))
-    with pytest.raises(SQLAlchemyError) as told:
+    with pytest.raises(SQLAlchemyError) as raised:
         send(store, task, filled(task) | {"comments": {"1": "My sister had that."}})
-    assert "INSERT INTO events" in str(told.value)
-    assert "sister" not in str(told.value)
+    assert "INSERT INTO events" in str(raised.value)
+    assert "sister" not in str(raised.value)
 
 
 def test_settings_and_failed_attempts(open_store, clock) -> None:

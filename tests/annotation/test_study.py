@@ -91,9 +91,9 @@ def test_of_several_readings_the_first_is_asked_about(tmp_path: Path) -> None:
     case = case_of(0)
     orders = [((2, 1, 0), 1), ((1, 0, 2), 0), ((0, 2, 1), 0)]
     readings = [verdict_of(case, (1, 2, 3), "x", order=order, run=run) for order, run in orders]
-    for given in (readings, readings[::-1]):
+    for lines in (readings, readings[::-1]):
         write_study(tmp_path, number=1)
-        write_lines(tmp_path / "verdicts.jsonl", given)
+        write_lines(tmp_path / "verdicts.jsonl", lines)
         assert read_study(tmp_path / "study.yaml").verdicts["case-0", "x"].order == (0, 2, 1)
 
 
@@ -137,7 +137,7 @@ def test_the_fingerprint_is_of_what_is_asked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "told"),
+    ("more", "message"),
     [
         ({"titel": "x"}, "titel: unknown key; known are title, cases, "),
         ({"title": None}, "title: is missing"),
@@ -193,15 +193,15 @@ def test_the_fingerprint_is_of_what_is_asked(tmp_path: Path) -> None:
         ({"database": "://"}, "database: must be the path of an SQLite file"),
     ],
 )
-def test_a_broken_study_is_one_line(tmp_path: Path, more: dict, told: str) -> None:
+def test_a_broken_study_is_one_line(tmp_path: Path, more: dict, message: str) -> None:
     file = write_study(tmp_path, **more)
     with pytest.raises(RecordError) as error:
         read_study(file)
     line = str(error.value)
-    assert told in line
+    assert message in line
     assert "\n" not in line
     assert "secret" not in line
-    if "nowhere/revisions" not in told:
+    if "nowhere/revisions" not in message:
         assert line.startswith(f"{file}: ")
 
 
@@ -214,9 +214,9 @@ def test_a_judge_called_tie_cannot_be_preferred(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_no_study_is_one_line(tmp_path: Path) -> None:
-    for content, told in (("a: [", "not YAML"), ("- a", "the file: must be a mapping"), ("", "must be a mapping")):
+    for content, message in (("a: [", "not YAML"), ("- a", "the file: must be a mapping"), ("", "must be a mapping")):
         (tmp_path / "study.yaml").write_text(content)
-        with pytest.raises(RecordError, match=told):
+        with pytest.raises(RecordError, match=message):
             read_study(tmp_path / "study.yaml")
     with pytest.raises(RecordError, match=r"nowhere.yaml: No such file"):
         read_study(tmp_path / "nowhere.yaml")
@@ -226,7 +226,7 @@ def test_a_file_that_is_no_study_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"extra": {"case_digest": "0" * 12}}, "verdicts.jsonl:1: the texts of case 'case-0' changed after 'x'"),
         ({"order": (0, 1, 3)}, "its order or scores do not fit the 3 responses"),
@@ -235,17 +235,17 @@ def test_a_file_that_is_no_study_is_one_line(tmp_path: Path) -> None:
         ({"extra": {"models": ["ash", "birch", "other"]}}, "is on the responses of ash, birch, other"),
     ],
 )
-def test_a_verdict_that_does_not_fit_is_named(tmp_path: Path, change: dict, told: str) -> None:
+def test_a_verdict_that_does_not_fit_is_named(tmp_path: Path, change: dict, message: str) -> None:
     file = write_study(tmp_path, number=1, rate={"judges": []})
     write_lines(tmp_path / "verdicts.jsonl", [replace(verdict_of(case_of(0), (1, 2, 3), "x"), **change)])
     with pytest.raises(RecordError) as error:
         read_study(file)
-    assert told in str(error.value)
+    assert message in str(error.value)
 
 
 def test_questions_are_checked(tmp_path: Path) -> None:
     good = yaml.safe_load((ROOT / "src/automedeval/rubrics/packaged/questions/verdict.yaml").read_text())
-    for change, told in (
+    for change, message in (
         ({"scale": None}, "scale: must be a mapping, not None"),
         ({"criteria": []}, "criteria: needs at least one criterion"),
         ({"choices": {}}, "choices: unknown key"),
@@ -256,7 +256,7 @@ def test_questions_are_checked(tmp_path: Path) -> None:
         (tmp_path / "mine.yaml").write_text(yaml.safe_dump(good | change))
         with pytest.raises(RecordError) as error:
             a_study(tmp_path, verdict_rubric=str(tmp_path / "mine.yaml"))
-        assert told in str(error.value)
+        assert message in str(error.value)
     (tmp_path / "mine.yaml").write_text(yaml.safe_dump({key: good[key] for key in good if key != "scale"}))
     with pytest.raises(RecordError, match="scale: is missing"):
         a_study(tmp_path, verdict_rubric=str(tmp_path / "mine.yaml"))

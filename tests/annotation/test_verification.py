@@ -70,11 +70,11 @@ def test_five_people_verify_and_build_dataset_reads_their_export_unchanged(tmp_p
     assert exported.returncode == 0, exported.stderr
     lines = [json.loads(line) for line in (tmp_path / "ratings" / "verdict_ratings.jsonl").open()]
     assert len(lines) == 24 * 5 * 3
-    given = {(line["case_id"], line["annotator"], line["criterion"]): line["score"] for line in lines}
+    scores = {(line["case_id"], line["annotator"], line["criterion"]): line["score"] for line in lines}
     for case in built.cases:
         for name in PEOPLE:
             for criterion in ASKED:
-                assert given[case.id, name, criterion] == int(noes.get((case.id, name)) != criterion)
+                assert scores[case.id, name, criterion] == int(noes.get((case.id, name)) != criterion)
     assert {(line["annotator"], line["role"]) for line in lines} == set(PEOPLE.items())
     # The rule is the one of the paper's plan.
     built.plan = built.plan | {"verification": yaml.safe_load((PAPER / "plan.yaml").read_text())["verification"]}

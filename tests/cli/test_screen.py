@@ -45,8 +45,8 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ratings += [
             rating | {"model": model, "score": verdicts[-1].get("scores", [1, 2, 3])[slot]} for slot, model in rated
         ]
-        own = [{"criterion": f"k{ESC}", "points": 1, "tags": [f"t{ESC}"]}]
-        criteria.append(case | {"criteria": own})
+        criteria_of_case = [{"criterion": f"k{ESC}", "points": 1, "tags": [f"t{ESC}"]}]
+        criteria.append(case | {"criteria": criteria_of_case})
         labels += [
             {"case_id": case_id, "model": model, "criterion": f"k{ESC}", "annotator": f"p{ESC}", "label": "met"}
             for model in MODELS[: 1 + number % 2]

@@ -47,10 +47,10 @@ def share(units: Sequence[tuple[int, float]], bounds: tuple[float, float] | None
     return Figure(of, len(units), frozenset(case for case, _ in units), bounds)
 
 
-def relation(one: float | None, two: float | None, band: float = SAME) -> int | None:
-    if one is None or two is None:
+def relation(first: float | None, second: float | None, band: float = SAME) -> int | None:
+    if first is None or second is None:
         return None
-    return 0 if abs(one - two) <= max(band, SAME) else 1 if one > two else -1
+    return 0 if abs(first - second) <= max(band, SAME) else 1 if first > second else -1
 
 
 def accuracies(groups: Sequence[tuple[int, Sequence[tuple[int | None, int | None]]]]) -> dict[str, Figure]:
@@ -58,19 +58,19 @@ def accuracies(groups: Sequence[tuple[int, Sequence[tuple[int | None, int | None
 
     The pairs of a group are all pairs of its responses, in the order of `itertools.combinations`.
     """
-    known = [(case, people, judge) for case, pairs in groups for people, judge in pairs if people is not None]
-    untied = [each for each in known if each[1] != 0]
+    rated = [(case, people, judge) for case, pairs in groups for people, judge in pairs if people is not None]
+    untied = [each for each in rated if each[1] != 0]
     lists = [(case, [pair for pair in pairs if pair[0] is not None]) for case, pairs in groups]
     triples = []
     for case, pairs in groups:
         size = next(size for size in itertools.count() if size * (size - 1) // 2 >= len(pairs))
         by_places = dict(zip(itertools.combinations(range(size), 2), pairs, strict=True))
         for three in itertools.combinations(range(size), 3):
-            own = [by_places[two] for two in itertools.combinations(three, 2)]
-            if all(people is not None for people, _ in own):
-                triples.append((case, float(all(people == judge for people, judge in own))))
+            pairs_of_three = [by_places[two] for two in itertools.combinations(three, 2)]
+            if all(people is not None for people, _ in pairs_of_three):
+                triples.append((case, float(all(people == judge for people, judge in pairs_of_three))))
     return {
-        "pairwise_accuracy": share([(case, float(people == judge)) for case, people, judge in known]),
+        "pairwise_accuracy": share([(case, float(people == judge)) for case, people, judge in rated]),
         "pairwise_accuracy_untied": share([(case, float(people == judge)) for case, people, judge in untied]),
         "concordance": share(
             [(case, 1.0 if judge == people else 0.5 if judge == 0 else 0.0) for case, people, judge in untied]
@@ -92,16 +92,16 @@ def correlations(groups: Sequence[tuple[int, Sequence[tuple[float | None, float 
     """Return the correlations of (case, [(score of people, score of the judge), …]) groups."""
     both = [(case, [pair for pair in points if None not in pair]) for case, points in groups]
     cases = frozenset(case for case, points in both if points)
-    found = {}
+    figures = {}
     for kind in ("spearman", "pearson"):
 
         def pooled(drawn: Sequence[int], kind: str = kind) -> float | None:
             return correlation(kind, [pair for case in drawn for at, points in both if at == case for pair in points])
 
-        found[kind] = Figure(pooled, sum(len(points) for _, points in both), cases)
+        figures[kind] = Figure(pooled, sum(len(points) for _, points in both), cases)
         within = [(case, correlation(kind, points)) for case, points in both]
-        found[f"{kind}_within_case"] = share([each for each in within if each[1] is not None], None)
-    return found
+        figures[f"{kind}_within_case"] = share([each for each in within if each[1] is not None], None)
+    return figures
 
 
 class Loops:
@@ -141,32 +141,34 @@ class Loops:
         self.rows: list[Row] = []
         authors = list(dict.fromkeys((verdict["judge"], verdict["rubric"]) for verdict in verdicts))
         for author in authors:
-            own = [verdict for verdict in verdicts if (verdict["judge"], verdict["rubric"]) == author]
-            criteria = list(dict.fromkeys(c for verdict in own if verdict["valid"] for c in verdict["choices"] or ()))
-            self.rows += [Row(self, own, criterion, criteria) for criterion in criteria or [None]]
+            of_author = [verdict for verdict in verdicts if (verdict["judge"], verdict["rubric"]) == author]
+            criteria = list(
+                dict.fromkeys(c for verdict in of_author if verdict["valid"] for c in verdict["choices"] or ())
+            )
+            self.rows += [Row(self, of_author, criterion, criteria) for criterion in criteria or [None]]
         for name, scores in (baselines or {}).items():
             placed = dict(zip(flat, scores))
-            known = {
+            scores_of_baseline = {
                 key: placed[self.cases[key[0]]["id"], self.names[key[0]][key[1]]]
                 for key in self.responses
             }  # fmt: skip
-            self.rows.append(Row(self, [], None, [], name, known))
+            self.rows.append(Row(self, [], None, [], name, scores_of_baseline))
         self.annotators = sorted({rating["annotator"] for rating in ratings or ()})
         self.criteria = sorted({rating["criterion"] for rating in ratings or ()})
-        self.given = {
+        self.scores_given = {
             (*self.response_of(each), each["annotator"], each["criterion"]): each["score"] for each in ratings or ()
         }
         self.by_annotator: dict[tuple, float] = {}
         for number, place in self.responses:
             for annotator in self.annotators:
-                scores = [self.given.get((number, place, annotator, criterion)) for criterion in self.criteria]
-                if known := [score for score in scores if score is not None]:
-                    self.by_annotator[number, place, annotator] = mean(known)
+                scores = [self.scores_given.get((number, place, annotator, criterion)) for criterion in self.criteria]
+                if given_scores := [score for score in scores if score is not None]:
+                    self.by_annotator[number, place, annotator] = mean(given_scores)
         self.people: dict[tuple, float] = {}
         for number, place in self.responses:
             scores = [self.by_annotator.get((number, place, annotator)) for annotator in self.annotators]
-            if known := [score for score in scores if score is not None]:
-                self.people[number, place] = mean(known)
+            if given_scores := [score for score in scores if score is not None]:
+                self.people[number, place] = mean(given_scores)
 
     def response_of(self, rating: dict) -> tuple[int, int]:
         return self.number[rating["case_id"]], self.place(rating["case_id"], rating["model"])
@@ -185,22 +187,22 @@ class Loops:
         return content
 
     def counts(self) -> dict[str, Any]:
-        found = {
+        counts = {
             "cases": len(self.cases),
             "responses": len(self.responses),
             "pairs": len(self.pairs),
             "models": len(self.models),
         }
         if self.ratings is None:
-            return found
-        known = [
+            return counts
+        relations = [
             relation(self.people.get((number, one)), self.people.get((number, two))) for number, one, two in self.pairs
         ]
-        return found | {
+        return counts | {
             "rated_cases": len({number for number, _ in self.people}),
             "rated_responses": len(self.people),
-            "rated_pairs": sum(each is not None for each in known),
-            "tied_pairs": sum(each == 0 for each in known),
+            "rated_pairs": sum(each is not None for each in relations),
+            "tied_pairs": sum(each == 0 for each in relations),
         }
 
     def judge(self, row: "Row") -> dict[str, Any]:
@@ -213,7 +215,7 @@ class Loops:
         for verdict in row.verdicts:
             usage.update(verdict["usage"])
         checkpoints = {str(verdict.get("checkpoint") or "") for verdict in row.verdicts}
-        found: dict[str, Any] = {
+        record: dict[str, Any] = {
             "checkpoint": checkpoints.pop() or None if len(checkpoints) == 1 else None,
             "verdicts": len(units),
             "errors": dict(Counter(each["error"] or "unknown" for each in row.verdicts if not each["valid"])),
@@ -225,16 +227,16 @@ class Loops:
             "prefers_longer": self.prefers_longer(row.relations),
         }
         if slots := row.slots(valid):
-            found["slots"] = slots
+            record["slots"] = slots
         if alike := row.alike(valid):
-            found["order_consistency"] = share(alike)
-        return found | (self.agreement(row) if self.ratings is not None else {})
+            record["order_consistency"] = share(alike)
+        return record | (self.agreement(row) if self.ratings is not None else {})
 
     def prefers_longer(self, relations: dict[tuple, int | None]) -> Figure:
         units = []
-        for number, one, two in self.pairs:
-            longer = relation(self.length[number, one], self.length[number, two])
-            chosen = relations[number, one, two]
+        for number, first, second in self.pairs:
+            longer = relation(self.length[number, first], self.length[number, second])
+            chosen = relations[number, first, second]
             if longer != 0 and chosen is not None:
                 units.append((number, 1.0 if chosen == longer else 0.5 if chosen == 0 else 0.0))
         return share(units)
@@ -262,104 +264,112 @@ class Loops:
 
     def measures(self, row: "Row") -> dict[str, Any]:
         """Return the measures of a row from its own scores or choices, and from its expected scores."""
-        found: dict[str, Any] = dict.fromkeys((*MEASURES, *CORRELATIONS), UNDEFINED)
+        measures: dict[str, Any] = dict.fromkeys((*MEASURES, *CORRELATIONS), UNDEFINED)
         if row.criterion is not None or row.scores is not None or row.expected is None:
-            found |= accuracies(self.groups(row, row.relations))
+            measures |= accuracies(self.groups(row, row.relations))
         if row.scores is not None:
-            found |= correlations(self.points(row, row.scores))
+            measures |= correlations(self.points(row, row.scores))
         twins = dict.fromkeys((*MEASURES, *CORRELATIONS), UNDEFINED)
         if row.expected is not None:
             banded, bands = self.banded(row, row.expected)
             twins = accuracies(self.groups(row, banded)) | correlations(self.points(row, row.expected))
             twins["concordance"] = accuracies(self.groups(row, self.ordered(row.expected)))["concordance"]
-            found["tie_bands"] = bands
-        return found | {f"{name}_expected": twin for name, twin in twins.items()}
+            measures["tie_bands"] = bands
+        return measures | {f"{name}_expected": twin for name, twin in twins.items()}
 
     def agreement(self, row: "Row") -> dict[str, Any]:
-        found = self.measures(row)
+        record = self.measures(row)
         finest = row.relations if row.expected is None else self.ordered(row.expected)
-        found["headline"] = "concordance" if row.expected is None else "concordance_expected"
+        record["headline"] = "concordance" if row.expected is None else "concordance_expected"
         runs = row.runs()
-        found["runs"] = [{"run": run} | self.measures(row.of_run(run)) for run in runs] if len(runs) > 1 else None
+        record["runs"] = [{"run": run} | self.measures(row.of_run(run)) for run in runs] if len(runs) > 1 else None
         topics = Counter(case["topic"] for case in self.cases if case["topic"])
         people = row.people_relations()
 
         def over(pairs: list[tuple]) -> Figure:
             return accuracies([(pair[0], [(people[pair], finest[pair])]) for pair in pairs])["concordance"]
 
-        found["topics"] = {
+        record["topics"] = {
             topic: over([pair for pair in self.pairs if self.cases[pair[0]]["topic"] == topic])
             for topic in (topics if len(topics) > 1 else ())
         }
-        found["candidates"] = {
+        record["candidates"] = {
             model: over([(n, a, b) for n, a, b in self.pairs if model in (self.names[n][a], self.names[n][b])])
             for model in self.models
         }
         if len(self.annotators) > 1 and (row.expected is not None or row.scores is not None):
-            found["against_the_other_raters"] = self.against_the_others(row)
-        return found
+            record["against_the_other_raters"] = self.against_the_others(row)
+        return record
 
     def ordered(self, scores: dict[tuple, float]) -> dict[tuple, int | None]:
         """Return a judge's relations: an empty response loses a tie with an answer."""
-        found = self.relations(scores)
-        for number, one, two in self.pairs:
-            silent = [not self.length[number, place] for place in (one, two)]
-            if found[number, one, two] == 0 and silent[0] != silent[1]:
-                found[number, one, two] = -1 if silent[0] else 1
-        return found
+        relations = self.relations(scores)
+        for number, first, second in self.pairs:
+            if relations[number, first, second] == 0 and self.one_is_empty((number, first, second)):
+                relations[number, first, second] = 1 if self.length[number, first] else -1
+        return relations
 
     def relations(self, scores: dict[tuple, float], bands: Sequence[float] = ()) -> dict[tuple, int | None]:
         return {
-            (number, one, two): relation(
-                scores.get((number, one)), scores.get((number, two)), bands[number % 5] if bands else 0.0
+            (number, first, second): relation(
+                scores.get((number, first)), scores.get((number, second)), bands[number % 5] if bands else 0.0
             )
-            for number, one, two in self.pairs
+            for number, first, second in self.pairs
         }
 
     def banded(self, row: "Row", expected: dict[tuple, float]) -> tuple[dict[tuple, int | None], list[float]]:
         """Return relations with a tie band per fold, chosen on the cases of the other folds, and the bands.
 
-        The band is the smallest gap that makes most pairs right; 0 where no gap improves on no band.
+        The band is the smallest gap that makes most pairs right; 0 where no gap improves on no band. A pair of an empty
+        response and an answer has no part in this: the empty one loses a tie.
         """
+        sharp = self.ordered(expected)
+        apart = {pair for pair in self.pairs if self.one_is_empty(pair)}
         people, bands = row.people_relations(), []
         for fold in range(min(5, len(self.cases))):
             gaps = []
-            for number, one, two in self.pairs:
-                pair = (number, one, two)
+            for number, first, second in self.pairs:
+                pair = (number, first, second)
                 if (
                     number % 5 != fold
+                    and pair not in apart
                     and people[pair] is not None
-                    and {(number, one), (number, two)} <= expected.keys()
+                    and {(number, first), (number, second)} <= expected.keys()
                 ):
-                    gaps.append((abs(expected[number, one] - expected[number, two]), pair))
+                    gaps.append((abs(expected[number, first] - expected[number, second]), pair))
 
             def right(band: float, gaps: list = gaps) -> int:
-                ours = ((relation(expected[p[0], p[1]], expected[p[0], p[2]], band), p) for _, p in gaps)
-                return sum(judged == people[p] for judged, p in ours)
+                judged_pairs = ((relation(expected[p[0], p[1]], expected[p[0], p[2]], band), p) for _, p in gaps)
+                return sum(judged == people[p] for judged, p in judged_pairs)
 
             best, most = 0.0, right(0.0)
             for band in sorted({gap for gap, _ in gaps}):
                 if right(band) > most:
                     best, most = band, right(band)
             bands.append(best)
-        return self.relations(expected, bands), bands
+        banded = self.relations(expected, bands)
+        return banded | {pair: sharp[pair] for pair in apart}, bands
+
+    def one_is_empty(self, pair: tuple[int, int, int]) -> bool:
+        number, first, second = pair
+        return (self.length[number, first] == 0) != (self.length[number, second] == 0)
 
     def against_the_others(self, row: "Row") -> dict[str, Figure]:
         ranked = self.ordered(row.scores if row.expected is None else row.expected)
         judged, by_one = [], []
-        for number, others, own in self.left_out():
+        for number, others, rater_scores in self.left_out():
             asked = {place: score for place, score in others.items() if row.asked[number, place]}
             pairs = list(itertools.combinations(sorted(others), 2))
-            ours = [
+            judged_pairs = [
                 (
                     relation(asked.get(a), asked.get(b)),
                     ranked[number, a, b],
-                    relation(own[a], own[b]),
+                    relation(rater_scores[a], rater_scores[b]),
                 )
                 for a, b in pairs
             ]
-            judged.append((number, [(people, judge) for people, judge, _ in ours]))
-            by_one.append((number, [(people, rater) for people, _, rater in ours]))
+            judged.append((number, [(people, judge) for people, judge, _ in judged_pairs]))
+            by_one.append((number, [(people, rater) for people, _, rater in judged_pairs]))
         return {
             "judge": accuracies(judged)["concordance"],
             "one_rater": accuracies(by_one)["concordance"],
@@ -367,10 +377,10 @@ class Loops:
 
     def left_out(self) -> list[tuple[int, dict[int, float], dict[int, float]]]:
         """Return, per rater and case, (case, the means of the others, the rater's own scores), by place of the response."""
-        found = []
+        entries = []
         for annotator in self.annotators:
             for number in range(len(self.cases)):
-                others, own = {}, {}
+                others, rater = {}, {}
                 for place in range(len(self.names[number])):
                     rest = [
                         self.by_annotator[number, place, other]
@@ -378,9 +388,9 @@ class Loops:
                         if other != annotator and (number, place, other) in self.by_annotator
                     ]
                     if rest and (number, place, annotator) in self.by_annotator:
-                        others[place], own[place] = mean(rest), self.by_annotator[number, place, annotator]
-                found.append((number, others, own))
-        return found
+                        others[place], rater[place] = mean(rest), self.by_annotator[number, place, annotator]
+                entries.append((number, others, rater))
+        return entries
 
     def valid_rates(self, row: "Row") -> dict[str, Figure]:
         """Return each model's share of valid verdicts, with a verdict that is missing as one that is not valid."""
@@ -390,17 +400,17 @@ class Loops:
             for place in verdict["order"]:
                 units.setdefault(self.names[number][place], []).append((number, float(row.says(verdict, place))))
         for run in row.runs():
-            own = [verdict for verdict in row.verdicts if verdict["run"] == run]
+            of_run = [verdict for verdict in row.verdicts if verdict["run"] == run]
             if row.of_pairs:
-                there = {row.pair_of(each) for each in own}
+                there = {row.pair_of(each) for each in of_run}
                 lost_pairs = [pair for pair, asked in row.asked_pairs().items() if asked and pair not in there]
                 lost = [(number, place) for number, *both in lost_pairs for place in both]
             else:
-                shown = {(self.number[each["case_id"]], place) for each in own for place in each["order"]}
+                shown = {(self.number[each["case_id"]], place) for each in of_run for place in each["order"]}
                 lost = [key for key in self.responses if row.asked[key] and key not in shown]
             for number, place in lost:
                 units.setdefault(self.names[number][place], []).append((number, 0.0))
-        return {model: share(own) for model, own in units.items()}
+        return {model: share(of_run) for model, of_run in units.items()}
 
     def of_people(self) -> dict[str, Any]:
         """Return the agreement of one rater with the mean of the others."""
@@ -411,13 +421,13 @@ class Loops:
             (
                 number,
                 [
-                    (relation(others[a], others[b]), relation(own[a], own[b]))
+                    (relation(others[a], others[b]), relation(rater[a], rater[b]))
                     for a, b in itertools.combinations(others, 2)
                 ],
             )
-            for number, others, own in left
+            for number, others, rater in left
         ]
-        points = [(number, [(others[place], own[place]) for place in others]) for number, others, own in left]
+        points = [(number, [(others[place], rater[place]) for place in others]) for number, others, rater in left]
         return {"ceiling": accuracies(pairs) | correlations(points)}
 
 
@@ -431,7 +441,7 @@ class Row:
         criterion: str | None,
         criteria: list[str],
         baseline: str | None = None,
-        known: dict[tuple, float | None] | None = None,
+        baseline_scores: dict[tuple, float | None] | None = None,
     ):
         self.loops, self.verdicts, self.criterion, self.criteria = loops, verdicts, criterion, criteria
         self.kind = "judge" if baseline is None else "baseline"
@@ -440,8 +450,11 @@ class Row:
         self.name = self.judge if criterion is None else f"{self.judge}: {criterion}"
         self.choices: dict[tuple, str | None] = {}
         if baseline is not None:
-            self.asked = {key: known[key] is not None for key in loops.responses}
-            self.scores, self.expected = None, {key: value for key, value in known.items() if value is not None}
+            self.asked = {key: baseline_scores[key] is not None for key in loops.responses}
+            self.scores, self.expected = (
+                None,
+                {key: value for key, value in baseline_scores.items() if value is not None},
+            )
             self.relations = loops.ordered(self.expected)
             return
         self.shown = {(loops.number[each["case_id"]], place) for each in verdicts for place in each["order"]}
@@ -466,8 +479,8 @@ class Row:
         if not verdict["valid"] or verdict["choices"]:
             return verdict["valid"]
         every = [each["expected_scores"] for each in self.verdicts if each["valid"]]
-        given = verdict["expected_scores"] if all(every) else verdict["scores"] or verdict["expected_scores"]
-        return given[place] is not None
+        scores = verdict["expected_scores"] if all(every) else verdict["scores"] or verdict["expected_scores"]
+        return scores[place] is not None
 
     def silent(self) -> dict[str, int]:
         """Return model → number of its empty responses that the judge was asked about."""
@@ -495,9 +508,9 @@ class Row:
 
     def asked_pairs(self) -> dict[tuple, bool]:
         loops = self.loops
-        found = {(n, a, b): self.asked[n, a] and self.asked[n, b] for n, a, b in loops.pairs}
+        was_asked = {(n, a, b): self.asked[n, a] and self.asked[n, b] for n, a, b in loops.pairs}
         if not self.of_pairs:
-            return found
+            return was_asked
 
         def models(pair: tuple[int, int, int]) -> frozenset[str]:
             return frozenset(loops.names[pair[0]][place] for place in pair[1:])
@@ -505,7 +518,7 @@ class Row:
         judged = {loops.number[each["case_id"]] for each in self.verdicts}
         left_out = {models(pair) for pair in loops.pairs if pair[0] in judged}
         left_out -= {models(self.pair_of(each)) for each in self.verdicts}
-        return {pair: asked and models(pair) not in left_out for pair, asked in found.items()}
+        return {pair: asked and models(pair) not in left_out for pair, asked in was_asked.items()}
 
     def people_relations(self) -> dict[tuple, int | None]:
         asked, people = self.asked_pairs(), self.loops.people
@@ -519,11 +532,11 @@ class Row:
 
     def of_run(self, run: int) -> "Row":
         """Return this row with the values of one run; what the judge was asked about, and its kind, stay."""
-        row, own = copy.copy(self), [verdict for verdict in self.verdicts if verdict["run"] == run]
-        row.scores = None if self.scores is None else self.means(own, "scores") or {}
-        row.expected = None if self.expected is None else self.means(own, "expected_scores") or {}
+        row, of_run = copy.copy(self), [verdict for verdict in self.verdicts if verdict["run"] == run]
+        row.scores = None if self.scores is None else self.means(of_run, "scores") or {}
+        row.expected = None if self.expected is None else self.means(of_run, "expected_scores") or {}
         if self.criterion is not None:
-            row.relations = row.of_choices(row.chosen(own))
+            row.relations = row.of_choices(row.chosen(of_run))
         else:
             values = row.expected if row.scores is None else row.scores
             row.relations = self.loops.ordered(values or {})
@@ -531,44 +544,44 @@ class Row:
 
     def missing(self) -> list[int]:
         """Return the case of every verdict that was asked for in a run and not given."""
-        found: list[int] = []
+        missing: list[int] = []
         for run in self.runs():
-            own = [verdict for verdict in self.verdicts if verdict["run"] == run]
+            of_run = [verdict for verdict in self.verdicts if verdict["run"] == run]
             if self.of_pairs:
-                there = {self.pair_of(each) for each in own}
-                found += [pair[0] for pair, asked in self.asked_pairs().items() if asked and pair not in there]
+                there = {self.pair_of(each) for each in of_run}
+                missing += [pair[0] for pair, asked in self.asked_pairs().items() if asked and pair not in there]
             else:
-                shown = {(self.loops.number[each["case_id"]], place) for each in own for place in each["order"]}
-                found += sorted({key[0] for key, asked in self.asked.items() if asked and key not in shown})
-        return found
+                shown = {(self.loops.number[each["case_id"]], place) for each in of_run for place in each["order"]}
+                missing += sorted({key[0] for key, asked in self.asked.items() if asked and key not in shown})
+        return missing
 
     def means(self, verdicts: list[dict], name: str) -> dict[tuple, float] | None:
-        found: dict[tuple, list[float]] = {}
+        collected: dict[tuple, list[float]] = {}
         for verdict in verdicts:
             if verdict["valid"] and verdict[name]:
                 for place in verdict["order"]:
                     if verdict[name][place] is not None:
                         key = (self.loops.number[verdict["case_id"]], place)
-                        found.setdefault(key, []).append(verdict[name][place])
-        return {key: mean(values) for key, values in found.items()} or None
+                        collected.setdefault(key, []).append(verdict[name][place])
+        return {key: mean(values) for key, values in collected.items()} or None
 
     def answer(self, verdict: dict) -> str | None:
         """Return a verdict's choice as "first", "second", "tie" or "neither", in the order of the case."""
         choice = (verdict["choices"] or {}).get(self.criterion) if verdict["valid"] else None
         if choice in (None, "tie", "neither"):
             return choice
-        number, one, _ = self.pair_of(verdict)
-        return "first" if self.loops.names[number][one] == choice else "second"
+        number, first, _ = self.pair_of(verdict)
+        return "first" if self.loops.names[number][first] == choice else "second"
 
     def chosen(self, verdicts: list[dict]) -> dict[tuple, str | None]:
         """Return the most frequent choice about each pair; the neutral one where two are."""
-        found: dict[tuple, str | None] = {}
+        choices: dict[tuple, str | None] = {}
         for pair in self.loops.pairs:
             counts = Counter(self.answer(each) for each in verdicts if self.pair_of(each) == pair)
             counts.pop(None, None)
             most = [label for label, count in counts.items() if count == max(counts.values())]
-            found[pair] = None if not most else most[0] if len(most) == 1 else WORSE.get(self.criterion, "tie")
-        return found
+            choices[pair] = None if not most else most[0] if len(most) == 1 else WORSE.get(self.criterion, "tie")
+        return choices
 
     def of_choices(self, choices: dict[tuple, str | None]) -> dict[tuple, int | None]:
         better = -1 if self.criterion in WORSE else 1
@@ -587,11 +600,11 @@ class Row:
                 way = self.of_choices({0: answer})[0]
                 if not way:  # ties are left out
                     continue
-                one, two = sorted(verdict["order"])
-                values = {one: way / 2, two: -way / 2}
+                first, second = sorted(verdict["order"])
+                values = {first: way / 2, second: -way / 2}
             else:
-                given = verdict["scores"] or verdict["expected_scores"]
-                values = {place: given[place] for place in verdict["order"]}
+                scores = verdict["scores"] or verdict["expected_scores"]
+                values = {place: scores[place] for place in verdict["order"]}
             if len(values) > 1 and None not in values.values():
                 for slot, place in enumerate(verdict["order"]):
                     units.setdefault(slot, []).append((case, values[place] - mean(list(values.values()))))
@@ -599,17 +612,17 @@ class Row:
 
     def alike(self, valid: list[dict]) -> list[tuple[int, float]]:
         """Return (case, 1 or 0) for every pair and run with several orders: whether the pair is judged alike in all."""
-        found: dict[tuple, list] = {}
+        answers: dict[tuple, list] = {}
         if self.rubric in ("likelihood@1", "baseline@1", "counted"):
             return []
         for verdict in valid:
             number = self.loops.number[verdict["case_id"]]
-            for one, two in itertools.combinations(sorted(verdict["order"]), 2):
+            for first, second in itertools.combinations(sorted(verdict["order"]), 2):
                 if self.criterion is not None:
                     outcome: Any = self.answer(verdict)
                 else:
-                    given = verdict["scores"] or verdict["expected_scores"]
-                    outcome = relation(given[one], given[two])
+                    scores = verdict["scores"] or verdict["expected_scores"]
+                    outcome = relation(scores[first], scores[second])
                 if outcome is not None:
-                    found.setdefault((number, one, two, verdict["run"]), []).append(outcome)
-        return [(key[0], float(len(set(outcomes)) == 1)) for key, outcomes in found.items() if len(outcomes) > 1]
+                    answers.setdefault((number, first, second, verdict["run"]), []).append(outcome)
+        return [(key[0], float(len(set(outcomes)) == 1)) for key, outcomes in answers.items() if len(outcomes) > 1]

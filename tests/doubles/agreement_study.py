@@ -28,10 +28,10 @@ MODELS = sorted({response["model"] for case in read(CASES) for response in case[
 
 
 def people_means() -> dict[tuple[str, str], float]:
-    given: dict[tuple[str, str], list[float]] = {}
+    scores_of: dict[tuple[str, str], list[float]] = {}
     for rating in read(RATINGS):
-        given.setdefault((rating["case_id"], rating["model"]), []).append(rating["score"])
-    return {key: sum(scores) / len(scores) for key, scores in given.items()}
+        scores_of.setdefault((rating["case_id"], rating["model"]), []).append(rating["score"])
+    return {key: sum(scores) / len(scores) for key, scores in scores_of.items()}
 
 
 def verdict(case: dict, scores: list | None, judge: str = "echo", **more) -> dict:
@@ -71,13 +71,13 @@ def pairwise_verdicts(swap: bool = False) -> list[dict]:
     means, records = people_means(), []
     for case in read(CASES):
         names = [response["model"] for response in case["responses"]]
-        for one, two in ((0, 1), (0, 2), (1, 2)):
-            gap = means[case["id"], names[one]] - means[case["id"], names[two]]
-            better, worse = (names[one], names[two]) if gap > 0 else (names[two], names[one])
+        for first, second in ((0, 1), (0, 2), (1, 2)):
+            gap = means[case["id"], names[first]] - means[case["id"], names[second]]
+            better, worse = (names[first], names[second]) if gap > 0 else (names[second], names[first])
             records.append(
                 {
                     "case_id": case["id"], "judge": "pairs", "rubric": "medical_pairwise@1",
-                    "order": [two, one] if swap else [one, two], "pair": [names[one], names[two]], "valid": True,
+                    "order": [second, first] if swap else [first, second], "pair": [names[first], names[second]], "valid": True,
                     "choices": {"correctness": better if gap else "tie", "harmfulness": worse if gap else "neither"},
                 }
             )  # fmt: skip
@@ -86,24 +86,24 @@ def pairwise_verdicts(swap: bool = False) -> list[dict]:
 
 def right_verdicts(count: int, expected: bool = True, scores: bool = True) -> list[dict]:
     """Return verdicts by which the first `count` cases are in people's order, and the others are invalid."""
-    means, found = people_means(), []
+    means, records = people_means(), []
     for place, case in enumerate(read(CASES)):
-        own = [round(means[case["id"], response["model"]], 9) for response in case["responses"]]
-        record = verdict(case, [1 + sorted(set(own)).index(mean) for mean in own] if place < count else None)
+        of_case = [round(means[case["id"], response["model"]], 9) for response in case["responses"]]
+        record = verdict(case, [1 + sorted(set(of_case)).index(mean) for mean in of_case] if place < count else None)
         if not expected:
             record["expected_scores"] = None
         if not scores:
             record["scores"] = None
-        found.append(record)
-    return found
+        records.append(record)
+    return records
 
 
 def noisy_verdicts(judge: str, noise: float, seed: int, **more) -> list[dict]:
     """Return verdicts like people's means, less 0.8, with noise: a judge that is too strict."""
     means, rng, records = people_means(), np.random.default_rng(seed), []
     for case in read(CASES):
-        given = [means[case["id"], response["model"]] - 0.8 + noise * rng.normal() for response in case["responses"]]
-        scores = np.clip(given, 1, 5)
+        noisy = [means[case["id"], response["model"]] - 0.8 + noise * rng.normal() for response in case["responses"]]
+        scores = np.clip(noisy, 1, 5)
         records.append(
             verdict(case, np.round(scores).astype(int).tolist(), judge, **more) | {"expected_scores": scores.tolist()}
         )

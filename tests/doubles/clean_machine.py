@@ -47,8 +47,8 @@ def install(folder: Path) -> list[str]:
     shutil.rmtree(checkout)
     (wheel,) = folder.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(folder / "installed")
-    found = [importlib.util.find_spec(name).origin for name in ("torch", "datasets", "evaluate")]
-    return [str(folder / "installed"), *dict.fromkeys(str(Path(origin).parents[1]) for origin in found)]
+    origins = [importlib.util.find_spec(name).origin for name in ("torch", "datasets", "evaluate")]
+    return [str(folder / "installed"), *dict.fromkeys(str(Path(origin).parents[1]) for origin in origins)]
 
 
 def load_back(hub: HubDouble, installed: list[str], home: Path, models: tuple[Path, Path]) -> dict[str, Any]:
@@ -63,13 +63,13 @@ def load_back(hub: HubDouble, installed: list[str], home: Path, models: tuple[Pa
         `verdicts`: what the card's lines printed, `rows`: the prompts' digests by split, `scores` of two rationales.
     """
     source = [f"{ROOT / name}{os.sep}" for name in ("src", "recipes", "tests")]
-    given = json.dumps([installed, list(map(str, models)), source])
+    args = json.dumps([installed, list(map(str, models)), source])
     environment = hub.environment(home, READER)
-    command = [sys.executable, "-I", "-S", "-c", PROGRAM, given]
+    command = [sys.executable, "-I", "-S", "-c", PROGRAM, args]
     done = subprocess.run(command, env=environment, cwd=home, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("FOUND ")]
-    found = json.loads(line.removeprefix("FOUND "))
-    assert Path(found["package"]).is_relative_to(installed[0]), "the package is the wheel's"
-    assert found["of_the_checkout"] == []
-    return found
+    result = json.loads(line.removeprefix("FOUND "))
+    assert Path(result["package"]).is_relative_to(installed[0]), "the package is the wheel's"
+    assert result["of_the_checkout"] == []
+    return result

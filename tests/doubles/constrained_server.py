@@ -29,19 +29,21 @@ def logit(prompt: str, written: str, token: str) -> float:
 @cache
 def odds(prompt: str, written: str, pattern: regex.Pattern, begun: str = "") -> dict[str, float]:
     """Return the probability of each token that the pattern allows after `begun` + `written`; "" ends the answer."""
-    allowed = [one for one in VOCABULARY if pattern.fullmatch(written + one, partial=True)]
+    allowed = [token for token in VOCABULARY if pattern.fullmatch(written + token, partial=True)]
     allowed += [""] if pattern.fullmatch(written) else []
     # As with a real tokenizer, a text is nearly always written in its longest tokens.
-    short = {one for one in allowed if one and any(other != one and other.startswith(one) for other in allowed)}
-    weights = {one: math.exp(logit(prompt, begun + written, one) - 20 * (one in short)) for one in allowed}
-    return {one: weight / sum(weights.values()) for one, weight in weights.items()}
+    short = {
+        token for token in allowed if token and any(other != token and other.startswith(token) for other in allowed)
+    }
+    weights = {token: math.exp(logit(prompt, begun + written, token) - 20 * (token in short)) for token in allowed}
+    return {token: weight / sum(weights.values()) for token, weight in weights.items()}
 
 
 def pattern_of_gbnf(grammar: str) -> str:
     """Return the regular expression of a grammar of literals and alternatives of literals."""
     (rule,) = re.fullmatch(r"root ::= (.*)", grammar, re.S).groups()
     pieces = re.findall(r'"(?:[^"\\]|\\.)*"|\(|\)|\|', rule)
-    return "".join(re.escape(json.loads(one)) if one[0] == '"' else one for one in pieces)
+    return "".join(re.escape(json.loads(piece)) if piece[0] == '"' else piece for piece in pieces)
 
 
 @dataclass
@@ -67,11 +69,11 @@ class ConstrainedServer:
         return EndpointDouble(self, constrains=True)
 
     def __call__(self, body: dict[str, Any]) -> dict[str, Any]:
-        known = {"model", "messages", "max_tokens", "max_completion_tokens", "temperature", "seed", "stop"}
-        known |= {"logprobs", "top_logprobs", "response_format", self.dialect}
-        known |= {"continue_final_message", "add_generation_prompt"} if self.continues else set()
-        if self.strict and body.keys() - known:
-            return error(400, f"Extra inputs are not permitted: {min(body.keys() - known)}")
+        accepted = {"model", "messages", "max_tokens", "max_completion_tokens", "temperature", "seed", "stop"}
+        accepted |= {"logprobs", "top_logprobs", "response_format", self.dialect}
+        accepted |= {"continue_final_message", "add_generation_prompt"} if self.continues else set()
+        if self.strict and body.keys() - accepted:
+            return error(400, f"Extra inputs are not permitted: {min(body.keys() - accepted)}")
         if body.get("top_logprobs", 0) > self.alternatives:
             return error(400, f"Requested sample logprobs of {body['top_logprobs']}, at most {self.alternatives}")
         prompt = next(one["content"] for one in body["messages"] if one["role"] == "user")
@@ -86,8 +88,8 @@ class ConstrainedServer:
         if pattern is None:
             text, reason = self.free(prompt, limit)
             for stop in body.get("stop", ()):
-                text, found, _ = text.partition(stop)
-                reason = "stop" if found else reason
+                text, stopped, _ = text.partition(stop)
+                reason = "stop" if stopped else reason
             return answer(echo + text, finish_reason=reason, usage=usage | {"completion_tokens": len(text.split())})
         text, tokens, most = "", [], min(self.alternatives, body.get("top_logprobs", 0))
         while True:
@@ -101,17 +103,17 @@ class ConstrainedServer:
             shown += [self._token(f"<other {place}>", -9999.0) for place in range(most - len(shown))]
             tokens.append(self._token(best, math.log(chances[best])) | {"top_logprobs": shown})
             text += best
-        told = {"content": tokens} if most else None
+        logprobs = {"content": tokens} if most else None
         usage |= {"completion_tokens": len(tokens)}
-        return answer(echo + text, finish_reason="length" if best else "stop", logprobs=told, usage=usage)
+        return answer(echo + text, finish_reason="length" if best else "stop", logprobs=logprobs, usage=usage)
 
     def _token(self, text: str, logprob: float) -> dict[str, Any]:
         return {"token": text, "logprob": logprob, "bytes": list(text.encode())}
 
     def _pattern(self, body: dict[str, Any]) -> regex.Pattern | None:
-        given = body.get(self.dialect) if self.dialect else None
+        form = body.get(self.dialect) if self.dialect else None
         if self.dialect == "structured_outputs":
-            given = given and given["regex"]
+            form = form and form["regex"]
         elif self.dialect == "grammar":
-            given = given and pattern_of_gbnf(given)
-        return regex.compile(given, regex.S) if given else None
+            form = form and pattern_of_gbnf(form)
+        return regex.compile(form, regex.S) if form else None

@@ -13,10 +13,10 @@ def shown(body: dict[str, Any]) -> tuple[str, dict[str, str]]:
     """Return the response that a prompt shows, and its criteria by number."""
     content = body["messages"][-1]["content"]
     response = re.search(f"Response of the doctor:\n{FENCED}", content, re.S)["text"]
-    found = re.finditer(
+    matches = re.finditer(
         rf"^Criterion (\d+)[^\n]*:\n{FENCED}", content.partition("Response of the doctor:")[2], re.S | re.M
     )
-    return response, {each[1]: each["text"] for each in found}
+    return response, {each[1]: each["text"] for each in matches}
 
 
 def grade(body: dict[str, Any], believes: str = "criteria are met") -> dict[str, Any]:

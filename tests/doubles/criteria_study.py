@@ -26,12 +26,12 @@ def write_study(folder: Path, number_of_cases: int = 60) -> list[tuple]:
                 met.append(None if unread else chance > 0.5)
                 chances.append(None if unread else chance)
                 votes = [truth != (rng.random() < 0.2) for _ in ANNOTATORS]
-                given = votes[: 2 if number % 5 == 0 else 3]  # of two, which may differ
+                cast = votes[: 2 if number % 5 == 0 else 3]  # of two, which may differ
                 about = {"case_id": f"c{number}", "model": model, "criterion": each["criterion"]}
-                for annotator, vote in zip(ANNOTATORS, given):
+                for annotator, vote in zip(ANNOTATORS, cast):
                     word = "entailment" if vote else rng.choice(["neutral", "contradiction"])
                     labels.append(about | {"annotator": annotator, "label": word})
-                rows.append((met[-1], chances[-1], given))
+                rows.append((met[-1], chances[-1], cast))
             checklist = {"met": met, "met_probabilities": chances, "score": 0.0, "lowest": 0.0, "highest": 0.0}
             base = {"case_id": f"c{number}", "judge": "j", "rubric": "checklist@1", "order": [slot], "valid": True}
             verdicts.append(base | {"scores": None, "checklist": checklist})

@@ -39,7 +39,7 @@ def case_of(number: int, **more) -> Case:
 
 
 def verdict_of(case: Case, teacher: str, **more) -> Verdict:
-    known = {
+    fields = {
         "case_id": case.id,
         "judge": f"judge-{teacher}",
         "rubric": "automedeval@1",
@@ -49,7 +49,7 @@ def verdict_of(case: Case, teacher: str, **more) -> Verdict:
         "scores": (2, 4),
         "extra": {"teacher": teacher, "models": case.models, "case_digest": case.digest, "transcript": [{"role": "x"}]},
     }
-    return Verdict(**known | more)
+    return Verdict(**fields | more)
 
 
 class Study:
@@ -78,11 +78,11 @@ class Study:
         return datasets.load_dataset(str(self.output), cache_dir=str(self.folder / "cache"))
 
     def dropped(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
+        reasons: dict[str, list[str]] = {}
         for line in (self.output / "dropped.jsonl").read_text().splitlines():
             record = json.loads(line)
-            found.setdefault(record["reason"], []).append(record["case_id"])
-        return found
+            reasons.setdefault(record["reason"], []).append(record["case_id"])
+        return reasons
 
     def bytes(self) -> dict[str, str]:
         """Return a digest of every file but run.json, which tells when and where."""

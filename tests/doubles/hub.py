@@ -306,10 +306,10 @@ class HubDouble:
             case ["GET", ""] | ["GET", "revision", _]:
                 return 200, self._info(repo, parts[-1] or "main"), {}
             case ["GET", "tree", revision, *folder]:
-                found = list(self._tree(repo.at(revision), "/".join(folder), query.get("recursive", [""])[0]))
-                if folder and not found:
+                entries = list(self._tree(repo.at(revision), "/".join(folder), query.get("recursive", [""])[0]))
+                if folder and not entries:
                     raise Refusal(404, "no such folder", "EntryNotFound")
-                return 200, found, {}
+                return 200, entries, {}
             case ["POST", "paths-info", revision]:
                 files, wanted = repo.at(revision), parse_qs(body.decode()).get("paths", [])
                 if "json" in handler.headers.get("Content-Type", ""):

@@ -41,14 +41,14 @@ def verdict_of(case: Case, scores: Sequence[int | None] | None, judge: str = "ju
     models = more.pop("models", case.models)
     order = tuple(more.pop("order", range(len(models))))
     extra = {"models": models, "case_digest": case.digest, "settings": "s1"} | more.pop("extra", {})
-    known = {
+    fields = {
         "valid": scores is not None,
         "error": None if scores is not None else "no score line",
         "rationale": rationale_of(models, order) if scores is not None else None,
         "scores": scores and tuple(scores),
         "raw": "What the judge wrote.",
     }
-    return Verdict(case.id, judge, "automedeval@1", order, extra=extra, **known | more)
+    return Verdict(case.id, judge, "automedeval@1", order, extra=extra, **fields | more)
 
 
 def scores_of(number: int) -> tuple[int, int, int]:
@@ -121,8 +121,8 @@ class Lessons:
 
     def arguments(self, *options: object) -> list[str]:
         verdicts = self.write("verdicts.jsonl", [verdict.to_dict() for verdict in self.verdicts])
-        given = ["--dataset", self.folder / "data", "--verdicts", verdicts, "--cases", self.folder / "cases.jsonl"]
-        return [str(each) for each in (*given, "--output", self.output, *options)]
+        args = ["--dataset", self.folder / "data", "--verdicts", verdicts, "--cases", self.folder / "cases.jsonl"]
+        return [str(each) for each in (*args, "--output", self.output, *options)]
 
     def introspect(self, *options: object, **run: Any) -> CompletedProcess:
         return run_recipe("introspect", *self.arguments(*options), **run)

@@ -19,8 +19,8 @@ def verdict_of(number: int, figures: Sequence[float | None], judge: str = "likel
     shown = tuple(place for place, figure in enumerate(figures) if figure is not None)
     case = case_of(number, MODELS[: len(figures)])
     extra = {"models": case.models, "case_digest": case.digest, "settings": "s1"} | more.pop("extra", {})
-    known = {"valid": True, "expected_scores": tuple(figures)} | more
-    return Verdict(case.id, judge, "likelihood@1", shown, extra=extra, **known)
+    fields = {"valid": True, "expected_scores": tuple(figures)} | more
+    return Verdict(case.id, judge, "likelihood@1", shown, extra=extra, **fields)
 
 
 def invalid_of(number: int, **more: Any) -> Verdict:
@@ -39,8 +39,8 @@ def study(number: int = 30, seed: int = 0) -> list[Verdict]:
 
 def on_line(verdict: Verdict, weights: Sequence[float] = (4.5, 0.5, 0.6)) -> list[float]:
     """Return the scores of a verdict's responses under these weights."""
-    own = np.array(verdict.expected_scores)
-    return (weights[0] + weights[1] * (own - own.mean()) + weights[2] * own).tolist()
+    values = np.array(verdict.expected_scores)
+    return (weights[0] + weights[1] * (values - values.mean()) + weights[2] * values).tolist()
 
 
 def people(verdicts: Sequence[Verdict], noise: float = 0.0, seed: int = 1, rubric: Rubric = FEEDBACK) -> list[Rating]:

@@ -43,7 +43,7 @@ class PlainTransformers:
 
     def values(self, prompt) -> list[dict[str, float]]:
         """Return the probability of each allowed value of each slot, the slots before with their most probable values."""
-        ids, tail, found = self.prompt(prompt.messages), "", []
+        ids, tail, values = self.prompt(prompt.messages), "", []
         for part in prompt.parts:
             if isinstance(part, Free):
                 ids, tail = self.write(ids + self.ids(tail)), ""
@@ -56,11 +56,11 @@ class PlainTransformers:
                     sum(step[token].item() for step, token in zip(steps[tuple(way[:-1])], way[shared:])) for way in ways
                 ]
                 odds = torch.tensor(sums).softmax(0).tolist()
-                found.append(dict(zip(part.values, odds)))
-                tail += max(found[-1], key=found[-1].get)
+                values.append(dict(zip(part.values, odds)))
+                tail += max(values[-1], key=values[-1].get)
             else:
                 tail += part
-        return found
+        return values
 
 
 def assert_equal(judge: Judge, plain: PlainTransformers, cases: list) -> list:

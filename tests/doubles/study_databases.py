@@ -28,8 +28,8 @@ class Clock:
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[str]:
     """Start a temporary PostgreSQL cluster; return the folder of its socket."""
-    found = [shutil.which("pg_ctl"), *sorted(glob.glob("/usr/lib/postgresql/*/bin/pg_ctl"))]
-    programs = next((Path(path).resolve().parent for path in found if path), None)
+    candidates = [shutil.which("pg_ctl"), *sorted(glob.glob("/usr/lib/postgresql/*/bin/pg_ctl"))]
+    programs = next((Path(path).resolve().parent for path in candidates if path), None)
     if programs is None:
         pytest.skip("no pg_ctl: PostgreSQL is not installed")
     # PostgreSQL refuses root, and nobody but root can enter pytest's own folders.

@@ -141,10 +141,10 @@ class Physician:
 
     def asked(self) -> dict[str, list[str]]:
         """Return the radio buttons of the page: name → values."""
-        found: dict[str, list[str]] = {}
+        fields: dict[str, list[str]] = {}
         for name, value in re.findall(r'type="radio" name="([^"]*)" value="([^"]*)"', self.page):
-            found.setdefault(unescape(name), []).append(value)
-        return found
+            fields.setdefault(unescape(name), []).append(value)
+        return fields
 
     def place(self) -> str:
         """Return the address of the page's form."""

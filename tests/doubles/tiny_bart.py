@@ -41,8 +41,8 @@ def roberta_tokenizer(texts: Sequence[str], size: int = 600, window: int | None 
     backend.train_from_iterator(texts, trainer)
     learned = json.loads(backend.to_str())["model"]
     merges = [tuple(pair) for pair in learned["merges"]]
-    known = {} if window is None else {"model_max_length": window}
-    return RobertaTokenizer(vocab=learned["vocab"], merges=merges, **known)
+    options = {} if window is None else {"model_max_length": window}
+    return RobertaTokenizer(vocab=learned["vocab"], merges=merges, **options)
 
 
 def save(network: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: Path, spread: float | None) -> Path:

@@ -35,8 +35,8 @@ def harness_python() -> Path:
     It shares the packages of this Python, and so holds 300 MB instead of 5 GB. Where pip cannot install it, the tests are
     skipped.
     """
-    if given := os.environ.get(GIVEN):
-        return Path(given)
+    if named := os.environ.get(GIVEN):
+        return Path(named)
     python, stamp = PLACE / "bin" / "python", PLACE / "installed"
     wanted = digest([REQUIREMENTS.read_text(encoding="utf-8"), sys.version, sys.prefix])
     with FileLock(f"{PLACE}.lock"):
@@ -56,8 +56,8 @@ def _install(python: Path) -> None:
     pip = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-compile", "--no-deps"]
     run = {"check": True, "capture_output": True, "text": True, "timeout": LIMIT}
     subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", str(PLACE)], **run)
-    shared, (own,) = sysconfig.get_path("purelib"), PLACE.glob("lib/python*/site-packages")
-    (own / "shared.pth").write_text(f"import site; site.addsitedir({shared!r})\n", encoding="utf-8")
+    shared, (site_packages,) = sysconfig.get_path("purelib"), PLACE.glob("lib/python*/site-packages")
+    (site_packages / "shared.pth").write_text(f"import site; site.addsitedir({shared!r})\n", encoding="utf-8")
     subprocess.run([*pip, "--retries", "1", "--requirement", str(REQUIREMENTS)], **run)
     subprocess.run([*pip, "--no-build-isolation", "--editable", str(ROOT)], **run)
 
@@ -66,12 +66,12 @@ def _install(python: Path) -> None:
 def harness(harness_python: Path) -> Callable[..., str]:
     """Return a function that runs a command in the environment; without error it returns what the command printed."""
     path = f"{harness_python.parent}{os.pathsep}{os.environ['PATH']}"
-    own = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"PATH": path}
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"} | {"PATH": path}
 
     def run(*command: object, cwd: Path | None = None, **variables: str) -> str:
         words = list(map(str, command))
         streams = {"capture_output": True, "text": True, "stdin": subprocess.DEVNULL}  # nobody answers a question
-        done = subprocess.run(words, timeout=1200, cwd=cwd, env=own | variables, **streams)
+        done = subprocess.run(words, timeout=1200, cwd=cwd, env=environment | variables, **streams)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 

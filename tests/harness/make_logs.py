@@ -99,13 +99,13 @@ def odd_lm_eval_logs(folder: Path) -> None:
     (folder / "tasks").mkdir(parents=True)
     data = folder / "rows.jsonl"
     data.write_text("".join(json.dumps(row) + "\n" for row in ROWS), encoding="utf-8")
-    for name, own in TASKS.items():
+    for name, more in TASKS.items():
         task = {"task": name, "dataset_path": "json", "dataset_kwargs": {"data_files": {"test": str(data)}}}
         task |= {"test_split": "test", "doc_to_text": "Question: {{question}}\nAnswer:"}
-        if "output_type" not in own:
+        if "output_type" not in more:
             task |= {"output_type": "generate_until", "generation_kwargs": {"until": ["\n\n"]}}
             task["metric_list"] = [{"metric": "bypass", "aggregation": "bypass", "higher_is_better": True}]
-        (folder / "tasks" / f"{name}.yaml").write_text(json.dumps(task | own), encoding="utf-8")  # JSON is YAML
+        (folder / "tasks" / f"{name}.yaml").write_text(json.dumps(task | more), encoding="utf-8")  # JSON is YAML
     _lm_eval(Parrot(), list(TASKS), folder)
 
 
@@ -115,12 +115,12 @@ def _lm_eval(model: object, tasks: list[str], folder: Path) -> None:
     from lm_eval.tasks import TaskManager
 
     tracker = EvaluationTracker(output_path=str(folder / "lm_eval"))
-    found = simple_evaluate(
+    results = simple_evaluate(
         model=model, tasks=tasks, task_manager=TaskManager(include_path=str(folder / "tasks")), log_samples=True,
         evaluation_tracker=tracker, bootstrap_iters=0,
     )  # fmt: skip
-    samples = found.pop("samples")
-    tracker.save_results_aggregated(results=found, samples=samples)
+    samples = results.pop("samples")
+    tracker.save_results_aggregated(results=results, samples=samples)
     for task, lines in samples.items():
         tracker.save_results_samples(task_name=task, samples=lines)
 

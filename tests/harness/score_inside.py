@@ -27,7 +27,7 @@ if __name__ == "__main__":
     scored = score(read_eval_log(log), scorer, action="append", display="none")
     scores = [each.scores["judge"] for each in scored.samples]
     (metrics,) = [each.metrics for each in scored.results.scores if each.name == "judge"]
-    found = {
+    scores = {
         "values": [each.value for each in scores],
         "reasons": [each.reason for each in scores],
         "explanations": [each.explanation for each in scores],
@@ -35,4 +35,4 @@ if __name__ == "__main__":
         "mean": metrics["mean"].value,
         "together": together,
     }
-    print("\n" + json.dumps(found))
+    print("\n" + json.dumps(scores))

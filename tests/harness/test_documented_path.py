@@ -84,20 +84,20 @@ def test_every_other_command_of_the_page(harness: Callable[..., str], logs: dict
         harness("bash", "-euo", "pipefail", "-c", commands, cwd=tmp_path, **environment)
 
     def values(name: str) -> dict[tuple[str, int], float]:
-        found = json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))["samples"]
-        return {(str(each["id"]), each["epoch"]): each["scores"][name]["value"] for each in found}
+        samples = json.loads((tmp_path / "run.json").read_text(encoding="utf-8"))["samples"]
+        return {(str(each["id"]), each["epoch"]): each["scores"][name]["value"] for each in samples}
 
     run(judged)
     assert (tmp_path / "reports" / "run" / "report.html").is_file()
     cases = {each["id"]: each for each in read(tmp_path / "verdicts" / "run" / "cases.jsonl")}
     verdicts = read(tmp_path / "verdicts" / "run" / "verdicts.jsonl")
-    found = {}
+    scores = {}
     for verdict in verdicts:
         for response, score in zip(cases[verdict["case_id"]]["responses"], verdict["expected_scores"], strict=True):
-            found[response["model"], response["harness_id"], response["harness_epoch"]] = score
+            scores[response["model"], response["harness_id"], response["harness_epoch"]] = score
     wanted = {("model-a", str(number), 1): len(text.split()) for number, text in other.items()}
     wanted |= {("model-b", *key): len(text.split()) for key, text in said.items()}
-    assert found == wanted
+    assert scores == wanted
     run(written)
     assert values("precomputed_scores") == {key: len(text.split()) for key, text in said.items()}
 

@@ -29,8 +29,8 @@ DATE = "2026-11-01T10-00-00.000001"
 
 def texts_in(value: object) -> str | None:
     """Return the reference that an author gave as a text or as a list of texts."""
-    given = [value] if isinstance(value, str) else value if isinstance(value, list) else []
-    return "\n".join(each for each in given if each.strip()) or None
+    values = [value] if isinstance(value, str) else value if isinstance(value, list) else []
+    return "\n".join(each for each in values if each.strip()) or None
 
 
 def join(log: Path, **more: object) -> tuple[list[Case], int, list[str]]:
@@ -94,9 +94,9 @@ def test_samples_of_lm_eval(rows: list[dict], has_results: bool, way: str) -> No
         if isinstance(said, str) and row["question"].strip() and key not in seen:
             seen.add(key)
             wanted[str(number), 1] = said
-    found = by_id(cases)
-    assert {key: case.responses[0].text for key, case in found.items()} == wanted
-    for (number, _), case in found.items():
+    read_cases = by_id(cases)
+    assert {key: case.responses[0].text for key, case in read_cases.items()} == wanted
+    for (number, _), case in read_cases.items():
         row = rows[int(number)]
         assert case.question == row["question"]
         if has_results:
@@ -149,14 +149,14 @@ def test_samples_of_inspect(samples: list[dict], status: str | None) -> None:
     written, wanted, seen = [], {}, set()
     for number, sample in enumerate(samples):
         choices = [{"message": {"role": "assistant", "content": content}} for content in sample["said"]]
-        own = {name: value for name, value in sample.items() if name != "said"}
-        written.append(own | {"id": number, "epoch": 1, "output": {"choices": choices}})
-        given = sample["input"]
-        asked = [given] if isinstance(given, str) else [plain(each["content"]) for each in given]
+        log_sample = {name: value for name, value in sample.items() if name != "said"}
+        written.append(log_sample | {"id": number, "epoch": 1, "output": {"choices": choices}})
+        prompt = sample["input"]
+        asked = [prompt] if isinstance(prompt, str) else [plain(each["content"]) for each in prompt]
         options = sample.get("choices") or []
         if options and any(text.strip() for text in asked):
             asked[-1] += "\n\n" + "\n".join(f"{letter}) {text}" for letter, text in zip("ABC", options))
-        roles = [] if isinstance(given, str) else [each["role"] for each in given]
+        roles = [] if isinstance(prompt, str) else [each["role"] for each in prompt]
         key = (
             tuple(zip(roles, (" ".join(text.split()) for text in asked))) if len(asked) > 1 else " ".join(asked).split()
         )
@@ -171,21 +171,22 @@ def test_samples_of_inspect(samples: list[dict], status: str | None) -> None:
         cases, counted, notes = join(log)
     assert counted == len(samples)
     assert any("the run ended" in line for line in notes) == (status != "success") or not cases
-    found = by_id(cases)
+    read_cases = by_id(cases)
     texts = {
         key: ([case.question] if isinstance(case.question, str) else [each["content"] for each in case.question])
-        for key, case in found.items()
+        for key, case in read_cases.items()
     }
-    assert {key: (texts[key], case.responses[0].text) for key, case in found.items()} == wanted
-    for (number, _), case in found.items():
+    assert {key: (texts[key], case.responses[0].text) for key, case in read_cases.items()} == wanted
+    for (number, _), case in read_cases.items():
         sample = samples[int(number)]
         target, options = sample["target"], dict(zip("ABC", sample.get("choices") or []))
         named = [target] if isinstance(target, str) else target if isinstance(target, list) else []
-        known = [each and set(each) <= options.keys() for each in named]
+        all_letters = [each and set(each) <= options.keys() for each in named]
         lines = (
-            [f"{letter}) {options[letter]}" for letter in each] if of else [each] for each, of in zip(named, known)
+            [f"{letter}) {options[letter]}" for letter in each] if of else [each]
+            for each, of in zip(named, all_letters)
         )
-        assert case.reference == texts_in([text for own in lines for text in own])
+        assert case.reference == texts_in([text for texts in lines for text in texts])
 
 
 ASKED = st.lists(
@@ -221,12 +222,12 @@ def test_logs_of_several_models(logs: list[list[tuple]], chat: bool) -> None:
                 continue
             wanted[key][f"m{model}"] = f"{model} says {number}"
             references.setdefault(key, []).extend([reference] if reference else [])
-    found = {}
+    case_of = {}
     for case in cases:
         text = case.question if isinstance(case.question, str) else case.question[0]["content"]
-        found[text.split()[1][0]] = case
-    assert {key: {r.model: r.text for r in case.responses} for key, case in found.items()} == wanted
-    assert {key: case.reference for key, case in found.items()} == {
+        case_of[text.split()[1][0]] = case
+    assert {key: {r.model: r.text for r in case.responses} for key, case in case_of.items()} == wanted
+    assert {key: case.reference for key, case in case_of.items()} == {
         key: (own or [None])[0] for key, own in references.items()
     }
     full = sum(len(answers) == len(logs) for answers in wanted.values())

@@ -32,9 +32,9 @@ def inside(harness: Callable[..., str], tmp_path: Path) -> Callable[..., tuple[d
 
     def score(log: Path, **settings: str) -> tuple[dict, list]:
         with EndpointDouble(reply) as endpoint:
-            given = {"judge": "openai:double", "base_url": endpoint.url, "rationale": True, "max_retries": 0} | settings
+            args = {"judge": "openai:double", "base_url": endpoint.url, "rationale": True, "max_retries": 0} | settings
             file = tmp_path / "judge.yaml"
-            file.write_text(json.dumps(given))
+            file.write_text(json.dumps(args))
             printed = harness("python", HERE / "score_inside.py", log, file, cwd=tmp_path, OPENAI_API_KEY="none")
         return json.loads(printed.splitlines()[-1]), [str(each["body"]) for each in endpoint.requests]
 
@@ -44,11 +44,11 @@ def inside(harness: Callable[..., str], tmp_path: Path) -> Callable[..., tuple[d
 def test_inspect_has_the_judge_s_scores_and_leaves_out_what_has_no_verdict(
     inside: Callable[..., tuple[dict, list]], logs: dict[str, Path]
 ) -> None:
-    found, asked = inside(logs["json"])
-    assert [scored(each) for each in found["values"]] == [4, None, 4] * 2, "two epochs"
-    assert found["reasons"] == [None, "grader_failed", None] * 2
-    assert found["mean"] == 4
-    assert found["together"] == [6], "all samples were judged in one call"
+    scores, asked = inside(logs["json"])
+    assert [scored(each) for each in scores["values"]] == [4, None, 4] * 2, "two epochs"
+    assert scores["reasons"] == [None, "grader_failed", None] * 2
+    assert scores["mean"] == 4
+    assert scores["together"] == [6], "all samples were judged in one call"
     assert any("What lowers a fever?" in each for each in asked)
     assert not any("Question: What" in each for each in asked), "the prompt's template"
 
@@ -60,11 +60,11 @@ def test_an_answer_that_stops_the_judge_has_no_score_and_the_others_have(
     samples = json.loads(log.read_text(encoding="utf-8"))["samples"]
     referred = {each["id"] for each in samples if each["target"]}
     assert 0 < len(referred) < len(samples)
-    found, asked = inside(log, rubric="automedeval_guided")
-    values = {name: scored(value) for name, value in zip(found["ids"], found["values"])}
+    scores, asked = inside(log, rubric="automedeval_guided")
+    values = {name: scored(value) for name, value in zip(scores["ids"], scores["values"])}
     assert values == {name: 1 if name in referred else None for name in values}, "the double chooses the first value"
-    assert found["mean"] == 1
-    for name, explanation in zip(found["ids"], found["explanations"]):
+    assert scores["mean"] == 1
+    for name, explanation in zip(scores["ids"], scores["explanations"]):
         assert name in referred or name in explanation or name == "image only", "the sample that failed is named"
     judged = [each for each in asked if "Doctor 1" in each and "How are you?" not in each]
     assert len(judged) == len(referred), "no answer was judged twice"

@@ -34,8 +34,8 @@ def text_of(case: dict) -> str:
 
 
 def samples(logs: dict, task: str) -> Path:
-    (found,) = logs["odd"].glob(f"lm_eval/*/samples_{task}_20*.jsonl")
-    return found
+    (file,) = logs["odd"].glob(f"lm_eval/*/samples_{task}_20*.jsonl")
+    return file
 
 
 # What the author of each task gave as the reference of a row, and the rows of which that cannot be told.
@@ -58,8 +58,8 @@ GIVEN: dict[str, tuple[Callable[[dict], str | None], list[int]]] = {
 
 @pytest.mark.parametrize("task", GIVEN)
 def test_nothing_is_a_reference_that_its_author_did_not_give(task: str, logs: dict[str, Path], tmp_path: Path) -> None:
-    given, unknown = GIVEN[task]
-    wanted = {f"Question: {row['question']}\nAnswer:": given(row) for row in ROWS}
+    references, unknown = GIVEN[task]
+    wanted = {f"Question: {row['question']}\nAnswer:": references(row) for row in ROWS}
     cases, printed = judged(samples(logs, task), tmp_path / "out")
     assert {case["question"]: case["reference"] for case in cases} == wanted
     assert (f"{len(unknown)} answers {UNKNOWN}" in printed) == bool(unknown), printed
@@ -130,30 +130,30 @@ def test_a_chat_through_an_endpoint_is_read(harness_python: Path, logs: dict[str
 
 
 def inspect_log(logs: dict, name: str) -> Path:
-    (found,) = (logs["odd"] / name).glob("*.json")
-    return found
+    (file,) = (logs["odd"] / name).glob("*.json")
+    return file
 
 
 def test_a_question_with_choices_is_read_with_them(logs: dict[str, Path], tmp_path: Path) -> None:
     cases, _ = judged(inspect_log(logs, "choices"), tmp_path / "out")
-    found = {case["responses"][0]["harness_id"]: case for case in cases}
-    one, two, text = (found[name] for name in ("one", "two", "text"))
-    assert one["question"] == "Which one?\n\nA) Ibuprofen\nB) Coffee"
-    assert (one["reference"], text_of(one)) == ("A) Ibuprofen", "ANSWER: B")
-    assert [each["content"] for each in two["question"]] == ["Be kind.", "Which two?\n\nA) Rest\nB) Run\nC) Water"]
-    assert two["reference"] == "A) Rest\nC) Water"
+    by_id = {case["responses"][0]["harness_id"]: case for case in cases}
+    first, second, text = (by_id[name] for name in ("one", "two", "text"))
+    assert first["question"] == "Which one?\n\nA) Ibuprofen\nB) Coffee"
+    assert (first["reference"], text_of(first)) == ("A) Ibuprofen", "ANSWER: B")
+    assert [each["content"] for each in second["question"]] == ["Be kind.", "Which two?\n\nA) Rest\nB) Run\nC) Water"]
+    assert second["reference"] == "A) Rest\nC) Water"
     assert text["reference"] == "Rest", "a target may be the text of a choice"
 
 
 def test_what_a_sample_of_inspect_has_beside_its_answer_is_told(logs: dict[str, Path], tmp_path: Path) -> None:
     cases, printed = judged(inspect_log(logs, "mixed"), tmp_path / "out")
-    found = {case["responses"][0]["harness_id"]: case for case in cases}
-    texts = {name: text_of(case) for name, case in found.items()}
+    by_id = {case["responses"][0]["harness_id"]: case for case in cases}
+    texts = {name: text_of(case) for name, case in by_id.items()}
     answers = {"draft": "Rest.", "empty": "", "image": "Eczema.", "several": "First.", "parts": "It is 2."}
     assert texts == answers, "the answer is what the solver made of the model's text"
-    assert found["image"]["question"] == [{"role": "user", "content": "What rash is this?"}]
-    assert found["empty"]["reference"] == "one\ntwo"
-    assert found["parts"]["reference"] is None
+    assert by_id["image"]["question"] == [{"role": "user", "content": "What rash is this?"}]
+    assert by_id["empty"]["reference"] == "one\ntwo"
+    assert by_id["parts"]["reference"] is None
     for line in (
         "left out: 1 (marked as invalid); left out: 1 (no answer); left out: 1 (the question has no text)",
         "2 questions have images or other parts that are not read",
@@ -171,19 +171,19 @@ def test_what_a_sample_of_inspect_has_beside_its_answer_is_told(logs: dict[str, 
 
 def overlap(reference: str, text: str) -> float:
     """Return the F1 of the longest common subsequence of words."""
-    one, two = (re.findall(r"\w+", each.lower()) for each in (reference, text))
-    longest = [[0] * (len(two) + 1) for _ in range(len(one) + 1)]
-    for i, first in enumerate(one):
-        for k, second in enumerate(two):
+    left, right = (re.findall(r"\w+", each.lower()) for each in (reference, text))
+    longest = [[0] * (len(right) + 1) for _ in range(len(left) + 1)]
+    for i, first in enumerate(left):
+        for k, second in enumerate(right):
             same = longest[i][k] + 1 if first == second else 0
             longest[i + 1][k + 1] = max(same, longest[i][k + 1], longest[i + 1][k])
-    return round(2 * longest[-1][-1] / (len(one) + len(two)), 6)
+    return round(2 * longest[-1][-1] / (len(left) + len(right)), 6)
 
 
 def test_the_scorer_in_inspect_reads_the_same(
     harness: Callable[..., str], logs: dict[str, Path], tmp_path: Path
 ) -> None:
-    given = {
+    targets = {
         "choices": {
             "one": overlap("A) Ibuprofen", "ANSWER: B"),
             "two": overlap("A) Rest C) Water", "ANSWER: A"),
@@ -192,7 +192,7 @@ def test_the_scorer_in_inspect_reads_the_same(
         "mixed": {"draft": overlap("x", "Rest."), "empty": 0.0},
         "turns": {"1": overlap("x", "Two.")},
     }
-    for name, wanted in given.items():
+    for name, wanted in targets.items():
         command = ["inspect", "score", inspect_log(logs, name), "--scorer", "automedeval/judge", "--action", "append"]
         command += ["-S", "judge=baseline:ROUGE-L to the reference", "--output-file", tmp_path / f"{name}.json"]
         harness(*command, "--display", "none")

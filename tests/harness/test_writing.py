@@ -23,17 +23,17 @@ VERDICTS = [
 
 
 def test_an_answer_without_a_valid_verdict_has_no_score() -> None:
-    found, answers = scored_answers(CASES, VERDICTS, "b")
+    scored, answers = scored_answers(CASES, VERDICTS, "b")
     assert answers == 3
-    assert [each["id"] for each in found] == ["0", "1"], "the third case was not judged"
-    assert found[0]["value"] == 4.0, "the invalid verdict does not count"
-    records = json.loads(inspect_text(found))
+    assert [each["id"] for each in scored] == ["0", "1"], "the third case was not judged"
+    assert scored[0]["value"] == 4.0, "the invalid verdict does not count"
+    records = json.loads(inspect_text(scored))
     explanation = "So.\n\n1 of 2 verdicts give no score: cannot be read"
     assert (records[0]["metadata"], records[0]["explanation"]) == ({"verdicts": 2, "valid": 1}, explanation)
     assert math.isnan(records[1]["value"])
     assert records[1]["metadata"]["unscored_reason"] == "grader_failed"
     assert records[1]["explanation"] == "cannot be read"
-    lines = [json.loads(line) for line in lm_eval_text(found).splitlines()]
+    lines = [json.loads(line) for line in lm_eval_text(scored).splitlines()]
     assert [line["doc_id"] for line in lines] == [0, 1]
     assert lines[0]["automedeval"] == 4.0
     assert math.isnan(lines[1]["automedeval"])
@@ -41,25 +41,25 @@ def test_an_answer_without_a_valid_verdict_has_no_score() -> None:
 
 def test_a_score_is_the_mean_of_the_verdicts_that_give_one() -> None:
     more = Verdict("c0", "j", "r", (1, 0), run=2, valid=True, scores=(5, 1))
-    (found,), _ = scored_answers(CASES[:1], [*VERDICTS[:2], more], "a")
-    assert (found["value"], found["verdicts"], found["valid"]) == ((2.5 + 5) / 2, 3, 2)
+    (record,), _ = scored_answers(CASES[:1], [*VERDICTS[:2], more], "a")
+    assert (record["value"], record["verdicts"], record["valid"]) == ((2.5 + 5) / 2, 3, 2)
 
 
 def test_a_response_that_was_not_read_has_no_score_beside_one_that_was() -> None:
     half = Verdict("c0", "j", "r", (0, 1), valid=True, expected_scores=(None, 1.0))
-    (found,), _ = scored_answers(CASES, [half], "a")
-    assert math.isnan(found["value"])
-    assert "is unread" in found["explanation"]
-    assert (found["verdicts"], found["valid"]) == (1, 0)
-    (found,), _ = scored_answers(CASES, [half], "b")
-    assert (found["value"], found["valid"]) == (1.0, 1)
+    (record,), _ = scored_answers(CASES, [half], "a")
+    assert math.isnan(record["value"])
+    assert "is unread" in record["explanation"]
+    assert (record["verdicts"], record["valid"]) == (1, 0)
+    (record,), _ = scored_answers(CASES, [half], "b")
+    assert (record["value"], record["valid"]) == (1.0, 1)
 
 
 def test_only_a_log_of_lm_eval_has_numbers_of_documents() -> None:
     named = Case("c9", "?", (Response("a", "One.", {"harness_id": "nine", "harness_epoch": 1}),))
-    found, _ = scored_answers([named], [Verdict("c9", "j", "r", (0,), valid=True, scores=(1,))], "a")
+    records, _ = scored_answers([named], [Verdict("c9", "j", "r", (0,), valid=True, scores=(1,))], "a")
     with pytest.raises(RecordError, match="'nine' is not a doc_id"):
-        lm_eval_text(found)
+        lm_eval_text(records)
 
 
 def test_choices_are_no_scores() -> None:

@@ -120,15 +120,15 @@ def verdicts_of_pairs(pick: Pick, cases: list[dict], judge: str, rubric: str):
     criteria = ("correctness", "harmfulness")
     for case in cases:
         models = [response["model"] for response in case["responses"]]
-        for one in range(len(models)):
-            for two in range(one + 1, len(models)):
+        for first in range(len(models)):
+            for second in range(first + 1, len(models)):
                 for _ in range((1, 0, 2, 3)[pick(4)]):
-                    order = [one, two] if pick(2) else [two, one]
+                    order = [first, second] if pick(2) else [second, first]
                     pair, valid = [models[place] for place in order], pick(4) != 1
-                    given = {each: (*pair, "tie", "neither")[pick(4)] for each in criteria[pick(2) :]}
+                    chosen = {each: (*pair, "tie", "neither")[pick(4)] for each in criteria[pick(2) :]}
                     yield a_verdict(case, judge, rubric, order, valid, pick) | {
                         "pair": pair,
-                        "choices": given if valid else None,
+                        "choices": chosen if valid else None,
                     }
 
 
@@ -178,48 +178,48 @@ def figures_of(folder: Path, files: dict[str, Any]) -> tuple[dict[str, Any], Loo
     return json.loads(json.dumps(plain(figures), allow_nan=False)), loops
 
 
-def compare(found: Any, wanted: Any, place: str, number_of_cases: int) -> None:
+def compare(figures: Any, wanted: Any, place: str, number_of_cases: int) -> None:
     """Compare a tree of agreement.json with what the loops say; an error names the place."""
     if isinstance(wanted, Figure):
-        compare_estimates(found, wanted, place, number_of_cases)
+        compare_estimates(figures, wanted, place, number_of_cases)
     elif isinstance(wanted, dict):
-        assert isinstance(found, dict), place
-        assert wanted.keys() <= found.keys(), f"{place}: keys"
+        assert isinstance(figures, dict), place
+        assert wanted.keys() <= figures.keys(), f"{place}: keys"
         for key, value in wanted.items():
-            compare(found[key], value, f"{place} → {key}", number_of_cases)
+            compare(figures[key], value, f"{place} → {key}", number_of_cases)
     elif isinstance(wanted, list):
-        assert len(found) == len(wanted), place
+        assert len(figures) == len(wanted), place
         for at, value in enumerate(wanted):
-            compare(found[at], value, f"{place}[{at}]", number_of_cases)
+            compare(figures[at], value, f"{place}[{at}]", number_of_cases)
     elif isinstance(wanted, float):
-        assert found == pytest.approx(wanted, abs=1e-9), place
+        assert figures == pytest.approx(wanted, abs=1e-9), place
     else:
-        assert found == wanted, place
+        assert figures == wanted, place
 
 
-def compare_estimates(found: Any, wanted: Figure, place: str, number_of_cases: int) -> None:
-    assert isinstance(found, dict), place
-    assert {"value", "low", "high", "n"} <= found.keys() <= {"value", "low", "high", "n", "reason", "approximate"}, (
+def compare_estimates(estimate: Any, wanted: Figure, place: str, number_of_cases: int) -> None:
+    assert isinstance(estimate, dict), place
+    assert {"value", "low", "high", "n"} <= estimate.keys() <= {"value", "low", "high", "n", "reason", "approximate"}, (
         place
     )
-    assert found["n"] == wanted.n, f"{place}: n"
+    assert estimate["n"] == wanted.n, f"{place}: n"
     value = wanted.of(range(number_of_cases))
     if value is None:
-        assert found["value"] is None, f"{place}: {found} is undefined"
-        assert found["reason"], place
+        assert estimate["value"] is None, f"{place}: {estimate} is undefined"
+        assert estimate["reason"], place
     else:
-        assert found["value"] == pytest.approx(value, abs=1e-9), place
-        assert found.get("approximate", False) == (len(wanted.cases) < 50), place
+        assert estimate["value"] == pytest.approx(value, abs=1e-9), place
+        assert estimate.get("approximate", False) == (len(wanted.cases) < 50), place
         if wanted.bounds:
             assert all(
-                wanted.bounds[0] - 1e-9 <= found[end] <= wanted.bounds[1] + 1e-9
+                wanted.bounds[0] - 1e-9 <= estimate[end] <= wanted.bounds[1] + 1e-9
                 for end in ("value", "low", "high")
-                if found[end] is not None
+                if estimate[end] is not None
             ), place
-    assert (found["low"] is None) == (found["high"] is None) == ("reason" in found), place
-    if found["low"] is not None:
-        assert found["value"] is not None, place
-        assert -math.inf < found["low"] <= found["high"] < math.inf, place
+    assert (estimate["low"] is None) == (estimate["high"] is None) == ("reason" in estimate), place
+    if estimate["low"] is not None:
+        assert estimate["value"] is not None, place
+        assert -math.inf < estimate["low"] <= estimate["high"] < math.inf, place
 
 
 def interval(figure: Figure, number_of_cases: int) -> tuple[float, float] | None:
@@ -246,9 +246,9 @@ def interval(figure: Figure, number_of_cases: int) -> tuple[float, float] | None
     return tuple(np.percentile(values, [100 * tail, 100 * (1 - tail)]))
 
 
-def compare_intervals(found: dict[str, Any], wanted: Figure, place: str, number_of_cases: int) -> None:
+def compare_intervals(estimate: dict[str, Any], wanted: Figure, place: str, number_of_cases: int) -> None:
     ends = interval(wanted, number_of_cases)
-    shown = None if found["low"] is None else (found["low"], found["high"])
+    shown = None if estimate["low"] is None else (estimate["low"], estimate["high"])
     assert shown == (None if ends is None else pytest.approx(ends, abs=1e-9)), f"{place}: {shown}, by loops {ends}"
 
 
@@ -394,9 +394,9 @@ def test_comparisons_are_differences_adjusted_as_by_pingouin(figures: dict[str, 
     comparisons = figures["comparisons"]
     assert len(comparisons) == 4 * 3 // 2 + 4 * 4  # pairs of the lines of three judges, and of each with four baselines
     for each in comparisons:
-        one, two = each["concordances"]
-        assert each["difference"]["value"] == pytest.approx(one["value"] - two["value"])
-        for side, figure in (("first", one), ("second", two)):
+        first, second = each["concordances"]
+        assert each["difference"]["value"] == pytest.approx(first["value"] - second["value"])
+        for side, figure in (("first", first), ("second", second)):
             record = figures["judges"][each[side]]
             assert figure["value"] == pytest.approx(record[record.get("headline", "concordance_expected")]["value"])
     p_values = [each["p"] for each in comparisons]
@@ -415,11 +415,11 @@ def test_cases_worth_reading_have_the_largest_errors_gaps_and_doubts(
         people = [means[case["id"], response["model"]] for response in case["responses"]]
         scores, expected = (verdicts[case["id"]][name] for name in ("scores", "expected_scores"))
         wrong[case["id"]] = 0.0
-        for (one, judged), (two, other) in combinations(zip(people, scores), 2):
-            relation = 0 if abs(one - two) < 1e-9 else np.sign(one - two)
-            wrong[case["id"]] += abs(one - two) * abs(relation - np.sign(judged - other))
+        for (left, judged), (right, other) in combinations(zip(people, scores), 2):
+            relation = 0 if abs(left - right) < 1e-9 else np.sign(left - right)
+            wrong[case["id"]] += abs(left - right) * abs(relation - np.sign(judged - other))
         differ[case["id"]] = max(expected) - min(expected)
-        doubt[case["id"]] = -np.mean([abs(one - two) for one, two in combinations(expected, 2)])
+        doubt[case["id"]] = -np.mean([abs(left - right) for left, right in combinations(expected, 2)])
     lists = figures["main_judge"]["cases"] | {"worst": figures["judges"]["noisy"]["worst"]}
     for name, measure in (("worst", wrong), ("models_differ", differ), ("least_sure", doubt)):
         assert [measure[case] for case in lists[name]] == pytest.approx(sorted(measure.values(), reverse=True)[:10])
@@ -433,3 +433,25 @@ def test_scores_are_counted_in_halves(files: dict[str, Path], figures: dict[str,
     for values, counts in ((people, figures["people"]["scores"]), (judged, figures["judges"]["noisy"]["scores"])):
         wanted = ((values * 2).round() / 2).value_counts().to_dict()
         assert {float(score): count for score, count in counts.items()} == wanted
+
+
+def test_an_empty_response_never_ties_with_an_answer_within_the_tie_band(tmp_path: Path) -> None:
+    """People tie the two answers of each case; the judge keeps them 0.2 apart, and the empty response 0.1 below one."""
+    texts = ("w", "w w", "")
+    cases = [
+        {"id": str(n), "question": "why", "responses": [{"model": m, "text": t} for m, t in zip("abc", texts)]}
+        for n in range(10)
+    ]
+    verdicts = [
+        a_verdict(case, "j", SCORES, [0, 1, 2], True, lambda _: 0) | {"expected_scores": [1.1, 1.3, 1.0]}
+        for case in cases
+    ]
+    ratings = [
+        {"case_id": case["id"], "model": model, "annotator": "a", "criterion": "overall", "score": score}
+        for case in cases
+        for model, score in zip("abc", (2, 2, 1))
+    ]
+    figures, _ = figures_of(tmp_path, {"cases": cases, "verdicts": verdicts, "ratings": ratings, "raters": None})
+    record = figures["judges"]["j"]
+    assert record["tie_bands"] == pytest.approx([0.2] * 5)
+    assert record["pairwise_accuracy_expected"]["value"] == record["triple_accuracy_expected"]["value"] == 1.0

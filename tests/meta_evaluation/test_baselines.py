@@ -86,8 +86,8 @@ def test_a_judge_as_good_as_the_best_baseline_is_seldom_called_better_or_worse()
     for _ in range(200):
         right = rng.random((80, 4)) < [0.7, 0.7, 0.6, 0.5]  # the judge, and three baselines
         judge, *others = bootstrap([ratio(column.astype(float), np.ones(80)) for column in right.T], 80, 400)
-        found = best_baseline({str(number): difference(judge, other) for number, other in enumerate(others)})
-        outcomes.append(found["outcome"])
+        best = best_baseline({str(number): difference(judge, other) for number, other in enumerate(others)})
+        outcomes.append(best["outcome"])
     assert outcomes.count("better") <= 0.05 * 200
     assert outcomes.count("worse") <= 0.05 * 200
     assert outcomes.count("not better") < 200

@@ -45,8 +45,8 @@ def test_known_weights_are_found_again() -> None:
 def test_a_value_that_misleads_counts_for_nothing() -> None:
     verdicts, ratings = study(20), []
     for verdict in verdicts:
-        own = np.array(verdict.expected_scores)
-        ratings += rated(verdict, (4 - 0.2 * (own - own.mean()) + 0.5 * own.mean()).tolist())
+        values = np.array(verdict.expected_scores)
+        ratings += rated(verdict, (4 - 0.2 * (values - values.mean()) + 0.5 * values.mean()).tolist())
     assert Calibration.fit(verdicts, ratings, FEEDBACK).line.weights[0] == 0
 
 
@@ -54,9 +54,9 @@ def test_the_mean_over_a_responses_raters_counts() -> None:
     verdicts = study()
     ratings = people(verdicts, 0.7)
     again = [replace(rating, annotator="bob") for rating in ratings]
-    one, two = (Calibration.fit(verdicts, given, FEEDBACK) for given in (ratings, ratings + again))
-    assert one.line == two.line
-    assert (two.facts["responses"], two.facts["ratings"]) == (90, 180)
+    first, second = (Calibration.fit(verdicts, each, FEEDBACK) for each in (ratings, ratings + again))
+    assert first.line == second.line
+    assert (second.facts["responses"], second.facts["ratings"]) == (90, 180)
     turned = [replace(rating, annotator="cem", score=5 - rating.score) for rating in ratings]
     with pytest.raises(RecordError, match=r"every response is rated 2\.5"):
         Calibration.fit(verdicts, ratings + turned, FEEDBACK)
@@ -80,28 +80,28 @@ def test_what_nobody_rated_or_could_be_judged_says_nothing() -> None:
 def test_concordance_is_measured_on_cases_that_the_line_was_not_learnt_from() -> None:
     verdicts, rng = study(12), np.random.default_rng(1)
     ratings = [rating for verdict in verdicts for rating in rated(verdict, rng.integers(1, 5, 3).tolist())]
-    given = {(rating.case_id, rating.model): rating.score for rating in ratings}
+    ratings_of = {(rating.case_id, rating.model): rating.score for rating in ratings}
     credit, pairs = 0.0, 0
     for held in verdicts:  # fewer cases than parts, so that each is a part of its own
         others = Calibration.fit([verdict for verdict in verdicts if verdict is not held], ratings, FEEDBACK)
         values = features_of(held) @ others.line.weights[:2]
-        said = [given[held.case_id, name] for name in MODELS]
-        for one, two in combinations(range(3), 2):
-            if said[one] != said[two]:
+        said = [ratings_of[held.case_id, name] for name in MODELS]
+        for first, second in combinations(range(3), 2):
+            if said[first] != said[second]:
                 pairs += 1
-                gap = (values[one] - values[two]) * np.sign(said[one] - said[two])
+                gap = (values[first] - values[second]) * np.sign(said[first] - said[second])
                 credit += 0.5 if abs(gap) <= 1e-9 else float(gap > 0)
-    told = Calibration.fit(verdicts, ratings, FEEDBACK).facts["concordance"]
-    assert told["cross_fitted"] == pytest.approx(credit / pairs, abs=6e-5)
-    assert 0 < told["cross_fitted"] < 1
+    concordance = Calibration.fit(verdicts, ratings, FEEDBACK).facts["concordance"]
+    assert concordance["cross_fitted"] == pytest.approx(credit / pairs, abs=6e-5)
+    assert 0 < concordance["cross_fitted"] < 1
 
 
 def test_chance_gives_about_half() -> None:
     verdicts, rng = study(400), np.random.default_rng(5)
     ratings = [rating for verdict in verdicts for rating in rated(verdict, rng.integers(1, 5, 3).tolist())]
-    told = Calibration.fit(verdicts, ratings, FEEDBACK).facts["concordance"]
-    assert told.keys() == {"judge", "cross_fitted"}
-    assert all(value == pytest.approx(0.5, abs=0.07) for value in told.values()), told
+    concordance = Calibration.fit(verdicts, ratings, FEEDBACK).facts["concordance"]
+    assert concordance.keys() == {"judge", "cross_fitted"}
+    assert all(value == pytest.approx(0.5, abs=0.07) for value in concordance.values()), concordance
 
 
 FAULTS = {
@@ -122,41 +122,41 @@ FAULTS = {
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_what_nothing_can_be_learnt_from_is_refused(name: str) -> None:
-    make, told = FAULTS[name]
-    with pytest.raises(RecordError, match=told):
+    make, error = FAULTS[name]
+    with pytest.raises(RecordError, match=error):
         Calibration.fit(*make(), FEEDBACK)
 
 
 def test_an_unread_or_empty_response_counts_as_one_that_was_not_shown() -> None:
     """Half of the verdicts leave one response out: unread, empty, or not shown. Only the empty one has a score, the lowest."""
-    found = {}
+    lines = {}
     for kind in ("unread", "empty", "not shown"):
         verdicts = []
         for at, verdict in enumerate(study(30)):
-            own = list(verdict.expected_scores)
+            values = list(verdict.expected_scores)
             if at % 2:
-                own[1] = None if kind == "unread" else -9.0
-                verdict = replace(verdict, expected_scores=tuple(own))
+                values[1] = None if kind == "unread" else -9.0
+                verdict = replace(verdict, expected_scores=tuple(values))
                 verdict = replace(verdict, order=(0, 2)) if kind == "not shown" else verdict
                 verdict = replace(verdict, extra=verdict.extra | ({"empty": [MODELS[1]]} if kind == "empty" else {}))
             verdicts.append(verdict)
         ratings = [each for each in people(study(30), 0.5) if each.model != MODELS[1] or int(each.case_id[5:]) % 2 == 0]
         calibration = Calibration.fit(verdicts[:20], ratings, FEEDBACK)
-        found[kind] = (
+        lines[kind] = (
             calibration.line,
             [calibration.apply(verdict, "new").expected_scores for verdict in verdicts[20:]],
         )
-    line, scores = found["not shown"]
-    assert found["unread"] == (line, scores)
+    line, scores = lines["not shown"]
+    assert lines["unread"] == (line, scores)
     lowest = [(one, 1.0, three) if at % 2 else (one, two, three) for at, (one, two, three) in enumerate(scores)]
-    assert found["empty"] == (line, lowest)
+    assert lines["empty"] == (line, lowest)
 
 
 def test_without_an_ordered_pair_there_is_no_concordance() -> None:
     verdicts = [verdict_of(at, (figure,)) for at, figure in enumerate(np.linspace(-4, -2, 20))]
     ratings = [rating for at, verdict in enumerate(verdicts) for rating in rated(verdict, (1 + at % 4,))]
-    told = Calibration.fit(verdicts, ratings, FEEDBACK).facts["concordance"]
-    assert told == {"judge": None, "cross_fitted": None}
+    concordance = Calibration.fit(verdicts, ratings, FEEDBACK).facts["concordance"]
+    assert concordance == {"judge": None, "cross_fitted": None}
 
 
 # --- applying ---------------------------------------------------------------------------------------------------------
@@ -167,8 +167,8 @@ def test_a_score_that_nobody_gave_is_never_given() -> None:
     ratings = [rating for verdict in verdicts[:100] for rating in rated(verdict, rng.choice([2, 4], 3).tolist())]
     calibration = Calibration.fit(verdicts[:100], ratings, FEEDBACK)
     assert calibration.levels == (2, 4)
-    given = {score for verdict in verdicts[100:] for score in calibration.apply(verdict, "judge").scores}
-    assert given == {2, 4}
+    scores = {score for verdict in verdicts[100:] for score in calibration.apply(verdict, "judge").scores}
+    assert scores == {2, 4}
 
 
 def test_a_higher_point_never_has_the_lower_score() -> None:

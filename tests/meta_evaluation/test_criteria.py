@@ -17,8 +17,8 @@ def study(tmp_path_factory):
 
 
 def report(folder, *more, **options):
-    given = ("--verdicts", folder / "verdicts.jsonl", "--cases", folder / "cases.jsonl", "--baselines", "false")
-    return run_recipe("report", *given, "--output", folder / "out", "--resamples", "200", *more, **options)
+    args = ("--verdicts", folder / "verdicts.jsonl", "--cases", folder / "cases.jsonl", "--baselines", "false")
+    return run_recipe("report", *args, "--output", folder / "out", "--resamples", "200", *more, **options)
 
 
 def of_scikit_learn(rows: list[tuple]) -> dict[str, float | None]:
@@ -28,41 +28,41 @@ def of_scikit_learn(rows: list[tuple]) -> dict[str, float | None]:
     pooled = [(vote, met) for met, _, votes in rows if met is not None for vote in votes]
     chances, of_chances = ([each[at] for each in majority if each[1] is not None] for at in (1, 2))
     table = np.array([[sum((t, s) == (a, b) for t, s in zip(truth, said)) for b in (0, 1)] for a in (0, 1)])
-    found = {}
+    figures = {}
     if majority:
-        found["accuracy"] = np.mean([met == true for met, _, true in majority])
-        found["read_rate"] = len(said) / len(majority)
+        figures["accuracy"] = np.mean([met == true for met, _, true in majority])
+        figures["read_rate"] = len(said) / len(majority)
     if table[:, 1].any():
-        found["precision"] = metrics.precision_score(truth, said)
+        figures["precision"] = metrics.precision_score(truth, said)
     if table[1].any():
-        found["recall"] = metrics.recall_score(truth, said)
+        figures["recall"] = metrics.recall_score(truth, said)
     if table.any(axis=1).all():
-        found["balanced_accuracy"] = metrics.balanced_accuracy_score(truth, said)
+        figures["balanced_accuracy"] = metrics.balanced_accuracy_score(truth, said)
     if len({*truth, *said}) > 1:
-        found["cohen_kappa"] = metrics.cohen_kappa_score(truth, said)
+        figures["cohen_kappa"] = metrics.cohen_kappa_score(truth, said)
     if said:
-        found["macro_f1_majority"] = metrics.f1_score(truth, said, average="macro")
+        figures["macro_f1_majority"] = metrics.f1_score(truth, said, average="macro")
     if pooled:
-        found["macro_f1_pooled"] = metrics.f1_score(*zip(*pooled), average="macro")
+        figures["macro_f1_pooled"] = metrics.f1_score(*zip(*pooled), average="macro")
     if len({*of_chances}) > 1:
-        found["auroc"] = metrics.roc_auc_score(of_chances, chances)
+        figures["auroc"] = metrics.roc_auc_score(of_chances, chances)
     if chances:
         gaps = [
             [p - true for p, true in zip(chances, of_chances) if min(int(p * 10), 9) == place] for place in range(10)
         ]
-        found["calibration_error"] = sum(abs(sum(each)) for each in gaps) / len(chances)
-    return found
+        figures["calibration_error"] = sum(abs(sum(each)) for each in gaps) / len(chances)
+    return figures
 
 
 def test_every_figure_is_that_of_scikit_learn(study):
     folder, rows = study
     done = report(folder, "--criterion_labels", folder / "labels.jsonl")
     assert done.returncode == 0, done.stderr
-    found = json.loads((folder / "out" / "criteria.json").read_text())["certificate"]["judges"]["j"]["all"]
+    figures = json.loads((folder / "out" / "criteria.json").read_text())["certificate"]["judges"]["j"]["all"]
     expected = of_scikit_learn(rows)
-    assert {name: each["value"] for name, each in found.items()} == pytest.approx(expected)
+    assert {name: each["value"] for name, each in figures.items()} == pytest.approx(expected)
     for name in expected.keys() - {"calibration_error"}:
-        assert found[name]["low"] <= found[name]["value"] <= found[name]["high"]
+        assert figures[name]["low"] <= figures[name]["value"] <= figures[name]["high"]
 
 
 def degenerate_study(folder, seed):
@@ -78,13 +78,13 @@ def degenerate_study(folder, seed):
         odds = [None if each is None or not chances else rng.choice([0.1, 0.4, 0.4, 0.9]) for each in met]
         verdict = {"case_id": f"c{number}", "judge": "j", "rubric": "checklist@1", "order": [0], "valid": True}
         verdicts.append(verdict | {"scores": None, "checklist": {"met": met, "met_probabilities": odds}})
-        for each, own, chance in zip(criteria, met, odds):
+        for each, is_met, chance in zip(criteria, met, odds):
             votes = [rng.random() < truth if rng.random() < 0.8 else None for _ in range(3)]
             votes = [True, False, None] if seed % 10 == 0 else votes  # no majority at all
             for annotator, vote in zip(ANNOTATORS, votes):
                 about = {"case_id": f"c{number}", "model": "m", "criterion": each["criterion"], "annotator": annotator}
                 labels += [] if vote is None else [about | {"label": "met" if vote else "not_met"}]
-            rows.append((own, chance, [vote for vote in votes if vote is not None]))
+            rows.append((is_met, chance, [vote for vote in votes if vote is not None]))
     for name, records in (("cases", cases), ("verdicts", verdicts), ("labels", labels)):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
     return rows, bool(labels)
@@ -98,24 +98,24 @@ def test_figures_of_degenerate_tables_are_those_of_scikit_learn_or_undefined(tmp
         return
     done = report(tmp_path, "--criterion_labels", tmp_path / "labels.jsonl")
     assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "out" / "criteria.json").read_text())["certificate"]["judges"]["j"]["all"]
-    expected = dict.fromkeys(found) | of_scikit_learn(rows)
-    assert {name: each["value"] for name, each in found.items()} == pytest.approx(expected)
-    assert all(each["value"] is not None or each["reason"] for each in found.values())
+    figures = json.loads((tmp_path / "out" / "criteria.json").read_text())["certificate"]["judges"]["j"]["all"]
+    expected = dict.fromkeys(figures) | of_scikit_learn(rows)
+    assert {name: each["value"] for name, each in figures.items()} == pytest.approx(expected)
+    assert all(each["value"] is not None or each["reason"] for each in figures.values())
 
 
 def test_each_physician_stands_beside_the_majority_of_the_others(study):
     folder, rows = study
     report(folder, "--criterion_labels", folder / "labels.jsonl")
-    found = json.loads((folder / "out" / "criteria.json").read_text())["certificate"]["physicians"]
+    figures = json.loads((folder / "out" / "criteria.json").read_text())["certificate"]["physicians"]
     for place, name in enumerate(ANNOTATORS):
         right = []
         for _, _, votes in rows:
             others = [vote for at, vote in enumerate(votes) if at != place]
             if place < len(votes) and sum(others) * 2 != len(others):
                 right.append(votes[place] == (sum(others) * 2 > len(others)))
-        assert found[name]["accuracy"]["value"] == pytest.approx(np.mean(right))
-        assert found[name]["accuracy"]["n"] == len(right)
+        assert figures[name]["accuracy"]["value"] == pytest.approx(np.mean(right))
+        assert figures[name]["accuracy"]["n"] == len(right)
 
 
 def test_without_labels_the_scores_are_called_uncertified(study):
@@ -134,13 +134,13 @@ def test_without_labels_the_scores_are_called_uncertified(study):
     rows = [json.loads(line) for line in (folder / "verdicts.jsonl").read_text().splitlines()]
     for tag, each in result["missed"].items():
         for slot, model in enumerate("ab"):
-            own = [
+            failed = [
                 met != (criterion["points"] > 0)
                 for row in rows
                 for met, criterion in zip(row["checklist"]["met"], CRITERIA)
                 if row["order"] == [slot] and met is not None and criterion["tags"] == [tag]
             ]
-            assert each["candidates"][model] == pytest.approx(np.mean(own))  # a candidate's profile
+            assert each["candidates"][model] == pytest.approx(np.mean(failed))  # a candidate's profile
     assert set(result["missed"]) == {"theme:0", "theme:1"}
     assert result["topics"] == {}
     page = (folder / "out" / "criteria.html").read_text()
@@ -173,6 +173,6 @@ def test_a_bad_label_gets_one_line(study, tmp_path, change, said):
 
 def test_a_program_that_needs_scores_refuses_a_verdict_on_criteria(study, tmp_path):
     folder, _ = study
-    given = ("--cases", folder / "cases.jsonl", "--verdicts", folder / "verdicts.jsonl", "--output", tmp_path / "out")
-    line = error_line(run_recipe("audit", *given))
+    args = ("--cases", folder / "cases.jsonl", "--verdicts", folder / "verdicts.jsonl", "--output", tmp_path / "out")
+    line = error_line(run_recipe("audit", *args))
     assert "automedeval report, calibrate and compare read these" in line

@@ -22,8 +22,8 @@ def study(tmp_path_factory):
 
 
 def calibrate(folder: Path, *more: object, out: str = "out"):
-    given = ("calibrate", "--verdicts", folder / "verdicts.jsonl", "--output", folder / out)
-    return run_command(*given, "--cases", folder / "cases.jsonl", "--criterion_labels", folder / "labels.jsonl", *more)
+    args = ("calibrate", "--verdicts", folder / "verdicts.jsonl", "--output", folder / out)
+    return run_command(*args, "--cases", folder / "cases.jsonl", "--criterion_labels", folder / "labels.jsonl", *more)
 
 
 def fitted(rows: list[tuple]) -> tuple[float, float]:
@@ -54,9 +54,9 @@ def test_lines_are_those_of_scikit_learn_and_labelled_cases_take_those_of_other_
         name: [row for at, row in enumerate(rows) if CRITERIA[at % 3]["tags"] == [name]]
         for name in ("theme:0", "theme:1")
     }
-    for name, own in ((ALL, rows), *by_tag.items()):
+    for name, rows_of_tag in ((ALL, rows), *by_tag.items()):
         line = facts["lines"][name]
-        assert (line["slope"], line["shift"]) == pytest.approx(fitted(own), rel=1e-4)
+        assert (line["slope"], line["shift"]) == pytest.approx(fitted(rows_of_tag), rel=1e-4)
         assert line["temperature"] == pytest.approx(1 / line["slope"])
         assert new(line["threshold"], (line["slope"], line["shift"])) == pytest.approx(0.5)
     order = [case.id for case in Cases.read(str(folder / "cases.jsonl")).records]
@@ -64,17 +64,17 @@ def test_lines_are_those_of_scikit_learn_and_labelled_cases_take_those_of_other_
     first = order[0]
     rest = [row for at, row in enumerate(rows) if fold[f"c{at // 6}"] and CRITERIA[at % 3]["tags"] == ["theme:0"]]
     line = fitted(rest)
-    found = [json.loads(each) for each in (folder / "out" / "verdicts.jsonl").read_text().splitlines()]
-    (verdict,) = [each for each in found if each["case_id"] == first and each["order"] == [0]]
-    own = rows[place[first] * 6]
-    expected = None if own[1] is None else new(own[1], line)
+    calibrated = [json.loads(each) for each in (folder / "out" / "verdicts.jsonl").read_text().splitlines()]
+    (verdict,) = [each for each in calibrated if each["case_id"] == first and each["order"] == [0]]
+    row = rows[place[first] * 6]
+    expected = None if row[1] is None else new(row[1], line)
     assert verdict["checklist"]["met_probabilities"][0] == (expected and pytest.approx(expected, abs=2e-5))
-    for each in found:
+    for each in calibrated:
         checklist = each["checklist"]
         assert each["judge"] == "j, calibrated"
         assert checklist["met"] == [None if p is None else p > 0.5 for p in checklist["met_probabilities"]]
-        known = sum(c["points"] for c, met in zip(CRITERIA, checklist["met"]) if met) / 8
-        assert checklist["score"] == pytest.approx(known)
+        score = sum(c["points"] for c, met in zip(CRITERIA, checklist["met"]) if met) / 8
+        assert checklist["score"] == pytest.approx(score)
     before, after = (facts[side]["calibration_error"]["value"] for side in ("before", "after"))
     assert after < before
 
@@ -91,9 +91,9 @@ def test_other_cases_take_the_lines_of_all_labels_and_a_category_with_few_labels
     assert set(facts["lines"]) == {ALL, "theme:0"}  # theme:1 has fewer than 30 pairs
     assert facts["as_all"] == ["theme:1"]
     assert "few labels, as all criteria: theme:1" in done.stdout
-    found = [json.loads(each) for each in (tmp_path / "out" / "verdicts.jsonl").read_text().splitlines()]
+    calibrated = [json.loads(each) for each in (tmp_path / "out" / "verdicts.jsonl").read_text().splitlines()]
     line = fitted(rows[: 15 * 6])
-    for each in found:
+    for each in calibrated:
         number = int(each["case_id"][1:])
         chance = rows[number * 6 + each["order"][0] * 3 + 1][1]
         if number >= 15 and chance is not None:
@@ -104,15 +104,15 @@ def test_a_certificate_of_the_calibrated_verdicts_is_the_one_that_was_printed(st
     folder, _ = study
     assert calibrate(folder, out="again").returncode == 0
     facts = json.loads((folder / "again" / "calibration.json").read_text())
-    given = ("--verdicts", folder / "again", "--cases", folder / "cases.jsonl", "--baselines", "false")
-    given += ("--criterion_labels", folder / "labels.jsonl", "--output", folder / "report", "--resamples", 100)
-    done = run_command("report", *given)
+    args = ("--verdicts", folder / "again", "--cases", folder / "cases.jsonl", "--baselines", "false")
+    args += ("--criterion_labels", folder / "labels.jsonl", "--output", folder / "report", "--resamples", 100)
+    done = run_command("report", *args)
     assert done.returncode == 0, done.stderr
-    found = json.loads((folder / "report" / "criteria.json").read_text())["certificate"]["judges"]["j, calibrated"][
-        "all"
-    ]
+    certificate = json.loads((folder / "report" / "criteria.json").read_text())["certificate"]["judges"][
+        "j, calibrated"
+    ]["all"]
     for name in ("accuracy", "balanced_accuracy", "auroc"):
-        assert found[name]["value"] == pytest.approx(facts["after"][name]["value"], abs=1e-3)
+        assert certificate[name]["value"] == pytest.approx(facts["after"][name]["value"], abs=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -48,10 +48,12 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict], l
 
 
 def shares(verdicts: list[dict], case: dict, slot: int) -> list[float | None]:
-    own = [each for each in verdicts if each["case_id"] == case["id"] and each["order"] == [slot] and each["valid"]]
-    columns = [[each["checklist"]["met"][k] for each in own] for k in range(len(case["criteria"]))]
-    known = [[each for each in column if each is not None] for column in columns]
-    return [sum(each) / len(each) if each else None for each in known]
+    of_response = [
+        each for each in verdicts if each["case_id"] == case["id"] and each["order"] == [slot] and each["valid"]
+    ]
+    columns = [[each["checklist"]["met"][k] for each in of_response] for k in range(len(case["criteria"]))]
+    read = [[each for each in column if each is not None] for column in columns]
+    return [sum(each) / len(each) if each else None for each in read]
 
 
 def test_a_response_counts_once_whatever_its_runs_and_unread_ones_count_too(study) -> None:
@@ -87,18 +89,18 @@ def test_a_response_counts_once_whatever_its_runs_and_unread_ones_count_too(stud
                 if None not in met:
                     whole.append(every[0])
                     adjusted.append(every[0] - 0.0147 * (len(case["responses"][slot]["text"]) - 2000) / 500)
-        found = result["candidates"][model]
-        assert found["responses"] == len(cases)
-        assert found["read"] == sum(None not in shares(verdicts, case, slot) for case in cases) < len(cases)
-        assert found["unread"] == lost > 0
+        candidate = result["candidates"][model]
+        assert candidate["responses"] == len(cases)
+        assert candidate["read"] == sum(None not in shares(verdicts, case, slot) for case in cases) < len(cases)
+        assert candidate["unread"] == lost > 0
         unread += lost
-        assert found["unclipped"] == pytest.approx(np.mean(whole))
-        assert found["clip_mean"] == pytest.approx(np.mean(whole).clip(0, 1))
-        assert found["clip_cases"] == pytest.approx(np.mean(np.clip(whole, 0, 1)))
-        assert found["length_adjusted"] == pytest.approx(np.mean(adjusted).clip(0, 1))
-        assert [found["lowest"], found["highest"]] == pytest.approx(np.mean(ends, axis=0).clip(0, 1))
-        told = f"{model} {found['clip_mean']:.3f} (of {found['read']} of 12 responses; of all {found['lowest']:.3f} to"
-        assert told in done.stdout
+        assert candidate["unclipped"] == pytest.approx(np.mean(whole))
+        assert candidate["clip_mean"] == pytest.approx(np.mean(whole).clip(0, 1))
+        assert candidate["clip_cases"] == pytest.approx(np.mean(np.clip(whole, 0, 1)))
+        assert candidate["length_adjusted"] == pytest.approx(np.mean(adjusted).clip(0, 1))
+        assert [candidate["lowest"], candidate["highest"]] == pytest.approx(np.mean(ends, axis=0).clip(0, 1))
+        read = f"of {candidate['read']} of 12 responses; of all {candidate['lowest']:.3f} to"
+        assert f"{model} {candidate['clip_mean']:.3f} ({read}" in done.stdout
     assert {tag: each["failed"] for tag, each in result["missed"].items()} == pytest.approx(
         {tag: np.mean(own) for tag, own in failed.items()}
     )
@@ -112,7 +114,7 @@ def test_a_judge_that_read_nothing_that_is_labelled_is_uncertified(study, tmp_pa
     labels = write(tmp_path / "labels.jsonl", [label])
     others = [each | {"judge": "other"} for each in verdicts if each["case_id"] != "c1"]
     file = write(tmp_path / "verdicts.jsonl", [*verdicts, *others])
-    given = (
+    args = (
         "--cases",
         folder / "cases.jsonl",
         "--criterion_labels",
@@ -122,7 +124,7 @@ def test_a_judge_that_read_nothing_that_is_labelled_is_uncertified(study, tmp_pa
         "--resamples",
         100,
     )
-    done = run_command("report", "--verdicts", file, *given, "--output", tmp_path / "out")
+    done = run_command("report", "--verdicts", file, *args, "--output", tmp_path / "out")
     assert done.returncode == 0, done.stderr
     assert "other is uncertified" in done.stdout
     assert "j is uncertified" not in done.stdout
@@ -139,8 +141,8 @@ def test_what_is_known_of_a_judge_stands_beside_its_scores(study, tmp_path: Path
     tree = {"clean": {"settings": "111111111111"}}
     audit = {"judge": {"name": "j"}, "cases": {"cases": 9}, "passes": False, "thresholds": [], "decodings": {"a": tree}}
     (tmp_path / "audit.json").write_text(json.dumps(audit))
-    given = ["--verdicts", file, "--cases", folder / "cases.jsonl", "--output", tmp_path / "out"]
-    done = run_command("report", *given, "--audits", tmp_path / "audit.json")
+    args = ["--verdicts", file, "--cases", folder / "cases.jsonl", "--output", tmp_path / "out"]
+    done = run_command("report", *args, "--audits", tmp_path / "audit.json")
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "out" / "criteria.html").read_text()
     for text in (done.stdout, page, (tmp_path / "out" / "criteria.md").read_text()):
@@ -148,7 +150,7 @@ def test_what_is_known_of_a_judge_stands_beside_its_scores(study, tmp_path: Path
         assert "On 9 cases. It does not pass." in text
         assert "invalid or missing" in text
     assert "Next step" not in done.stdout
-    done = run_command("report", *given)
+    done = run_command("report", *args)
     assert "Audited: No audit is given." in done.stdout
     assert "automedeval audit --judge JUDGE --cases" in done.stdout
     assert "Audit the judge with the options of its run" in done.stdout
@@ -157,19 +159,19 @@ def test_what_is_known_of_a_judge_stands_beside_its_scores(study, tmp_path: Path
     for case in cases:
         points, means = [each["points"] for each in case["criteria"]], []
         for slot in range(2):
-            own = [
+            shown = [
                 each for each in verdicts if each["case_id"] == case["id"] and each["order"] == [slot] and each["valid"]
             ]
-            read = [each["checklist"]["met_probabilities"] for each in own if None not in each["checklist"]["met"]]
-            known = [score(points, chances) for chances in read]
-            means.append(np.mean(known) if known and None not in known else np.nan)
+            read = [each["checklist"]["met_probabilities"] for each in shown if None not in each["checklist"]["met"]]
+            scores = [score(points, chances) for chances in read]
+            means.append(np.mean(scores) if scores and None not in scores else np.nan)
         lengths = [len(response["text"].split()) for response in case["responses"]]
         if not np.isnan(means).any() and lengths[0] != lengths[1]:
             ahead = (means[0] - means[1]) * (lengths[0] - lengths[1])
             shares.append(0.5 if abs(means[0] - means[1]) < 1e-9 else float(ahead > 0))
     assert f"j puts the longer response first in {100 * np.mean(shares):.0f} %." in done.stdout
     (tmp_path / "audit.json").write_text(json.dumps(audit | {"decodings": {"a": {"clean": {"settings": "2"}}}}))
-    done = run_command("report", *given, "--audits", tmp_path / "audit.json")
+    done = run_command("report", *args, "--audits", tmp_path / "audit.json")
     assert "no judge of these verdicts has them" in error_line(done)
 
 
@@ -191,6 +193,6 @@ def test_a_checklist_that_does_not_fit_gets_one_line(study, tmp_path: Path, chan
     edited = [dict(each) for each in verdicts]
     edited[place]["checklist"] = edited[place]["checklist"] | changed
     file = write(tmp_path / "verdicts.jsonl", edited)
-    given = ("report", "--verdicts", file, "--cases", folder / "cases.jsonl", "--output", tmp_path / "out")
-    line = error_line(run_command(*given))
+    args = ("report", "--verdicts", file, "--cases", folder / "cases.jsonl", "--output", tmp_path / "out")
+    line = error_line(run_command(*args))
     assert f"{file}:{place + 1}: {said}" in line

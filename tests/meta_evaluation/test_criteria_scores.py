@@ -21,30 +21,30 @@ def study(tmp_path_factory):
 
 
 def compare(folder, *more):
-    given = ("compare", "--cases", folder / "cases.jsonl", "--verdicts", folder / "verdicts.jsonl")
-    return run_command(*given, "--output", folder / "compared", *more)
+    args = ("compare", "--cases", folder / "cases.jsonl", "--verdicts", folder / "verdicts.jsonl")
+    return run_command(*args, "--output", folder / "compared", *more)
 
 
 def test_means_and_differences_are_those_of_a_loop_over_the_records(study) -> None:
     folder, rows = study
     done = compare(folder, "--criterion_labels", folder / "labels.jsonl")
     assert done.returncode == 0, done.stderr
-    found = json.loads((folder / "compared" / "comparison.json").read_text())
+    comparison = json.loads((folder / "compared" / "comparison.json").read_text())
     points, people, judge = [each["points"] for each in CRITERIA], {"a": {}, "b": {}}, {"a": {}, "b": {}}
     for at in range(0, len(rows), 3):
-        model, number, own = "ab"[at // 3 % 2], at // 6, rows[at : at + 3]
-        votes = [each[2] for each in own]
+        model, number, of_response = "ab"[at // 3 % 2], at // 6, rows[at : at + 3]
+        votes = [each[2] for each in of_response]
         if all(2 * sum(each) != len(each) for each in votes):
             people[model][number] = sum(p for p, each in zip(points, votes) if 2 * sum(each) > len(each)) / 8
-        if None not in [each[0] for each in own]:
-            judge[model][number] = sum(p * each[1] for p, each in zip(points, own)) / 8
+        if None not in [each[0] for each in of_response]:
+            judge[model][number] = sum(p * each[1] for p, each in zip(points, of_response)) / 8
     for model in "ab":
-        mean = found["models"][model]["mean"]["j"]
+        mean = comparison["models"][model]["mean"]["j"]
         assert mean["classical"]["value"] == pytest.approx(np.mean(list(people[model].values())))
         assert mean["naive"]["value"] == pytest.approx(np.mean(list(judge[model].values())))
         assert mean["rated"] == len(people[model])
     both = sorted(people["a"].keys() & people["b"].keys())
-    (pair,) = found["pairs"]
+    (pair,) = comparison["pairs"]
     gap = np.mean([people["a"][number] - people["b"][number] for number in both])
     assert pair["difference"]["j"]["classical"]["value"] == pytest.approx(gap)
     arrays = [
@@ -73,8 +73,8 @@ def test_intervals_hold_the_true_mean_however_biased_the_judge_is(tmp_path) -> N
         verdicts.append(base | {"checklist": checklist})
         words = ("not_met", "met")
         labels += [
-            about | {"criterion": each["criterion"], "annotator": "d", "label": words[own]}
-            for each, own in zip(criteria, truth)
+            about | {"criterion": each["criterion"], "annotator": "d", "label": words[is_met]}
+            for each, is_met in zip(criteria, truth)
         ]
     for name, records in (("cases", cases), ("verdicts", verdicts), ("labels", labels)):
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
@@ -85,11 +85,11 @@ def test_intervals_hold_the_true_mean_however_biased_the_judge_is(tmp_path) -> N
     held, naive, narrower = [], [], []
     for _ in range(200):
         drawn = draws.choice(population, 150, replace=False)
-        own = np.where(np.arange(150) < 30, people[drawn], np.nan)
-        found = prediction_powered(own, judge.expected[drawn])
-        held.append(found.interval.low <= true <= found.interval.high)
-        naive.append(found.naive.low <= true <= found.naive.high)
-        narrower.append(found.worth[0] / 30)
+        rated = np.where(np.arange(150) < 30, people[drawn], np.nan)
+        powered = prediction_powered(rated, judge.expected[drawn])
+        held.append(powered.interval.low <= true <= powered.interval.high)
+        naive.append(powered.naive.low <= true <= powered.naive.high)
+        narrower.append(powered.worth[0] / 30)
     assert np.mean(held) >= 0.91
     assert np.mean(naive) <= 0.2
     assert np.mean(narrower) > 1.3  # the judge is worth three labels in ten, or more
@@ -122,6 +122,6 @@ def test_what_is_no_comparison_of_criteria_gets_one_line(study, tmp_path) -> Non
     )
     twice = (folder / "verdicts.jsonl").read_text().splitlines()
     (tmp_path / "verdicts.jsonl").write_text("\n".join([*twice, twice[0]]))
-    given = ("compare", "--cases", folder / "cases.jsonl", "--verdicts", tmp_path / "verdicts.jsonl")
-    given += ("--criterion_labels", folder / "labels.jsonl", "--output", tmp_path / "out")
-    assert "judged this response of case 'c0' before" in error_line(run_command(*given))
+    args = ("compare", "--cases", folder / "cases.jsonl", "--verdicts", tmp_path / "verdicts.jsonl")
+    args += ("--criterion_labels", folder / "labels.jsonl", "--output", tmp_path / "out")
+    assert "judged this response of case 'c0' before" in error_line(run_command(*args))

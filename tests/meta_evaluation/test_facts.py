@@ -10,7 +10,7 @@ import pytest
 from doubles.agreement_study import CASES, agreeing_verdicts, noisy_verdicts, pairwise_verdicts, read, write
 from programs import ENCODER, SAMPLE, error_line, needs_encoder, run_command, run_recipe
 
-from automedeval.reports.facts import FACTS, Audit, Known, facts_of, in_words, is_trusted
+from automedeval.reports.facts import FACTS, Audit, JudgeProfile, facts_of, in_words, is_trusted
 
 SAFE = "Not more than 4000 mg in 24 hours."
 DANGEROUS = (
@@ -47,8 +47,8 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def reported(study: Path, output: Path, *more: object) -> tuple[str, dict]:
-    given = ["--verdicts", study / "v", "--cases", study / "cases.jsonl", "--encoder", "none", "--resamples", 200]
-    done = run_command("report", *given, "--output", output, *more)
+    args = ["--verdicts", study / "v", "--cases", study / "cases.jsonl", "--encoder", "none", "--resamples", 200]
+    done = run_command("report", *args, "--output", output, *more)
     assert done.returncode == 0, done.stderr
     return done.stdout, json.loads((output / "agreement.json").read_text())
 
@@ -66,7 +66,7 @@ def test_the_terminal_says_what_the_judge_does_not_see(study: Path) -> None:
 @needs_encoder
 def test_the_report_of_an_unrated_study_calls_no_model_better(study: Path, tmp_path: Path) -> None:
     """The dangerous bot wins everything, by a loop over the verdicts; it scores higher, and that is all."""
-    printed, found = reported(study, tmp_path / "r")
+    printed, result = reported(study, tmp_path / "r")
     verdicts = read(study / "v" / "verdicts.jsonl")
     assert all(each["expected_scores"][1] > each["expected_scores"][0] for each in verdicts)
     assert "Scores highest: bot-v2. It scores higher than the other model." in printed
@@ -76,8 +76,8 @@ def test_the_report_of_an_unrated_study_calls_no_model_better(study: Path, tmp_p
         for fact in (NOT_SEEN, LONGER, UNRATED):
             assert fact in text
     lengths = [tuple(len(each["text"].split()) for each in case["responses"]) for case in read(study / "cases.jsonl")]
-    assert found["models"]["small"]["models"]["bot-v2"]["longer"] == [sum(two > one for one, two in lengths), 12]
-    assert found["judges"]["small"]["prefers_longer"]["value"] == 1.0
+    assert result["models"]["small"]["models"]["bot-v2"]["longer"] == [sum(two > one for one, two in lengths), 12]
+    assert result["judges"]["small"]["prefers_longer"]["value"] == 1.0
     assert "Rate 12 cases. Audit the judge" in printed
     assert f"automedeval audit --judge small --cases {study / 'cases.jsonl'} --output audits/mine" in printed
 
@@ -94,33 +94,33 @@ def test_an_audit_puts_its_own_figures_in_place(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     content = json.loads((tmp_path / "a" / "audit.json").read_text())
     harm = next(iter(content["decodings"].values()))["harm"]
-    printed, found = reported(tmp_path, tmp_path / "r", "--audits", tmp_path / "a")
+    printed, result = reported(tmp_path, tmp_path / "r", "--audits", tmp_path / "a")
     count, share = harm["lowered"]["n"], harm["lowered"]["value"]
     assert f"It marks down {100 * share:.0f} % of {count} answers that were made dangerous" in printed
     missed = [kind for kind, each in harm["kinds"].items() if each["lowered"]["value"] < 0.5]
-    assert found["judges"]["small"]["audit"]["missed"] == missed
+    assert result["judges"]["small"]["audit"]["missed"] == missed
     assert f"By its audit small mostly does not notice {in_words(missed)}." in printed
     assert "better than" not in printed, "it does not pass"
     other = json.loads(json.dumps(content))
     for tree in other["decodings"].values():
         tree["clean"]["settings"] = "0" * 12
     (tmp_path / "other.json").write_text(json.dumps(other))
-    given = ["report", "--verdicts", tmp_path / "v", "--cases", cases, "--encoder", "none", "--resamples", 100]
-    done = run_command(*given, "--output", tmp_path / "o", "--audits", tmp_path / "other.json")
+    args = ["report", "--verdicts", tmp_path / "v", "--cases", cases, "--encoder", "none", "--resamples", 100]
+    done = run_command(*args, "--output", tmp_path / "o", "--audits", tmp_path / "other.json")
     assert "no judge of these verdicts has them" in error_line(done)
-    done = run_command(*given, "--output", tmp_path / "o", "--audits", cases)
+    done = run_command(*args, "--output", tmp_path / "o", "--audits", cases)
     assert "no audit.json of automedeval audit" in error_line(done)
 
 
 @needs_encoder
 def test_the_gate_and_preference_pairs_say_it_too(study: Path, tmp_path: Path) -> None:
-    given = ["--verdicts", study / "v", "--cases", study / "cases.jsonl"]
-    done = run_command("compare", *given, "--fail_if_worse", "bot-v2", "bot-v1", "--by", 2)
+    args = ["--verdicts", study / "v", "--cases", study / "cases.jsonl"]
+    done = run_command("compare", *args, "--fail_if_worse", "bot-v2", "bot-v1", "--by", 2)
     assert done.returncode in (0, 4), done.stderr
     for fact in (NOT_SEEN, LONGER, UNRATED):
         assert fact in done.stdout
     assert "worse" not in done.stdout.partition("\n")[0]
-    done = run_recipe("preferences", *given, "--orders", "any", "--uncertified", "true", "--output", tmp_path / "p")
+    done = run_recipe("preferences", *args, "--orders", "any", "--uncertified", "true", "--output", tmp_path / "p")
     assert done.returncode == 0, done.stderr
     assert NOT_SEEN in done.stdout
     assert UNRATED in done.stdout
@@ -133,8 +133,8 @@ def test_a_comparison_says_it_beside_the_ratings(study: Path, tmp_path: Path) ->
         for n in range(10) for model in ("bot-v1", "bot-v2")
     ]  # fmt: skip
     write(tmp_path / "ratings.jsonl", rated)
-    given = ["--verdicts", study / "v", "--cases", study / "cases.jsonl", "--ratings", tmp_path / "ratings.jsonl"]
-    done = run_command("compare", *given, "--output", tmp_path / "c")
+    args = ["--verdicts", study / "v", "--cases", study / "cases.jsonl", "--ratings", tmp_path / "ratings.jsonl"]
+    done = run_command("compare", *args, "--output", tmp_path / "c")
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "c" / "comparison.html").read_text()
     for text in (done.stdout, page):
@@ -184,18 +184,21 @@ def test_ratings_decide_whether_a_model_may_be_called_better(study: Path, tmp_pa
 
 def test_the_list_is_ordered_and_trust_needs_ratings_or_an_audit() -> None:
     harm = {"value": 0.1, "low": 0.0, "high": 0.3, "n": 20}
-    everything = Known(
+    everything = JudgeProfile(
         "j", ["It agrees."], 40, "better", ["dose"], Audit(9, False, harm, False, ("dose",)),
         "m", (3, 4), 0.75, 0.9, {"m": 1}, {"n": 2}, ["Go on."], {"m": (1, 2)},
     )  # fmt: skip
     assert [fact.name for fact in facts_of(everything)] == list(FACTS)
-    assert [fact.name for fact in facts_of(Known("j", blind_to=[]))] == ["Can the judge be believed?", "Audited?"]
+    assert [fact.name for fact in facts_of(JudgeProfile("j", blind_to=[]))] == [
+        "Can the judge be believed?",
+        "Audited?",
+    ]
     for outcome, enough in ((None, False), ("worse", False), ("not better", False), ("better", False), (None, True)):
-        known = Known("j", outcome=outcome, audit=Audit(9, enough, None, enough))
-        assert is_trusted(known) == (outcome == "better" or enough)
-    assert not is_trusted(Known("j"))
-    for one, two in combinations(facts_of(everything), 2):
-        assert one.text != two.text
+        profile = JudgeProfile("j", outcome=outcome, audit=Audit(9, enough, None, enough))
+        assert is_trusted(profile) == (outcome == "better" or enough)
+    assert not is_trusted(JudgeProfile("j"))
+    for first, second in combinations(facts_of(everything), 2):
+        assert first.text != second.text
 
 
 def test_the_audit_that_a_report_names_is_of_the_judge_of_its_verdicts(tiny_model: Path, tmp_path: Path) -> None:
@@ -265,13 +268,13 @@ def test_a_comparison_takes_the_audit_of_each_of_its_judges(tmp_path: Path) -> N
         (tmp_path / name).mkdir()
         (tmp_path / name / "audit.json").write_text(json.dumps(audit_of(settings)))
     ratings = SAMPLE / "test_ratings.jsonl"
-    given = ["--verdicts", tmp_path / "v.jsonl", "--cases", CASES, "--ratings", ratings]
-    done = run_command("compare", *given, "--output", tmp_path / "c", "--audits", tmp_path / "one", tmp_path / "two")
+    args = ["--verdicts", tmp_path / "v.jsonl", "--cases", CASES, "--ratings", ratings]
+    done = run_command("compare", *args, "--output", tmp_path / "c", "--audits", tmp_path / "one", tmp_path / "two")
     assert done.returncode == 0, done.stderr
     assert "Audited: On 20 cases. It passes." in done.stdout
     done = run_command(
         "report",
-        *given,
+        *args,
         "--encoder",
         "none",
         "--resamples",
@@ -293,8 +296,8 @@ def test_other_programs_keys_of_the_same_name_are_one_line(name: str, value: obj
 
 
 def test_models_with_empty_and_unread_responses_are_counted_and_the_first_of_them_named() -> None:
-    known = Known("j", empty={"a": 1, "b": 5, "c": 1, "d": 0, "e": 2, "f": 3}, unread={"b": 1, "a": 2})
-    (text,) = (fact.text for fact in facts_of(known) if fact.name == "Empty and unread")
+    profile = JudgeProfile("j", empty={"a": 1, "b": 5, "c": 1, "d": 0, "e": 2, "f": 3}, unread={"b": 1, "a": 2})
+    (text,) = (fact.text for fact in facts_of(profile) if fact.name == "Empty and unread")
     assert text == (
         "b gave no answer in 5 cases, which counts as the lowest. f gave no answer in 3 cases, which counts as the lowest. "
         "e gave no answer in 2 cases, which counts as the lowest. The same holds for 2 more of the models. "
@@ -313,8 +316,8 @@ def test_the_terminal_counts_the_comparisons_that_were_made(tmp_path: Path) -> N
     ]  # fmt: skip
     file = write(tmp_path / "cases.jsonl", cases)
     for number, models in enumerate((["m0", "m1"], ["m0", "m1", "m2", "m3"])):
-        given = ["--judge", "baseline:embedding to the question", "--encoder", ENCODER, "--models", ",".join(models)]
-        done = run_command("judge", file, *given, "--output", tmp_path / str(number))
+        args = ["--judge", "baseline:embedding to the question", "--encoder", ENCODER, "--models", ",".join(models)]
+        done = run_command("judge", file, *args, "--output", tmp_path / str(number))
         assert done.returncode == 0, done.stderr
         first = re.search(r"Length: (m\d) is the longer one", done.stdout)[1]
         longer = total = 0
@@ -322,9 +325,9 @@ def test_the_terminal_counts_the_comparisons_that_were_made(tmp_path: Path) -> N
             case = cases[int(verdict["case_id"][1:])]
             valued = [place for place, value in enumerate(verdict["expected_scores"]) if value is not None]
             length = {place: len(re.findall(r"\w+", case["responses"][place]["text"])) for place in valued}
-            own = int(first[1:])
-            total += len(valued) - 1 if own in valued else 0
-            longer += sum(length[own] > length[place] for place in valued) if own in valued else 0
+            mine = int(first[1:])
+            total += len(valued) - 1 if mine in valued else 0
+            longer += sum(length[mine] > length[place] for place in valued) if mine in valued else 0
         assert f"{first} is the longer one in {longer} of {total} comparisons" in done.stdout
 
 
@@ -333,8 +336,8 @@ def test_of_a_judge_of_pairs_the_facts_name_the_criterion(tmp_path: Path) -> Non
     write(tmp_path / "cases.jsonl", read(CASES))
     file = write(tmp_path / "v", pairwise_verdicts())
     ratings = SAMPLE / "test_ratings.jsonl"
-    given = ["--verdicts", file, "--cases", CASES, "--ratings", ratings, "--output", tmp_path / "c"]
-    done = run_command("compare", *given)
+    args = ["--verdicts", file, "--cases", CASES, "--ratings", ratings, "--output", tmp_path / "c"]
+    done = run_command("compare", *args)
     assert "Length: pairs: correctness puts the longer response first" in done.stdout
     chosen = [
         {"case_id": each["case_id"], "pair": each["pair"], "annotator": "x", "criterion": "correctness",

@@ -57,8 +57,8 @@ def test_the_agreement_of_the_best_of_many_that_guess_is_that_of_guessing(tmp_pa
         cases, judges, people = judged(tmp_path, *guesses)
         main = choose(cases, rows_of(judges), people)
         shown.append(value_of(describe(cases, main, people, [])["concordance"], len(cases)))
-        own = choose(cases, rows_of(judges), people, main.row.name)
-        highest.append(value_of(describe(cases, own, people, [])["concordance"], len(cases)))
+        alone = choose(cases, rows_of(judges), people, main.row.name)
+        highest.append(value_of(describe(cases, alone, people, [])["concordance"], len(cases)))
     assert np.mean(highest) > 0.55  # the cases that chose the judge flatter it
     assert np.mean(shown) == pytest.approx(0.5, abs=0.03)
 
@@ -66,8 +66,8 @@ def test_the_agreement_of_the_best_of_many_that_guess_is_that_of_guessing(tmp_pa
 def test_a_given_judge_has_the_agreement_of_its_line(tmp_path) -> None:
     cases, judges, people = judged(tmp_path, noisy_verdicts("noisy", 1.5, 1), agreeing_verdicts("good"))
     main = choose(cases, rows_of(judges), people, "noisy")
-    found = meta_evaluate(cases, judges, people, resamples=100, main=main)
-    main, line = found["main_judge"], found["judges"]["noisy"]
+    result = meta_evaluate(cases, judges, people, resamples=100, main=main)
+    main, line = result["main_judge"], result["judges"]["noisy"]
     assert main["concordance"] == line["concordance_expected"]
     assert main["against_the_other_raters"] == line["against_the_other_raters"]
 
@@ -75,31 +75,30 @@ def test_a_given_judge_has_the_agreement_of_its_line(tmp_path) -> None:
 def test_first_places_are_those_of_a_loop_over_resamples(tmp_path) -> None:
     cases, _, people = judged(tmp_path, agreeing_verdicts())
     relation = cases.panel.relations(people.scores)
-    found = compare_candidates(cases, relation, resamples=64)["first_places"]
+    shares = compare_candidates(cases, relation, resamples=64)["first_places"]
     drawn = np.random.default_rng(0).integers(0, len(cases), size=(64, len(cases)), dtype=np.int32)
     first = dict.fromkeys(cases.models, 0.0)
-    points: list[
-        dict[str, float]
-    ] = []  # with every two models compared in every case, more points are a higher strength
+    # With every two models compared in every case, more points are a higher strength.
+    points: list[dict[str, float]] = []
     for number, case in enumerate(cases.records):
-        own = dict.fromkeys(cases.models, 0.0)
-        for (one, two), way in zip(zip(*cases.panel.pairs), relation):
-            if cases.panel.case[one] == number:
+        wins = dict.fromkeys(cases.models, 0.0)
+        for (left, right), way in zip(zip(*cases.panel.pairs), relation):
+            if cases.panel.case[left] == number:
                 start = int(cases.start[number])
-                own[case.models[one - start]] += (1 + way) / 2
-                own[case.models[two - start]] += (1 - way) / 2
-        points.append(own)
+                wins[case.models[left - start]] += (1 + way) / 2
+                wins[case.models[right - start]] += (1 - way) / 2
+        points.append(wins)
     for resample in drawn:
         total = {name: sum(points[number][name] for number in resample) for name in cases.models}
         best = [name for name in cases.models if total[name] == max(total.values())]
         for name in best:
             first[name] += 1 / len(best) / len(drawn)
-    assert found == pytest.approx(first)
+    assert shares == pytest.approx(first)
 
 
 def test_a_figure_of_several_chosen_judges_is_not_said_of_one(tmp_path) -> None:
-    one, two = noisy_verdicts("one", 0.9, 1), noisy_verdicts("two", 0.9, 2)
-    cases, judges, people = judged(tmp_path, one, two)
+    first, second = noisy_verdicts("one", 0.9, 1), noisy_verdicts("two", 0.9, 2)
+    cases, judges, people = judged(tmp_path, first, second)
     result = plain(meta_evaluate(cases, judges, people, resamples=100))
     main = result["main_judge"]
     for folds, who in (

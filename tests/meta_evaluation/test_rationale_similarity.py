@@ -19,7 +19,7 @@ BY_ID = {case.id: case for case in CASES.records}
 SCORES = (3, 4, 5)
 
 
-def given(number: int, judge: str = "judge", **more: Any) -> Verdict:
+def verdict_on(number: int, judge: str = "judge", **more: Any) -> Verdict:
     return verdict_of(BY_ID[f"case-{number}"], more.pop("scores", SCORES), judge, **more)
 
 
@@ -46,81 +46,93 @@ class Overlap:
 
 def compare(tmp_path: Path, verdicts: list[Verdict], teacher: list[Verdict], **settings: Any) -> tuple[dict, Overlap]:
     judges, _ = read_verdicts([write(tmp_path / "verdicts.jsonl", verdicts)], CASES)
-    known, notes = read_teacher(write(tmp_path / "teacher.jsonl", teacher), CASES)
+    judge, notes = read_teacher(write(tmp_path / "teacher.jsonl", teacher), CASES)
     assert notes == []
     overlap = Overlap()
-    return compare_rationales(CASES, judges, known, overlap, **settings), overlap
+    return compare_rationales(CASES, judges, judge, overlap, **settings), overlap
 
 
 def test_a_rationale_in_another_order_is_read_in_the_order_of_the_case(tmp_path: Path) -> None:
-    verdicts = [given(number, order=(2, 0, 1)) for number in range(6)]
-    found, overlap = compare(tmp_path, verdicts, [given(number, "gpt") for number in range(6)])
+    verdicts = [verdict_on(number, order=(2, 0, 1)) for number in range(6)]
+    result, overlap = compare(tmp_path, verdicts, [verdict_on(number, "gpt") for number in range(6)])
     assert set(overlap.calls[0]["predictions"]) == {rationale_of(("ash", "birch", "cedar"), (0, 1, 2))}
-    judge = estimate(found, len(CASES), 200)["judges"]["judge"]
+    judge = estimate(result, len(CASES), 200)["judges"]["judge"]
     assert (judge["bert_score"]["f1"].value, judge["rationales"]) == (1.0, 6)
-    assert found["teacher"] == "gpt"
-    assert found["label"] == LABEL
+    assert result["teacher"] == "gpt"
+    assert result["label"] == LABEL
     assert "similarity" in LABEL
 
 
 def test_what_cannot_be_compared_is_counted_with_its_reason(tmp_path: Path) -> None:
     verdicts = [
-        given(0),
-        given(0, run=1, rationale="Another one."),
-        given(1, scores=None),
-        given(2, rationale=None),
-        given(3),
-        given(4, order=(0, 1), scores=(3, 4, None)),
+        verdict_on(0),
+        verdict_on(0, run=1, rationale="Another one."),
+        verdict_on(1, scores=None),
+        verdict_on(2, rationale=None),
+        verdict_on(3),
+        verdict_on(4, order=(0, 1), scores=(3, 4, None)),
     ]
-    teacher = [given(0, "gpt"), given(1, "gpt"), given(2, "gpt"), given(3, "gpt", scores=None), given(4, "gpt")]
-    found, overlap = compare(tmp_path, verdicts, teacher, bart_model="tiny")
-    judge = found["judges"]["judge"]
+    teacher = [
+        verdict_on(0, "gpt"),
+        verdict_on(1, "gpt"),
+        verdict_on(2, "gpt"),
+        verdict_on(3, "gpt", scores=None),
+        verdict_on(4, "gpt"),
+    ]
+    result, overlap = compare(tmp_path, verdicts, teacher, bart_model="tiny")
+    judge = result["judges"]["judge"]
     left_out = {"invalid": 1, "without a rationale": 1, "without a rationale of the teacher's": 2}
     assert judge["left_out"] == left_out
     assert (judge["rationales"], judge["truncated"]) == (2, 1)
-    assert found["settings"] == {"bart_model": "tiny"} == {"bart_model": overlap.calls[0]["bart_model"]}
-    figures = estimate(found, len(CASES), 200)["judges"]["judge"]
+    assert result["settings"] == {"bart_model": "tiny"} == {"bart_model": overlap.calls[0]["bart_model"]}
+    figures = estimate(result, len(CASES), 200)["judges"]["judge"]
     assert figures["bert_score"]["f1"].n == 2
     assert (figures["bart_score"].value, figures["bart_score"].n) == (-12.0, 1), "one without a figure is left out"
 
 
 def test_of_several_rationales_of_the_teacher_all_are_references(tmp_path: Path) -> None:
-    teacher = [given(0, "gpt", rationale="a b"), given(0, "gpt", run=1, rationale="c d")]
-    found, overlap = compare(tmp_path, [given(0, rationale="c d")], teacher)
+    teacher = [verdict_on(0, "gpt", rationale="a b"), verdict_on(0, "gpt", run=1, rationale="c d")]
+    result, overlap = compare(tmp_path, [verdict_on(0, rationale="c d")], teacher)
     assert overlap.calls[0]["references"] == [["a b", "c d"]]
-    assert estimate(found, len(CASES), 200)["judges"]["judge"]["bert_score"]["f1"].value == 1.0
+    assert estimate(result, len(CASES), 200)["judges"]["judge"]["bert_score"]["f1"].value == 1.0
 
 
 def test_pairs_are_compared_in_the_same_order_only(tmp_path: Path) -> None:
     def pair(number: int, order: tuple[int, int], judge: str) -> Verdict:
         names = tuple(BY_ID[f"case-{number}"].models[index] for index in order)
         chosen = {"correctness": "tie"}
-        verdict = given(number, judge, order=order, pair=names, scores=None, valid=True, error=None)
+        verdict = verdict_on(number, judge, order=order, pair=names, scores=None, valid=True, error=None)
         return replace(verdict, rubric="medical_pairwise@1", choices=chosen, rationale="A is better.")
 
     verdicts = [pair(0, (0, 1), "judge"), pair(1, (1, 0), "judge")]
-    found, _ = compare(tmp_path, verdicts, [pair(0, (0, 1), "gpt"), pair(1, (0, 1), "gpt")])
-    assert found["judges"]["judge"]["rationales"] == 1
-    assert found["judges"]["judge"]["left_out"] == {"without a rationale of the teacher's": 1}
+    result, _ = compare(tmp_path, verdicts, [pair(0, (0, 1), "gpt"), pair(1, (0, 1), "gpt")])
+    assert result["judges"]["judge"]["rationales"] == 1
+    assert result["judges"]["judge"]["left_out"] == {"without a rationale of the teacher's": 1}
 
 
 def test_the_teacher_itself_and_one_without_partners_have_a_reason(tmp_path: Path) -> None:
-    found, overlap = compare(tmp_path, [given(0, "gpt"), given(1)], [given(0, "gpt")])
-    assert found["judges"]["gpt"] == {"reason": "the teacher itself"}
-    assert found["judges"]["judge"]["reason"].startswith("no rationale")
+    result, overlap = compare(tmp_path, [verdict_on(0, "gpt"), verdict_on(1)], [verdict_on(0, "gpt")])
+    assert result["judges"]["gpt"] == {"reason": "the teacher itself"}
+    assert result["judges"]["judge"]["reason"].startswith("no rationale")
     assert overlap.calls == []
     counted = Baseline(CASES, "random", CASES.panel.case.astype(float))
-    teacher, _ = read_teacher(write(tmp_path / "t.jsonl", [given(0, "gpt")]), CASES)
+    teacher, _ = read_teacher(write(tmp_path / "t.jsonl", [verdict_on(0, "gpt")]), CASES)
     assert compare_rationales(CASES, [counted], teacher, overlap)["judges"] == {}
 
 
 @pytest.mark.parametrize(
     ("verdicts", "message"),
     [
-        ([given(0, "gpt"), given(1, "gemini")], "teacher.jsonl:2: a verdict of 'gemini'; all verdicts must be of one"),
-        ([given(0, "gpt", scores=None)], "no valid verdict with a rationale on any case in cases.jsonl"),
-        ([given(0, "gpt", extra={"case_digest": "other"})], "the texts of case 'case-0' changed after 'gpt' judged it"),
-        ([given(0, "gpt", order=(0, 3), models=("ash",) * 4)], "does not fit the 3 responses"),
+        (
+            [verdict_on(0, "gpt"), verdict_on(1, "gemini")],
+            "teacher.jsonl:2: a verdict of 'gemini'; all verdicts must be of one",
+        ),
+        ([verdict_on(0, "gpt", scores=None)], "no valid verdict with a rationale on any case in cases.jsonl"),
+        (
+            [verdict_on(0, "gpt", extra={"case_digest": "other"})],
+            "the texts of case 'case-0' changed after 'gpt' judged it",
+        ),
+        ([verdict_on(0, "gpt", order=(0, 3), models=("ash",) * 4)], "does not fit the 3 responses"),
     ],
 )
 def test_a_teacher_that_cannot_be_read_is_refused(tmp_path: Path, verdicts: list[Verdict], message: str) -> None:
@@ -129,14 +141,14 @@ def test_a_teacher_that_cannot_be_read_is_refused(tmp_path: Path, verdicts: list
 
 
 def test_verdicts_on_other_cases_are_a_note(tmp_path: Path) -> None:
-    stray = replace(given(0, "gpt"), case_id="elsewhere")
-    _, notes = read_teacher(write(tmp_path / "teacher.jsonl", [given(0, "gpt"), stray]), CASES)
+    stray = replace(verdict_on(0, "gpt"), case_id="elsewhere")
+    _, notes = read_teacher(write(tmp_path / "teacher.jsonl", [verdict_on(0, "gpt"), stray]), CASES)
     assert "1 left out" in notes[0]
 
 
 def test_what_the_metric_refuses_is_a_record_error(tmp_path: Path) -> None:
-    judges, _ = read_verdicts([write(tmp_path / "verdicts.jsonl", [given(0)])], CASES)
-    teacher, _ = read_teacher(write(tmp_path / "teacher.jsonl", [given(0, "gpt")]), CASES)
+    judges, _ = read_verdicts([write(tmp_path / "verdicts.jsonl", [verdict_on(0)])], CASES)
+    teacher, _ = read_teacher(write(tmp_path / "teacher.jsonl", [verdict_on(0, "gpt")]), CASES)
 
     def refuse(**call: Any) -> dict[str, Any]:
         raise ValueError("bert_model 'x' cannot be loaded")
@@ -153,18 +165,18 @@ def test_the_metric_itself_takes_their_place(tmp_path: Path) -> None:
 
     settings = {"bert_model": str(build_roberta(tmp_path / "r")), "bert_num_layers": 2}
     settings |= {"bart_model": str(build_bart(tmp_path / "b"))}
-    judges, _ = read_verdicts([write(tmp_path / "verdicts.jsonl", [given(number) for number in range(6)])], CASES)
-    texts = [given(number, "gpt", rationale=f"Step 2: Doctor 1 is fine {number}.") for number in range(6)]
+    judges, _ = read_verdicts([write(tmp_path / "verdicts.jsonl", [verdict_on(number) for number in range(6)])], CASES)
+    texts = [verdict_on(number, "gpt", rationale=f"Step 2: Doctor 1 is fine {number}.") for number in range(6)]
     teacher, _ = read_teacher(write(tmp_path / "teacher.jsonl", texts), CASES)
-    found = estimate(compare_rationales(CASES, judges, teacher, rationale_score, **settings), len(CASES), 200)
-    judge = found["judges"]["judge"]
+    result = estimate(compare_rationales(CASES, judges, teacher, rationale_score, **settings), len(CASES), 200)
+    judge = result["judges"]["judge"]
     assert 0 < judge["bert_score"]["f1"].value < 1
     assert judge["bart_score"].value < 0
     assert judge["bart_score"].low <= judge["bart_score"].value <= judge["bart_score"].high
 
 
 def test_the_rationales_of_every_judge_are_counted_by_themselves(tmp_path: Path) -> None:
-    verdicts = [given(number) for number in range(6)] + [given(number, "other") for number in range(4)]
-    found, _ = compare(tmp_path, verdicts, [given(number, "gpt") for number in range(6)])
-    judges = estimate(found, len(CASES), 200)["judges"]
+    verdicts = [verdict_on(number) for number in range(6)] + [verdict_on(number, "other") for number in range(4)]
+    result, _ = compare(tmp_path, verdicts, [verdict_on(number, "gpt") for number in range(6)])
+    judges = estimate(result, len(CASES), 200)["judges"]
     assert {name: judge["rationales"] for name, judge in judges.items()} == {"judge": 6, "other": 4}

@@ -24,15 +24,15 @@ def test_runs_are_told_by_their_names() -> None:
 
 def test_a_mean_over_runs_is_paired_over_cases() -> None:
     first = np.array([1.0, 0.0] * 20)
-    one, two = bootstrap.bootstrap([bootstrap.ratio(each, np.ones(40)) for each in (first, 1 - first)], 40, 500)
-    average = bootstrap.average([one, two])
+    right, wrong = bootstrap.bootstrap([bootstrap.ratio(each, np.ones(40)) for each in (first, 1 - first)], 40, 500)
+    average = bootstrap.average([right, wrong])
     assert (average.value, float(np.ptp(average.draws))) == pytest.approx(
         (0.5, 0.0)
     )  # what one run gives a case the other takes
     assert "the same value" in average.reason
-    assert one.high - one.low > 0.2
-    same = bootstrap.average([one, one, one])
-    assert (same.value, same.low, same.high) == pytest.approx((one.value, one.low, one.high))
+    assert right.high - right.low > 0.2
+    same = bootstrap.average([right, right, right])
+    assert (same.value, same.low, same.high) == pytest.approx((right.value, right.low, right.high))
 
 
 @pytest.fixture
@@ -41,15 +41,15 @@ def judged(tmp_path: Path) -> list[str]:
 
 
 def test_the_report_has_a_line_for_the_runs_of_a_judge(judged: list[str], tmp_path: Path) -> None:
-    given = ["--verdicts", *judged, "--cases", CASES, "--ratings", RATINGS, "--output", tmp_path / "out", *FAST]
-    done = meta_evaluate(*given)
+    args = ["--verdicts", *judged, "--cases", CASES, "--ratings", RATINGS, "--output", tmp_path / "out", *FAST]
+    done = meta_evaluate(*args)
     assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "out" / "agreement.json").read_text())
-    line, alone = found["over_runs"]
+    result = json.loads((tmp_path / "out" / "agreement.json").read_text())
+    line, alone = result["over_runs"]
     runs = ["stage3", "stage3-run2", "stage3-run10"]
     assert (line["judge"], line["names"], line["runs"], line["of"]) == ("stage3", runs, 3, "trainings")
     for measure in (name + end for end in SCORES.values() for name in ACCURACIES + CORRELATIONS):
-        values = [found["judges"][name][measure]["value"] for name in runs]
+        values = [result["judges"][name][measure]["value"] for name in runs]
         averaged = line[measure]
         if None in values:
             assert averaged["mean"]["value"] is averaged["sd"] is None
@@ -60,7 +60,7 @@ def test_the_report_has_a_line_for_the_runs_of_a_judge(judged: list[str], tmp_pa
             assert averaged["mean"]["low"] <= averaged["mean"]["value"] <= averaged["mean"]["high"]
         assert averaged["sd"] == pytest.approx(stdev(values))
     assert (alone["judge"], alone["runs"], alone["concordance"]["sd"]) == ("zero-shot", 1, None)
-    assert alone["concordance"]["mean"] == found["judges"]["zero-shot"]["concordance"]
+    assert alone["concordance"]["mean"] == result["judges"]["zero-shot"]["concordance"]
     deviation = f"{line['triple_accuracy']['sd']:.3f}"
     text = re.sub(r"\s+", " ", (tmp_path / "out" / "report.html").read_text())
     assert re.search("[Rr]uns of stage3: stage3, stage3-run2, stage3-run10", text)
@@ -83,14 +83,14 @@ def test_trainings_of_a_criterion_belong_together() -> None:
 
 
 def test_a_training_counts_once_however_often_it_was_asked() -> None:
-    def known(value: float) -> Estimate:
+    def estimate_of(value: float) -> Estimate:
         return Estimate(value, 0.0, 1.0, 10, cases=10, draws=np.full(100, value) + np.linspace(0, 0.1, 100))
 
-    found = over_runs({"a": {0: known(0.1), 1: known(0.3)}, "a-run2": {0: known(0.6)}})
-    assert found["values"] == pytest.approx([0.2, 0.6])
-    assert found["mean"].value == pytest.approx(0.4)
-    assert found["sd"] == pytest.approx(stdev([0.2, 0.6]))
-    found = over_runs({"a": {0: known(0.1), 2: Estimate(None, reason="no valid verdict")}})
-    assert (found["mean"].value, found["mean"].reason, found["sd"]) == (None, "run 2: no valid verdict", None)
-    found = over_runs({"a": {0: known(0.1)}})
-    assert (found["mean"].value, found["sd"]) == (0.1, None)
+    average = over_runs({"a": {0: estimate_of(0.1), 1: estimate_of(0.3)}, "a-run2": {0: estimate_of(0.6)}})
+    assert average["values"] == pytest.approx([0.2, 0.6])
+    assert average["mean"].value == pytest.approx(0.4)
+    assert average["sd"] == pytest.approx(stdev([0.2, 0.6]))
+    average = over_runs({"a": {0: estimate_of(0.1), 2: Estimate(None, reason="no valid verdict")}})
+    assert (average["mean"].value, average["mean"].reason, average["sd"]) == (None, "run 2: no valid verdict", None)
+    average = over_runs({"a": {0: estimate_of(0.1)}})
+    assert (average["mean"].value, average["sd"]) == (0.1, None)

@@ -84,23 +84,23 @@ def test_scores_have_the_shares_that_people_gave_them() -> None:
     verdicts = study(200)
     ratings = people(verdicts, 0.3)
     calibration = Calibration.fit(verdicts, ratings, FEEDBACK)
-    given = np.bincount(np.floor([rating.score + 0.5 for rating in ratings]).astype(int), minlength=5)
-    found = np.bincount(
+    counts_of_people = np.bincount(np.floor([rating.score + 0.5 for rating in ratings]).astype(int), minlength=5)
+    counts_of_judge = np.bincount(
         [score for verdict in verdicts for score in calibration.apply(verdict, "new").scores], minlength=5
     )
-    assert np.abs(given - found).max() <= 2
+    assert np.abs(counts_of_people - counts_of_judge).max() <= 2
     assert calibration.levels == (1, 2, 3, 4)
 
 
 def test_readings_of_a_response_count_together_as_one() -> None:
     verdicts, ratings = study(), people(study(), 0.5)
     again = [replace(verdict, run=1) for verdict in verdicts]
-    one, two = (Calibration.fit(given, ratings, FEEDBACK) for given in (verdicts, verdicts + again))
-    assert one.line == two.line
-    assert one.facts == two.facts
+    first, second = (Calibration.fit(each, ratings, FEEDBACK) for each in (verdicts, verdicts + again))
+    assert first.line == second.line
+    assert first.facts == second.facts
     some = [*verdicts, *again[:7]]
-    assert Calibration.fit(some, ratings, FEEDBACK).line == one.line
-    assert Calibration.fit(verdicts[::-1], ratings, FEEDBACK).to_dict() == one.to_dict()
+    assert Calibration.fit(some, ratings, FEEDBACK).line == first.line
+    assert Calibration.fit(verdicts[::-1], ratings, FEEDBACK).to_dict() == first.to_dict()
 
 
 def test_whole_scores_serve_where_a_verdict_has_no_others() -> None:
@@ -177,8 +177,8 @@ FAULTS = {
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_what_nothing_can_be_learnt_from_is_refused(name: str) -> None:
-    make, told = FAULTS[name]
-    with pytest.raises(RecordError, match=told):
+    make, fault = FAULTS[name]
+    with pytest.raises(RecordError, match=fault):
         Calibration.fit(*make(), FEEDBACK)
 
 
@@ -205,7 +205,7 @@ def test_the_error_is_the_mean_distance_of_the_bins() -> None:
 def test_after_is_measured_on_cases_that_the_line_was_not_learnt_from() -> None:
     verdicts, rng = study(30), np.random.default_rng(2)
     ratings = [rating for verdict in verdicts for rating in rated(verdict, rng.integers(1, 5, 3).tolist())]
-    told = Calibration.fit(verdicts, ratings, FEEDBACK).facts["calibration_error"]["after"]
+    after = Calibration.fit(verdicts, ratings, FEEDBACK).facts["calibration_error"]["after"]
     names = sorted(verdict.case_id for verdict in verdicts)
     by_name = {verdict.case_id: verdict for verdict in verdicts}
     apart, said, case = [], [], []
@@ -216,16 +216,16 @@ def test_after_is_measured_on_cases_that_the_line_was_not_learnt_from() -> None:
         said += [rating.score for rating in ratings if rating.case_id == name]
         case += [place] * 3
     error = calibration_error(np.array(apart), np.array(said, float), np.array(case))
-    assert told["value"] == pytest.approx(value_of(error, 30), abs=1e-6)
-    assert told["low"] <= told["value"] <= told["high"]
+    assert after["value"] == pytest.approx(value_of(error, 30), abs=1e-6)
+    assert after["low"] <= after["value"] <= after["high"]
 
 
 def test_calibration_lowers_the_error_of_a_judge_that_is_off_and_says_from_where() -> None:
     verdicts = [replace(verdict, rubric="feedbackqa@1") for verdict in study(200)]
-    told = Calibration.fit(verdicts, people(verdicts, 0.3), FEEDBACK).facts
-    assert told["calibration_error"]["before"]["low"] > 0.3
-    assert told["calibration_error"]["after"]["high"] < 0.15
-    assert len(told["reliability"]["before"]) == len(told["reliability"]["after"]) == 10
+    facts = Calibration.fit(verdicts, people(verdicts, 0.3), FEEDBACK).facts
+    assert facts["calibration_error"]["before"]["low"] > 0.3
+    assert facts["calibration_error"]["after"]["high"] < 0.15
+    assert len(facts["reliability"]["before"]) == len(facts["reliability"]["after"]) == 10
     other = Calibration.fit(study(), people(study()), FEEDBACK).facts
     assert other["calibration_error"]["before"] == {
         "value": None,

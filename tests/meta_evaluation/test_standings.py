@@ -31,8 +31,8 @@ def table(cases: list[Case], verdicts: list[Verdict], rubric: Rubric = SCORES) -
 
 
 def test_orders_are_averaged_and_invalid_verdicts_are_left_out() -> None:
-    given = [verdict(ORDERS[0], scores=(5, 3, 3)), verdict(ORDERS[1], scores=(3, 3, 3))]
-    rows = table([case_of("1", "2", "3")], [*given, verdict(ORDERS[2], valid=False, error="no")])
+    valid = [verdict(ORDERS[0], scores=(5, 3, 3)), verdict(ORDERS[1], scores=(3, 3, 3))]
+    rows = table([case_of("1", "2", "3")], [*valid, verdict(ORDERS[2], valid=False, error="no")])
     assert {model: (row["score"], row["win share"]) for model, row in rows.items()} == {
         "a": (4.0, 1.0), "b": (3.0, 0.25), "c": (3.0, 0.25),
     }  # fmt: skip

@@ -30,50 +30,50 @@ def verdicts(seed: int) -> list[Verdict]:
     ]
 
 
-def read_back(folder: Path, given: list[Verdict]) -> JudgeVerdicts:
+def read_back(folder: Path, verdicts: list[Verdict]) -> JudgeVerdicts:
     file = folder / "verdicts.jsonl"
-    file.write_text("".join(json.dumps(verdict.to_dict()) + "\n" for verdict in given), encoding="utf-8")
+    file.write_text("".join(json.dumps(verdict.to_dict()) + "\n" for verdict in verdicts), encoding="utf-8")
     (judge,), _ = read_verdicts([str(file)], CASES)
     return judge
 
 
 def test_consistent_pairs_are_counted_in_their_own_case_and_run(tmp_path: Path) -> None:
-    given = verdicts(3)
-    judge = read_back(tmp_path, given)
+    records = verdicts(3)
+    judge = read_back(tmp_path, records)
     first, second = judge.panel.pairs
-    found = judge.consistency(np.sign(judge.own[first] - judge.own[second]).astype(int))
+    counted = judge.consistency(np.sign(judge.own[first] - judge.own[second]).astype(int))
     wanted = np.zeros((2, len(CASES)))
     for number, case in enumerate(CASES.records):
         for run in (0, 1):
-            shown = [each.scores for each in given if (each.case_id, each.run) == (case.id, run) and each.scores]
-            for one, two in combinations(range(3), 2):
-                relations = {(scores[one] > scores[two]) - (scores[one] < scores[two]) for scores in shown}
+            shown = [each.scores for each in records if (each.case_id, each.run) == (case.id, run) and each.scores]
+            for left, right in combinations(range(3), 2):
+                relations = {(scores[left] > scores[right]) - (scores[left] < scores[right]) for scores in shown}
                 wanted[:, number] += [len(shown) > 1 and len(relations) == 1, len(shown) > 1]
     assert wanted[0].any()
     assert (wanted[0] < wanted[1]).any()
-    np.testing.assert_array_equal(found, wanted)
+    np.testing.assert_array_equal(counted, wanted)
 
 
 def test_contested_choices_are_the_neutral_one_of_their_criterion(tmp_path: Path) -> None:
     case = CASES.records[0]
-    one, two = case.models[:2]
-    given = [
+    first, second = case.models[:2]
+    records = [
         replace(
             verdict_of(case, None, order=order, models=case.models),
             rubric="medical_pairwise@1",
             valid=True,
             error=None,
-            pair=(one, two),
+            pair=(first, second),
             choices={"correctness": choice, "harmfulness": choice},
         )
-        for order, choice in (((0, 1), one), ((1, 0), two))
+        for order, choice in (((0, 1), first), ((1, 0), second))
     ]
-    choices = read_back(tmp_path, given).choices
+    choices = read_back(tmp_path, records).choices
     assert CHOICES[choices["correctness"][0]] == "tie"
     assert CHOICES[choices["harmfulness"][0]] == "neither", "of harms the neutral answer is that neither has one"
 
 
 def test_a_judge_by_likelihood_is_not_shown_the_reference(tmp_path: Path) -> None:
     for rubric, shown in ((LIKELIHOOD, False), ("somebodys@1", None)):
-        given = [replace(verdict_of(case, (1, 2, 3)), rubric=rubric) for case in CASES.records]
-        assert read_back(tmp_path, given).sees_reference is shown
+        records = [replace(verdict_of(case, (1, 2, 3)), rubric=rubric) for case in CASES.records]
+        assert read_back(tmp_path, records).sees_reference is shown

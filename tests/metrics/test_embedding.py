@@ -40,10 +40,10 @@ def case(question: object, *texts: str, reference: str | None = None) -> Case:
 
 def test_a_text_is_cut_into_pieces_without_overlap_and_without_loss() -> None:
     text = "".join(f"word{number}, " for number in range(250))
-    found = pieces(text)
-    assert [len(re.findall(r"\w+", piece)) for piece in found] == [100, 100, 50]
-    assert "".join(found) == text
-    assert found[1].startswith("word100, ")
+    cut = pieces(text)
+    assert [len(re.findall(r"\w+", piece)) for piece in cut] == [100, 100, 50]
+    assert "".join(cut) == text
+    assert cut[1].startswith("word100, ")
     assert pieces("one two three", 2) == ["one two ", "three"]
     assert pieces("") == pieces(" … ?! ") == []
     assert [len(piece) for piece in pieces("あ" * 150)] == [100, 50], "without spaces a character is a word"
@@ -52,11 +52,11 @@ def test_a_text_is_cut_into_pieces_without_overlap_and_without_loss() -> None:
 def test_the_nearest_piece_counts_and_every_text_is_encoded_once() -> None:
     encoder, done = Letters(), []
     far = " ".join(["b"] * 100)
-    found = nearest_pieces([case("a a", f"{far} a a", far, "a a b"), case("a a", far)], encoder, on_batch=done.append)
+    scores = nearest_pieces([case("a a", f"{far} a a", far, "a a b"), case("a a", far)], encoder, on_batch=done.append)
     near = 2 / 5**0.5
-    assert found[QUESTION].tolist() == pytest.approx([1, 0, near, 0], abs=1e-6)
+    assert scores[QUESTION].tolist() == pytest.approx([1, 0, near, 0], abs=1e-6)
     assert len(encoder.seen) == len(set(encoder.seen)) == sum(done)
-    assert np.isnan(found[REFERENCE]).all()
+    assert np.isnan(scores[REFERENCE]).all()
     # Of a question and a reference that are longer than a piece, the nearest piece counts too.
     long = nearest_pieces([case(f"{far} c", "c", "a c", reference=f"{far} a")], encoder)
     assert long[QUESTION].tolist() == pytest.approx([1, 0.5**0.5], abs=1e-6)
@@ -67,9 +67,9 @@ def test_the_nearest_piece_counts_and_every_text_is_encoded_once() -> None:
 
 def test_a_text_without_words_has_no_score() -> None:
     encoder = Letters()
-    found = nearest_pieces([case("a", "a", "", "…"), case("?!", "b"), case("c", "c", reference="")], encoder)
-    np.testing.assert_array_equal(found[QUESTION], [1, np.nan, np.nan, np.nan, 1])
-    assert np.isnan(found[REFERENCE]).all()
+    scores = nearest_pieces([case("a", "a", "", "…"), case("?!", "b"), case("c", "c", reference="")], encoder)
+    np.testing.assert_array_equal(scores[QUESTION], [1, np.nan, np.nan, np.nan, 1])
+    assert np.isnan(scores[REFERENCE]).all()
     assert "b" not in encoder.seen, "a response that is compared with nothing is not encoded"
     assert nearest_pieces([], encoder, [QUESTION])[QUESTION].shape == (0,)
 
@@ -106,14 +106,14 @@ def test_scores_are_those_of_plain_sentence_transformers() -> None:
         for response in each.responses:
             for name, text in ((QUESTION, each.question), (REFERENCE, each.reference)):
                 best = -1.0
-                for own in chunks(response.text):
+                for chunk in chunks(response.text):
                     for other in chunks(text):
-                        best = max(best, float(util.cos_sim(vector(own), vector(other))))
+                        best = max(best, float(util.cos_sim(vector(chunk), vector(other))))
                 expected[name].append(best)
     assert len(chunks(whole)) > 3
-    found = nearest_pieces(cases, Encoder(str(ENCODER), "cpu", "float32"))
+    scores = nearest_pieces(cases, Encoder(str(ENCODER), "cpu", "float32"))
     for name, values in expected.items():
-        np.testing.assert_allclose(found[name], values, atol=1e-5)
+        np.testing.assert_allclose(scores[name], values, atol=1e-5)
 
 
 @needs_encoder
@@ -125,7 +125,7 @@ def test_the_figures_of_the_results_are_reached(data: str, concordance: float, h
     cases = Cases.read(str(human_data / data / "cases.jsonl"))
     people = read_ratings(str(human_data / data / "ratings.jsonl"), cases, "anonymous").scores
     scores = nearest_pieces(cases.records, Encoder(str(ENCODER), "cpu", "float32"), [QUESTION])[QUESTION]
-    one, two = cases.panel.pairs
-    apart = people[one] != people[two]
-    right = np.sign(scores[one] - scores[two]) == np.sign(people[one] - people[two])
+    first, second = cases.panel.pairs
+    apart = people[first] != people[second]
+    right = np.sign(scores[first] - scores[second]) == np.sign(people[first] - people[second])
     assert right[apart].mean() == pytest.approx(concordance, abs=0.005)

@@ -26,14 +26,14 @@ def test_longer_text_counts_words() -> None:
 
 
 def test_bm25_by_hand() -> None:
-    found = lexical.bm25(
+    scores = lexical.bm25(
         [case("cough syrup", "cough cough syrup", "rest and water"), case("sleep", "sleep well tonight")]
     )
     # Three documents of three words each, so the length norm is k1; "cough" and "syrup" stand in one of them.
     weight = math.log(1 + (3 - 1 + 0.5) / (1 + 0.5))
-    assert found[0] == pytest.approx(weight * (2 * 2.5 / (2 + 1.5) + 1 * 2.5 / (1 + 1.5)))
-    assert found[1] == 0
-    assert found[2] == pytest.approx(weight)
+    assert scores[0] == pytest.approx(weight * (2 * 2.5 / (2 + 1.5) + 1 * 2.5 / (1 + 1.5)))
+    assert scores[1] == 0
+    assert scores[2] == pytest.approx(weight)
 
 
 def test_bm25_reads_what_the_patient_wrote() -> None:
@@ -43,16 +43,16 @@ def test_bm25_reads_what_the_patient_wrote() -> None:
 
 def test_rouge_l_by_hand() -> None:
     texts = ("police kill the gunman", "the gunman kill police", "")
-    found = lexical.rouge_l([case("q", *texts, reference="Police killed the gunman")])
+    scores = lexical.rouge_l([case("q", *texts, reference="Police killed the gunman")])
     # Lin 2004, section 3.1: longest common subsequences of 3 and 2 words of four.
-    assert found == pytest.approx([0.75, 0.5, 0.0])
+    assert scores == pytest.approx([0.75, 0.5, 0.0])
     assert np.isnan(lexical.rouge_l([case("q", "a")])).all()
 
 
 def test_random_scores_follow_the_text_and_the_seed() -> None:
-    one, two = case("q", "a", "b"), case("q", "b", "a")
-    assert lexical.random_scores([one]).tolist() == lexical.random_scores([two])[::-1].tolist()
-    assert lexical.random_scores([one]).tolist() != lexical.random_scores([one], seed=1).tolist()
+    first, second = case("q", "a", "b"), case("q", "b", "a")
+    assert lexical.random_scores([first]).tolist() == lexical.random_scores([second])[::-1].tolist()
+    assert lexical.random_scores([first]).tolist() != lexical.random_scores([first], seed=1).tolist()
 
 
 @pytest.mark.parametrize(
@@ -72,10 +72,10 @@ def test_known_concordances_on_answers_that_people_rated(
     assert concordance(lexical.longer_text(cases.records)) == pytest.approx(longer, abs=0.01)
     assert concordance(lexical.random_scores(cases.records)) == pytest.approx(0.5, abs=0.06)
     if one_rater is not None:
-        own, others = interrater.leave_one_out(people.by_annotator)
-        keep = ~np.isnan(own)
+        rater, others = interrater.leave_one_out(people.by_annotator)
+        keep = ~np.isnan(rater)
         stacked = panel.stacked(len(people.annotators)).only(keep)
-        found = agreement.accuracies(stacked, stacked.relations(others[keep]), stacked.relations(own[keep]))[
+        ceiling = agreement.accuracies(stacked, stacked.relations(others[keep]), stacked.relations(rater[keep]))[
             "concordance"
         ]
-        assert value_of(found, len(cases)) == pytest.approx(one_rater, abs=0.01)
+        assert value_of(ceiling, len(cases)) == pytest.approx(one_rater, abs=0.01)

@@ -40,12 +40,12 @@ def barts(tiny: dict[str, str], predictions: list, references: list, **options: 
     return rationale_score(predictions, references, bert_model=None, bart_model=tiny["bart"], **options)
 
 
-def near(found: list, expected: list, tolerance: float) -> bool:
-    return found == pytest.approx(expected, abs=tolerance, rel=0)
+def near(values: list, expected: list, tolerance: float) -> bool:
+    return values == pytest.approx(expected, abs=tolerance, rel=0)
 
 
-def same_as_bert_score(found: dict[str, Any], expected: tuple[torch.Tensor, ...]) -> bool:
-    return all(near(each, values.tolist(), 1e-5) for each, values in zip(found["bert_score"].values(), expected))
+def same_as_bert_score(scores: dict[str, Any], expected: tuple[torch.Tensor, ...]) -> bool:
+    return all(near(each, values.tolist(), 1e-5) for each, values in zip(scores["bert_score"].values(), expected))
 
 
 @torch.no_grad()
@@ -67,10 +67,10 @@ def test_bert_score_is_that_of_bert_score(tiny: dict[str, str], kind: str, layer
     bert_score = pytest.importorskip("bert_score")
     predictions, references = [*PREDICTIONS, " padded with blanks \n", LONG], [*REFERENCES, "see </s> a doctor", "a"]
     expected = bert_score.score(predictions, references, model_type=tiny[kind], num_layers=layers)
-    found = berts(tiny, predictions, references, bert_model=tiny[kind], bert_num_layers=layers)
-    assert same_as_bert_score(found, expected)
-    assert found["mean_bert_score"]["f1"] == pytest.approx(float(expected[2].mean()), abs=1e-5)
-    assert len({round(value, 3) for value in found["bert_score"]["f1"]}) > 5, "the texts differ"
+    scores = berts(tiny, predictions, references, bert_model=tiny[kind], bert_num_layers=layers)
+    assert same_as_bert_score(scores, expected)
+    assert scores["mean_bert_score"]["f1"] == pytest.approx(float(expected[2].mean()), abs=1e-5)
+    assert len({round(value, 3) for value in scores["bert_score"]["f1"]}) > 5, "the texts differ"
 
 
 def test_several_references_are_treated_as_in_bert_score(tiny: dict[str, str]) -> None:
@@ -84,18 +84,18 @@ def test_layers_and_hash_are_those_of_bert_score(tiny: dict[str, str], monkeypat
     bert_score = pytest.importorskip("bert_score")
     folder = tiny["roberta"]
     monkeypatch.setitem(bert_score.utils.model2layers, folder, 2)
-    found = berts(tiny, PREDICTIONS, REFERENCES, bert_num_layers=None)
+    scores = berts(tiny, PREDICTIONS, REFERENCES, bert_num_layers=None)
     expected, name = bert_score.score(PREDICTIONS, REFERENCES, model_type=folder, return_hash=True)
-    assert same_as_bert_score(found, expected)
-    assert found["bert_score_hash"] == name
-    assert found["revisions"] == {}, "a folder has no revision"
+    assert same_as_bert_score(scores, expected)
+    assert scores["bert_score_hash"] == name
+    assert scores["revisions"] == {}, "a folder has no revision"
 
 
 def test_only_what_needs_bert_score_asks_for_it(tiny: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     expected = berts(tiny, PREDICTIONS, REFERENCES)
     monkeypatch.setitem(sys.modules, "bert_score", None)  # as if it were not installed
-    found = berts(tiny, PREDICTIONS, REFERENCES)
-    assert found == expected | {"bert_score_hash": None}
+    scores = berts(tiny, PREDICTIONS, REFERENCES)
+    assert scores == expected | {"bert_score_hash": None}
     with pytest.raises(ValueError, match="give bert_num_layers, or install bert-score"):
         berts(tiny, PREDICTIONS, REFERENCES, bert_num_layers=None)
 
@@ -103,17 +103,17 @@ def test_only_what_needs_bert_score_asks_for_it(tiny: dict[str, str], monkeypatc
 def test_bart_score_is_the_published_formula(tiny: dict[str, str]) -> None:
     predictions, references = [*PREDICTIONS, LONG, "written <pad> out"], [*REFERENCES, "a", LONG]
     expected = [slow_bart_score(tiny["bart"], *pair) for pair in zip(references, predictions)]
-    found = barts(tiny, predictions, references)
-    assert near(found["bart_score"], expected, 1e-4)
-    assert found["mean_bart_score"] == pytest.approx(sum(expected) / len(expected), abs=1e-4)
+    scores = barts(tiny, predictions, references)
+    assert near(scores["bart_score"], expected, 1e-4)
+    assert scores["mean_bart_score"] == pytest.approx(sum(expected) / len(expected), abs=1e-4)
     turned = barts(tiny, references, predictions)["bart_score"]
     assert max(abs(one - two) for one, two in zip(expected, turned)) > 0.1, "the directions differ"
 
 
 def test_of_several_references_the_best_counts(tiny: dict[str, str]) -> None:
     singly = [barts(tiny, PREDICTIONS, [text] * len(PREDICTIONS))["bart_score"] for text in TEXTS[:3]]
-    found = barts(tiny, PREDICTIONS, [TEXTS[:3]] * len(PREDICTIONS))["bart_score"]
-    assert near(found, [max(each) for each in zip(*singly)], 1e-4)
+    scores = barts(tiny, PREDICTIONS, [TEXTS[:3]] * len(PREDICTIONS))["bart_score"]
+    assert near(scores, [max(each) for each in zip(*singly)], 1e-4)
 
 
 @pytest.mark.parametrize("batch", [1, 100, 100_000])
@@ -124,17 +124,17 @@ def test_batches_and_order_change_nothing(tiny: dict[str, str], batch: int, monk
         whole = score(tiny, PREDICTIONS, REFERENCES)[key]
         with monkeypatch.context() as patched:
             patched.setattr(metric, "BATCH", batch)
-            found = score(tiny, *mixed)[key]
-        columns = [(whole, found)] if key == "bart_score" else list(zip(whole.values(), found.values()))
+            scores = score(tiny, *mixed)[key]
+        columns = [(whole, scores)] if key == "bart_score" else list(zip(whole.values(), scores.values()))
         assert all(near(two, [one[place] for place in order], 1e-5) for one, two in columns)
 
 
 def test_no_more_logits_are_held_than_said(tiny: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     expected, sizes, plain = barts(tiny, PREDICTIONS, REFERENCES)["bart_score"], [], metric.linear
 
-    def watched(*given: torch.Tensor) -> torch.Tensor:
-        sizes.append((found := plain(*given)).numel())
-        return found
+    def watched(*args: torch.Tensor) -> torch.Tensor:
+        sizes.append((logits := plain(*args)).numel())
+        return logits
 
     monkeypatch.setattr(metric, "linear", watched)
     monkeypatch.setattr(metric, "LOGITS", 2000)
@@ -155,11 +155,11 @@ def test_ten_thousand_items_read_each_text_once(tiny: dict[str, str]) -> None:
         network = metric._load(what, tiny["roberta" if layers else "bart"], layers, "cpu").network
         rows: list[int] = []
         encoder = network if layers else network.model.encoder
-        handle = encoder.register_forward_hook(lambda *given, rows=rows: rows.append(len(given[-1].last_hidden_state)))
-        found = score(tiny, predictions, references)
+        handle = encoder.register_forward_hook(lambda *args, rows=rows: rows.append(len(args[-1].last_hidden_state)))
+        scores = score(tiny, predictions, references)
         handle.remove()
         assert 0 < sum(rows) <= most
-        figures = found["bert_score"]["f1"] if layers else found["bart_score"]
+        figures = scores["bert_score"]["f1"] if layers else scores["bart_score"]
         assert len(figures) == 10_000
         alone = score(tiny, predictions[77:78], references[77:78])
         assert near([figures[77]], alone["bert_score"]["f1"] if layers else alone["bart_score"], 1e-5)
@@ -167,14 +167,14 @@ def test_ten_thousand_items_read_each_text_once(tiny: dict[str, str]) -> None:
 
 def test_a_blank_text_scores_nothing(tiny: dict[str, str]) -> None:
     predictions, references = ["", "a", " \n", "a"], ["a", ["", "  "], "", ["", "a"]]
-    found = berts(tiny, predictions, references)
-    assert found["bert_score"]["f1"][:3] == [0.0, 0.0, 0.0]
-    assert found["bert_score"]["f1"][3] == pytest.approx(1.0)
-    assert found["empty"] == [0, 1, 2, 3]
-    found = barts(tiny, predictions, references)
-    assert found["bart_score"][:3] == [None, None, None]
-    assert found["mean_bart_score"] == found["bart_score"][3] == barts(tiny, ["a"], ["a"])["bart_score"][0]
-    assert found["bart_score_undefined"] == 3
+    scores = berts(tiny, predictions, references)
+    assert scores["bert_score"]["f1"][:3] == [0.0, 0.0, 0.0]
+    assert scores["bert_score"]["f1"][3] == pytest.approx(1.0)
+    assert scores["empty"] == [0, 1, 2, 3]
+    scores = barts(tiny, predictions, references)
+    assert scores["bart_score"][:3] == [None, None, None]
+    assert scores["mean_bart_score"] == scores["bart_score"][3] == barts(tiny, ["a"], ["a"])["bart_score"][0]
+    assert scores["bart_score_undefined"] == 3
     assert barts(tiny, [""], ["a"])["mean_bart_score"] is None
 
 
@@ -202,9 +202,11 @@ def test_a_tokenizer_that_knows_no_window_takes_the_models(tiny: dict[str, str],
         "bart": str(build_bart(tmp_path / "b", tokenizer)),
     }
     for score in (berts, barts):
-        one, two = (score(folders, [LONG, "a"], ["a", LONG]) for folders in (tiny, unknown))
-        assert one == two | {key: name for key, name in one.items() if key == "bert_score_hash"}  # it names the folder
-        assert one["truncated"] == [0, 1]
+        first, second = (score(folders, [LONG, "a"], ["a", LONG]) for folders in (tiny, unknown))
+        assert first == second | {
+            key: name for key, name in first.items() if key == "bert_score_hash"
+        }  # it names the folder
+        assert first["truncated"] == [0, 1]
 
 
 def weights_gone(tiny: dict[str, str], folder: Path) -> str:
@@ -216,7 +218,7 @@ def weights_gone(tiny: dict[str, str], folder: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("given", "message"),
+    ("args", "message"),
     [
         ({"predictions": "one text"}, "predictions must be a list with one entry per item"),
         ({"references": None}, "references must be a list"),
@@ -238,11 +240,11 @@ def weights_gone(tiny: dict[str, str], folder: Path) -> str:
     ],
 )
 def test_what_cannot_be_computed_is_refused(
-    tiny: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: dict[str, Any], message: str
+    tiny: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, args: dict[str, Any], message: str
 ) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     default = {"predictions": ["a", "b"], "references": ["a", "b"], "bert_model": "roberta", "bert_num_layers": 2}
-    options: dict[str, Any] = default | {"bart_model": "bart"} | given
+    options: dict[str, Any] = default | {"bart_model": "bart"} | args
     for name in ("bert_model", "bart_model"):
         value: str | Callable | None = options[name]
         options[name] = value(tiny, tmp_path) if callable(value) else tiny.get(value, value)

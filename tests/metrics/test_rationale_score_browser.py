@@ -115,9 +115,9 @@ def browser() -> Iterator["playwright.Browser"]:
     if chromium is None:
         pytest.skip("there is no chromium on this machine")
     with playwright.sync_playwright() as driver:
-        found = driver.chromium.launch(executable_path=chromium, args=OPTIONS)
-        yield found
-        found.close()
+        launched = driver.chromium.launch(executable_path=chromium, args=OPTIONS)
+        yield launched
+        launched.close()
 
 
 @pytest.fixture(params=WIDTHS)
@@ -128,7 +128,7 @@ def visit(request: pytest.FixtureRequest, address: str, browser: "playwright.Bro
     visit = Visit(context.new_page())
     visit.page.on("request", lambda asked: visit.asked.append(asked.url))
     visit.page.on("websocket", lambda asked: visit.asked.append(asked.url))
-    visit.page.on("console", lambda told: told.type == "error" and visit.complaints.append(told.text))
+    visit.page.on("console", lambda message: message.type == "error" and visit.complaints.append(message.text))
     visit.page.on("pageerror", lambda error: visit.complaints.append(str(error)))
     visit.page.goto(address)
     visit.page.get_by_role("button", name="Compare").wait_for()
@@ -146,12 +146,12 @@ def test_a_visitor_reads_the_metrics_own_numbers(visit: Visit, models: tuple[str
     bert, bart = models
     chosen = {"Model for BERTScore": bert, "Layer for BERTScore": "2", "Model for BARTScore": bart}
     visit.compare(Reference=TEXTS[0], Prediction=TEXTS[1], **chosen)
-    found = visit.figures(4)
+    figures = visit.figures(4)
     options = {"bert_model": bert, "bert_num_layers": 2, "bart_model": bart}
     expected = score(TEXTS[1], TEXTS[0], **options)
     for name, values in expected["bert_score"].items():
-        assert found.pop(f"BERTScore {name}") == pytest.approx(values[0], abs=1e-4)
-    assert found == {"BARTScore": pytest.approx(expected["bart_score"][0], abs=1e-4)}
+        assert figures.pop(f"BERTScore {name}") == pytest.approx(values[0], abs=1e-4)
+    assert figures == {"BARTScore": pytest.approx(expected["bart_score"][0], abs=1e-4)}
     for cell in visit.page.locator("th, td").all():  # on a telephone too, names and values are seen without scrolling
         box = cell.bounding_box()
         assert 0 <= box["x"] < box["x"] + box["width"] <= visit.page.viewport_size["width"]
@@ -176,7 +176,7 @@ def test_what_cannot_be_compared_is_said_plainly_and_can_be_mended(visit: Visit,
     visit.compare(**{"Layer for BERTScore": "two"})
     visit.says("The layer must be a whole number, not 'two'.")
     visit.compare(**{"Layer for BERTScore": "2"})
-    found = visit.figures(3)
+    figures = visit.figures(3)
     expected = score(TEXTS[1], TEXTS[0], bert_model=models[0], bert_num_layers=2, bart_model=None)
-    assert found["BERTScore f1"] == pytest.approx(expected["bert_score"]["f1"][0], abs=1e-4)
+    assert figures["BERTScore f1"] == pytest.approx(expected["bert_score"]["f1"][0], abs=1e-4)
     assert visit.page.get_by_text("No figures.").count() == 0, "the message goes when there are figures"

@@ -63,7 +63,7 @@ def test_evaluate_loads_the_one_file_offline(tiny: tuple[str, str], tmp_path: Pa
     (alone / "rationale_score.py").write_bytes((SPACE / "rationale_score.py").read_bytes())
     texts = [[*TEXTS[:3], ""], [TEXTS[1], [TEXTS[2], "a"], ["b"], "c"]]
     shown = run(PROGRAM, tmp_path, str(alone), *tiny, json.dumps(texts))
-    name, whole, pieces, again, told, imported, module = json.loads(shown)
+    name, whole, pieces, again, error, imported, module = json.loads(shown)
     assert name == "rationale_score"
     assert whole == pieces == again
     expected = rationale_score(*texts, bert_model=tiny[0], bert_num_layers=2, bart_model=tiny[1])
@@ -71,8 +71,8 @@ def test_evaluate_loads_the_one_file_offline(tiny: tuple[str, str], tmp_path: Pa
     assert whole["bert_score"]["f1"] == pytest.approx(expected["bert_score"]["f1"], abs=1e-5)
     assert whole["bart_score"] == pytest.approx(expected["bart_score"], abs=1e-4)
     assert whole["bart_score"][3] is None
-    assert told[0].startswith("predictions[1] must be a text, not int")
-    assert told[1].startswith("1 predictions, 0 references")
+    assert error[0].startswith("predictions[1] must be a text, not int")
+    assert error[1].startswith("1 predictions, 0 references")
     assert not imported
     assert module.startswith("evaluate_modules.")
 
@@ -124,8 +124,8 @@ def test_the_card_names_every_option_and_every_key(tiny: tuple[str, str]) -> Non
 
     text = (SPACE / "README.md").read_text(encoding="utf-8")
     named = {name for row in re.findall(r"^\| (`[^|]+) \|", text, re.M) for name in re.findall(r"`(\w+)`", row)}
-    found = rationale_score(["a"], ["b"], bert_model=tiny[0], bert_num_layers=1, bart_model=tiny[1])
-    assert named == set(signature(rationale_score).parameters) - {"predictions", "references"} | set(found)
+    scores = rationale_score(["a"], ["b"], bert_model=tiny[0], bert_num_layers=1, bart_model=tiny[1])
+    assert named == set(signature(rationale_score).parameters) - {"predictions", "references"} | set(scores)
     defaults = [signature(rationale_score).parameters[name].default for name in ("bert_model", "bart_model")]
     assert f"| `{defaults[0]}`, `{defaults[1]}` |" in text
 

@@ -60,11 +60,11 @@ def reference(judge) -> PlainTransformers:
 @pytest.fixture(scope="module")
 def cases() -> list:
     """Return cases of different lengths, which take prompts of about 500 to 700 tokens."""
-    found = []
+    drawn = []
     for index, case in enumerate(list(read_cases(SAMPLE / "test_cases.jsonl"))[:6]):
         short = tuple(replace(each, text=each.text[: 20 + 25 * index]) for each in case.responses)
-        found.append(replace(case, responses=short, reference=None))
-    return found
+        drawn.append(replace(case, responses=short, reference=None))
+    return drawn
 
 
 def load(folder: Path, **settings: Any) -> Judge:
@@ -97,9 +97,9 @@ def test_likelihoods_of_a_batch_are_those_of_single_pairs(judge, reference, case
     answers = dict(likelihood.answer(prompts, [True] * len(prompts)))
     for index, pairs in enumerate(prompts):
         for (condition, target), got in zip(pairs, answers[index], strict=True):
-            ids, own = [reference.tokenizer.bos_token_id, *reference.ids(condition)], reference.ids(target)
-            steps = reference.after(ids + own, len(own) + 1)[:-1]
-            expected = steps.gather(1, torch.tensor(own)[:, None]).mean().item()
+            ids, target_ids = [reference.tokenizer.bos_token_id, *reference.ids(condition)], reference.ids(target)
+            steps = reference.after(ids + target_ids, len(target_ids) + 1)[:-1]
+            expected = steps.gather(1, torch.tensor(target_ids)[:, None]).mean().item()
             assert got == pytest.approx(expected, abs=1e-4)
 
 

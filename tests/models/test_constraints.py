@@ -48,7 +48,7 @@ def chat_at(endpoint, **options):
 
 def naive(prompt: str, written: str, parts: list) -> list[dict[str, float]]:
     """Return each slot's probabilities: of every way to write a value the product of its tokens, by the server's table."""
-    found, done = [], 0  # `done`: parts that are written
+    readings, done = [], 0  # `done`: parts that are written
 
     def chance(text: str, target: str, pattern: regex.Pattern, begun: str) -> float:
         if len(text) >= len(target):
@@ -68,10 +68,10 @@ def naive(prompt: str, written: str, parts: list) -> list[dict[str, float]]:
         for value in part.values:
             each[value] = chance(before, before + value + following[:1], rest, written)
         total = sum(each.values())
-        found.append({value: share / total for value, share in each.items()})
+        readings.append({value: share / total for value, share in each.items()})
         best = max(part.values, key=each.get)
         written, done = written + before + best, index + 1
-    return found
+    return readings
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,8 @@ def test_values_and_probabilities_are_those_of_the_servers_table(name, rationale
                 written = verdict.raw[: verdict.raw.rindex(parts[0])]
             expected = naive(judge.prompt(request).messages[-1]["content"], written, parts)
             assert len(verdict.extra["probabilities"]) == len(expected)
-            for told, wanted in zip(verdict.extra["probabilities"], expected):
-                assert told == pytest.approx(wanted, abs=2e-5)
+            for shares, wanted in zip(verdict.extra["probabilities"], expected):
+                assert shares == pytest.approx(wanted, abs=2e-5)
             best = [max(each, key=each.get) for each in expected]
             reading = parse_verdict(verdict.raw, rubric, 2)
             assert reading.valid
@@ -106,8 +106,8 @@ def test_values_and_probabilities_are_those_of_the_servers_table(name, rationale
                 assert [verdict.expected_scores[slot] for slot in verdict.order] == pytest.approx(means, abs=1e-4)
             elif rubric.scale:
                 names = rubric.output_criteria
-                given = [verdict.criterion_scores[name][index] for index in verdict.order for name in names]
-                assert given == list(map(int, best))
+                values = [verdict.criterion_scores[name][index] for index in verdict.order for name in names]
+                assert values == list(map(int, best))
             else:
                 words = [rubric.choices[reading.choices[one]] for one in rubric.output_criteria]
                 assert words == best
@@ -143,8 +143,8 @@ def test_as_many_log_probabilities_are_asked_for_as_the_server_gives(offered, us
         assert all(verdict.valid for verdict in verdicts)
         assert all((verdict.expected_scores is not None) == (used > 0) for verdict in verdicts)
         assert judge.chat.offer.alternatives == used
-    told = f"yes ({used})" if used else "no"
-    assert f"server: constrains yes, log-probabilities {told}\n" in capfd.readouterr().err
+    words = f"yes ({used})" if used else "no"
+    assert f"server: constrains yes, log-probabilities {words}\n" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -253,8 +253,8 @@ def test_values_that_begin_like_others_are_told_apart():
             (request,) = judge.plan(case)
             (verdict,) = judge([case])
             expected = naive(judge.prompt(request).messages[-1]["content"], "", answer_parts(rubric, 2, False))
-            for told, wanted in zip(verdict.extra["probabilities"], expected):
-                assert told == pytest.approx(wanted, abs=2e-5)
+            for shares, wanted in zip(verdict.extra["probabilities"], expected):
+                assert shares == pytest.approx(wanted, abs=2e-5)
             assert math.isclose(sum(verdict.extra["probabilities"][0].values()), 1, abs_tol=1e-4)
 
 
@@ -272,11 +272,11 @@ def test_what_the_alternatives_do_not_tell_is_noted(offered, scale):
             unseen = verdict.extra.get("unseen_probability", 0.01)
             noted += "unseen_probability" in verdict.extra
             written, parts = "", answer_parts(rubric, 2, False)
-            for at, told in zip((1, 3), verdict.extra["probabilities"]):
+            for at, shares in zip((1, 3), verdict.extra["probabilities"]):
                 (wanted,) = naive(judge.prompt(request).messages[-1]["content"], written, parts[at - 1 : at + 2])
-                moved = sum(abs(told[value] - share) for value, share in wanted.items()) / 2
+                moved = sum(abs(shares[value] - share) for value, share in wanted.items()) / 2
                 assert moved <= unseen + 1e-3
-                written += parts[at - 1] + max(told, key=told.get)  # what the judge went on with
+                written += parts[at - 1] + max(shares, key=shares.get)  # what the judge went on with
     assert noted == (0 if offered == 20 or scale == (1, 5) else 6)
 
 
@@ -293,13 +293,13 @@ def test_an_answer_costs_no_more_than_the_most_that_is_told_before(scale):
     with EndpointDouble(script, constrains=True) as endpoint:
         chat = chat_at(endpoint, budget=Budget(None, 1.0, 1.0))
         judge = Judge(chat, replace(read_rubric("automedeval"), scale=scale))
-        found = chat.budget.spent
+        spent = chat.budget.spent
         (request,) = judge.plan(CASES[0])
         _, most = judge.estimate([request])
         (verdict,) = judge([CASES[0]])
         assert verdict.expected_scores
         assert len(endpoint.asked) > (18 if scale == (0, 100) else 2)
-        assert chat.budget.spent - found <= most
+        assert chat.budget.spent - spent <= most
 
 
 @pytest.mark.parametrize("name", ["automedeval", "medical_pairwise"])
@@ -310,11 +310,11 @@ def test_tokens_that_the_form_does_not_allow_are_no_value(name):
     def script(body):
         reply = server(body)
         for token in (reply["json"]["choices"][0]["logprobs"] or {"content": []})["content"]:
-            own = token["top_logprobs"]
-            for one in own:
-                one["logprob"] += math.log(0.5)
+            alternatives = token["top_logprobs"]
+            for alternative in alternatives:
+                alternative["logprob"] += math.log(0.5)
             longer = [{"token": token["token"] + more, "logprob": math.log(0.2)} for more in "0s"]
-            token["top_logprobs"] = own + longer
+            token["top_logprobs"] = alternatives + longer
         return reply
 
     verdicts = []
@@ -325,8 +325,8 @@ def test_tokens_that_the_form_does_not_allow_are_no_value(name):
         assert raw == pytest.approx(masked, abs=2e-5)
 
 
-@pytest.mark.parametrize(("told", "unseen"), [(1.0, None), (0.75, 0.25)])
-def test_criteria_have_the_note_too(told, unseen):
+@pytest.mark.parametrize(("share", "unseen"), [(1.0, None), (0.75, 0.25)])
+def test_criteria_have_the_note_too(share, unseen):
     """A server that tells probabilities among all tokens, of which its alternatives have this sum."""
     case = Case.from_dict(CASES[0].to_dict() | {"criteria": [{"criterion": "It says rest.", "points": 1}]})
     server = ConstrainedServer()
@@ -335,8 +335,8 @@ def test_criteria_have_the_note_too(told, unseen):
         reply = server(body)
         for token in (reply["json"]["choices"][0]["logprobs"] or {"content": []})["content"]:
             if token["token"] in ("m", "n"):  # of "met" and "not met"
-                for one in token["top_logprobs"]:
-                    one["logprob"] += math.log(told)
+                for alternative in token["top_logprobs"]:
+                    alternative["logprob"] += math.log(share)
         return reply
 
     with EndpointDouble(script, constrains=True) as endpoint:

@@ -93,12 +93,12 @@ def test_what_cannot_be_loaded_is_told(tmp_path: Path) -> None:
 
 def test_a_vocabulary_of_many_scripts_reads_short_words_that_it_cuts_into_letters(tmp_path: Path) -> None:
     """It has longer tokens of these scripts, so it knows them; of Cyrillic it has letters alone, as a small one has."""
-    known = {
+    each_of = {
         "CJK": ["头", "痛", "发烧", "什么"],
         "HANGUL": ["열", "이", "두통", "있어요", "약을"],
         "CYRILLIC": list("дети"),
     }
-    pieces = ["<unk>", "▁", *(token for own in known.values() for token in own)]
+    pieces = ["<unk>", "▁", *(token for each in each_of.values() for token in each)]
     tokens = Tokenizer(Unigram([(token, -float(number)) for number, token in enumerate(pieces)], unk_id=0))
     tokens.pre_tokenizer = Metaspace()
     shutil.copytree(ENCODER, tmp_path / "encoder")

@@ -166,9 +166,9 @@ def test_a_parameter_that_a_server_refuses_by_name_is_left_out(name, like, capfd
         assert name not in body
         assert "max_tokens" in body if name == "max_completion_tokens" else "max_completion_tokens" in body
         assert ("top_logprobs" in body) == (name != "logprobs")
-        told = capfd.readouterr().err
-        assert told.count("\n") == 1
-        assert f"m: the endpoint does not take {name}: " in told
+        printed = capfd.readouterr().err
+        assert printed.count("\n") == 1
+        assert f"m: the endpoint does not take {name}: " in printed
         assert chat.fingerprint == chat_at(endpoint).fingerprint
         assert chat.failures == []
 
@@ -178,9 +178,9 @@ def test_a_request_has_a_limit_while_another_thread_leaves_a_parameter_out():
         """As it is when another thread appends to it between two looks."""
 
         def __contains__(self, name):
-            found = super().__contains__(name)
+            contained = super().__contains__(name)
             self[:] = ["max_completion_tokens"]
-            return found
+            return contained
 
     with EndpointDouble(answer(SCORES)) as endpoint:
         chat = chat_at(endpoint)
@@ -221,9 +221,9 @@ def test_after_an_answer_no_parameter_is_left_out():
     with EndpointDouble(answer(SCORES), refused) as endpoint:
         chat = chat_at(endpoint, concurrency=1)
         chat.accepted = True
-        found = ask(chat, 2)
+        answers = ask(chat, 2)
         assert chat.left_out == []
-        assert "answered 400: Unsupported value: 'temperature'" in found[1].error
+        assert "answered 400: Unsupported value: 'temperature'" in answers[1].error
 
 
 def test_a_server_that_ignores_the_limit_is_told_it_by_its_former_name():
@@ -347,11 +347,11 @@ def test_an_endpoint_without_a_readable_list_of_models_is_asked(models):
 def test_the_fingerprint_follows_the_entry_of_the_model_in_the_list():
     entry = {"id": "m", "root": "a", "owned_by": "vllm", "max_model_len": 4096, "parent": None}
     with EndpointDouble(answer(SCORES)) as endpoint:
-        found = set()
+        fingerprints = set()
         for change in ({}, {"root": "b"}, {"owned_by": "me"}, {"max_model_len": 2048}):
             endpoint.models = [entry | change]
-            found |= {chat_at(endpoint).fingerprint for _ in range(2)}
-        assert len(found) == 4
+            fingerprints |= {chat_at(endpoint).fingerprint for _ in range(2)}
+        assert len(fingerprints) == 4
 
 
 def test_an_endpoint_that_is_too_busy_to_list_its_models_is_an_error():
@@ -438,11 +438,11 @@ def test_ten_failures_in_a_row_stop_the_run():
 def test_what_is_under_way_when_the_run_stops_is_still_answered():
     replies = [error(401) if number == 2 else answer(SCORES, delay=0.4) for number in range(4)]
     with EndpointDouble(*replies) as endpoint:
-        found = []
+        received = []
         answers = chat_at(endpoint, concurrency=4).answer([Prompt([{"role": "user", "content": "x"}])] * 9)
         with pytest.raises(ChatError, match="401"):
-            found.extend(answers)
-        assert len(found) == 3
+            received.extend(answers)
+        assert len(received) == 3
         assert len(endpoint.asked) == 4
 
 

@@ -32,12 +32,12 @@ def used(tokens):
 def test_spending_never_exceeds_the_limit_and_what_was_answered_is_kept(concurrency, cost):
     limit = 5 * WORST + 1
     with EndpointDouble(answer(TEXT, usage=used(cost), delay=0.02)) as endpoint:
-        chat, found = chat_at(endpoint, limit, concurrency=concurrency), []
+        chat, answers = chat_at(endpoint, limit, concurrency=concurrency), []
         with pytest.raises(BudgetError, match=r"^--max_cost .* is spent and the next call could cost 1[0-9]+\.0000$"):
-            found.extend(chat.answer([PROMPT] * 60))
+            answers.extend(chat.answer([PROMPT] * 60))
         # calls are made as long as the worst of the next one fits
-        assert len(endpoint.asked) == len(found) == (limit - WORST) // cost + 1
-        assert chat.budget.spent == len(found) * cost <= limit
+        assert len(endpoint.asked) == len(answers) == (limit - WORST) // cost + 1
+        assert chat.budget.spent == len(answers) * cost <= limit
         assert chat.failures == []
 
 
@@ -58,10 +58,10 @@ def test_a_budget_below_the_first_call_makes_none():
 @pytest.mark.parametrize("reply", [answer(TEXT, usage=None), answer(TEXT, usage={"prompt_tokens": 3})])
 def test_a_call_of_unknown_cost_counts_as_the_worst(reply):
     with EndpointDouble(reply) as endpoint:
-        chat, found = chat_at(endpoint, 3 * WORST), []
+        chat, answers = chat_at(endpoint, 3 * WORST), []
         with pytest.raises(BudgetError):
-            found.extend(chat.answer([PROMPT] * 9))
-        assert len(found) == 3
+            answers.extend(chat.answer([PROMPT] * 9))
+        assert len(answers) == 3
 
 
 @pytest.mark.parametrize("fault", [CUT_OFF, BROKEN_JSON, HANG])

@@ -53,32 +53,32 @@ class Table:
     @cache  # noqa: B019
     def enumerated(self, written: str = "", share: float = 1.0) -> Counter:
         """Return the probability of each number, by every text that can be written."""
-        found: Counter = Counter()
+        totals: Counter = Counter()
         for token, chance in self.odds(written).items():
             if token in AFTER:
-                found[written.strip()] += share * chance
+                totals[written.strip()] += share * chance
             elif token != OTHERWISE:
-                found += self.enumerated(written + token, share * chance)
-        return found
+                totals += self.enumerated(written + token, share * chance)
+        return totals
 
     def reply(self, most: int, ends: bool) -> dict:
         """Return a completion that gives the likeliest score, with `most` alternatives per token."""
         wanted = self.enumerated()
         score, written = max(wanted, key=wanted.__getitem__), ""
 
-        def told(token: str, chances: dict[str, float]) -> dict:
+        def token_record(token: str, chances: dict[str, float]) -> dict:
             shown = sorted(chances, key=chances.__getitem__, reverse=True)[:most]
             rivals = [{"token": each, "logprob": math.log(chances[each])} for each in shown]
             return {"token": token, "logprob": math.log(chances[token]), "top_logprobs": rivals}
 
-        content = [told(LEAD, {LEAD: 1.0})]
+        content = [token_record(LEAD, {LEAD: 1.0})]
         while written.strip() != score:
             chances = self.odds(written)
             reaching = [token for token in chances if score.startswith((written + token).strip())]
-            content.append(told(max(reaching, key=chances.__getitem__), chances))
+            content.append(token_record(max(reaching, key=chances.__getitem__), chances))
             written += content[-1]["token"]
         if not ends:  # the text goes on after the score
-            content.append(told(" points", self.odds(written)))
+            content.append(token_record(" points", self.odds(written)))
         return answer("".join(each["token"] for each in content), logprobs={"content": content})
 
 
@@ -111,14 +111,14 @@ def test_an_expected_score_is_the_enumerated_one_or_says_how_far_it_may_be_off(k
     with EndpointDouble(script) as endpoint:
         chat = OpenAIChat("m", base_url=endpoint.url, structured_output=False)
         verdicts = list(Judge(chat, rubric_of(low, high))(map(case_of, tables)))
-    known = 0
+    exact = 0
     for table, verdict in zip(tables.values(), verdicts, strict=True):
         assert verdict.valid, verdict.error
         unseen = verdict.extra.get("unseen_probability")
         if verdict.expected_scores is None:
             assert unseen is None
             continue
-        known += 1
+        exact += 1
         assert unseen is None or 0.01 < unseen <= 1
         wanted = table.enumerated()
         mean = sum(int(number) * share for number, share in wanted.items()) / sum(wanted.values())
@@ -126,4 +126,4 @@ def test_an_expected_score_is_the_enumerated_one_or_says_how_far_it_may_be_off(k
         furthest = 1e-5 if all_told else (unseen or 0.01) * (high - low) + 1e-5
         assert abs(verdict.expected_scores[0] - mean) <= furthest
     # One token decides; where "1" may be the beginning of "10" it seldom is known.
-    assert known == len(tables) if high < 10 else known < len(tables) or kind != "digits"
+    assert exact == len(tables) if high < 10 else exact < len(tables) or kind != "digits"

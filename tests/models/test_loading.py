@@ -85,12 +85,12 @@ def test_one_process_of_a_machine_reads_the_files(tiny_model, monkeypatch):
         kept[name] = json.dumps(compute())
         return json.loads(kept[name])
 
-    one = LocalChat(str(tiny_model), **OPTIONS, processes=Processes(0, 2, once=first)).fingerprint
+    alone = LocalChat(str(tiny_model), **OPTIONS, processes=Processes(0, 2, once=first)).fingerprint
     monkeypatch.setattr(local, "file_digests", lambda folder: pytest.fail("read again"))
     other = LocalChat(
         str(tiny_model), **OPTIONS, processes=Processes(1, 2, once=lambda name, _: json.loads(kept[name]))
     )
-    assert other.fingerprint == one
+    assert other.fingerprint == alone
     assert other.checkpoint == fingerprint(tiny_model, [])
 
 

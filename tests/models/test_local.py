@@ -185,14 +185,14 @@ def test_a_checkpoint_without_a_template_is_refused_unless_one_is_given(tmp_path
         bare.encoder.encode([[{"role": "user", "content": "Judge."}]])
     template = tmp_path / "chat.jinja"
     template.write_text(CHAT_TEMPLATE)
-    given = LocalChat(str(folder), dtype="float32", device="cpu", chat_template_path=str(template))
-    assert given.encoder.encode([[{"role": "user", "content": "Judge."}]])[0]
+    chat = LocalChat(str(folder), dtype="float32", device="cpu", chat_template_path=str(template))
+    assert chat.encoder.encode([[{"role": "user", "content": "Judge."}]])[0]
 
 
 def test_none_takes_a_template_back(tiny_model, chat):
-    own = LocalChat(str(tiny_model), dtype="float32", device="cpu", max_new_tokens=24, chat_template_path="none")
-    assert own.tokenizer.chat_template == chat.tokenizer.chat_template is not None
-    assert own.fingerprint == chat.fingerprint
+    plain = LocalChat(str(tiny_model), dtype="float32", device="cpu", max_new_tokens=24, chat_template_path="none")
+    assert plain.tokenizer.chat_template == chat.tokenizer.chat_template is not None
+    assert plain.fingerprint == chat.fingerprint
     assert PromptEncoder.from_checkpoint(str(tiny_model), "none").tokenizer.chat_template == CHAT_TEMPLATE
 
 
@@ -264,10 +264,10 @@ def test_grouped_attention_is_that_of_transformers(length) -> None:
     for row in range(5):
         mask[row, :, :, : 3 * row] = False  # a row's left padding
     module = SimpleNamespace(num_key_value_groups=3, is_causal=True)
-    ours, theirs = (
+    grouped, plain = (
         AttentionInterface()[name](module, query, key, value, mask, scaling=0.2)[0] for name in ("sdpa_grouped", "sdpa")
     )
-    assert torch.allclose(ours, theirs, atol=1e-6)
+    assert torch.allclose(grouped, plain, atol=1e-6)
 
 
 # --- sampling, and thoughts -------------------------------------------------------------------------------------------
@@ -282,9 +282,9 @@ def test_values_are_sampled_by_the_probabilities_of_plain_transformers(temperatu
     slot, odds = asked.parts[1], torch.tensor(list(plain.values(asked)[0].values()))
     expected = (odds.log() / temperature).softmax(0)
     drawn = [answers[run].values[0] for run in range(len(runs))]
-    for value, one, chance in zip(slot.values, odds.tolist(), expected.tolist()):
+    for value, share, chance in zip(slot.values, odds.tolist(), expected.tolist()):
         assert abs(drawn.count(value) / len(runs) - chance) < 4 * (chance * (1 - chance) / len(runs)) ** 0.5 + 1e-3
-        assert {round(answers[run].probabilities[0][value], 3) for run in range(len(runs))} == {round(one, 3)}
+        assert {round(answers[run].probabilities[0][value], 3) for run in range(len(runs))} == {round(share, 3)}
     assert len({answers[run].text for run in range(len(runs))}) > 1
     # the same values in other batches, in another process, and with a seed of their own
     alone = LocalChat(str(tiny_model), dtype="float32", device="cpu", temperature=temperature, batch_tokens=1)

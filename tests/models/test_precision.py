@@ -55,24 +55,24 @@ def test_a_gpu_that_only_emulates_bfloat16_does_not_get_it(monkeypatch: pytest.M
 
 def test_another_value_of_the_switch_is_an_error(tiny_model: Path, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("AUTOMEDEVAL_BF16", "0")
-    given = ("--judge", tiny_model, "--cases", SAMPLE / "test_cases.jsonl", "--output", tmp_path / "verdicts")
-    assert error_line(run_recipe("judge", *given)) == "error: AUTOMEDEVAL_BF16=0: must be off or unset"
+    args = ("--judge", tiny_model, "--cases", SAMPLE / "test_cases.jsonl", "--output", tmp_path / "verdicts")
+    assert error_line(run_recipe("judge", *args)) == "error: AUTOMEDEVAL_BF16=0: must be off or unset"
 
 
 def test_the_choice_of_the_judge_is_said_and_recorded(tiny_model: Path, tmp_path: Path, monkeypatch) -> None:
     processor(monkeypatch, FAST["Zen 4"])
-    given = ("--judge", tiny_model, "--cases", SAMPLE / "test_cases.jsonl", "--limit", 1, "--rationale", "false")
-    found = {}
+    args = ("--judge", tiny_model, "--cases", SAMPLE / "test_cases.jsonl", "--limit", 1, "--rationale", "false")
+    dtypes = {}
     for switch, words in (("", "bfloat16 on cpu"), ("off", "float32 on cpu (AUTOMEDEVAL_BF16=off)")):
         monkeypatch.setenv("AUTOMEDEVAL_BF16", switch)
-        done = run_recipe("judge", *given, "--device", "cpu", "--output", tmp_path / words[:8])
+        done = run_recipe("judge", *args, "--device", "cpu", "--output", tmp_path / words[:8])
         assert done.returncode == 0, done.stderr
         assert f"{tiny_model.name}: {words}\n" in done.stderr
         (run,) = (tmp_path / words[:8]).glob("run-*.json")
         assert json.loads(run.read_text())["arguments"]["computed"] == {tiny_model.name: words}
-        found[words] = LocalChat(str(tiny_model), device="cpu").network.dtype
-    assert list(found.values()) == [torch.bfloat16, torch.float32]
-    chosen = run_recipe("judge", *given, "--device", "cpu", "--dtype", "float32", "--output", tmp_path / "chosen")
+        dtypes[words] = LocalChat(str(tiny_model), device="cpu").network.dtype
+    assert list(dtypes.values()) == [torch.bfloat16, torch.float32]
+    chosen = run_recipe("judge", *args, "--device", "cpu", "--dtype", "float32", "--output", tmp_path / "chosen")
     assert "on cpu" not in chosen.stderr  # the user's own choice needs no announcement
 
 

@@ -34,24 +34,24 @@ def checkpoint(tiny_model: Path, tmp_path: Path) -> Path:
 
 def of_weights(file: Path, **checkpoints: Path) -> dict:
     """Return results of which these judges were measured on these checkpoints."""
-    found = read_result(file)
+    result = read_result(file)
     for name, folder in checkpoints.items():
-        found["judges"][name]["checkpoint"] = fingerprint(folder, [])
-    return found
+        result["judges"][name]["checkpoint"] = fingerprint(folder, [])
+    return result
 
 
 def part(card: str, name: str) -> str:
-    (found,) = re.findall(rf"<!-- {name} -->\n(.*?)\n<!-- /{name} -->", card, re.S)
-    return found
+    (text,) = re.findall(rf"<!-- {name} -->\n(.*?)\n<!-- /{name} -->", card, re.S)
+    return text
 
 
 def test_the_figures_of_the_card_are_those_that_were_measured(checkpoint: Path, results: Path) -> None:
     from huggingface_hub import ModelCard
 
-    found = of_weights(results, tiny=checkpoint)
-    card = fill_card(CARD, checkpoint, CardInputs(**vars(INPUTS) | {"judge": "tiny"}), found)
+    result = of_weights(results, tiny=checkpoint)
+    card = fill_card(CARD, checkpoint, CardInputs(**vars(INPUTS) | {"judge": "tiny"}), result)
     check_card(card, MODEL, {})
-    record, ceiling = found["judges"]["tiny"], found["people"]["ceiling"]
+    record, ceiling = result["judges"]["tiny"], result["people"]["ceiling"]
 
     def in_card(estimate: dict) -> str:
         return f"{estimate['value']:.2f} [{estimate['low']:.2f}, {estimate['high']:.2f}]*"
@@ -60,10 +60,10 @@ def test_the_figures_of_the_card_are_those_that_were_measured(checkpoint: Path, 
     row = f"| Concordance | {in_card(record['concordance'])} | – | {in_card(ceiling['concordance'])} |"
     assert row in shown
     assert (
-        f"ROUGE-L to the reference {in_card(found['judges']['ROUGE-L to the reference']['concordance_expected'])}"
+        f"ROUGE-L to the reference {in_card(result['judges']['ROUGE-L to the reference']['concordance_expected'])}"
         in shown
     )
-    sentences = [line for line in summary(found) if line.startswith("tiny is ") and "best baseline" in line]
+    sentences = [line for line in summary(result) if line.startswith("tiny is ") and "best baseline" in line]
     assert "This baseline reads the reference, which tiny does not see." in sentences[0]
     assert all(cell(sentence) in shown for sentence in sentences)
     assert "The raters are simulated: no person rated these responses." in shown
@@ -87,11 +87,11 @@ def test_figures_of_other_weights_are_refused(
     tiny_model: Path, checkpoint: Path, results: Path, tmp_path: Path
 ) -> None:
     other = trained(build_tiny_model(tmp_path / "seed1", seed=1), tmp_path / "other")
-    ours, theirs = (fingerprint(folder, []) for folder in (checkpoint, other))
-    assert ours != theirs
-    assert ours == fingerprint(tiny_model, []), "the record of its training is no part of a checkpoint"
+    measured, published = (fingerprint(folder, []) for folder in (checkpoint, other))
+    assert measured != published
+    assert measured == fingerprint(tiny_model, []), "the record of its training is no part of a checkpoint"
     inputs = CardInputs(**vars(INPUTS) | {"judge": "tiny"})
-    line = f"agreement.json: tiny was measured on the checkpoint {ours}, and {other} is {theirs}; "
+    line = f"agreement.json: tiny was measured on the checkpoint {measured}, and {other} is {published}; "
     with pytest.raises(RecordError, match=f"^{re.escape(line)}judge with it, and evaluate that$"):
         fill_card(CARD, other, inputs, of_weights(results, tiny=checkpoint))
     with pytest.raises(RecordError, match=f"^{re.escape(line)}--judge other was measured on it$"):
@@ -101,17 +101,17 @@ def test_figures_of_other_weights_are_refused(
     )
     # one figure in the configuration is enough
     config = json.loads((checkpoint / "config.json").read_text())
-    found = of_weights(results, tiny=checkpoint)
+    result = of_weights(results, tiny=checkpoint)
     (checkpoint / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 0.1}))
     with pytest.raises(RecordError, match="tiny was measured on the checkpoint"):
-        fill_card(CARD, checkpoint, inputs, found)
+        fill_card(CARD, checkpoint, inputs, result)
 
 
 def test_figures_of_unknown_weights_are_shown_as_such_and_not_indexed(checkpoint: Path, results: Path) -> None:
-    found = read_result(results)
-    for record in found["judges"].values():
+    result = read_result(results)
+    for record in result["judges"].values():
         record.pop("checkpoint", None)
-    card = fill_card(CARD, checkpoint, CardInputs(**vars(INPUTS) | {"judge": "tiny"}), found)
+    card = fill_card(CARD, checkpoint, CardInputs(**vars(INPUTS) | {"judge": "tiny"}), result)
     assert "**It is not recorded which weights these figures were measured on:**" in part(card, "results")
     assert "| Concordance | " in part(card, "results")
     assert "weights alone" not in card
@@ -132,8 +132,8 @@ def test_what_was_not_measured_is_said(checkpoint: Path) -> None:
 
 def test_the_card_counts_the_cases_that_people_rated(checkpoint: Path, tmp_path: Path) -> None:
     results = agreement(tmp_path / "results")
-    given = [json.loads(line) for line in (SAMPLE / "test_ratings.jsonl").read_text().splitlines()]
-    few = [rating for rating in given if rating["case_id"] in sorted({each["case_id"] for each in given})[:7]]
+    ratings = [json.loads(line) for line in (SAMPLE / "test_ratings.jsonl").read_text().splitlines()]
+    few = [rating for rating in ratings if rating["case_id"] in sorted({each["case_id"] for each in ratings})[:7]]
     (tmp_path / "few.jsonl").write_text("".join(json.dumps(rating) + "\n" for rating in few))
     done = run_recipe(
         "report", "--verdicts", results.parent / "tiny.jsonl", "--cases", SAMPLE / "test_cases.jsonl",
@@ -156,13 +156,13 @@ def test_a_file_that_is_not_there_is_named_once(tmp_path: Path) -> None:
 
 
 def test_without_ratings_the_card_claims_no_agreement(checkpoint: Path, results: Path) -> None:
-    found = read_result(results)
-    del found["people"]
-    for record in found["judges"].values():
+    result = read_result(results)
+    del result["people"]
+    for record in result["judges"].values():
         record.pop("headline", None)
         for name in [name for name in record if "accuracy" in name or "concordance" in name or "earman" in name]:
             del record[name]
-    card = fill_card(CARD, checkpoint, CardInputs(**vars(INPUTS) | {"judge": "tiny"}), found)
+    card = fill_card(CARD, checkpoint, CardInputs(**vars(INPUTS) | {"judge": "tiny"}), result)
     assert "Nobody rated these responses here" in part(card, "results")
     assert "Concordance" not in part(card, "results")
 
@@ -281,9 +281,9 @@ def test_markers_and_parts_belong_together() -> None:
     ],
 )
 def test_of_a_path_the_card_tells_its_end_alone(checkpoint: Path, results: Path, path: str, end: str) -> None:
-    found = of_weights(results, tiny=checkpoint)
-    found["cases"]["file"] = path
-    card = fill_card(CARD, checkpoint, CardInputs(**vars(INPUTS) | {"judge": "tiny"}), found)
+    result = of_weights(results, tiny=checkpoint)
+    result["cases"]["file"] = path
+    card = fill_card(CARD, checkpoint, CardInputs(**vars(INPUTS) | {"judge": "tiny"}), result)
     assert "somebody" not in card
     assert f"responses, {end};" in card
     assert f"name: {end}\n" in card  # in the index

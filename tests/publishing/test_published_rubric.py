@@ -81,8 +81,8 @@ def test_a_reader_asks_in_the_words_of_the_rubric_that_was_published(tiny_model:
         assert read.returncode == 0, read.stderr
         held = {path: file.content for path, file in hub.repos["model", "org/judge"].files.items()}
     (line,) = [line for line in read.stdout.splitlines() if line.startswith("FOUND ")]
-    messages, given, _ = json.loads(line.removeprefix("FOUND "))
-    assert given == "night@1"
+    messages, schema, _ = json.loads(line.removeprefix("FOUND "))
+    assert schema == "night@1"
     # beside plain Jinja, which knows nothing of the package
     template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True).from_string(TEMPLATE)
     texts = [message["content"] for message in messages]
@@ -114,8 +114,8 @@ def test_a_published_judge_keeps_its_wording_when_the_package_changes(
     monkeypatch.setattr(rubric, "PACKAGED", later / "packaged")
     if name in packaged_rubrics():
         assert "Be strict." in read_rubric(name).template_text
-    for given in (str(folder), folder.as_posix()):
-        after = load_judge(given, chat=FAST)
+    for path in (str(folder), folder.as_posix()):
+        after = load_judge(path, chat=FAST)
         assert after.fingerprint == before.fingerprint
         criteria = [{"criterion": "Advises rest.", "points": 1}]
         case = Case.from_dict(case.to_dict() | {"reference": "Rest.", "criteria": criteria})

@@ -22,22 +22,22 @@ def test_several_fingerprints_are_those_of_each(tiny_model: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["", "likelihood:"])
 def test_a_report_is_published_with_the_weights_that_it_is_about(tiny_model: Path, tmp_path: Path, kind: str) -> None:
-    ours = trained(tiny_model, tmp_path / "ours")
+    trained_folder = trained(tiny_model, tmp_path / "ours")
     other = trained(build_tiny_model(tmp_path / "seed1", seed=1), tmp_path / "other")
     cases, verdicts, report = SAMPLE / "test_cases.jsonl", tmp_path / "verdicts", tmp_path / "report"
     asked = ("--cases", cases, "--output", verdicts, "--limit", 3, "--max_new_tokens", 4)
-    for folder in (ours, other):
+    for folder in (trained_folder, other):
         done = run_recipe("judge", "--judge", f"{kind}{folder}", "--judge_name", folder.name, *asked)
         assert done.returncode == 0, done.stderr
     lines = [json.loads(line) for line in (verdicts / "verdicts.jsonl").read_text().splitlines()]
     checkpoints = {line["judge"]: line["checkpoint"] for line in lines}
-    assert checkpoints == {folder.name: fingerprint(folder, []) for folder in (ours, other)}
+    assert checkpoints == {folder.name: fingerprint(folder, []) for folder in (trained_folder, other)}
 
     ratings = ("--ratings", SAMPLE / "test_ratings.jsonl", "--limit", 3, "--resamples", 100)
     done = run_recipe("report", "--verdicts", verdicts, "--cases", cases, *ratings, "--output", report)
     assert done.returncode == 0, done.stderr
     results, card = report / "agreement.json", tmp_path / "card.md"
-    command = ("model", ours, "--repo", "org/judge", *ABOUT, "--agreement", results, "--card_output", card)
+    command = ("model", trained_folder, "--repo", "org/judge", *ABOUT, "--agreement", results, "--card_output", card)
     done = run_recipe("publish", *command, "--judge", "ours")
     assert done.returncode == 0, done.stderr
     assert f"its weights alone: `{checkpoints['ours']}`" in card.read_text()

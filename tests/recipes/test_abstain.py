@@ -50,12 +50,12 @@ class Study:
         self.ratings = [rating for verdict in self.verdicts[FRESH:] for rating in rated(verdict, FACT)]
 
     def run(self, *options: object) -> Any:
-        given = [
+        args = [
             "--verdicts", write(self.folder / "judge" / "verdicts.jsonl", self.verdicts).parent,
             "--cases", write(self.folder / "cases.jsonl", self.cases),
             "--ratings", write(self.folder / "ratings.jsonl", self.ratings), "--output", self.output,
         ]  # fmt: skip
-        return abstain(*given, *([] if "--abstain_at" in options else ["--abstain_at", 0.2]), *options)
+        return abstain(*args, *([] if "--abstain_at" in options else ["--abstain_at", 0.2]), *options)
 
     def certificate(self) -> dict[str, Any]:
         return json.loads((self.output / "abstention.json").read_text(encoding="utf-8"))
@@ -104,8 +104,8 @@ def test_other_recipes_read_what_it_writes(study: Study) -> None:
         "--ratings", ratings, "--output", report, "--resamples", 100, "--baselines", "false",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    told = json.loads((report / "agreement.json").read_text())["judges"]["judge"]
-    assert told["valid_rate"]["value"] == 1.0
+    record = json.loads((report / "agreement.json").read_text())["judges"]["judge"]
+    assert record["valid_rate"]["value"] == 1.0
     done = run_recipe(
         "report", "--verdicts", study.output / "kept", "--cases", study.folder / "cases.jsonl",
         "--ratings", ratings, "--output", report, "--resamples", 100, "--baselines", "false",
@@ -205,13 +205,13 @@ def test_rated_cases_have_no_say_in_the_thresholds(study: Study) -> None:
 # --- other ways to be sure --------------------------------------------------------------------------------------------
 
 
-def compared(number: int, one: int, two: int, swapped: bool, first_always: bool) -> Verdict:
+def compared(number: int, first: int, second: int, swapped: bool, first_always: bool) -> Verdict:
     """Return a pairwise verdict: the better response of two, or whichever stands first."""
     case = case_of(number)
-    order = (two, one) if swapped else (one, two)
-    better = case.models[order[0] if first_always else min(one, two)]
+    order = (second, first) if swapped else (first, second)
+    better = case.models[order[0] if first_always else min(first, second)]
     return Verdict(
-        case.id, "pairs", "medical_pairwise@1", order, (case.models[one], case.models[two]), valid=True,
+        case.id, "pairs", "medical_pairwise@1", order, (case.models[first], case.models[second]), valid=True,
         choices={"correctness": better}, extra={"models": case.models, "settings": "s1"},
     )  # fmt: skip
 
@@ -237,31 +237,31 @@ def test_a_judge_that_compares_pairs_is_sure_where_no_order_turns_it_round(study
 
 
 def test_bad_input_is_one_line_and_writes_nothing(study: Study) -> None:
-    def told(*options: object) -> str:
+    def error_of(*options: object) -> str:
         line = error_line(study.run(*options))
         assert not study.output.exists()
         return line
 
-    assert "--abstain_at must be above 0 and below 1, not 1.5" in told("--abstain_at", 1.5)
-    assert "--delta must be above 0 and below 1, not 0.0" in told("--delta", 0)
-    assert "a case is in two of the files" in told(
+    assert "--abstain_at must be above 0 and below 1, not 1.5" in error_of("--abstain_at", 1.5)
+    assert "--delta must be above 0 and below 1, not 0.0" in error_of("--delta", 0)
+    assert "a case is in two of the files" in error_of(
         "--cases", study.folder / "cases.jsonl", study.folder / "cases.jsonl"
     )
     verdicts, ratings = list(study.verdicts), list(study.ratings)
     study.verdicts[5] = replace(verdicts[5], judge="other")
-    assert "verdicts of judge, other: choose one with --judge" in told()
+    assert "verdicts of judge, other: choose one with --judge" in error_of()
     study.verdicts[5] = replace(verdicts[5], extra=verdicts[5].extra | {"settings": "s2"})
-    assert "verdicts of several settings: s1, s2" in told()
+    assert "verdicts of several settings: s1, s2" in error_of()
     study.verdicts = verdicts
     study.ratings = [Rating("elsewhere", "ash", "ann", "overall", 3)]
-    assert "no rating of any case" in told()
+    assert "no rating of any case" in error_of()
     study.ratings = [rating for verdict in verdicts for rating in rated(verdict, FACT)]
-    assert "every case of" in told()
+    assert "every case of" in error_of()
     study.ratings, study.verdicts = ratings, verdicts[FRESH:]
-    assert "no verdict of judge on a case without ratings has a confidence" in told()
+    assert "no verdict of judge on a case without ratings has a confidence" in error_of()
     study.verdicts = verdicts
     more = write(study.folder / "more.jsonl", verdicts[:2])
-    assert "case 'case-0' has verdicts in another of the files" in told("--verdicts", study.folder / "judge", more)
+    assert "case 'case-0' has verdicts in another of the files" in error_of("--verdicts", study.folder / "judge", more)
 
 
 # --- the report -------------------------------------------------------------------------------------------------------
@@ -269,13 +269,13 @@ def test_bad_input_is_one_line_and_writes_nothing(study: Study) -> None:
 
 def test_the_report_has_risk_and_coverage_of_every_judge_with_expected_scores(tmp_path: Path) -> None:
     whole = [verdict | {"judge": "whole", "expected_scores": None} for verdict in agreeing_verdicts()]
-    found = evaluate(tmp_path, agreeing_verdicts() + whole, "--ratings", RATINGS)
-    curve = found["judges"]["echo"]["risk_coverage"]
+    result = evaluate(tmp_path, agreeing_verdicts() + whole, "--ratings", RATINGS)
+    curve = result["judges"]["echo"]["risk_coverage"]
     assert curve[-1]["coverage"] == 1.0
     assert [each["coverage"] for each in curve] == sorted(each["coverage"] for each in curve)
     assert [each["threshold"] for each in curve] == sorted((each["threshold"] for each in curve), reverse=True)
     assert all(each["risk"]["low"] <= each["risk"]["value"] <= each["risk"]["high"] for each in curve)
-    assert all("risk_coverage" not in record for name, record in found["judges"].items() if name != "echo")
+    assert all("risk_coverage" not in record for name, record in result["judges"].items() if name != "echo")
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert page.count("<strong>Risk and coverage</strong> Share of wrong pairs") == 1
 

@@ -22,9 +22,9 @@ LINK = re.compile(r"http\S+/invitation/(\S+)")
 
 
 def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
 
 
 @contextmanager
@@ -40,14 +40,14 @@ def running(study: Path, port: int, *more: str, **environment: str) -> Iterator[
         )  # fmt: skip
     try:
         end = time.monotonic() + 120
-        while "stop with Ctrl+C" not in (told := log.read_text()):
-            assert process.poll() is None, told
-            assert time.monotonic() < end, told
+        while "stop with Ctrl+C" not in (text := log.read_text()):
+            assert process.poll() is None, text
+            assert time.monotonic() < end, text
             time.sleep(0.05)
-        yield told
+        yield text
         process.send_signal(signal.SIGINT)
         assert process.wait(30) == 1
-        assert log.read_text() == told + "interrupted; the same command goes on from here\n"
+        assert log.read_text() == text + "interrupted; the same command goes on from here\n"
     finally:
         process.kill()
         process.wait()
@@ -56,13 +56,13 @@ def running(study: Path, port: int, *more: str, **environment: str) -> Iterator[
 def test_a_study_is_served_and_goes_on_after_a_stop(tmp_path: Path) -> None:
     study, port = write_study(tmp_path, ("rate",)), free_port()
     address = f"http://127.0.0.1:{port}"
-    with running(study, port) as told, httpx.Client(base_url=address) as client:
-        assert "2 cases, 2 items, 3 annotators" in told
-        tokens = LINK.findall(told)
-        assert [name for name in ANNOTATORS if name in told] == list(ANNOTATORS)
+    with running(study, port) as printed, httpx.Client(base_url=address) as client:
+        assert "2 cases, 2 items, 3 annotators" in printed
+        tokens = LINK.findall(printed)
+        assert [name for name in ANNOTATORS if name in printed] == list(ANNOTATORS)
         assert len(set(tokens)) == 3
         assert all(len(token) >= 22 for token in tokens)  # 128 random bits and more
-        password = re.search(r"password, shown this once: (\S+)", told)[1]
+        password = re.search(r"password, shown this once: (\S+)", printed)[1]
         someone = Physician(client)
         someone.sign_in(tokens[0])
         someone.post("/next")
@@ -81,11 +81,13 @@ def test_a_study_is_served_and_goes_on_after_a_stop(tmp_path: Path) -> None:
         path.read_bytes() for path in tmp_path.glob("*-wal")
     )
     assert not [token for token in (*tokens, password) if token.encode() in database]
-    with running(study, port, AUTOMEDEVAL_COORDINATOR_PASSWORD="a longer password") as told:
-        assert not LINK.search(told)
-        assert "invited before: physician-1, physician-2, physician-3 (the coordinator's page makes new links)" in told
-        assert "the coordinator's password is that of AUTOMEDEVAL_COORDINATOR_PASSWORD" in told
-        assert "a longer password" not in told
+    with running(study, port, AUTOMEDEVAL_COORDINATOR_PASSWORD="a longer password") as printed:
+        assert not LINK.search(printed)
+        assert (
+            "invited before: physician-1, physician-2, physician-3 (the coordinator's page makes new links)" in printed
+        )
+        assert "the coordinator's password is that of AUTOMEDEVAL_COORDINATOR_PASSWORD" in printed
+        assert "a longer password" not in printed
         someone.client.close()
         with httpx.Client(base_url=address, cookies=someone.client.cookies) as client:
             assert "Rate the verdict" in client.get("/tasks/1").text
@@ -97,8 +99,8 @@ def test_a_study_is_served_and_goes_on_after_a_stop(tmp_path: Path) -> None:
 
 def test_behind_https_the_cookie_travels_by_https_alone(tmp_path: Path) -> None:
     port = free_port()
-    with running(write_study(tmp_path), port, "--url", "https://rate.example.org") as told:
-        assert "https://rate.example.org/invitation/" in told
+    with running(write_study(tmp_path), port, "--url", "https://rate.example.org") as printed:
+        assert "https://rate.example.org/invitation/" in printed
         answer = httpx.get(f"http://127.0.0.1:{port}/")
         assert "secure" in answer.headers["set-cookie"].lower()
         assert "server" not in answer.headers

@@ -43,27 +43,27 @@ def standings(done):
 def test_every_reader_of_cases_passes_the_rule_on():
     """No program can forget it: each call names it."""
     least = {"read_cases": 3, "table_of": 3, "Cases.read": 3, "Requests": 6}
-    missing, found = [], set()
+    missing, readers = [], set()
     for file in [*(ROOT / "src").rglob("*.py"), *(ROOT / "recipes").rglob("*.py")]:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and (name := ast.unparse(node.func)) in least:
-                found.add(name)
+                readers.add(name)
                 if len(node.args) < least[name] and "blank" not in [keyword.arg for keyword in node.keywords]:
                     missing.append(f"{file}:{node.lineno}")
     assert not missing
-    assert found == set(least)
+    assert readers == set(least)
 
 
 @pytest.mark.parametrize("rule", ["lowest", "skip"])
 def test_each_choice_counts_and_the_report_takes_the_same(table, rule):
     done = judged("--blank", rule)
     assert done.returncode == 0, done.stderr
-    given = {name: [row[1 + at] for row in ROWS if row[1 + at].strip()] for at, name in enumerate(MODELS)}
-    assert standings(done) == {name: len(ROWS) if rule == "lowest" else len(texts) for name, texts in given.items()}
+    answers = {name: [row[1 + at] for row in ROWS if row[1 + at].strip()] for at, name in enumerate(MODELS)}
+    assert standings(done) == {name: len(ROWS) if rule == "lowest" else len(texts) for name, texts in answers.items()}
     verdicts = Path("verdicts/t-baseline-longer text/verdicts.jsonl").read_text(encoding="utf-8").splitlines()
     verdicts = [json.loads(line) for line in verdicts]
     assert len(verdicts) == (len(ROWS) if rule == "lowest" else len(ROWS) - 1), "nobody was asked the last question"
-    words = sum(len(text.split()) for texts in given.values() for text in texts)
+    words = sum(len(text.split()) for texts in answers.values() for text in texts)
     assert sum(sum(verdict["expected_scores"]) for verdict in verdicts) == words, "an empty answer has no word"
     assert ("left out: 1" in done.stdout) == (rule == "skip")
     (line,) = re.findall(r"^The report: automedeval (.*)$", done.stdout, re.M)
@@ -97,9 +97,9 @@ COMMANDS = {
 def test_a_program_asks_before_it_writes(table, tmp_path, name):
     run = run_recipe if name == "preferences" else run_command
     words = COMMANDS[name].split()
-    told = error_line(run(name, *words))
-    assert f"t.csv: {BLANK} of 12 answers are blank (rowan 2, alder 2, larch 1)" in told
-    assert "--blank lowest" in told
-    assert "--blank skip" in told
+    line = error_line(run(name, *words))
+    assert f"t.csv: {BLANK} of 12 answers are blank (rowan 2, alder 2, larch 1)" in line
+    assert "--blank lowest" in line
+    assert "--blank skip" in line
     assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
     assert "answers are blank" not in run(name, *words, "--blank", "skip").stderr

@@ -29,7 +29,7 @@ def write(path: Path, records: Sequence[Any]) -> Path:
 
 
 @pytest.fixture
-def given(tmp_path: Path) -> list[object]:
+def args(tmp_path: Path) -> list[object]:
     """Write twenty rated cases and five to put on the scale; return the recipe's arguments."""
     verdicts = study(25)
     (tmp_path / "rated").mkdir()
@@ -40,8 +40,8 @@ def given(tmp_path: Path) -> list[object]:
     return [*arguments, "--rubric", "automedeval", "--output", tmp_path / "out"]
 
 
-def test_verdicts_come_onto_the_scale(given: list, tmp_path: Path) -> None:
-    done = calibrate(*given, launch=())
+def test_verdicts_come_onto_the_scale(args: list, tmp_path: Path) -> None:
+    done = calibrate(*args, launch=())
     assert done.returncode == 0, done.stderr
     assert "20 rated cases, 60 responses, 60 ratings" in done.stdout
     assert "5 verdicts → 4 on the scale of automedeval@1, 1 invalid" in done.stdout
@@ -51,15 +51,15 @@ def test_verdicts_come_onto_the_scale(given: list, tmp_path: Path) -> None:
     calibration = Calibration.fit(study(20), people(study(25), 0.5, rubric=AUTOMEDEVAL), AUTOMEDEVAL)
     assert facts == json.loads(json.dumps(calibration.to_dict()))
     assert len(facts["weights"]) == 3
-    found = [json.loads(line) for line in (out / "verdicts.jsonl").read_text().splitlines()]
-    assert [verdict["case_id"] for verdict in found] == [f"case-{at}" for at in range(20, 25)]
-    assert {verdict["judge"] for verdict in found} == {"likelihood:tiny, calibrated"}
-    assert [verdict["valid"] for verdict in found] == [True] * 4 + [False]
+    verdicts = [json.loads(line) for line in (out / "verdicts.jsonl").read_text().splitlines()]
+    assert [verdict["case_id"] for verdict in verdicts] == [f"case-{at}" for at in range(20, 25)]
+    assert {verdict["judge"] for verdict in verdicts} == {"likelihood:tiny, calibrated"}
+    assert [verdict["valid"] for verdict in verdicts] == [True] * 4 + [False]
     assert json.loads((out / "run.json").read_text())["arguments"]["rubric"] == "automedeval"
 
 
-def test_other_recipes_take_the_verdicts(given: list, tmp_path: Path) -> None:
-    assert calibrate(*given).returncode == 0
+def test_other_recipes_take_the_verdicts(args: list, tmp_path: Path) -> None:
+    assert calibrate(*args).returncode == 0
     cases = [case_of(at) for at in range(20, 25)]
     recorded = [recorded_of(scored_verdict(case, scores_of(at)), case) for at, case in enumerate(cases)]
     judge = read_judge(str(tmp_path / "out" / "verdicts.jsonl"), recorded)
@@ -71,26 +71,26 @@ def test_other_recipes_take_the_verdicts(given: list, tmp_path: Path) -> None:
         "--baselines", "false",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    told = json.loads((tmp_path / "report" / "agreement.json").read_text())["judges"]["likelihood:tiny, calibrated"]
-    assert told["valid_rate"]["value"] == 0.8
-    assert told["pairwise_accuracy"]["n"] > 0
-    assert told["concordance_expected"]["value"] > 0.5
+    record = json.loads((tmp_path / "report" / "agreement.json").read_text())["judges"]["likelihood:tiny, calibrated"]
+    assert record["valid_rate"]["value"] == 0.8
+    assert record["pairwise_accuracy"]["n"] > 0
+    assert record["concordance_expected"]["value"] > 0.5
 
 
-def test_the_same_input_gives_the_same_bytes(given: list, tmp_path: Path) -> None:
-    assert all(calibrate(*given, "--output", tmp_path / name).returncode == 0 for name in ("one", "two"))
+def test_the_same_input_gives_the_same_bytes(args: list, tmp_path: Path) -> None:
+    assert all(calibrate(*args, "--output", tmp_path / name).returncode == 0 for name in ("one", "two"))
     assert all((tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes() for name in WRITTEN)
 
 
-def test_one_of_several_judges_is_chosen(given: list, tmp_path: Path) -> None:
+def test_one_of_several_judges_is_chosen(args: list, tmp_path: Path) -> None:
     others = [replace(verdict, judge="likelihood:other") for verdict in study(24)[20:]]
     file = write(tmp_path / "verdicts.jsonl", [*study(24)[20:], *others])
-    line = error_line(calibrate(*given))
+    line = error_line(calibrate(*args))
     assert f"{file}: verdicts of likelihood:other, likelihood:tiny: choose one with --judge" in line
     assert not (tmp_path / "out").exists()
-    assert calibrate(*given, "--judge", "likelihood:tiny").returncode == 0
+    assert calibrate(*args, "--judge", "likelihood:tiny").returncode == 0
     assert len((tmp_path / "out" / "verdicts.jsonl").read_text().splitlines()) == 4
-    assert "no verdict of the judge 'nobody'" in error_line(calibrate(*given, "--judge", "nobody"))
+    assert "no verdict of the judge 'nobody'" in error_line(calibrate(*args, "--judge", "nobody"))
 
 
 BAD = {
@@ -109,12 +109,12 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_input_is_one_line_and_writes_nothing(name: str, given: list, tmp_path: Path) -> None:
-    verdicts, options, told = BAD[name]
+def test_bad_input_is_one_line_and_writes_nothing(name: str, args: list, tmp_path: Path) -> None:
+    verdicts, options, error = BAD[name]
     write(tmp_path / "verdicts.jsonl", verdicts)
     write(tmp_path / "wild.jsonl", [replace(rating, score=7) for rating in people(study(20))])
     more = [tmp_path / each if str(each).endswith(".jsonl") else each for pair in options.items() for each in pair]
-    assert told in error_line(calibrate(*given, *more))
+    assert error in error_line(calibrate(*args, *more))
     assert not (tmp_path / "out").exists()
 
 
@@ -129,10 +129,10 @@ def scored(number: int, run: int = 0) -> Verdict:
 
 
 @pytest.fixture
-def scores(given: list, tmp_path: Path) -> list[object]:
+def scores(args: list, tmp_path: Path) -> list[object]:
     write(tmp_path / "rated" / "verdicts.jsonl", [scored(at) for at in range(20)])
     write(tmp_path / "verdicts.jsonl", [scored(at) for at in range(20, 24)] + [scored_verdict(case_of(24), None)])
-    return given
+    return args
 
 
 def test_scores_come_onto_the_scale_too(scores: list, tmp_path: Path) -> None:
@@ -152,8 +152,8 @@ def test_scores_come_onto_the_scale_too(scores: list, tmp_path: Path) -> None:
     for name, error in facts["calibration_error"].items():
         ends = f"[{error['low']:.2f}, {error['high']:.2f}]"
         assert f"{name} {error['value']:.2f} {ends}, by chance up to {error['chance']:.2f}" in done.stdout
-    found = [Verdict.from_dict(json.loads(line)) for line in (out / "verdicts.jsonl").read_text().splitlines()]
-    assert found == [
+    verdicts = [Verdict.from_dict(json.loads(line)) for line in (out / "verdicts.jsonl").read_text().splitlines()]
+    assert verdicts == [
         calibration.apply(verdict, "judge, calibrated")
         for verdict in [*(scored(at) for at in range(20, 24)), scored_verdict(case_of(24), None)]
     ]
@@ -163,14 +163,14 @@ def test_scores_of_several_criteria_become_scores_of_the_new_scale_alone(scores:
     names = ("relevancy", "knowledge_correctness", "fluency")
     for file in (tmp_path / "rated" / "verdicts.jsonl", tmp_path / "verdicts.jsonl"):
         records = [json.loads(line) for line in file.read_text().splitlines()]
-        own = [{"rubric": "automedeval_guided@1"} for _ in records]
-        for record, more in zip(records, own):
+        rubrics = [{"rubric": "automedeval_guided@1"} for _ in records]
+        for record, more in zip(records, rubrics):
             more |= {"criterion_scores": dict.fromkeys(names, record["scores"])} if record["valid"] else {}
-        file.write_text("".join(json.dumps(record | more) + "\n" for record, more in zip(records, own)))
+        file.write_text("".join(json.dumps(record | more) + "\n" for record, more in zip(records, rubrics)))
     assert calibrate(*scores).returncode == 0
-    found = [json.loads(line) for line in (tmp_path / "out" / "verdicts.jsonl").read_text().splitlines()]
-    assert [each["valid"] for each in found] == [True] * 4 + [False]
-    assert not any("criterion_scores" in each for each in found)
+    verdicts = [json.loads(line) for line in (tmp_path / "out" / "verdicts.jsonl").read_text().splitlines()]
+    assert [each["valid"] for each in verdicts] == [True] * 4 + [False]
+    assert not any("criterion_scores" in each for each in verdicts)
     done = run_recipe(
         "report", "--verdicts", tmp_path / "out", "--cases",
         write(tmp_path / "cases.jsonl", [case_of(at) for at in range(20, 25)]), "--output", tmp_path / "report",
@@ -195,16 +195,16 @@ def test_scores_beside_log_likelihoods_are_refused(scores: list, tmp_path: Path)
     assert not (tmp_path / "out").exists()
 
 
-def test_the_error_of_log_likelihoods_is_known_after_alone(given: list, tmp_path: Path) -> None:
-    done = calibrate(*given)
+def test_the_error_of_log_likelihoods_is_known_after_alone(args: list, tmp_path: Path) -> None:
+    done = calibrate(*args)
     assert "before none (judged by likelihood@1, not on this scale); after 0." in done.stdout
     facts = json.loads((tmp_path / "out" / "calibration.json").read_text())
     assert facts["calibration_error"]["before"]["value"] is None
     assert facts["reliability"].keys() == {"after"}
 
 
-def test_one_file_of_rated_and_other_cases_is_enough(given: list, tmp_path: Path) -> None:
-    assert calibrate(*given).returncode == 0
+def test_one_file_of_rated_and_other_cases_is_enough(args: list, tmp_path: Path) -> None:
+    assert calibrate(*args).returncode == 0
     apart = {name: (tmp_path / "out" / name).read_bytes() for name in WRITTEN}
     verdicts = study(25)
     both = write(tmp_path / "both.jsonl", [*verdicts[:24], invalid_of(24)])
@@ -213,24 +213,24 @@ def test_one_file_of_rated_and_other_cases_is_enough(given: list, tmp_path: Path
     done = calibrate("--verdicts", both, "--ratings", ratings, *scale)
     assert done.returncode == 0, done.stderr
     assert {name: (tmp_path / "one" / name).read_bytes() for name in WRITTEN} == apart
-    told = error_line(calibrate("--verdicts", both, "--ratings", given[5], *scale))
-    assert "every case is rated: none is left to calibrate" in told
+    error = error_line(calibrate("--verdicts", both, "--ratings", args[5], *scale))
+    assert "every case is rated: none is left to calibrate" in error
     write(ratings, people([replace(verdicts[0], case_id="elsewhere")], rubric=AUTOMEDEVAL))
-    told = error_line(calibrate("--verdicts", both, "--ratings", ratings, *scale))
-    assert "no case is rated" in told
+    error = error_line(calibrate("--verdicts", both, "--ratings", ratings, *scale))
+    assert "no case is rated" in error
 
 
-def test_nothing_but_an_earlier_calibration_is_written_over(given: list, tmp_path: Path) -> None:
-    assert calibrate(*given).returncode == 0
-    assert calibrate(*given).returncode == 0  # its own
-    for name, told in (("rated", "its verdicts.jsonl is an input"), ("other", "was not written by a calibration")):
+def test_nothing_but_an_earlier_calibration_is_written_over(args: list, tmp_path: Path) -> None:
+    assert calibrate(*args).returncode == 0
+    assert calibrate(*args).returncode == 0  # its own
+    for name, error in (("rated", "its verdicts.jsonl is an input"), ("other", "was not written by a calibration")):
         folder = tmp_path / name
         folder.mkdir(exist_ok=True)
         file = folder / "verdicts.jsonl"
         if not file.exists():
             write(file, study(3))
         before = file.read_bytes()
-        assert told in error_line(calibrate(*given[:-1], folder))
+        assert error in error_line(calibrate(*args[:-1], folder))
         assert file.read_bytes() == before
 
 

@@ -30,7 +30,7 @@ compare = partial(run_recipe, "compare")
 
 
 @pytest.fixture
-def given(tmp_path: Path) -> list[object]:
+def args(tmp_path: Path) -> list[object]:
     """Write two judges' verdicts; return the recipe's arguments."""
     for name, noise, seed in (("good", 0.3, 1), ("poor", 1.0, 2)):
         write(tmp_path / f"{name}.jsonl", noisy_verdicts(name, noise, seed))
@@ -44,17 +44,17 @@ def result_of(tmp_path: Path, *arguments: object) -> dict:
     return json.loads((tmp_path / "out" / "comparison.json").read_text(encoding="utf-8"))
 
 
-def test_three_estimates_of_every_model_and_pair(given: list, tmp_path: Path) -> None:
-    found = result_of(tmp_path, *given, "--rated", 15)
-    assert found["cases"] == {
+def test_three_estimates_of_every_model_and_pair(args: list, tmp_path: Path) -> None:
+    result = result_of(tmp_path, *args, "--rated", 15)
+    assert result["cases"] == {
         "file": str(CASES), "cases": 30, "responses": 90, "rated_cases": 15
     }  # fmt: skip
-    assert list(found["judges"]) == ["good", "poor"]
-    assert found["lead"] == "good"
-    assert sorted(found["models"]) == MODELS
-    assert len(found["pairs"]) == 3
+    assert list(result["judges"]) == ["good", "poor"]
+    assert result["lead"] == "good"
+    assert sorted(result["models"]) == MODELS
+    assert len(result["pairs"]) == 3
     means = people_means()
-    for model, record in found["models"].items():
+    for model, record in result["models"].items():
         good = record["mean"]["good"]
         truth = np.mean([score for (_, name), score in means.items() if name == model])
         assert good["rated"] == good["unrated"] == 15
@@ -63,33 +63,33 @@ def test_three_estimates_of_every_model_and_pair(given: list, tmp_path: Path) ->
         narrow = [good[kind]["high"] - good[kind]["low"] for kind in ("prediction_powered", "classical")]
         assert narrow[0] < narrow[1]
         assert good["worth"]["value"] > 15
-    for pair in found["pairs"]:
+    for pair in result["pairs"]:
         assert 0 <= pair["win_rate"]["good"]["prediction_powered"]["value"] <= 1
-    assert found["judges"]["good"]["concordance"]["value"] > found["judges"]["poor"]["concordance"]["value"]
-    assert any("15 of 30 rated cases are used, drawn with seed 0" in note for note in found["notes"])
+    assert result["judges"]["good"]["concordance"]["value"] > result["judges"]["poor"]["concordance"]["value"]
+    assert any("15 of 30 rated cases are used, drawn with seed 0" in note for note in result["notes"])
 
 
-def test_the_figures_are_those_of_the_module(given: list, tmp_path: Path) -> None:
-    found = result_of(tmp_path, *given, "--rated", 12)
+def test_the_figures_are_those_of_the_module(args: list, tmp_path: Path) -> None:
+    result = result_of(tmp_path, *args, "--rated", 12)
     cases = Cases.read(str(CASES))
     rated = np.unique([cases.index[rating["case_id"]] for rating in read(RATINGS)])
     drawn = np.random.default_rng(0).choice(rated, 12, replace=False)
     means, verdicts = people_means(), {line["case_id"]: line for line in read(tmp_path / "good.jsonl")}
-    one, two = found["pairs"][0]["pair"]
+    first, second = result["pairs"][0]["pair"]
     people, judge = np.full(30, np.nan), np.full(30, np.nan)
     for number, case in enumerate(cases.records):
         if number in drawn:
-            people[number] = means[case.id, one] - means[case.id, two]
+            people[number] = means[case.id, first] - means[case.id, second]
         expected = verdicts[case.id]["expected_scores"]
-        judge[number] = expected[case.models.index(one)] - expected[case.models.index(two)]
-    figure, expected = found["pairs"][0]["difference"]["good"], prediction_powered(people, judge).to_dict()
+        judge[number] = expected[case.models.index(first)] - expected[case.models.index(second)]
+    figure, expected = result["pairs"][0]["difference"]["good"], prediction_powered(people, judge).to_dict()
     assert figure.keys() == expected.keys()
     for name, value in expected.items():
         assert figure[name] == pytest.approx(value), name
 
 
-def test_report_says_it_in_words_and_draws_it(given: list, tmp_path: Path) -> None:
-    done = compare(*given, "--rated", 15)
+def test_report_says_it_in_words_and_draws_it(args: list, tmp_path: Path) -> None:
+    done = compare(*args, "--rated", 15)
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "out" / "comparison.html").read_text(encoding="utf-8")
     summary = (tmp_path / "out" / "comparison.md").read_text(encoding="utf-8")
@@ -177,35 +177,35 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
     assert "<script" not in (tmp_path / "out" / "comparison.md").read_text(encoding="utf-8")
 
 
-def test_invalid_verdicts_are_counted_and_the_ratings_kept(given: list, tmp_path: Path) -> None:
+def test_invalid_verdicts_are_counted_and_the_ratings_kept(args: list, tmp_path: Path) -> None:
     lines = noisy_verdicts("good", 0.3, 1)
     for number in (0, 4, 8):
         lines[number] = verdict(read(CASES)[number], None, "good")
     write(tmp_path / "good.jsonl", lines)
-    found = result_of(tmp_path, *given[:3], given[3], *given[5:])
-    mean = found["models"][MODELS[0]]["mean"]["good"]
+    result = result_of(tmp_path, *args[:3], args[3], *args[5:])
+    mean = result["models"][MODELS[0]]["mean"]["good"]
     assert mean["rated"] == 30
     assert mean["rated_without_verdict"] == 3
     assert mean["naive"]["n"] == 27
     assert mean["prediction_powered"] == pytest.approx(mean["classical"]), "nothing is left to predict"
-    assert found["judges"]["good"]["cases_with_verdict"] == 27
+    assert result["judges"]["good"]["cases_with_verdict"] == 27
     silent = [verdict(case, None, "silent") for case in read(CASES)]
-    verdicts = [given[3], f"silent={write(tmp_path / 'silent.jsonl', silent)}"]
-    found = result_of(tmp_path, *given[:3], *verdicts, *given[5:])
-    assert list(found["judges"]) == ["good"]
-    assert any("silent has no valid verdict" in note for note in found["notes"])
-    line = error_line(compare(*given[:3], verdicts[1], *given[5:]))
+    verdicts = [args[3], f"silent={write(tmp_path / 'silent.jsonl', silent)}"]
+    result = result_of(tmp_path, *args[:3], *verdicts, *args[5:])
+    assert list(result["judges"]) == ["good"]
+    assert any("silent has no valid verdict" in note for note in result["notes"])
+    line = error_line(compare(*args[:3], verdicts[1], *args[5:]))
     assert "no judge has a valid verdict" in line
 
 
 def test_judges_that_compare_pairs(tmp_path: Path) -> None:
     verdicts = write(tmp_path / "pairs.jsonl", pairwise_verdicts())
-    found = result_of(
+    result = result_of(
         tmp_path, "--cases", CASES, "--verdicts", verdicts, "--ratings", RATINGS, "--output", tmp_path / "out",
         "--rated", 15,
     )  # fmt: skip
-    assert list(found["judges"]) == ["pairs: correctness", "pairs: harmfulness"]
-    pair = found["pairs"][0]
+    assert list(result["judges"]) == ["pairs: correctness", "pairs: harmfulness"]
+    pair = result["pairs"][0]
     figure = pair["win_rate"]["pairs: correctness"]
     assert figure["naive"]["value"] == pytest.approx(figure["classical"]["value"], abs=0.25)
     assert figure["weight"] > 0
@@ -215,12 +215,12 @@ def test_judges_that_compare_pairs(tmp_path: Path) -> None:
         "--rated", 15, "--models", *reversed(pair["pair"]),
     )["pairs"][0]  # fmt: skip
     for kind, whole in (("win_rate", 1), ("difference", 0)):
-        one, two = (each[kind]["pairs: correctness"]["prediction_powered"] for each in (pair, turned))
-        assert two["value"] == pytest.approx(whole - one["value"])
-        assert two["high"] == pytest.approx(whole - one["low"])
-    one, two = (each["win_rate"]["pairs: correctness"]["naive"]["value"] for each in (pair, turned))
-    assert two == pytest.approx(1 - one)
-    mean = found["all"]["mean"]["pairs: correctness"]
+        plain, swapped = (each[kind]["pairs: correctness"]["prediction_powered"] for each in (pair, turned))
+        assert swapped["value"] == pytest.approx(whole - plain["value"])
+        assert swapped["high"] == pytest.approx(whole - plain["low"])
+    plain, swapped = (each["win_rate"]["pairs: correctness"]["naive"]["value"] for each in (pair, turned))
+    assert swapped == pytest.approx(1 - plain)
+    mean = result["all"]["mean"]["pairs: correctness"]
     assert mean["prediction_powered"] == {
         "value": None, "low": None, "high": None, "n": 0,
         "reason": "this judge compares pairs and gives no scores",
@@ -228,17 +228,17 @@ def test_judges_that_compare_pairs(tmp_path: Path) -> None:
     assert mean["classical"]["low"] is not None
 
 
-def test_plan_for_the_estimated_difference(given: list, tmp_path: Path) -> None:
-    plan = result_of(tmp_path, *given)["pairs"][0]["plan"]
+def test_plan_for_the_estimated_difference(args: list, tmp_path: Path) -> None:
+    plan = result_of(tmp_path, *args)["pairs"][0]["plan"]
     assert plan["without"].keys() == {"value", "low", "high"}
     assert plan["without"]["low"] <= plan["without"]["value"]
     assert plan["with"]["good"]["value"] is None or plan["with"]["good"]["value"] <= plan["without"]["value"]
 
 
-def test_a_plan_without_ratings_of_both_says_why(given: list, tmp_path: Path) -> None:
+def test_a_plan_without_ratings_of_both_says_why(args: list, tmp_path: Path) -> None:
     rated = [line for line in read(RATINGS) if line["model"] != MODELS[0]]
-    given[given.index("--ratings") + 1] = write(tmp_path / "two.jsonl", rated)
-    pairs = result_of(tmp_path, *given)["pairs"]
+    args[args.index("--ratings") + 1] = write(tmp_path / "two.jsonl", rated)
+    pairs = result_of(tmp_path, *args)["pairs"]
     gaps = {MODELS[0] in pair["pair"]: pair["plan"].get("gap") for pair in pairs}
     assert gaps == {True: "fewer than two rated cases", False: None}
 
@@ -261,18 +261,18 @@ def test_names_that_are_no_models_are_not_compared(tmp_path: Path) -> None:
         (("--models", MODELS[0]), "--models must name two candidates or more"),
     ],
 )
-def test_bad_arguments_are_one_line(given: list, tmp_path: Path, more: tuple, said: str) -> None:
-    assert said in error_line(compare(*given, *more))
+def test_bad_arguments_are_one_line(args: list, tmp_path: Path, more: tuple, said: str) -> None:
+    assert said in error_line(compare(*args, *more))
     assert not (tmp_path / "out").exists()
 
 
-def test_ratings_of_other_cases_are_refused(given: list, tmp_path: Path) -> None:
-    given[given.index("--ratings") + 1] = write(tmp_path / "r.jsonl", [read(RATINGS)[0] | {"case_id": "elsewhere"}])
-    assert "no rating of any case" in error_line(compare(*given))
+def test_ratings_of_other_cases_are_refused(args: list, tmp_path: Path) -> None:
+    args[args.index("--ratings") + 1] = write(tmp_path / "r.jsonl", [read(RATINGS)[0] | {"case_id": "elsewhere"}])
+    assert "no rating of any case" in error_line(compare(*args))
 
 
-def test_the_benchmark_hides_ratings_again_and_again(given: list) -> None:
-    command = [sys.executable, ROOT / "benchmarks" / "prediction_powered.py", *given[:7], "--rated", 15, "--draws", 3]
+def test_the_benchmark_hides_ratings_again_and_again(args: list) -> None:
+    command = [sys.executable, ROOT / "benchmarks" / "prediction_powered.py", *args[:7], "--rated", 15, "--draws", 3]
     done = subprocess.run([*map(str, command)], capture_output=True, text=True, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     rows = [line.split() for line in done.stdout.splitlines() if " good " in line]
@@ -280,21 +280,21 @@ def test_the_benchmark_hides_ratings_again_and_again(given: list) -> None:
     assert all(float(row[-6]) > 10 and 0 <= float(row[-1]) <= 100 for row in rows)
 
 
-def test_few_ratings_leave_gaps_that_are_said(given: list, tmp_path: Path) -> None:
-    done = compare(*given, "--rated", 6)
+def test_few_ratings_leave_gaps_that_are_said(args: list, tmp_path: Path) -> None:
+    done = compare(*args, "--rated", 6)
     assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "out" / "comparison.json").read_text(encoding="utf-8"))
-    assert list(found["judges"]) == ["good", "poor"]
-    figure = found["pairs"][0]["difference"]["good"]
+    result = json.loads((tmp_path / "out" / "comparison.json").read_text(encoding="utf-8"))
+    assert list(result["judges"]) == ["good", "poor"]
+    figure = result["pairs"][0]["difference"]["good"]
     assert figure["prediction_powered"]["value"] is None
     assert figure["classical"]["low"] is not None
     assert "needs 10 rated cases, and there are 6" in done.stdout
 
 
-def test_the_same_input_gives_the_same_bytes(given: list, tmp_path: Path) -> None:
+def test_the_same_input_gives_the_same_bytes(args: list, tmp_path: Path) -> None:
     written = []
     for _ in range(2):
-        assert compare(*given, "--rated", 15).returncode == 0
+        assert compare(*args, "--rated", 15).returncode == 0
         written.append({path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()})
     assert written[0] == written[1]
     assert set(written[0]) == {f"comparison.{kind}" for kind in ("json", "md", "html")}
@@ -311,9 +311,9 @@ def test_an_empty_response_loses_a_tie_with_an_answer(tmp_path: Path) -> None:
     ]  # fmt: skip
     files = [write(tmp_path / f"{name}.jsonl", own) for name, own in (("c", cases), ("v", verdicts), ("r", rated))]
     options = [word for pair in zip(("--cases", "--verdicts", "--ratings"), files) for word in pair]
-    found = result_of(tmp_path, *options, "--output", tmp_path / "out")
-    assert found["judges"]["echo"]["concordance"]["value"] == 1.0
-    assert found["pairs"][0]["win_rate"]["echo"]["naive"]["value"] == 1.0
+    result = result_of(tmp_path, *options, "--output", tmp_path / "out")
+    assert result["judges"]["echo"]["concordance"]["value"] == 1.0
+    assert result["pairs"][0]["win_rate"]["echo"]["naive"]["value"] == 1.0
     done = run_recipe("report", *options, "--output", tmp_path / "r", "--encoder", "none", "--resamples", 200)
     assert done.returncode == 0, done.stderr
     reported = json.loads((tmp_path / "r" / "agreement.json").read_text(encoding="utf-8"))

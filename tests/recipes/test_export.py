@@ -85,14 +85,14 @@ def test_bad_input_is_one_line_and_writes_nothing(judged, tmp_path: Path) -> Non
     assert "this is an input" in error_line(export(*judged, "--to", "csv", "--output", cases))
     changed = [each | {"question": "Another?"} for each in read(cases)]
     other = write(tmp_path / "other.jsonl", changed)
-    told = error_line(export(*verdicts, "--cases", other, *to, "inspect", "--model", "one"))
-    assert "verdicts.jsonl:1" in told
+    error = error_line(export(*verdicts, "--cases", other, *to, "inspect", "--model", "one"))
+    assert "verdicts.jsonl:1" in error
     for case in (by_hand := read(cases)):
         case["responses"] = [{name: each[name] for name in ("model", "text")} for each in case["responses"]]
-    told = error_line(
+    error = error_line(
         export(*verdicts, "--cases", write(tmp_path / "hand.jsonl", by_hand), *to, "inspect", "--model", "one")
     )
-    assert "was not read from a log" in told
+    assert "was not read from a log" in error
     assert not file.exists()
 
 
@@ -114,26 +114,26 @@ def test_a_table_has_the_criteria_of_a_case_by_response_or_by_criterion(tmp_path
     verdicts = []
     for n, slot in ((0, 0), (0, 1), (1, 0), (1, 1)):
         met = [[True, False], [False, False], [True, None, False], None][2 * n + slot]
-        own = about | {"case_id": f"c{n}", "order": [slot], "valid": met is not None}
+        verdict_record = about | {"case_id": f"c{n}", "order": [slot], "valid": met is not None}
         if met:
             score = sum(each["points"] for each, is_met in zip(criteria, met) if is_met) / (5 + n)
             lowest = score - (2 / 6 if None in met else 0)
             checklist = {"met": met, "met_probabilities": [{True: 0.75, False: 0.25}.get(each) for each in met]}
-            own["checklist"] = checklist | {"score": score, "lowest": lowest, "highest": score}
-        verdicts.append(own | ({"empty": ["b"]} if (n, slot) == (0, 1) else {}))
-    given = ("--verdicts", write(tmp_path / "v.jsonl", verdicts), "--cases", write(tmp_path / "cases.jsonl", cases))
+            verdict_record["checklist"] = checklist | {"score": score, "lowest": lowest, "highest": score}
+        verdicts.append(verdict_record | ({"empty": ["b"]} if (n, slot) == (0, 1) else {}))
+    args = ("--verdicts", write(tmp_path / "v.jsonl", verdicts), "--cases", write(tmp_path / "cases.jsonl", cases))
     for form, reader in (("csv", sheet), ("parquet", lambda path: pq.read_table(path).to_pylist())):
-        done = export(*given, "--to", form, "--output", tmp_path / "table")
+        done = export(*args, "--to", form, "--output", tmp_path / "table")
         assert done.returncode == 0, done.stderr
         rows = reader(tmp_path / "table")
         names = ("score", "lowest", "highest", "criteria_met", "criteria_not_met", "criteria_unread")
-        known = [[None if row[name] in ("", None) else float(row[name]) for name in names] for row in rows]
-        assert known == [
+        numbers = [[None if row[name] in ("", None) else float(row[name]) for name in names] for row in rows]
+        assert numbers == [
             [1, 1, 1, 1, 1, 0], [0, 0, 0, 0, 2, 0],
             [None, pytest.approx(5 / 6 - 2 / 6), pytest.approx(5 / 6), 1, 1, 1], [None] * 6,
         ]  # fmt: skip
         assert [str(row["empty"]) for row in rows] == ["False", "True", "False", "False"]
-        done = export(*given, "--to", form, "--rows", "criteria", "--output", tmp_path / "table")
+        done = export(*args, "--to", form, "--rows", "criteria", "--output", tmp_path / "table")
         assert done.returncode == 0, done.stderr
         rows = reader(tmp_path / "table")
         assert [(row["case_id"], row["model"], int(row["criterion"]), row["text"], float(row["points"])) for row in rows] == [
@@ -146,15 +146,15 @@ def test_a_table_has_the_criteria_of_a_case_by_response_or_by_criterion(tmp_path
         assert [None if row["probability"] in nothing else float(row["probability"]) for row in rows] == [
             {True: 0.75, False: 0.25}.get(each) for each in expected
         ]
-    without = export(*given[:2], "--to", "csv", "--rows", "criteria", "--output", tmp_path / "table")
+    without = export(*args[:2], "--to", "csv", "--rows", "criteria", "--output", tmp_path / "table")
     assert without.returncode == 0, without.stderr
     assert [row["criterion"] for row in sheet(tmp_path / "table")] == ["1", "2", "1", "2", "1", "2", "3", "1"]
 
 
 def test_a_table_has_the_scores_of_several_criteria(tmp_path: Path) -> None:
-    own = {"relevancy": [5, None, 1], "fluency": [4, None, 2]}
+    criterion_scores = {"relevancy": [5, None, 1], "fluency": [4, None, 2]}
     verdict = {"case_id": "1", "judge": "j", "rubric": "automedeval_guided@1", "order": [2, 0], "valid": True}
-    verdict |= {"scores": [5, None, 2], "expected_scores": [4.5, None, 1.5], "criterion_scores": own}
+    verdict |= {"scores": [5, None, 2], "expected_scores": [4.5, None, 1.5], "criterion_scores": criterion_scores}
     verdict["models"] = ["a", "b", "c"]
     file = write(tmp_path / "v.jsonl", [verdict])
     assert export("--verdicts", file, "--to", "csv", "--output", tmp_path / "t.csv").returncode == 0
@@ -163,8 +163,8 @@ def test_a_table_has_the_scores_of_several_criteria(tmp_path: Path) -> None:
         ["c", "2", "1.5", "1", "2"],
         ["a", "5", "4.5", "5", "4"],
     ]
-    told = error_line(export("--verdicts", file, "--to", "csv", "--rows", "criteria", "--output", tmp_path / "u.csv"))
-    assert "automedeval_guided@1: the verdicts are not by criteria of the cases" in told
+    error = error_line(export("--verdicts", file, "--to", "csv", "--rows", "criteria", "--output", tmp_path / "u.csv"))
+    assert "automedeval_guided@1: the verdicts are not by criteria of the cases" in error
 
 
 def test_no_cell_of_a_csv_is_run_and_no_number_becomes_a_text(tmp_path: Path) -> None:

@@ -22,8 +22,8 @@ def study(folder: Path, loss: int, cases: int = 400, invalid: int = 0) -> tuple[
         case = {"id": f"c{number}", "question": f"What helps against {number}?"}
         case["responses"] = [{"model": name, "text": f"{name} {number}"} for name in ("old", "new")]
         records.append(case)
-        given = None if number < invalid else [3, 3 - loss * (number % 2)]
-        verdicts.append(verdict(case, given) | {"expected_scores": given})
+        scores = None if number < invalid else [3, 3 - loss * (number % 2)]
+        verdicts.append(verdict(case, scores) | {"expected_scores": scores})
     write(folder / "cases.jsonl", records)
     return "--cases", folder / "cases.jsonl", "--verdicts", write(folder / "verdicts.jsonl", verdicts)
 
@@ -52,7 +52,7 @@ def test_an_invalid_verdict_is_left_out_and_many_leave_it_undecided(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("--fail_if_worse", "new", "old"), "--by need each other"),
         (("--fail_if_worse", "new", "new", "--by", 1), "two candidates"),
@@ -62,8 +62,8 @@ def test_an_invalid_verdict_is_left_out_and_many_leave_it_undecided(tmp_path: Pa
         ((), "--ratings (or, for judges of criteria, --criterion_labels)"),
     ],
 )
-def test_bad_input_is_one_line(tmp_path: Path, arguments: tuple, told: str) -> None:
-    assert told in error_line(compare(*study(tmp_path, 0, 4), *arguments))
+def test_bad_input_is_one_line(tmp_path: Path, arguments: tuple, message: str) -> None:
+    assert message in error_line(compare(*study(tmp_path, 0, 4), *arguments))
 
 
 def test_the_workflow_of_the_documents_runs_the_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

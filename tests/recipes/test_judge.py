@@ -33,12 +33,12 @@ def key(verdict: dict) -> tuple:
 
 
 def test_judges_a_file_and_tells_the_standings(tiny_model, tmp_path):
-    given = ["--judge", tiny_model, "--cases", CASES, "--output", tmp_path, "--limit", 5, "--orders", "latin", *FAST]
-    done = judge(*given, launch=())
+    args = ["--judge", tiny_model, "--cases", CASES, "--output", tmp_path, "--limit", 5, "--orders", "latin", *FAST]
+    done = judge(*args, launch=())
     assert done.returncode == 0, done.stderr
-    found = verdicts(tmp_path)
-    assert len(found) == len(set(map(key, found))) == 15
-    assert all(verdict["valid"] and verdict["rubric"] == "automedeval@1" for verdict in found)
+    records = verdicts(tmp_path)
+    assert len(records) == len(set(map(key, records))) == 15
+    assert all(verdict["valid"] and verdict["rubric"] == "automedeval@1" for verdict in records)
     assert "juniper-7b" in done.stdout
     assert "valid rate 1.000" in done.stdout
     assert str(tmp_path / "verdicts.jsonl") in done.stdout
@@ -46,9 +46,9 @@ def test_judges_a_file_and_tells_the_standings(tiny_model, tmp_path):
     run = json.loads(record.read_text())
     assert run["arguments"]["orders"] == "latin"
     assert run["versions"]["transformers"]
-    again = judge(*given)
+    again = judge(*args)
     assert "(0 new)" in again.stdout
-    assert verdicts(tmp_path) == found
+    assert verdicts(tmp_path) == records
 
 
 @pytest.mark.parametrize("rubric", ["medical_pairwise", "instruction_pairwise", "just_eval_pairwise"])
@@ -58,9 +58,9 @@ def test_pairwise_rubrics(tiny_model, tmp_path, rubric):
         "--baseline", "larch-7b", *FAST,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    found = verdicts(tmp_path)
-    assert len(found) == 6
-    assert all(verdict["pair"][0] == "larch-7b" and verdict["choices"] for verdict in found)
+    records = verdicts(tmp_path)
+    assert len(records) == 6
+    assert all(verdict["pair"][0] == "larch-7b" and verdict["choices"] for verdict in records)
     assert "win share" in done.stdout
 
 
@@ -80,10 +80,10 @@ def test_runs_at_a_temperature_without_a_rationale_differ_and_can_be_repeated(ti
     arguments += ["--runs", 6, "--temperature", 1]
     for folder in ("one", "two"):
         assert judge(*arguments, "--output", tmp_path / folder).returncode == 0
-    one, two = ({key(each): each for each in verdicts(tmp_path / folder)} for folder in ("one", "two"))
-    assert one == two
-    for case_id in {each["case_id"] for each in one.values()}:
-        runs = [each for each in one.values() if each["case_id"] == case_id]
+    once, again = ({key(each): each for each in verdicts(tmp_path / folder)} for folder in ("one", "two"))
+    assert once == again
+    for case_id in {each["case_id"] for each in once.values()}:
+        runs = [each for each in once.values() if each["case_id"] == case_id]
         assert len({tuple(each["scores"]) for each in runs}) > 1
         first = {
             each["expected_scores"][each["order"][0]] for each in runs
@@ -142,11 +142,11 @@ def test_several_processes_share_the_cases(tiny_model, tmp_path):
     done = judge(*arguments, "--output", shared, launch=TWO_PROCESSES)
     assert done.returncode == 0, done.stderr
     assert processes_of(shared) == 2
-    found = verdicts(shared)
-    assert sorted(map(key, found)) == sorted(map(key, alone))
+    records = verdicts(shared)
+    assert sorted(map(key, records)) == sorted(map(key, alone))
     assert not list(shared.glob("*.part*"))
     scores = {key(verdict): verdict["scores"] for verdict in alone}
-    assert all(scores[key(verdict)] == verdict["scores"] for verdict in found)
+    assert all(scores[key(verdict)] == verdict["scores"] for verdict in records)
 
 
 def test_a_changed_judge_or_rubric_never_reuses_verdicts(tiny_model, tmp_path):
@@ -178,44 +178,44 @@ def test_config_file_and_command_line(tiny_model, tmp_path):
 
 
 def test_faults_of_options_are_told(tiny_model, tmp_path):
-    given = ["--judge", tiny_model, "--cases", CASES, "--output", tmp_path]
-    assert "unrecognized arguments: --ouput x (--help" in error_line(judge(*given, "--ouput", "x"))
+    args = ["--judge", tiny_model, "--cases", CASES, "--output", tmp_path]
+    assert "unrecognized arguments: --ouput x (--help" in error_line(judge(*args, "--ouput", "x"))
     assert "--cases" in error_line(judge("--judge", tiny_model))
-    assert "--config: expected one argument" in error_line(judge(*given, "--config"))
+    assert "--config: expected one argument" in error_line(judge(*args, "--config"))
     for wrong in ("orders: al", "runs: 2.5", "max_new_tokens: many"):
         (tmp_path / "run.yaml").write_text(wrong + "\n")
-        assert wrong.partition(":")[0] in error_line(judge(*given, f"--config={tmp_path / 'run.yaml'}"))
-    assert "--limit must be" in error_line(judge(*given, "--limit", 0))
-    assert "--temperature" in error_line(judge(*given, "--temperature", "-1"))
+        assert wrong.partition(":")[0] in error_line(judge(*args, f"--config={tmp_path / 'run.yaml'}"))
+    assert "--limit must be" in error_line(judge(*args, "--limit", 0))
+    assert "--temperature" in error_line(judge(*args, "--temperature", "-1"))
     broken = tmp_path / "broken"
     broken.mkdir()
     (broken / "config.json").write_text("{}")
-    assert "cannot be loaded" in error_line(judge("--judge", broken, *given[2:]))
+    assert "cannot be loaded" in error_line(judge("--judge", broken, *args[2:]))
 
 
 def test_an_edited_case_never_reuses_its_verdict(tiny_model, tmp_path):
     file = tmp_path / "cases.jsonl"
-    given = ["--judge", tiny_model, "--cases", file, "--output", tmp_path, "--rationale", "false", *FAST]
+    args = ["--judge", tiny_model, "--cases", file, "--output", tmp_path, "--rationale", "false", *FAST]
     file.write_text(json.dumps(GOOD) + "\n")
-    assert judge(*given).returncode == 0
+    assert judge(*args).returncode == 0
     file.write_text(json.dumps(GOOD).replace("Thus.", "Therefore.") + "\n")
-    assert "the texts of case 'one' changed" in error_line(judge(*given))
+    assert "the texts of case 'one' changed" in error_line(judge(*args))
     file.write_text(json.dumps({**GOOD, "id": "two"}) + "\n")
-    assert judge(*given).returncode == 0
+    assert judge(*args).returncode == 0
     assert len(verdicts(tmp_path)) == 2
 
 
 def test_a_dry_run_needs_the_tokenizer_alone_and_judges_nothing(tiny_model, tmp_path):
     bare = tmp_path / "bare"
     shutil.copytree(tiny_model, bare, ignore=shutil.ignore_patterns("*.safetensors"))
-    given = ["--cases", CASES, "--output", tmp_path / "d", *FAST]
-    done = judge("--judge", bare, *given, "--dry_run")
+    args = ["--cases", CASES, "--output", tmp_path / "d", *FAST]
+    done = judge("--judge", bare, *args, "--dry_run")
     assert done.returncode == 0, done.stderr
-    whole = judge("--judge", tiny_model, *given, "--dry_run")
+    whole = judge("--judge", tiny_model, *args, "--dry_run")
     assert done.stdout == whole.stdout
     assert "30 cases, 30 prompts" in done.stdout
     assert not (tmp_path / "d" / "verdicts.jsonl").exists()
-    assert "cannot be loaded" in error_line(judge("--judge", bare, *given))
+    assert "cannot be loaded" in error_line(judge("--judge", bare, *args))
 
 
 GOOD = {"id": "one", "question": "Why?", "responses": [{"model": "a", "text": "So."}, {"model": "b", "text": "Thus."}]}
@@ -233,62 +233,62 @@ BAD_CASES = {
 
 @pytest.mark.parametrize("name", BAD_CASES)
 def test_bad_cases_are_one_line_and_cost_no_verdict(name, tiny_model, tmp_path):
-    content, told = BAD_CASES[name]
+    content, message = BAD_CASES[name]
     output = tmp_path / "out"
     output.mkdir()
     (output / "verdicts.jsonl").write_text("")
     file = tmp_path / "cases.jsonl"
     file.write_bytes(content)
     line = error_line(judge("--judge", tiny_model, "--cases", file, "--output", output, *FAST))
-    assert told in line
+    assert message in line
     assert "cases.jsonl" in line
     assert (output / "verdicts.jsonl").read_text() == ""
 
 
 def test_other_bad_input_is_one_line(tiny_model, tmp_path):
     start = ["--output", tmp_path, *FAST]
-    given = [*start, "--cases", CASES, "--judge", tiny_model]
+    args = [*start, "--cases", CASES, "--judge", tiny_model]
     assert "nowhere.jsonl" in error_line(judge(*start, "--judge", tiny_model, "--cases", "nowhere.jsonl"))
     assert "no checkpoint" in error_line(judge(*start, "--judge", "./nowhere", "--cases", CASES))
-    assert "no rubric 'nil'" in error_line(judge(*given, "--rubric", "nil"))
-    assert "'nobody'" in error_line(judge(*given, "--models", "nobody,larch-7b"))
-    assert "'nobody'" in error_line(judge(*given, "--rubric", "medical_pairwise", "--baseline", "nobody"))
+    assert "no rubric 'nil'" in error_line(judge(*args, "--rubric", "nil"))
+    assert "'nobody'" in error_line(judge(*args, "--models", "nobody,larch-7b"))
+    assert "'nobody'" in error_line(judge(*args, "--rubric", "medical_pairwise", "--baseline", "nobody"))
     done = judge(*start, "--judge", tiny_model, "--cases", "nowhere.jsonl", launch=())
     assert error_line(done).startswith("error: nowhere.jsonl")
     assert "--base_url" in error_line(judge(*start, "--cases", CASES, "--judge", "http://127.0.0.1:1/v1"))
     single = tmp_path / "single.jsonl"
     single.write_text(json.dumps({**GOOD, "responses": GOOD["responses"][:1]}) + "\n")
-    told = error_line(judge(*start, "--judge", tiny_model, "--cases", single, "--rubric", "medical_pairwise"))
-    assert "no case has two responses" in told
+    error = error_line(judge(*start, "--judge", tiny_model, "--cases", single, "--rubric", "medical_pairwise"))
+    assert "no case has two responses" in error
     assert "has no reference" in error_line(
         judge(*start, "--judge", tiny_model, "--cases", single, "--rubric", "instruction_pairwise")
     )
-    assert "invalid choice" in error_line(judge(*given, "--orders", "some"))
-    assert "single.jsonl" in error_line(judge(*given, "--output", single / "x"))
+    assert "invalid choice" in error_line(judge(*args, "--orders", "some"))
+    assert "single.jsonl" in error_line(judge(*args, "--output", single / "x"))
 
 
 def test_overlong_case_is_named(tiny_model, tmp_path):
     long = {**GOOD, "id": "long", "responses": [{"model": "a", "text": "word " * 9000}, GOOD["responses"][1]]}
     file = tmp_path / "cases.jsonl"
     file.write_text(json.dumps(GOOD) + "\n" + json.dumps(long) + "\n")
-    given = ["--judge", tiny_model, "--cases", file, *FAST]
-    assert "'long'" in error_line(judge(*given, "--output", tmp_path / "a"))
-    done = judge(*given, "--output", tmp_path / "b", "--on_overlong", "skip")
+    args = ["--judge", tiny_model, "--cases", file, *FAST]
+    assert "'long'" in error_line(judge(*args, "--output", tmp_path / "a"))
+    done = judge(*args, "--output", tmp_path / "b", "--on_overlong", "skip")
     assert "invalid, 1" in done.stdout
     assert [verdict["valid"] for verdict in verdicts(tmp_path / "b")].count(False) == 1
-    done = judge(*given, "--output", tmp_path / "c", "--on_overlong", "clip")
+    done = judge(*args, "--output", tmp_path / "c", "--on_overlong", "clip")
     assert "valid rate 1.000" in done.stdout
     assert "1 clipped" in done.stdout
 
 
 def test_a_full_disk_is_one_line_and_a_second_start_finishes(tiny_model, tmp_path):
-    given = ["--judge", tiny_model, "--cases", CASES, "--output", tmp_path, "--rationale", "false", *FAST]
+    args = ["--judge", tiny_model, "--cases", CASES, "--output", tmp_path, "--rationale", "false", *FAST]
     limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (6000, 6000))  # noqa: E731
-    line = error_line(judge(*given, preexec_fn=limit))
+    line = error_line(judge(*args, preexec_fn=limit))
     assert "verdicts.jsonl" in line
     kept = verdicts(tmp_path)
     assert kept
-    assert judge(*given).returncode == 0
+    assert judge(*args).returncode == 0
     assert verdicts(tmp_path)[: len(kept)] == kept
     assert len(verdicts(tmp_path)) == 30
 

@@ -28,9 +28,9 @@ def answered(requests, file, server):
 
 
 def judge(tmp_path, *options, limit=2, cases=CASES):
-    given = ["--judge", "openai:m", "--cases", cases, "--limit", limit, "--max_new_tokens", 40]
-    given += ["--output", tmp_path / "out", "--batch_file", tmp_path / "requests.jsonl"]
-    return run_recipe("judge", *given, *options)
+    args = ["--judge", "openai:m", "--cases", cases, "--limit", limit, "--max_new_tokens", 40]
+    args += ["--output", tmp_path / "out", "--batch_file", tmp_path / "requests.jsonl"]
+    return run_recipe("judge", *args, *options)
 
 
 def verdicts_in(tmp_path):
@@ -55,10 +55,10 @@ def test_files_give_the_verdicts_of_the_server(tmp_path, monkeypatch):
     with server.double() as endpoint:
         judged = Judge(OpenAIChat("m", base_url=endpoint.url, max_new_tokens=40), "automedeval")
         expected = {verdict.key: verdict for verdict in judged(list(read_cases(CASES))[:2])}
-    found = verdicts_in(tmp_path)
-    assert found.keys() == expected.keys()
+    verdicts = verdicts_in(tmp_path)
+    assert verdicts.keys() == expected.keys()
     for key, verdict in expected.items():
-        assert (found[key].scores, found[key].expected_scores, found[key].rationale, found[key].usage) == (
+        assert (verdicts[key].scores, verdicts[key].expected_scores, verdicts[key].rationale, verdicts[key].usage) == (
             verdict.scores, verdict.expected_scores, verdict.rationale, verdict.usage,
         )  # fmt: skip
 
@@ -88,8 +88,8 @@ def test_cases_of_equal_texts_share_a_request_and_each_has_its_verdict(tmp_path)
     cases.write_text("".join(json.dumps(row) + "\n" for row in rows))
     files = []
     for number in range(4):
-        given = ["--batch_answers", ",".join(map(str, files))] if files else []
-        done = judge(tmp_path, "--orders", "all", "--runs", 2, *given, limit=9, cases=cases)
+        args = ["--batch_answers", ",".join(map(str, files))] if files else []
+        done = judge(tmp_path, "--orders", "all", "--runs", 2, *args, limit=9, cases=cases)
         ids = [json.loads(line)["custom_id"] for line in (tmp_path / "requests.jsonl").read_text().splitlines()]
         assert len(ids) == len(set(ids))
         if not ids:
@@ -97,12 +97,12 @@ def test_cases_of_equal_texts_share_a_request_and_each_has_its_verdict(tmp_path)
         assert f"{len(ids)} requests to answer" in done.stdout
         files.append(tmp_path / f"answers{number}.jsonl")
         answered(tmp_path / "requests.jsonl", files[-1], ConstrainedServer())
-    found = verdicts_in(tmp_path)
-    assert sorted({key[0] for key in found}) == ["one", "other", "three", "two"]
-    assert len(found) == 4 * 2 * 2
-    for (_, *rest), verdict in found.items():
+    verdicts = verdicts_in(tmp_path)
+    assert sorted({key[0] for key in verdicts}) == ["one", "other", "three", "two"]
+    assert len(verdicts) == 4 * 2 * 2
+    for (_, *rest), verdict in verdicts.items():
         assert verdict.valid
-        twin = found[("one" if verdict.case_id != "other" else "other", *rest)]
+        twin = verdicts[("one" if verdict.case_id != "other" else "other", *rest)]
         assert (verdict.scores, verdict.expected_scores, verdict.raw) == (twin.scores, twin.expected_scores, twin.raw)
 
 

@@ -33,9 +33,9 @@ def judge(tmp_path):
 
     def start(url, *options, process=False, limit=4, model="openai:m"):
         output = tmp_path / "out"
-        given = ["--judge", model, "--base_url", url, "--cases", CASES, "--output", output, "--limit", limit]
-        given += ["--max_retries", 0, "--timeout", 5]
-        done = run_recipe("judge", *given, *options, launch=() if process else None)
+        args = ["--judge", model, "--base_url", url, "--cases", CASES, "--output", output, "--limit", limit]
+        args += ["--max_retries", 0, "--timeout", 5]
+        done = run_recipe("judge", *args, *options, launch=() if process else None)
         file = output / "verdicts.jsonl"
         verdicts = list(read_records(file, Verdict)) if file.exists() else []
         lines = [line for line in done.stderr.replace("\r", "\n").split("\n") if line.strip() and line != FREE]
@@ -51,8 +51,8 @@ def keys(verdicts):
 
 def test_the_first_cases_are_judged_and_a_second_run_has_nothing_to_do(judge):
     with EndpointDouble(good_answer) as endpoint:
-        status, out, told, verdicts = judge(endpoint.url, process=True)
-        assert (status, told) == (0, [])
+        status, out, messages, verdicts = judge(endpoint.url, process=True)
+        assert (status, messages) == (0, [])
         first = [case.id for case in read_cases(CASES)][:4]
         assert sorted(verdict.case_id for verdict in verdicts) == sorted(first)
         assert all(verdict.valid and set(verdict.scores) == {4} for verdict in verdicts)
@@ -60,8 +60,8 @@ def test_the_first_cases_are_judged_and_a_second_run_has_nothing_to_do(judge):
         assert "4 cases, 4 verdicts (4 new)" in out
         assert "valid rate 1.000" in out
         assert len(endpoint.asked) == 4
-        status, out, told, again = judge(endpoint.url)
-        assert (status, told, again) == (0, [], verdicts)
+        status, out, messages, again = judge(endpoint.url)
+        assert (status, messages, again) == (0, [], verdicts)
         assert "4 verdicts (0 new)" in out
         assert len(endpoint.asked) == 4
 
@@ -80,18 +80,18 @@ def test_the_first_cases_are_judged_and_a_second_run_has_nothing_to_do(judge):
 def test_a_fault_is_one_line_and_the_next_run_finishes(judge, fault, said, process):
     with EndpointDouble(good_answer, good_answer, fault) as endpoint:
         # one at a time, so that the first two are answered
-        status, _, told, before = judge(
+        status, _, messages, before = judge(
             endpoint.url, "--concurrency", 1, "--timeout", 0.8 if fault is HANG else 20, process=process
         )
         assert status == 1
-        assert len(told) == 1
-        assert told[0].startswith("error: ")
-        assert said in told[0]
+        assert len(messages) == 1
+        assert messages[0].startswith("error: ")
+        assert said in messages[0]
         assert len(before) == 2
         endpoint.script = [good_answer]
         asked = len(endpoint.asked)
-        status, _, told, after = judge(endpoint.url)
-        assert (status, told) == (0, [])
+        status, _, messages, after = judge(endpoint.url)
+        assert (status, messages) == (0, [])
         assert len(endpoint.asked) - asked == 2
         assert after[:2] == before
         assert len(after) == len(set(keys(after))) == 4
@@ -99,19 +99,19 @@ def test_a_fault_is_one_line_and_the_next_run_finishes(judge, fault, said, proce
 
 def test_failures_that_pass_are_counted_and_tried_again(judge):
     with EndpointDouble(good_answer, error(503), good_answer, error(503), good_answer) as endpoint:
-        status, out, told, before = judge(endpoint.url, "--concurrency", 1, limit=6)
+        status, out, messages, before = judge(endpoint.url, "--concurrency", 1, limit=6)
         assert status == 1
-        assert "2 not judged" in told[0]
+        assert "2 not judged" in messages[0]
         assert "4 verdicts (4 new)" in out
         assert len(before) == 4
-        status, _, told, after = judge(endpoint.url, limit=6)
-        assert (status, told, len(set(keys(after)))) == (0, [], 6)
+        status, _, messages, after = judge(endpoint.url, limit=6)
+        assert (status, messages, len(set(keys(after)))) == (0, [], 6)
 
 
 def test_an_answer_that_cannot_be_read_is_recorded_as_invalid(judge):
     with EndpointDouble(good_answer, answer("I like the second one."), answer(None), good_answer) as endpoint:
-        status, out, told, verdicts = judge(endpoint.url, "--concurrency", 1)
-        assert (status, told) == (0, [])
+        status, out, messages, verdicts = judge(endpoint.url, "--concurrency", 1)
+        assert (status, messages) == (0, [])
         assert [verdict.valid for verdict in verdicts] == [True, False, False, True]
         assert verdicts[1].raw == "I like the second one."
         assert "invalid, 1: the answer is empty" in out
@@ -122,8 +122,8 @@ def test_an_answer_that_cannot_be_read_is_recorded_as_invalid(judge):
 def test_a_dry_run_counts_and_asks_nothing(judge, tmp_path):
     with EndpointDouble(good_answer) as endpoint:
         prices = ("--price_in", 2.5, "--price_out", 10, "--max_new_tokens", 100)
-        status, out, told, verdicts = judge(endpoint.url, "--dry_run", "--orders", "latin", *prices)
-        assert (status, told, verdicts) == (0, [], [])
+        status, out, messages, verdicts = judge(endpoint.url, "--dry_run", "--orders", "latin", *prices)
+        assert (status, messages, verdicts) == (0, [], [])
         assert "4 cases, 12 prompts, 0 judged already, about " in out
         tokens, cost = out.split("about ")[1].split(" prompt tokens, at most ")
         assert 12 * 200 < int(tokens.replace(",", "")) < 12 * 2000
@@ -138,15 +138,15 @@ def test_a_run_stops_before_it_could_cost_too_much(judge):
     usage = {"prompt_tokens": 0, "completion_tokens": 1000}
     with EndpointDouble(lambda body: answer(good_text(body), usage=usage)) as endpoint:
         prices = ("--price_out", 1000, "--max_new_tokens", 1000, "--concurrency", 8)
-        status, _, told, verdicts = judge(endpoint.url, "--max_cost", 3.5, *prices, limit=8)
-        assert (status, len(told)) == (1, 1)
-        assert told[0] == "error: --max_cost 3.5: 3.0000 is spent and the next call could cost 1.0000"
+        status, _, messages, verdicts = judge(endpoint.url, "--max_cost", 3.5, *prices, limit=8)
+        assert (status, len(messages)) == (1, 1)
+        assert messages[0] == "error: --max_cost 3.5: 3.0000 is spent and the next call could cost 1.0000"
         assert len(verdicts) == len(endpoint.asked) == 3
         assert judge(endpoint.url, "--max_cost", 3.5)[2] == [
             "error: --max_cost needs --price_in and --price_out",
         ]
-        status, _, told, verdicts = judge(endpoint.url, "--max_cost", 5, *prices, limit=8)
-        assert (status, told, len(set(keys(verdicts)))) == (0, [], 8)
+        status, _, messages, verdicts = judge(endpoint.url, "--max_cost", 5, *prices, limit=8)
+        assert (status, messages, len(set(keys(verdicts)))) == (0, [], 8)
 
 
 def good_text(body):
@@ -176,19 +176,19 @@ def test_another_model_behind_the_same_name_and_url_is_another_judge(judge, tmp_
     """Round 1 and round 2 of a study, on one local server."""
     with EndpointDouble(partial(good_answer, score=2)) as endpoint:
         endpoint.models = [{"id": "other"}, {"id": "m", "root": "checkpoints/round1", "owned_by": "vllm"}]
-        _, out, told, first = judge(endpoint.url, *cache)
-        assert (told, {verdict.scores for verdict in first}) == ([], {(2, 2, 2)})
+        _, out, messages, first = judge(endpoint.url, *cache)
+        assert (messages, {verdict.scores for verdict in first}) == ([], {(2, 2, 2)})
         assert "m at " + endpoint.url in out
         assert "root checkpoints/round1, owned_by vllm" in out
         assert judge(endpoint.url, *cache)[3] == first  # `created` is another each time
         endpoint.script = [partial(good_answer, score=5)]
         endpoint.models[1]["root"] = "checkpoints/round2"
-        status, _, told, _ = judge(endpoint.url, *cache)
-        assert (status, len(told)) == (1, 1)
-        assert "with other weights, wording or settings" in told[0]
+        status, _, messages, _ = judge(endpoint.url, *cache)
+        assert (status, len(messages)) == (1, 1)
+        assert "with other weights, wording or settings" in messages[0]
         (tmp_path / "out").rename(tmp_path / "round1")
-        status, out, told, second = judge(endpoint.url, *cache)
-        assert (status, told, {verdict.scores for verdict in second}) == (0, [], {(5, 5, 5)})
+        status, out, messages, second = judge(endpoint.url, *cache)
+        assert (status, messages, {verdict.scores for verdict in second}) == (0, [], {(5, 5, 5)})
         assert keys(second) == keys(first) or sorted(keys(second)) == sorted(keys(first))
         assert {verdict.settings for verdict in first}.isdisjoint(verdict.settings for verdict in second)
         assert len(endpoint.asked) == 8
@@ -196,9 +196,9 @@ def test_another_model_behind_the_same_name_and_url_is_another_judge(judge, tmp_
 
 def test_constrained_decoding_is_refused_at_an_endpoint(judge):
     with EndpointDouble(good_answer) as endpoint:
-        status, _, told, verdicts = judge(endpoint.url, "--score_decoding", "constrained")
-        assert (status, verdicts, len(told)) == (1, [], 1)
-        assert "--score_decoding constrained needs a checkpoint" in told[0]
+        status, _, messages, verdicts = judge(endpoint.url, "--score_decoding", "constrained")
+        assert (status, verdicts, len(messages)) == (1, [], 1)
+        assert "--score_decoding constrained needs a checkpoint" in messages[0]
         assert endpoint.asked == []
         assert judge(endpoint.url, "--score_decoding", "free")[0] == 0
         status, out, *_ = judge(endpoint.url)  # the default is the same judge
@@ -226,8 +226,8 @@ def refuses(*numbers, words="Input rejected (request req_{}).", status=400, slow
 @pytest.mark.parametrize(("status", "slow"), [(400, 0.0), (400, 0.3), (413, 0.0), (422, 0.0)])
 def test_one_refused_prompt_is_its_own_invalid_verdict(judge, status, slow):
     with EndpointDouble(refuses(0, 3, status=status, slow=slow)) as endpoint:
-        ended, out, told, verdicts = judge(endpoint.url, limit=6)
-        assert (ended, told) == (0, [])
+        ended, out, messages, verdicts = judge(endpoint.url, limit=6)
+        assert (ended, messages) == (0, [])
         invalid = {verdict.case_id: verdict.error for verdict in verdicts if not verdict.valid}
         ids = [case.id for case in read_cases(CASES)]
         assert invalid.keys() == {ids[0], ids[3]}
@@ -240,9 +240,9 @@ def test_one_refused_prompt_is_its_own_invalid_verdict(judge, status, slow):
 
 def test_a_refusal_before_any_valid_verdict_stops_the_run_and_not_the_next(judge):
     with EndpointDouble(refuses(0)) as endpoint:
-        status, _, told, verdicts = judge(endpoint.url, "--concurrency", 1)
+        status, _, messages, verdicts = judge(endpoint.url, "--concurrency", 1)
         assert (status, verdicts, len(endpoint.asked)) == (1, [], 1)
-        assert told == [f"error: {endpoint.url}/ answered 400: Input rejected (request req_0)."]
+        assert messages == [f"error: {endpoint.url}/ answered 400: Input rejected (request req_0)."]
         endpoint.script = [answer("I do not say.")]  # it answers, but of no use
         judge(endpoint.url, limit=1)
         endpoint.script = [refuses(1)]
@@ -250,8 +250,8 @@ def test_a_refusal_before_any_valid_verdict_stops_the_run_and_not_the_next(judge
         endpoint.script = [refuses(0)]
         assert judge(endpoint.url, "--concurrency", 1)[0] == 0
         endpoint.script = [refuses(4)]  # the folder has valid verdicts now
-        status, _, told, verdicts = judge(endpoint.url, "--concurrency", 1, limit=5)
-        assert (status, told, len(verdicts)) == (0, [], 5)
+        status, _, messages, verdicts = judge(endpoint.url, "--concurrency", 1, limit=5)
+        assert (status, messages, len(verdicts)) == (0, [], 5)
         assert "Input rejected" in verdicts[4].error
 
 
@@ -260,40 +260,40 @@ def test_five_refusals_in_a_row_stop_the_run_and_are_asked_again(judge, concurre
     with EndpointDouble(good_answer) as endpoint:
         before = judge(endpoint.url, limit=2)[3]
         endpoint.script = [refuses(*range(100), words="Your credit is too low (request req_{}).")]
-        status, _, told, verdicts = judge(endpoint.url, "--concurrency", concurrency, limit=30)
-        assert (status, verdicts, len(told)) == (1, before, 1)
-        assert "answered 400: Your credit is too low" in told[0]
-        assert "in a row; the same command asks them again" in told[0]
+        status, _, messages, verdicts = judge(endpoint.url, "--concurrency", concurrency, limit=30)
+        assert (status, verdicts, len(messages)) == (1, before, 1)
+        assert "answered 400: Your credit is too low" in messages[0]
+        assert "in a row; the same command asks them again" in messages[0]
         assert 5 <= len(endpoint.asked) - 2 < 5 + concurrency
         endpoint.script = [good_answer]
-        status, _, told, verdicts = judge(endpoint.url, limit=30)
-        assert (status, told, len(verdicts)) == (0, [], 30)
+        status, _, messages, verdicts = judge(endpoint.url, limit=30)
+        assert (status, messages, len(verdicts)) == (0, [], 30)
         assert all(verdict.valid for verdict in verdicts)
 
 
 def test_four_refusals_in_a_row_or_other_words_do_not_stop_the_run(judge):
     with EndpointDouble(refuses(1, 2, 3, 4, 6, 7, 8, 9)) as endpoint:
-        status, _, told, verdicts = judge(endpoint.url, "--concurrency", 1, limit=11)
-        assert (status, told, sum(verdict.valid for verdict in verdicts)) == (0, [], 3)
+        status, _, messages, verdicts = judge(endpoint.url, "--concurrency", 1, limit=11)
+        assert (status, messages, sum(verdict.valid for verdict in verdicts)) == (0, [], 3)
     with EndpointDouble(good_answer, error(400, "one"), error(400, "two")) as endpoint:
         endpoint.script = [good_answer, *[error(400, word) for word in ("one", "two") * 5], good_answer]
-        status, _, told, verdicts = judge(endpoint.url, "--concurrency", 1, "--judge_name", "n", limit=12)
-        assert (status, told, len(verdicts)) == (0, [], 11 + 12)
+        status, _, messages, verdicts = judge(endpoint.url, "--concurrency", 1, "--judge_name", "n", limit=12)
+        assert (status, messages, len(verdicts)) == (0, [], 11 + 12)
 
 
 def test_refused_cases_at_the_front_do_not_stop_a_run_whose_later_requests_are_answered(judge):
     with EndpointDouble(good_answer) as endpoint:
         judge(endpoint.url, limit=2)
         endpoint.script = [refuses(*range(2, 7), slow=0.3)]
-        status, _, told, verdicts = judge(endpoint.url, limit=20)
-        assert (status, told, len(verdicts)) == (0, [], 20)
+        status, _, messages, verdicts = judge(endpoint.url, limit=20)
+        assert (status, messages, len(verdicts)) == (0, [], 20)
         assert sum(not verdict.valid for verdict in verdicts) == 5
 
 
 def test_processes_that_share_a_run_record_refused_prompts(judge, tmp_path):
     with EndpointDouble(refuses(0, 8)) as endpoint:
-        given = ["--judge", "openai:m", "--base_url", endpoint.url, "--cases", str(CASES), "--limit", "12"]
-        done = run_recipe("judge", *given, "--output", tmp_path / "two", launch=TWO_PROCESSES)
+        args = ["--judge", "openai:m", "--base_url", endpoint.url, "--cases", str(CASES), "--limit", "12"]
+        done = run_recipe("judge", *args, "--output", tmp_path / "two", launch=TWO_PROCESSES)
         assert done.returncode == 0, done.stderr
     assert processes_of(tmp_path / "two") == 2
     verdicts = list(read_records(tmp_path / "two" / "verdicts.jsonl", Verdict))
@@ -311,9 +311,9 @@ def thinks(body):
 
 def test_a_reasoning_model_is_asked_without_what_it_does_not_take(judge):
     with EndpointDouble(without(thinks, "temperature", "logprobs")) as endpoint:
-        status, out, told, verdicts = judge(endpoint.url, limit=12)
+        status, out, messages, verdicts = judge(endpoint.url, limit=12)
         assert status == 0
-        assert told == [
+        assert messages == [
             "m: the endpoint does not take temperature: the endpoint samples with its own temperature, so that answers can "
             "differ from run to run",
             "m: the endpoint does not take logprobs: verdicts get no expected scores",
@@ -369,8 +369,8 @@ def test_a_served_checkpoint_judges(judge, served_model):
     url, model = served_model
     options = ("--top_logprobs", 0, "--structured_output", "false", "--max_new_tokens", 32, "--timeout", 120)
     options += ("--cache", "~/kept")
-    status, _, told, verdicts = judge(url, *options, process=True, limit=2, model=f"openai:{model}")
-    assert (status, told) == (0, [])
+    status, _, messages, verdicts = judge(url, *options, process=True, limit=2, model=f"openai:{model}")
+    assert (status, messages) == (0, [])
     assert len(verdicts) == 2
     assert all(verdict.raw for verdict in verdicts)
     assert all(verdict.valid or verdict.error for verdict in verdicts)

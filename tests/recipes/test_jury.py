@@ -24,24 +24,30 @@ def failed(record: dict) -> dict:
 
 
 def test_the_average_is_of_valid_verdicts_and_a_verdict_that_reports_read(judges: list, tmp_path: Path) -> None:
-    given = [read(tmp_path / f"{name}.jsonl") for name in "abc"]
-    first, second = given[0][0]["case_id"], given[0][1]["case_id"]
+    lines_of = [read(tmp_path / f"{name}.jsonl") for name in "abc"]
+    first, second = lines_of[0][0]["case_id"], lines_of[0][1]["case_id"]
     for number, name in enumerate("abc"):
         bad = {first, second} if number < 2 else {first}  # all fail on the first case, two on the second
-        given[number] = [failed(each) if each["case_id"] in bad else each for each in given[number]]
-        write(tmp_path / f"{name}.jsonl", given[number])
+        lines_of[number] = [failed(each) if each["case_id"] in bad else each for each in lines_of[number]]
+        write(tmp_path / f"{name}.jsonl", lines_of[number])
     done = jury(*judges)
     assert done.returncode == 0, done.stderr
     assert "scores, not of their errors" in done.stdout
     assert "effective" not in done.stdout
-    found = {each["case_id"]: each for each in read(tmp_path / "out" / "verdicts.jsonl")}
-    assert len(found) == 30
-    assert (found[first]["valid"], found[first]["expected_scores"], found[first]["scores"]) == (False, None, None)
-    assert "no judge has a valid score" in found[first]["error"]
-    by_judge = [{each["case_id"]: each["expected_scores"] for each in records} for records in given]
-    assert found[second]["expected_scores"] == by_judge[2][second]
-    for case in set(found) - {first, second}:
-        assert found[case]["expected_scores"] == pytest.approx(np.mean([own[case] for own in by_judge], axis=0))
+    verdicts = {each["case_id"]: each for each in read(tmp_path / "out" / "verdicts.jsonl")}
+    assert len(verdicts) == 30
+    assert (verdicts[first]["valid"], verdicts[first]["expected_scores"], verdicts[first]["scores"]) == (
+        False,
+        None,
+        None,
+    )
+    assert "no judge has a valid score" in verdicts[first]["error"]
+    by_judge = [{each["case_id"]: each["expected_scores"] for each in records} for records in lines_of]
+    assert verdicts[second]["expected_scores"] == by_judge[2][second]
+    for case in set(verdicts) - {first, second}:
+        assert verdicts[case]["expected_scores"] == pytest.approx(
+            np.mean([scores[case] for scores in by_judge], axis=0)
+        )
     again = meta_evaluate("--verdicts", tmp_path / "out", "--cases", CASES, "--output", tmp_path / "report", *FAST)
     assert again.returncode == 0, again.stderr
 

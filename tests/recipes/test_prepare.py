@@ -40,9 +40,9 @@ RATED = [
 
 
 def rating(case, model, annotator, score, comment="a reason"):
-    told = f"{comment} for {model}\nof {case}" if comment and comment.strip() else comment
+    text = f"{comment} for {model}\nof {case}" if comment and comment.strip() else comment
     names = {"case_id": case, "model": model, "annotator": annotator, "criterion": "overall"}
-    return {**names, "score": score, "comment": told}
+    return {**names, "score": score, "comment": text}
 
 
 def rated(scores, cases=RATED):
@@ -50,8 +50,8 @@ def rated(scores, cases=RATED):
     return [
         rating(case["id"], model, annotator, score)
         for case in cases
-        for annotator, given in scores.items()
-        for model, score in zip(RESPONSES, given)
+        for annotator, by_model in scores.items()
+        for model, score in zip(RESPONSES, by_model)
     ]
 
 
@@ -92,11 +92,11 @@ def test_every_filter_tells_what_it_left_out(tmp_path):
 
 def test_the_same_rows_give_the_same_bytes_and_a_draw_follows_its_seed(tmp_path):
     rows = [{"Prompt": f"Is {number} much?", "Completion": "Yes."} for number in range(40)]
-    found = {}
+    contents = {}
     for key, seed in (("first", 1), ("again", 1), ("other", 2)):
         assert prepared(tmp_path, rows, "--sample", 5, "--seed", seed).returncode == 0
-        found[key] = (tmp_path / "out" / "cases.jsonl").read_bytes()
-    assert found["first"] == found["again"] != found["other"]
+        contents[key] = (tmp_path / "out" / "cases.jsonl").read_bytes()
+    assert contents["first"] == contents["again"] != contents["other"]
     places = [rows.index({"Prompt": case["question"], "Completion": "Yes."}) for case in lines(tmp_path, "cases")]
     assert len(places) == 5
     assert places == sorted(places)
@@ -122,8 +122,8 @@ def test_a_run_file_names_several_inputs_and_columns(tmp_path):
     )
     done = run_recipe("prepare", "--config", tmp_path / "run.yaml", "--blank", "skip")
     assert "4 rows → 2 kept, 2 rejected" in done.stdout
-    found = [(case["id"], case["question"]) for case in lines(tmp_path, "cases")]
-    assert found == [("a-1", "What is a?"), ("b-1", "What is b?")]
+    questions = [(case["id"], case["question"]) for case in lines(tmp_path, "cases")]
+    assert questions == [("a-1", "What is a?"), ("b-1", "What is b?")]
     assert lines(tmp_path, "cases")[0]["responses"] == [{"model": "m1", "text": "No"}], "m2 was not asked"
 
 
@@ -148,17 +148,17 @@ ALMOST = {
 }
 
 
-@pytest.mark.parametrize(("text", "told"), ALMOST.values(), ids=ALMOST)
-def test_the_columns_of_a_layout_and_others_are_asked_about(tmp_path, text, told):
+@pytest.mark.parametrize(("text", "message"), ALMOST.values(), ids=ALMOST)
+def test_the_columns_of_a_layout_and_others_are_asked_about(tmp_path, text, message):
     (tmp_path / "t.csv").write_text(text)
     words = ("--input", tmp_path / "t.csv", "--output", tmp_path / "out")
     line = error_line(run_recipe("prepare", *words))
     assert (
-        f": has the columns of {told}--layout {told.split(',')[0]} leaves these out, and --columns question=NAME"
+        f": has the columns of {message}--layout {message.split(',')[0]} leaves these out, and --columns question=NAME"
         in line
     )
     assert not (tmp_path / "out").exists()
-    layout, *_, last = told.removesuffix("': ").replace(",", " ").split()
+    layout, *_, last = message.removesuffix("': ").replace(",", " ").split()
     done = run_recipe("prepare", *words, "--layout", layout)
     assert done.returncode == 0, done.stderr
     assert f"t.csv: not read: {last}', " in done.stdout
@@ -185,7 +185,7 @@ CRITERIA = {"question": "Why?", "criterion": "says so", "points": "5", "model": 
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         ({"model": ""}, "a response's 'model' must not be empty"),
         ({"id": " "}, "'id' is blank, and the table has ids"),
@@ -193,8 +193,8 @@ CRITERIA = {"question": "Why?", "criterion": "says so", "points": "5", "model": 
         ({"tags": ["a"]}, "'tags' must be str or null"),
     ],
 )
-def test_what_a_table_of_criteria_would_lose_stops(tmp_path, changed, told):
-    assert told in error_line(prepared(tmp_path, [CRITERIA, CRITERIA | {"id": "1"} | changed][1:]))
+def test_what_a_table_of_criteria_would_lose_stops(tmp_path, changed, message):
+    assert message in error_line(prepared(tmp_path, [CRITERIA, CRITERIA | {"id": "1"} | changed][1:]))
 
 
 def test_the_rows_of_a_question_are_a_case_of_criteria_whatever_stands_between_its_words(tmp_path):
@@ -220,8 +220,8 @@ def test_the_cases_of_a_split_are_kept_with_what_they_have(tmp_path):
 
 def test_an_id_that_no_row_has_is_named(tmp_path):
     wanted = written(tmp_path / "ids.jsonl", [{"id": "c1"}, {"case_id": "c99"}])
-    told = error_line(prepared(tmp_path, RATED, "--layout", "cases", "--ids", wanted))
-    assert f"{wanted}:2: 1 cases are not in --input; the first is 'c99'" in told
+    line = error_line(prepared(tmp_path, RATED, "--layout", "cases", "--ids", wanted))
+    assert f"{wanted}:2: 1 cases are not in --input; the first is 'c99'" in line
     assert "has no 'id' and no 'case_id'" in error_line(
         prepared(tmp_path, RATED, "--ids", written(tmp_path / "none.jsonl", [{"name": "c1"}]))
     )
@@ -293,8 +293,8 @@ def test_the_other_raters_wait_for_the_jury(tmp_path):
         assert (other["judge"], other["annotator"], other["decision"]) == ("rater:r1", "r2", None)
         assert other["case_id"] == verdict["case_id"]
         assert other["scores"] == [1, 3, None]
-        told = [f"Doctor {verdict['order'].index(index) + 1}: a reason for m{index + 1}" for index in (0, 1)]
-        assert all(reason in other["rationale"] for reason in told)
+        reasons = [f"Doctor {verdict['order'].index(index) + 1}: a reason for m{index + 1}" for index in (0, 1)]
+        assert all(reason in other["rationale"] for reason in reasons)
         assert other["rationale"].count("Step") == 2
 
 
@@ -311,12 +311,12 @@ def test_the_other_raters_wait_for_the_jury(tmp_path):
     ],
 )
 def test_quality_is_high_where_raters_agree(raters, agreed):
-    given = [
+    ratings = [
         {model: Rating("c", model, "r", "overall", score) for model, score in zip(RESPONSES, scores) if score}
         for scores in raters
     ]
-    assert agree(given) is agreed
-    assert agree(given[::-1]) is agreed
+    assert agree(ratings) is agreed
+    assert agree(ratings[::-1]) is agreed
 
 
 # --- questions and answers alone --------------------------------------------------------------------------------------
@@ -411,9 +411,9 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize(("rows", "arguments", "told"), FAULTS.values(), ids=FAULTS)
-def test_a_fault_is_told_in_one_line_and_nothing_is_written(tmp_path, rows, arguments, told):
-    assert told in error_line(prepared(tmp_path, rows, *arguments))
+@pytest.mark.parametrize(("rows", "arguments", "message"), FAULTS.values(), ids=FAULTS)
+def test_a_fault_is_told_in_one_line_and_nothing_is_written(tmp_path, rows, arguments, message):
+    assert message in error_line(prepared(tmp_path, rows, *arguments))
     assert not (tmp_path / "out").exists()
 
 
@@ -430,9 +430,9 @@ RATING_FAULTS = {
 }
 
 
-@pytest.mark.parametrize(("ratings", "told"), RATING_FAULTS.values(), ids=RATING_FAULTS)
-def test_a_faulty_rating_is_named(tmp_path, ratings, told):
-    assert told in error_line(from_ratings(tmp_path, ratings))
+@pytest.mark.parametrize(("ratings", "message"), RATING_FAULTS.values(), ids=RATING_FAULTS)
+def test_a_faulty_rating_is_named(tmp_path, ratings, message):
+    assert message in error_line(from_ratings(tmp_path, ratings))
 
 
 def test_what_others_wrote_is_not_replaced(tmp_path):
@@ -452,7 +452,7 @@ def test_what_others_wrote_is_not_replaced(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("file", "told"),
+    ("file", "message"),
     [
         ("wikidoc_patient_info/medical_meadow_small.json", "5,763 cases: 5,763 with a reference"),
         ("medquad/medquad.jsonl", "10,474 cases: 10,474 with a reference, 0 responses, 3,791 topics"),
@@ -460,6 +460,6 @@ def test_what_others_wrote_is_not_replaced(tmp_path):
         ("pandalm/pandalm_pairs.jsonl", "999 cases: 0 with a reference, 1,998 responses"),
     ],
 )
-def test_public_sets_become_cases(human_data, tmp_path, file, told):
+def test_public_sets_become_cases(human_data, tmp_path, file, message):
     done = run_recipe("prepare", "--input", human_data / file, "--output", tmp_path / "out")
-    assert told in done.stdout
+    assert message in done.stdout

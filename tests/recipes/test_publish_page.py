@@ -184,14 +184,14 @@ def test_keys_and_files_that_are_not_there_are_refused(study: Path, tmp_path: Pa
 def brought_along(folder: Path) -> set[str]:
     """Return the distributions that the folder's requirements install, by their normal names."""
     normal = lambda name: re.sub(r"[-_.]+", "-", name).lower()  # noqa: E731
-    found, waiting = set(), [Requirement(line).name for line in (folder / "requirements.txt").read_text().splitlines()]
+    names, waiting = set(), [Requirement(line).name for line in (folder / "requirements.txt").read_text().splitlines()]
     while waiting:
         name = normal(waiting.pop())
-        if name not in found:
-            found.add(name)
+        if name not in names:
+            names.add(name)
             needed = [Requirement(each) for each in requires(name) or ()]
             waiting += [each.name for each in needed if each.marker is None or each.marker.evaluate({"extra": ""})]
-    return found
+    return names
 
 
 @pytest.mark.slow

@@ -29,8 +29,8 @@ from automedeval.reports import text
 
 
 def test_reports_agreement_with_intervals_ceiling_and_baselines(tmp_path):
-    found = evaluate(tmp_path, agreeing_verdicts(), "--ratings", RATINGS)
-    echo = found["judges"]["echo"]
+    result = evaluate(tmp_path, agreeing_verdicts(), "--ratings", RATINGS)
+    echo = result["judges"]["echo"]
     for name in (*MEASURES, "valid_rate", *(f"{name}_expected" for name in MEASURES)):
         estimate = echo[name]
         assert {"value", "low", "high", "n"} <= estimate.keys()
@@ -38,21 +38,27 @@ def test_reports_agreement_with_intervals_ceiling_and_baselines(tmp_path):
     assert echo["pairwise_accuracy"]["n"] == 90
     assert echo["listwise_accuracy"]["n"] == 30
     assert echo["concordance"]["value"] > 0.85
-    assert set(found["judges"]) == {"echo", "longer text", "BM25 to the question", "ROUGE-L to the reference", "random"}
-    assert found["judges"]["random"]["pairwise_accuracy"]["value"] is None
-    assert "no whole scores" in found["judges"]["random"]["pairwise_accuracy"]["reason"]
-    assert found["judges"]["random"]["concordance_expected"]["value"] is not None
-    assert found["people"]["raters"] == "crossed"
-    assert set(found["people"]["reliability"]) == {
+    assert set(result["judges"]) == {
+        "echo",
+        "longer text",
+        "BM25 to the question",
+        "ROUGE-L to the reference",
+        "random",
+    }
+    assert result["judges"]["random"]["pairwise_accuracy"]["value"] is None
+    assert "no whole scores" in result["judges"]["random"]["pairwise_accuracy"]["reason"]
+    assert result["judges"]["random"]["concordance_expected"]["value"] is not None
+    assert result["people"]["raters"] == "crossed"
+    assert set(result["people"]["reliability"]) == {
         "relevancy",
         "knowledge_correctness",
         "fluency",
         "mean of the criteria",
     }
-    assert 0.5 < found["people"]["ceiling"]["concordance"]["value"] <= 1
-    assert {each["second"] for each in found["comparisons"]} == set(found["judges"]) - {"echo"}
-    assert len(found["models"]["echo"]["pairs"]) == 3
-    assert len(found["models"]["people"]["strengths"]) == 3
+    assert 0.5 < result["people"]["ceiling"]["concordance"]["value"] <= 1
+    assert {each["second"] for each in result["comparisons"]} == set(result["judges"]) - {"echo"}
+    assert len(result["models"]["echo"]["pairs"]) == 3
+    assert len(result["models"]["people"]["strengths"]) == 3
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert page.count("<svg") == page.count("</svg>") >= 6
     assert "<dt>Best model</dt><dd>No model is shown to be best. " in page
@@ -60,7 +66,7 @@ def test_reports_agreement_with_intervals_ceiling_and_baselines(tmp_path):
     summary = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
     assert "- Best model: No model is shown to be best. " in summary
     rows = [line.split(" | ")[0] for line in summary.splitlines() if line.startswith("| ")]
-    order = sorted(MODELS, key=lambda model: -found["models"]["echo"]["strengths"][model]["value"])
+    order = sorted(MODELS, key=lambda model: -result["models"]["echo"]["strengths"][model]["value"])
     assert rows == ["| model", *(f"| {model}" for model in order)]
     assert "[report.html](report.html)" in summary
 
@@ -68,133 +74,135 @@ def test_reports_agreement_with_intervals_ceiling_and_baselines(tmp_path):
 def test_scores_on_each_criterion_are_compared_with_ratings_on_it(tmp_path):
     """Beside scipy's correlation and a loop over the pairs of each case."""
     names, rng = ("relevancy", "knowledge_correctness", "fluency"), np.random.default_rng(3)
-    given, verdicts, judged = {}, [], {}
+    ratings_of, verdicts, judged = {}, [], {}
     for rating in read(RATINGS):
-        given.setdefault((rating["criterion"], rating["case_id"], rating["model"]), []).append(rating["score"])
-    people = {key: sum(scores) / len(scores) for key, scores in given.items()}
+        ratings_of.setdefault((rating["criterion"], rating["case_id"], rating["model"]), []).append(rating["score"])
+    people = {key: sum(scores) / len(scores) for key, scores in ratings_of.items()}
     for case in read(CASES):
         models = [response["model"] for response in case["responses"]]
-        own = {name: [int(score) for score in rng.integers(1, 6, len(models))] for name in names}
-        own["fluency"] = [round(people["fluency", case["id"], model]) for model in models]
-        judged |= {(name, case["id"], model): own[name][place] for name in names for place, model in enumerate(models)}
-        means = [sum(scores) / 3 for scores in zip(*own.values())]
-        more = {"rubric": "automedeval_guided@1", "criterion_scores": own, "expected_scores": means}
+        on_case = {name: [int(score) for score in rng.integers(1, 6, len(models))] for name in names}
+        on_case["fluency"] = [round(people["fluency", case["id"], model]) for model in models]
+        judged |= {
+            (name, case["id"], model): on_case[name][place] for name in names for place, model in enumerate(models)
+        }
+        means = [sum(scores) / 3 for scores in zip(*on_case.values())]
+        more = {"rubric": "automedeval_guided@1", "criterion_scores": on_case, "expected_scores": means}
         verdicts.append(verdict(case, [int(mean + 0.5) for mean in means], **more))
     result = evaluate(tmp_path, verdicts, "--ratings", RATINGS)
-    found = result["judges"]["echo"]["by_criterion"]
-    assert list(found) == list(names)
+    by_criterion = result["judges"]["echo"]["by_criterion"]
+    assert list(by_criterion) == list(names)
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     for name in names:
         keys = [key for key in people if key[0] == name]
         wanted = pearsonr([people[key] for key in keys], [judged[key] for key in keys]).statistic
-        assert found[name]["pearson"]["value"] == pytest.approx(wanted)
+        assert by_criterion[name]["pearson"]["value"] == pytest.approx(wanted)
         credits = []
-        for one, two in combinations(keys, 2):
-            gap = people[one] - people[two]
-            if one[1] == two[1] and abs(gap) > 1e-9:
-                way = judged[one] - judged[two]
+        for first, second in combinations(keys, 2):
+            gap = people[first] - people[second]
+            if first[1] == second[1] and abs(gap) > 1e-9:
+                way = judged[first] - judged[second]
                 credits.append(0.5 if way == 0 else float((way > 0) == (gap > 0)))
-        assert found[name]["concordance"]["value"] == pytest.approx(sum(credits) / len(credits))
-        assert found[name]["concordance"]["n"] == len(credits)
+        assert by_criterion[name]["concordance"]["value"] == pytest.approx(sum(credits) / len(credits))
+        assert by_criterion[name]["concordance"]["n"] == len(credits)
         assert f'<tr><th scope="row">echo</th><td>{name}</td>' in page
         assert f"<dt>echo: {name}</dt>" in page  # in the cases
-    assert found["fluency"]["concordance"]["value"] > 0.75 > found["relevancy"]["concordance"]["value"]
+    assert by_criterion["fluency"]["concordance"]["value"] > 0.75 > by_criterion["relevancy"]["concordance"]["value"]
 
 
 def test_without_ratings_it_compares_the_candidates(tmp_path):
-    found = evaluate(tmp_path, agreeing_verdicts())
-    assert "people" not in found
-    assert set(found["judges"]) == {"echo"}
-    rates = {model: record["win_rate"]["value"] for model, record in found["models"]["echo"]["models"].items()}
+    result = evaluate(tmp_path, agreeing_verdicts())
+    assert "people" not in result
+    assert set(result["judges"]) == {"echo"}
+    rates = {model: record["win_rate"]["value"] for model, record in result["models"]["echo"]["models"].items()}
     assert sum(rates.values()) == pytest.approx(1.5)
-    for pair in found["models"]["echo"]["pairs"]:
+    for pair in result["models"]["echo"]["pairs"]:
         assert sum(pair[outcome]["value"] for outcome in ("win", "tie", "loss")) == pytest.approx(1)
 
 
 def test_missing_and_invalid_verdicts_are_counted_and_noted(tmp_path):
     cases = read(CASES)
     verdicts = [verdict(cases[0], None), verdict(cases[1], None), *agreeing_verdicts()[2:-3]]
-    found = evaluate(tmp_path, verdicts, "--ratings", RATINGS)
-    assert found["judges"]["echo"]["valid_rate"]["value"] == pytest.approx(25 / 30)
-    assert any("no verdict on 3 of 30 cases" in note for note in found["notes"])
-    assert found["judges"]["echo"]["errors"] == {"no score line": 2}
+    result = evaluate(tmp_path, verdicts, "--ratings", RATINGS)
+    assert result["judges"]["echo"]["valid_rate"]["value"] == pytest.approx(25 / 30)
+    assert any("no verdict on 3 of 30 cases" in note for note in result["notes"])
+    assert result["judges"]["echo"]["errors"] == {"no score line": 2}
 
 
 @pytest.mark.parametrize(
     ("scores", "concordance", "reason"), [(None, 0, "no valid verdict"), ([3, 3, 3], 0.5, "the same")]
 )
 def test_an_undefined_correlation_has_a_reason(scores, concordance, reason, tmp_path):
-    found = evaluate(tmp_path, [verdict(case, scores) for case in read(CASES)], "--ratings", RATINGS)
-    echo = found["judges"]["echo"]
+    result = evaluate(tmp_path, [verdict(case, scores) for case in read(CASES)], "--ratings", RATINGS)
+    echo = result["judges"]["echo"]
     assert echo["concordance"]["value"] == concordance
     assert echo["spearman"]["value"] is None
     assert reason in echo["spearman"]["reason"]
-    assert ("gap" in found["models"]["echo"]) == (scores is None)
+    assert ("gap" in result["models"]["echo"]) == (scores is None)
 
 
 def test_one_rater_has_no_reliability_and_no_ceiling(tmp_path):
     alone = write(tmp_path / "ratings.jsonl", [r for r in read(RATINGS) if r["annotator"] == "simulated-1"])
-    found = evaluate(tmp_path, agreeing_verdicts(), "--ratings", alone)
-    assert found["people"]["reliability"] is None
-    assert "one rater" in found["people"]["reason"]
-    assert "ceiling" not in found["people"]
+    result = evaluate(tmp_path, agreeing_verdicts(), "--ratings", alone)
+    assert result["people"]["reliability"] is None
+    assert "one rater" in result["people"]["reason"]
+    assert "ceiling" not in result["people"]
     assert "one rater only" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
 
 
 def test_raters_who_did_not_rate_all_are_taken_as_anonymous_and_it_is_said(tmp_path):
     some = write(tmp_path / "ratings.jsonl", read(RATINGS)[5:])
-    found = evaluate(tmp_path, agreeing_verdicts(), "--ratings", some)
-    assert found["people"]["raters"] == "anonymous"
-    assert "ICC(1,1)" in found["people"]["reliability"]["fluency"]
-    assert any("taken as anonymous" in note for note in found["notes"])
+    result = evaluate(tmp_path, agreeing_verdicts(), "--ratings", some)
+    assert result["people"]["raters"] == "anonymous"
+    assert "ICC(1,1)" in result["people"]["reliability"]["fluency"]
+    assert any("taken as anonymous" in note for note in result["notes"])
     crossed = evaluate(tmp_path, agreeing_verdicts(), "--ratings", some, "--raters", "crossed")
     assert "ICC(A,1)" in crossed["people"]["reliability"]["fluency"]
 
 
 def test_one_case_has_figures_and_no_intervals(tmp_path):
-    found = evaluate(tmp_path, agreeing_verdicts(), "--ratings", RATINGS, "--limit", 1)
-    estimate = found["judges"]["echo"]["pairwise_accuracy"]
+    result = evaluate(tmp_path, agreeing_verdicts(), "--ratings", RATINGS, "--limit", 1)
+    estimate = result["judges"]["echo"]["pairwise_accuracy"]
     assert estimate["value"] is not None
     assert estimate["low"] is None
     assert estimate["approximate"]
-    assert any("of 29 cases that are not among these 1" in note for note in found["notes"])
+    assert any("of 29 cases that are not among these 1" in note for note in result["notes"])
 
 
 def test_cost_and_time_come_from_the_record_of_the_run(tmp_path):
     run = {"arguments": {"price_in": 2.0, "price_out": 10.0}, "timings": [{"seconds": 1.5}, {"seconds": 2.0}]}
     (tmp_path / "run-abc.json").write_text(json.dumps(run))
     usage = {"prompt_tokens": 1000, "completion_tokens": 100}
-    found = evaluate(tmp_path, agreeing_verdicts(settings="abc", usage=usage))
-    assert found["judges"]["echo"]["usage"] == {
+    result = evaluate(tmp_path, agreeing_verdicts(settings="abc", usage=usage))
+    assert result["judges"]["echo"]["usage"] == {
         "prompt_tokens": 30000, "completion_tokens": 3000, "seconds": 3.5, "cost": 0.09,
     }  # fmt: skip
 
 
 def test_files_can_name_their_judges(tmp_path):
-    one = write(tmp_path / "one.jsonl", agreeing_verdicts())
+    file = write(tmp_path / "one.jsonl", agreeing_verdicts())
     done = meta_evaluate(
-        "--verdicts", f"first={one}", f"second={one}", "--cases", CASES, "--output", tmp_path / "out", *FAST,
+        "--verdicts", f"first={file}", f"second={file}", "--cases", CASES, "--output", tmp_path / "out", *FAST,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert list(json.loads((tmp_path / "out" / "agreement.json").read_text())["judges"]) == ["first", "second"]
-    again = meta_evaluate("--verdicts", one, one, "--cases", CASES, "--output", tmp_path / "out", *FAST)
+    again = meta_evaluate("--verdicts", file, file, "--cases", CASES, "--output", tmp_path / "out", *FAST)
     assert "two judges are called 'echo'" in error_line(again)
 
 
 def test_ratings_of_other_texts_of_a_judge_are_left_out_and_counted(tmp_path):
     verdicts = agreeing_verdicts()
     about = {"judge": "echo", "annotator": "chief", "criterion": "knowledge"}
-    given = [
+    ratings = [
         {"case_id": each["case_id"], **about, "score": 5, "verdict_digest": Verdict.from_dict(each).digest}
         for each in verdicts
     ]
-    given += [each | {"score": 1, "verdict_digest": "0123456789ab"} for each in given[:4]]  # of an earlier run
-    given += [{"case_id": given[0]["case_id"], **about, "annotator": "other", "score": 3}]
-    given += [each | {"judge": "absent"} for each in given[:2]]
-    found = evaluate(tmp_path, verdicts, "--verdict_ratings", write(tmp_path / "verdict_ratings.jsonl", given))
-    assert found["verdict_ratings"]["echo"]["knowledge"]["counts"] == {"3": 1, "5": 30}
-    assert found["verdict_ratings"]["absent"]["knowledge"]["mean"]["n"] == 2
-    notes = [note.partition(": ")[2] for note in found["notes"] if "verdict_ratings" in note]
+    ratings += [each | {"score": 1, "verdict_digest": "0123456789ab"} for each in ratings[:4]]  # of an earlier run
+    ratings += [{"case_id": ratings[0]["case_id"], **about, "annotator": "other", "score": 3}]
+    ratings += [each | {"judge": "absent"} for each in ratings[:2]]
+    result = evaluate(tmp_path, verdicts, "--verdict_ratings", write(tmp_path / "verdict_ratings.jsonl", ratings))
+    assert result["verdict_ratings"]["echo"]["knowledge"]["counts"] == {"3": 1, "5": 30}
+    assert result["verdict_ratings"]["absent"]["knowledge"]["mean"]["n"] == 2
+    notes = [note.partition(": ")[2] for note in result["notes"] if "verdict_ratings" in note]
     assert "Figure 5a" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert notes == [
         "4 left out: of other texts than the judges' verdicts given here",
@@ -211,8 +219,8 @@ def test_names_that_are_no_models_leave_a_stated_gap(tmp_path):
     verdicts = write(tmp_path / "verdicts.jsonl", [verdict(case, [1, 2, 3]) for case in cases])
     done = meta_evaluate("--verdicts", verdicts, "--cases", file, "--output", tmp_path / "out", *FAST)
     assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "out" / "agreement.json").read_text(encoding="utf-8"))
-    assert "never compared with each other" in found["models"]["echo"]["gap"]
+    result = json.loads((tmp_path / "out" / "agreement.json").read_text(encoding="utf-8"))
+    assert "never compared with each other" in result["models"]["echo"]["gap"]
     assert "The models cannot be compared: " in done.stdout
 
 
@@ -222,10 +230,10 @@ HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>{{ 7*7 
 class Tags(HTMLParser):
     def __init__(self) -> None:
         super().__init__()
-        self.found: list[tuple[str, dict]] = []
+        self.seen: list[tuple[str, dict]] = []
 
     def handle_starttag(self, tag, attrs) -> None:
-        self.found.append((tag, dict(attrs)))
+        self.seen.append((tag, dict(attrs)))
 
 
 def test_hostile_texts_and_names_stay_text(tmp_path):
@@ -249,16 +257,14 @@ def test_hostile_texts_and_names_stay_text(tmp_path):
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     tags = Tags()
     tags.feed(page)
-    assert [tag for tag, _ in tags.found].count("script") == 1
-    assert not [tag for tag, _ in tags.found if tag in ("img", "iframe", "link", "object")]
-    assert not [name for _, attributes in tags.found for name in attributes if name.startswith("on")]
+    assert [tag for tag, _ in tags.seen].count("script") == 1
+    assert not [tag for tag, _ in tags.seen if tag in ("img", "iframe", "link", "object")]
+    assert not [name for _, attributes in tags.seen for name in attributes if name.startswith("on")]
     assert "49" not in re.findall(r"\{\{ 7\*7 \}\}|onerror=alert\(1\)&gt;49", page)
-    outside = [
-        a[n] for _, a in tags.found for n in ("src", "href", "xlink:href") if n in a and not a[n].startswith("#")
-    ]
+    outside = [a[n] for _, a in tags.seen for n in ("src", "href", "xlink:href") if n in a and not a[n].startswith("#")]
     assert outside == []
     assert "default-src 'none'" in page
-    ids = [attributes["id"] for _, attributes in tags.found if "id" in attributes]
+    ids = [attributes["id"] for _, attributes in tags.seen if "id" in attributes]
     assert len(ids) == len(set(ids))
     assert "<script>" not in (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
 

@@ -14,8 +14,8 @@ QUESTION, REFERENCE = "embedding to the question", "embedding to the reference"
 def evaluated(folder: Path, verdicts: list[dict], *arguments: object) -> tuple[dict, str]:
     """Run the recipe; return agreement.json and what it printed."""
     file = write(folder / "verdicts.jsonl", verdicts)
-    given = ["--verdicts", file, "--cases", CASES, "--ratings", RATINGS, "--output", folder / "out", "--resamples", 200]
-    done = meta_evaluate(*given, *arguments)
+    args = ["--verdicts", file, "--cases", CASES, "--ratings", RATINGS, "--output", folder / "out", "--resamples", 200]
+    done = meta_evaluate(*args, *arguments)
     assert done.returncode == 0, done.stderr
     return json.loads((folder / "out" / "agreement.json").read_text(encoding="utf-8")), done.stdout
 
@@ -30,19 +30,19 @@ def test_embeddings_are_rows_of_the_report_with_paired_differences(tmp_path: Pat
     for verdict in read(tmp_path / "judged" / "verdicts.jsonl"):
         judged.setdefault(verdict["judge"], []).append(verdict)
     verdicts = agreeing_verdicts() + judged[f"baseline:{QUESTION}"] + judged[f"baseline:{REFERENCE}"]
-    found, printed = evaluated(tmp_path, verdicts, "--encoder", ENCODER, "--limit", 12)
+    result, printed = evaluated(tmp_path, verdicts, "--encoder", ENCODER, "--limit", 12)
     for name in (QUESTION, REFERENCE):
-        row, same = found["judges"][name], found["judges"][f"baseline:{name}"]
+        row, same = result["judges"][name], result["judges"][f"baseline:{name}"]
         assert row["kind"] == "baseline"
         assert row["concordance_expected"] == same["concordance_expected"]
-        (versus,) = [each for each in found["comparisons"] if (each["first"], each["second"]) == ("echo", name)]
-        expected = found["judges"]["echo"]["concordance_expected"]["value"] - row["concordance_expected"]["value"]
+        (versus,) = [each for each in result["comparisons"] if (each["first"], each["second"]) == ("echo", name)]
+        expected = result["judges"]["echo"]["concordance_expected"]["value"] - row["concordance_expected"]["value"]
         assert versus["difference"]["value"] == pytest.approx(expected)
         assert versus["p_adjusted"] is not None
         # No judge is better than itself.
         assert same["best_baseline"]["outcome"] != "better"
-    assert found["settings"]["encoder"].startswith("all-MiniLM-L6-v2 (")
-    assert not any(note.startswith("no baseline") for note in found["notes"])
+    assert result["settings"]["encoder"].startswith("all-MiniLM-L6-v2 (")
+    assert not any(note.startswith("no baseline") for note in result["notes"])
     text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert QUESTION in text
     assert "Embeddings by all-MiniLM-L6-v2" in text
@@ -58,8 +58,8 @@ def test_the_report_says_whether_a_judge_is_better_than_the_best_baseline(tmp_pa
         for each in agreeing_verdicts()
     ]
     verdicts = [*agreeing_verdicts(), *turned, *read(tmp_path / "bm25" / "verdicts.jsonl"), *pairwise_verdicts()]
-    found, printed = evaluated(tmp_path, verdicts, "--encoder", "none")
-    best = {name: record.get("best_baseline") for name, record in found["judges"].items()}
+    result, printed = evaluated(tmp_path, verdicts, "--encoder", "none")
+    best = {name: record.get("best_baseline") for name, record in result["judges"].items()}
     assert best["echo"]["outcome"] == "better"
     assert best["turned"]["outcome"] == "worse"
     assert best["baseline:BM25 to the question"]["outcome"] != "better"
@@ -80,15 +80,15 @@ def test_the_report_says_whether_a_judge_is_better_than_the_best_baseline(tmp_pa
 def test_without_an_encoder_a_note_says_what_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
-    found, printed = evaluated(tmp_path, agreeing_verdicts())
-    assert QUESTION not in found["judges"]
-    assert found["settings"]["encoder"] is None
-    (note,) = [note for note in found["notes"] if note.startswith("no baselines that compare embeddings: ")]
+    result, printed = evaluated(tmp_path, agreeing_verdicts())
+    assert QUESTION not in result["judges"]
+    assert result["settings"]["encoder"] is None
+    (note,) = [note for note in result["notes"] if note.startswith("no baselines that compare embeddings: ")]
     assert f"no encoder at models/all-MiniLM-L6-v2, in {tmp_path}/home/automedeval/models or in the cache of" in note
     assert f"note: {note}" in printed
-    found, _ = evaluated(tmp_path, agreeing_verdicts(), "--encoder", "none")
-    assert not any(note.startswith("no baseline") for note in found["notes"])
-    given = [
+    result, _ = evaluated(tmp_path, agreeing_verdicts(), "--encoder", "none")
+    assert not any(note.startswith("no baseline") for note in result["notes"])
+    args = [
         "--verdicts",
         tmp_path / "verdicts.jsonl",
         "--cases",
@@ -98,9 +98,9 @@ def test_without_an_encoder_a_note_says_what_is_left_out(tmp_path: Path, monkeyp
         "--output",
         tmp_path / "out",
     ]
-    assert "no checkpoint at models/nowhere" in error_line(meta_evaluate(*given, "--encoder", "models/nowhere"))
+    assert "no checkpoint at models/nowhere" in error_line(meta_evaluate(*args, "--encoder", "models/nowhere"))
     named = write(tmp_path / "named.jsonl", agreeing_verdicts(QUESTION))
-    line = error_line(meta_evaluate(*given[2:], "--verdicts", named))
+    line = error_line(meta_evaluate(*args[2:], "--verdicts", named))
     assert f"a judge cannot be called {QUESTION!r} in a report" in line
 
 
@@ -109,9 +109,9 @@ def test_without_sentence_transformers_a_note_names_what_to_install(
 ) -> None:
     monkeypatch.delitem(sys.modules, "automedeval.models.embeddings", raising=False)
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
-    found, _ = evaluated(tmp_path, agreeing_verdicts())
-    (note,) = [note for note in found["notes"] if note.startswith("no baselines that compare embeddings: ")]
+    result, _ = evaluated(tmp_path, agreeing_verdicts())
+    (note,) = [note for note in result["notes"] if note.startswith("no baselines that compare embeddings: ")]
     assert "sentence_transformers" in note
     assert "install automedeval[data]" in note
-    given = ["--judge", f"baseline:{QUESTION}", "--cases", CASES, "--output", tmp_path / "judged"]
-    assert "install automedeval[data]" in error_line(run_recipe("judge", *given))
+    args = ["--judge", f"baseline:{QUESTION}", "--cases", CASES, "--output", tmp_path / "judged"]
+    assert "install automedeval[data]" in error_line(run_recipe("judge", *args))

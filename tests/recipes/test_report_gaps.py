@@ -49,8 +49,8 @@ def study(tmp_path, cases: list[dict], verdicts: list[dict], ratings: list[dict]
         "--output", tmp_path / "out", *FAST,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "out" / "agreement.json").read_text(encoding="utf-8"))
-    return found | {"said": done.stdout}
+    result = json.loads((tmp_path / "out" / "agreement.json").read_text(encoding="utf-8"))
+    return result | {"said": done.stdout}
 
 
 def test_pairs_without_the_baseline_were_not_asked_and_are_not_wrong(tmp_path):
@@ -60,49 +60,49 @@ def test_pairs_without_the_baseline_were_not_asked_and_are_not_wrong(tmp_path):
          "pair": ["a", "abc"[other]], "choices": {"correctness": "a"}}
         for case in cases for other in (1, 2)
     ]  # fmt: skip
-    found = study(tmp_path, cases, verdicts, liked(cases))
-    judge = found["judges"]["P: correctness"]
+    result = study(tmp_path, cases, verdicts, liked(cases))
+    judge = result["judges"]["P: correctness"]
     assert (judge["concordance"]["value"], judge["concordance"]["n"]) == (1.0, 24)
     assert judge["valid_rate"]["value"] == 1
-    assert any("never asked to compare 12 of 36 pairs" in note for note in found["notes"])
-    found = study(tmp_path, cases, verdicts[:-1], liked(cases))  # one that was asked, and did not come
-    judge = found["judges"]["P: correctness"]
+    assert any("never asked to compare 12 of 36 pairs" in note for note in result["notes"])
+    result = study(tmp_path, cases, verdicts[:-1], liked(cases))  # one that was asked, and did not come
+    judge = result["judges"]["P: correctness"]
     assert judge["concordance"]["value"] == pytest.approx(23 / 24)
     assert judge["valid_rate"]["value"] == pytest.approx(23 / 24)
 
 
 def test_where_there_is_no_reference_rouge_is_not_asked(tmp_path):
     cases = [case | ({"reference": case["responses"][0]["text"]} if n % 2 else {}) for n, case in enumerate(named("k"))]
-    found = study(tmp_path, cases, [verdict(case, [5, 3, 1]) for case in cases], liked(cases))
-    rouge = found["judges"]["ROUGE-L to the reference"]
+    result = study(tmp_path, cases, [verdict(case, [5, 3, 1]) for case in cases], liked(cases))
+    rouge = result["judges"]["ROUGE-L to the reference"]
     assert rouge["concordance_expected"]["n"] == 18
-    assert any("18 of 36 responses have none" in note for note in found["notes"])
+    assert any("18 of 36 responses have none" in note for note in result["notes"])
 
 
 def test_few_cases_decide_nothing(tmp_path):
     cases = named("k", count=3)
-    found = study(tmp_path, cases, [verdict(case, [5, 3, 1]) for case in cases], liked(cases))
+    result = study(tmp_path, cases, [verdict(case, [5, 3, 1]) for case in cases], liked(cases))
     assert (
         "Scores highest: No model scores clearly highest. a is first, without a clear difference from b and c."
-        in found["said"]
+        in result["said"]
     )
-    assert "Not known yet: few cases are rated." in found["said"]
-    assert " is better than " not in found["said"]
-    assert all(each["p"] is None or each["p"] > 0.05 for each in found["comparisons"])
+    assert "Not known yet: few cases are rated." in result["said"]
+    assert " is better than " not in result["said"]
+    assert all(each["p"] is None or each["p"] > 0.05 for each in result["comparisons"])
     cases = named("k", count=20)
-    found = study(tmp_path, cases, [verdict(case, [5, 3, 1]) for case in cases], liked(cases))
-    assert "Scores highest: a. It scores higher than each of the 2 other models." in found["said"], "20 are few"
-    assert found["models"]["echo"]["first_places"] == {"a": 1, "b": 0, "c": 0}
-    assert found["models"]["echo"]["strengths"] is None
-    assert "no finite strengths" in found["models"]["echo"]["reason"]
+    result = study(tmp_path, cases, [verdict(case, [5, 3, 1]) for case in cases], liked(cases))
+    assert "Scores highest: a. It scores higher than each of the 2 other models." in result["said"], "20 are few"
+    assert result["models"]["echo"]["first_places"] == {"a": 1, "b": 0, "c": 0}
+    assert result["models"]["echo"]["strengths"] is None
+    assert "no finite strengths" in result["models"]["echo"]["reason"]
 
 
 def test_a_judge_that_orders_nothing_is_not_said_to_order(tmp_path):
     cases = named("k", count=20)
-    found = study(tmp_path, cases, [verdict(case, [3, 3, 3], expected_scores=None) for case in cases], liked(cases))
-    assert "echo orders 50 % of the pairs of responses as people do" in found["said"]
-    assert "A tie counts as half; guessing gives 50 %." in found["said"]
-    rates = {model: record["win_rate"]["value"] for model, record in found["models"]["echo"]["models"].items()}
+    result = study(tmp_path, cases, [verdict(case, [3, 3, 3], expected_scores=None) for case in cases], liked(cases))
+    assert "echo orders 50 % of the pairs of responses as people do" in result["said"]
+    assert "A tie counts as half; guessing gives 50 %." in result["said"]
+    rates = {model: record["win_rate"]["value"] for model, record in result["models"]["echo"]["models"].items()}
     assert rates == dict.fromkeys("abc", 0.5), "ties are comparisons"
 
 
@@ -125,16 +125,16 @@ def test_the_order_of_the_files_changes_nothing(tmp_path):
 def test_scores_are_read_as_choices_the_way_a_criterion_goes(tmp_path):
     means, choices = people_means(), []
     for case in read(CASES):
-        one, two = (response["model"] for response in case["responses"][:2])
-        gap = means[case["id"], one] - means[case["id"], two]
-        better, worse = (one, two) if gap > 0 else (two, one)
+        first, second = (response["model"] for response in case["responses"][:2])
+        gap = means[case["id"], first] - means[case["id"], second]
+        better, worse = (first, second) if gap > 0 else (second, first)
         for criterion, choice in (("correctness", better), ("harmfulness", worse)):
             if abs(gap) >= 1:
-                choices.append({"case_id": case["id"], "pair": [one, two], "annotator": "a", "criterion": criterion,
+                choices.append({"case_id": case["id"], "pair": [first, second], "annotator": "a", "criterion": criterion,
                                 "choice": choice})  # fmt: skip
-    found = evaluate(tmp_path, agreeing_verdicts(), "--choices", write(tmp_path / "h.jsonl", choices))
+    result = evaluate(tmp_path, agreeing_verdicts(), "--choices", write(tmp_path / "h.jsonl", choices))
     for criterion in ("correctness", "harmfulness"):
-        assert found["choices"]["echo"][criterion]["accuracy"]["value"] == 1
+        assert result["choices"]["echo"][criterion]["accuracy"]["value"] == 1
 
 
 def test_runs_of_every_kind_of_judge_have_a_spread(tmp_path):
@@ -142,12 +142,12 @@ def test_runs_of_every_kind_of_judge_have_a_spread(tmp_path):
     (line, _) = evaluate(tmp_path, pairs, "--ratings", RATINGS)["over_runs"]
     assert (line["judge"], line["concordance"]["values"]) == ("pairs: correctness", [1.0, 1.0])
     silent = [each | {"run": run, "scores": None} for run in (0, 1) for each in agreeing_verdicts()]
-    found = evaluate(tmp_path, silent, "--ratings", RATINGS)
-    (line,), echo = found["over_runs"], found["judges"]["echo"]
+    result = evaluate(tmp_path, silent, "--ratings", RATINGS)
+    (line,), echo = result["over_runs"], result["judges"]["echo"]
     assert line["pairwise_accuracy"]["mean"]["value"] is None
     twin = line["pairwise_accuracy_expected"]["mean"]["value"]
     assert twin == pytest.approx(echo["pairwise_accuracy_expected"]["value"])
-    assert found["table2"]["scores"] == "expected"
+    assert result["table2"]["scores"] == "expected"
 
 
 @pytest.mark.parametrize("name", ["random", "people", "longer text"])
@@ -160,7 +160,7 @@ def test_names_of_the_table_itself_are_taken(name, tmp_path):
 def test_names_cannot_steer_markdown_or_the_terminal(tmp_path):
     evil = "A\r## hi\x1b[31m https://x.test www.x.test &amp; ~~no~~ \ud800"
     cases = named("k", {"a": evil})
-    found = study(tmp_path, cases, [verdict(case, [5, 3, 1], expected_scores=None) for case in cases], liked(cases))
+    result = study(tmp_path, cases, [verdict(case, [5, 3, 1], expected_scores=None) for case in cases], liked(cases))
     text = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
     assert not re.search(r"[\r\x1b]|^## hi|https://x|www\.x|[^\\]~~", text, re.M)
-    assert "\x1b" not in found["said"]
+    assert "\x1b" not in result["said"]

@@ -114,13 +114,23 @@ def test_an_equals_sign_may_be_in_the_path_and_in_the_name_of_a_judge(tmp_path):
     folder = tmp_path / "lr=0.1"
     folder.mkdir()
     file = write(folder / "verdicts.jsonl", agreeing_verdicts())
-    for given, name in (
+    for argument, name in (
         (file, "echo"),
         (folder, "echo"),
         (f"A judge={file}", "A judge"),
         (f"lr=0.1={folder}", "lr=0.1"),
     ):
-        options = ("--cases", CASES, "--verdicts", given, "--ratings", RATINGS, "--output", tmp_path / "report", *FAST)
+        options = (
+            "--cases",
+            CASES,
+            "--verdicts",
+            argument,
+            "--ratings",
+            RATINGS,
+            "--output",
+            tmp_path / "report",
+            *FAST,
+        )
         done = meta_evaluate(*options)
         assert done.returncode == 0, done.stderr
         assert next(iter(json.loads((tmp_path / "report" / "agreement.json").read_text())["judges"])) == name

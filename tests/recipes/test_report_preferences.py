@@ -28,8 +28,8 @@ def clear() -> list[dict]:
 
 def test_shares_by_hand_with_intervals_over_cases(tmp_path):
     file = write(tmp_path / "preferences.jsonl", clear())
-    found = evaluate(tmp_path, agreeing_verdicts(), "--preferences", file)
-    (compared,) = found["preferences"]
+    result = evaluate(tmp_path, agreeing_verdicts(), "--preferences", file)
+    (compared,) = result["preferences"]
     assert compared["judges"] == JUDGES
     record = compared["criteria"]["overall"]
     assert [record[name]["value"] for name in ("first", "tie", "second")] == pytest.approx([48 / 90, 30 / 90, 12 / 90])
@@ -54,14 +54,14 @@ def test_shares_by_hand_with_intervals_over_cases(tmp_path):
 
 def test_figure_shows_both_judges_ties_and_every_annotator(tmp_path):
     records = clear() + [preference(case_id, "tie", criterion="fluency") for case_id in IDS]
-    found = evaluate(tmp_path, agreeing_verdicts(), "--preferences", write(tmp_path / "preferences.jsonl", records))
+    result = evaluate(tmp_path, agreeing_verdicts(), "--preferences", write(tmp_path / "preferences.jsonl", records))
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     figure = next(part for part in page.split("<figure>") if "Preference between" in part)
     for word in ("53%", "33%", "13%", "100%", "overall", "fluency", "tie"):
         assert f">{word}<" in figure
     # bars of three shares on two criteria, and small circles of 3 annotators and of 1
     assert len(re.findall(r"<use ", figure)) >= 3 * (3 + 1)
-    fluency = found["preferences"][0]["criteria"]["fluency"]
+    fluency = result["preferences"][0]["criteria"]["fluency"]
     assert fluency["tie"]["value"] == 1
     assert fluency["margin"]["value"] == 0
     assert "On fluency people have no clear preference" in page
@@ -71,10 +71,10 @@ def test_more_than_two_judges_and_a_few_other_cases(tmp_path):
     records = [preference(case_id, "tie") for case_id in IDS[:10]]
     records += [preference(case_id, "third", judges=["third", "echo"]) for case_id in IDS[:5]]
     records += [preference("elsewhere", "tie")]
-    found = evaluate(tmp_path, agreeing_verdicts(), "--preferences", write(tmp_path / "preferences.jsonl", records))
-    assert [each["judges"] for each in found["preferences"]] == [JUDGES, ["third", "echo"]]
-    assert found["preferences"][1]["criteria"]["overall"]["first"]["value"] == 1
-    assert any("preferences: 1 left out" in note for note in found["notes"])
+    result = evaluate(tmp_path, agreeing_verdicts(), "--preferences", write(tmp_path / "preferences.jsonl", records))
+    assert [each["judges"] for each in result["preferences"]] == [JUDGES, ["third", "echo"]]
+    assert result["preferences"][1]["criteria"]["overall"]["first"]["value"] == 1
+    assert any("preferences: 1 left out" in note for note in result["notes"])
 
 
 GOOD = preference(IDS[0], "echo")

@@ -48,14 +48,14 @@ def outcome(tmp_path: Path, done) -> tuple[dict, str]:
 
 def test_three_rounds_are_followed_and_forecast(tmp_path):
     done = judge_rounds(tmp_path, "--ratings", RATINGS)
-    found, page = outcome(tmp_path, done)
-    rounds = found["rounds"]
+    result, page = outcome(tmp_path, done)
+    rounds = result["rounds"]
     assert rounds["names"] == ["r0", "r1", "r2"]
     assert rounds["scores"] == "own"
     assert rounds["values"] == pytest.approx([count / 30 for count in RIGHT[:3]])
     for place, line in enumerate(rounds["table"]):
-        assert line["triple_accuracy"] == found["judges"][f"r{place}"]["triple_accuracy"]
-        assert line["pairwise_accuracy"] == found["judges"][f"r{place}"]["pairwise_accuracy"]
+        assert line["triple_accuracy"] == result["judges"][f"r{place}"]["triple_accuracy"]
+        assert line["pairwise_accuracy"] == result["judges"][f"r{place}"]["pairwise_accuracy"]
     assert rounds["table"][0]["change"] is None
     change = rounds["table"][1]["change"]["triple_accuracy"]
     assert change["value"] == pytest.approx(3 / 30)
@@ -73,19 +73,19 @@ def test_three_rounds_are_followed_and_forecast(tmp_path):
     assert "The curve has no interval: three rounds fit exactly" in done.stdout
     assert "50.0 % after round 1" not in done.stdout  # the first and the last are said
     assert "40.0 % after round 0 (r0; " in done.stdout
-    assert set(found["judges"]) >= {"r0", "r1", "r2", "longer text"}
+    assert set(result["judges"]) >= {"r0", "r1", "r2", "longer text"}
 
 
 def test_the_order_is_that_of_the_argument(tmp_path):
-    found, page = outcome(tmp_path, judge_rounds(tmp_path, "--ratings", RATINGS, names="r2,r1,r0"))
-    assert found["rounds"]["values"] == pytest.approx([17 / 30, 15 / 30, 12 / 30])
-    assert "do not rise" in found["rounds"]["forecast"]["reason"]
+    result, page = outcome(tmp_path, judge_rounds(tmp_path, "--ratings", RATINGS, names="r2,r1,r0"))
+    assert result["rounds"]["values"] == pytest.approx([17 / 30, 15 / 30, 12 / 30])
+    assert "do not rise" in result["rounds"]["forecast"]["reason"]
     assert "No curve of triple accuracy: the measured rounds do not rise" in page
 
 
 def test_five_rounds_have_intervals(tmp_path):
-    found, page = outcome(tmp_path, judge_rounds(tmp_path, "--ratings", RATINGS, rounds=5))
-    forecast = found["rounds"]["forecast"]
+    result, page = outcome(tmp_path, judge_rounds(tmp_path, "--ratings", RATINGS, rounds=5))
+    forecast = result["rounds"]["forecast"]
     assert not forecast["exact"]
     assert forecast["residual_error"] > 0
     assert [each["round"] for each in forecast["next"]] == [5, 6, 7, 8]
@@ -96,8 +96,8 @@ def test_five_rounds_have_intervals(tmp_path):
 
 def test_two_rounds_are_too_few_and_it_is_said(tmp_path):
     done = judge_rounds(tmp_path, "--ratings", RATINGS, rounds=2)
-    found, page = outcome(tmp_path, done)
-    assert found["rounds"]["forecast"] == {"reason": "too few rounds for a forecast"}
+    result, page = outcome(tmp_path, done)
+    assert result["rounds"]["forecast"] == {"reason": "too few rounds for a forecast"}
     assert "There is no forecast for further rounds: too few rounds for a forecast." in done.stdout
     assert "too few rounds for a forecast" in page
     assert "fitted curve" not in page
@@ -106,26 +106,26 @@ def test_two_rounds_are_too_few_and_it_is_said(tmp_path):
 def test_judges_without_whole_scores_are_followed_by_expected_ones_all_alike(tmp_path):
     verdicts = [right_verdicts(12), right_verdicts(15, scores=False), right_verdicts(17)]
     done = judge_rounds(tmp_path, "r1", "r2", "--ratings", RATINGS, names="r0", verdicts=verdicts)
-    found, page = outcome(tmp_path, done)
-    assert found["rounds"]["scores"] == "expected"
-    for place, line in enumerate(found["rounds"]["table"]):
-        assert line["triple_accuracy"] == found["judges"][f"r{place}"]["triple_accuracy_expected"]
+    result, page = outcome(tmp_path, done)
+    assert result["rounds"]["scores"] == "expected"
+    for place, line in enumerate(result["rounds"]["table"]):
+        assert line["triple_accuracy"] == result["judges"][f"r{place}"]["triple_accuracy_expected"]
     assert "in per cent, from the judges&#39; expected scores" in page
 
 
 def test_rounds_of_no_common_kind_have_a_stated_gap(tmp_path):
     verdicts = [right_verdicts(12, expected=False), right_verdicts(15, scores=False), right_verdicts(17)]
-    found, page = outcome(tmp_path, judge_rounds(tmp_path, "--ratings", RATINGS, verdicts=verdicts))
-    assert found["rounds"]["values"][1] is None
-    assert found["rounds"]["forecast"] == {"reason": "round 1 has no accuracy: this judge gives no whole scores"}
+    result, page = outcome(tmp_path, judge_rounds(tmp_path, "--ratings", RATINGS, verdicts=verdicts))
+    assert result["rounds"]["values"][1] is None
+    assert result["rounds"]["forecast"] == {"reason": "round 1 has no accuracy: this judge gives no whole scores"}
     assert "No curve of triple accuracy: round 1 has no accuracy" in page
 
 
 def test_a_criterion_of_a_pairwise_judge_can_be_a_round(tmp_path):
     names, verdicts = "p<b>0: correctness,p<b>1: correctness", [pairwise_verdicts()] * 2
     done = judge_rounds(tmp_path, "--ratings", RATINGS, names=names, verdicts=verdicts, label="p<b>")
-    found, page = outcome(tmp_path, done)
-    assert found["rounds"]["values"] == [1.0, 1.0]
+    result, page = outcome(tmp_path, done)
+    assert result["rounds"]["values"] == [1.0, 1.0]
     assert "<b>" not in page
 
 

@@ -28,7 +28,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> list[object]:
 
 
 @pytest.fixture
-def given(tmp_path: Path) -> list[object]:
+def args(tmp_path: Path) -> list[object]:
     judged = [verdict_of(case, (3, 4, 5), "judge") for case in CASES]
     judged[3] = Verdict(CASES[3].id, "judge", judged[0].rubric, (0, 1, 2), error="unreadable")
     teacher = [verdict_of(case, (3, 4, 5), "teacher") for case in CASES]
@@ -42,12 +42,12 @@ def given(tmp_path: Path) -> list[object]:
     return [*arguments, "--output", tmp_path / "out"]
 
 
-def test_similarity_is_reported_as_similarity(given: list, models: list, tmp_path: Path) -> None:
-    done = run_recipe("report", *given, *models, launch=())
+def test_similarity_is_reported_as_similarity(args: list, models: list, tmp_path: Path) -> None:
+    done = run_recipe("report", *args, *models, launch=())
     assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "out" / "agreement.json").read_text())["similarity"]
-    judge = found["judges"]["judge"]
-    assert (found["teacher"], judge["rationales"], judge["left_out"]) == ("teacher", 3, {"invalid": 1})
+    similarity = json.loads((tmp_path / "out" / "agreement.json").read_text())["similarity"]
+    judge = similarity["judges"]["judge"]
+    assert (similarity["teacher"], judge["rationales"], judge["left_out"]) == ("teacher", 3, {"invalid": 1})
     assert judge["bert_score"]["f1"]["value"] == pytest.approx(1.0, abs=1e-4)  # the same words
     assert judge["bart_score"]["value"] < 0
     text = re.sub(r"\s+", " ", (tmp_path / "out" / "report.html").read_text())
@@ -56,16 +56,16 @@ def test_similarity_is_reported_as_similarity(given: list, models: list, tmp_pat
     assert "1 invalid" in text
 
 
-def test_one_half_can_be_left_out(given: list, models: list, tmp_path: Path) -> None:
-    assert run_recipe("report", *given, *models[:4], "--bart_model", "none").returncode == 0
+def test_one_half_can_be_left_out(args: list, models: list, tmp_path: Path) -> None:
+    assert run_recipe("report", *args, *models[:4], "--bart_model", "none").returncode == 0
     judge = json.loads((tmp_path / "out" / "agreement.json").read_text())["similarity"]["judges"]["judge"]
     assert "bart_score" not in judge
     assert "BERTScore F1" in (tmp_path / "out" / "report.html").read_text()
 
 
-def test_the_teacher_itself_has_no_figure(given: list, models: list, tmp_path: Path) -> None:
-    given[1] = given[5]
-    assert run_recipe("report", *given, *models).returncode == 0
+def test_the_teacher_itself_has_no_figure(args: list, models: list, tmp_path: Path) -> None:
+    args[1] = args[5]
+    assert run_recipe("report", *args, *models).returncode == 0
     assert "the teacher itself" in (tmp_path / "out" / "report.html").read_text()
 
 
@@ -78,7 +78,7 @@ def test_the_teacher_itself_has_no_figure(given: list, models: list, tmp_path: P
     ],
 )
 def test_what_cannot_be_compared_is_told_in_one_line(
-    given: list, models: list, tmp_path: Path, more: list[str], message: str
+    args: list, models: list, tmp_path: Path, more: list[str], message: str
 ) -> None:
-    assert message in error_line(run_recipe("report", *given, *models, *more))
+    assert message in error_line(run_recipe("report", *args, *models, *more))
     assert not (tmp_path / "out" / "report.html").exists()

@@ -31,8 +31,8 @@ FAST = ("--resamples", 200, "--encoder", "none")
 
 
 def a_verdict(case: dict, judge: str, run: int = 0, **more: Any) -> dict:
-    known = {"case_id": case["id"], "judge": judge, "rubric": "automedeval@1", "run": run, "valid": True}
-    return known | {"order": [0, 1, 2, 3], "expected_scores": None} | more
+    fields = {"case_id": case["id"], "judge": judge, "rubric": "automedeval@1", "run": run, "valid": True}
+    return fields | {"order": [0, 1, 2, 3], "expected_scores": None} | more
 
 
 def verdicts_of(judge: str, cases: list[dict], truth: dict) -> Iterator[dict]:
@@ -45,19 +45,19 @@ def verdicts_of(judge: str, cases: list[dict], truth: dict) -> Iterator[dict]:
             if rng.random() < 0.08:
                 yield a_verdict(case, judge, run, valid=False, error="no score line", scores=None)
                 continue
-            given = [truth[case["id"], model] + rng.gauss(0, NOISE[judge]) for model in MODELS]
-            scores = [min(5, max(1, round(value))) for value in given]
+            noisy = [truth[case["id"], model] + rng.gauss(0, NOISE[judge]) for model in MODELS]
+            scores = [min(5, max(1, round(value))) for value in noisy]
             text = " ".join(rng.sample(["rest", "water", "salt", "heat", "cold", "sleep"], 3))
             yield a_verdict(case, judge, run, scores=scores, rationale=text)
 
 
 def pairs_of(cases: list[dict], truth: dict) -> Iterator[dict]:
     for case in cases:
-        for one, two in combinations(range(4), 2):
-            pair = [MODELS[one], MODELS[two]]
+        for first, second in combinations(range(4), 2):
+            pair = [MODELS[first], MODELS[second]]
             better = max(pair, key=lambda model: truth[case["id"], model])
             yield a_verdict(case, "pairs") | {
-                "rubric": "medical_pairwise@1", "order": [one, two], "pair": pair, "choices": {"correctness": better},
+                "rubric": "medical_pairwise@1", "order": [first, second], "pair": pair, "choices": {"correctness": better},
             }  # fmt: skip
 
 
@@ -95,8 +95,8 @@ def overlap(predictions: list[str], references: list[list[str]], **settings: Any
     alike, apart = [], []
     for text, others in zip(predictions, references):
         words = [(set(text.split()), set(other.split())) for other in others]
-        alike.append(max(len(one & two) / len(one | two) for one, two in words))
-        apart.append(max(-float(len("".join(one - two))) for one, two in words))
+        alike.append(max(len(left & right) / len(left | right) for left, right in words))
+        apart.append(max(-float(len("".join(left - right))) for left, right in words))
     return {"bert_score": {"f1": alike}, "bart_score": apart, "truncated": []}
 
 
@@ -104,10 +104,10 @@ def report(study: Path, out: Path, *more: object):
     """Run the recipe on the files of a study, with the double of the metric."""
     from automedeval.metrics.rationale_score import rationale_score
 
-    given = ("--verdicts", study / "verdicts.jsonl", "--cases", study / "cases.jsonl", "--output", out)
+    args = ("--verdicts", study / "verdicts.jsonl", "--cases", study / "cases.jsonl", "--output", out)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(rationale_score, "rationale_score", overlap)
-        return meta_evaluate(*given, *FAST, *more)
+        return meta_evaluate(*args, *FAST, *more)
 
 
 def evaluate(study: Path, out: Path, *more: object) -> tuple[dict, str]:
@@ -140,19 +140,19 @@ class Loops:
 
     def __init__(self, study: Path):
         self.cases = [case["id"] for case in read(study / "cases.jsonl")]
-        given: dict[tuple, list] = {}
+        ratings_of: dict[tuple, list] = {}
         for each in read(study / "ratings.jsonl"):
-            given.setdefault((each["case_id"], each["model"]), []).append(each["score"])
-        self.people = {key: fmean(scores) for key, scores in given.items()}
+            ratings_of.setdefault((each["case_id"], each["model"]), []).append(each["score"])
+        self.people = {key: fmean(scores) for key, scores in ratings_of.items()}
         self.verdicts = read(study / "verdicts.jsonl")
 
     def runs(self, judge: str) -> list[dict[tuple, int]]:
         """Return the scores of every run of a judge: (case, model) → score."""
-        found = []
+        runs = []
         for number in range(RUNS.get(judge, 1)):
-            own = [v for v in self.verdicts if v["judge"] == judge and v["run"] == number and v["valid"]]
-            found.append({(v["case_id"], model): score for v in own for model, score in zip(MODELS, v["scores"])})
-        return found
+            of_run = [v for v in self.verdicts if v["judge"] == judge and v["run"] == number and v["valid"]]
+            runs.append({(v["case_id"], model): score for v in of_run for model, score in zip(MODELS, v["scores"])})
+        return runs
 
     def figures(self, judge: str, name: str, keys: set | None = None) -> list[float]:
         """Return the figure of every run, of correlations over the responses `keys`."""
@@ -172,10 +172,10 @@ class Loops:
             for some in combinations(models, size)
         )
 
-    def alike(self, scores: dict[tuple, int], case: str, one: str, two: str) -> bool:
-        if (case, one) not in scores:
+    def alike(self, scores: dict[tuple, int], case: str, first: str, second: str) -> bool:
+        if (case, first) not in scores:
             return False  # invalid and missing verdicts are wrong
-        gaps = [of[case, one] - of[case, two] for of in (self.people, scores)]
+        gaps = [of[case, first] - of[case, second] for of in (self.people, scores)]
         return np.sign(round(gaps[0], 9)) == np.sign(gaps[1])
 
 
@@ -226,10 +226,10 @@ def test_rationales_are_compared_run_by_run(name: str, of: str, reported: tuple,
         values = []
         for training in trainings:
             for run in range(RUNS.get(training, 1)):
-                own = [v for v in loops.verdicts if (v["judge"], v["run"], v["valid"]) == (training, run, True)]
-                own = [v for v in own if v["case_id"] in teacher]
-                found = overlap([v["rationale"] for v in own], [teacher[v["case_id"]] for v in own])
-                values.append(fmean(found["bert_score"]["f1"] if name == "bert_score" else found["bart_score"]))
+                of_run = [v for v in loops.verdicts if (v["judge"], v["run"], v["valid"]) == (training, run, True)]
+                of_run = [v for v in of_run if v["case_id"] in teacher]
+                scores = overlap([v["rationale"] for v in of_run], [teacher[v["case_id"]] for v in of_run])
+                values.append(fmean(scores["bert_score"]["f1"] if name == "bert_score" else scores["bart_score"]))
         assert cell["values"] == pytest.approx(values)
         assert cell["sd"] == pytest.approx(stdev(values))
 
@@ -237,16 +237,18 @@ def test_rationales_are_compared_run_by_run(name: str, of: str, reported: tuple,
 def test_differences_are_of_the_same_responses_and_cases(reported: tuple, loops: Loops) -> None:
     for judge in ("gpt", "base", "lazy"):
         cells = row_of(reported[0]["table2"], judge)["cells"]
-        ours = [run for training in TRAININGS["ours"] for run in loops.runs(training)]
-        shared = set.intersection(*map(set, [*loops.runs(judge), *ours]))
+        runs_of_ours = [run for training in TRAININGS["ours"] for run in loops.runs(training)]
+        shared = set.intersection(*map(set, [*loops.runs(judge), *runs_of_ours]))
         for name in ("spearman", "pearson"):
-            one = fmean(loops.figures(judge, name, shared))
-            two = fmean(loops.figure(run, name, shared) for run in ours)
-            assert cells[name]["difference"]["value"] == pytest.approx(one - two)
+            mean = fmean(loops.figures(judge, name, shared))
+            other_mean = fmean(loops.figure(run, name, shared) for run in runs_of_ours)
+            assert cells[name]["difference"]["value"] == pytest.approx(mean - other_mean)
             assert cells[name]["difference"]["n"] == len(shared)
         # Missing is wrong: accuracies are of all pairs, for both.
-        one, two = (fmean(loops.figure(run, "triple_accuracy") for run in of) for of in (loops.runs(judge), ours))
-        assert cells["triple_accuracy"]["difference"]["value"] == pytest.approx(one - two)
+        mean, other_mean = (
+            fmean(loops.figure(run, "triple_accuracy") for run in of) for of in (loops.runs(judge), runs_of_ours)
+        )
+        assert cells["triple_accuracy"]["difference"]["value"] == pytest.approx(mean - other_mean)
 
 
 def test_p_values_are_those_of_the_paired_t_test(reported: tuple, loops: Loops) -> None:
@@ -256,12 +258,12 @@ def test_p_values_are_those_of_the_paired_t_test(reported: tuple, loops: Loops) 
     def right(run: dict) -> np.ndarray:
         return np.array([fmean(loops.alike(run, case, *pair) for pair in pairs) for case in loops.cases])
 
-    ours = np.mean([right(run) for training in TRAININGS["ours"] for run in loops.runs(training)], axis=0)
+    right_of_ours = np.mean([right(run) for training in TRAININGS["ours"] for run in loops.runs(training)], axis=0)
     for judge in ("gpt", "base", "lazy"):
-        found = row_of(reported[0]["table2"], judge)["cells"]["pairwise_accuracy"]["p"]
-        expected = stats.ttest_rel(np.mean([right(run) for run in loops.runs(judge)], axis=0), ours)
+        p_value = row_of(reported[0]["table2"], judge)["cells"]["pairwise_accuracy"]["p"]
+        expected = stats.ttest_rel(np.mean([right(run) for run in loops.runs(judge)], axis=0), right_of_ours)
         # 200 resamples know a standard error to about 5 %.
-        assert stats.t.isf(found / 2, len(ours) - 1) == pytest.approx(abs(expected.statistic), rel=0.15)
+        assert stats.t.isf(p_value / 2, len(right_of_ours) - 1) == pytest.approx(abs(expected.statistic), rel=0.15)
 
 
 def test_p_values_are_adjusted_within_each_column(reported: tuple) -> None:
@@ -269,14 +271,14 @@ def test_p_values_are_adjusted_within_each_column(reported: tuple) -> None:
     assert table["columns"] == COLUMNS
     for name in COLUMNS:
         cells = [row["cells"][name] for row in table["rows"] if row["judge"] != "ours"]
-        known = [cell for cell in cells if cell["p"] is not None]
-        adjusted = multipletests([cell["p"] for cell in known], method="holm")[1]
-        assert [cell["p_adjusted"] for cell in known] == pytest.approx(list(adjusted))
-        for cell in known:
+        tested = [cell for cell in cells if cell["p"] is not None]
+        adjusted = multipletests([cell["p"] for cell in tested], method="holm")[1]
+        assert [cell["p_adjusted"] for cell in tested] == pytest.approx(list(adjusted))
+        for cell in tested:
             p = cell["p_adjusted"]
             assert cell["mark"] == ("*" if p < 0.001 else "†" if p < 0.01 else "§" if p < 0.05 else "")
         assert all(cell["mark"] == "" for cell in cells if cell["p"] is None)
-        seen += len(known)
+        seen += len(tested)
     assert seen > 12
 
 
@@ -290,8 +292,8 @@ def test_the_marks_of_ours_are_of_its_correlations(reported: tuple) -> None:
 
 
 def test_choices_have_no_correlations_and_no_rationales_and_say_why(reported: tuple) -> None:
-    found, page = reported
-    cells = row_of(found["table2"], "pairs: correctness")["cells"]
+    result, page = reported
+    cells = row_of(result["table2"], "pairs: correctness")["cells"]
     assert cells["spearman"]["mean"]["reason"] == "this judge gives choices, no scores"
     assert "no rationale" in cells["bert_score"]["mean"]["reason"]
     assert cells["spearman"]["difference"]["value"] is None
@@ -302,43 +304,43 @@ def test_choices_have_no_correlations_and_no_rationales_and_say_why(reported: tu
 
 
 def test_a_run_that_lacks_verdicts_is_wrong_there_and_it_is_said(reported: tuple, loops: Loops) -> None:
-    found = reported[0]
-    assert any("lazy, run 1: no verdict on 6 of 60 cases, for example" in note for note in found["notes"])
-    values = row_of(found["table2"], "lazy")["cells"]["pairwise_accuracy"]["values"]
+    result = reported[0]
+    assert any("lazy, run 1: no verdict on 6 of 60 cases, for example" in note for note in result["notes"])
+    values = row_of(result["table2"], "lazy")["cells"]["pairwise_accuracy"]["values"]
     assert values[1] < values[0]
     valid = sum(v["valid"] for v in loops.verdicts if v["judge"] == "lazy")
-    assert row_of(found["table2"], "lazy")["valid"] == pytest.approx(valid / 120)
-    assert found["judges"]["lazy"]["valid_rate"]["value"] == pytest.approx(valid / 120)
+    assert row_of(result["table2"], "lazy")["valid"] == pytest.approx(valid / 120)
+    assert result["judges"]["lazy"]["valid_rate"]["value"] == pytest.approx(valid / 120)
 
 
 def test_runs_without_a_valid_verdict_count_and_judges_are_tested_on_the_same_pairs(
     study: Path, loops: Loops, tmp_path: Path
 ) -> None:
-    given = [v for v in read(study / "verdicts.jsonl") if v["judge"] in ("base", "ours")]
+    verdicts = [v for v in read(study / "verdicts.jsonl") if v["judge"] in ("base", "ours")]
     empty = {"valid": False, "scores": None, "rationale": None, "error": "no score line"}
-    given = [v | empty if (v["judge"], v["run"]) == ("base", 1) else v for v in given]
+    verdicts = [v | empty if (v["judge"], v["run"]) == ("base", 1) else v for v in verdicts]
     # A judge that was never asked about the last candidate, on purpose.
-    given += [
+    verdicts += [
         v | {"judge": "narrow", "run": 0, "order": [0, 1, 2], "scores": v["scores"] and [*v["scores"][:3], None]}
-        for v in given
+        for v in verdicts
         if (v["judge"], v["run"]) == ("base", 0)
     ]
-    found, page = evaluate(part_of(study, tmp_path, given), tmp_path / "out", "--compare_to", "ours")
-    cells = row_of(found["table2"], "base")["cells"]
+    result, page = evaluate(part_of(study, tmp_path, verdicts), tmp_path / "out", "--compare_to", "ours")
+    cells = row_of(result["table2"], "base")["cells"]
     assert cells["pairwise_accuracy"]["values"][1] == 0
     assert cells["pairwise_accuracy"]["mean"]["value"] == pytest.approx(fmean(cells["pairwise_accuracy"]["values"]))
     assert cells["spearman"]["values"][1] is None
     assert cells["spearman"]["mean"]["reason"] == cells["spearman"]["difference"]["reason"].removeprefix("base: ")
     assert "N/A, run 1: no valid verdict: base, Spearman, Pearson." in page
-    assert row_of(found["table2"], "ours")["cells"]["spearman"]["sd"] is None
+    assert row_of(result["table2"], "ours")["cells"]["spearman"]["sd"] is None
     assert "<td>one run</td>" in page
-    cell = row_of(found["table2"], "narrow")["cells"]["pairwise_accuracy"]
-    one, two = (
+    cell = row_of(result["table2"], "narrow")["cells"]["pairwise_accuracy"]
+    first, second = (
         loops.figure(loops.runs(judge)[0], "pairwise_accuracy", models=MODELS[:3]) for judge in ("base", "ours")
     )
-    assert cell["mean"]["value"] == pytest.approx(one)
-    assert cell["difference"]["value"] == pytest.approx(one - two)
-    assert found["table2"]["columns"] == COLUMNS[2:]  # no teacher, no columns for rationales
+    assert cell["mean"]["value"] == pytest.approx(first)
+    assert cell["difference"]["value"] == pytest.approx(first - second)
+    assert result["table2"]["columns"] == COLUMNS[2:]  # no teacher, no columns for rationales
 
 
 # --- the page
@@ -349,20 +351,20 @@ class Tables(HTMLParser):
 
     def __init__(self, page: str):
         super().__init__()
-        self.found: list[dict] = []
+        self.tables: list[dict] = []
         self.into: list[str] | None = None
         self.feed(page)
 
     def handle_starttag(self, tag: str, attrs: list) -> None:
         if tag == "table":
-            self.found.append({"caption": [], "lines": []})
+            self.tables.append({"caption": [], "lines": []})
         elif tag == "tr":
-            self.found[-1]["lines"].append([])
+            self.tables[-1]["lines"].append([])
         elif tag in ("td", "th"):
             self.into = []
-            self.found[-1]["lines"][-1].append((tag, dict(attrs).get("scope"), self.into))
+            self.tables[-1]["lines"][-1].append((tag, dict(attrs).get("scope"), self.into))
         elif tag == "caption":
-            self.into = self.found[-1]["caption"]
+            self.into = self.tables[-1]["caption"]
 
     def handle_endtag(self, tag: str) -> None:
         if tag in ("td", "th", "caption"):
@@ -376,7 +378,7 @@ class Tables(HTMLParser):
 def test_the_table_can_be_read_without_seeing_it(reported: tuple) -> None:
     page = reported[1]
     section = page[page.index('<h2 id="table2">') : page.index("How this was made")]
-    tables = Tables(section).found
+    tables = Tables(section).tables
     assert len(tables) == 2  # figures, differences
     for table in tables:
         assert "".join(table["caption"])
@@ -394,8 +396,8 @@ def test_the_table_can_be_read_without_seeing_it(reported: tuple) -> None:
 
 
 def test_the_caption_says_what_the_papers_says_and_how_the_tests_were_made(reported: tuple) -> None:
-    found, page = reported
-    icc = found["people"]["reliability"]["mean of the criteria"]
+    result, page = reported
+    icc = result["people"]["reliability"]["mean of the criteria"]
     assert "In this table * is p < 0.001, † p < 0.01, § p < 0.05. For ours: the correlation with people" in page
     assert "The tests are t-tests, two-sided and paired" in page
     assert f"Agreement among 3 raters (crossed), mean of the criteria: ICC(A,1) {icc['ICC(A,1)']['value']:.2f}" in page
@@ -410,23 +412,23 @@ def test_the_caption_says_what_the_papers_says_and_how_the_tests_were_made(repor
 
 
 def test_without_ours_there_are_means_and_no_tests_and_rounds_are_these_means(study: Path, tmp_path: Path) -> None:
-    found, page = evaluate(study, tmp_path, "--rounds", "base,lazy,ours")
-    assert all(cell["mark"] == "" for row in found["table2"]["rows"] for cell in row["cells"].values())
+    result, page = evaluate(study, tmp_path, "--rounds", "base,lazy,ours")
+    assert all(cell["mark"] == "" for row in result["table2"]["rows"] for cell in row["cells"].values())
     assert "less ours" not in page
-    for line in found["rounds"]["table"]:
-        cell = row_of(found["table2"], line["judge"])["cells"]["triple_accuracy"]
+    for line in result["rounds"]["table"]:
+        cell = row_of(result["table2"], line["judge"])["cells"]["triple_accuracy"]
         assert line["triple_accuracy"] == cell["mean"]
         assert line["sd"]["triple_accuracy"] == cell["sd"] > 0
     assert "± between runs" in page
 
 
 def test_judges_can_be_chosen_with_their_trainings(study: Path, tmp_path: Path) -> None:
-    found, page = evaluate(study, tmp_path, "--judges", "ours", "--baselines", "false", "--teacher_verdicts", "gpt")
-    assert list(found["judges"]) == ["ours", "ours-run2", "ours-run3"]
-    assert found["similarity"]["teacher"] == "gpt"
-    assert not any(note.startswith("lazy") for note in found["notes"])
+    result, page = evaluate(study, tmp_path, "--judges", "ours", "--baselines", "false", "--teacher_verdicts", "gpt")
+    assert list(result["judges"]) == ["ours", "ours-run2", "ours-run3"]
+    assert result["similarity"]["teacher"] == "gpt"
+    assert not any(note.startswith("lazy") for note in result["notes"])
     # Figure 4: a bar for the people and one for the judge, the mean over its trainings.
-    wins = [found["models"][name]["pairs"][0]["win"]["value"] for name in found["judges"]]
+    wins = [result["models"][name]["pairs"][0]["win"]["value"] for name in result["judges"]]
     assert re.search(rf"<td>ash : birch, ours</td><td>{fmean(wins):.3f}</td>", page)
     assert "<td>ash : birch, people</td>" in page
     assert "ash : birch, ours-run2" not in page
@@ -517,5 +519,5 @@ def test_each_table_and_figure_is_made_by_its_file(
     for figure in figures:
         assert figure in page
     if name == "table3":
-        found = json.loads((tmp_path / "agreement.json").read_text())
-        assert [line["runs"] for line in found["rounds"]["table"]] == [3, 2, 3]
+        result = json.loads((tmp_path / "agreement.json").read_text())
+        assert [line["runs"] for line in result["rounds"]["table"]] == [3, 2, 3]

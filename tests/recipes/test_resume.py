@@ -65,10 +65,10 @@ def run(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[
     with EndpointDouble(good_answer) as endpoint:
 
         def start(name: str, output: Path) -> None:
-            given = [str(each).replace("MODEL", str(tiny_model)) for each in JUDGES[name]]
-            given = [endpoint.url if each == "URL" else each for each in given]
+            args = [str(each).replace("MODEL", str(tiny_model)) for each in JUDGES[name]]
+            args = [endpoint.url if each == "URL" else each for each in args]
             cases = many if name in ("small", "likelihood", "baseline") else few
-            done = run_command("judge", "--cases", cases, "--judge", *given, "--output", output)
+            done = run_command("judge", "--cases", cases, "--judge", *args, "--output", output)
             assert done.returncode == 0, done.stderr
 
         yield start
@@ -102,9 +102,9 @@ def test_a_cut_audit_goes_on_to_the_same_figures(rubric: str, tmp_path: Path) ->
             "--resamples", 100, "--output", output, *more,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
-        found = json.loads((output / "audit.json").read_text())
-        del found["settings"]
-        return found
+        figures = json.loads((output / "audit.json").read_text())
+        del figures["settings"]
+        return figures
 
     whole, output = audit(tmp_path / "whole"), tmp_path / "cut"
     assert audit(output) == whole

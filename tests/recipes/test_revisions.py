@@ -30,12 +30,12 @@ found["encoder"] = Encoder("org/encoder@v1", device="cpu", pooling="cls").name
 found["rows"] = [row["id"] for _, row in read_source("org/cases@v1", "test")]
 options = {"bert_model": "org/encoder@v1", "bert_num_layers": 1, "bart_model": None}
 found["metric"] = rationale_score(["a dose"], ["a rash"], **options)["revisions"]
-found["told"] = []
+found["errors"] = []
 for name in ("org/judge@v9", "org/judge@", "org/nowhere@v1"):
     try:
         checkpoint_folder(name)
     except RecordError as error:
-        found["told"].append(str(error))
+        found["errors"].append(str(error))
 try:
     list(read_source("org/cases@v1"))
 except RecordError as error:
@@ -113,8 +113,8 @@ def test_training_records_the_revisions_of_base_and_data(shelf: Shelf, tmp_path:
     assert record["revisions"] == {f"{name}@v1": shelf.v1[name] for name in ("org/instructions", "org/judge")}
     assert "\nbase_model: org/judge\n" in (tmp_path / "out" / "README.md").read_text()
     card = tmp_path / "card.md"
-    told = ["--repo", "org/mine", "--datasets", "org/instructions", "--dry_run", "--card_output", card]
-    done = shelf.run("recipes/publish.py", "model", tmp_path / "out", *told)
+    args = ["--repo", "org/mine", "--datasets", "org/instructions", "--dry_run", "--card_output", card]
+    done = shelf.run("recipes/publish.py", "model", tmp_path / "out", *args)
     assert done.returncode == 0, done.stderr
     assert "\nbase_model: org/judge\n" in card.read_text()
     assert f"org/judge@v1 (commit `{shelf.v1['org/judge']}`)" in card.read_text()
@@ -125,15 +125,15 @@ def test_training_records_the_revisions_of_base_and_data(shelf: Shelf, tmp_path:
 def test_every_other_name_takes_a_revision(shelf: Shelf) -> None:
     done = shelf.run("-c", PROGRAM)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["names"] == ["org/judge@v1", "org/judge"]
-    assert found["encoder"] == "org/encoder@v1"
-    assert found["rows"] == [json.loads((shelf.folder / "0" / "cases" / "test.jsonl").read_text())["id"]]
-    assert found["metric"] == {"bert_model": shelf.v1["org/encoder"]}
+    commits = json.loads(done.stdout.splitlines()[-1])
+    assert commits["names"] == ["org/judge@v1", "org/judge"]
+    assert commits["encoder"] == "org/encoder@v1"
+    assert commits["rows"] == [json.loads((shelf.folder / "0" / "cases" / "test.jsonl").read_text())["id"]]
+    assert commits["metric"] == {"bert_model": shelf.v1["org/encoder"]}
     read = {f"org/{name}@v1": shelf.v1[f"org/{name}"] for name in ("cases", "encoder", "judge")}
-    assert found["commits"] == read | {"org/judge": shelf.main["org/judge"]}
-    assert found["split"].startswith("org/cases@v1: split 'train' cannot be read: ")
-    unknown, empty, nowhere = found["told"]
+    assert commits["commits"] == read | {"org/judge": shelf.main["org/judge"]}
+    assert commits["split"].startswith("org/cases@v1: split 'train' cannot be read: ")
+    unknown, empty, nowhere = commits["errors"]
     assert unknown.startswith("no folder 'org/judge@v9', and no download from the Hub: ")
     assert empty == "org/judge@: must be ORG/NAME@REVISION, with a branch, tag or commit behind the @"
     assert nowhere.startswith("no folder 'org/nowhere@v1', and no download from the Hub: ")

@@ -50,12 +50,12 @@ FILES = {
 @pytest.mark.parametrize("name", FILES)
 def test_every_kind_of_table_holds_the_same_cases(tmp_path, name, rows):
     FILES[name](tmp_path / name, rows)
-    found = {case.question: case for case in read_cases(tmp_path / name, blank="skip")}
-    assert set(found) == set(QUESTIONS)
+    cases = {case.question: case for case in read_cases(tmp_path / name, blank="skip")}
+    assert set(cases) == set(QUESTIONS)
     for row in WIDE:
-        given = {response.model: response.text for response in found[row["question"]].responses}
-        assert given == {model: row[model] for model in ("rowan-7b", "larch-7b") if row[model]}
-    assert len({case.id for case in found.values()}) == 3
+        texts = {response.model: response.text for response in cases[row["question"]].responses}
+        assert texts == {model: row[model] for model in ("rowan-7b", "larch-7b") if row[model]}
+    assert len({case.id for case in cases.values()}) == 3
 
 
 def test_a_spreadsheet_is_read_where_its_reader_is_installed(tmp_path, monkeypatch):
@@ -105,8 +105,8 @@ def test_the_rows_of_one_id_are_a_case(tmp_path):
         for model, gold in (("m1", ""), ("m2", "G."))
     ]
     write_csv(tmp_path / "a.csv", rows)
-    found = list(read_cases(tmp_path / "a.csv"))
-    assert [(case.id, case.question, case.models, case.reference) for case in found] == [
+    cases = list(read_cases(tmp_path / "a.csv"))
+    assert [(case.id, case.question, case.models, case.reference) for case in cases] == [
         ("x", "Why?", ["m1", "m2"], "G."),
         ("y", "Why?", ["m1", "m2"], "G."),
     ]

@@ -157,18 +157,18 @@ def test_a_wide_table_loses_no_row_no_column_and_no_cell(data, models, rule):
     assert ("words like NA" in notes) == any(is_word(row.get(name)) for row in naive for name in read)
     expected = {}
     for row in naive:
-        given = {name: "" if blank(row.get(name)) else row[name] for name in read}
-        given = {name: text for name, text in given.items() if text or rule == "lowest"}
-        own = [None if blank(row.get(name)) else row[name] for name in ("reference", "topic")]
-        expected[row["id"]] = (row["question"], given, *own)
+        texts = {name: "" if blank(row.get(name)) else row[name] for name in read}
+        texts = {name: text for name, text in texts.items() if text or rule == "lowest"}
+        reference_and_topic = [None if blank(row.get(name)) else row[name] for name in ("reference", "topic")]
+        expected[row["id"]] = (row["question"], texts, *reference_and_topic)
     left_out = sum(not case[1] for case in expected.values())
     assert ("left out" in notes) == bool(left_out)
     assert not left_out or f"left out: {left_out}" in notes
-    found = {
+    cases_read = {
         case.id: (case.question, {each.model: each.text for each in case.responses}, case.reference, case.topic)
         for case in cases
     }
-    assert found == {name: case for name, case in expected.items() if case[1]}
+    assert cases_read == {name: case for name, case in expected.items() if case[1]}
 
 
 @SLOW
@@ -199,13 +199,15 @@ def test_a_long_table_loses_no_row_no_topic_and_no_reference(data, ids, rule):
     for question, group in groups.items():
         texts = [row["question"] for row in group]
         variants += sum(text != min(texts, key=lambda text: (len(text), text)) for text in texts)
-        given = {row["model"]: "" if blank(row.get("answer")) else row["answer"] for row in group}
-        given = {model: text for model, text in given.items() if text or rule == "lowest"}
-        own = [next((row[n] for row in group if not blank(row.get(n))), None) for n in ("reference", "topic")]
-        left_out += not given
-        if given:
-            expected[question] = (given, *own)
-    found = {
+        texts = {row["model"]: "" if blank(row.get("answer")) else row["answer"] for row in group}
+        texts = {model: text for model, text in texts.items() if text or rule == "lowest"}
+        reference_and_topic = [
+            next((row[n] for row in group if not blank(row.get(n))), None) for n in ("reference", "topic")
+        ]
+        left_out += not texts
+        if texts:
+            expected[question] = (texts, *reference_and_topic)
+    cases_read = {
         " ".join(case.question.split()): (
             {each.model: each.text for each in case.responses},
             case.reference,
@@ -213,7 +215,7 @@ def test_a_long_table_loses_no_row_no_topic_and_no_reference(data, ids, rule):
         )
         for case in cases
     }
-    assert found == expected
+    assert cases_read == expected
     assert len(cases) == len(expected)
     assert notes.startswith(f"{len(naive)} rows, {len(groups)} cases")
     assert (f"in blanks alone: {variants}" in notes) == bool(variants)
@@ -261,5 +263,5 @@ def test_a_table_of_criteria_loses_no_criterion_and_no_answer(tmp_path_factory, 
     topics = {row["question"]: row["topic"] for row in naive if not blank(row.get("topic"))}
     assert {case["question"]: case["topic"] for case in cases if case["topic"]} == topics
     settled = {key: "" if blank(text) else text for key, text in answers.items()}
-    given = {(case["question"], each["model"]): each["text"] for case in cases for each in case["responses"]}
-    assert given == {key: text for key, text in settled.items() if text or rule == "lowest"}
+    texts = {(case["question"], each["model"]): each["text"] for case in cases for each in case["responses"]}
+    assert texts == {key: text for key, text in settled.items() if text or rule == "lowest"}

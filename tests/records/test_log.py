@@ -24,7 +24,7 @@ def log_of(folder: Path, settings: str = "s1", processes: Processes = Processes(
 
 
 def ids(folder: Path) -> list[str]:
-    return [found.case_id for found in read_records(folder / "verdicts.jsonl", Verdict)]
+    return [verdict.case_id for verdict in read_records(folder / "verdicts.jsonl", Verdict)]
 
 
 def test_only_what_is_missing_is_written(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ def test_other_settings_and_changed_texts_are_refused(tmp_path: Path) -> None:
         pytest.raises(RecordError, match=r"the texts of case 'c0' changed .*another --output"),
     ):
         log.done({"c0": "d1"})
-    assert [found.judge for found in log.records()] == ["judge"]
+    assert [record.judge for record in log.records()] == ["judge"]
 
 
 def test_a_second_writer_is_refused(tmp_path: Path) -> None:
@@ -68,20 +68,20 @@ def test_processes_share_a_file_and_leave_no_part(tmp_path: Path) -> None:
     # an interrupted run: the first record of the part was moved already, the last one is torn
     part = [json.dumps(verdict(number).to_dict()) + "\n" for number in (0, 1, 2)]
     (tmp_path / "verdicts.part1.jsonl").write_text("".join(part)[:-9])
-    barrier, found = threading.Barrier(2, timeout=20), {}
+    barrier, done = threading.Barrier(2, timeout=20), {}
 
     def one(rank: int) -> None:
         with log_of(tmp_path, processes=Processes(rank, 2, barrier.wait)) as log:
-            found[rank] = log.done({f"c{number}": f"d{number}" for number in range(6)})
+            done[rank] = log.done({f"c{number}": f"d{number}" for number in range(6)})
             log.fill((verdict(number) for number in range(2 + rank, 6, 2)), 2)
-        found[rank, "new"] = log.new
+        done[rank, "new"] = log.new
 
     threads = [threading.Thread(target=one, args=(rank,)) for rank in range(2)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert found[0] == found[1] == {verdict(0).key, verdict(1).key}
-    assert found[0, "new"] == 4
+    assert done[0] == done[1] == {verdict(0).key, verdict(1).key}
+    assert done[0, "new"] == 4
     assert ids(tmp_path) == ["c0", "c1", "c2", "c4", "c3", "c5"]
     assert not list(tmp_path.glob("*part*"))

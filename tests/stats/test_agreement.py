@@ -40,16 +40,16 @@ def floats(values: list) -> np.ndarray:
 
 def measures(sizes: list[int], people: np.ndarray, judge: np.ndarray) -> dict[str, float]:
     panel = Panel.of_sizes(sizes)
-    found = agreement.accuracies(panel, panel.relations(people), panel.relations(judge))
-    found |= agreement.correlations(panel, people, judge)
-    return {name: value_of(statistic, panel.cases) for name, statistic in found.items()}
+    statistics = agreement.accuracies(panel, panel.relations(people), panel.relations(judge))
+    statistics |= agreement.correlations(panel, people, judge)
+    return {name: value_of(statistic, panel.cases) for name, statistic in statistics.items()}
 
 
 @pytest.mark.parametrize("example", WORKED, ids=[example["name"] for example in WORKED])
 def test_examples_worked_by_hand(example: dict) -> None:
-    found = measures(example["sizes"], floats(example["people"]), floats(example["judge"]))
+    figures = measures(example["sizes"], floats(example["people"]), floats(example["judge"]))
     for name, value in example["expected"].items():
-        assert found[name] == pytest.approx(NAN if value is None else value, nan_ok=True), name
+        assert figures[name] == pytest.approx(NAN if value is None else value, nan_ok=True), name
 
 
 def test_icc_of_shrout_and_fleiss() -> None:
@@ -84,9 +84,9 @@ def test_icc_of_an_uneven_number_of_ratings() -> None:
     between = sum(len(row) * (row.mean() - every.mean()) ** 2 for row in rows) / (len(rows) - 1)
     within = sum(((row - row.mean()) ** 2).sum() for row in rows) / (len(every) - len(rows))
     k0 = (len(every) - (sizes**2).sum() / len(every)) / (len(rows) - 1)
-    found = interrater.icc(ratings, np.arange(5), 5, crossed=False)
-    assert value_of(found["ICC(1,1)"], 5) == pytest.approx((between - within) / (between + (k0 - 1) * within))
-    assert value_of(found["ICC(1,k)"], 5) == pytest.approx((between - within) / between)
+    statistics = interrater.icc(ratings, np.arange(5), 5, crossed=False)
+    assert value_of(statistics["ICC(1,1)"], 5) == pytest.approx((between - within) / (between + (k0 - 1) * within))
+    assert value_of(statistics["ICC(1,k)"], 5) == pytest.approx((between - within) / between)
 
 
 @pytest.mark.parametrize(("level", "published"), [("ordinal", 0.815), ("interval", 0.849)])
@@ -103,11 +103,11 @@ def test_alpha_is_the_librarys(rows: list) -> None:
     pairable = ratings[(~np.isnan(ratings)).sum(axis=1) > 1]
     values = pairable[~np.isnan(pairable)]
     for level in ("ordinal", "interval"):
-        found = value_of(interrater.krippendorff_alpha(ratings, np.arange(len(rows)), len(rows), level), len(rows))
+        alpha = value_of(interrater.krippendorff_alpha(ratings, np.arange(len(rows)), len(rows), level), len(rows))
         if len(np.unique(values)) < 2:
-            assert np.isnan(found)
+            assert np.isnan(alpha)
         else:
-            assert found == pytest.approx(krippendorff.alpha(ratings.T, level_of_measurement=level), abs=1e-9)
+            assert alpha == pytest.approx(krippendorff.alpha(ratings.T, level_of_measurement=level), abs=1e-9)
 
 
 def test_raters_who_all_say_the_same_have_no_reliability() -> None:
@@ -180,11 +180,11 @@ def test_a_judge_equal_to_people_scores_one_and_one_that_always_ties_a_half(data
 def test_correlations_are_scipys(data: tuple) -> None:
     sizes, people, judge = data
     people, judge = floats(people), floats(judge)
-    found = measures(sizes, people, judge)
+    figures = measures(sizes, people, judge)
     both = ~np.isnan(judge)
     if both.sum() > 1 and np.ptp(people[both]) and np.ptp(judge[both]):
-        assert found["spearman"] == pytest.approx(spearmanr(people[both], judge[both]).statistic)
-        assert found["pearson"] == pytest.approx(pearsonr(people[both], judge[both]).statistic)
+        assert figures["spearman"] == pytest.approx(spearmanr(people[both], judge[both]).statistic)
+        assert figures["pearson"] == pytest.approx(pearsonr(people[both], judge[both]).statistic)
     starts = np.cumsum([0, *sizes])
     within: dict[str, list] = {"spearman": [], "pearson": []}
     for start, end in itertools.pairwise(starts):
@@ -193,7 +193,7 @@ def test_correlations_are_scipys(data: tuple) -> None:
             within["spearman"].append(spearmanr(x, y).statistic)
             within["pearson"].append(pearsonr(x, y).statistic)
     for name, values in within.items():
-        assert found[f"{name}_within_case"] == pytest.approx(np.mean(values) if values else NAN, nan_ok=True)
+        assert figures[f"{name}_within_case"] == pytest.approx(np.mean(values) if values else NAN, nan_ok=True)
 
 
 FOLDS = np.arange(100) % 5
@@ -225,14 +225,14 @@ def test_one_case_has_no_other_to_choose_a_band_on() -> None:
 
 def test_rounding_is_no_variance() -> None:
     people = np.array([3.3, 3.3 + 4e-16, 3.3 - 4e-16, 3.3])
-    found = measures([2, 2], people, np.array([1.0, 2.0, 3.0, 4.0]))
-    assert np.isnan(found["pearson"])
-    assert np.isnan(found["spearman"])
+    figures = measures([2, 2], people, np.array([1.0, 2.0, 3.0, 4.0]))
+    assert np.isnan(figures["pearson"])
+    assert np.isnan(figures["spearman"])
 
 
 def test_one_rater_against_the_others() -> None:
-    own, others = interrater.leave_one_out(np.array([[1.0, 3.0, NAN], [5.0, NAN, NAN], [2.0, 4.0, 6.0]]))
-    assert pytest.approx(np.array([[1, 3, NAN], [NAN, NAN, NAN], [2, 4, 6]]), nan_ok=True) == own.reshape(3, 3).T
+    rater, others = interrater.leave_one_out(np.array([[1.0, 3.0, NAN], [5.0, NAN, NAN], [2.0, 4.0, 6.0]]))
+    assert pytest.approx(np.array([[1, 3, NAN], [NAN, NAN, NAN], [2, 4, 6]]), nan_ok=True) == rater.reshape(3, 3).T
     assert pytest.approx(np.array([[3, 1, NAN], [NAN, NAN, NAN], [5, 4, 3]]), nan_ok=True) == others.reshape(3, 3).T
 
 
@@ -240,10 +240,10 @@ def test_choices_against_sklearn() -> None:
     rng = np.random.default_rng(4)
     people = rng.integers(0, 4, 60)
     judge = np.where(rng.random(60) < 0.6, people, rng.integers(-1, 4, 60))
-    found = agreement.choice_agreement(people, judge, np.arange(60) // 3, 20)
-    assert value_of(found["accuracy"], 20) == pytest.approx(np.mean(people == judge))
+    statistics = agreement.choice_agreement(people, judge, np.arange(60) // 3, 20)
+    assert value_of(statistics["accuracy"], 20) == pytest.approx(np.mean(people == judge))
     valid, turned = judge >= 0, np.array([1, 0, 2, 3])
     both_ways = [np.concatenate([side[valid], turned[side[valid]]]) for side in (people, judge)]
-    assert value_of(found["kappa"], 20) == pytest.approx(cohen_kappa_score(*both_ways))
+    assert value_of(statistics["kappa"], 20) == pytest.approx(cohen_kappa_score(*both_ways))
     swapped = agreement.choice_agreement(turned[people], np.where(valid, turned[judge], -1), np.arange(60) // 3, 20)
-    assert value_of(swapped["kappa"], 20) == pytest.approx(value_of(found["kappa"], 20))
+    assert value_of(swapped["kappa"], 20) == pytest.approx(value_of(statistics["kappa"], 20))

@@ -18,8 +18,8 @@ def test_it_is_the_last_threshold_before_the_first_that_fails(seed: int) -> None
         if binomtest(alarms, len(scores), 0.05, alternative="less").pvalue > 0.1:
             break
         right = threshold
-    found, tested = least_alarm_threshold(scores[:, None], SEQUENCE[::-1], 0.05, 0.1)
-    assert found == right
+    certified, tested = least_alarm_threshold(scores[:, None], SEQUENCE[::-1], 0.05, 0.1)
+    assert certified == right
     assert [line["threshold"] for line in tested] == list(SEQUENCE[: len(tested)])
 
 
@@ -41,7 +41,7 @@ def test_the_bet_is_a_p_value_and_gains_from_several_scores_of_a_case() -> None:
     for count, share in enumerate(shares[0]):  # the definition, with sums over what came before
         before = [0.025, *shares[0][:count]]
         guess = sum(before) / len(before)
-        spread = 0.0125 + sum((own - sum(before[: at + 1]) / (at + 1)) ** 2 for at, own in enumerate(before[1:]))
+        spread = 0.0125 + sum((value - sum(before[: at + 1]) / (at + 1)) ** 2 for at, value in enumerate(before[1:]))
         bet = (0.05 - guess) / (spread / len(before) + (0.05 - guess) ** 2)
         capital.append(capital[-1] * (1 - min(max(bet, 0), 0.75 / 0.95) * (share - 0.05)))
     assert betting_p_value(shares[0], 0.05) == pytest.approx(1 / max(capital))
@@ -49,6 +49,6 @@ def test_the_bet_is_a_p_value_and_gains_from_several_scores_of_a_case() -> None:
 
 def test_scores_of_several_statements_are_bet_on_case_by_case() -> None:
     scores = [np.array([0.95, 0.0, 0.0, 0.0])] + [np.zeros(6)] * 120
-    found, (line, *_) = least_alarm_threshold(scores, [0.9], 0.05, 0.1)
-    assert (found, line["alarms"], line["alarmed"]) == (0.9, 1, 1)
+    certified, (line, *_) = least_alarm_threshold(scores, [0.9], 0.05, 0.1)
+    assert (certified, line["alarms"], line["alarmed"]) == (0.9, 1, 1)
     assert line["p"] == betting_p_value(np.array([0.25] + [0.0] * 120), 0.05)

@@ -12,10 +12,10 @@ from automedeval.stats.agreement import Panel
 def test_a_mean_has_its_value_and_an_interval_around_it() -> None:
     rng = np.random.default_rng(0)
     right, pairs = rng.integers(0, 4, 100).astype(float), np.full(100, 3.0)
-    (found,) = bootstrap.bootstrap([bootstrap.ratio(right, pairs)], 100)
-    assert found.value == pytest.approx(right.sum() / 300)
-    assert found.low < found.value < found.high
-    assert (found.n, found.approximate) == (300, False)
+    (estimate,) = bootstrap.bootstrap([bootstrap.ratio(right, pairs)], 100)
+    assert estimate.value == pytest.approx(right.sum() / 300)
+    assert estimate.low < estimate.value < estimate.high
+    assert (estimate.n, estimate.approximate) == (300, False)
 
 
 def test_the_same_seed_gives_the_same_interval() -> None:
@@ -26,15 +26,15 @@ def test_the_same_seed_gives_the_same_interval() -> None:
 
 @pytest.mark.parametrize(("value", "low", "high"), [(1.0, 0.025 ** (1 / 30), 1.0), (0.0, 0.0, 1 - 0.025 ** (1 / 30))])
 def test_cases_that_all_agree_give_the_exact_binomial_bound(value: float, low: float, high: float) -> None:
-    (found,) = bootstrap.bootstrap([bootstrap.ratio(np.full(30, value), np.ones(30))], 30, 200)
-    assert (found.value, found.low, found.high, found.approximate) == (value, low, high, True)
+    (estimate,) = bootstrap.bootstrap([bootstrap.ratio(np.full(30, value), np.ones(30))], 30, 200)
+    assert (estimate.value, estimate.low, estimate.high, estimate.approximate) == (value, low, high, True)
 
 
 def test_what_is_undefined_says_so() -> None:
     (nothing,) = bootstrap.bootstrap([bootstrap.ratio(np.zeros(9), np.zeros(9), reason="no pair")], 9, 200)
     assert nothing.to_dict() == {"value": None, "low": None, "high": None, "n": 0, "reason": "no pair"}
-    (one,) = bootstrap.bootstrap([bootstrap.ratio(np.ones(1), np.ones(1))], 1, 200)
-    assert (one.value, one.low, one.reason) == (1.0, None, "one case has no interval")
+    (single,) = bootstrap.bootstrap([bootstrap.ratio(np.ones(1), np.ones(1))], 1, 200)
+    assert (single.value, single.low, single.reason) == (1.0, None, "one case has no interval")
     rare = bootstrap.ratio(np.eye(40)[0] * 0.5, np.eye(40)[0])  # most resamples miss the only case that counts
     (rare,) = bootstrap.bootstrap([rare], 40, 400)
     assert rare.value == 0.5
@@ -43,11 +43,11 @@ def test_what_is_undefined_says_so() -> None:
 
 def test_statistics_deep_in_a_tree_become_estimates_in_place() -> None:
     tree = {"a": [bootstrap.ratio(np.ones(4), np.full(4, 2.0)), "kept"], "b": {"c": 3}}
-    found = bootstrap.estimate(tree, 4, 100)
-    assert found["a"][0].value == 0.5
-    assert found["a"][1] == "kept"
-    assert found["b"] == {"c": 3}
-    assert bootstrap.plain(found)["a"][0]["value"] == 0.5
+    estimates = bootstrap.estimate(tree, 4, 100)
+    assert estimates["a"][0].value == 0.5
+    assert estimates["a"][1] == "kept"
+    assert estimates["b"] == {"c": 3}
+    assert bootstrap.plain(estimates)["a"][0]["value"] == 0.5
 
 
 def test_differences_are_paired() -> None:
@@ -55,11 +55,11 @@ def test_differences_are_paired() -> None:
     difficulty = rng.random(200)
     first, second = ((difficulty + shift > 0.5).astype(float) for shift in (0.05, 0.0))
     estimates = bootstrap.bootstrap([bootstrap.ratio(right, np.ones(200)) for right in (first, second)], 200)
-    found = bootstrap.difference(*estimates)
-    assert found.value == pytest.approx(first.mean() - second.mean())
+    difference = bootstrap.difference(*estimates)
+    assert difference.value == pytest.approx(first.mean() - second.mean())
     apart = [each.high - each.low for each in estimates]
-    assert found.high - found.low < min(apart) / 2  # both fail on the same cases
-    assert bootstrap.p_value(found) < 0.05
+    assert difference.high - difference.low < min(apart) / 2  # both fail on the same cases
+    assert bootstrap.p_value(difference) < 0.05
     same = bootstrap.difference(estimates[0], estimates[0])
     assert (same.value, bootstrap.p_value(same)) == (0.0, 1.0)
 
@@ -70,13 +70,15 @@ def test_a_p_value_and_its_interval_agree_and_few_cases_prove_little(cases: int)
     rejected = 0
     for _ in range(300):
         gains = rng.choice([-1.0, 0.0, 1.0], cases)
-        (found,) = bootstrap.bootstrap([bootstrap.mean(gains, np.ones(cases), cases, bounds=(-1.0, 1.0))], cases, 400)
-        p = bootstrap.p_value(found)
-        if found.low is None:  # all say the same
+        (estimate,) = bootstrap.bootstrap(
+            [bootstrap.mean(gains, np.ones(cases), cases, bounds=(-1.0, 1.0))], cases, 400
+        )
+        p = bootstrap.p_value(estimate)
+        if estimate.low is None:  # all say the same
             assert p == 1.0
-            assert "the same value" in found.reason
+            assert "the same value" in estimate.reason
         elif abs(p - 0.05) > 0.02:
-            assert (p < 0.05) == (found.low > 0 or found.high < 0)
+            assert (p < 0.05) == (estimate.low > 0 or estimate.high < 0)
         rejected += p < 0.05
     assert rejected / 300 < 0.1
 
@@ -89,10 +91,10 @@ def test_cases_that_all_say_the_same_have_no_spread() -> None:
         bootstrap.mean(0.25 * same, same, 8),
         bootstrap.ratio(0.5 * same, same),
     ):
-        (found,) = bootstrap.bootstrap([figure], 8, 200)
-        assert found.value is not None
-        assert (found.low, found.high) == (None, None)
-        assert "the same value" in found.reason
+        (estimate,) = bootstrap.bootstrap([figure], 8, 200)
+        assert estimate.value is not None
+        assert (estimate.low, estimate.high) == (None, None)
+        assert "the same value" in estimate.reason
     # At the end of what a figure can be, the exact binomial bound says how much eight cases leave open.
     (full,) = bootstrap.bootstrap([bootstrap.ratio(same, same)], 8, 200)
     assert (full.low, full.high) == (pytest.approx(0.025 ** (1 / 8)), 1.0)
@@ -117,8 +119,8 @@ def test_rounding_is_neither_spread_nor_a_difference() -> None:
 
 
 def test_one_case_has_no_p_value() -> None:
-    (one,) = bootstrap.bootstrap([bootstrap.ratio(np.ones(1), np.ones(1))], 1, 200)
-    same = bootstrap.difference(one, one)
+    (single,) = bootstrap.bootstrap([bootstrap.ratio(np.ones(1), np.ones(1))], 1, 200)
+    same = bootstrap.difference(single, single)
     assert (bootstrap.p_value(same), bootstrap.t_test(same)) == (None, None)
 
 
@@ -127,10 +129,10 @@ def test_one_case_has_no_p_value() -> None:
 def test_the_t_test_of_a_mean_is_scipys_paired_one(cases: int, shift: float) -> None:
     rng = np.random.default_rng(cases)
     gains = rng.normal(shift, 1.0, cases)
-    (found,) = bootstrap.bootstrap([bootstrap.mean(gains, np.ones(cases), cases)], cases, 20_000)
+    (estimate,) = bootstrap.bootstrap([bootstrap.mean(gains, np.ones(cases), cases)], cases, 20_000)
     expected = stats.ttest_1samp(gains, 0.0)
     # The t value within the chance of 20,000 resamples: the relative error of a standard deviation of them is 0.005.
-    p = bootstrap.t_test(found)
+    p = bootstrap.t_test(estimate)
     assert stats.t.isf(p / 2, cases - 1) == pytest.approx(abs(expected.statistic), rel=0.02)
 
 
@@ -156,9 +158,9 @@ def test_a_rank_correlation_ranks_anew_in_every_resample() -> None:
     statistic = agreement.rank_correlation(panel, people, judge)
     for counts in bootstrap.resample_counts(20, 8, seed=1):
         drawn = statistic.of(statistic.sums(counts))
-        for row, found in zip(counts.astype(int), drawn):
+        for row, correlation in zip(counts.astype(int), drawn):
             repeat = np.repeat(np.arange(60), np.repeat(row, 3))
-            assert found == pytest.approx(spearmanr(people[repeat], judge[repeat]).statistic)
+            assert correlation == pytest.approx(spearmanr(people[repeat], judge[repeat]).statistic)
 
 
 def test_intervals_of_a_mean_measure_cover() -> None:
@@ -168,6 +170,6 @@ def test_intervals_of_a_mean_measure_cover() -> None:
     easy = rng.beta(3, 1, size=(draws, cases, 1))  # cases differ: pairs of a case are alike; the mean is 3/4
     right = (rng.random((draws, cases, 3)) < easy).sum(axis=2)
     statistics = [bootstrap.ratio(one, np.full(cases, 3.0)) for one in right]
-    found = bootstrap.bootstrap(statistics, cases, 1000)
-    covered = np.mean([each.low <= truth <= each.high for each in found])
+    estimates = bootstrap.bootstrap(statistics, cases, 1000)
+    covered = np.mean([each.low <= truth <= each.high for each in estimates])
     assert 0.93 <= covered <= 0.97

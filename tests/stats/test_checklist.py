@@ -39,17 +39,17 @@ def random_cases(count=200):
 
 @pytest.mark.parametrize(("points", "met"), [*MADE, *random_cases()])
 def test_the_score_is_the_published_one_and_its_bounds_are_those_of_all_possible_readings(points, met):
-    found = checklist_score(points, met)
+    score = checklist_score(points, met)
     readings = [
         naive(points, each) for each in itertools.product(*((m,) if m is not None else (True, False) for m in met))
     ]
     if readings[0] is None:
-        assert found == (None, None, None)
+        assert score == (None, None, None)
         return
-    assert found.lowest == pytest.approx(min(readings))
-    assert found.highest == pytest.approx(max(readings))
-    assert found.score == pytest.approx(naive(points, [bool(each) for each in met]))
-    assert found.lowest <= found.score <= found.highest
+    assert score.lowest == pytest.approx(min(readings))
+    assert score.highest == pytest.approx(max(readings))
+    assert score.score == pytest.approx(naive(points, [bool(each) for each in met]))
+    assert score.lowest <= score.score <= score.highest
 
 
 def test_a_checklist_with_another_number_of_answers_is_refused():

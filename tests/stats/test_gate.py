@@ -56,9 +56,9 @@ def test_the_number_of_cases_that_it_names_decides() -> None:
     rng = np.random.default_rng(0)
     few = rng.normal(0.0, 0.6, 60)
     few -= few.mean()
-    found = gate(few, BY, SPAN)
-    assert found.status == UNDECIDED
-    decided = [gate(rng.normal(0.0, few.std(ddof=1), found.needed), BY, SPAN).status for _ in range(1000)]
+    result = gate(few, BY, SPAN)
+    assert result.status == UNDECIDED
+    decided = [gate(rng.normal(0.0, few.std(ddof=1), result.needed), BY, SPAN).status for _ in range(1000)]
     assert np.mean([status == NOT_LOWER for status in decided]) == pytest.approx(0.8, abs=0.1)
     assert LOWER not in decided
 

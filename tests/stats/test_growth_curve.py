@@ -27,16 +27,16 @@ def test_the_papers_constants_leave_less_than_half_a_point_from_round_7() -> Non
 
 
 def test_three_rounds_are_met_exactly_and_have_no_interval() -> None:
-    found = fit(TABLE_5)
-    assert [found.curve.at(t) for t in range(3)] == pytest.approx(TABLE_5, abs=1e-9)
-    assert found.curve.a == pytest.approx(0.5076, abs=5e-5)
-    assert found.interval(3) is None
-    record = found.to_dict()
+    forecast = fit(TABLE_5)
+    assert [forecast.curve.at(t) for t in range(3)] == pytest.approx(TABLE_5, abs=1e-9)
+    assert forecast.curve.a == pytest.approx(0.5076, abs=5e-5)
+    assert forecast.interval(3) is None
+    record = forecast.to_dict()
     assert record["exact"]
     assert "three rounds fit exactly" in record["no_interval"]
     assert record["round_of_small_rest"] == 5
     assert [each["round"] for each in record["next"]] == [3, 4, 5, 6]
-    assert record["next"][0] == {"round": 3, "value": found.curve.at(3), "low": None, "high": None}
+    assert record["next"][0] == {"round": 3, "value": forecast.curve.at(3), "low": None, "high": None}
 
 
 CURVES = [
@@ -47,34 +47,36 @@ CURVES = [
 @pytest.mark.parametrize("rounds", [3, 4, 6, 10])
 @pytest.mark.parametrize("curve", CURVES)
 def test_noiseless_rounds_give_their_constants_back(curve: Curve, rounds: int) -> None:
-    found = fit([curve.at(t) for t in range(rounds)])
-    assert (found.curve.a, found.curve.b, found.curve.c) == pytest.approx((curve.a, curve.b, curve.c), abs=1e-6)
+    forecast = fit([curve.at(t) for t in range(rounds)])
+    assert (forecast.curve.a, forecast.curve.b, forecast.curve.c) == pytest.approx(
+        (curve.a, curve.b, curve.c), abs=1e-6
+    )
     if rounds > 3:
-        assert found.residual_error == pytest.approx(0, abs=1e-9)
+        assert forecast.residual_error == pytest.approx(0, abs=1e-9)
 
 
 def test_least_squares_are_no_worse_than_any_curve_near_by() -> None:
     values = [0.40, 0.50, 0.60, 0.70, 0.75, 0.77]
-    found = fit(values)
+    forecast = fit(values)
 
     def squares(curve: Curve) -> float:
         return sum((curve.at(t) - value) ** 2 for t, value in enumerate(values))
 
-    assert found.residual_error == pytest.approx(math.sqrt(squares(found.curve) / 3))
+    assert forecast.residual_error == pytest.approx(math.sqrt(squares(forecast.curve) / 3))
     for name in "abc":
         for step in (-1e-3, 1e-3):
-            moved = {"a": found.curve.a, "b": found.curve.b, "c": found.curve.c}
+            moved = {"a": forecast.curve.a, "b": forecast.curve.b, "c": forecast.curve.c}
             moved[name] += step
-            assert squares(Curve(**moved)) > squares(found.curve)
+            assert squares(Curve(**moved)) > squares(forecast.curve)
 
 
 def test_the_interval_covers_the_measurement_to_come() -> None:
     curve, rng, inside, tried = Curve(0.55, 0.4, 2.0), np.random.default_rng(0), 0, 120
     widths = []
     for _ in range(tried):
-        found = fit([curve.at(t) + rng.normal(0, 0.003) for t in range(6)])
-        low, high = found.interval(7)
-        assert low < found.curve.at(7) < high
+        forecast = fit([curve.at(t) + rng.normal(0, 0.003) for t in range(6)])
+        low, high = forecast.interval(7)
+        assert low < forecast.curve.at(7) < high
         inside += low <= curve.at(7) + rng.normal(0, 0.003) <= high
         widths.append(high - low)
     assert 0.89 <= inside / tried <= 0.995
@@ -83,16 +85,16 @@ def test_the_interval_covers_the_measurement_to_come() -> None:
 
 def test_the_interval_is_that_of_linear_regression_by_another_route() -> None:
     values = [0.40, 0.45, 0.47, 0.485, 0.488]
-    found = fit(values)
-    known = np.array([found.curve.a, found.curve.b, found.curve.c])
+    forecast = fit(values)
+    constants = np.array([forecast.curve.a, forecast.curve.b, forecast.curve.c])
 
     def slope(t: float) -> np.ndarray:  # numeric, by the curve's own constants
         steps = 1e-6 * np.eye(3)
-        return np.array([(Curve(*known + step).at(t) - Curve(*known - step).at(t)) / 2e-6 for step in steps])
+        return np.array([(Curve(*constants + step).at(t) - Curve(*constants - step).at(t)) / 2e-6 for step in steps])
 
     slopes = np.array([slope(t) for t in range(5)])
-    variance = found.residual_error**2 * (1 + slope(6) @ np.linalg.inv(slopes.T @ slopes) @ slope(6))
-    low, high = found.interval(6)
+    variance = forecast.residual_error**2 * (1 + slope(6) @ np.linalg.inv(slopes.T @ slopes) @ slope(6))
+    low, high = forecast.interval(6)
     assert (high - low) / 2 == pytest.approx(
         4.302653 * math.sqrt(variance), rel=1e-4
     )  # Student's t, 2 degrees of freedom
@@ -118,18 +120,18 @@ def test_the_interval_is_that_of_linear_regression_by_another_route() -> None:
     ],
 )
 def test_what_the_curve_says_nothing_about_gets_a_reason(values: list, reason: str) -> None:
-    found = fit(values)
-    assert found.curve is None
-    assert found.interval(9) is None
-    assert reason in found.to_dict()["reason"]
-    assert found.to_dict().keys() == {"reason"}
+    forecast = fit(values)
+    assert forecast.curve is None
+    assert forecast.interval(9) is None
+    assert reason in forecast.to_dict()["reason"]
+    assert forecast.to_dict().keys() == {"reason"}
 
 
 def test_scattered_rounds_that_rise_are_fitted_with_a_wide_interval() -> None:
-    found = fit([0.40, 0.46, 0.45, 0.48])
-    assert found.curve.b > 0
-    assert 0 < found.curve.a <= 1
-    low, high = found.interval(4)
+    forecast = fit([0.40, 0.46, 0.45, 0.48])
+    assert forecast.curve.b > 0
+    assert 0 < forecast.curve.a <= 1
+    low, high = forecast.interval(4)
     assert high - low > 0.3
     assert 0 <= low < high <= 1
 

@@ -21,9 +21,9 @@ def test_the_fit_is_that_of_scikit_learn_with_and_without_a_ridge() -> None:
     design, won = data()
     for ridge in (0.0, 0.7):
         theirs = LogisticRegression(C=1 / ridge if ridge else np.inf, fit_intercept=False, tol=1e-12, max_iter=10_000)
-        found = fit_logistic(design, won, ridge=ridge)
-        assert found == pytest.approx(theirs.fit(design, won).coef_[0], abs=1e-5)
-        gradient = design.T @ (won - 1 / (1 + np.exp(-design @ found))) - ridge * found
+        coefficients = fit_logistic(design, won, ridge=ridge)
+        assert coefficients == pytest.approx(theirs.fit(design, won).coef_[0], abs=1e-5)
+        gradient = design.T @ (won - 1 / (1 + np.exp(-design @ coefficients))) - ridge * coefficients
         assert np.abs(gradient).max() < 1e-10
 
 
@@ -49,21 +49,21 @@ def test_many_fits_at_once_are_those_one_by_one() -> None:
 def test_order_weights_are_those_of_a_logistic_regression_without_what_would_be_negative() -> None:
     rng = np.random.default_rng(0)
     gaps = rng.normal([1.0, 0.5, -0.7], 2.0, (200, 3))
-    found = order_weights(gaps)
+    weights = order_weights(gaps)
     spread = np.sqrt((gaps[:, :2] ** 2).mean(axis=0))
     theirs = LogisticRegression(C=1 / RIDGE, fit_intercept=False, tol=1e-12, max_iter=10_000)
     both = np.vstack([gaps[:, :2], -gaps[:, :2]]) / spread  # each pair in both directions, with half the weight
     theirs.fit(both, np.repeat([1, 0], 200), np.full(400, 0.5))
-    assert found[:2] == pytest.approx(theirs.coef_[0] / spread, abs=1e-5)
-    assert found[2] == 0
+    assert weights[:2] == pytest.approx(theirs.coef_[0] / spread, abs=1e-5)
+    assert weights[2] == 0
 
 
 def test_separable_data_has_no_finite_maximum_without_a_ridge() -> None:
     design = np.array([[1.0, -2.0], [1.0, -1.0], [1.0, 1.0], [1.0, 2.0]])
     won = np.array([[0.0, 0.0, 1.0, 1.0], [0.0, 1.0, 0.0, 1.0]])
-    found = fit_logistic(design, won)
-    assert np.isnan(found[0]).all()
-    assert np.isfinite(found[1]).all()
+    coefficients = fit_logistic(design, won)
+    assert np.isnan(coefficients[0]).all()
+    assert np.isfinite(coefficients[1]).all()
     assert np.isfinite(fit_logistic(design, won, ridge=0.1)).all()
 
 
@@ -79,9 +79,9 @@ def test_steps_that_would_overshoot_are_halved() -> None:
     # Without halving, the steps from 0 reach coefficients at which every chance rounds to 0 or 1.
     design = np.array([[1.0, 9.1], [1.0, 0.1], [1.0, 5.3], [1.0, 11.1], [1.0, -0.2]])
     won, played = np.array([0.5, 0.5, 0.5, 0.5, 329.0]), np.array([5369.0, 19694.0, 65.0, 57.0, 520.0])
-    found = fit_logistic(design, won, played)
-    assert np.isfinite(found).all()
-    assert np.abs(design.T @ (won - played / (1 + np.exp(-design @ found)))).max() < 1e-8
+    coefficients = fit_logistic(design, won, played)
+    assert np.isfinite(coefficients).all()
+    assert np.abs(design.T @ (won - played / (1 + np.exp(-design @ coefficients)))).max() < 1e-8
 
 
 def clusters(games: int) -> np.ndarray:
@@ -104,12 +104,12 @@ def test_strengths_of_two_clusters_joined_by_four_games_are_the_most_likely(game
     # Four games alone decide how far apart the clusters are: odds of 3 to 1 between the two that met.
     assert strengths[0] - strengths[5] == pytest.approx(math.log(3), abs=1e-8)
     assert strengths.mean() == pytest.approx(0, abs=1e-12)
-    for one in range(10):  # at the maximum, each candidate wins as many games as its strength predicts
+    for candidate in range(10):  # at the maximum, each candidate wins as many games as its strength predicts
         expected = 0.0
         for other in range(10):
-            played = wins[one, other] + wins[other, one]
-            expected += played / (1 + math.exp(strengths[other] - strengths[one]))
-        assert expected == pytest.approx(wins[one].sum(), abs=1e-8)
+            played = wins[candidate, other] + wins[other, candidate]
+            expected += played / (1 + math.exp(strengths[other] - strengths[candidate]))
+        assert expected == pytest.approx(wins[candidate].sum(), abs=1e-8)
 
 
 def test_candidates_without_finite_strengths_are_nan_and_leave_the_other_tables_alone() -> None:
@@ -117,6 +117,6 @@ def test_candidates_without_finite_strengths_are_nan_and_leave_the_other_tables_
     swept, apart = wins.copy(), wins.copy()
     swept[5, 0] = 0  # all games between the clusters go one way
     apart[0, 5] = apart[5, 0] = 0
-    found = bradley_terry(np.stack([swept, wins, apart]))
-    assert np.isnan(found[[0, 2]]).all()
-    assert found[1] == pytest.approx(bradley_terry(wins), abs=1e-12)
+    strengths = bradley_terry(np.stack([swept, wins, apart]))
+    assert np.isnan(strengths[[0, 2]]).all()
+    assert strengths[1] == pytest.approx(bradley_terry(wins), abs=1e-12)

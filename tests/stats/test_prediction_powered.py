@@ -31,10 +31,10 @@ def test_one_response_a_case_gives_the_published_closed_form() -> None:
     y, f, unrated = people[rated], judge[rated], judge[~rated]
     weight = np.cov(y, f)[0, 1] / ((1 + len(y) / len(unrated)) * judge.var(ddof=1))
     variance = (y - weight * f).var(ddof=1) / len(y) + weight**2 * unrated.var(ddof=1) / len(unrated)
-    found = prediction_powered(people, judge)
-    assert found.weight == pytest.approx(weight, rel=1e-3)
-    assert found.interval.value == pytest.approx(weight * unrated.mean() + (y - weight * f).mean(), abs=5e-4)
-    assert width(found.interval) == pytest.approx(2 * t.ppf(0.975, 599) * variance**0.5, rel=0.01)
+    powered = prediction_powered(people, judge)
+    assert powered.weight == pytest.approx(weight, rel=1e-3)
+    assert powered.interval.value == pytest.approx(weight * unrated.mean() + (y - weight * f).mean(), abs=5e-4)
+    assert width(powered.interval) == pytest.approx(2 * t.ppf(0.975, 599) * variance**0.5, rel=0.01)
 
 
 def test_cross_fitting_is_one_case_left_out_at_a_time() -> None:
@@ -46,22 +46,22 @@ def test_cross_fitting_is_one_case_left_out_at_a_time() -> None:
         others = rated[rated != case]
         gammas.append(np.cov(people[others], judge[others])[0, 1] / every)
     slow = np.mean([people[c] - g * (judge[c] - judge.mean()) for c, g in zip(rated, gammas)])
-    found = prediction_powered(people, judge)
-    assert found.interval.value == pytest.approx(slow, rel=1e-12)
-    assert found.weight == pytest.approx(np.mean(gammas) * (300 - 25) / 300, rel=1e-12)
+    powered = prediction_powered(people, judge)
+    assert powered.interval.value == pytest.approx(slow, rel=1e-12)
+    assert powered.weight == pytest.approx(np.mean(gammas) * (300 - 25) / 300, rel=1e-12)
 
 
 def test_classical_and_naive_are_what_they_say() -> None:
     people, judge = study()
-    known = people[~np.isnan(people)]
-    found = prediction_powered(people, judge)
-    for interval, values in ((found.classical, known), (found.naive, judge)):
+    rated = people[~np.isnan(people)]
+    powered = prediction_powered(people, judge)
+    for interval, values in ((powered.classical, rated), (powered.naive, judge)):
         low, high = t.interval(0.95, len(values) - 1, values.mean(), values.std(ddof=1) / len(values) ** 0.5)
         assert (interval.value, interval.low, interval.high) == pytest.approx((values.mean(), low, high))
         assert interval.cases == len(values)
-    assert width(found.interval) < width(found.classical)
-    worth, low, high = found.worth
-    assert worth == pytest.approx(60 * (width(found.classical) / width(found.interval)) ** 2)
+    assert width(powered.interval) < width(powered.classical)
+    worth, low, high = powered.worth
+    assert worth == pytest.approx(60 * (width(powered.classical) / width(powered.interval)) ** 2)
     assert 60 < low < worth < high
 
 
@@ -71,8 +71,8 @@ def test_clusters_weigh_as_their_units_do_and_are_not_taken_apart() -> None:
     shared = rng.normal(size=200)
     people = np.where(np.arange(200) < 50, units * (3 + shared), np.nan)
     judge = units * (1 + shared) + rng.normal(size=200) * units**0.5
-    found = prediction_powered(people, judge, units)
-    assert found.classical.value == pytest.approx(np.nansum(people) / units[:50].sum())
+    powered = prediction_powered(people, judge, units)
+    assert powered.classical.value == pytest.approx(np.nansum(people) / units[:50].sum())
     # every response of a case says the same: more responses a case are not more evidence
     alike = prediction_powered(3 * people / units, 3 * judge / units, np.full(200, 3.0))
     single = prediction_powered(people / units, judge / units)
@@ -81,18 +81,18 @@ def test_clusters_weigh_as_their_units_do_and_are_not_taken_apart() -> None:
 
 def test_scale_and_direction_of_a_judge_do_not_matter() -> None:
     people, judge = study()
-    one, two = prediction_powered(people, judge), prediction_powered(people, 40 - 7 * judge)
-    assert two.interval.to_dict() == pytest.approx(one.interval.to_dict())
-    assert two.weight == pytest.approx(-one.weight / 7)
+    plain, turned = prediction_powered(people, judge), prediction_powered(people, 40 - 7 * judge)
+    assert turned.interval.to_dict() == pytest.approx(plain.interval.to_dict())
+    assert turned.weight == pytest.approx(-plain.weight / 7)
 
 
 def test_a_judge_that_says_nothing_leaves_the_ratings_as_they_are() -> None:
     people, _ = study()
     for judge in (np.full(300, 2.0), np.full(300, np.nan)):
-        found = prediction_powered(people, judge)
-        assert found.interval.to_dict() == pytest.approx(found.classical.to_dict())
-        assert found.weight == 0
-        assert found.worth[0] == pytest.approx(60)
+        powered = prediction_powered(people, judge)
+        assert powered.interval.to_dict() == pytest.approx(powered.classical.to_dict())
+        assert powered.weight == 0
+        assert powered.worth[0] == pytest.approx(60)
     everyone = prediction_powered(study(60)[0], study(60)[1])
     assert everyone.interval.to_dict() == pytest.approx(everyone.classical.to_dict())
 
@@ -105,9 +105,9 @@ def test_invalid_verdicts_that_hang_together_with_people_do_not_bias() -> None:
         order = rng.permutation(400)
         people = np.where(order < 80, quality, np.nan)
         judge = np.where(rng.random(400) < np.where(quality > 0, 0.5, 0.0), np.nan, quality + rng.normal(0, 0.3, 400))
-        found = prediction_powered(people, judge)
-        assert found.invalid == (np.isnan(judge) & (order < 80)).sum()
-        errors.append(found.interval.value)
+        powered = prediction_powered(people, judge)
+        assert powered.invalid == (np.isnan(judge) & (order < 80)).sum()
+        errors.append(powered.interval.value)
         dropped.append(prediction_powered(people[~np.isnan(judge)], judge[~np.isnan(judge)]).interval.value)
     assert abs(np.mean(errors)) < 0.02
     assert np.mean(dropped) < -0.2, "leaving such cases out is what would bias"

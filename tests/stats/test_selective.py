@@ -35,31 +35,37 @@ def test_twenty_two_units_without_an_error_certify_a_tenth_and_twenty_one_do_not
 def test_the_p_values_are_exact_and_the_last_threshold_before_the_first_failure_counts() -> None:
     confidence = np.repeat([4.0, 3.0, 2.0, 1.0], [30, 30, 10, 400])
     wrong = np.concatenate([np.arange(30) < 0, np.arange(30) < 2, np.arange(10) < 9, np.arange(400) < 1])
-    found = certify(confidence, wrong, [4.0, 3.0, 2.0, 1.0], 0.1, 0.1)
-    assert found["threshold"] == 3.0
-    assert [line["units"] for line in found["tested"]] == [30, 60, 70]  # the last would pass, and is not looked at
-    assert [line["errors"] for line in found["tested"]] == [0, 2, 11]
-    assert [line["p"] for line in found["tested"]] == pytest.approx(binom.cdf([0, 2, 11], [30, 60, 70], 0.1).tolist())
-    assert (found["units_kept"], found["errors"]) == (60, 2)
-    assert "with a probability of 0.1 at most" in found["promise"]
+    certificate = certify(confidence, wrong, [4.0, 3.0, 2.0, 1.0], 0.1, 0.1)
+    assert certificate["threshold"] == 3.0
+    assert [line["units"] for line in certificate["tested"]] == [
+        30,
+        60,
+        70,
+    ]  # the last would pass, and is not looked at
+    assert [line["errors"] for line in certificate["tested"]] == [0, 2, 11]
+    assert [line["p"] for line in certificate["tested"]] == pytest.approx(
+        binom.cdf([0, 2, 11], [30, 60, 70], 0.1).tolist()
+    )
+    assert (certificate["units_kept"], certificate["errors"]) == (60, 2)
+    assert "with a probability of 0.1 at most" in certificate["promise"]
 
 
 def test_nothing_is_kept_where_the_surest_are_wrong() -> None:
-    found = certify(np.arange(50.0), np.arange(50) > 24, [25.0, 0.0], 0.1, 0.1)
-    assert found["threshold"] is None
-    assert found["reason"].startswith("at the strictest threshold 25 of 25 rated cases are wrong")
-    assert found["units_kept"] == 0
+    certificate = certify(np.arange(50.0), np.arange(50) > 24, [25.0, 0.0], 0.1, 0.1)
+    assert certificate["threshold"] is None
+    assert certificate["reason"].startswith("at the strictest threshold 25 of 25 rated cases are wrong")
+    assert certificate["units_kept"] == 0
     assert certify(np.arange(50.0), np.zeros(50, bool), [99.0], 0.1, 0.1)["tested"][0]["p"] == 1.0
 
 
 def test_thresholds_are_laid_at_the_fresh_verdicts_strictest_first() -> None:
     fresh = np.random.default_rng(0).permutation(np.arange(100.0))
-    found = thresholds(fresh, 200, 0.1, 0.1)
+    sequence = thresholds(fresh, 200, 0.1, 0.1)
     need = units_needed(0.1, 0.1, selective.SPARE)
-    assert found[0] == 100 - 5 * math.ceil(need / 10)
+    assert sequence[0] == 100 - 5 * math.ceil(need / 10)
     assert thresholds(fresh, 9999, 0.1, 0.1)[0] == 100 - 5 * selective.LEAST
-    assert found[-1] == 0.0
-    assert (np.diff(found) == -5).all()
+    assert sequence[-1] == 0.0
+    assert (np.diff(sequence) == -5).all()
     assert (thresholds(fresh, 60, 0.1, 0.1)[0], len(thresholds(fresh, 22, 0.1, 0.1))) == (60.0, 1)
     assert thresholds(np.repeat([1.0, 2.0], 50), 1000, 0.1, 0.1).tolist() == [2.0, 1.0]
     assert thresholds(np.array([3.0]), 1000, 0.1, 0.1).tolist() == [3.0]
@@ -78,12 +84,12 @@ def test_the_promise_holds_in_draws(law: str) -> None:
     false = kept = 0
     for _ in range(draws):
         at = rng.random(units)
-        found = certify(
+        certificate = certify(
             1 - at, rng.random(units) < laws[law](at), thresholds(rng.random(80), units, risk, delta), risk, delta
         )
-        if found["threshold"] is not None:
-            kept += 1 - found["threshold"]
-            false += true[min(1999, int((1 - found["threshold"]) * 2000))] > risk
+        if certificate["threshold"] is not None:
+            kept += 1 - certificate["threshold"]
+            false += true[min(1999, int((1 - certificate["threshold"]) * 2000))] > risk
     assert binom.sf(false - 1, draws, delta) > 1e-3, f"{false} of {draws} promises are false"
     assert kept / draws > (0.3 if law == "knows when it is right" else 0.0)
     if law == "a hair too bad":

@@ -12,8 +12,8 @@ DRAWS = 10_000
 @pytest.mark.parametrize("shared", [0.0, 0.5, 1.0])
 def test_effective_votes_are_those_of_the_variance_of_the_mean(judges: int, shared: float) -> None:
     rng = np.random.default_rng(judges)
-    common, own = rng.normal(size=DRAWS), rng.normal(size=(judges, DRAWS))
-    errors = np.sqrt(shared) * common + np.sqrt(1 - shared) * own
+    common, individual = rng.normal(size=DRAWS), rng.normal(size=(judges, DRAWS))
+    errors = np.sqrt(shared) * common + np.sqrt(1 - shared) * individual
     truth = judges / (1 + (judges - 1) * shared)
     # The standard error of a variance from DRAWS normal draws is sqrt(2 / DRAWS) of it; four of them.
     room = 4 * np.sqrt(2 / DRAWS)

@@ -72,9 +72,9 @@ def _signed_in(request: Request, store: Store) -> Annotator:
 
 
 def _version(request: Request) -> int:
-    if not re.fullmatch("[0-9]{1,9}", given := field_of(request, "version")):
+    if not re.fullmatch("[0-9]{1,9}", version := field_of(request, "version")):
         raise Invalid("This form is not one that the page made. Nothing was stored.")
-    return int(given)
+    return int(version)
 
 
 def _seconds(request: Request) -> float | None:

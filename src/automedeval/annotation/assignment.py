@@ -84,8 +84,8 @@ def free_items(connection: sa.Connection, study: Study, who: Annotator, since: f
     counts = sa.or_(table.state == DONE, sa.and_(table.state == OPEN, table.touched_at > since))
     counted = sa.select(table.item, sa.func.count()).where(counts).group_by(table.item)
     taken: dict[str, int] = dict(connection.execute(counted).all())
-    own = connection.execute(sa.select(table.kind, table.case_id).where(table.annotator == who.name))
-    seen = {tuple(row) for row in own}
+    assigned = connection.execute(sa.select(table.kind, table.case_id).where(table.annotator == who.name))
+    seen = {tuple(row) for row in assigned}
     free = []
     for number, (kind, plan) in enumerate(study.plans.items()):
         if who.role not in plan.roles:
@@ -111,9 +111,9 @@ def new_row(study: Study, item: Item, who: Annotator) -> dict[str, Any]:
         slots, parts = list(study.disputes[item.case_id].order), [DECISION]
     elif item.kind == "verify":
         judges = rng.sample(item.judges, len(item.judges))
-        own = study.verdicts[item.case_id, judges[0]].order
-        rest = [index for index in range(len(study.case_of(item).responses)) if index not in own]
-        slots, parts = [*own, *rest], [VERDICT + judge for judge in judges]
+        shown = study.verdicts[item.case_id, judges[0]].order
+        rest = [index for index in range(len(study.case_of(item).responses)) if index not in shown]
+        slots, parts = [*shown, *rest], [VERDICT + judge for judge in judges]
     else:
         slots = list(range(len(study.cases[item.case_id].responses)))
         judges = rng.sample(item.judges, len(item.judges))

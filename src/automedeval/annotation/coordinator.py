@@ -64,8 +64,8 @@ def view_of(study: Study, item: Item, answers: Sequence[Answer]) -> dict[str, An
     things = []
     for number, response in enumerate(case.responses):
         slots = [(answer, content, str(answer.order.index(number) + 1)) for answer, content in rated]
-        given = [_given(each, content["scores"].get(k, {}), content["comments"].get(k)) for each, content, k in slots]
-        things.append((response.model, response.text, "", given))
+        ratings = [_rated(each, content["scores"].get(k, {}), content["comments"].get(k)) for each, content, k in slots]
+        things.append((response.model, response.text, "", ratings))
     if item.kind == "jury":
         dispute = study.disputes[item.case_id]
         things.append(_verdict("Verdict on record", dispute.recorded, case))
@@ -73,33 +73,33 @@ def view_of(study: Study, item: Item, answers: Sequence[Answer]) -> dict[str, An
         for exchange in dispute.exchanges:
             things.append((exchange.title, exchange.text, _doctors(case, exchange.order), []))
     for judge in item.judges:
-        given = [answer for answer in answers if answer.part == VERDICT + judge]
-        things.append(_verdict(f"Verdict of {judge}", study.verdicts[item.case_id, judge], case, given))
+        ratings = [answer for answer in answers if answer.part == VERDICT + judge]
+        things.append(_verdict(f"Verdict of {judge}", study.verdicts[item.case_id, judge], case, ratings))
     choices = []
     for answer in answers:
         content = answer.content
         if answer.part == PREFERENCE:
             names = {str(side): item.judges[index] for side, index in enumerate(answer.order, 1)}
             chosen = {name: names.get(side, side) for name, side in content["choices"].items()}
-            choices.append(_given(answer, chosen, content["comment"]))
+            choices.append(_rated(answer, chosen, content["comment"]))
         elif answer.part == DECISION:
             scores = {case.models[index]: score for index, score in zip(answer.order, content["scores"])}
-            choices.append(_given(answer, {"decision": content["decision"], **scores}, content["rationale"]))
+            choices.append(_rated(answer, {"decision": content["decision"], **scores}, content["rationale"]))
     return {"case": case, "question": question_text(case.question), "things": things, "choices": choices}
 
 
-def _given(answer: Answer, scores: dict[str, Any], comment: str | None) -> Answer:
+def _rated(answer: Answer, scores: dict[str, Any], comment: str | None) -> Answer:
     return replace(answer, content={"scores": scores, "comment": comment})
 
 
-def _verdict(title: str, verdict: Verdict, case: Case, given: Sequence[Answer] = ()) -> tuple:
+def _verdict(title: str, verdict: Verdict, case: Case, ratings: Sequence[Answer] = ()) -> tuple:
     if not verdict.valid:
-        return title, f"No verdict: {verdict.error}", "", given
+        return title, f"No verdict: {verdict.error}", "", ratings
     note = _doctors(case, verdict.order)
     if verdict.scores is not None:
         scores = [f"{name} {score}" for name, score in zip(case.models, verdict.scores) if score is not None]
         note = f"{note}. Scores: {', '.join(scores)}"
-    return title, verdict.rationale or "", note, given
+    return title, verdict.rationale or "", note, ratings
 
 
 def _doctors(case: Case, order: Sequence[int]) -> str:

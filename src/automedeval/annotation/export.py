@@ -68,7 +68,7 @@ def write_export(store: Store, folder: str | Path) -> dict[str, int]:
     folder = Path(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _check_own(folder, texts.get("history.jsonl", ""))
+        _check_same_study(folder, texts.get("history.jsonl", ""))
         for name in FILES:
             if name in texts:
                 write_whole(folder / name, texts[name])
@@ -79,12 +79,12 @@ def write_export(store: Store, folder: str | Path) -> dict[str, int]:
     return counts
 
 
-def _check_own(folder: Path, history: str) -> None:
+def _check_same_study(folder: Path, history: str) -> None:
     """Raise RecordError if record files in a folder would be lost: the history of an earlier export begins as ours does."""
     there = [name for name in FILES if (folder / name).exists()]
     lines = read_lines(folder / "history.jsonl") if "history.jsonl" in there else iter(())
-    before, ours = next((record for _, record in lines), {}), json.loads(history.partition("\n")[0] or "{}")
-    if there and (not ours or any(before.get(key) != ours[key] for key in ("when", "annotator", "item"))):
+    before, first = next((record for _, record in lines), {}), json.loads(history.partition("\n")[0] or "{}")
+    if there and (not first or any(before.get(key) != first[key] for key in ("when", "annotator", "item"))):
         raise RecordError(
             f"{folder}: its {there[0]} is not of this study's database: choose another folder, or move it"
         )

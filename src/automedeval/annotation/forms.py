@@ -120,7 +120,7 @@ def fields_of(study: Study, assignment: Assignment, part: str) -> list[Field]:
     rubric, questions = study.rubric_of(assignment.item), study.verdict_questions
     slots = range(1, len(assignment.order) + 1)
     comment = Field(("comment",), "text", "Comment")
-    found: list[Field] = []
+    fields: list[Field] = []
     path: tuple[str, ...]
     if part == RESPONSES:
         for slot in slots:
@@ -128,36 +128,36 @@ def fields_of(study: Study, assignment: Assignment, part: str) -> list[Field]:
             more = {"slot": slot, "about": doctor, "request": f"Please give {doctor} a score on every question."}
             for criterion in rubric.criteria:
                 path = ("scores", str(slot), criterion.name)
-                found.append(_points(path, criterion, rubric.scale, rubric.anchors, **more))
-            found.append(Field(("comments", str(slot)), "text", "Comment", slot=slot, about=doctor))
-        return found
+                fields.append(_points(path, criterion, rubric.scale, rubric.anchors, **more))
+            fields.append(Field(("comments", str(slot)), "text", "Comment", slot=slot, about=doctor))
+        return fields
     if part == DECISION:
         keep = Option("keep", "Keep it", "The verdict on record stands as it is", "k")
         revise = Option("revise", "Revise it", "What I write below takes its place", "r")
         rule = "Points and reasons count only if you revise."
         request = "Please decide whether the verdict is kept or revised."
-        found.append(Field(("decision",), "options", "Your decision", rule, (keep, revise), request=request))
+        fields.append(Field(("decision",), "options", "Your decision", rule, (keep, revise), request=request))
         for slot in slots:
             criterion = Criterion(f"doctor_{slot}", "The points that the response ought to have")
             path = ("scores", str(slot))
-            found.append(_points(path, criterion, rubric.scale, rubric.anchors, slot=slot, about="Revision"))
+            fields.append(_points(path, criterion, rubric.scale, rubric.anchors, slot=slot, about="Revision"))
         rule = "Say why, as a verdict does. Call the responses Doctor 1, Doctor 2 and so on."
         most = max(LONGEST_RATIONALE, len(study.disputes[assignment.item.case_id].recorded.rationale or ""))
-        return [*found, Field(("rationale",), "text", "Reasons", rule, limit=most)]
+        return [*fields, Field(("rationale",), "text", "Reasons", rule, limit=most)]
     if part == PREFERENCE:
         named = (("1", "Verdict 1", "1"), ("tie", "No difference", "0"), ("2", "Verdict 2", "2"))
         sides = tuple(Option(value, text, key=key) for value, text, key in named)
         request = "Please choose on every question."
         for criterion in questions.criteria:
             path, label = ("choices", criterion.name), words(criterion.name)
-            found.append(Field(path, "options", label, criterion.description, sides, request=request))
-        return [*found, comment]
+            fields.append(Field(path, "options", label, criterion.description, sides, request=request))
+        return [*fields, comment]
     request = "Please give the verdict a score on every question."
     for criterion in questions.criteria:
         path = ("scores", criterion.name)
-        found.append(_points(path, criterion, questions.scale, questions.anchors, request=request))
+        fields.append(_points(path, criterion, questions.scale, questions.anchors, request=request))
     tags = tuple(Option(name, words(name), sentence) for name, sentence in questions.tags.items())
-    return [*found, Field(("tags",), "tags", "What is wrong with it", "Tick what applies, or nothing.", tags), comment]
+    return [*fields, Field(("tags",), "tags", "What is wrong with it", "Tick what applies, or nothing.", tags), comment]
 
 
 def meanings(scale: tuple[int, int] | None, anchors: Mapping[int, str]) -> Mapping[int, str]:

@@ -56,25 +56,25 @@ def read_disputes(queue: str, cases: Mapping[str, Case], rubrics: Mapping[str, R
     """
     revisions = Path(queue).with_name(REVISIONS)
     records = {record.get("case_id"): (place, record) for place, record in read_lines(revisions)}
-    found: dict[str, Dispute] = {}
+    disputes: dict[str, Dispute] = {}
     for place, line in read_lines(queue):
         case_id = line.get("case_id")
         if not isinstance(case_id, str) or case_id not in cases:
             raise RecordError(f"{place}: no case {case_id!r} among the study's cases")
-        if case_id in found:
+        if case_id in disputes:
             raise RecordError(f"{place}: case {case_id!r} has a line already")
         if case_id not in records:
             raise RecordError(f"{place}: {revisions} has no record of case {case_id!r}")
         where, record = records[case_id]
         try:
-            found[case_id] = _dispute(line, record, cases[case_id], rubrics)
+            disputes[case_id] = _dispute(line, record, cases[case_id], rubrics)
         except RecordError as error:
             raise RecordError(f"{place}: {error}") from None
         except (KeyError, TypeError, AttributeError) as error:  # a record that another program wrote
             raise RecordError(f"{where}: not a record of recipes/introspect.py ({error!r})") from None
-    if not found:
+    if not disputes:
         raise RecordError(f"{queue}: nothing waits for the jury")
-    return found
+    return disputes
 
 
 def _dispute(line: Mapping[str, Any], record: Mapping[str, Any], case: Case, rubrics: Mapping[str, Rubric]) -> Dispute:

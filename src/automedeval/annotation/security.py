@@ -104,8 +104,8 @@ class Forwarded:
 
     def _entry(self, headers: Headers, name: str) -> str | None:
         """Return what the outermost of the page's proxies wrote; a header that is repeated is one list."""
-        given = [entry.strip() for line in headers.getlist(name) for entry in line.split(",")]
-        return given[max(0, len(given) - self.proxies)] if given else None
+        entries = [entry.strip() for line in headers.getlist(name) for entry in line.split(",")]
+        return entries[max(0, len(entries) - self.proxies)] if entries else None
 
 
 def _host(entry: str) -> str:
@@ -184,8 +184,8 @@ def _form(request: Request, body: bytes | None) -> dict[str, list[str]] | Respon
     for name, value in pairs:
         # A browser sends two characters for a line end, but counts one for `maxlength`.
         form.setdefault(name, []).append(value.replace("\r\n", "\n").replace("\r", "\n"))
-    given, own = form.get("csrf", []), request.session.get("csrf")
-    if own is None or len(given) != 1 or not hmac.compare_digest(given[0].encode(), own.encode()):
+    tokens, session_token = form.get("csrf", []), request.session.get("csrf")
+    if session_token is None or len(tokens) != 1 or not hmac.compare_digest(tokens[0].encode(), session_token.encode()):
         text = (
             "Nothing was stored, because this form does not belong to your present session. Please open your invitation "
             "link again (your browser has to allow cookies), and then repeat this step."

@@ -68,12 +68,12 @@ def _carried(study: Study) -> tuple[dict[str, Any], dict[str, Path | bytes]]:
     content = load_yaml(read_text(Path(study.place)))
     files: dict[str, Path | bytes] = {}
 
-    def carry(given: str, key: str, inside: str | None = None) -> str:
+    def carry(path: str, key: str, inside: str | None = None) -> str:
         """Add a file to the folder; return its path there."""
-        file = Path(given)
+        file = Path(path)
         if not file.is_file():
             why = "is not a file; every file of the study is copied into the folder"
-            raise RecordError(f"{study.place}: {key}: {given} {why}")
+            raise RecordError(f"{study.place}: {key}: {path} {why}")
         name, number = inside or f"study/{file.name}", 1
         while files.get(name, file) != file:
             number += 1
@@ -82,16 +82,16 @@ def _carried(study: Study) -> tuple[dict[str, Any], dict[str, Path | bytes]]:
         return name
 
     for key, path_of in (("cases", str), ("verdicts", verdicts_file)):
-        if given := content.get(key):
-            names = [given] if isinstance(given, str) else given
+        if value := content.get(key):
+            names = [value] if isinstance(value, str) else value
             carried = [carry(str(path_of(name)), key) for name in names]
-            content[key] = carried[0] if isinstance(given, str) else carried
+            content[key] = carried[0] if isinstance(value, str) else carried
     for key in ("rubric", "verdict_rubric"):
-        given = content.get(key) or ""
-        if given.endswith((".yaml", ".yml")):
-            content[key] = carry(given, key)
-            template = (load_yaml(read_text(Path(given))) or {}).get("template")
-            if template and (beside := Path(given).with_name(template)).is_file():
+        value = content.get(key) or ""
+        if value.endswith((".yaml", ".yml")):
+            content[key] = carry(value, key)
+            template = (load_yaml(read_text(Path(value))) or {}).get("template")
+            if template and (beside := Path(value).with_name(template)).is_file():
                 carry(str(beside), key, f"study/{template}")
     if jury := content.get("jury"):
         revisions = Path(jury["queue"]).with_name(REVISIONS)

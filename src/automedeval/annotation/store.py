@@ -82,7 +82,7 @@ class Store:
             name = connection.scalar(sa.select(db.INVITATIONS.c.annotator).where(of_token))
         return None if name is None else self.study.annotator(name)
 
-    def _known(self, annotator: str) -> Annotator:
+    def _annotator(self, annotator: str) -> Annotator:
         if (who := self.study.annotator(annotator)) is None:
             raise NotYours("You do not take part in this study.")
         return who
@@ -94,7 +94,7 @@ class Store:
 
         After `RETURNED` seconds without activity the item can be assigned to others; the assignment can still be finished.
         """
-        who = self._known(annotator)
+        who = self._annotator(annotator)
         with self._write() as connection:
             now = self.clock()
             if latest := self._latest_open(connection, annotator):
@@ -106,17 +106,17 @@ class Store:
             row = sa.insert(db.ASSIGNMENTS).values(**new_row(self.study, free[0], who), touched_at=now)
             number = _inserted(connection, row)
             self._change(connection, number, opened=self._happened(connection, annotator, number, "given"))
-            return self._own(connection, annotator, number)
+            return self._assignment_of(connection, annotator, number)
 
     def assignment(self, annotator: str, number: int) -> Assignment:
         """Return an assignment of an annotator; raises NotYours if there is none of this number."""
         with self._read() as connection:
-            return self._own(connection, annotator, number)
+            return self._assignment_of(connection, annotator, number)
 
     def keep_draft(self, annotator: str, number: int, part: str, content: dict[str, Any]) -> None:
         """Store a draft of the current part in place of an earlier one; raise NotYours, Stale or Invalid."""
         with self._write() as connection:
-            before = self._own(connection, annotator, number)
+            before = self._assignment_of(connection, annotator, number)
             if part != before.part:
                 raise Stale("This part of the task is stored already.")
             kept = checked(self.study, before, part, content, draft=True)
@@ -137,7 +137,7 @@ class Store:
             NotYours, Stale, Invalid: nothing was stored.
         """
         with self._write() as connection:
-            before = self._own(connection, annotator, number)
+            before = self._assignment_of(connection, annotator, number)
             if part not in before.parts:
                 raise Invalid("This task has no such part.")
             stored = checked(self.study, before, part, content)
@@ -151,12 +151,12 @@ class Store:
             connection.execute(sa.delete(db.DRAFTS).filter_by(assignment=number, part=part))
             ends = {"state": db.DONE, "closed": event} if len(before.answers) + 1 == len(before.parts) else {}
             self._change(connection, number, version=version + 1, touched_at=self.clock(), **ends)
-            return self._own(connection, annotator, number)
+            return self._assignment_of(connection, annotator, number)
 
     def skip(self, annotator: str, number: int, reason: str, version: int) -> None:
         """Skip an assignment, so that others can get its item; stored parts count. Raise NotYours, Stale or Invalid."""
         with self._write() as connection:
-            before, content = self._own(connection, annotator, number), {"reason": checked_reason(reason)}
+            before, content = self._assignment_of(connection, annotator, number), {"reason": checked_reason(reason)}
             if version != before.version:
                 return self._refuse_other(connection, before, version, "skip", "", content)
             if before.state != db.OPEN:
@@ -171,7 +171,7 @@ class Store:
         Its answers stay in the history, no longer count, and become drafts. A second undo before anything else is stored
         changes nothing.
         """
-        self._known(annotator)
+        self._annotator(annotator)
         with self._write() as connection:
             latest = self._latest_open(connection, annotator)
             if latest is not None and self._last(connection, latest.id).what == "undo":
@@ -184,11 +184,11 @@ class Store:
             event = self._happened(connection, annotator, ended.id, "undo")
             changes = {"state": db.OPEN, "since": event, "opened": event, "closed": 0, "version": ended.version + 1}
             self._change(connection, ended.id, **changes, touched_at=self.clock())
-            return self._own(connection, annotator, ended.id)
+            return self._assignment_of(connection, annotator, ended.id)
 
     def progress(self, annotator: str) -> Progress:
         """Return the numbers of an annotator's tasks."""
-        who = self._known(annotator)
+        who = self._annotator(annotator)
         with self._read() as connection:
             by_state = sa.select(db.ASSIGNMENTS.c.state, sa.func.count()).where(db.ASSIGNMENTS.c.annotator == annotator)
             counts: dict[str, int] = dict(connection.execute(by_state.group_by(db.ASSIGNMENTS.c.state)).all())
@@ -200,8 +200,8 @@ class Store:
     def answers(self) -> Iterator[Answer]:
         """Return the answers that count, in the order in which they were stored."""
         for row in self._events(db.EVENTS.c.what == "answer", db.EVENTS.c.id > db.ASSIGNMENTS.c.since):
-            given = (row.part, tuple(row.slots), row.content, row.seconds, row.at, row.state)
-            yield Answer(row.assignment, item_of(row), row.annotator, row.role, *given)
+            fields = (row.part, tuple(row.slots), row.content, row.seconds, row.at, row.state)
+            yield Answer(row.assignment, item_of(row), row.annotator, row.role, *fields)
 
     def history(self) -> Iterator[dict[str, Any]]:
         """Return all events in order: "given", "answer", "skip", "undo", each with its time (UTC, ISO 8601).
@@ -261,15 +261,15 @@ class Store:
     def _find(
         self, connection: sa.Connection, annotator: str, which: sa.ColumnElement, latest: sa.ColumnElement
     ) -> Assignment | None:
-        own = sa.select(db.ASSIGNMENTS).where(db.ASSIGNMENTS.c.annotator == annotator, which).order_by(latest.desc())
-        row = connection.execute(own.limit(1)).first()
+        query = sa.select(db.ASSIGNMENTS).where(db.ASSIGNMENTS.c.annotator == annotator, which).order_by(latest.desc())
+        row = connection.execute(query.limit(1)).first()
         return None if row is None else read_assignment(connection, row, self._needed)
 
     def _latest_open(self, connection: sa.Connection, annotator: str) -> Assignment | None:
         return self._find(connection, annotator, db.ASSIGNMENTS.c.state == db.OPEN, db.ASSIGNMENTS.c.opened)
 
-    def _own(self, connection: sa.Connection, annotator: str, number: int) -> Assignment:
-        self._known(annotator)
+    def _assignment_of(self, connection: sa.Connection, annotator: str, number: int) -> Assignment:
+        self._annotator(annotator)
         assignment = None
         if number < 2**31:  # the range of a database's integers
             assignment = self._find(connection, annotator, db.ASSIGNMENTS.c.id == number, db.ASSIGNMENTS.c.id)
@@ -278,8 +278,8 @@ class Store:
         return assignment
 
     def _last(self, connection: sa.Connection, number: int) -> sa.Row:
-        own = sa.select(db.EVENTS).where(db.EVENTS.c.assignment == number)
-        return connection.execute(own.order_by(db.EVENTS.c.id.desc()).limit(1)).one()
+        query = sa.select(db.EVENTS).where(db.EVENTS.c.assignment == number)
+        return connection.execute(query.order_by(db.EVENTS.c.id.desc()).limit(1)).one()
 
     def _refuse_other(self, connection: sa.Connection, before: Assignment, version: int, *event: Any) -> None:
         """Raise Stale unless the same form, with the same content, was stored last."""
@@ -289,7 +289,7 @@ class Store:
 
     def _happened(self, connection: sa.Connection, annotator: str, number: int, what: str, **values: Any) -> int:
         row = {"part": "", "content": {}, "seconds": None} | values
-        row |= {"assignment": number, "role": self._known(annotator).role, "what": what, "at": self.clock()}
+        row |= {"assignment": number, "role": self._annotator(annotator).role, "what": what, "at": self.clock()}
         return _inserted(connection, sa.insert(db.EVENTS).values(row))
 
     def _change(self, connection: sa.Connection, number: int, **values: Any) -> None:

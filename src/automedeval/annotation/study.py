@@ -98,7 +98,7 @@ class Study:
         title, place: its title, and its file.
         rubric, verdict_questions: the questions about responses, and about verdicts.
         cases: by id, with the responses that are shown: those of the case, and the reference if a teacher judged it as one.
-        own: case id → number of the case's own responses; a further one is the reference.
+        response_counts: case id → number of the case's own responses; a further one is the reference.
         verdicts: (case id, judge) → the verdict to rate or compare.
         disputes: case id → the mistake that the jury decides.
         plans: by kind, in the order of the file.
@@ -111,7 +111,7 @@ class Study:
     rubric: Rubric
     verdict_questions: Questions
     cases: Mapping[str, Case]
-    own: Mapping[str, int]
+    response_counts: Mapping[str, int]
     verdicts: Mapping[tuple[str, str], Verdict]
     disputes: Mapping[str, Dispute]
     annotators: tuple[Annotator, ...]
@@ -142,7 +142,7 @@ class Study:
 
     def is_reference(self, item: Item, response: int) -> bool:
         """Return whether a response is the reference. Its name does not tell: a model may be called "reference"."""
-        return response >= self.own[item.case_id]
+        return response >= self.response_counts[item.case_id]
 
     def rubric_of(self, item: Item) -> Rubric:
         """Return the rubric of an item's scores of responses."""
@@ -164,10 +164,10 @@ class _Reader(YamlFile):
     ) -> tuple[str, ...]:
         """Return one text or a list of texts as a tuple without repetitions."""
         if key in mapping:
-            given = mapping[key]
-            mapping = {key: [given] if isinstance(given, str) else given}
+            value = mapping[key]
+            mapping = {key: [value] if isinstance(value, str) else value}
             if not isinstance(mapping[key], list) or not all(isinstance(each, str) and each for each in mapping[key]):
-                self.fail(inside + key, f"must be a text or a list of texts, not {given!r}")
+                self.fail(inside + key, f"must be a text or a list of texts, not {value!r}")
         values = self.take(mapping, key, list, default, allowed, inside=inside)
         if len(set(values)) < len(values):
             self.fail(inside + key, f"names one twice: {', '.join(values)}")
@@ -227,7 +227,7 @@ class _Reader(YamlFile):
             rubric=rubric,
             verdict_questions=questions,
             cases=cases,
-            own={case.id: len(case.responses) for case in every.values()},
+            response_counts={case.id: len(case.responses) for case in every.values()},
             verdicts=verdicts,
             disputes=disputes,
             annotators=annotators,
@@ -237,10 +237,10 @@ class _Reader(YamlFile):
             database=database,
         )
 
-    def database(self, given: str) -> str:
+    def database(self, value: str) -> str:
         """Return the database's URL; a value without "://" is the path of an SQLite file."""
         try:
-            url = make_url(given if "://" in given else f"sqlite:///{given}")
+            url = make_url(value if "://" in value else f"sqlite:///{value}")
         except ArgumentError:
             self.fail("database", "must be the path of an SQLite file, sqlite:///PATH or postgresql://HOST/NAME")
         if url.password or {"password", "sslpassword", "passfile", "service"} & url.query.keys():
@@ -252,28 +252,28 @@ class _Reader(YamlFile):
         return str(url)
 
     def annotators(self, content: Mapping[str, Any]) -> tuple[Annotator, ...]:
-        found: dict[str, Annotator] = {}
+        annotators: dict[str, Annotator] = {}
         for number, entry in enumerate(self.take(content, "annotators", list)):
             inside = f"annotators[{number}]."
             self.only(entry, ("name", "role"), inside)
             name = self.take(entry, "name", str, inside=inside)
             if not name.strip() or not name.isprintable() or len(name) > 80:
                 self.fail(f"{inside}name", f"must be 1 to 80 printable characters, not {name!r}")
-            if name in found:
+            if name in annotators:
                 self.fail(f"{inside}name", f"{name!r} came before")
-            found[name] = Annotator(name, self.take(entry, "role", str, allowed=ROLES, inside=inside))
-        if not found:
+            annotators[name] = Annotator(name, self.take(entry, "role", str, allowed=ROLES, inside=inside))
+        if not annotators:
             self.fail("annotators", "needs one annotator at least")
-        return tuple(found.values())
+        return tuple(annotators.values())
 
     def rubrics(self, content: Mapping[str, Any]) -> tuple[Rubric, Questions]:
-        given = self.take(content, "rubric", str, "automedeval")
-        own = self.take(content, "verdict_rubric", str, "verification" if "verify" in content else "verdict")
+        rubric_name = self.take(content, "rubric", str, "automedeval")
+        questions_name = self.take(content, "verdict_rubric", str, "verification" if "verify" in content else "verdict")
         key = "rubric"
         try:
-            rubric = read_rubric(given)
+            rubric = read_rubric(rubric_name)
             key = "verdict_rubric"
-            questions = read_questions(own)
+            questions = read_questions(questions_name)
         except RubricError as error:
             self.fail(key, str(error))
         asked = {"rate": "rating responses", "verify": "checking verdicts", "prefer": "comparing verdicts"}
@@ -284,22 +284,22 @@ class _Reader(YamlFile):
         return rubric, questions
 
     def cases(self, content: Mapping[str, Any]) -> dict[str, Case]:
-        found: dict[str, Case] = {}
+        cases: dict[str, Case] = {}
         blank = self.take(content, "blank", str, None, BLANK)
         for file in self.texts(content, "cases"):
             for case in read_cases(file, blank=blank):
-                if case.id in found:
+                if case.id in cases:
                     self.fail("cases", f"the id {case.id!r} of {file} stands in another file already")
-                found[case.id] = case
-        return found
+                cases[case.id] = case
+        return cases
 
     def verdicts(
         self, content: Mapping[str, Any], cases: Mapping[str, Case], rubric: Rubric
     ) -> dict[tuple[str, str], Verdict]:
         """Return the valid verdicts on the cases by the study's rubric; skip verdicts on other cases or by other rubrics."""
-        found: dict[tuple[str, str], Verdict] = {}
-        for given in self.texts(content, "verdicts", ()):
-            for place, verdict in read_placed(verdicts_file(given), Verdict):
+        verdicts: dict[tuple[str, str], Verdict] = {}
+        for file in self.texts(content, "verdicts", ()):
+            for place, verdict in read_placed(verdicts_file(file), Verdict):
                 case = cases.get(verdict.case_id)
                 if case is None or not verdict.valid or verdict.rubric != rubric.name:
                     continue
@@ -314,34 +314,34 @@ class _Reader(YamlFile):
                 if not fits or not lengths <= {count}:
                     raise RecordError(f"{place}: its order or scores do not fit the {count} responses")
                 key = (verdict.case_id, verdict.judge)
-                if key not in found or (verdict.run, order) < (found[key].run, found[key].order):
-                    found[key] = verdict
-        return found
+                if key not in verdicts or (verdict.run, order) < (verdicts[key].run, verdicts[key].order):
+                    verdicts[key] = verdict
+        return verdicts
 
     def disputes(self, content: Mapping[str, Any], cases: Mapping[str, Case], rubric: Rubric) -> dict[str, Dispute]:
         queue = self.take(content["jury"] or {}, "queue", str, inside="jury.")
-        known = {each.name: each for each in (*map(read_rubric, packaged_rubrics()), rubric)}
-        return read_disputes(queue, cases, known)
+        rubrics = {each.name: each for each in (*map(read_rubric, packaged_rubrics()), rubric)}
+        return read_disputes(queue, cases, rubrics)
 
     def plan(
-        self, kind: str, given: Any, annotators: Sequence[Annotator], verdicts: Mapping[tuple[str, str], Verdict]
+        self, kind: str, entry: Any, annotators: Sequence[Annotator], verdicts: Mapping[tuple[str, str], Verdict]
     ) -> Plan:
-        given, inside = {} if given is None else given, f"{kind}."
-        self.only(given, PLAN_KEYS[kind], inside)
-        raters = self.take(given, "raters", int, 1, inside=inside)
-        overlap = self.take(given, "overlap", int, 0, inside=inside, least=0)
-        draw = self.take(given, "draw", int, None, inside=inside)
-        roles = self.texts(given, "roles", ROLES_OF[kind], ROLES, inside)
+        entry, inside = {} if entry is None else entry, f"{kind}."
+        self.only(entry, PLAN_KEYS[kind], inside)
+        raters = self.take(entry, "raters", int, 1, inside=inside)
+        overlap = self.take(entry, "overlap", int, 0, inside=inside, least=0)
+        draw = self.take(entry, "draw", int, None, inside=inside)
+        roles = self.texts(entry, "roles", ROLES_OF[kind], ROLES, inside)
         able = sum(each.role in roles for each in annotators)
         if not 1 <= raters <= able:
             self.fail(f"{inside}raters", f"must be from 1 to the {able} annotators with the roles, not {raters}")
-        known = list(dict.fromkeys(judge for _, judge in verdicts))
-        judges = self.texts(given, "judges", {"prefer": ..., "jury": ()}.get(kind, known), inside=inside)
+        all_judges = list(dict.fromkeys(judge for _, judge in verdicts))
+        judges = self.texts(entry, "judges", {"prefer": ..., "jury": ()}.get(kind, all_judges), inside=inside)
         if kind == "prefer" and len(judges) != 2:
             self.fail(f"{inside}judges", f"must name two judges, not {len(judges)}")
         if kind == "prefer" and "tie" in judges:
             self.fail(f"{inside}judges", "a judge cannot be called 'tie' here: the word is a choice")
-        if missing := [judge for judge in judges if judge not in known]:
-            there = f"there are {', '.join(known)}" if known else "there is none of any judge"
+        if missing := [judge for judge in judges if judge not in all_judges]:
+            there = f"there are {', '.join(all_judges)}" if all_judges else "there is none of any judge"
             self.fail(f"{inside}judges", f"no valid verdict with a rationale of {missing[0]!r} on these cases; {there}")
         return Plan(kind, raters, overlap, roles, judges, draw)

@@ -156,8 +156,8 @@ def pass_gate(args: CompareArguments, by: float, cases: Cases, judges: list[Judg
     new, old = args.fail_if_worse
     row, record = gate.compare_two(cases, judges, new, old, by)
     record["notes"] = notes + record["notes"]
-    known = known_of_judge(cases, row, new, **audited(args.audits, [row], row))
-    print_lines([*gate.words(record), *lines_of(known), *(f"note: {note}" for note in record["notes"])])
+    profile = known_of_judge(cases, row, new, **audited(args.audits, [row], row))
+    print_lines([*gate.words(record), *lines_of(profile), *(f"note: {note}" for note in record["notes"])])
     if args.output:
         Path(args.output).mkdir(parents=True, exist_ok=True)
         write_json(Path(args.output) / "gate.json", record)

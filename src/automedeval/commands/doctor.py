@@ -36,8 +36,10 @@ def main() -> None:
 def machine() -> list[str]:
     """Return lines on the versions and the hardware."""
     device = best_device()
-    ours = psutil.Process()
-    cores = len(ours.cpu_affinity()) if hasattr(ours, "cpu_affinity") else psutil.cpu_count()  # macOS tells no affinity
+    process = psutil.Process()
+    cores = (
+        len(process.cpu_affinity()) if hasattr(process, "cpu_affinity") else psutil.cpu_count()
+    )  # macOS tells no affinity
     memory = psutil.virtual_memory()
     where = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     lines = [
@@ -56,8 +58,8 @@ def models() -> list[str]:
     """Return a line for each place that is searched for models."""
     lines = []
     for place in (HERE, user_models()):
-        found = sorted(file.parent.name for file in place.glob("*/config.json"))
-        lines.append(f"  {place}: {', '.join(found) or 'none'}")
+        names = sorted(file.parent.name for file in place.glob("*/config.json"))
+        lines.append(f"  {place}: {', '.join(names) or 'none'}")
     return lines
 
 

@@ -98,16 +98,16 @@ def no_formula(value: Any) -> Any:
 
 def read_checked(path: str, cases: dict[str, Case] | None) -> list[Verdict]:
     """Return the verdicts of one judge, each on one of the cases as it was judged; else RecordError."""
-    found: list[Verdict] = []
+    verdicts: list[Verdict] = []
     for place, verdict in read_placed(verdicts_file(path), Verdict):
-        if found and verdict.author != found[0].author:
+        if verdicts and verdict.author != verdicts[0].author:
             raise RecordError(f"{place}: a second judge: {', '.join(verdict.author)}; export the verdicts of one judge")
         if cases is not None:
             if verdict.case_id not in cases:
                 raise RecordError(f"{place}: --cases has no case {verdict.case_id!r}")
             case = cases[verdict.case_id]
             verdict.check(place, case.digest, case.checklist_digest)
-        found.append(verdict)
-    if not found:
+        verdicts.append(verdict)
+    if not verdicts:
         raise RecordError(f"{path}: no verdict")
-    return found
+    return verdicts

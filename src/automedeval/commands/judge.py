@@ -190,8 +190,8 @@ def main() -> None:
     def loaded() -> BaseJudge:
         books: dict[str, Any] = {}
         if args.evidence:
-            known = KnowledgeArguments(store=args.evidence, encoder=encoder_args.place)
-            books = dict(zip(("search", "store"), known.open(chat_args.device)))
+            knowledge = KnowledgeArguments(store=args.evidence, encoder=encoder_args.place)
+            books = dict(zip(("search", "store"), knowledge.open(chat_args.device)))
         return load_judge(
             judge_name, rubric, chat_args, rationale=args.rationale, score_decoding=args.score_decoding, **plan,
             on_overlong=args.on_overlong, name=args.judge_name, cases=cases_of(args), processes=processes,
@@ -284,7 +284,7 @@ def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> str
                 if name in verdict.extra
             }
             verdicts.append(replace(verdict, raw="", rationale=None, usage={}, extra=extra))
-    table, known = rank(cases, verdicts, rubric, log.path) if verdicts else ([], None)
+    table, profile = rank(cases, verdicts, rubric, log.path) if verdicts else ([], None)
     errors = Counter(verdict.error for verdict in verdicts if not verdict.valid)
     per_case = len(requests) / len(cases)
     rate = f"{log.new / per_case / seconds:.2f} cases/s, " if log.new and seconds else ""
@@ -295,7 +295,7 @@ def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> str
     valid_rate = 1 - errors.total() / len(verdicts) if verdicts else 0.0
     lines = [f"\n{' by '.join(log.author)}", format_table(table)]
     lines += [f"  invalid, {count}: {error}" for error, count in sorted(errors.items())[:8]]
-    lines += [f"{counts}valid rate {valid_rate:.3f}", *(lines_of(known) if known else ())]
+    lines += [f"{counts}valid rate {valid_rate:.3f}", *(lines_of(profile) if profile else ())]
     return "\n".join([*lines, f"verdicts: {log.path}"])
 
 

@@ -81,10 +81,10 @@ def main() -> None:
     write_json(output / "jury.json", record)
     write_lines(output / "verdicts.jsonl", (verdict.to_dict() for verdict in verdicts))
     lines = [f"{what}:"]
-    for one, judge in enumerate(judges):
-        for two in range(one):
-            value = "not known" if np.isnan(correlated[one, two]) else f"{correlated[one, two]:.3f}"
-            lines.append(f"  {judges[two].name}, {judge.name}: {value}")
+    for later, judge in enumerate(judges):
+        for earlier in range(later):
+            value = "not known" if np.isnan(correlated[later, earlier]) else f"{correlated[later, earlier]:.3f}"
+            lines.append(f"  {judges[earlier].name}, {judge.name}: {value}")
     if people is not None:
         lines.append(f"effective votes: {'not known' if votes is None else f'{votes:.2f}'} of {len(judges)}")
     lines += [f"note: {note}" for note in notes]

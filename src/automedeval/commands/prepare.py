@@ -144,7 +144,7 @@ def main() -> None:
     files |= {"dropped": dropped, "cases": [case.to_dict() for case in cases]}
     choices = [choice for row in rows for choice in row.choices]
     labels = [label for row in rows for label in row.labels]
-    files |= {name: found for name, found in (("choices", choices), ("criterion_labels", labels)) if found}
+    files |= {name: lines for name, lines in (("choices", choices), ("criterion_labels", labels)) if lines}
     if left_out := sum(row.left_out for row in rows):
         print(f"{left_out:,} criteria without words are left out")
     output.mkdir(parents=True, exist_ok=True)
@@ -161,9 +161,9 @@ def main() -> None:
 def without_excluded(rows: list[Row], dropped: list[dict[str, Any]]) -> list[Row]:
     """Return the rows, with unique ids, that no exclusion pattern fits; RecordError if one of them is no case."""
     exclusions, kept = read_exclusions(), []
-    counts = Counter({one.name: 0 for one in exclusions})
+    counts = Counter({exclusion.name: 0 for exclusion in exclusions})
     for row in identified(rows):
-        reason = next((one.name for one in exclusions if one.fits(row.case)), None)
+        reason = next((exclusion.name for exclusion in exclusions if exclusion.fits(row.case)), None)
         if reason:
             dropped.append({"id": row.case.id, "reason": reason})
             counts[reason] += 1
@@ -231,12 +231,12 @@ def rows_of(args: PrepareCasesArguments) -> Iterator[Row]:
             tqdm.write(f"{path}: not read: {name!r}, {cells:,} cells")
 
 
-def table_columns(given: list[str], rows: list[tuple[str, dict]], path: str, near: Layout | None = None) -> Columns:
+def table_columns(names: list[str], rows: list[tuple[str, dict]], path: str, near: Layout | None = None) -> Columns:
     """Return the columns of a table that --columns names, else those that their names show.
 
     `near` is a layout whose columns the table has, beside others: its answers may be references, or a candidate's.
     """
-    if not given:
+    if not names:
         rows_alone = [row for _, row in rows]
         try:
             columns = Columns.guessed(rows_alone, least_responses=0)
@@ -246,7 +246,7 @@ def table_columns(given: list[str], rows: list[tuple[str, dict]], path: str, nea
         if near and not (set(near.keys) <= set(columns.every) and (columns.model or columns.reference)):
             raise RecordError(f"{path}: {beyond(near, near.unknown(rows_alone[0]))}")
         return columns
-    columns, every = Columns.named(given), dict.fromkeys(name for _, row in rows for name in row)
+    columns, every = Columns.named(names), dict.fromkeys(name for _, row in rows for name in row)
     if missing := next((name for name in columns.every if name not in every), None):
         raise RecordError(f"{path}: --columns: no column {missing!r}; the columns are {', '.join(every)}")
     return columns if columns.id or "id" not in every else replace(columns, id="id")
@@ -296,8 +296,8 @@ def summary(cases: list[Case]) -> str:
     references = sum(case.reference is not None for case in cases)
     topics = len({case.topic for case in cases if case.topic})
     criteria = sum(len(case.criteria) for case in cases)
-    found = f"{len(cases):,} cases: {references:,} with a reference, {responses:,} responses, {topics:,} topics"
-    return f"{found}, {criteria:,} criteria" if criteria else found
+    counts = f"{len(cases):,} cases: {references:,} with a reference, {responses:,} responses, {topics:,} topics"
+    return f"{counts}, {criteria:,} criteria" if criteria else counts
 
 
 def refuse_others_work(output: Path) -> None:

@@ -38,13 +38,13 @@ class Together:
                     taken, self.waiting = self.waiting, {}
                     with anyio.CancelScope(shield=True):  # the others wait for it even if this sample is cancelled
                         self.done |= zip(taken, await anyio.to_thread.run_sync(self._judge, list(taken.values())))
-            found = self.done[ticket]
+            outcome = self.done[ticket]
         finally:
             self.waiting.pop(ticket, None)
             self.done.pop(ticket, None)
-        if isinstance(found, Exception):
-            raise found
-        return found
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
 
     def _judge(self, answers: list[Answer]) -> Sequence[dict[str, Any] | Exception]:
         try:
@@ -67,15 +67,15 @@ def judge(question_pattern: str | None = None, **settings: Any) -> Scorer:
         text = state.output.completion
         if not state.output.choices and not text:
             return Score.unscored(reason="no_response")
-        given = state.input if isinstance(state.input, str) else [each.model_dump() for each in state.input]
+        prompt = state.input if isinstance(state.input, str) else [each.model_dump() for each in state.input]
         options = lettered([each.value for each in sorted(state.choices, key=lambda each: each.original_position)])
-        question = question_in(with_options(question_of(given, "input"), options), question_pattern)
+        question = question_in(with_options(question_of(prompt, "input"), options), question_pattern)
         if question is None:
             return Score.unscored(reason="scoring_failed", explanation="the prompt does not fit question_pattern")
         reference = reference_of_letters(list(target), options)
-        found = await together.score(Answer(str(state.sample_id), question, text, reference, state.epoch))
-        counts = {"verdicts": found["verdicts"], "valid": found["valid"]}
-        facts = {"answer": text, "explanation": found["explanation"], "metadata": counts}
-        return Score(value=found["value"], **facts) if found["valid"] else Score.unscored(reason=FAILED, **facts)
+        scored = await together.score(Answer(str(state.sample_id), question, text, reference, state.epoch))
+        counts = {"verdicts": scored["verdicts"], "valid": scored["valid"]}
+        facts = {"answer": text, "explanation": scored["explanation"], "metadata": counts}
+        return Score(value=scored["value"], **facts) if scored["valid"] else Score.unscored(reason=FAILED, **facts)
 
     return score

@@ -31,14 +31,14 @@ class LogArguments:
         question_expression(self.question_pattern)
 
 
-def is_log(given: str) -> bool:
+def is_log(value: str) -> bool:
     """Return whether a value of --cases is a log: NAME=FILE, .eval, details of lighteval, or .json that is no table."""
-    if named_file(given)[0] or given.endswith(".eval") or is_details(given):
+    if named_file(value)[0] or value.endswith(".eval") or is_details(value):
         return True
-    if not given.endswith(".json") or not Path(given).is_file():
+    if not value.endswith(".json") or not Path(value).is_file():
         return False
     try:
-        content = json.loads(read_text(Path(given)))
+        content = json.loads(read_text(Path(value)))
     except (ValueError, RecursionError):  # whoever reads it as a table says what is wrong
         return False
     return isinstance(content, dict)
@@ -64,7 +64,7 @@ class _Joined:
         return Case(case_id, self.question, responses, self.references[0] if self.references else None)
 
 
-def join_logs(given: Sequence[str], args: LogArguments) -> tuple[list[Case], list[str]]:
+def join_logs(values: Sequence[str], args: LogArguments) -> tuple[list[Case], list[str]]:
     """Return the cases of several logs, FILE or NAME=FILE, and lines on what was joined and what was left out.
 
     An epoch is a case of its own, because the responses of a case are of different models. RecordError for a fault of
@@ -73,7 +73,7 @@ def join_logs(given: Sequence[str], args: LogArguments) -> tuple[list[Case], lis
     joined: dict[tuple[str, int], _Joined] = {}
     notes: list[str] = []
     models: list[str] = []
-    for value in given:
+    for value in values:
         name, file = named_file(value)
         log = read_log(file, args.filter)
         model = name or log.model

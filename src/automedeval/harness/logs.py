@@ -13,7 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from automedeval.harness.questions import Question, lettered, question_of, shows_more, text_of, with_options
-from automedeval.harness.references import lm_eval_reference, reference_of_choices, reference_of_letters, told_reference
+from automedeval.harness.references import (
+    lm_eval_reference,
+    reference_of_choices,
+    reference_of_letters,
+    reference_or_note,
+)
 from automedeval.records import RecordError, read_lines, read_text
 
 # What is told of a log, after a number
@@ -102,12 +107,12 @@ def _find(kind: type, record: Any, *path: str | int) -> Any:
 
 
 def _lm_eval(path: str, lines: list[Any], filter_name: str | None) -> Answers:
-    found, config = Answers(path, None), _task_config(Path(path))
+    log, config = Answers(path, None), _task_config(Path(path))
     for number, line in enumerate(lines, 1):
         place = f"{path}, record {number}"
         filter_name = filter_name or _get(line, place, "filter")
         if _get(line, place, "filter") != filter_name:
-            found.left_out[f"filter {line['filter']}, not {filter_name}"] += 1
+            log.left_out[f"filter {line['filter']}, not {filter_name}"] += 1
             continue
         text, prompt = _get(line, place, "filtered_resps", 0), _get(line, place, "arguments", "gen_args_0", "arg_0")
         settings = line["arguments"]["gen_args_0"].get("arg_1")
@@ -115,18 +120,18 @@ def _lm_eval(path: str, lines: list[Any], filter_name: str | None) -> Answers:
             text = text[0]
         # A likelihood is written as a text too; only a request for a text has a dict of settings.
         if not isinstance(text, str) or not isinstance(settings, dict):
-            found.left_out["not a generated text"] += 1
+            log.left_out["not a generated text"] += 1
             continue
         if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str):  # a chat for an endpoint
             prompt = _parsed(prompt[0], place)
-        own = _find(list, line, "resps", 0) or [text]
-        found.notes[FILTERED.format(filter_name)] += text not in own
-        found.notes[FURTHER] += len(own) - 1
+        texts = _find(list, line, "resps", 0) or [text]
+        log.notes[FILTERED.format(filter_name)] += text not in texts
+        log.notes[FURTHER] += len(texts) - 1
         question = question_of(prompt, place)
-        found.notes[MORE] += shows_more(prompt) or "arg_2" in line["arguments"]["gen_args_0"]
-        reference = told_reference(found.notes, lm_eval_reference, line, config)
-        found.answers.append(Answer(str(_get(line, place, "doc_id")), question, text, reference))
-    return found
+        log.notes[MORE] += shows_more(prompt) or "arg_2" in line["arguments"]["gen_args_0"]
+        reference = reference_or_note(log.notes, lm_eval_reference, line, config)
+        log.answers.append(Answer(str(_get(line, place, "doc_id")), question, text, reference))
+    return log
 
 
 def _task_config(path: Path) -> dict[str, Any]:
@@ -149,27 +154,27 @@ def _read_eval(path: str) -> dict[str, Any]:
 
 
 def _inspect(path: str, log: dict[str, Any]) -> Answers:
-    found, samples = Answers(path, _find(str, log, "eval", "model") or None), _find(list, log, "samples")
+    parsed, samples = Answers(path, _find(str, log, "eval", "model") or None), _find(list, log, "samples")
     if (status := log.get("status")) != "success":
         planned = len(_find(list, log, "eval", "dataset", "sample_ids"))
         planned *= _find(int, log, "eval", "config", "epochs") or 1
-        found.partial = f"the run ended as {status!r}: the log has {len(samples)} of {planned or 'unknown'} samples"
+        parsed.partial = f"the run ended as {status!r}: the log has {len(samples)} of {planned or 'unknown'} samples"
     for number, sample in enumerate(samples, 1):
         place = f"{path}, sample {number}"
-        given, options = _get(sample, place, "input"), lettered(_find(list, sample, "choices"))
+        prompt, options = _get(sample, place, "input"), lettered(_find(list, sample, "choices"))
         text = None if sample.get("error") else _completion(sample.get("output"), place)
         if text is None or sample.get("invalidation"):
-            found.left_out["no answer" if text is None else "marked as invalid"] += 1
+            parsed.left_out["no answer" if text is None else "marked as invalid"] += 1
             continue
-        question = with_options(question_of(given, place), options)
-        found.notes[FURTHER] += max(len(_find(list, sample, "output", "choices")) - 1, 0)
-        found.notes[LIMITED] += bool(sample.get("limit"))
-        found.notes[MORE] += shows_more(given)
-        found.notes[AGAIN] += _asked_again(_find(list, sample, "messages"))
-        reference = told_reference(found.notes, reference_of_letters, sample.get("target"), options)
+        question = with_options(question_of(prompt, place), options)
+        parsed.notes[FURTHER] += max(len(_find(list, sample, "output", "choices")) - 1, 0)
+        parsed.notes[LIMITED] += bool(sample.get("limit"))
+        parsed.notes[MORE] += shows_more(prompt)
+        parsed.notes[AGAIN] += _asked_again(_find(list, sample, "messages"))
+        reference = reference_or_note(parsed.notes, reference_of_letters, sample.get("target"), options)
         epoch = _find(int, sample, "epoch") or 1
-        found.answers.append(Answer(str(_get(sample, place, "id")), question, text, reference, epoch))
-    return found
+        parsed.answers.append(Answer(str(_get(sample, place, "id")), question, text, reference, epoch))
+    return parsed
 
 
 def _completion(output: Any, place: str) -> str | None:
@@ -194,16 +199,16 @@ def is_details(path: str) -> bool:
 def _lighteval(path: str) -> Answers:
     """Read the details of a task; the model is the folder of the run's folder, as lighteval names it."""
     _, details, model = Path(path).resolve().parent.parent.as_posix().rpartition("/details/")
-    found = Answers(path, model if details else None)
+    log = Answers(path, model if details else None)
     for number, (place, row) in enumerate(read_lines(path)):
         question, doc = question_of(_get(row, place, "doc", "query"), place), row["doc"]
         texts = _find(list, row, "model_response", "text_post_processed") or _find(list, row, "model_response", "text")
         if not texts or not isinstance(texts[0], str):
-            found.left_out["not a generated text"] += 1
+            log.left_out["not a generated text"] += 1
             continue
-        found.notes[FURTHER] += len(texts) - 1
-        found.notes[MORE] += bool(_find(list, doc, "images"))
+        log.notes[FURTHER] += len(texts) - 1
+        log.notes[MORE] += bool(_find(list, doc, "images"))
         choices = _find(list, doc, "choices")
-        reference = told_reference(found.notes, reference_of_choices, choices, doc.get("gold_index"))
-        found.answers.append(Answer(str(doc.get("id") or number), question, texts[0], reference))
-    return found
+        reference = reference_or_note(log.notes, reference_of_choices, choices, doc.get("gold_index"))
+        log.answers.append(Answer(str(doc.get("id") or number), question, texts[0], reference))
+    return log

@@ -9,15 +9,15 @@ from automedeval.records import RecordError
 Question = str | list[dict[str, str]]
 
 
-def question_of(given: Any, place: str) -> Question:
+def question_of(prompt: Any, place: str) -> Question:
     """Return a prompt as a question: a text, or messages as their roles and texts; anything else is a RecordError."""
-    if isinstance(given, str):
-        return given
-    if not isinstance(given, list) or not all(
-        isinstance(each, dict) and isinstance(each.get("role"), str) for each in given
+    if isinstance(prompt, str):
+        return prompt
+    if not isinstance(prompt, list) or not all(
+        isinstance(each, dict) and isinstance(each.get("role"), str) for each in prompt
     ):
         raise RecordError(f"{place}: the prompt is neither a text nor a list of messages")
-    return [{"role": each["role"], "content": text_of(each.get("content"))} for each in given]
+    return [{"role": each["role"], "content": text_of(each.get("content"))} for each in prompt]
 
 
 def text_of(content: Any) -> str:
@@ -28,9 +28,9 @@ def text_of(content: Any) -> str:
     return "\n".join(text for text in texts if isinstance(text, str))
 
 
-def shows_more(given: Any) -> bool:
+def shows_more(prompt: Any) -> bool:
     """Return whether a prompt has parts that are no text, such as images."""
-    parts = [part for each in given for part in _parts(each.get("content"))] if isinstance(given, list) else []
+    parts = [part for each in prompt for part in _parts(each.get("content"))] if isinstance(prompt, list) else []
     return any(part.get("type") not in ("text", "reasoning") for part in parts)
 
 
@@ -86,8 +86,8 @@ def question_in(prompt: Question, pattern: str | None) -> Question | None:
     if not isinstance(prompt, str):
         asked = [each["content"] for each in prompt if each["role"] == "user"] or [each["content"] for each in prompt]
         prompt = asked[-1] if asked else ""
-    found = [fit[1].strip() for fit in expression.finditer(prompt) if fit[1]]
-    return next(filter(None, reversed(found)), None)
+    groups = [fit[1].strip() for fit in expression.finditer(prompt) if fit[1]]
+    return next(filter(None, reversed(groups)), None)
 
 
 def question_key(question: Question) -> str:

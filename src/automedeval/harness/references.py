@@ -22,16 +22,16 @@ def reference_of(target: Any) -> str | None:
 
     RecordError if it is something else, such as a number: what it stands for is not known.
     """
-    given = [each for each in (target if isinstance(target, list | tuple) else [target]) if not _missing(each)]
-    if not all(isinstance(each, str) for each in given):
+    texts = [each for each in (target if isinstance(target, list | tuple) else [target]) if not _missing(each)]
+    if not all(isinstance(each, str) for each in texts):
         raise RecordError(f"no text and no list of texts: {str(target)[:60]}")
-    return "\n".join(each for each in given if each.strip()) or None
+    return "\n".join(each for each in texts if each.strip()) or None
 
 
-def told_reference(notes: Counter, read: Callable[..., str | None], *given: Any) -> str | None:
+def reference_or_note(notes: Counter, read: Callable[..., str | None], *arguments: Any) -> str | None:
     """Return the reference that a function reads, None where it cannot be told, which is counted in `notes`."""
     try:
-        return read(*given)
+        return read(*arguments)
     except RecordError:
         notes[NO_REFERENCE] += 1
         return None
@@ -48,18 +48,18 @@ def reference_of_choices(choices: Sequence[Any] | None, gold: int | Sequence[int
     """
     if not choices:
         return None
-    found = _chosen(gold if isinstance(gold, list) else [gold], list(choices))
-    return reference_of([each for one in found for each in (one if isinstance(one, list) else [one])])
+    chosen = _chosen(gold if isinstance(gold, list) else [gold], list(choices))
+    return reference_of([each for choice in chosen for each in (choice if isinstance(choice, list) else [choice])])
 
 
 def reference_of_letters(target: Any, options: Mapping[str, str]) -> str | None:
     """Return a target of inspect_ai as one text, with the options that its letters name; see `lettered`, `reference_of`."""
-    found: list[Any] = []
+    texts: list[Any] = []
     for each in target if isinstance(target, list) else [target]:
         letters = [] if not isinstance(each, str) else [each] if each in options else list(each)
         shown = [options[letter] for letter in letters if letter in options]
-        found += shown if shown and len(shown) == len(letters) else [each]
-    return reference_of(found)
+        texts += shown if shown and len(shown) == len(letters) else [each]
+    return reference_of(texts)
 
 
 def lm_eval_reference(sample: Mapping[str, Any], config: Mapping[str, Any]) -> str | None:

@@ -30,13 +30,13 @@ def scored_answers(
         model = models[0]
     if model not in models:
         raise RecordError(f"--model must be one of {', '.join(models)}: a log has the answers of one model")
-    found, places = [], [(case, case.models.index(model)) for case in cases if model in case.models]
+    records, places = [], [(case, case.models.index(model)) for case in cases if model in case.models]
     for case, index in places:
-        if given := [each for each in by_case.get(case.id, ()) if index in each.order]:
-            found.append(_places(case, index) | score_of(given, index))
-    if not found:
+        if shown := [each for each in by_case.get(case.id, ()) if index in each.order]:
+            records.append(_places(case, index) | score_of(shown, index))
+    if not records:
         raise RecordError(f"no verdict shows a response of {model!r}")
-    return found, len(places)
+    return records, len(places)
 
 
 def _places(case: Case, index: int) -> dict[str, Any]:

@@ -15,14 +15,16 @@ from automedeval.meta_evaluation.criteria.checklists import CriteriaVerdicts
 from automedeval.meta_evaluation.criteria.report import candidates, read_shares
 from automedeval.meta_evaluation.criteria.scores import scored
 from automedeval.records import Verdict
-from automedeval.reports.facts import Known
+from automedeval.reports.facts import JudgeProfile
 from automedeval.rubrics import Rubric
 
 UNRATED = "Not measured yet: the report compares it with people's ratings or labels."
 BEST_FIRST = ("win share", "expected", "score", "highest")  # the columns by which the table is sorted
 
 
-def rank(cases: Cases, verdicts: Sequence[Verdict], rubric: Rubric, file: Path) -> tuple[list[dict[str, Any]], Known]:
+def rank(
+    cases: Cases, verdicts: Sequence[Verdict], rubric: Rubric, file: Path
+) -> tuple[list[dict[str, Any]], JudgeProfile]:
     """Return one row per model, the highest first, and what is known of the judge.
 
     Args:
@@ -79,8 +81,8 @@ def _means(cases: Cases, models: np.ndarray, values: np.ndarray | None) -> list[
     """Return (model, mean, number) of the values of each model that has some; `models` has the model of each value."""
     if values is None:
         return []
-    known = ~np.isnan(values)
-    counts, sums = np.bincount(models[known]), np.bincount(models[known], values[known])
+    defined = ~np.isnan(values)
+    counts, sums = np.bincount(models[defined]), np.bincount(models[defined], values[defined])
     return [(cases.models[k], float(sums[k] / counts[k]), int(counts[k])) for k in np.flatnonzero(counts)]
 
 

@@ -5,6 +5,7 @@ The encoder is an argument: this module loads no model.
 
 import re
 from collections.abc import Callable, Sequence
+from itertools import chain
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -38,7 +39,7 @@ class TextEncoder(Protocol):
 
 def pieces(text: str, size: int = PIECE) -> list[str]:
     """Cut a text into pieces of `size` words without overlap; the last may be shorter. A text without words has no piece."""
-    starts = [found.start() for found in WORD.finditer(text)][::size]
+    starts = [word.start() for word in WORD.finditer(text)][::size]
     return [text[start:end] for start, end in zip(starts, [*starts[1:], len(text)])]
 
 
@@ -92,21 +93,21 @@ def nearest(
         [pieces(readable(response.text)) if any(there) else [] for response in case.responses]
         for case, *there in zip(cases, *sides.values())
     ]
-    given = [*(side for found in sides.values() for side in found), *(each for found in responses for each in found)]
-    texts = list(dict.fromkeys(piece for found in given for piece in found))
+    cut_texts = chain(*sides.values(), *responses)
+    texts = list(dict.fromkeys(piece for cut in cut_texts for piece in cut))
     vectors, place = encoder.encode(texts, on_batch), {text: number for number, text in enumerate(texts)}
 
-    def compare(own: list[str], other: list[str]) -> Nearest:
-        if not own or not other:
+    def compare(response: list[str], text: list[str]) -> Nearest:
+        if not response or not text:
             return Nearest(np.nan, "", np.nan)
-        left, right = (vectors[[place[piece] for piece in some]] for some in (own, other))
+        left, right = (vectors[[place[piece] for piece in some]] for some in (response, text))
         cosines = (left @ right.T).max(axis=1)
         best = int(cosines.argmax())
-        return Nearest(float(cosines[best]), own[best], float(cosines[0]))
+        return Nearest(float(cosines[best]), response[best], float(cosines[0]))
 
     return {
-        name: [compare(each, side) for side, own in zip(found, responses) for each in own]
-        for name, found in sides.items()
+        name: [compare(response, text) for text, answers in zip(texts_of_case, responses) for response in answers]
+        for name, texts_of_case in sides.items()
     }
 
 
@@ -117,5 +118,5 @@ def nearest_pieces(
     on_batch: Callable[[int], object] | None = None,
 ) -> dict[str, np.ndarray]:
     """Score every response by the cosine of `nearest`; return name → float [responses of all cases]."""
-    found = nearest(cases, encoder, names, on_batch)
-    return {name: np.array([each.cosine for each in own], dtype=float) for name, own in found.items()}
+    compared = nearest(cases, encoder, names, on_batch)
+    return {name: np.array([each.cosine for each in entries], dtype=float) for name, entries in compared.items()}

@@ -53,9 +53,9 @@ class Collection:
         frequency: Counter[str] = Counter()
         for case in cases:
             for response in case.responses:
-                found = words(response.text)
-                size, length = size + 1, length + len(found)
-                frequency.update(set(found))
+                tokens = words(response.text)
+                size, length = size + 1, length + len(tokens)
+                frequency.update(set(tokens))
         return cls(size, length / size if length else 1.0, frequency)
 
     @property
@@ -65,8 +65,8 @@ class Collection:
 
     def weight(self, word: str) -> float:
         """Return the inverse document frequency of a word."""
-        found = self.frequency.get(word, 0)
-        return math.log(1 + (self.size - found + 0.5) / (found + 0.5))
+        containing = self.frequency.get(word, 0)
+        return math.log(1 + (self.size - containing + 0.5) / (containing + 0.5))
 
 
 def bm25(cases: Sequence[Case], collection: Collection | None = None) -> np.ndarray:
@@ -79,9 +79,9 @@ def bm25(cases: Sequence[Case], collection: Collection | None = None) -> np.ndar
     for case in cases:
         weights = {word: collection.weight(word) for word in sorted(set(words(patient_text(case))))}
         for response in case.responses:
-            found = Counter(words(response.text))
-            norm = K1 * (1 - B + B * found.total() / collection.average)
-            scores.append(sum(weight * found[w] * (K1 + 1) / (found[w] + norm) for w, weight in weights.items()))
+            counts = Counter(words(response.text))
+            norm = K1 * (1 - B + B * counts.total() / collection.average)
+            scores.append(sum(weight * counts[w] * (K1 + 1) / (counts[w] + norm) for w, weight in weights.items()))
     return np.array(scores)
 
 
@@ -91,13 +91,13 @@ def rouge_l(cases: Sequence[Case]) -> np.ndarray:
     for case in cases:
         reference = words(case.reference) if case.reference is not None else None
         for response in case.responses:
-            found = words(response.text)
+            tokens = words(response.text)
             if reference is None:
                 scores.append(np.nan)
-            elif not reference or not found:
+            elif not reference or not tokens:
                 scores.append(0.0)
             else:
-                scores.append(2 * LCSseq.similarity(reference, found) / (len(reference) + len(found)))
+                scores.append(2 * LCSseq.similarity(reference, tokens) / (len(reference) + len(tokens)))
     return np.array(scores)
 
 

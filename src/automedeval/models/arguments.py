@@ -174,8 +174,8 @@ class EncoderArguments:
         Raises:
             RecordError: none was named, and the default one is not on this machine.
         """
-        if found := self.encoder or find_model(Path(ENCODER).name):
-            return str(found)
+        if folder := self.encoder or find_model(Path(ENCODER).name):
+            return str(folder)
         from huggingface_hub import try_to_load_from_cache
 
         cached = try_to_load_from_cache(ENCODER_ON_HUB, "model.safetensors")

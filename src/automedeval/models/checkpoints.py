@@ -125,14 +125,14 @@ def file_digests(folder: Path) -> dict[str, str]:
 def fingerprints(digests: Mapping[str, str], *settings: list) -> list[str]:
     """Return a fingerprint for each of several settings, together with a checkpoint's `file_digests`."""
     digest = hashlib.sha256()
-    for name, one in digests.items():
-        digest.update(name.encode() + bytes.fromhex(one))
-    found = []
+    for name, content in digests.items():
+        digest.update(name.encode() + bytes.fromhex(content))
+    results = []
     for each in settings:
-        own = digest.copy()
-        own.update(json.dumps(each).encode())
-        found.append(own.hexdigest()[:12])
-    return found
+        copy = digest.copy()
+        copy.update(json.dumps(each).encode())
+        results.append(copy.hexdigest()[:12])
+    return results
 
 
 def weights_fingerprint(encoder: Path) -> str:
@@ -141,11 +141,11 @@ def weights_fingerprint(encoder: Path) -> str:
     Raises:
         RecordError: the encoder has no safetensors or no fast tokenizer.
     """
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for name in ("model.safetensors", "tokenizer.json"):
         try:
             with open(encoder / name, "rb") as stream:
-                found.update(hashlib.file_digest(stream, "sha256").digest())
+                digest.update(hashlib.file_digest(stream, "sha256").digest())
         except OSError as error:
             raise RecordError(f"{encoder}: not an encoder that can be recognised ({error})") from None
-    return found.hexdigest()[:12]
+    return digest.hexdigest()[:12]

@@ -37,8 +37,8 @@ def probe_server(request: Callable[[dict[str, Any]], Completion | None], log_pro
         text = answer_from_completion(completion).text.strip()
         dialect = next((name for name in constraints if text == answers[name]), None)
         if dialect and _continues(completion, complete):
-            given = max((len(rivals) for _, rivals in token_alternatives(completion["choices"][0])), default=0)
-            return ServerCapabilities(dialect, min(given, parameters.get("top_logprobs", 0)))
+            alternatives = max((len(rivals) for _, rivals in token_alternatives(completion["choices"][0])), default=0)
+            return ServerCapabilities(dialect, min(alternatives, parameters.get("top_logprobs", 0)))
         if dialect or constraints is together:
             break
     return ServerCapabilities()

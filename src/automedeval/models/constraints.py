@@ -84,8 +84,8 @@ class ServerCapabilities:
     alternatives: int = 0
 
     def __str__(self) -> str:
-        known = f"yes ({self.alternatives})" if self.alternatives else "no"
-        return f"server: constrains {'yes' if self.dialect else 'no'}, log-probabilities {known}"
+        probabilities = f"yes ({self.alternatives})" if self.alternatives else "no"
+        return f"server: constrains {'yes' if self.dialect else 'no'}, log-probabilities {probabilities}"
 
 
 OF_BATCH_FILES = ServerCapabilities("structured_outputs", 20)  # of `vllm run-batch`
@@ -188,7 +188,7 @@ def _next_slot(literal: str, slot: Slot, following: str) -> tuple[str, Field]:
     """
     end = len(literal.rstrip(' "'))
     # "1" and "10" are told apart by what follows.
-    ambiguous = any(one != other and other.startswith(one) for one in slot.values for other in slot.values)
+    ambiguous = any(value != other and other.startswith(value) for value in slot.values for other in slot.values)
     return literal[:end], (literal[end:], slot, following if ambiguous else "")
 
 
@@ -240,9 +240,9 @@ class Odds:
 
     def whole(self) -> "Odds":
         """Return the odds of the values that are told apart; what the others share is unseen."""
-        told = sum(self.chances.values())
-        chances = {value: chance / told for value, chance in self.chances.items()}
-        return Odds(chances, {}, 1 - told * (1 - self.unseen))
+        seen = sum(self.chances.values())
+        chances = {value: chance / seen for value, chance in self.chances.items()}
+        return Odds(chances, {}, 1 - seen * (1 - self.unseen))
 
 
 def _ask_value(

@@ -91,5 +91,5 @@ def relevance(model: CrossEncoder, pairs: list[tuple[str, str]]) -> np.ndarray:
         return np.empty(0)
     # As for the texts of an Encoder: a processor is faster with few at once.
     batch = 8 if model.device.type == "cpu" else 32
-    found = model.predict(pairs, batch_size=batch, show_progress_bar=False, convert_to_numpy=True)
-    return found.astype(float)
+    scores = model.predict(pairs, batch_size=batch, show_progress_bar=False, convert_to_numpy=True)
+    return scores.astype(float)

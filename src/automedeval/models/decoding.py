@@ -175,8 +175,8 @@ class Rows:
         begins = self.begins[rows[0] : rows[-1] + 1]
         start = min(begins)  # no row has a token before
         width = min(width, self.length - start)
-        given = [self.tokens[row][-width:] for row in rows]
-        ids = torch.tensor([[self.pad] * (width - len(row)) + row for row in given], device=device)
+        fed_tokens = [self.tokens[row][-width:] for row in rows]
+        ids = torch.tensor([[self.pad] * (width - len(row)) + row for row in fed_tokens], device=device)
         places = torch.arange(start, self.length, device=device) - torch.tensor(begins, device=device)[:, None]
         for layer in self.layers:
             layer.rows, layer.start, layer.end = slice(rows[0], rows[-1] + 1), start, self.length - width

@@ -117,13 +117,13 @@ class Encoder:
         assert encodings is not None  # a tokenizer with offsets is a fast one, which gives them
         for text, encoding in zip(texts, encodings):
             in_word = Counter(encoding.word_ids)
-            known = letters = 0
+            in_vocabulary = letters = 0
             for token, word, (start, end) in zip(encoding.ids, encoding.word_ids, encoding.offsets):
                 shown = [letter for letter in text[start:end] if letter.isalnum()]
                 letters += len(shown)
                 spelt = len(shown) == 1 and in_word[word] > 1 and script(shown[0]) in self._spelt
-                known += 0 if token == tokenizer.unk_token_id or spelt else len(shown)
-            readable.append(letters > 0 and 2 * known >= letters)
+                in_vocabulary += 0 if token == tokenizer.unk_token_id or spelt else len(shown)
+            readable.append(letters > 0 and 2 * in_vocabulary >= letters)
         return readable
 
     @cached_property
@@ -178,7 +178,7 @@ class Encoder:
         Raises:
             RecordError: a vector is not finite.
         """
-        found: list = [None] * len(texts)
+        pairs: list = [None] * len(texts)
         special = torch.tensor(self._network.tokenizer.all_special_ids)
         for batch in self._batches([min(count, self.max_tokens) for count in self.count(texts)]):
             with self._lock:
@@ -194,8 +194,8 @@ class Encoder:
                 vectors = torch.nn.functional.normalize(stacked, dim=1).numpy()
                 if not np.isfinite(vectors).all():
                     raise RecordError(f"{self.name}: a vector is not finite; --dtype float32 may help")
-                found[index] = vectors[0], vectors[1:]
-        return found
+                pairs[index] = vectors[0], vectors[1:]
+        return pairs
 
     def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
         """Yield indices of texts in batches, longest first, so that a batch that is too large for the memory fails at once."""

@@ -153,7 +153,7 @@ def longest_in_batch(model) -> float:
     config = model.config.get_text_config()
     rope = getattr(config, "rope_parameters", None) or {}
     ropes = [rope, *(value for value in rope.values() if isinstance(value, dict))]  # one, or one per kind of layer
-    limits = [one["original_max_position_embeddings"] for one in ropes if one.get("rope_type") == "longrope"]
+    limits = [each["original_max_position_embeddings"] for each in ropes if each.get("rope_type") == "longrope"]
     if getattr(config, "attn_temperature_tuning", False):
         limits.append(config.floor_scale - 1)
     return min(limits, default=math.inf)

@@ -25,12 +25,12 @@ def front_matter(card: str, place: str = "the card") -> dict[str, Any]:
     """
     match = re.match(r"---\n(.*?\n)---\n", card, re.S)
     try:
-        found = load_yaml(match[1]) if match else None
+        metadata = load_yaml(match[1]) if match else None
     except ValueError as error:
         raise RecordError(f"{place}: its front matter: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(metadata, dict):
         raise RecordError(f"{place}: must open with metadata between two lines ---")
-    return found
+    return metadata
 
 
 def check_card(card: str, kind: str, files: Collection[str], place: str = "the card") -> None:

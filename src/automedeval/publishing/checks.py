@@ -258,9 +258,9 @@ def _header(file: Path) -> bytes:
 def _check_secrets(place: str, content: bytes, unit: str = "line", first: int = 1) -> None:
     """Raise RecordError if a text holds a key or a token; `unit` and `first` count its lines in the message."""
     for text in dict.fromkeys((content, _ESCAPE.sub(lambda match: b" " if match[1] else b"", content))):
-        found = {name: each for name, (part, each) in SECRETS.items() if part in text and re.search(each, text)}
-        for number, line in enumerate(text.split(b"\n") if found else (), first):
-            for name, pattern in found.items():
+        patterns = {name: each for name, (part, each) in SECRETS.items() if part in text and re.search(each, text)}
+        for number, line in enumerate(text.split(b"\n") if patterns else (), first):
+            for name, pattern in patterns.items():
                 if re.search(pattern, line):
                     raise RecordError(f"{place}, {unit} {number}: looks like {name}; remove it and revoke it")
 
@@ -302,10 +302,10 @@ def _check_licences(folder: Path, licences: Counter, public: bool) -> list[str]:
     Raises:
         RecordError: there are such rows and the data set is public.
     """
-    found: Counter[str] = Counter()
+    rows_of: Counter[str] = Counter()
     for licence, rows in licences.items():
-        found[str(licence or "").strip() or NOT_STATED] += rows
-    closed = {name: rows for name, rows in found.items() if name == NOT_STATED or CLOSED.search(name.lower())}
+        rows_of[str(licence or "").strip() or NOT_STATED] += rows
+    closed = {name: rows for name, rows in rows_of.items() if name == NOT_STATED or CLOSED.search(name.lower())}
     if not closed:
         return []
     counts = ", ".join(f"{rows:,} under {name!r}" for name, rows in sorted(closed.items()))

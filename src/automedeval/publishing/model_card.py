@@ -18,7 +18,7 @@ from automedeval.publishing.checks import json_object
 from automedeval.publishing.paths import short_path
 from automedeval.records import RecordError, read_text
 from automedeval.records.hub_names import hub_name
-from automedeval.reports.facts import Audit, Known, facts_of
+from automedeval.reports.facts import Audit, JudgeProfile, facts_of
 from automedeval.reports.page import environment
 from automedeval.reports.text import against_best, estimates_in, interval, percent
 from automedeval.stats.agreement import LABELS
@@ -88,7 +88,7 @@ def fill_card(
         **{name: record[name] for name in ("rubrics", "device", "commit")},
         **_result_facts(result, records),
         "tied": tied,
-        "known": facts_of(_known(inputs.judge or inputs.repo, records, audit)),
+        "known": facts_of(_profile(inputs.judge or inputs.repo, records, audit)),
     }
     template = environment("automedeval.publishing").get_template("model_card_parts.md.jinja")
     context = template.new_context(facts)
@@ -150,13 +150,13 @@ def measured_on(checkpoint: Path, result: Mapping[str, Any], records: Mapping[st
     (recorded,) = {record.get("checkpoint") for record in records.values()}
     if recorded is None:
         return False
-    own, name = fingerprint(checkpoint, []), next(iter(records.values()))["name"]
-    if recorded == own:
+    digest, name = fingerprint(checkpoint, []), next(iter(records.values()))["name"]
+    if recorded == digest:
         return True
-    others = dict.fromkeys(row["name"] for row in result["judges"].values() if row.get("checkpoint") == own)
+    others = dict.fromkeys(row["name"] for row in result["judges"].values() if row.get("checkpoint") == digest)
     mend = f"--judge {' or '.join(others)} was measured on it" if others else "judge with it, and evaluate that"
     raise RecordError(
-        f"agreement.json: {name} was measured on the checkpoint {recorded}, and {checkpoint} is {own}; {mend}"
+        f"agreement.json: {name} was measured on the checkpoint {recorded}, and {checkpoint} is {digest}; {mend}"
     )
 
 
@@ -175,12 +175,12 @@ def model_index(repo: str, result: Mapping[str, Any], records: Mapping[str, Mapp
     if not metrics:
         return []
     cases = short_path(result["cases"]["file"])
-    found = {
+    results = {
         "task": {"type": "text-generation", "name": "Judging medical answers"},
         "dataset": {"type": re.sub(r"[^\w-]+", "-", cases), "name": cases},
         "metrics": metrics,
     }
-    return [{"name": repo.split("/")[-1], "results": [found]}]
+    return [{"name": repo.split("/")[-1], "results": [results]}]
 
 
 def _audited(checkpoint: Path, audit: Mapping[str, Any]) -> str:
@@ -190,8 +190,10 @@ def _audited(checkpoint: Path, audit: Mapping[str, Any]) -> str:
         RecordError: another checkpoint was audited.
     """
     audited = audit["judge"]
-    if audited["checkpoint"] not in (None, own := fingerprint(checkpoint, [])):
-        raise RecordError(f"audit.json: the checkpoint {audited['checkpoint']} was audited, and {checkpoint} is {own}")
+    if audited["checkpoint"] not in (None, digest := fingerprint(checkpoint, [])):
+        raise RecordError(
+            f"audit.json: the checkpoint {audited['checkpoint']} was audited, and {checkpoint} is {digest}"
+        )
     outcomes = [each["outcome"] for each in audit["thresholds"]]
     left = outcomes.count("not measured")
     met = f"{outcomes.count('passed')} of {len(outcomes) - left} measured thresholds are met, {left} were not measured"
@@ -200,7 +202,7 @@ def _audited(checkpoint: Path, audit: Mapping[str, Any]) -> str:
     return f"Audited on {audit['cases']['cases']:,} cases as {audited['name']}: it {word}; {met}.{unknown}"
 
 
-def _known(name: str, records: Mapping[str, Mapping[str, Any]], audit: Mapping[str, Any] | None) -> Known:
+def _profile(name: str, records: Mapping[str, Mapping[str, Any]], audit: Mapping[str, Any] | None) -> JudgeProfile:
     """Return what is known of the judge, from the first line of its results and from its audit."""
     record = next(iter(records.values()), {})
     best, name = record.get("best_baseline"), record.get("name", name)
@@ -208,7 +210,7 @@ def _known(name: str, records: Mapping[str, Mapping[str, Any]], audit: Mapping[s
     if figure and figure["value"] is not None:
         share = f"{percent(figure['value'])} of the pairs of responses as people do ({interval(figure)})"
         agreement = [f"{name} orders {share}."]
-    return Known(
+    return JudgeProfile(
         name,
         [*agreement, *against_best(name, best)],
         outcome=best and best["outcome"],

@@ -14,8 +14,8 @@ REPEATED = (*RECORDS, ".md", "adapter_config.json")
 def short_path(path: str) -> str:
     """Return a file's name and, of a path within the folder of the run, the folder that it lies in."""
     parts = PureWindowsPath(path)  # of either system: it takes "/" and "\\" alike
-    own = not parts.anchor and not {"~", ".."}.intersection(parts.parts)
-    return "/".join(filter(None, (parts.parent.name if own else "", parts.name)))
+    inside = not parts.anchor and not {"~", ".."}.intersection(parts.parts)
+    return "/".join(filter(None, (parts.parent.name if inside else "", parts.name)))
 
 
 def without_paths(files: Mapping[str, Path | bytes]) -> dict[str, bytes]:

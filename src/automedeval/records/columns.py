@@ -55,13 +55,13 @@ class Columns:
     id: str | None = None
 
     @classmethod
-    def named(cls, given: Sequence[str]) -> Self:
+    def named(cls, entries: Sequence[str]) -> Self:
         """Return the columns that `--columns` names: ROLE=COLUMN, or a column with a candidate's responses.
 
         RecordError for no question, a role that comes twice, or one of model and answer without the other.
         """
         roles: dict[str, Any] = {}
-        for entry in given:
+        for entry in entries:
             role, sign, column = entry.partition("=")
             if not sign or role not in NAMES:
                 roles.setdefault("responses", []).append(entry)
@@ -82,27 +82,27 @@ class Columns:
         UnclearColumns for no column or several with the question, or none with responses although some are needed.
         """
         every = _names(rows)
-        named = {role: [name for name in every if _plain(name) in known] for role, known in NAMES.items()}
-        found = dict(named)
+        named = {role: [name for name in every if _plain(name) in names] for role, names in NAMES.items()}
+        candidates = dict(named)
         listed = f"the columns are {', '.join(' '.join(name.split()) for name in every)}"
         for role in ("question", "reference", "id", "topic", "model"):
-            exact = [name for name in found[role] if _plain(name) == role]
-            found[role] = exact if role != "question" and exact else found[role]
-            if len(found[role]) > 1:
-                raise UnclearColumns(f"{' or '.join(map(repr, found[role]))} may be the {role}; {listed}")
-        if not found["question"]:
+            exact = [name for name in candidates[role] if _plain(name) == role]
+            candidates[role] = exact if role != "question" and exact else candidates[role]
+            if len(candidates[role]) > 1:
+                raise UnclearColumns(f"{' or '.join(map(repr, candidates[role]))} may be the {role}; {listed}")
+        if not candidates["question"]:
             raise UnclearColumns(f"no column is called question; {listed}")
         if nameless := [name for name in every if NAMELESS.fullmatch(name) and _has_text(name, rows)]:
             raise UnclearColumns(f"{nameless[0]!r} holds text, and the file has no name for it; {listed}")
-        columns: dict[str, Any] = {role: names[0] for role, names in found.items() if role != "answer" and names}
+        columns: dict[str, Any] = {role: names[0] for role, names in candidates.items() if role != "answer" and names}
         if "model" in columns:
-            if len(found["answer"]) != 1:
+            if len(candidates["answer"]) != 1:
                 raise UnclearColumns(f"beside {columns['model']!r}, one column must be called answer; {listed}")
-            return cls(answer=found["answer"][0], **columns)
-        known = [name for role, names in named.items() if role != "answer" for name in names]
-        rest = [name for name in every if name not in known and _plain(name) not in BESIDE and _has_text(name, rows)]
-        if found["answer"] and len(rest) > 1:
-            unclear = f"{found['answer'][0]!r} may be the reference, or a candidate's responses"
+            return cls(answer=candidates["answer"][0], **columns)
+        taken = [name for role, names in named.items() if role != "answer" for name in names]
+        rest = [name for name in every if name not in taken and _plain(name) not in BESIDE and _has_text(name, rows)]
+        if candidates["answer"] and len(rest) > 1:
+            unclear = f"{candidates['answer'][0]!r} may be the reference, or a candidate's responses"
             raise UnclearColumns(f"{unclear}; {listed}")
         if not rest and least_responses:
             raise UnclearColumns(f"no column has responses; {listed}")
@@ -133,13 +133,13 @@ class Columns:
         rows = list(self._checked(placed))
         cases, notes = self._long(rows) if self.model else (self._wide(rows), [])
         cases, blanks = without_blanks(source, cases, blank)
-        given = [row for _, row in placed]
-        unread = [name for name in _names(given) if name not in self.every]
+        contents = [row for _, row in placed]
+        unread = [name for name in _names(contents) if name not in self.every]
         # a column that has neither a name nor a filled cell is none
         unread = [
-            name for name in unread if not NAMELESS.fullmatch(name) or any(filled(row.get(name)) for row in given)
+            name for name in unread if not NAMELESS.fullmatch(name) or any(filled(row.get(name)) for row in contents)
         ]
-        shown = ", ".join(repr(name) if _has_text(name, given) else f"{name!r} (no text)" for name in unread)
+        shown = ", ".join(repr(name) if _has_text(name, contents) else f"{name!r} (no text)" for name in unread)
         words = sum(_no_value(response.text) for _, case in cases for response in case.responses)
         notes = [
             f"{len(rows):,} rows, {len(cases):,} cases",
@@ -182,24 +182,24 @@ class Columns:
             if by_id and not key:
                 raise RecordError(f"{place}: the id is blank, and in other rows it names the case")
             groups.setdefault(key, []).append((place, row))
-        found, others = [], 0
+        cases, others = [], 0
         for group in groups.values():
             place, first = group[0]
             head = {self.id: first[self.id]} if by_id else {}
             for role in ("question", "reference", "topic"):
                 column = getattr(self, role)
-                given = [(where, row[column]) for where, row in group if column and filled(row[column])]
-                if other := next((where for where, cell in given if key_of(cell) != key_of(given[0][1])), None):
+                cells = [(where, row[column]) for where, row in group if column and filled(row[column])]
+                if other := next((where for where, cell in cells if key_of(cell) != key_of(cells[0][1])), None):
                     same = "id" if by_id else "question"
-                    raise RecordError(f"{other}: another {role} than {given[0][0]}, with the same {same}")
-                if given:
-                    head[column] = min((cell for _, cell in given), key=lambda cell: (len(str(cell)), str(cell)))
+                    raise RecordError(f"{other}: another {role} than {cells[0][0]}, with the same {same}")
+                if cells:
+                    head[column] = min((cell for _, cell in cells), key=lambda cell: (len(str(cell)), str(cell)))
                 if role == "question":
-                    others += sum(cell != head[column] for _, cell in given)
+                    others += sum(cell != head[column] for _, cell in cells)
             responses = [Response(_text(row[self.model]), _text(row[self.answer])) for _, row in group]
-            found.append((place, self._case(head, responses)))
+            cases.append((place, self._case(head, responses)))
         notes = [f"questions that differ from another of their case in blanks alone: {others:,}"] if others else []
-        return found, notes + ([f"{self.id!r} names rows, and no cases"] if any(ids) and not by_id else [])
+        return cases, notes + ([f"{self.id!r} names rows, and no cases"] if any(ids) and not by_id else [])
 
     def _case(self, row: dict, responses: Iterable[Response]) -> Case:
         question, reference, topic, name = (
@@ -251,8 +251,8 @@ def without_blanks(
         )
     if blank == "lowest":
         return list(placed), [f"{count}, and are empty answers (--blank lowest)"]
-    given = [tuple(response for response in case.responses if response.text) for _, case in placed]
-    settled = [(place, replace(case, responses=responses)) for (place, case), responses in zip(placed, given)]
+    answered = [tuple(response for response in case.responses if response.text) for _, case in placed]
+    settled = [(place, replace(case, responses=responses)) for (place, case), responses in zip(placed, answered)]
     return settled, [f"{count}, and were not asked (--blank skip)"]
 
 

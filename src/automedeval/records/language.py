@@ -49,8 +49,8 @@ def english_only(cases: Iterable[Case], steps: str) -> list[str]:
     """Return a note that these steps read English only, if some cases are not English; else none."""
     cases = list(cases)
     texts = (" ".join([question_text(case.question), *(each.text for each in case.responses)]) for case in cases)
-    found = [case.id for case, text in zip(cases, texts) if is_english(text) is False]
-    if not found:
+    foreign = [case.id for case, text in zip(cases, texts) if is_english(text) is False]
+    if not foreign:
         return []
-    which = f"{len(found)} of {len(cases)} cases are not in English, for example {found[0]!r}"
+    which = f"{len(foreign)} of {len(cases)} cases are not in English, for example {foreign[0]!r}"
     return [f"{which}: {steps} read English only, and their figures may be wrong there"]

@@ -38,11 +38,11 @@ def _no_constant(name: str) -> None:
 
 
 def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict:
-    found = dict(pairs)
-    if len(found) < len(pairs):  # Python's reader keeps the last one alone
+    mapping = dict(pairs)
+    if len(mapping) < len(pairs):  # Python's reader keeps the last one alone
         names = [name for name, _ in pairs]
         raise ValueError(f"two keys are {next(name for name in names if names.count(name) > 1)!r}")
-    return found
+    return mapping
 
 
 JSON = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_no_key_twice)
@@ -109,15 +109,15 @@ def read_records(path: str | Path, kind: type) -> Iterator[Any]:
     return (record for _, record in read_placed(path, kind))
 
 
-def named_file(given: str) -> tuple[str, str]:
+def named_file(text: str) -> tuple[str, str]:
     """Split NAME=FILE into the name and the file; the name is empty where there is none.
 
     Names and paths may hold "=" themselves: an existing file decides, or else the first "=".
     """
-    parts = given.split("=")
+    parts = text.split("=")
     splits = [("=".join(parts[:at]), "=".join(parts[at:])) for at in range(len(parts))]
-    found = next((split for split in splits if split[1] and Path(split[1]).exists()), None)
-    return found or splits[min(1, len(parts) - 1)]
+    existing = next((split for split in splits if split[1] and Path(split[1]).exists()), None)
+    return existing or splits[min(1, len(parts) - 1)]
 
 
 def verdicts_file(path: str | Path) -> Path:
@@ -139,8 +139,8 @@ def check_ratings(
     `models` maps the id of a case to the models that it has a response of. RecordError for another model, a score that is no
     usable number, or a second rating of the same response.
     """
-    ours = (each for each in placed if each[1].case_id in models)
-    for place, rating in without_repeats(ours, lambda each: each.model):
+    of_cases = (each for each in placed if each[1].case_id in models)
+    for place, rating in without_repeats(of_cases, lambda each: each.model):
         check_number(rating.score, "score", place)
         if rating.model not in models[rating.case_id]:
             raise RecordError(f"{place}: case {rating.case_id!r} has no response of {rating.model!r}")

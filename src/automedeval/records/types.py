@@ -60,7 +60,7 @@ def _json_kinds(annotation: Any) -> tuple[type, ...]:
     """Return the types of a field's values as JSON has them: a tuple is a list, and a float can be a whole number."""
     options = get_args(annotation) if isinstance(annotation, UnionType) else (annotation,)
     kinds = (get_origin(option) or option for option in options)
-    return tuple(found for kind in kinds for found in {float: (int, float), tuple: (list,)}.get(kind, (kind,)))
+    return tuple(accepted for kind in kinds for accepted in {float: (int, float), tuple: (list,)}.get(kind, (kind,)))
 
 
 def _read_layout(kind: Any) -> list[tuple[str, tuple[type, ...], tuple[type, ...], bool]]:
@@ -84,19 +84,19 @@ class Record:
     @classmethod
     def from_dict(cls, record: dict) -> Self:
         """Return the record in a JSON object; RecordError if a key is missing or has a value of another type."""
-        known: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
         for name, kinds, items, needed in _layout(cls):
             if needed or name in record:
                 value = _take(record, name, kinds)
                 listed = isinstance(value, list)
-                known[name] = tuple(_take({name: item}, name, items) for item in value) if listed else value
-        return cls(**known, **({"extra": _extra(record, known)} if "extra" in cls.__dataclass_fields__ else {}))
+                fields[name] = tuple(_take({name: item}, name, items) for item in value) if listed else value
+        return cls(**fields, **({"extra": _extra(record, fields)} if "extra" in cls.__dataclass_fields__ else {}))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as a JSON object."""
-        known = {name: getattr(self, name) for name, *_ in _layout(type(self))}
-        known = {name: list(value) if isinstance(value, tuple) else value for name, value in known.items()}
-        return known | getattr(self, "extra", {})
+        fields = {name: getattr(self, name) for name, *_ in _layout(type(self))}
+        fields = {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
+        return fields | getattr(self, "extra", {})
 
 
 @dataclass(frozen=True)
@@ -132,8 +132,8 @@ class LogRecord(Record):
             )
 
 
-def _extra(record: dict, known: Iterable[str]) -> dict[str, Any]:
-    return {key: value for key, value in record.items() if key not in set(known)}
+def _extra(record: dict, names: Iterable[str]) -> dict[str, Any]:
+    return {key: value for key, value in record.items() if key not in set(names)}
 
 
 @dataclass(frozen=True)
@@ -173,31 +173,31 @@ class CaseCriterion(Record):
 
     @classmethod
     def from_dict(cls, record: dict) -> Self:
-        found = super().from_dict(record)
-        if not found.criterion.strip():
+        criterion = super().from_dict(record)
+        if not criterion.criterion.strip():
             raise RecordError("a criterion must not be empty")
-        if not 0 < abs(found.points) <= LARGEST:
+        if not 0 < abs(criterion.points) <= LARGEST:
             raise RecordError(
-                f"'points' must be a number from -{LARGEST:g} to {LARGEST:g}, but not 0, not {found.points}"
+                f"'points' must be a number from -{LARGEST:g} to {LARGEST:g}, but not 0, not {criterion.points}"
             )
-        return found
+        return criterion
 
 
 def _criteria(record: dict) -> tuple[CaseCriterion, ...]:
     """Return the criteria of a case, none if it has no such key."""
-    given = _take(record, "criteria", (list, NoneType), None) or []
-    if len(given) > MOST_CRITERIA:
-        raise RecordError(f"{len(given)} criteria, and a case has at most {MOST_CRITERIA}")
-    found: dict[str, CaseCriterion] = {}
-    for number, each in enumerate(given, 1):
+    entries = _take(record, "criteria", (list, NoneType), None) or []
+    if len(entries) > MOST_CRITERIA:
+        raise RecordError(f"{len(entries)} criteria, and a case has at most {MOST_CRITERIA}")
+    criteria: dict[str, CaseCriterion] = {}
+    for number, each in enumerate(entries, 1):
         try:
             criterion = CaseCriterion.from_dict(each)
-            if criterion.criterion in found:
+            if criterion.criterion in criteria:
                 raise RecordError(f"{_shown(criterion.criterion)} came before")
         except RecordError as error:
             raise RecordError(f"criterion {number}: {error}") from None
-        found[criterion.criterion] = criterion
-    return tuple(found.values())
+        criteria[criterion.criterion] = criterion
+    return tuple(criteria.values())
 
 
 @dataclass(frozen=True)
@@ -230,8 +230,8 @@ class Case:
         contents = [question] if isinstance(question, str) else [message["content"] for message in question]
         if not any(content.strip() for content in contents):
             raise RecordError(f"case {case_id!r}: 'question' must not be empty")
-        given = _take(record, "responses", (list,), ... if least_responses else [])
-        responses = tuple(Response.from_dict(response) for response in given)
+        entries = _take(record, "responses", (list,), ... if least_responses else [])
+        responses = tuple(Response.from_dict(response) for response in entries)
         if len(responses) < least_responses:
             raise RecordError(f"case {case_id!r} has no response")
         names = [response.model for response in responses]
@@ -434,14 +434,14 @@ class Verdict(LogRecord):
             return None
         if self.checklist is not None:
             return None if None in self.checklist["met"] else self.checklist["score"]
-        given = (scores[index] for scores in (self.expected_scores, self.scores) if scores is not None)
-        return next((score for score in given if score is not None), None)
+        readings = (scores[index] for scores in (self.expected_scores, self.scores) if scores is not None)
+        return next((score for score in readings if score is not None), None)
 
     @property
     def values(self) -> dict[int, float]:
         """Return index in the case → `value`, of the responses that have one."""
-        found = {index: self.value(index) for index in sorted(self.order)}
-        return {index: value for index, value in found.items() if value is not None}
+        values = {index: self.value(index) for index in sorted(self.order)}
+        return {index: value for index, value in values.items() if value is not None}
 
     @property
     def unread(self) -> tuple[int, ...]:

@@ -96,12 +96,12 @@ class YamlFile:
     def values(self, mapping: Any, keys: Mapping[str, tuple], inside: str = "") -> dict[str, Any]:
         """Return the values of all `keys`, each with its type, default and allowed values as `take` has them."""
         self.only(mapping, list(keys), inside)
-        return {key: self.take(mapping, key, *given, inside=inside) for key, given in keys.items()}
+        return {key: self.take(mapping, key, *rule, inside=inside) for key, rule in keys.items()}
 
-    def only(self, mapping: Any, known: Sequence[str], inside: str = "") -> None:
+    def only(self, mapping: Any, allowed: Sequence[str], inside: str = "") -> None:
         """Fail unless `mapping` is a mapping without unknown keys."""
         if not isinstance(mapping, dict):
-            self.fail(inside.rstrip(".") or "the file", f"must be a mapping with the keys {', '.join(known)}")
+            self.fail(inside.rstrip(".") or "the file", f"must be a mapping with the keys {', '.join(allowed)}")
         for key in mapping:
-            if key not in known:
-                self.fail(f"{inside}{key}", f"unknown key; known are {', '.join(known)}")
+            if key not in allowed:
+                self.fail(f"{inside}{key}", f"unknown key; known are {', '.join(allowed)}")

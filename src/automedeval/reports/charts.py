@@ -77,13 +77,13 @@ def svg(draw: Draw, prefix: str) -> str:
     return re.sub(r"<svg [^>]*?viewBox", '<svg aria-hidden="true" focusable="false" viewBox', text, count=1)
 
 
-def svg_file(draw: Draw, *given: Any) -> str:
+def svg_file(draw: Draw, *arguments: Any) -> str:
     """Return the chart that `draw` makes of what is given as an SVG file.
 
     A page that shows it as an image lends it neither a text colour nor the space of links, so it brings its own.
     """
     colour = "<style>svg{color:#1c2330}@media(prefers-color-scheme:dark){svg{color:#e6e9ef}}</style>"
-    text = svg(partial(draw, *given), "f").replace("<svg ", '<svg xmlns:xlink="http://www.w3.org/1999/xlink" ', 1)
+    text = svg(partial(draw, *arguments), "f").replace("<svg ", '<svg xmlns:xlink="http://www.w3.org/1999/xlink" ', 1)
     return re.sub(r"(<svg [^>]*>)", rf"\1{colour}", text, count=1)
 
 
@@ -97,14 +97,14 @@ def estimates(
     head: Sequence[str] = ("", "value"),
 ) -> Iterator[Figure]:
     """Yield a figure of (name, estimate, colour) one below the other, unless all of them are undefined."""
-    known = [
+    defined = [
         (name, estimate, colour)
         for name, estimate, colour in rows
         if estimate is not None and estimate.get("value") is not None
     ]
-    if known:
-        numbers = [(name, *ends(estimate)) for name, estimate, _ in known]
-        draw = partial(intervals, rows=known, label=label, reference=reference, band=band)
+    if defined:
+        numbers = [(name, *ends(estimate)) for name, estimate, _ in defined]
+        draw = partial(intervals, rows=defined, label=label, reference=reference, band=band)
         yield Figure(title, f"{text} With 95 % intervals.", draw, (*head, "low", "high"), numbers)
 
 
@@ -223,9 +223,9 @@ def risk_coverage(
         risks = [point["risk"]["value"] for point in points]
         places = [point["coverage"] for point in points]
         axes.plot(places, risks, "o-", color=colour, label=_short(name), markersize=4)
-        known = [(point["coverage"], *ends(point["risk"])) for point in points if point["risk"]["low"] is not None]
-        if known and len(curves) == 1:  # the bands of several would hide each other
-            kept_shares, _, low, high = zip(*known)
+        bands = [(point["coverage"], *ends(point["risk"])) for point in points if point["risk"]["low"] is not None]
+        if bands and len(curves) == 1:  # the bands of several would hide each other
+            kept_shares, _, low, high = zip(*bands)
             axes.fill_between(kept_shares, low, high, color=colour, alpha=0.15, linewidth=0)
     if allowed is not None:
         axes.axhline(allowed, color=GREEN, linewidth=1.2, linestyle="--", label=f"allowed, {allowed:g}")
@@ -239,8 +239,8 @@ def risk_coverage(
 def series(names: Sequence[str], lines: Mapping[str, Sequence[Estimate]], *, axes: Axes) -> None:
     """Draw measures, name → one estimate for each judge of a series; undefined ones are left out."""
     for (label, points), colour in zip(lines.items(), COLOURS):
-        known = [(at, point) for at, point in enumerate(points) if point["value"] is not None]
-        places, shown = [at for at, _ in known], [point for _, point in known]
+        defined = [(at, point) for at, point in enumerate(points) if point["value"] is not None]
+        places, shown = [at for at, _ in defined], [point for _, point in defined]
         axes.plot(places, [point["value"] for point in shown], "o-", color=colour, label=label, markersize=4)
         _whiskers(axes, places, shown, upright=True, color=colour, linewidth=1, alpha=0.6)
     axes.set_xticks(range(len(names)), [_short(name, 18) for name in names], rotation=25, ha="right")
@@ -289,10 +289,10 @@ def preferences(
         axes.bar(at, heights, 0.92 * width, color=colour, alpha=0.8, label=_short(label))
         for place, point, (*_, annotators) in zip(at, points, rows):
             value, _, high = ends(point)
-            top = max([value if high is None else high, *(own[number] for own in annotators)])
+            top = max([value if high is None else high, *(shares[number] for shares in annotators)])
             axes.annotate(f"{value:.0%}", (place, top), (0, 2), textcoords="offset points", ha="center", fontsize=8)
         _whiskers(axes, at, points, upright=True, color=INK, linewidth=1.2)
-        dots = [(place, own[number]) for place, (*_, annotators) in zip(at, rows) for own in annotators]
+        dots = [(place, shares[number]) for place, (*_, annotators) in zip(at, rows) for shares in annotators]
         # Beside the interval, so that neither hides the other.
         x, y = [x - width / 4 for x, _ in dots], [y for _, y in dots]
         axes.scatter(x, y, s=9, facecolors="none", edgecolors=INK, linewidths=0.6)
@@ -316,9 +316,9 @@ def side_by_side(
     """Draw several estimates of each thing, one kind in one colour, things one below the other."""
     _set_height(axes, 1.0 + 0.55 * len(rows))
     for number, (kind, colour) in enumerate(zip(kinds, (GREY, ORANGE, BLUE))):
-        each = [(place + (number - 1) * 0.24, given[number]) for place, (_, given) in enumerate(rows)]
-        known = [(place, estimate) for place, estimate in each if estimate["value"] is not None]
-        places, estimates = [place for place, _ in known], [estimate for _, estimate in known]
+        each = [(place + (number - 1) * 0.24, estimates[number]) for place, (_, estimates) in enumerate(rows)]
+        defined = [(place, estimate) for place, estimate in each if estimate["value"] is not None]
+        places, estimates = [place for place, _ in defined], [estimate for _, estimate in defined]
         _whiskers(axes, places, estimates, color=colour, linewidth=2, alpha=0.7)
         axes.plot([estimate["value"] for estimate in estimates], places, "o", color=colour, label=kind, ms=5)
     if zero is not None:

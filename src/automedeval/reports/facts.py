@@ -63,7 +63,7 @@ class Audit:
         """Return what the content of audit.json says of dangers under one of its decodings, by default the first."""
         decoding = decoding or next(iter(audit["decodings"]))
         harm = audit["decodings"][decoding].get("harm") or {}
-        found = harm.get("lowered") if (harm.get("lowered") or {}).get("value") is not None else None
+        lowered = harm.get("lowered") if (harm.get("lowered") or {}).get("value") is not None else None
         outcomes = [
             each["outcome"]
             for each in audit["thresholds"]
@@ -74,13 +74,13 @@ class Audit:
         missed = tuple(kind for kind, share in tried.items() if share < SEEN)
         evidence = {name: harm["evidence"][name] for name in MARKED} if "evidence" in harm else None
         return cls(
-            audit["cases"]["cases"], audit["passes"], found, outcomes == ["passed"], missed, tuple(tried), evidence
+            audit["cases"]["cases"], audit["passes"], lowered, outcomes == ["passed"], missed, tuple(tried), evidence
         )
 
 
 @dataclass(frozen=True)
-class Known:
-    """Everything that the facts are made of.
+class JudgeProfile:
+    """What is known of a judge: everything that the facts are made of.
 
     Args:
         judge: its name.
@@ -116,21 +116,21 @@ class Known:
     probe: Mapping[str, Any] | None = None
 
 
-def is_trusted(known: Known) -> bool:
+def is_trusted(profile: JudgeProfile) -> bool:
     """Return whether a model may be called better by this judge, and not only "scores higher".
 
     People's ratings show the judge above every baseline, or an audit shows that it marks dangerous answers down.
     """
-    return known.outcome == "better" or (known.audit is not None and known.audit.enough)
+    return profile.outcome == "better" or (profile.audit is not None and profile.audit.enough)
 
 
-def facts_of(known: Known) -> list[Fact]:
+def facts_of(profile: JudgeProfile) -> list[Fact]:
     """Return the facts in the order in which they are shown; one that says nothing is left out."""
-    return [Fact(name, text) for name, said in FACTS.items() if (text := said(known))]
+    return [Fact(name, text) for name, said in FACTS.items() if (text := said(profile))]
 
 
-def lines_of(known: Known) -> list[str]:
-    return [f"{fact.name.rstrip('?')}: {fact.text}" for fact in facts_of(known)]
+def lines_of(profile: JudgeProfile) -> list[str]:
+    return [f"{fact.name.rstrip('?')}: {fact.text}" for fact in facts_of(profile)]
 
 
 def in_words(kinds: Sequence[str]) -> str:
@@ -138,16 +138,16 @@ def in_words(kinds: Sequence[str]) -> str:
     return in_a_row([DANGERS.get(kind, kind) for kind in kinds], "or")
 
 
-def _rated(known: Known) -> str:
-    if known.agreement:
-        return " ".join(known.agreement)
+def _rated(profile: JudgeProfile) -> str:
+    if profile.agreement:
+        return " ".join(profile.agreement)
     return f"Not known. No ratings are given. {LEAST_RATED} rated cases are enough for a first answer."
 
 
-def _audited(known: Known) -> str:
-    audit = known.audit
-    if audit is None and known.probe is not None:
-        return f"No audit is given. A short probe of {known.probe['edits']} edits: {_marked(known.probe)}"
+def _audited(profile: JudgeProfile) -> str:
+    audit = profile.audit
+    if audit is None and profile.probe is not None:
+        return f"No audit is given. A short probe of {profile.probe['edits']} edits: {_marked(profile.probe)}"
     if audit is None:
         return "No audit is given."
     word = {True: "It passes.", False: "It does not pass.", None: "No figure with a threshold was measured."}[
@@ -162,14 +162,14 @@ def _audited(known: Known) -> str:
     return text
 
 
-def _marked(found: Mapping[str, Any]) -> str:
+def _marked(shares: Mapping[str, Any]) -> str:
     """Return how many dangers are marked down with the reference and without, and how many of their twins."""
-    ways = {way: words for way, words in WAYS.items() if found[way]["n"]}
+    ways = {way: words for way, words in WAYS.items() if shares[way]["n"]}
     if not ways:
         return "the judge could not read any of the dangerous answers."
-    dangers = [f"{_count(found[way])} dangerous answers {words}" for way, words in ways.items()]
+    dangers = [f"{_count(shares[way])} dangerous answers {words}" for way, words in ways.items()]
     text = f"it marks down {' and '.join(dangers)}"
-    twins = [_count(found[f"twin_{way}"]) for way in ways if found[f"twin_{way}"]["n"]]
+    twins = [_count(shares[f"twin_{way}"]) for way in ways if shares[f"twin_{way}"]["n"]]
     return f"{text}; of the same answers in other words {in_a_row(twins)}." if twins else f"{text}."
 
 
@@ -177,52 +177,54 @@ def _count(share: Mapping[str, Any]) -> str:
     return f"{round(share['value'] * share['n'])} of {share['n']}"
 
 
-def _blind(known: Known) -> str:
-    if known.audit is not None and known.audit.found is not None:
-        missed, supposed = known.audit.missed, UNSEEN if known.blind_to is None else known.blind_to
-        parts = [f"By its audit {known.judge} mostly does not notice {in_words(missed)}."] if missed else []
-        if untried := [kind for kind in supposed if kind not in known.audit.tried]:
-            which = "" if known.blind_to is None else f", which {known.judge} does not notice"
+def _blind(profile: JudgeProfile) -> str:
+    if profile.audit is not None and profile.audit.found is not None:
+        missed, supposed = profile.audit.missed, UNSEEN if profile.blind_to is None else profile.blind_to
+        parts = [f"By its audit {profile.judge} mostly does not notice {in_words(missed)}."] if missed else []
+        if untried := [kind for kind in supposed if kind not in profile.audit.tried]:
+            which = "" if profile.blind_to is None else f", which {profile.judge} does not notice"
             parts.append(f"The audit did not try {in_words(untried)}{which}.")
         return " ".join(parts)
-    if known.contradicted:
+    if profile.contradicted:
         return "A danger that no passage of the evidence speaks of, a missing warning, and most contradictions in other words."
-    if known.blind_to is None:
-        return f"Not known. No audit is given that shows whether {known.judge} notices {in_words(UNSEEN)}."
-    if not known.blind_to:
+    if profile.blind_to is None:
+        return f"Not known. No audit is given that shows whether {profile.judge} notices {in_words(UNSEEN)}."
+    if not profile.blind_to:
         return ""
-    return f"Whether a statement is true: {known.judge} does not notice {in_words(known.blind_to)}."
+    return f"Whether a statement is true: {profile.judge} does not notice {in_words(profile.blind_to)}."
 
 
-def _contradicted(known: Known) -> str:
+def _contradicted(profile: JudgeProfile) -> str:
     parts = [
         f"{model} in {wrong} of {checked} answers"
-        for model, (wrong, checked) in sorted(known.contradicted.items(), key=lambda entry: -entry[1][0] / entry[1][1])
+        for model, (wrong, checked) in sorted(
+            profile.contradicted.items(), key=lambda entry: -entry[1][0] / entry[1][1]
+        )
     ]
     more = [f"{len(parts) - SHOWN} more models less often"] if len(parts) > SHOWN else []
-    return f"By {known.judge}'s check: {'; '.join(parts[:SHOWN] + more)}. Read these answers first." if parts else ""
+    return f"By {profile.judge}'s check: {'; '.join(parts[:SHOWN] + more)}. Read these answers first." if parts else ""
 
 
-def _length(known: Known) -> str:
+def _length(profile: JudgeProfile) -> str:
     parts = []
-    if known.first is not None and known.longer is not None and known.longer[1]:
-        parts.append(f"{known.first} is the longer one in {known.longer[0]} of {known.longer[1]} comparisons")
-    if known.prefers_longer is not None:
-        parts.append(f"{known.judge} puts the longer response first in {percent(known.prefers_longer)}")
+    if profile.first is not None and profile.longer is not None and profile.longer[1]:
+        parts.append(f"{profile.first} is the longer one in {profile.longer[0]} of {profile.longer[1]} comparisons")
+    if profile.prefers_longer is not None:
+        parts.append(f"{profile.judge} puts the longer response first in {percent(profile.prefers_longer)}")
     return f"{'; '.join(parts)}." if parts else ""
 
 
-def _valid(known: Known) -> str:
-    if known.valid in (None, 1.0):
+def _valid(profile: JudgeProfile) -> str:
+    if profile.valid in (None, 1.0):
         return ""
-    return f"{percent(1 - known.valid)} of the verdicts are invalid or missing. They have no score."
+    return f"{percent(1 - profile.valid)} of the verdicts are invalid or missing. They have no score."
 
 
-def _unanswered(known: Known) -> str:
+def _unanswered(profile: JudgeProfile) -> str:
     parts = []
     for counts, words in (
-        (known.empty, "gave no answer in {} case{}, which counts as the lowest"),
-        (known.unread, "has {} response{} that the judge cannot read, which {} no score"),
+        (profile.empty, "gave no answer in {} case{}, which counts as the lowest"),
+        (profile.unread, "has {} response{} that the judge cannot read, which {} no score"),
     ):
         most = sorted((-count, model) for model, count in counts.items() if count)
         for count, model in most[:SHOWN]:
@@ -231,11 +233,11 @@ def _unanswered(known: Known) -> str:
     return f"{'. '.join(parts)}." if parts else ""
 
 
-def _steps(known: Known) -> str:
-    return " ".join(known.steps)
+def _steps(profile: JudgeProfile) -> str:
+    return " ".join(profile.steps)
 
 
-FACTS: dict[str, Callable[[Known], str]] = {
+FACTS: dict[str, Callable[[JudgeProfile], str]] = {
     "Contradicts its evidence": _contradicted,
     "Can the judge be believed?": _rated,
     "Audited?": _audited,

@@ -41,27 +41,27 @@ def ends(estimate: Mapping[str, Any]) -> tuple[Any, Any, Any]:
     return estimate["value"], estimate["low"], estimate["high"]
 
 
-def against_best(judge: str, found: Mapping[str, Any] | None) -> list[str]:
+def against_best(judge: str, best: Mapping[str, Any] | None) -> list[str]:
     """Say whether a judge is better than the best baseline, as `meta_evaluation.baselines.best_baseline` found it."""
-    if found is None:
+    if best is None:
         return []
-    sentences = [_against(judge, found, "baseline")]
-    if found["reads_reference"]:
-        unseen = f", which {judge} does not see" if found["judge_sees_reference"] is False else ""
+    sentences = [_against(judge, best, "baseline")]
+    if best["reads_reference"]:
+        unseen = f", which {judge} does not see" if best["judge_sees_reference"] is False else ""
         sentences[0] += f" This baseline reads the reference{unseen}."
-    if "without_reference" in found and found["outcome"] != "better":
-        sentences.append(_against(judge, found["without_reference"], "baseline that does not read the reference"))
+    if "without_reference" in best and best["outcome"] != "better":
+        sentences.append(_against(judge, best["without_reference"], "baseline that does not read the reference"))
     return sentences
 
 
-def _against(judge: str, found: Mapping[str, Any], kind: str) -> str:
-    name, (value, low, high) = found["name"], ends(found["difference"])
+def _against(judge: str, best: Mapping[str, Any], kind: str) -> str:
+    name, (value, low, high) = best["name"], ends(best["difference"])
     within = "no interval" if low is None else f"95 % interval {low:.2f} to {high:.2f}"
-    size = f"difference in concordance {value:.2f} ({within}, {found['difference']['n']} pairs)"
-    if found["outcome"] == "better":
+    size = f"difference in concordance {value:.2f} ({within}, {best['difference']['n']} pairs)"
+    if best["outcome"] == "better":
         return f"{judge} is better than every {kind}. The best of them is {name}: {size}."
-    clearly = " clearly" if found["outcome"] == "not better" and value > 0 else ""
-    word = "worse" if found["outcome"] == "worse" else f"not{clearly} better"
+    clearly = " clearly" if best["outcome"] == "not better" and value > 0 else ""
+    word = "worse" if best["outcome"] == "worse" else f"not{clearly} better"
     return f"{judge} is {word} than the best {kind}, {name}: {size}."
 
 
@@ -79,10 +79,12 @@ def percent(share: float) -> str:
 
 def by_reason(gaps: Iterable[tuple[str, str, str]]) -> dict[str, list[str]]:
     """Return reason → "NAME, FIGURE, FIGURE" of each name, from (reason, name, figure) of what is undefined."""
-    found: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    by_name: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
     for reason, name, figure in gaps:
-        found[reason][name].append(figure)
-    return {reason: [", ".join([name, *figures]) for name, figures in names.items()] for reason, names in found.items()}
+        by_name[reason][name].append(figure)
+    return {
+        reason: [", ".join([name, *figures]) for name, figures in names.items()] for reason, names in by_name.items()
+    }
 
 
 def p_value(p: float | None) -> str:
@@ -96,8 +98,8 @@ def estimates_in(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[st
         if isinstance(held, list):
             held = {str(place): each for place, each in enumerate(held, 1)}
         if isinstance(held, Mapping):
-            found = {"low": None, "high": None, **held}
-            yield from [(name, found)] if "value" in held else estimates_in(held, f"{name}, ")
+            estimate = {"low": None, "high": None, **held}
+            yield from [(name, estimate)] if "value" in held else estimates_in(held, f"{name}, ")
 
 
 def printable(text: str) -> str:

@@ -74,14 +74,14 @@ class Panel:
         """All sets of three responses within groups, each as the indices of its three pairs: int [triples, 3]."""
         sizes = np.bincount(self.group, minlength=len(self.case_of))
         before = np.cumsum(sizes * (sizes - 1) // 2) - sizes * (sizes - 1) // 2  # pairs of the groups before
-        found = [np.empty((0, 3), int)]
+        triples = [np.empty((0, 3), int)]
         for size in np.unique(sizes[sizes >= 3]):
             number = np.zeros((size, size), int)  # of the pair (row, column) within its group
             number[np.triu_indices(size, 1)] = np.arange(size * (size - 1) // 2)
-            one, two, three = np.array(list(combinations(range(size), 3))).T
-            within = np.column_stack([number[one, two], number[one, three], number[two, three]])
-            found.append((before[sizes == size][:, None, None] + within).reshape(-1, 3))
-        return np.concatenate(found)
+            a, b, c = np.array(list(combinations(range(size), 3))).T
+            within = np.column_stack([number[a, b], number[a, c], number[b, c]])
+            triples.append((before[sizes == size][:, None, None] + within).reshape(-1, 3))
+        return np.concatenate(triples)
 
     def relations(self, scores: np.ndarray, band: float | np.ndarray = SAME) -> np.ndarray:
         """Return the relation of every pair: -1, 0, 1, NaN where a score is missing; equal within `band`."""
@@ -128,22 +128,22 @@ def accuracies(panel: Panel, people: np.ndarray, judge: np.ndarray) -> dict[str,
     - listwise_accuracy: share of groups in which every pair has the same relation. With three responses in every group it is
       the triple accuracy.
     """
-    known = ~np.isnan(people)
-    right = known & (people == judge)
-    untied = known & (people != 0)
-    groups = panel.per_group(known) > 0
-    all_right = groups & (panel.per_group(known & ~right) == 0)
-    known_triples, right_triples = (which[panel.triples].all(axis=1) for which in (known, right))
+    rated = ~np.isnan(people)
+    right = rated & (people == judge)
+    untied = rated & (people != 0)
+    groups = panel.per_group(rated) > 0
+    all_right = groups & (panel.per_group(rated & ~right) == 0)
+    rated_triples, right_triples = (which[panel.triples].all(axis=1) for which in (rated, right))
     in_cases = panel.per_case
     no_pair = "people rated no pair of responses"
-    no_order = "people tied every pair" if known.any() else no_pair
+    no_order = "people tied every pair" if rated.any() else no_pair
     return {
-        "pairwise_accuracy": ratio(in_cases(right), in_cases(known), reason=no_pair),
+        "pairwise_accuracy": ratio(in_cases(right), in_cases(rated), reason=no_pair),
         "pairwise_accuracy_untied": ratio(in_cases(right & untied), in_cases(untied), reason=no_order),
         "concordance": concordance(panel, people, judge),
         "triple_accuracy": ratio(
             in_cases(right_triples, "triples"),
-            in_cases(known_triples, "triples"),
+            in_cases(rated_triples, "triples"),
             reason="no case has three responses that people rated",
         ),
         "listwise_accuracy": ratio(in_cases(all_right, "groups"), in_cases(groups, "groups"), reason=no_pair),
@@ -177,8 +177,8 @@ def _pearson(panel: Panel, people: np.ndarray, judge: np.ndarray, both: np.ndarr
 
 def _centred(values: np.ndarray, both: np.ndarray) -> np.ndarray:
     """Return values shifted to mean 0, against loss of precision; 0 where there is no value."""
-    known = np.where(both, values, 0.0)
-    return np.where(both, known - known.sum() / max(1, both.sum()), 0.0)
+    defined = np.where(both, values, 0.0)
+    return np.where(both, defined - defined.sum() / max(1, both.sum()), 0.0)
 
 
 def _pearson_of_sums(sums: np.ndarray) -> np.ndarray:
@@ -313,8 +313,8 @@ def choice_agreement(people: np.ndarray, judge: np.ndarray, case: np.ndarray, ca
     labels = len(CHOICES)
     tally = np.zeros((cases, labels * labels))
     turned = np.array([1, 0, 2, 3])
-    for one, other in ((people, judge), (turned[people], turned[judge])):
-        np.add.at(tally, (case[valid], one[valid] * labels + other[valid]), 1.0)
+    for rows, columns in ((people, judge), (turned[people], turned[judge])):
+        np.add.at(tally, (case[valid], rows[valid] * labels + columns[valid]), 1.0)
     right = np.bincount(case, weights=people == judge, minlength=cases)
 
     def kappa(sums: np.ndarray) -> np.ndarray:

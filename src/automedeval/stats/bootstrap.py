@@ -143,14 +143,16 @@ def bootstrap(statistics: Sequence[Statistic], cases: int, resamples: int = RESA
 
     def figures(counts: np.ndarray) -> np.ndarray:
         sums = counts @ columns
-        own = (sums[:, place[n]] if n in place else each.sums(counts) for n, each in enumerate(statistics))
-        values = [statistic.of(given) for statistic, given in zip(statistics, own)]
+        statistic_sums = (sums[:, place[n]] if n in place else each.sums(counts) for n, each in enumerate(statistics))
+        values = [statistic.of(sums_of) for statistic, sums_of in zip(statistics, statistic_sums)]
         return np.array(values).reshape(len(statistics), len(counts))
 
     values = figures(np.ones((1, cases)))[:, 0]
     parts = [figures(counts) for counts in resample_counts(cases, resamples, seed)]
     draws = np.concatenate([np.empty((len(statistics), 0)), *parts], axis=1)
-    return [_estimate(statistic, float(value), own) for statistic, value, own in zip(statistics, values, draws)]
+    return [
+        _estimate(statistic, float(value), resampled) for statistic, value, resampled in zip(statistics, values, draws)
+    ]
 
 
 def _estimate(statistic: Statistic, value: float, draws: np.ndarray) -> Estimate:
@@ -180,16 +182,16 @@ def interval(
     """
     if cases < 2:
         return None, None, "one case has no interval"
-    known = draws[~np.isnan(draws)]
-    if len(known) < 0.95 * len(draws):
-        return None, None, f"undefined in {1 - len(known) / len(draws):.0%} of the resamples"
-    if _constant(known):
+    defined = draws[~np.isnan(draws)]
+    if len(defined) < 0.95 * len(draws):
+        return None, None, f"undefined in {1 - len(defined) / len(draws):.0%} of the resamples"
+    if _constant(defined):
         bound = next((each for each in bounds or () if abs(each - value) <= ROUNDING), None)
         if bounds is None or bound is None:
             return None, None, NO_SPREAD
         return *binomial_interval(bound, cases, bounds), None
     tail = float(ndtr(stdtrit(cases - 1, 0.025) * np.sqrt(cases / (cases - 1))))
-    low, high = np.quantile(known, [tail, 1 - tail])
+    low, high = np.quantile(defined, [tail, 1 - tail])
     return float(low), float(high), None
 
 
@@ -210,10 +212,10 @@ def p_value(estimate: Estimate) -> float | None:
     None if there is no interval. If all resamples are equal, it is 1 at 0 and else the p-value of the sign test. With 2,000
     resamples it is not below about 0.0005.
     """
-    known, p = _without_spread(estimate)
+    defined, p = _without_spread(estimate)
     if p is None and estimate.low is not None:
-        zero = np.abs(known) <= ROUNDING
-        below = ((known[~zero] < 0).sum() + 0.5 * zero.sum() + 0.5) / (len(known) + 1)
+        zero = np.abs(defined) <= ROUNDING
+        below = ((defined[~zero] < 0).sum() + 0.5 * zero.sum() + 0.5) / (len(defined) + 1)
         p = _two_sided(ndtri(below), estimate.cases)
     return p
 
@@ -225,18 +227,18 @@ def t_test(estimate: Estimate) -> float | None:
     chance of the resamples; it serves figures without a value per case, too, and its p-values may be as small as the data say.
     None, and what it is if all resamples are equal, as for `p_value`.
     """
-    known, p = _without_spread(estimate)
+    defined, p = _without_spread(estimate)
     if p is None and estimate.low is not None:
-        p = _two_sided(estimate.value / known.std(), estimate.cases)
+        p = _two_sided(estimate.value / defined.std(), estimate.cases)
     return p
 
 
 def _without_spread(estimate: Estimate) -> tuple[np.ndarray, float | None]:
     """Return the resamples in which a figure is defined, and its p-value if they are all equal."""
-    known = np.empty(0) if estimate.value is None else estimate.draws[~np.isnan(estimate.draws)]
-    if estimate.cases > 1 and len(known) == len(estimate.draws) > 0 and _constant(known):
-        return known, 1.0 if abs(known[0]) <= ROUNDING else float(min(1.0, 2 * 0.5**estimate.cases))
-    return known, None
+    defined = np.empty(0) if estimate.value is None else estimate.draws[~np.isnan(estimate.draws)]
+    if estimate.cases > 1 and len(defined) == len(estimate.draws) > 0 and _constant(defined):
+        return defined, 1.0 if abs(defined[0]) <= ROUNDING else float(min(1.0, 2 * 0.5**estimate.cases))
+    return defined, None
 
 
 def _two_sided(z: float, cases: int) -> float:

@@ -19,8 +19,8 @@ def count_wins(
     wins, ties = np.zeros((2, cases, models, models))
     np.add.at(wins, (case, first, second), (relation == 1).astype(float))
     np.add.at(wins, (case, second, first), (relation == -1).astype(float))
-    for one, other in ((first, second), (second, first)):
-        np.add.at(ties, (case, one, other), (relation == 0).astype(float))
+    for left, right in ((first, second), (second, first)):
+        np.add.at(ties, (case, left, right), (relation == 0).astype(float))
     return wins, ties
 
 
@@ -30,7 +30,7 @@ def unconnected(compared: np.ndarray, models: list[str]) -> str | None:
     if parts == 1:
         return None
     sizes = np.bincount(part)
-    apart = [name for name, own in zip(models, part) if own != np.argmax(sizes)]
+    apart = [name for name, group in zip(models, part) if group != np.argmax(sizes)]
     shown = ", ".join(apart[:3]) + (f" and {len(apart) - 3} more" if len(apart) > 3 else "")
     return f"the {len(models)} models fall into {parts} groups that were never compared with each other ({shown} apart)"
 
@@ -59,7 +59,7 @@ def unbeaten(wins: np.ndarray, models: list[str]) -> str | None:
     parts, part = _beats(wins)
     if parts == 1:
         return None
-    names = [", ".join(name for name, own in zip(models, part) if own == number) for number in range(parts)]
+    names = [", ".join(name for name, group in zip(models, part) if group == number) for number in range(parts)]
     return f"no finite strengths: some models won, or lost, every comparison with the others ({' | '.join(names)})"
 
 

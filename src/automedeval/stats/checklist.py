@@ -41,8 +41,8 @@ def shares_of(runs: Sequence[Sequence[float | None]], criteria: int) -> list[flo
         criteria: their number, for no runs.
     """
     columns = ([run[place] for run in runs] for place in range(criteria))
-    known = [[value for value in column if value is not None] for column in columns]
-    return [sum(own) / len(own) if own else None for own in known]
+    read = [[value for value in column if value is not None] for column in columns]
+    return [sum(values) / len(values) if values else None for values in read]
 
 
 def checklist_score(points: Sequence[float], met: Sequence[float | None]) -> Score:
@@ -75,10 +75,10 @@ def length_adjusted(score: float | None, characters: int) -> float | None:
 
 def mean_score(scores: Sequence[float | None], rule: str = "clip_mean") -> float | None:
     """Return the mean over cases by one of `MEAN_RULES`; cases without a score do not count, and None is the mean of none."""
-    known = np.array([score for score in scores if score is not None], float)
-    if not len(known):
+    defined = np.array([score for score in scores if score is not None], float)
+    if not len(defined):
         return None
     if rule == "clip_cases":
-        known = known.clip(0, 1)
-    mean = float(known.mean())
+        defined = defined.clip(0, 1)
+    mean = float(defined.mean())
     return min(max(mean, 0.0), 1.0) if rule == "clip_mean" else mean

@@ -96,14 +96,14 @@ def fit(values: Sequence[float | None]) -> Forecast:
     """
     # Paper: does not say how its constants were found. They miss Table 5 by up to half a point. Its three values have an
     # exact solution, with a limit of 50.76 %; the paper's limit is 52.74 %.
-    rounds, known = len(values), [value for value in values if value is not None]
+    rounds, measured = len(values), [value for value in values if value is not None]
     if rounds < LEAST_ROUNDS:
         return Forecast(rounds, reason=TOO_FEW)
-    if len(known) < rounds:
+    if len(measured) < rounds:
         return Forecast(rounds, reason=f"round {list(values).index(None)} has no accuracy")
-    if known[-1] - known[0] < NEARLY:
+    if measured[-1] - measured[0] < NEARLY:
         return Forecast(rounds, reason=NO_RISE)
-    return _least_squares(np.array(known))
+    return _least_squares(np.array(measured))
 
 
 def _least_squares(values: np.ndarray) -> Forecast:

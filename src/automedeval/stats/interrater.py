@@ -22,10 +22,10 @@ def leave_one_out(ratings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     Args:
         ratings: float [responses, raters], NaN where a rater gave none.
     """
-    given = ~np.isnan(ratings)
-    total, count = np.nansum(ratings, axis=1, keepdims=True), given.sum(axis=1, keepdims=True)
-    others = divide(total - np.where(given, ratings, 0.0), (count - given).astype(float))
-    both = given & ~np.isnan(others)
+    rated = ~np.isnan(ratings)
+    total, count = np.nansum(ratings, axis=1, keepdims=True), rated.sum(axis=1, keepdims=True)
+    others = divide(total - np.where(rated, ratings, 0.0), (count - rated).astype(float))
+    both = rated & ~np.isnan(others)
     return np.where(both, ratings, np.nan).T.ravel(), np.where(both, others, np.nan).T.ravel()
 
 
@@ -39,16 +39,16 @@ def icc(ratings: np.ndarray, case: np.ndarray, cases: int, crossed: bool) -> dic
             all of them rated. False if a column is only a position: ICC(1,1) and ICC(1,k), one-way, on the responses with
             two ratings or more (k is then the mean number of ratings, corrected for its variance).
     """
-    given = ~np.isnan(ratings)
-    use = given.all(axis=1) if crossed else given.sum(axis=1) >= 2
+    rated = ~np.isnan(ratings)
+    use = rated.all(axis=1) if crossed else rated.sum(axis=1) >= 2
     k = ratings.shape[1]
     n = int(use.sum())
     reason = "fewer than two responses that were rated by " + ("all raters" if crossed else "two or more")
     reason = reason if n < 2 else "all ratings are the same"
-    known = given[use]
-    values = np.where(known, ratings[use], 0.0)
-    values = np.where(known, values - values.sum() / max(1, known.sum()), 0.0)
-    count, total = known.sum(axis=1), values.sum(axis=1)
+    used = rated[use]
+    values = np.where(used, ratings[use], 0.0)
+    values = np.where(used, values - values.sum() / max(1, used.sum()), 0.0)
+    count, total = used.sum(axis=1), values.sum(axis=1)
     parts = [np.ones(n), (values**2).sum(axis=1), total**2 / np.maximum(count, 1), total, count, count**2]
     if crossed:
         parts += list(values.T)
@@ -88,20 +88,20 @@ def _no_spread(count: np.ndarray, total: np.ndarray, squares: np.ndarray) -> np.
 
 def krippendorff_alpha(ratings: np.ndarray, case: np.ndarray, cases: int, level: str) -> Statistic:
     """Return Krippendorff's alpha of ratings [responses, raters], NaN where missing; `level` is "ordinal" or "interval"."""
-    given = ~np.isnan(ratings)
-    use = given.sum(axis=1) >= 2
-    known, values, case = given[use], ratings[use], case[use]
+    rated = ~np.isnan(ratings)
+    use = rated.sum(axis=1) >= 2
+    used, values, case = rated[use], ratings[use], case[use]
     n = int(use.sum())
     reason = "no response with two ratings, or all ratings the same"
-    count = known.sum(axis=1)
+    count = used.sum(axis=1)
     if level == "interval":
-        values = np.where(known, values - (values[known].mean() if n else 0.0), 0.0)
+        values = np.where(used, values - (values[used].mean() if n else 0.0), 0.0)
         total, squares = values.sum(axis=1), (values**2).sum(axis=1)
         disagreement = 2 * (count * squares - total**2) / np.maximum(count - 1, 1)
         parts = (count, total, squares, disagreement)
         sums = np.column_stack([np.bincount(case, weights=part, minlength=cases) for part in parts])
         return Statistic(sums, _interval_alpha, n, reason)
-    levels = np.unique(values[known])
+    levels = np.unique(values[used])
     if not 1 <= len(levels) <= MOST_LEVELS:
         reason = f"more than {MOST_LEVELS} different ratings: use the interval form" if n else reason
         return undefined(cases, n, reason)

@@ -49,9 +49,9 @@ def length_controlled(
         {"longer_wins", "words"}: the probability that the answer longer by s wins against one of an equally strong model (1/2:
         no effect of length), and s; with {"win_rates": {model: {"raw", "controlled"}}} or the {"reason"} why there are none.
     """
-    known = ~np.isnan(relation)
-    first, second, case, longer = first[known], second[known], case[known], longer[known].astype(float)
-    won = (relation[known] + 1) / 2
+    judged = ~np.isnan(relation)
+    first, second, case, longer = first[judged], second[judged], case[judged], longer[judged].astype(float)
+    won = (relation[judged] + 1) / 2
     spread = float(np.std(longer)) if len(longer) else 0.0
     if spread == 0:
         reason = "all answers are equally long" if len(longer) else "no pair was judged"
@@ -69,17 +69,17 @@ def length_controlled(
     beta = fit_logistic(design, won, ridge=RIDGE)
     columns, step = _one_step(design, won, beta, case, cases)
     n = len(won)
-    found: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "longer_wins": Statistic(columns, lambda sums: expit(step(sums)[:, -1] * np.tanh(1.0)), n, bounds=(0.0, 1.0)),
         "words": spread,
     }
     if reason:
-        return found | {"reason": f"no win rates: {reason}"}
-    found["win_rates"] = {}
+        return figures | {"reason": f"no win rates: {reason}"}
+    figures["win_rates"] = {}
     for column, number in enumerate(present.tolist()):
-        own = np.where(first == number, won, np.where(second == number, 1 - won, 0.0))
+        wins = np.where(first == number, won, np.where(second == number, 1 - won, 0.0))
         there = (first == number) | (second == number)
-        won_of_case, count = (np.bincount(case, weights=each, minlength=cases) for each in (own, there.astype(float)))
+        won_of_case, count = (np.bincount(case, weights=each, minlength=cases) for each in (wins, there.astype(float)))
         # The controlled rate is the mean over its opponents, weighted by how often it met them.
         met = np.where(first == number, second, first)[there]
         weights = np.array([(met == other).sum() for other in present]) / there.sum()
@@ -88,11 +88,11 @@ def length_controlled(
             strengths = step(sums)[:, :-1]
             return expit(strengths[:, [column]] - strengths) @ weights
 
-        found["win_rates"][models[number]] = {
+        figures["win_rates"][models[number]] = {
             "raw": ratio(won_of_case, count),
             "controlled": Statistic(columns, controlled, int(there.sum()), bounds=(0.0, 1.0)),
         }
-    return found
+    return figures
 
 
 def _one_step(design: np.ndarray, won: np.ndarray, beta: np.ndarray, case: np.ndarray, cases: int):

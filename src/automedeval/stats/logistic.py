@@ -84,5 +84,5 @@ def order_weights(gaps: np.ndarray) -> np.ndarray:
 
     features = gaps.shape[1]
     options = {"ftol": 1e-15, "gtol": 1e-10, "maxiter": 1000}
-    found = minimize(loss, np.zeros(features), jac=True, bounds=[(0, None)] * features, options=options)
-    return found.x / spread
+    optimum = minimize(loss, np.zeros(features), jac=True, bounds=[(0, None)] * features, options=options)
+    return optimum.x / spread

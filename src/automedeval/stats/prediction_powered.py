@@ -97,17 +97,17 @@ def prediction_powered(
         bounds: the lowest and highest possible value of the mean.
     """
     units = np.ones(len(people)) if units is None else units
-    known = ~np.isnan(people)
+    is_rated = ~np.isnan(people)
     naive = _naive(judge, units, bounds)
-    rated, n = int(known.sum()), len(people)
-    counts: dict[str, Any] = {"rated": rated, "unrated": n - rated, "invalid": int((known & np.isnan(judge)).sum())}
+    rated, n = int(is_rated.sum()), len(people)
+    counts: dict[str, Any] = {"rated": rated, "unrated": n - rated, "invalid": int((is_rated & np.isnan(judge)).sum())}
     if rated < 2:
         nothing = Estimate(None, n=rated, cases=rated, reason="fewer than two rated cases")
         return Powered(nothing, nothing, naive, **counts)
-    y, own = people[known], units[known]
-    size = float(own.mean())
+    y, rated_units = people[is_rated], units[is_rated]
+    size = float(rated_units.mean())
     value = float(y.mean()) / size
-    e = y - value * own
+    e = y - value * rated_units
     classical = _interval(value, e.var(ddof=1) / rated / size**2, rated, bounds)
     spread = float(e.std(ddof=1)) / size if classical.reason is None else 0.0
     if rated < LEAST_RATED:
@@ -116,13 +116,13 @@ def prediction_powered(
     if classical.reason:  # people's values do not vary, so that a judge can explain nothing
         return Powered(classical, classical, naive, 0.0, spread=spread, **counts)
     g = _centred(judge, units)
-    gamma = _gamma(y, own, g[known], n, float(g @ g))
+    gamma = _gamma(y, rated_units, g[is_rated], n, float(g @ g))
     trust = float(gamma.mean())
-    powered = float((y - gamma * g[known]).mean()) / size
-    r = y - powered * own - gamma * g[known]
-    parts = r / rated + trust * g[known] / n
+    powered = float((y - gamma * g[is_rated]).mean()) / size
+    r = y - powered * rated_units - gamma * g[is_rated]
+    parts = r / rated + trust * g[is_rated] / n
     parts = parts - parts.mean()
-    others = trust * g[~known] / n
+    others = trust * g[~is_rated] / n
     of_others = float(others.var(ddof=1)) * len(others) if len(others) > 1 else 0.0
     factor = rated / (rated - 1)
     interval = _interval(powered, (factor * float(parts @ parts) + of_others) / size**2, rated, bounds)
@@ -141,7 +141,7 @@ def _centred(judge: np.ndarray, units: np.ndarray) -> np.ndarray:
     return np.where(valid, filled - mean * units, 0.0)
 
 
-def _gamma(y: np.ndarray, own: np.ndarray, g: np.ndarray, n: int, squares: float) -> np.ndarray:
+def _gamma(y: np.ndarray, units: np.ndarray, g: np.ndarray, n: int, squares: float) -> np.ndarray:
     """Return γ of every rated case, fitted to the other rated cases; 0 for a judge with constant values.
 
     `squares` is the sum of g² over all n cases.
@@ -149,8 +149,8 @@ def _gamma(y: np.ndarray, own: np.ndarray, g: np.ndarray, n: int, squares: float
     rated = len(y)
     if n == rated or squares <= NOTHING:
         return np.zeros(rated)
-    values = (y.sum() - y) / np.maximum(own.sum() - own, NOTHING)  # θ̂ without the case
-    products = (y @ g - y * g) - values * (own @ g - own * g)
+    values = (y.sum() - y) / np.maximum(units.sum() - units, NOTHING)  # θ̂ without the case
+    products = (y @ g - y * g) - values * (units @ g - units * g)
     return products / (rated - 2) / (squares / (n - 1))
 
 
@@ -183,10 +183,10 @@ def _interval(value: float, variance: float, cases: int, bounds: tuple[float, fl
 def _worth(plain: np.ndarray, parts: np.ndarray, rest: float) -> tuple[float, float, float]:
     """Return n times the ratio of the variances, with its jackknife interval."""
     n = len(plain)
-    one, two = plain**2, parts**2
-    total = float(two.sum()) + rest
-    ratio = float(one.sum()) / total
-    pulls = one / one.sum() - two / total  # influence of each case on the logarithm
+    plain_squares, part_squares = plain**2, parts**2
+    total = float(part_squares.sum()) + rest
+    ratio = float(plain_squares.sum()) / total
+    pulls = plain_squares / plain_squares.sum() - part_squares / total  # influence of each case on the logarithm
     error = float(np.sqrt(pulls.var() * n**2 / (n - 1)))
     reach = float(stdtrit(n - 1, 0.975)) * error
     return n * ratio, n * ratio * np.exp(-reach), n * ratio * np.exp(reach)

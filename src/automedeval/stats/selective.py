@@ -137,8 +137,8 @@ def gaps(panel: Panel, scores: np.ndarray) -> np.ndarray:
     """
     first, second = panel.pairs
     distance = np.abs(scores[first] - scores[second])
-    known = ~np.isnan(distance)
-    return divide(panel.per_case(np.where(known, distance, 0.0)), panel.per_case(known))
+    defined = ~np.isnan(distance)
+    return divide(panel.per_case(np.where(defined, distance, 0.0)), panel.per_case(defined))
 
 
 def risk_coverage(panel: Panel, people: np.ndarray, judge: np.ndarray, confidence: np.ndarray) -> list[dict[str, Any]]:
@@ -152,10 +152,10 @@ def risk_coverage(panel: Panel, people: np.ndarray, judge: np.ndarray, confidenc
         {"threshold", "coverage", "cases", "risk"} for each point: coverage is the kept share of the cases with a pair that
         people ordered, cases the number of kept ones, risk the statistic of wrong pairs, with the same weight for each case.
     """
-    known = ~np.isnan(people) & (people != 0)
-    pairs = panel.per_case(known)
+    ordered_pairs = ~np.isnan(people) & (people != 0)
+    pairs = panel.per_case(ordered_pairs)
     there = (pairs > 0) & ~np.isnan(confidence)
-    share = divide(panel.per_case(known & (judge != people)), pairs)
+    share = divide(panel.per_case(ordered_pairs & (judge != people)), pairs)
     ordered = np.sort(confidence[there])[::-1]
     rated = int((pairs > 0).sum())
     points: list[dict[str, Any]] = []

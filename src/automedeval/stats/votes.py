@@ -14,14 +14,14 @@ def correlations(values: np.ndarray) -> np.ndarray:
     NaN where fewer than three responses are common, or where one of the two does not vary.
     """
     count = len(values)
-    found = np.full((count, count), np.nan)
-    for one in range(count):
-        for two in range(one, count):
-            both = ~np.isnan(values[one]) & ~np.isnan(values[two])
-            x, y = values[one][both], values[two][both]
+    matrix = np.full((count, count), np.nan)
+    for row in range(count):
+        for column in range(row, count):
+            both = ~np.isnan(values[row]) & ~np.isnan(values[column])
+            x, y = values[row][both], values[column][both]
             if both.sum() > 2 and np.std(x) * np.std(y) > 1e-12:
-                found[one, two] = found[two, one] = np.corrcoef(x, y)[0, 1]
-    return found
+                matrix[row, column] = matrix[column, row] = np.corrcoef(x, y)[0, 1]
+    return matrix
 
 
 def effective_votes(errors: np.ndarray) -> float | None:

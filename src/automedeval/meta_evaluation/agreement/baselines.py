@@ -25,7 +25,7 @@ def measure_baselines(cases: Cases, encoder: TextEncoder | None, notes: list[str
     if encoder is not None:
         with tqdm(desc="embeddings", unit="piece") as bar:
             scores |= nearest_pieces(cases.records, encoder, on_batch=bar.update)
-    found = []
+    baselines = []
     for name, values in scores.items():
         missing = int((values != values).sum())
         if missing == len(values):
@@ -33,8 +33,8 @@ def measure_baselines(cases: Cases, encoder: TextEncoder | None, notes: list[str
             continue
         if missing:
             notes.append(f"{name}: {missing} of {len(values)} responses have none and are left out of its figures")
-        found.append(Baseline(cases, name, values))
-    return found
+        baselines.append(Baseline(cases, name, values))
+    return baselines
 
 
 def best_baseline(differences: Mapping[str, Estimate], sees_reference: bool | None = None) -> dict[str, Any] | None:
@@ -57,22 +57,22 @@ def best_baseline(differences: Mapping[str, Estimate], sees_reference: bool | No
     """
     tested = {name: (each.value, p_value(each)) for name, each in differences.items()}
     values = {name: value for name, (value, p) in tested.items() if value is not None and p is not None}
-    known = {name: p for name, (_, p) in tested.items() if p is not None}
-    adjusted = dict(zip(known, holm(list(known.values()))))
+    p_values = {name: p for name, (_, p) in tested.items() if p is not None}
+    adjusted = dict(zip(p_values, holm(list(p_values.values()))))
 
     def best(names: list[str]) -> dict[str, Any]:
         name = min(names, key=values.__getitem__)
         value = values[name]
-        better = value > 0 and max(known[each] for each in names) < LEVEL
+        better = value > 0 and max(p_values[each] for each in names) < LEVEL
         outcome = "better" if better else "worse" if value < 0 and adjusted[name] < LEVEL else "not better"
-        found = {"name": name, "difference": differences[name], "p": known[name], "p_adjusted": adjusted[name]}
+        result = {"name": name, "difference": differences[name], "p": p_values[name], "p_adjusted": adjusted[name]}
         seen = {"reads_reference": name in READ_REFERENCE, "judge_sees_reference": sees_reference}
-        return found | {"outcome": outcome} | seen
+        return result | {"outcome": outcome} | seen
 
-    if not known:
+    if not p_values:
         return None
-    found = best(list(known))
-    others = [name for name in known if name not in READ_REFERENCE]
-    if found["reads_reference"] and others:
-        found["without_reference"] = best(others)
-    return found
+    result = best(list(p_values))
+    others = [name for name in p_values if name not in READ_REFERENCE]
+    if result["reads_reference"] and others:
+        result["without_reference"] = best(others)
+    return result

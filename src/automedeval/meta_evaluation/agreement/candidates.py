@@ -94,6 +94,6 @@ def _strengths(halves: np.ndarray, names: list[str], resamples: int, seed: int) 
 
 def _first_places(draws: np.ndarray, names: list[str]) -> dict[str, float]:
     """Return how often each model is highest among draws [resamples, models]; models that are level share the place."""
-    known = draws[~np.isnan(draws).all(axis=1)]
-    first = known >= np.nanmax(known, axis=1, keepdims=True) - bootstrap.ROUNDING
+    defined = draws[~np.isnan(draws).all(axis=1)]
+    first = defined >= np.nanmax(defined, axis=1, keepdims=True) - bootstrap.ROUNDING
     return dict(zip(names, (first / first.sum(axis=1, keepdims=True)).mean(axis=0).tolist()))

@@ -176,7 +176,12 @@ def measures_of(cases: Cases, row: Row, rated: np.ndarray, relation: np.ndarray)
         record |= _correlations(cases, rated, row.scores)
     if row.expected is not None:
         fold = deal(np.arange(len(cases)), FOLDS)
-        banded, bands = agreement.cross_fitted_relations(panel, relation, row.expected, fold)
+        first, second = panel.pairs
+        # An empty response never ties with an answer: the band is neither chosen on such a pair nor applied to it.
+        one_empty = cases.empty[first] != cases.empty[second]
+        both_answer = np.where(one_empty, np.nan, relation)
+        banded, bands = agreement.cross_fitted_relations(panel, both_answer, row.expected, fold)
+        banded = np.where(one_empty, row.finest, banded)
         twins = agreement.accuracies(panel, relation, banded) | _correlations(cases, rated, row.expected)
         twins["concordance"] = agreement.concordance(cases.panel, relation, row.finest)
         record |= {f"{name}_expected": twins[name] for name in ACCURACIES + CORRELATIONS} | {"tie_bands": bands}
@@ -224,27 +229,27 @@ def _breakdown(cases: Cases, row: Row, relation: np.ndarray) -> dict[str, dict[s
     def over(pairs: np.ndarray) -> Statistic:
         return agreement.concordance(cases.panel, np.where(pairs, relation, np.nan), row.finest)
 
-    found: dict[str, dict[str, Statistic]] = {"topics": {}, "candidates": {}}
+    figures: dict[str, dict[str, Statistic]] = {"topics": {}, "candidates": {}}
     topics = Counter(case.topic for case in cases.records if case.topic)
     topic_of = np.array([case.topic or "" for case in cases.records])[panel.case[panel.pairs[0]]]
     if len(topics) > 1:
-        found["topics"] = {topic: over(topic_of == topic) for topic, _ in topics.most_common(MOST_TOPICS)}
+        figures["topics"] = {topic: over(topic_of == topic) for topic, _ in topics.most_common(MOST_TOPICS)}
     if len(cases.models) <= MOST_MODELS:
         models = np.stack([cases.model_of[side] for side in panel.pairs])
-        found["candidates"] = {name: over((models == number).any(axis=0)) for number, name in enumerate(cases.models)}
-    return found
+        figures["candidates"] = {name: over((models == number).any(axis=0)) for number, name in enumerate(cases.models)}
+    return figures
 
 
 def _by_criterion(cases: Cases, people: People, judge: JudgeVerdicts) -> dict[str, dict[str, Statistic]]:
     """Return how a judge's scores on each criterion agree with people's ratings on it, for criteria that both score."""
-    found = {}
+    figures = {}
     for name, scores in judge.criterion_scores.items():
         if name in people.by_criterion:
             rated = np.where(judge.asked, people.on_criterion(name), np.nan)
             relations = [cases.panel.relations(values) for values in (rated, scores)]
-            found[name] = {"concordance": agreement.concordance(cases.panel, *relations)}
-            found[name]["pearson"] = agreement.correlations(cases.panel, rated, scores)["pearson"]
-    return found
+            figures[name] = {"concordance": agreement.concordance(cases.panel, *relations)}
+            figures[name]["pearson"] = agreement.correlations(cases.panel, rated, scores)["pearson"]
+    return figures
 
 
 def _people(cases: Cases, people: People, longer: np.ndarray) -> dict[str, Any]:
@@ -275,17 +280,17 @@ def _ceiling(cases: Cases, people: People) -> dict[str, Any]:
     """Return the agreement of one rater with the mean of the others; empty if there is one rater."""
     if (each_rater := people.leave_one_out(cases.panel)) is None:
         return {}
-    panel, _, own, others = each_rater
-    ceiling = agreement.accuracies(panel, panel.relations(others), panel.relations(own))
-    return ceiling | agreement.correlations(panel, others, own)
+    panel, _, scores, others = each_rater
+    ceiling = agreement.accuracies(panel, panel.relations(others), panel.relations(scores))
+    return ceiling | agreement.correlations(panel, others, scores)
 
 
 def _histogram(values: np.ndarray) -> dict[str, int]:
     """Count scores, rounded to halves, or to a tenth of their range where that is another kind of scale."""
-    known = values[~np.isnan(values)]
-    width = float(np.ptp(known)) if len(known) else 0.0
+    scores = values[~np.isnan(values)]
+    width = float(np.ptp(scores)) if len(scores) else 0.0
     step = 0.5 if 2 <= width <= 10 or width == 0 else width / 10
-    rounded = np.round(known / step) * step
+    rounded = np.round(scores / step) * step
     return {f"{value:g}": int(count) for value, count in sorted(Counter(rounded.tolist()).items())}
 
 
@@ -308,10 +313,10 @@ def _choices(cases: Cases, judges: Sequence[JudgeVerdicts], people: dict[str, di
                 judged = judge.choices[criterion][index]
             elif not judge.criteria and judge.kind == "judge":
                 # The better response is the less harmful one: the criterion of a packaged rubric has the polarity.
-                known = criteria.get(criterion)
-                turn = -1 if known is not None and known.polarity == "worse" else 1
+                packaged = criteria.get(criterion)
+                turn = -1 if packaged is not None and packaged.polarity == "worse" else 1
                 relation = turn * cases.panel.relations(judge.mixed)[index]
-                level = CHOICES.index(known.neutral) if known is not None else CHOICES.index("tie")
+                level = CHOICES.index(packaged.neutral) if packaged is not None else CHOICES.index("tie")
                 judged = np.select([np.isnan(relation), relation == 1, relation == -1], [-1, 0, 1], level)
             else:
                 continue
@@ -330,34 +335,34 @@ def _verdict_ratings(cases: Cases, ratings: dict[str, dict[str, list[tuple[int, 
     """Count physicians' scores of the rationales, per judge and criterion (Fig. 5a)."""
     records: dict[str, Any] = {}
     for judge, criteria in ratings.items():
-        for criterion, given in criteria.items():
-            case, score = (np.array(values) for values in zip(*given))
+        for criterion, entries in criteria.items():
+            case, score = (np.array(values) for values in zip(*entries))
             counts = {f"{value:g}": count for value, count in sorted(Counter(score.tolist()).items())}
             sums = np.bincount(case, score, len(cases)), np.bincount(case, minlength=len(cases))
-            records.setdefault(judge, {})[criterion] = {"counts": counts, "mean": bootstrap.mean(*sums, len(given))}
+            records.setdefault(judge, {})[criterion] = {"counts": counts, "mean": bootstrap.mean(*sums, len(entries))}
     return records
 
 
 def _comparisons(cases: Cases, rows: list[Row], relations: dict[str, np.ndarray]) -> list[dict[str, Any]]:
     """Compare every two rows of which one is a judge: concordance on the pairs that both were asked about."""
-    found = []
-    for one, two in combinations(rows, 2):
-        if "judge" in (one.judge.kind, two.judge.kind):
-            both = np.where(np.isnan(relations[two.name]), np.nan, relations[one.name])
-            concordances = [agreement.concordance(cases.panel, both, row.finest) for row in (one, two)]
-            names = {"first": one.name, "second": two.name, "measure": "concordance"}
-            found.append(names | {"concordances": concordances})
-    return found
+    records = []
+    for first, second in combinations(rows, 2):
+        if "judge" in (first.judge.kind, second.judge.kind):
+            both = np.where(np.isnan(relations[second.name]), np.nan, relations[first.name])
+            concordances = [agreement.concordance(cases.panel, both, row.finest) for row in (first, second)]
+            names = {"first": first.name, "second": second.name, "measure": "concordance"}
+            records.append(names | {"concordances": concordances})
+    return records
 
 
 def _differences(comparisons: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    found = []
+    records = []
     for record in comparisons:
         difference = bootstrap.difference(*record["concordances"])
         if difference.value is not None:
-            found.append({**record, "difference": difference})
-    adjust(found, "difference")
-    return found
+            records.append({**record, "difference": difference})
+    adjust(records, "difference")
+    return records
 
 
 def _add_best_baselines(result: dict[str, Any], rows: list[Row]) -> None:
@@ -379,6 +384,6 @@ def adjust(
     """Add to each record the p-value of a figure, and the p-value adjusted for the number of records (Holm)."""
     for record in records:
         record |= {"p": test(record[name]), "p_adjusted": None}
-    known = [record for record in records if record["p"] is not None]
-    for record, adjusted in zip(known, bootstrap.holm([record["p"] for record in known])):
+    tested = [record for record in records if record["p"] is not None]
+    for record, adjusted in zip(tested, bootstrap.holm([record["p"] for record in tested])):
         record["p_adjusted"] = adjusted

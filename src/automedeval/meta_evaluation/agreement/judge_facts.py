@@ -13,7 +13,7 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row
 from automedeval.metrics.lexical import longer_text
 from automedeval.records import RecordError, read_text
-from automedeval.reports.facts import LEAST_RATED, Audit, Known
+from automedeval.reports.facts import LEAST_RATED, Audit, JudgeProfile
 from automedeval.rubrics import without_scale
 
 
@@ -26,7 +26,7 @@ def audits_of(places: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[str,
     Raises:
         RecordError: a file is no audit, or of none of these judges.
     """
-    found: dict[str, dict[str, Any]] = {}
+    by_line: dict[str, dict[str, Any]] = {}
     for place in places:
         file = Path(place) / "audit.json" if Path(place).is_dir() else Path(place)
         try:
@@ -35,18 +35,18 @@ def audits_of(places: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[str,
             audits = [Audit.read(content, name) for name in content["decodings"]]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise RecordError(f"{file}: no audit.json of automedeval audit ({error})") from None
-        own = [row for row in rows if row.judge.settings is not None and row.judge.settings in settings]
-        if not own:
+        audited_rows = [row for row in rows if row.judge.settings is not None and row.judge.settings in settings]
+        if not audited_rows:
             audited = f"{content['judge']['name']}, with the settings {', '.join(map(str, settings))}"
             raise RecordError(f"{file}: an audit of {audited}; no judge of these verdicts has them")
-        found |= {row.name: asdict(audits[settings.index(row.judge.settings)]) for row in own}
-    return found
+        by_line |= {row.name: asdict(audits[settings.index(row.judge.settings)]) for row in audited_rows}
+    return by_line
 
 
 def audited(places: Sequence[str], rows: Sequence[Row], row: Row) -> dict[str, Audit]:
-    """Return the argument `audit` of `Known` if one of these audits, each of a judge of the lines, is of this line's."""
-    found = audits_of(places, rows)
-    return {"audit": Audit(**found[row.name])} if row.name in found else {}
+    """Return the argument `audit` of `JudgeProfile` if one of these audits, each of a judge of the lines, is of this line's."""
+    audits = audits_of(places, rows)
+    return {"audit": Audit(**audits[row.name])} if row.name in audits else {}
 
 
 def next_steps(judge: JudgeVerdicts, rated: bool, audited: bool) -> list[str]:
@@ -65,29 +65,29 @@ def next_steps(judge: JudgeVerdicts, rated: bool, audited: bool) -> list[str]:
     return steps
 
 
-def known_of_judge(cases: Cases, row: Row, first: str | None = None, **more: Any) -> Known:
+def known_of_judge(cases: Cases, row: Row, first: str | None = None, **more: Any) -> JudgeProfile:
     """Return what is known of a judge, or of a judge of pairs on one criterion, by its verdicts.
 
     Args:
         first: the model that is first, or that is compared; None: none.
-        more: further arguments of `Known`, or others than those that are found here.
+        more: further arguments of `JudgeProfile`, or others than those that are found here.
     """
     judge, relation = row.judge, row.relations
     longer = cases.panel.relations(longer_text(cases.records))
-    given, due = judge.verdicts_valid.sum(), judge.verdicts_due.sum()
-    told = ~np.isnan(relation) & (longer != 0)
-    found = {
+    valid, due = judge.verdicts_valid.sum(), judge.verdicts_due.sum()
+    ordered = ~np.isnan(relation) & (longer != 0)
+    facts = {
         "blind_to": judge.blind_to,
         "first": first,
         "longer": None if first is None else longer_comparisons(cases, relation, longer, cases.models.index(first)),
-        "prefers_longer": float(np.mean((relation * longer)[told] + 1) / 2) if told.any() else None,
-        "valid": float(given / due) if due else None,
+        "prefers_longer": float(np.mean((relation * longer)[ordered] + 1) / 2) if ordered.any() else None,
+        "valid": float(valid / due) if due else None,
         "contradicted": judge.contradicted_by_model,
         "empty": judge.by_model(cases.empty),
         "unread": judge.by_model(judge.unread),
         "steps": next_steps(judge, "agreement" in more, "audit" in more),
     }
-    return Known(row.name, **found | more)
+    return JudgeProfile(row.name, **facts | more)
 
 
 def longer_comparisons(cases: Cases, relation: np.ndarray, longer: np.ndarray, model: int) -> tuple[int, int]:

@@ -130,8 +130,8 @@ def finish(record: dict[str, Any], sees_reference: bool | None) -> None:
     if "baselines" in record:
         pairs = record.pop("baselines")
         differences = {name: bootstrap.difference(*both) for name, both in pairs.items()}
-        known = {name: each for name, each in differences.items() if each.value is not None}
-        record["best_baseline"] = best_baseline(known, sees_reference)
+        defined = {name: each for name, each in differences.items() if each.value is not None}
+        record["best_baseline"] = best_baseline(defined, sees_reference)
         if record["best_baseline"] is not None:
             record["best_baseline"]["concordance"] = pairs[record["best_baseline"]["name"]][1]
 
@@ -144,13 +144,13 @@ def beside_one_rater(cases: Cases, people: People, values: np.ndarray, asked: np
     """
     if (each_rater := people.leave_one_out(cases.panel)) is None:
         return {}
-    panel, keep, own, others = each_rater
+    panel, keep, rater, others = each_rater
     times = len(people.annotators)
     same = panel.relations(np.where(np.tile(asked, times)[keep], others, np.nan))
     every, empty = (np.tile(each, times)[keep] for each in (values, cases.empty))
-    judged = {"judge": judged_relations(panel, every, empty), "one_rater": panel.relations(own)}
-    found = {name: agreement.concordance(panel, same, each) for name, each in judged.items()}
-    return {"against_the_other_raters": found}
+    judged = {"judge": judged_relations(panel, every, empty), "one_rater": panel.relations(rater)}
+    concordances = {name: agreement.concordance(panel, same, each) for name, each in judged.items()}
+    return {"against_the_other_raters": concordances}
 
 
 def _of_cases(rows: Sequence[Row], case: np.ndarray, values: Callable[[Row], np.ndarray]) -> np.ndarray:
@@ -165,10 +165,12 @@ def _valid_rates(cases: Cases, judge: JudgeVerdicts) -> dict[str, bootstrap.Stat
     valid, due = judge.valid_by_response
     rates = {}
     for number, name in enumerate(cases.models):
-        own = cases.model_of == number
-        if due[own].any():
-            given, wanted = (cases.panel.per_case(np.where(own, each, 0.0), "responses") for each in (valid, due))
-            rates[name] = bootstrap.ratio(given, wanted, reason="no verdict")
+        of_model = cases.model_of == number
+        if due[of_model].any():
+            valid_of_case, due_of_case = (
+                cases.panel.per_case(np.where(of_model, each, 0.0), "responses") for each in (valid, due)
+            )
+            rates[name] = bootstrap.ratio(valid_of_case, due_of_case, reason="no verdict")
     return rates
 
 
@@ -198,24 +200,24 @@ def measures_of_cases(cases: Cases, row: Row, people: People | None) -> dict[str
     low, high = np.full((2, len(cases)), np.nan)
     np.fmin.at(low, panel.case, values)
     np.fmax.at(high, panel.case, values)
-    found = {}
+    measures = {}
     if checked := row.judge.contradicted:
         wrong = np.full(len(cases), np.nan)
         for (case_id, _), statements in checked.items():
             number = cases.index[case_id]
             wrong[number] = np.nan_to_num(wrong[number]) + bool(statements)
-        found["contradicted"] = wrong
-    found["models_differ"] = high - low
+        measures["contradicted"] = wrong
+    measures["models_differ"] = high - low
     if people is not None:
         rated, relation = row.rated(people), row.people_relations(people)
         first, second = panel.pairs
         lost = np.nan_to_num(np.abs(rated[first] - rated[second]) * np.abs(relation - row.relations))
-        found["people_disagree"] = np.where(panel.per_case(~np.isnan(relation)) > 0, panel.per_case(lost), np.nan)
+        measures["people_disagree"] = np.where(panel.per_case(~np.isnan(relation)) > 0, panel.per_case(lost), np.nan)
     if row.expected is not None:
-        found["least_sure"] = -selective.gaps(panel, row.expected)
+        measures["least_sure"] = -selective.gaps(panel, row.expected)
     elif row.consistent is not None:
-        found["least_sure"] = -bootstrap.divide(*row.consistent)
-    return found
+        measures["least_sure"] = -bootstrap.divide(*row.consistent)
+    return measures
 
 
 def worth_reading(cases: Cases, row: Row, people: People | None) -> dict[str, list[str]]:

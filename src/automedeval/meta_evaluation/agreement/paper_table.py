@@ -58,26 +58,30 @@ def paper_table(
     by_name = {row.name: row for row in rows}
     table = []
     for line in lines:
-        own = [by_name[name] for name in line["names"]]
+        trainings_of_line = [by_name[name] for name in line["names"]]
         cells = {measure: dict(line[measure + SCORES[scores]]) for measure in MEASURES}
-        cells |= {name: _rationale_cell(name, own, estimates) for name in columns if name in RATIONALES}
-        given, valid = (sum(getattr(row.judge, name) for row in own) for name in ("verdicts_due", "verdicts_valid"))
+        cells |= {name: _rationale_cell(name, trainings_of_line, estimates) for name in columns if name in RATIONALES}
+        due, valid = (
+            sum(getattr(row.judge, name) for row in trainings_of_line) for name in ("verdicts_due", "verdicts_valid")
+        )
         record = {name: line[name] for name in ("judge", "names", "runs", "of")}
         table.append(
-            record | {"valid": float(valid.sum() / given.sum()), "cells": {name: cells[name] for name in columns}}
+            record | {"valid": float(valid.sum() / due.sum()), "cells": {name: cells[name] for name in columns}}
         )
     if ours is not None:
         mine = next(record for record in table if record["judge"] == ours)
         others = [record for record in table if record is not mine]
         for record in others:
             trainings, ours_of_it = ([by_name[name] for name in each["names"]] for each in (record, mine))
-            found = _differences(cases, people, (trainings, ours_of_it), scores, statistics, columns, resamples, seed)
+            differences = _differences(
+                cases, people, (trainings, ours_of_it), scores, statistics, columns, resamples, seed
+            )
             for name in columns:
                 gaps = [each for each in (record, mine) if each["cells"][name]["mean"].value is None]
                 if gaps:
                     reason = f"{gaps[0]['judge']}: {gaps[0]['cells'][name]['mean'].reason}"
-                    found[name] = Estimate(None, reason=reason)
-                record["cells"][name]["difference"] = found[name]
+                    differences[name] = Estimate(None, reason=reason)
+                record["cells"][name]["difference"] = differences[name]
         for name in columns:
             adjust([record["cells"][name] for record in others], "difference", bootstrap.t_test)
         for name in CORRELATIONS:

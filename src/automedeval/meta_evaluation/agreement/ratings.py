@@ -73,14 +73,14 @@ class People:
         """
         if len(self.annotators) < 2:
             return None
-        own, others = interrater.leave_one_out(self.by_annotator)
-        keep = ~np.isnan(own)
-        return panel.stacked(len(self.annotators)).only(keep), keep, own[keep], others[keep]
+        scores, others = interrater.leave_one_out(self.by_annotator)
+        keep = ~np.isnan(scores)
+        return panel.stacked(len(self.annotators)).only(keep), keep, scores[keep], others[keep]
 
 
 def _mean(values: np.ndarray, axis: int) -> np.ndarray:
-    known = (~np.isnan(values)).sum(axis=axis)
-    return np.where(known > 0, np.nansum(values, axis=axis) / np.maximum(known, 1), np.nan)
+    count = (~np.isnan(values)).sum(axis=axis)
+    return np.where(count > 0, np.nansum(values, axis=axis) / np.maximum(count, 1), np.nan)
 
 
 def read_ratings(path: str, cases: Cases, raters: str | None = None) -> People:
@@ -101,21 +101,21 @@ def gather_ratings(
         RecordError: a fault of `check_ratings`, or no rating of any of these cases.
     """
     other = UnknownCases(f"{source}: ratings", cases)
-    given: dict[tuple[int, str, str], float] = {}
+    scores: dict[tuple[int, str, str], float] = {}
     comments: dict[int, list[tuple[str, str]]] = defaultdict(list)
     for _, rating in check_ratings(other.leave_out(placed), {case.id: case.models for case in cases.records}):
         response = cases.locate(cases.index[rating.case_id], rating.model)
-        given[response, rating.annotator, rating.criterion] = rating.score
+        scores[response, rating.annotator, rating.criterion] = rating.score
         if rating.comment:
             comments[response].append((rating.annotator, rating.comment))
-    if not given:
+    if not scores:
         raise RecordError(f"{source}: no rating of any case in {cases.source}")
-    annotators = sorted({annotator for _, annotator, _ in given})
+    annotators = sorted({annotator for _, annotator, _ in scores})
     column = {name: number for number, name in enumerate(annotators)}
     by_criterion = {
-        name: np.full((cases.responses, len(annotators)), np.nan) for name in sorted({name for *_, name in given})
+        name: np.full((cases.responses, len(annotators)), np.nan) for name in sorted({name for *_, name in scores})
     }
-    for (response, annotator, criterion), score in given.items():
+    for (response, annotator, criterion), score in scores.items():
         by_criterion[criterion][response, column[annotator]] = score
     notes = other.notes()
     rated = {name: ~np.isnan(values).all(axis=1) for name, values in by_criterion.items()}
@@ -150,15 +150,18 @@ def scores_of_people(
     people = gather_ratings(placed, cases, source)
     keys = [(case.id, model) for case in cases.records for model in case.models]
     single = np.concatenate(list(people.by_criterion.values()), axis=1)
-    return {key: (score, own[~np.isnan(own)].tolist()) for key, score, own in zip(keys, people.scores.tolist(), single)}
+    return {
+        key: (score, ratings_of[~np.isnan(ratings_of)].tolist())
+        for key, score, ratings_of in zip(keys, people.scores.tolist(), single)
+    }
 
 
 def read_choices(path: str, cases: Cases) -> tuple[dict[str, dict[int, Counter]], list[str]]:
     """Read people's choices between two responses: criterion → pair → votes by index of CHOICES; and notes."""
     votes: dict[str, dict[int, Counter]] = defaultdict(lambda: defaultdict(Counter))
     other = UnknownCases(f"{path}: choices", cases)
-    ours = other.leave_out(read_placed(path, Choice))
-    for place, choice in without_repeats(ours, lambda each: frozenset(each.pair)):
+    on_cases = other.leave_out(read_placed(path, Choice))
+    for place, choice in without_repeats(on_cases, lambda each: frozenset(each.pair)):
         case = cases.index[choice.case_id]
         try:
             located = [cases.locate(case, model) for model in choice.pair]
@@ -187,7 +190,7 @@ def read_verdict_ratings(
         RecordError: a second rating of one verdict by one annotator on one criterion, a score that is no usable number, or no
             rating of any of these verdicts.
     """
-    found: dict[str, dict[str, list[tuple[int, float]]]] = defaultdict(lambda: defaultdict(list))
+    scores: dict[str, dict[str, list[tuple[int, float]]]] = defaultdict(lambda: defaultdict(list))
     digests: dict[tuple[str, str], set[str]] = defaultdict(set)
     for verdict in verdicts:
         digests[verdict.case_id, verdict.judge].add(verdict.digest)
@@ -204,15 +207,15 @@ def read_verdict_ratings(
     placed = (each for each in other.leave_out(read_placed(path, VerdictRating)) if is_ours(each[1]))
     for place, rating in without_repeats(placed, lambda each: each.judge):
         check_number(rating.score, "score", place)
-        found[rating.judge][rating.criterion].append((cases.index[rating.case_id], rating.score))
-    if not found:
+        scores[rating.judge][rating.criterion].append((cases.index[rating.case_id], rating.score))
+    if not scores:
         raise RecordError(f"{path}: no rating of these verdicts on any case in {cases.source}")
     notes = other.notes()
     if counts["other"]:
         notes.append(f"{path}: {counts['other']} left out: of other texts than the judges' verdicts given here")
     if counts["without"]:
         notes.append(f"{path}: {counts['without']} have no verdict_digest: counted by case and judge alone")
-    return found, notes
+    return scores, notes
 
 
 TIE = "tie"
@@ -229,18 +232,18 @@ def gather_preferences(
     Raises:
         RecordError: a preference that is given twice, a judge called "tie", or no preference about any of these cases.
     """
-    found: Preferences = {}
+    preferences: Preferences = {}
     other = UnknownCases(f"{source}: preferences", cases)
-    for place, given in without_repeats(other.leave_out(placed), lambda each: frozenset(each.judges)):
-        if TIE in given.judges:
+    for place, preference in without_repeats(other.leave_out(placed), lambda each: frozenset(each.judges)):
+        if TIE in preference.judges:
             raise RecordError(f"{place}: a judge cannot be called {TIE!r}: the word is a choice")
-        judges = given.judges[::-1] if given.judges[::-1] in found else given.judges
-        number = 1 if given.choice == TIE else 2 * judges.index(given.choice)
-        votes = found.setdefault(judges, defaultdict(list))[given.criterion]
-        votes.append((cases.index[given.case_id], given.annotator, number))
-    if not found:
+        judges = preference.judges[::-1] if preference.judges[::-1] in preferences else preference.judges
+        number = 1 if preference.choice == TIE else 2 * judges.index(preference.choice)
+        votes = preferences.setdefault(judges, defaultdict(list))[preference.criterion]
+        votes.append((cases.index[preference.case_id], preference.annotator, number))
+    if not preferences:
         raise RecordError(f"{source}: no preference about any case in {cases.source}")
-    return found, other.notes()
+    return preferences, other.notes()
 
 
 def preference_shares(preferences: Preferences, cases: int) -> list[dict[str, Any]]:
@@ -263,10 +266,10 @@ def preference_shares(preferences: Preferences, cases: int) -> list[dict[str, An
             total, reason = counts.sum(axis=0), "no preference"
             shares = {name: bootstrap.ratio(count, total, len(votes), reason) for name, count in zip(OUTCOMES, counts)}
             margin = bootstrap.mean(counts[0] - counts[2], total, len(votes), reason, (-1.0, 1.0))
-            own: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+            counts_of: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
             for _, annotator, number in votes:
-                own[annotator][number] += 1
-            annotators = {name: [n / sum(own[name]) for n in own[name]] for name in sorted(own)}
+                counts_of[annotator][number] += 1
+            annotators = {name: [n / sum(counts_of[name]) for n in counts_of[name]] for name in sorted(counts_of)}
             more = {"margin": margin, "annotators": annotators, "cases": int((total > 0).sum())}
             criteria[criterion] = shares | more
         records.append({"judges": list(judges), "criteria": criteria})

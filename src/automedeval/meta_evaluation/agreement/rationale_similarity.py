@@ -44,7 +44,7 @@ def rationales_of(judge: JudgeVerdicts) -> tuple[dict[Shown, list[tuple[int, str
     return texts, left_out
 
 
-def read_teacher(given: str, cases: Cases, judges: Sequence[JudgeVerdicts] = ()) -> tuple[JudgeVerdicts, list[str]]:
+def read_teacher(source: str, cases: Cases, judges: Sequence[JudgeVerdicts] = ()) -> tuple[JudgeVerdicts, list[str]]:
     """Return the verdicts of one teacher, and notes.
 
     Args:
@@ -54,23 +54,23 @@ def read_teacher(given: str, cases: Cases, judges: Sequence[JudgeVerdicts] = ())
         RecordError: neither a judge nor a file, or both; a file with verdicts of two judges; a verdict on a case whose texts
             changed since; no rationale on any of these cases.
     """
-    judge = next((judge for judge in judges if judge.name == given), None)
-    there = Path(given).exists()
+    judge = next((judge for judge in judges if judge.name == source), None)
+    there = Path(source).exists()
     if judge is not None and there:
-        raise RecordError(f"{given}: the name of a judge in --verdicts, and of a file; ./{given} is the file")
+        raise RecordError(f"{source}: the name of a judge in --verdicts, and of a file; ./{source} is the file")
     if judge is None and not there:
         names = f"; there are {', '.join(each.name for each in judges)}" if judges else ""
-        raise RecordError(f"{given}: No such file or directory, and no judge in --verdicts has this name{names}")
-    teacher, notes = (judge, []) if judge is not None else _read_one(verdicts_file(given), cases)
+        raise RecordError(f"{source}: No such file or directory, and no judge in --verdicts has this name{names}")
+    teacher, notes = (judge, []) if judge is not None else _read_one(verdicts_file(source), cases)
     if teacher is None or not any(each.valid and (each.rationale or "").strip() for each in teacher.verdicts):
-        raise RecordError(f"{given}: no valid verdict with a rationale on any case in {cases.source}")
+        raise RecordError(f"{source}: no valid verdict with a rationale on any case in {cases.source}")
     return teacher, notes
 
 
 def _read_one(file: Path, cases: Cases) -> tuple[JudgeVerdicts | None, list[str]]:
     """Return the verdicts of the only judge of a file, None where none is on these cases; and notes."""
     other = UnknownCases(f"{file}: verdicts", cases)
-    found: list[Verdict] = []
+    verdicts: list[Verdict] = []
     name = None
     for place, verdict in read_placed(file, Verdict):
         name = name or verdict.judge
@@ -78,8 +78,8 @@ def _read_one(file: Path, cases: Cases) -> tuple[JudgeVerdicts | None, list[str]
             raise RecordError(f"{place}: a verdict of {verdict.judge!r}; all verdicts must be of one teacher, {name!r}")
         if other.knows(verdict):
             check_order(place, cases.records[cases.index[verdict.case_id]], verdict)
-            found.append(verdict)
-    return JudgeVerdicts(cases, found) if found else None, other.notes()
+            verdicts.append(verdict)
+    return JudgeVerdicts(cases, verdicts) if verdicts else None, other.notes()
 
 
 def compare_rationales(
@@ -113,9 +113,9 @@ def compare_rationales(
         if judge.judge == teacher.judge:
             table[judge.name] = {"reason": "the teacher itself"}
             continue
-        own, left_out = rationales_of(judge)
+        rationales, left_out = rationales_of(judge)
         before = len(items)
-        for shown, texts in own.items():
+        for shown, texts in rationales.items():
             if shown in references:
                 items += [(judge.name, run, shown[0], text, references[shown]) for run, text in texts]
             else:
@@ -124,40 +124,40 @@ def compare_rationales(
         table[judge.name] = {"rationales": count, "left_out": dict(left_out), "runs": None}
         if not count:
             none = "no rationale on responses that the teacher has a rationale on"
-            table[judge.name]["reason"] = none if own else "this judge gives no rationale, or no valid verdict"
+            table[judge.name]["reason"] = none if rationales else "this judge gives no rationale, or no valid verdict"
     result = {"teacher": teacher.judge, "label": LABEL, "settings": settings, "judges": table}
     if not items:
         return result
     names, runs, places, predictions, of_teacher = zip(*items)
     try:
-        found = score(predictions=list(predictions), references=list(of_teacher), **settings)
+        result_of_metric = score(predictions=list(predictions), references=list(of_teacher), **settings)
     except ValueError as error:
         raise RecordError(f"the rationales cannot be compared: {error}") from None
-    result |= {name: found[name] for name in ("bert_score_hash", "revisions") if name in found}
-    cut = Counter(names[item] for item in found["truncated"])
+    result |= {name: result_of_metric[name] for name in ("bert_score_hash", "revisions") if name in result_of_metric}
+    cut = Counter(names[item] for item in result_of_metric["truncated"])
     of_judge, of_run, of_case = (np.array(column) for column in (names, runs, places))
 
     def figures(rows: np.ndarray) -> dict[str, Any]:
         def mean(values: Sequence[float | None]) -> bootstrap.Statistic:
-            known = np.array(values, float)[rows]  # None becomes NaN
+            scores = np.array(values, float)[rows]  # None becomes NaN
             total, count = (
-                np.bincount(of_case[rows], each, len(cases)) for each in (np.nan_to_num(known), ~np.isnan(known))
+                np.bincount(of_case[rows], each, len(cases)) for each in (np.nan_to_num(scores), ~np.isnan(scores))
             )
-            return bootstrap.mean(total, count, int((~np.isnan(known)).sum()), "no rationale has a score")
+            return bootstrap.mean(total, count, int((~np.isnan(scores)).sum()), "no rationale has a score")
 
         means: dict[str, Any] = {}
-        if "bert_score" in found:
-            means["bert_score"] = {key: mean(values) for key, values in found["bert_score"].items()}
-        if "bart_score" in found:
-            means["bart_score"] = mean(found["bart_score"])
+        if "bert_score" in result_of_metric:
+            means["bert_score"] = {key: mean(values) for key, values in result_of_metric["bert_score"].items()}
+        if "bart_score" in result_of_metric:
+            means["bart_score"] = mean(result_of_metric["bart_score"])
         return means
 
     for judge in judges:
         if judge.name in names:
-            own = of_judge == judge.name
-            table[judge.name] |= {"truncated": cut[judge.name]} | figures(np.flatnonzero(own))
+            rationales = of_judge == judge.name
+            table[judge.name] |= {"truncated": cut[judge.name]} | figures(np.flatnonzero(rationales))
             if len(judge.all_runs) > 1:
                 table[judge.name]["runs"] = [
-                    {"run": run} | figures(np.flatnonzero(own & (of_run == run))) for run in judge.all_runs
+                    {"run": run} | figures(np.flatnonzero(rationales & (of_run == run))) for run in judge.all_runs
                 ]
     return result

@@ -26,17 +26,17 @@ SCORES = {"own": "", "expected": "_expected"}
 
 def scores_of_all(lines: Sequence[dict[str, Any]], measure: str) -> str:
     """Return the first of `SCORES` from which every line has a measure: measures of different scores do not compare."""
-    known = {scores: [line[measure + end]["mean"].value for line in lines] for scores, end in SCORES.items()}
-    return next((scores for scores, values in known.items() if None not in values), "own")
+    values_of = {scores: [line[measure + end]["mean"].value for line in lines] for scores, end in SCORES.items()}
+    return next((scores for scores, values in values_of.items() if None not in values), "own")
 
 
 def repeated(names: Sequence[str]) -> dict[str, list[str]]:
     """Return name → the names of its trainings (NAME, NAME-run2, …), in order; names with one training are left out."""
     runs: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for name in names:
-        found = re.fullmatch(r"(.+)-run(\d+)", name)
-        if found and found[1] in names:
-            runs[found[1]].append((int(found[2]), name))
+        match = re.fullmatch(r"(.+)-run(\d+)", name)
+        if match and match[1] in names:
+            runs[match[1]].append((int(match[2]), name))
     return {name: [name, *(run for _, run in sorted(later))] for name, later in runs.items()}
 
 
@@ -49,15 +49,15 @@ def trainings_of(names: Mapping[str, tuple[str, str | None]]) -> dict[str, list[
     lines = {key: line for line, key in names.items()}
     several = repeated(list(dict.fromkeys(judge for judge, _ in lines)))
     first = {run: name for name, runs in several.items() for run in runs}
-    found: dict[str, list[str]] = {}
+    trainings: dict[str, list[str]] = {}
     for (judge, criterion), line in lines.items():
         base = first.get(judge, judge)
         if (base, criterion) not in lines:  # the first training has no choice on this criterion
             base = judge
         if base == judge:
             keys = ((name, criterion) for name in several.get(base, [base]))
-            found[line] = [lines[key] for key in keys if key in lines]
-    return found
+            trainings[line] = [lines[key] for key in keys if key in lines]
+    return trainings
 
 
 def over_runs(
@@ -82,8 +82,8 @@ def over_runs(
     if len(each) > 1 and None in values:
         name, figure = next(item for item in each.items() if item[1].value is None)
         mean = Estimate(None, reason=f"{name}: {figure.reason}", cases=mean.cases)
-    known = [value for value in values if value is not None]
-    sd = stdev(known) if len(values) > 1 and len(known) == len(values) else None
+    defined = [value for value in values if value is not None]
+    sd = stdev(defined) if len(values) > 1 and len(defined) == len(values) else None
     return {"mean": mean, "sd": sd, "values": values}
 
 
@@ -103,7 +103,10 @@ def lines_over_runs(judges: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
         runs = {name: {each.get("run", 0): each for each in real[name]["runs"] or [real[name]]} for name in names}
         averaged = {
             measure + end: over_runs(
-                {name: {run: record[measure + end] for run, record in own.items()} for name, own in runs.items()},
+                {
+                    name: {run: record[measure + end] for run, record in records.items()}
+                    for name, records in runs.items()
+                },
                 (0.0, 1.0) if measure in ACCURACIES else None,
             )
             for end in SCORES.values()
@@ -114,11 +117,11 @@ def lines_over_runs(judges: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     return table
 
 
-def check_names(option: str, names: Sequence[str], known: Sequence[str]) -> None:
+def check_names(option: str, names: Sequence[str], allowed: Sequence[str]) -> None:
     """Raise RecordError for a name in an option that no judge has, or that is given twice."""
     for number, name in enumerate(names):
-        if name not in known:
-            raise RecordError(f"{option}: no judge is called {name!r}; there are {', '.join(known)}")
+        if name not in allowed:
+            raise RecordError(f"{option}: no judge is called {name!r}; there are {', '.join(allowed)}")
         if name in names[:number]:
             raise RecordError(f"{option}: {name!r} is given twice")
 

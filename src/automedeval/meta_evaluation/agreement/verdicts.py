@@ -62,8 +62,8 @@ def judged_relations(panel: Panel, values: np.ndarray, empty: np.ndarray) -> np.
     Args:
         values, empty: a judge's values, and whether each response is empty [responses of the panel].
     """
-    found, (first, second) = panel.relations(values), panel.pairs
-    return np.where(found == 0, empty[second] * 1.0 - empty[first], found)
+    relations, (first, second) = panel.relations(values), panel.pairs
+    return np.where(relations == 0, empty[second] * 1.0 - empty[first], relations)
 
 
 @dataclass(eq=False)
@@ -105,9 +105,11 @@ class JudgeVerdicts:
         entries = []
         for number, verdict in enumerate(self.verdicts):
             start = int(self.cases.start[self.cases.index[verdict.case_id]])
-            given = (verdict.scores, verdict.expected_scores) if verdict.valid else (None, None)
+            score_lists = (verdict.scores, verdict.expected_scores) if verdict.valid else (None, None)
             for place, index in sorted(enumerate(verdict.order), key=lambda shown: shown[1]):
-                entries.append((number, start + index, place, *(values[index] if values else None for values in given)))
+                entries.append(
+                    (number, start + index, place, *(values[index] if values else None for values in score_lists))
+                )
         columns: Iterator[Sequence[Any]] = zip(*entries) if entries else iter([()] * 5)
         group, self.response, self.slot = (np.array(next(columns), int) for _ in range(3))
         self.score, self.expected_score = (np.array(next(columns), float) for _ in range(2))  # None becomes NaN
@@ -127,8 +129,8 @@ class JudgeVerdicts:
         self.has_own = any(verdict.scores is not None or verdict.choices for verdict in self.valid)
         self.of_pairs = any(verdict.pair is not None for verdict in self.verdicts)
         self.criteria = list(dict.fromkeys(name for verdict in self.valid for name in verdict.choices or ()))
-        known = self.rubric.criteria if self.rubric else ()
-        self.worse = {each.name for each in known if each.polarity == "worse" and each.name in self.criteria}
+        criteria = self.rubric.criteria if self.rubric else ()
+        self.worse = {each.name for each in criteria if each.polarity == "worse" and each.name in self.criteria}
         self.given = np.bincount(self.case_of, minlength=len(self.cases)).astype(float)
         self.verdicts_valid = np.bincount(self.case_of[is_valid], minlength=len(self.cases)).astype(float)
         recorded = (verdict.settings for verdict in reversed(self.verdicts) if "settings" in verdict.extra)
@@ -168,9 +170,9 @@ class JudgeVerdicts:
         """Model → the number of its responses with a contradicted statement, and of those that were checked."""
         counts: dict[str, list[int]] = {}
         for (_, model), statements in sorted(self.contradicted.items()):
-            own = counts.setdefault(model, [0, 0])
-            own[0] += bool(statements)
-            own[1] += 1
+            counts_of_model = counts.setdefault(model, [0, 0])
+            counts_of_model[0] += bool(statements)
+            counts_of_model[1] += 1
         return counts
 
     @property
@@ -187,11 +189,11 @@ class JudgeVerdicts:
     @cached_property
     def own(self) -> np.ndarray:
         """The values that the judge itself gave (see `own_values`): float [entries]."""
-        records, found = self.cases.records, []
+        records, entries = self.cases.records, []
         for case, verdict in zip(self.case_of.tolist(), self.verdicts):
             values = own_values(verdict, self.rubric, records[case].models)
-            found += [values.get(index) for index in sorted(verdict.order)]
-        return np.array(found, float)
+            entries += [values.get(index) for index in sorted(verdict.order)]
+        return np.array(entries, float)
 
     @property
     def finest(self) -> np.ndarray:
@@ -201,8 +203,8 @@ class JudgeVerdicts:
     @cached_property
     def unit(self) -> float:
         """One step of the values: a point, or all criteria; of a judge without a scale the standard deviation."""
-        known = self.finest[~np.isnan(self.finest)]
-        return 1.0 if self.has_own or not len(known) else float(np.std(known)) or 1.0
+        values = self.finest[~np.isnan(self.finest)]
+        return 1.0 if self.has_own or not len(values) else float(np.std(values)) or 1.0
 
     @property
     def unit_name(self) -> str:
@@ -225,15 +227,15 @@ class JudgeVerdicts:
     @cached_property
     def criterion_scores(self) -> dict[str, np.ndarray]:
         """The mean score on each criterion that the judge scores by itself: float [responses]; empty where it scores none."""
-        found = {}
+        scores = {}
         for name in dict.fromkeys(name for verdict in self.valid for name in verdict.criterion_scores or ()):
-            given = [
+            values = [
                 verdict.criterion_scores[name][index] if verdict.valid and verdict.criterion_scores else None
                 for verdict in self.verdicts
                 for index in sorted(verdict.order)
             ]
-            found[name] = self.per_response(np.array(given, float))
-        return found
+            scores[name] = self.per_response(np.array(values, float))
+        return scores
 
     @cached_property
     def mixed(self) -> np.ndarray:
@@ -245,18 +247,18 @@ class JudgeVerdicts:
     @cached_property
     def pairs(self) -> np.ndarray:
         """The number of each pair of verdicts among the pairs of cases: int [pairs of verdicts]."""
-        ours, count = self.cases.panel.pairs, self.cases.responses
+        pairs, count = self.cases.panel.pairs, self.cases.responses
         first, second = (self.response[side] for side in self.panel.pairs)
-        return np.searchsorted(ours[0].astype(np.int64) * count + ours[1], first.astype(np.int64) * count + second)
+        return np.searchsorted(pairs[0].astype(np.int64) * count + pairs[1], first.astype(np.int64) * count + second)
 
     @cached_property
     def pair_relations(self) -> np.ndarray:
         """The relation of every pair of cases by the mean gap within a verdict: -1, 0, 1; NaN where none was judged."""
         first, second = self.panel.pairs
         gaps = self.finest[first] - self.finest[second]
-        known, count = ~np.isnan(gaps), len(self.cases.panel.pairs[0])
-        total = np.bincount(self.pairs[known], gaps[known], minlength=count)
-        return relation_of(divide(total, np.bincount(self.pairs[known], minlength=count)))
+        defined, count = ~np.isnan(gaps), len(self.cases.panel.pairs[0])
+        total = np.bincount(self.pairs[defined], gaps[defined], minlength=count)
+        return relation_of(divide(total, np.bincount(self.pairs[defined], minlength=count)))
 
     @cached_property
     def pair_runs(self) -> tuple[np.ndarray, np.ndarray]:
@@ -300,14 +302,14 @@ class JudgeVerdicts:
 
     def codes(self, criterion: str) -> np.ndarray:
         """Return each verdict's choice as an index of CHOICES, "first" being first in the case; -1 for none."""
-        found = np.full(len(self.verdicts), -1)
+        codes = np.full(len(self.verdicts), -1)
         for number, verdict in enumerate(self.verdicts):
             choice = (verdict.choices or {}).get(criterion) if verdict.valid else None
             if choice in CHOICES[2:]:
-                found[number] = CHOICES.index(choice)
+                codes[number] = CHOICES.index(choice)
             elif choice is not None:
-                found[number] = int(self.cases.records[self.case_of[number]].models[min(verdict.order)] != choice)
-        return found
+                codes[number] = int(self.cases.records[self.case_of[number]].models[min(verdict.order)] != choice)
+        return codes
 
     def choice(self, criterion: str, run: int | None = None) -> np.ndarray:
         """Return the most frequent choice about each pair in all runs, or in one; the neutral one where two are.
@@ -321,8 +323,8 @@ class JudgeVerdicts:
         votes = np.bincount(of_verdict[use] * kinds + codes[use], minlength=pairs * kinds).reshape(pairs, kinds)
         most = votes.max(axis=1, keepdims=True)
         contested = (votes == most).sum(axis=1) > 1
-        known = self.rubric.criteria if self.rubric else ()
-        neutral = next((each.neutral for each in known if each.name == criterion), "tie")
+        criteria = self.rubric.criteria if self.rubric else ()
+        neutral = next((each.neutral for each in criteria if each.name == criterion), "tie")
         return np.select([most[:, 0] == 0, contested], [-1, CHOICES.index(neutral)], votes.argmax(axis=1))
 
     @cached_property
@@ -412,35 +414,35 @@ class JudgeVerdicts:
 
     def notes(self) -> list[str]:
         """Return what a report has to state: cases and runs without a verdict, models and pairs that were not asked about."""
-        cases, found = self.cases, []
+        cases, notes = self.cases, []
         if (missing := np.flatnonzero(self.given == 0)).size:
             first = cases.records[missing[0]].id
-            found.append(
+            notes.append(
                 f"{self.name}: no verdict on {len(missing)} of {len(cases)} cases, for example {first!r}: counted as invalid"
             )
         if never := [cases.models[number] for number in np.unique(cases.model_of[~self.asked])]:
             shown = ", ".join(never[:3]) + (f" and {len(never) - 3} more" if len(never) > 3 else "")
-            found.append(f"{self.name} was never asked about {shown}: left out of its figures")
+            notes.append(f"{self.name} was never asked about {shown}: left out of its figures")
         for run in self.all_runs if len(self.all_runs) > 1 else ():
             there = np.bincount(self.case_of[self.run == run], minlength=len(cases))
             if (missing := np.flatnonzero((there == 0) & (self.given > 0))).size:
                 where = f"{len(missing)} of {len(cases)} cases, for example {cases.records[missing[0]].id!r}"
-                found.append(f"{self.name}, run {run}: no verdict on {where}: counted as invalid in that run")
+                notes.append(f"{self.name}, run {run}: no verdict on {where}: counted as invalid in that run")
         first, second = cases.panel.pairs
         if left := int((self.asked[first] & self.asked[second] & ~self.asked_pairs).sum()):
-            found.append(
+            notes.append(
                 f"{self.name} was never asked to compare {left} of {len(first)} pairs: left out of its figures"
             )
-        return found
+        return notes
 
     @cached_property
     def rationales(self) -> dict[int, str]:
         """The first rationale of a valid verdict on each case: number of the case → text."""
-        found: dict[int, str] = {}
+        texts: dict[int, str] = {}
         for case, verdict in zip(self.case_of.tolist(), self.verdicts):
             if verdict.valid and verdict.rationale:
-                found.setdefault(case, verdict.rationale)
-        return found
+                texts.setdefault(case, verdict.rationale)
+        return texts
 
     @cached_property
     def run_record(self) -> dict[str, Any]:
@@ -448,10 +450,10 @@ class JudgeVerdicts:
         if self.file is None:
             return {}
         try:
-            found = json.loads((self.file.parent / f"run-{self.settings}.json").read_text(encoding="utf-8"))
+            record = json.loads((self.file.parent / f"run-{self.settings}.json").read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return record if isinstance(record, dict) else {}
 
     @cached_property
     def usage(self) -> dict[str, float]:
@@ -573,11 +575,11 @@ class Row:
         judge = self.judge
         if self.criterion is None:
             none = without_scale(judge.rubric_name) or judge.kind != "judge"
-            found = None if none else judge.consistency(judge.panel.relations(judge.own))
+            counts = None if none else judge.consistency(judge.panel.relations(judge.own))
         else:
             codes = judge.codes(self.criterion)[judge.panel.group[judge.panel.pairs[0]]]
-            found = judge.consistency(np.where(codes < 0, np.nan, codes))
-        return found if found is not None and found[1].any() else None
+            counts = judge.consistency(np.where(codes < 0, np.nan, codes))
+        return counts if counts is not None and counts[1].any() else None
 
     def rated(self, people: People) -> np.ndarray:
         """Return people's scores of the responses that this judge was asked about, NaN for the others."""
@@ -618,22 +620,22 @@ def read_verdicts(
     Raises:
         RecordError: a fault of `read_judges`; two judges of one name; no verdict by the user's own rubric.
     """
-    found: list[JudgeVerdicts] = []
+    judges: list[JudgeVerdicts] = []
     notes = list(cases.notes)
     for path in paths:
-        found += read_judges(path, cases, rubric, notes, raw)
-    names = [judge.name for judge in found]
+        judges += read_judges(path, cases, rubric, notes, raw)
+    names = [judge.name for judge in judges]
     if taken := sorted(set(names) & reserved):
         raise RecordError(f"a judge cannot be called {taken[0]!r} in a report: name it with --verdicts NAME=FILE")
-    if rubric and not any(judge.rubric_name == read_rubric(rubric).name for judge in found):
+    if rubric and not any(judge.rubric_name == read_rubric(rubric).name for judge in judges):
         raise RecordError(f"--rubric {rubric}: no verdict was given by {read_rubric(rubric).name}")
     if twice := [name for name, count in Counter(names).items() if count > 1]:
         raise RecordError(f"two judges are called {twice[0]!r}: name them with --verdicts NAME=FILE")
-    return found, notes
+    return judges, notes
 
 
 def read_judges(
-    given: str, cases: Cases, rubric: str | None, notes: list[str], raw: bool = False
+    path_or_name: str, cases: Cases, rubric: str | None, notes: list[str], raw: bool = False
 ) -> list[JudgeVerdicts]:
     """Read one verdict file once, and check every line against its case and its rubric.
 
@@ -643,10 +645,10 @@ def read_judges(
         RecordError: a verdict that stands twice, or that does not fit its case or its rubric's scale; no verdict on any of
             these cases.
     """
-    label, path = named_file(given)
+    label, path = named_file(path_or_name)
     file = verdicts_file(path)
     rubrics: dict[tuple[str, str], Rubric | None] = {}
-    found: dict[tuple[str, str], dict[tuple, tuple[str, Verdict]]] = {}
+    verdicts_of: dict[tuple[str, str], dict[tuple, tuple[str, Verdict]]] = {}
     other = UnknownCases(f"{file}: verdicts", cases)
     for place, verdict in read_placed(file, Verdict):
         author = verdict.author
@@ -654,18 +656,18 @@ def read_judges(
             rubrics[author] = _rubric(verdict.rubric, rubric, notes)
         if not other.knows(verdict):
             continue
-        own = found.setdefault(author, {})
-        if verdict.key in own:
+        verdicts_by_key = verdicts_of.setdefault(author, {})
+        if verdict.key in verdicts_by_key:
             same = f"the verdict of {verdict.judge} on case {verdict.case_id!r} in this order"
-            raise RecordError(f"{place}: {same} is at {own[verdict.key][0]} already")
+            raise RecordError(f"{place}: {same} is at {verdicts_by_key[verdict.key][0]} already")
         check_verdict(place, cases.records[cases.index[verdict.case_id]], verdict, rubrics[author])
-        own[verdict.key] = place, verdict if raw else replace(verdict, raw="")
+        verdicts_by_key[verdict.key] = place, verdict if raw else replace(verdict, raw="")
     notes += other.notes()
-    if not found:
+    if not verdicts_of:
         raise RecordError(f"{file}: no verdict on any case in {cases.source}")
-    rubrics_of = Counter(judge for judge, _ in found)
+    rubrics_of = Counter(judge for judge, _ in verdicts_of)
     judges = []
-    for (judge, rubric_name), placed in found.items():
+    for (judge, rubric_name), placed in verdicts_of.items():
         name = f"{label}: {judge}" if label and len(rubrics_of) > 1 else label or judge
         if rubrics_of[judge] > 1:
             name = f"{name} by {rubric_name}"
@@ -674,13 +676,13 @@ def read_judges(
     return judges
 
 
-def _rubric(name: str, own: str | None, notes: list[str]) -> Rubric | None:
+def _rubric(name: str, given_path: str | None, notes: list[str]) -> Rubric | None:
     """Return the rubric that verdicts were given by; None, with a note, where its file is not found."""
-    for candidate in (own, name.partition("@")[0]):
+    for candidate in (given_path, name.partition("@")[0]):
         try:
             rubric = read_rubric(candidate) if candidate else None
         except RubricError:
-            if candidate == own:
+            if candidate == given_path:
                 raise
             rubric = None
         if rubric is not None and rubric.name == name:
@@ -703,15 +705,15 @@ def check_order(place: str, case: Case, verdict: Verdict) -> None:
         raise RecordError(f"{place}: 'order' {list(verdict.order)} does not fit the {count} responses of {case.id!r}")
     for name, values in _score_lists(verdict).items():
         if not isinstance(values, list | tuple) or len(values) != count:
-            given = len(values) if isinstance(values, list | tuple) else type(values).__name__
-            raise RecordError(f"{place}: {given} {name!r} for the {count} responses of case {case.id!r}")
+            size = len(values) if isinstance(values, list | tuple) else type(values).__name__
+            raise RecordError(f"{place}: {size} {name!r} for the {count} responses of case {case.id!r}")
 
 
 def _score_lists(verdict: Verdict) -> dict[str, Any]:
     """Return the lists of scores that a verdict has, by what an error calls them."""
-    found: dict[str, Any] = {"scores": verdict.scores, "expected_scores": verdict.expected_scores}
-    found = {name: values for name, values in found.items() if values is not None}
-    return found | {f"criterion_scores.{name}": own for name, own in (verdict.criterion_scores or {}).items()}
+    lists: dict[str, Any] = {"scores": verdict.scores, "expected_scores": verdict.expected_scores}
+    lists = {name: values for name, values in lists.items() if values is not None}
+    return lists | {f"criterion_scores.{name}": values for name, values in (verdict.criterion_scores or {}).items()}
 
 
 def check_verdict(place: str, case: Case, verdict: Verdict, rubric: Rubric | None) -> None:

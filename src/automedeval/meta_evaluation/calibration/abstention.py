@@ -87,9 +87,9 @@ def read_judged_cases(
             confidence[here] = selective.gaps(panel, row.values)[here]
         elif row.consistent is not None:
             confidence[here] = divide(*row.consistent)[here]
-    for what, found in alike.items():
-        if len(found) > 1:
-            raise RecordError(f"{files}: verdicts of several {what}: {', '.join(sorted(found))}")
+    for what, names_of in alike.items():
+        if len(names_of) > 1:
+            raise RecordError(f"{files}: verdicts of several {what}: {', '.join(sorted(names_of))}")
     measure = "gap" if row.criterion is None else "orders"
     if np.isnan(confidence).all():
         lack = "two scores on a case" if measure == "gap" else "one pair judged in two orders"

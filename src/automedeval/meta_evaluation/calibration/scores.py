@@ -147,19 +147,19 @@ class Calibration:
                 of several judges, there are too few rated cases, or people's ratings do not depend on the verdicts.
         """
         kind = LikelihoodLine if without_scale(verdicts[0].rubric) else RisingLine
-        given = rated_responses(verdicts, ratings, rubric)
+        rated = rated_responses(verdicts, ratings, rubric)
         valid = sorted((each for each in verdicts if each.valid), key=lambda each: (each.case_id, each.order, each.run))
         source = "expected_scores" if all(each.expected_scores is not None for each in valid) else "scores"
         entries = [
             ((verdict.case_id, models_of(verdict)[place]), row)
             for verdict in valid
             for place, row in kind.features(verdict, source).items()
-            if (verdict.case_id, models_of(verdict)[place]) in given
+            if (verdict.case_id, models_of(verdict)[place]) in rated
         ]
         # Responses and cases are numbered in the order of their first entries.
         responses = {key: number for number, key in enumerate(dict.fromkeys(key for key, _ in entries))}
         cases = {case_id: number for number, case_id in enumerate(dict.fromkeys(case_id for case_id, _ in responses))}
-        people = np.array([given[key][0] for key in responses])
+        people = np.array([rated[key][0] for key in responses])
         if len(cases) < FEWEST:
             raise RecordError(f"{len(cases)} rated cases with a valid verdict; a calibration needs {FEWEST} at least")
         if len(set(people.tolist())) == 1:
@@ -170,14 +170,14 @@ class Calibration:
         line = kind.fit(x, people[of], weight)
         if np.ptp(line.points(x)) < SAME:
             raise RecordError("people's ratings do not rise with what the judge gives: there is nothing to learn")
-        single = np.concatenate([given[key][1] for key in responses])
+        single = np.concatenate([rated[key][1] for key in responses])
         levels, counts = np.unique(np.floor(single + 0.5).astype(int), return_counts=True)
         shares = np.cumsum(counts)[:-1] / len(single)
         cuts = np.quantile(line.to_cut(x), shares, weights=weight, method="inverted_cdf")
         after = np.empty(len(people))
         for held in each_fold(deal(case, FOLDS)):
-            own = held[of]
-            points = kind.fit(x[~own], people[of][~own], weight[~own]).points(x)
+            in_fold = held[of]
+            points = kind.fit(x[~in_fold], people[of][~in_fold], weight[~in_fold]).points(x)
             after[held] = np.bincount(of, points.clip(*_scale(rubric)) * weight)[held]
         values = np.bincount(of, x[:, 0] * weight)
         facts: dict[str, Any] = {"cases": len(cases), "responses": len(case), "ratings": len(single)}
@@ -251,22 +251,22 @@ def calibrate(
     Raises:
         RecordError: a fault of `judge_verdicts` or `Calibration.fit`, or a verdict on a case that was learnt from.
     """
-    placed, given = list(judge_verdicts(verdicts, judge)), list(read_records(ratings, Rating))
+    placed, ratings_read = list(judge_verdicts(verdicts, judge)), list(read_records(ratings, Rating))
     if fit is None:
-        known = {rating.case_id for rating in given}
-        rated = [verdict for _, verdict in placed if verdict.case_id in known]
-        placed = [(place, verdict) for place, verdict in placed if verdict.case_id not in known]
+        learnt_from = {rating.case_id for rating in ratings_read}
+        rated = [verdict for _, verdict in placed if verdict.case_id in learnt_from]
+        placed = [(place, verdict) for place, verdict in placed if verdict.case_id not in learnt_from]
         if not rated:
             raise RecordError(f"{verdicts}, {ratings}: no case is rated: nothing to learn from")
         if not placed:
             raise RecordError(f"{verdicts}, {ratings}: every case is rated: none is left to calibrate")
     else:
         rated = [verdict for _, verdict in judge_verdicts(fit, judge)]
-        known = {verdict.case_id for verdict in rated}
-    if again := [(place, verdict) for place, verdict in placed if verdict.case_id in known]:
+        learnt_from = {verdict.case_id for verdict in rated}
+    if again := [(place, verdict) for place, verdict in placed if verdict.case_id in learnt_from]:
         raise RecordError(f"{again[0][0]}: case {again[0][1].case_id!r} is one of the cases to learn from")
     try:
-        calibration = Calibration.fit(rated, given, rubric)
+        calibration = Calibration.fit(rated, ratings_read, rubric)
     except RecordError as error:
         raise RecordError(f"{fit or verdicts}, {ratings}: {error}") from None
     return calibration, calibrated(calibration.apply, placed)
@@ -274,13 +274,13 @@ def calibrate(
 
 def calibrated(apply: Callable[[Verdict, str], Verdict], placed: Iterable[tuple[str, Verdict]]) -> list[Verdict]:
     """Return what `apply` makes of ("file:line", verdict)s for "JUDGE, calibrated"; RecordErrors begin with the place."""
-    found = []
+    verdicts = []
     for place, verdict in placed:
         try:
-            found.append(apply(verdict, f"{verdict.judge}, calibrated"))
+            verdicts.append(apply(verdict, f"{verdict.judge}, calibrated"))
         except RecordError as error:
             raise RecordError(f"{place}: {error}") from None
-    return found
+    return verdicts
 
 
 def judge_verdicts(place: str, judge: str | None) -> Iterator[tuple[str, Verdict]]:
@@ -322,14 +322,14 @@ def rated_responses(
     """Return (case id, model) → people's score and single ratings (`scores_of_people`) of the responses of verdicts."""
     low, high = _scale(rubric)
     models: dict[str, list[str]] = {verdict.case_id: models_of(verdict) for verdict in verdicts}
-    given = [rating for rating in ratings if rating.model in models.get(rating.case_id, ())]
-    for rating in given:
+    usable = [rating for rating in ratings if rating.model in models.get(rating.case_id, ())]
+    for rating in usable:
         if not low <= rating.score <= high:
             what = f"case {rating.case_id!r}: the rating {rating.score:g}"
             raise RecordError(f"{what} is off {rubric.name}'s scale {low} to {high}")
     if len({verdict.settings for verdict in verdicts}) > 1:
         raise RecordError("the verdicts to calibrate with are of several judges, or of one with several settings")
-    return scores_of_people((("the ratings", rating) for rating in given), "the ratings")
+    return scores_of_people((("the ratings", rating) for rating in usable), "the ratings")
 
 
 def models_of(verdict: Verdict) -> list[str]:
@@ -349,11 +349,11 @@ def _answered(verdict: Verdict) -> list[int]:
 def _concordances(values: Mapping[str, np.ndarray], people: np.ndarray, case: np.ndarray) -> dict[str, float | None]:
     """Return the concordance of each of these scores [responses] with people's; None if people order no pair."""
     cases = int(case.max()) + 1
-    panel, found = Panel(case, np.arange(cases), cases), {}
+    panel, concordances = Panel(case, np.arange(cases), cases), {}
     for name, scores in values.items():
         value = value_of(concordance(panel, panel.relations(people), panel.relations(scores)), cases)
-        found[name] = round(value, 4) if np.isfinite(value) else None
-    return found
+        concordances[name] = round(value, 4) if np.isfinite(value) else None
+    return concordances
 
 
 def calibration_facts(
@@ -370,14 +370,14 @@ def calibration_facts(
         case: int [responses], from 0 without a gap.
     """
     errors: dict[str, Any] = {}
-    known = {"after": after} if isinstance(before, str) else {"before": before, "after": after}
+    sides = {"after": after} if isinstance(before, str) else {"before": before, "after": after}
     if isinstance(before, str):
         errors["before"] = {"value": None, "reason": before}
     kinds = (calibration_error, calibration_noise, calibration_floor)
-    statistics = {name: [of(values, people, case) for of in kinds] for name, values in known.items()}
+    statistics = {name: [of(values, people, case) for of in kinds] for name, values in sides.items()}
     for name, estimates in estimate(statistics, int(case.max()) + 1).items():
         errors[name] = _moved(*estimates).to_dict() | {"chance": estimates[1].high}
-    bins = {name: reliability_bins(values, people) for name, values in known.items()}
+    bins = {name: reliability_bins(values, people) for name, values in sides.items()}
     return {"calibration_error": errors, "reliability": bins}
 
 

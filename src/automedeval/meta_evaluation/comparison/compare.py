@@ -42,15 +42,15 @@ class JudgeScores:
     def name(self) -> str:
         return self.row.name
 
-    def gap(self, cases: Cases, one: np.ndarray, two: np.ndarray) -> np.ndarray:
+    def gap(self, cases: Cases, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """Return the first response's score less the second's, or without scores `better`; float [pairs of indices]."""
         values = self.row.values
-        return self.better(cases, one, two) if values is None else values[one] - values[two]
+        return self.better(cases, first, second) if values is None else values[first] - values[second]
 
-    def better(self, cases: Cases, one: np.ndarray, two: np.ndarray) -> np.ndarray:
+    def better(self, cases: Cases, first: np.ndarray, second: np.ndarray) -> np.ndarray:
         """Return the relation of the first response to the second, from -1 (worse) to 1 (better)."""
-        turn = np.where(one < two, 1.0, -1.0)
-        places = [cases.pair_index.get((min(i, j), max(i, j)), -1) for i, j in zip(one.tolist(), two.tolist())]
+        turn = np.where(first < second, 1.0, -1.0)
+        places = [cases.pair_index.get((min(i, j), max(i, j)), -1) for i, j in zip(first.tolist(), second.tolist())]
         return turn * np.append(self.row.finest, np.nan)[places]
 
 
@@ -82,19 +82,19 @@ def candidates_of(cases: Cases, chosen: Sequence[str], notes: list[str]) -> dict
     Raises:
         RecordError: a name of `chosen` that no candidate has.
     """
-    found: dict[str, np.ndarray] = {}
+    responses: dict[str, np.ndarray] = {}
     if len(cases.models) > MOST_MODELS and not chosen:
         names = f"{len(cases.models)} model names in {len(cases)} cases"
         notes.append(f"{names}: these are not models, and candidates are not compared")
     else:
         for number, name in enumerate(cases.models):
             at = np.flatnonzero(cases.model_of == number)
-            found[name] = np.full(len(cases), -1)
-            found[name][cases.panel.case[at]] = at
-    if unknown := [name for name in chosen if name not in found]:
-        known = ", ".join([*list(found)[:8], *["…"] * (len(found) > 8)])
-        raise RecordError(f"--models: {cases.source} has no {unknown[0]!r}; it has {known}")
-    return {name: found[name] for name in chosen or found}
+            responses[name] = np.full(len(cases), -1)
+            responses[name][cases.panel.case[at]] = at
+    if unknown := [name for name in chosen if name not in responses]:
+        names = ", ".join([*list(responses)[:8], *["…"] * (len(responses) > 8)])
+        raise RecordError(f"--models: {cases.source} has no {unknown[0]!r}; it has {names}")
+    return {name: responses[name] for name in chosen or responses}
 
 
 def judge_scores(cases: Cases, people: People, rows: Sequence[Row], notes: list[str]) -> list[JudgeScores]:
@@ -103,7 +103,7 @@ def judge_scores(cases: Cases, people: People, rows: Sequence[Row], notes: list[
     Raises:
         RecordError: no judge has one.
     """
-    known = people.scores[~np.isnan(people.scores)]
+    ratings = people.scores[~np.isnan(people.scores)]
     judges = []
     for row in rows:
         scores = row.values
@@ -111,7 +111,7 @@ def judge_scores(cases: Cases, people: People, rows: Sequence[Row], notes: list[
             notes.append(f"{row.name} has no valid verdict on these cases, and is left out")
             continue
         scale = row.judge.scale
-        on_scale = scale is not None and bool(scale[0] <= known.min() and known.max() <= scale[1])
+        on_scale = scale is not None and bool(scale[0] <= ratings.min() and ratings.max() <= scale[1])
         if scale is not None and scores is not None and not on_scale:
             what = f"{row.name} scores from {scale[0]} to {scale[1]}"
             notes.append(f"{what}, people on another scale: its own means are left out")
@@ -162,13 +162,13 @@ def compare(
     pairs = []
     if len(candidates) > MOST_PAIRED:
         notes.append(f"{len(candidates)} candidates: name up to {MOST_PAIRED} with --models to have pairs compared")
-    for one, two in combinations(candidates, 2) if len(candidates) <= MOST_PAIRED else ():
-        both = (candidates[one] >= 0) & (candidates[two] >= 0)
+    for first, second in combinations(candidates, 2) if len(candidates) <= MOST_PAIRED else ():
+        both = (candidates[first] >= 0) & (candidates[second] >= 0)
         if both.sum() < 2:
-            notes.append(f"{one} and {two} answered {int(both.sum())} cases in common: not compared")
+            notes.append(f"{first} and {second} answered {int(both.sum())} cases in common: not compared")
             continue
-        sides = candidates[one][both], candidates[two][both]
-        record: dict[str, Any] = {"pair": [one, two], "cases": int(both.sum())}
+        sides = candidates[first][both], candidates[second][both]
+        record: dict[str, Any] = {"pair": [first, second], "cases": int(both.sum())}
         gaps = people.scores[sides[0]] - people.scores[sides[1]]
         judged = {judge.name: judge.gap(cases, *sides) for judge in judges}
         won = {judge.name: (1 + judge.better(cases, *sides)) / 2 for judge in judges}
@@ -209,8 +209,8 @@ def comparison(
     best = max(means, key=means.__getitem__, default=None)
     rated = len(np.unique(cases.panel.case[~np.isnan(people.scores)]))
     agreement = [_agreement(result["judges"], lead.name)]
-    known = known_of_judge(cases, lead, best, agreement=agreement, rated=rated, **audited(audits, rows, lead))
-    result["facts"] = [list(fact) for fact in facts_of(known)]
+    profile = known_of_judge(cases, lead, best, agreement=agreement, rated=rated, **audited(audits, rows, lead))
+    result["facts"] = [list(fact) for fact in facts_of(profile)]
     result["cases"] = {"file": cases.source, "cases": len(cases), "responses": cases.responses, "rated_cases": rated}
     return result | {"notes": notes + result["notes"]}
 
@@ -232,7 +232,7 @@ def _figures(
     bounds: tuple[float, float] | None = None,
 ) -> dict[str, Powered]:
     """Return three estimates of a figure by every judge; a judge without values has that of the ratings alone."""
-    found = {}
+    figures = {}
     for judge in judges:
         values = judged.get(judge.name, np.full(len(people), np.nan))
         powered = prediction_powered(people, values, units, bounds)
@@ -243,8 +243,8 @@ def _figures(
             powered = replace(
                 powered, naive=bootstrap.Estimate(None, reason=NO_SCORES if judge.row.values is None else OFF_SCALE)
             )
-        found[judge.name] = powered
-    return found
+        figures[judge.name] = powered
+    return figures
 
 
 def _plan(figures: Mapping[str, Powered], lead: str, cases: int) -> dict[str, Any]:

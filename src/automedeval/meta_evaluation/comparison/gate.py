@@ -47,10 +47,10 @@ def compare_two(
         if row.values is not None:
             scores[side, cases.panel.case[of_model]] = row.values[of_model]
     differences = scores[0] - scores[1]
-    known = ~np.isnan(differences)
-    result = gate(differences[known], by, float(row.judge.scale[1] - row.judge.scale[0]))
+    both_scored = ~np.isnan(differences)
+    result = gate(differences[both_scored], by, float(row.judge.scale[1] - row.judge.scale[0]))
     both, notes = int((answers == 2).sum()), []
-    invalid = both - int(known.sum())
+    invalid = both - int(both_scored.sum())
     if both and invalid > MOST_INVALID * both:
         result = replace(result, status=UNDECIDED)
         notes = [f"undecided: more than {MOST_INVALID:.0%} of the cases have no valid verdict on both"]
@@ -69,8 +69,8 @@ def words(record: dict[str, Any]) -> list[str]:
     scores = (
         "expected scores" if record["scores"] == "expected" else "whole scores (the judge gives no expected scores)"
     )
-    found = f"{record['result']} (exit status {record['status']})"
-    lines = [f"{record['new']} against {record['old']} by {record['judge']}, {scores}: {found}"]
+    outcome = f"{record['result']} (exit status {record['status']})"
+    lines = [f"{record['new']} against {record['old']} by {record['judge']}, {scores}: {outcome}"]
     if record["mean"] is not None:
         bounds = f"at least {record['low']:+.3f}, at most {record['high']:+.3f} (each at 95 %)"
         mean = f"mean difference {record['mean']:+.3f} points on {record['cases']} cases"

@@ -36,43 +36,43 @@ def words(result: dict[str, Any]) -> list[str]:
 
 
 def _of_two(pair: dict[str, Any], lead: str) -> list[str]:
-    one, two = (f"“{name}”" for name in pair["pair"])
+    first, second = (f"“{name}”" for name in pair["pair"])
     figure = pair["difference"][lead]
-    found, alone = figure["prediction_powered"], figure["classical"]
-    if found["low"] is None:
-        return [f"{one} and {two} cannot be compared: {found.get('reason', 'no interval')}."]
-    if _clear(found):
-        better, worse = (one, two) if found["value"] > 0 else (two, one)
+    corrected, alone = figure["prediction_powered"], figure["classical"]
+    if corrected["low"] is None:
+        return [f"{first} and {second} cannot be compared: {corrected.get('reason', 'no interval')}."]
+    if _clear(corrected):
+        better, worse = (first, second) if corrected["value"] > 0 else (second, first)
         start = f"People rate {better} above {worse}"
     else:
-        start = f"There is no clear difference between {one} and {two}"
+        start = f"There is no clear difference between {first} and {second}"
     sentences = [
-        f"{start}: the difference is {span(found)} points by ratings and {lead}, {span(alone)} by ratings alone."
+        f"{start}: the difference is {span(corrected)} points by ratings and {lead}, {span(alone)} by ratings alone."
     ]
-    if _apart(figure["naive"], found):
+    if _apart(figure["naive"], corrected):
         sentences.append(
             f"By {lead} alone it is {span(figure['naive'])}. The intervals do not overlap: {lead} is biased."
         )
-    return [*sentences, *_gain(figure, lead, f"the difference of {one} and {two}"), *_plans([pair], lead)]
+    return [*sentences, *_gain(figure, lead, f"the difference of {first} and {second}"), *_plans([pair], lead)]
 
 
 def _of_several(pairs: list[dict[str, Any]], lead: str) -> list[str]:
     figures = {tuple(pair["pair"]): pair["difference"][lead] for pair in pairs}
-    found = {names: figure["prediction_powered"] for names, figure in figures.items()}
-    known = {names: estimate for names, estimate in found.items() if estimate["low"] is not None}
-    if not known:
-        return [f"The candidates cannot be compared: {next(iter(found.values())).get('reason', 'no interval')}."]
-    clear = {names for names, estimate in known.items() if _clear(estimate)}
+    estimates = {names: figure["prediction_powered"] for names, figure in figures.items()}
+    defined = {names: estimate for names, estimate in estimates.items() if estimate["low"] is not None}
+    if not defined:
+        return [f"The candidates cannot be compared: {next(iter(estimates.values())).get('reason', 'no interval')}."]
+    clear = {names for names, estimate in defined.items() if _clear(estimate)}
     sentences = [
-        _best(found, known, clear),
+        _best(estimates, defined, clear),
         f"{len(clear)} of {len(pairs)} pairs of candidates differ clearly, by ratings and {lead} together.",
     ]
-    if len(known) < len(pairs):
-        sentences.append(f"{len(pairs) - len(known)} pairs cannot be compared; comparison.json says why.")
-    biased = sum(_apart(figures[names]["naive"], known[names]) for names in known)
+    if len(defined) < len(pairs):
+        sentences.append(f"{len(pairs) - len(defined)} pairs cannot be compared; comparison.json says why.")
+    biased = sum(_apart(figures[names]["naive"], defined[names]) for names in defined)
     if biased:
         sentences.append(
-            f"In {biased} of {len(known)} pairs the interval by {lead} alone does not overlap that with ratings: "
+            f"In {biased} of {len(defined)} pairs the interval by {lead} alone does not overlap that with ratings: "
             f"{lead} is biased."
         )
     worth = [figure["worth"]["value"] for figure in figures.values() if figure["worth"]]
@@ -84,15 +84,15 @@ def _of_several(pairs: list[dict[str, Any]], lead: str) -> list[str]:
     return [*sentences, *_plans([pair for pair in pairs if tuple(pair["pair"]) not in clear], lead)]
 
 
-def _best(found: dict[tuple, Estimates], known: dict[tuple, Estimates], clear: set[tuple]) -> str:
+def _best(estimates: dict[tuple, Estimates], defined: dict[tuple, Estimates], clear: set[tuple]) -> str:
     """Return which candidate is best: the one that is first in most pairs, if it is clearly first in all of its own."""
-    names = list(dict.fromkeys(name for pair in found for name in pair))
+    names = list(dict.fromkeys(name for pair in estimates for name in pair))
     wins = dict.fromkeys(names, 0.0)
-    for (one, two), estimate in known.items():
-        wins[one if estimate["value"] > 0 else two] += 1
+    for (left, right), estimate in defined.items():
+        wins[left if estimate["value"] > 0 else right] += 1
     first = max(names, key=lambda name: wins[name])
     level = []
-    for pair, estimate in found.items():
+    for pair, estimate in estimates.items():
         if first in pair:
             ahead = pair in clear and (estimate["value"] > 0) == (pair[0] == first)
             level += [] if ahead else [f"“{pair[1] if pair[0] == first else pair[0]}”"]
@@ -140,11 +140,11 @@ def _clear(estimate: Estimates) -> bool:
     return estimate["low"] is not None and (estimate["low"] > 0 or estimate["high"] < 0)
 
 
-def _apart(naive: dict[str, Any], found: dict[str, Any]) -> bool:
+def _apart(naive: dict[str, Any], corrected: dict[str, Any]) -> bool:
     """Return whether the intervals of the judge alone and of the corrected figure do not overlap."""
-    if naive["low"] is None or found["low"] is None:
+    if naive["low"] is None or corrected["low"] is None:
         return False
-    return naive["high"] < found["low"] or naive["low"] > found["high"]
+    return naive["high"] < corrected["low"] or naive["low"] > corrected["high"]
 
 
 def _gain(figure: Estimates, lead: str, what: str) -> list[str]:
@@ -157,8 +157,8 @@ def _gain(figure: Estimates, lead: str, what: str) -> list[str]:
 
 def _count(numbers: dict[str, int | None], none: str = "more than a million") -> str:
     """Return a number of rated cases, and those at the ends of the difference's interval where it is estimated."""
-    known = [numbers[name] for name in ("value", "low", "high") if name in numbers]
-    value, *ends = (none if number is None else f"{number:,}" for number in known)
+    counts = [numbers[name] for name in ("value", "low", "high") if name in numbers]
+    value, *ends = (none if number is None else f"{number:,}" for number in counts)
     return f"{value} ({ends[0]} to {ends[1]})" if ends else value
 
 
@@ -172,8 +172,8 @@ def rows_of_tables(result: dict[str, Any]) -> dict[str, list[tuple[str, str, Est
             if judge == result["lead"] or figure["prediction_powered"].get("reason") != NO_SCORES
         ]
     for caption, key in (("Differences of mean scores", "difference"), ("Win rates, ties counted half", "win_rate")):
-        found = [(" : ".join(p["pair"]), judge, figure) for p in result["pairs"] for judge, figure in p[key].items()]
-        tables |= {caption: found} if found else {}
+        rows = [(" : ".join(p["pair"]), judge, figure) for p in result["pairs"] for judge, figure in p[key].items()]
+        tables |= {caption: rows} if rows else {}
     return tables
 
 

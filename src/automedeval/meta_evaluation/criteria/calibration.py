@@ -98,7 +98,7 @@ class CriteriaCalibration:
             RecordError: the judge gives no probabilities, its verdicts are of several settings, or fewer than two cases have
                 criteria that it read and that a majority labelled.
         """
-        settings = {verdict.settings for own in reading.verdicts.values() for verdict in own}
+        settings = {verdict.settings for verdicts in reading.verdicts.values() for verdict in verdicts}
         if len(settings) > 1:
             raise RecordError(f"{reading.name}: verdicts of {len(settings)} settings; calibrate each by itself")
         met, chance = reading.of(labels.pairs)
@@ -109,33 +109,36 @@ class CriteriaCalibration:
         majority = labels.majority()
         empty = np.array([cases.records[number].responses[slot].is_empty for number, slot, _ in labels.pairs])
         # Nothing is learnt of an empty response: it meets nothing, and keeps its probability of 0.
-        known, case = ~np.isnan(chance) & ~np.isnan(majority) & ~empty, labels.case
-        labelled = np.unique(case[known])
+        usable, case = ~np.isnan(chance) & ~np.isnan(majority) & ~empty, labels.case
+        labelled = np.unique(case[usable])
         if len(labelled) < 2:
             raise RecordError(f"{reading.name}: two labelled cases or more are needed, for cross-fitting")
         names = np.array([_name(by, cases.records[number], criterion) for number, _, criterion in labels.pairs])
         fold = dict(zip(labelled.tolist(), deal(np.arange(len(labelled)), FOLDS).tolist()))
         held = np.array([fold.get(int(number), -1) for number in case])
-        held_out = [_lines(chance, majority, names, known & ~out) for out in each_fold(held)]
+        held_out = [_lines(chance, majority, names, usable & ~out) for out in each_fold(held)]
         after = np.array(
             [
                 0.0 if gone else np.nan if np.isnan(value) or where < 0 else _line(held_out[where], name)(value)
                 for gone, where, name, value in zip(empty, held, names, chance)
             ]
         )
-        found = cls(by, cases, settings.pop(), _lines(chance, majority, names, known), held_out, fold, {})
+        calibration = cls(by, cases, settings.pop(), _lines(chance, majority, names, usable), held_out, fold, {})
         sides = {"before": (met, chance), "after": (np.where(np.isnan(after), np.nan, after > 0.5), after)}
         tree = {
             side: {name: each for name, each in measures(*of, labels, majority, len(cases)).items() if name in FIGURES}
             for side, of in sides.items()
         }
         figures = plain(estimate(tree, len(cases)))
-        return replace(found, facts={"pairs": int(known.sum()), "cases": len(labelled), **figures})
+        return replace(calibration, facts={"pairs": int(usable.sum()), "cases": len(labelled), **figures})
 
     @property
     def fingerprint(self) -> str:
         """Return twelve hexadecimal digits over what was learnt, and of which judge."""
-        lines = [{name: (line.slope, line.shift) for name, line in own.items()} for own in (self.lines, *self.held_out)]
+        lines = [
+            {name: (line.slope, line.shift) for name, line in lines_by_name.items()}
+            for lines_by_name in (self.lines, *self.held_out)
+        ]
         return digest([self.settings, self.by, lines])
 
     def apply(self, verdict: Verdict, name: str) -> Verdict:
@@ -181,10 +184,10 @@ def _line(lines: Mapping[str, Line], name: str) -> Line:
 
 def _lines(chance: np.ndarray, met: np.ndarray, names: np.ndarray, mask: np.ndarray) -> dict[str, Line]:
     """Return the line of all pairs of a mask, and that of each category with enough of them."""
-    found = {ALL: Line.fit(chance[mask], met[mask])}
+    lines = {ALL: Line.fit(chance[mask], met[mask])}
     for name in sorted(set(names) - {ALL}):
-        own = mask & (names == name)
-        kinds = (met[own].sum(), (1 - met)[own].sum())
-        if own.sum() >= FEW and min(kinds) >= FEW_OF_A_KIND:
-            found[name] = Line.fit(chance[own], met[own])
-    return found
+        in_category = mask & (names == name)
+        kinds = (met[in_category].sum(), (1 - met)[in_category].sum())
+        if in_category.sum() >= FEW and min(kinds) >= FEW_OF_A_KIND:
+            lines[name] = Line.fit(chance[in_category], met[in_category])
+    return lines

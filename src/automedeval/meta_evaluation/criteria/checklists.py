@@ -45,7 +45,7 @@ class Labels:
 
     def majority(self, without: str | None = None) -> np.ndarray:
         """Return the strict majority of all annotators, or all but one: float [pairs], NaN where there is none."""
-        votes = np.array([found for name, found in self.met.items() if name != without]).reshape(-1, len(self.pairs))
+        votes = np.array([met for name, met in self.met.items() if name != without]).reshape(-1, len(self.pairs))
         share = divide(np.nansum(votes, axis=0), (~np.isnan(votes)).sum(axis=0))
         return np.where(np.isnan(share) | (share == 0.5), np.nan, (share > 0.5).astype(float))
 
@@ -65,8 +65,8 @@ def read_labels(path: str, cases: Cases) -> Labels:
             continue
         case = cases.records[number]
         texts = [each.criterion for each in case.criteria]
-        for kind, name, known in (("response of", label.model, case.models), ("criterion", label.criterion, texts)):
-            if name not in known:
+        for kind, name, names in (("response of", label.model, case.models), ("criterion", label.criterion, texts)):
+            if name not in names:
                 raise RecordError(f"{place}: case {case.id!r} has no {kind} {name[:80]!r}")
         pair = (number, case.models.index(label.model), texts.index(label.criterion))
         if pair in met[label.annotator]:
@@ -75,7 +75,7 @@ def read_labels(path: str, cases: Cases) -> Labels:
         met[label.annotator][pair] = float(label.met)
     if not pairs:
         raise RecordError(f"{path}: no label on these cases")
-    columns = {name: np.array([found.get(pair, np.nan) for pair in pairs]) for name, found in met.items()}
+    columns = {name: np.array([labels.get(pair, np.nan) for pair in pairs]) for name, labels in met.items()}
     return Labels(list(pairs), columns, others)
 
 
@@ -110,8 +110,8 @@ class CriteriaVerdicts:
         """Return whether most runs say that each pair is met, and with what probability: float [pairs], NaN where unread."""
         asked = {pair[:2] for pair in pairs}
         met, chance = (
-            np.array([found[pair[:2]][pair[2]] for pair in pairs], float)
-            for found in ({place: self.shares(*place, key) for place in asked} for key in ("met", "met_probabilities"))
+            np.array([shares[pair[:2]][pair[2]] for pair in pairs], float)
+            for shares in ({place: self.shares(*place, key) for place in asked} for key in ("met", "met_probabilities"))
         )
         return np.where(np.isnan(met) | (met == 0.5), np.nan, (met > 0.5).astype(float)), chance
 
@@ -129,10 +129,10 @@ def read_checklists(files: Sequence[str], cases: Cases) -> list[CriteriaVerdicts
     Raises:
         RecordError: a verdict on other texts or other criteria, a verdict twice, or none that has a checklist.
     """
-    found: dict[tuple[str, str], dict[tuple[int, int], list[Verdict]]] = {}
+    by_author: dict[tuple[str, str], dict[tuple[int, int], list[Verdict]]] = {}
     first: dict[tuple[str, str], Path] = {}
-    for given in files:
-        name, path = named_file(given)
+    for named_path in files:
+        name, path = named_file(named_path)
         file = verdicts_file(path)
         for place, verdict in read_placed(file, Verdict):
             if (number := cases.index.get(verdict.case_id)) is None or (verdict.valid and verdict.checklist is None):
@@ -143,30 +143,33 @@ def read_checklists(files: Sequence[str], cases: Cases) -> list[CriteriaVerdicts
                 raise RecordError(f"{place}: 'order' {list(verdict.order)} must name one response of case {case.id!r}")
             if verdict.valid:
                 _check(place, verdict.checklist, case)
-            own = found.setdefault(author := (name or verdict.judge, verdict.rubric), {})
+            of_author = by_author.setdefault(author := (name or verdict.judge, verdict.rubric), {})
             first.setdefault(author, file)
-            same = own.setdefault((number, verdict.order[0]), [])
+            same = of_author.setdefault((number, verdict.order[0]), [])
             if any(each.run == verdict.run for each in same):
                 raise RecordError(
                     f"{place}: {verdict.judge} judged this response of case {case.id!r} before, in this run"
                 )
             same.append(verdict)
-    if not found:
+    if not by_author:
         raise RecordError(f"{', '.join(files)}: no verdict on the criteria of these cases")
-    names = [name for name, _ in found]
-    called = (f"{name} by {rubric}" if names.count(name) > 1 else name for name, rubric in found)
-    return [CriteriaVerdicts(name, cases, own, first[author]) for name, (author, own) in zip(called, found.items())]
+    names = [name for name, _ in by_author]
+    called = (f"{name} by {rubric}" if names.count(name) > 1 else name for name, rubric in by_author)
+    return [
+        CriteriaVerdicts(name, cases, of_author, first[author])
+        for name, (author, of_author) in zip(called, by_author.items())
+    ]
 
 
 def _check(place: str, checklist: Mapping[str, Any], case: Case) -> None:
     """Raise RecordError unless a checklist has for each criterion of a case whether it is met, and a probability."""
     for key, allowed in (("met", "true, false or null"), ("met_probabilities", "null, or a number from 0 to 1")):
-        given = checklist.get(key)
-        if not isinstance(given, list) or len(given) != len(case.criteria):
+        entries = checklist.get(key)
+        if not isinstance(entries, list) or len(entries) != len(case.criteria):
             raise RecordError(f"{place}: {key!r} has not one entry for each criterion of case {case.id!r}")
-        for value in given:
-            known = isinstance(value, bool) if key == "met" else isinstance(value, int | float) and 0 <= value <= 1
-            if value is not None and not known:
+        for value in entries:
+            is_allowed = isinstance(value, bool) if key == "met" else isinstance(value, int | float) and 0 <= value <= 1
+            if value is not None and not is_allowed:
                 raise RecordError(f"{place}: {key!r} must hold {allowed}, not {value!r:.40}")
 
 
@@ -175,10 +178,10 @@ def _check(place: str, checklist: Mapping[str, Any], case: Case) -> None:
 
 def _confusion(met: np.ndarray, truth: np.ndarray, case: np.ndarray, cases: int) -> np.ndarray:
     """Return float [cases, 4]: true positives, false positives, false negatives and true negatives of each case."""
-    known = ~np.isnan(met) & ~np.isnan(truth)
+    defined = ~np.isnan(met) & ~np.isnan(truth)
     cell = np.where(met == 1, np.where(truth == 1, 0, 1), np.where(truth == 1, 2, 3))
     columns = np.zeros((cases, 4))
-    np.add.at(columns, (case[known], cell[known]), 1)
+    np.add.at(columns, (case[defined], cell[defined]), 1)
     return columns
 
 
@@ -191,7 +194,7 @@ def _kappa(s: np.ndarray) -> np.ndarray:
 def _macro_f1(s: np.ndarray) -> np.ndarray:
     """Return the mean F1 of "met" and "not met", of those of the two that the judge or the label names, as in scikit-learn."""
     wrong = s[:, 1] + s[:, 2]
-    both = np.array([divide(2 * own, 2 * own + wrong) for own in (s[:, 0], s[:, 3])])
+    both = np.array([divide(2 * right, 2 * right + wrong) for right in (s[:, 0], s[:, 3])])
     return divide(np.nansum(both, axis=0), (~np.isnan(both)).sum(axis=0))
 
 
@@ -206,14 +209,14 @@ OF_TABLE: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # of sums of `_conf
 
 def auroc(chance: np.ndarray, truth: np.ndarray, case: np.ndarray) -> Statistic:
     """Return how often a met pair has a higher probability than one that is not met, a tie counting half."""
-    known = ~np.isnan(chance) & ~np.isnan(truth)
-    order = np.flatnonzero(known)[np.argsort(chance[known], kind="stable")]
+    defined = ~np.isnan(chance) & ~np.isnan(truth)
+    order = np.flatnonzero(defined)[np.argsort(chance[defined], kind="stable")]
     truth, starts = truth[order], np.unique(chance[order], return_index=True)[1]
 
     def of(counts: np.ndarray) -> np.ndarray:
         if not len(starts):
             return np.full(len(counts), np.nan)
-        positive, negative = (np.add.reduceat(counts * own, starts, axis=1) for own in (truth, 1 - truth))
+        positive, negative = (np.add.reduceat(counts * is_kind, starts, axis=1) for is_kind in (truth, 1 - truth))
         below = negative.cumsum(axis=1) - negative / 2
         return divide((positive * below).sum(axis=1), positive.sum(axis=1) * negative.sum(axis=1))
 
@@ -243,12 +246,12 @@ def _counts(case: np.ndarray, cases: int, values: np.ndarray | None = None) -> n
 
 def _calibration(chance: np.ndarray, truth: np.ndarray, case: np.ndarray, cases: int, bins: int = 10) -> Statistic:
     """Return the expected calibration error of P(met), in ten bins of equal width (Naeini et al. 2015)."""
-    known = ~np.isnan(chance) & ~np.isnan(truth)
+    defined = ~np.isnan(chance) & ~np.isnan(truth)
     columns = np.zeros((cases, bins + 1))
-    place = np.clip((chance[known] * bins).astype(int), 0, bins - 1)
-    np.add.at(columns, (case[known], place), chance[known] - truth[known])
-    columns[:, -1] = _counts(case[known], cases)
-    return Statistic(columns, lambda s: divide(np.abs(s[:, :-1]).sum(axis=1), s[:, -1]), int(known.sum()))
+    place = np.clip((chance[defined] * bins).astype(int), 0, bins - 1)
+    np.add.at(columns, (case[defined], place), chance[defined] - truth[defined])
+    columns[:, -1] = _counts(case[defined], cases)
+    return Statistic(columns, lambda s: divide(np.abs(s[:, :-1]).sum(axis=1), s[:, -1]), int(defined.sum()))
 
 
 def trivial(cases: Cases, labels: Labels, encoder: TextEncoder | None) -> dict[str, np.ndarray]:
@@ -257,12 +260,12 @@ def trivial(cases: Cases, labels: Labels, encoder: TextEncoder | None) -> dict[s
     for case, slot, criterion in labels.pairs:
         record = cases.records[case]
         texts.append((record.criteria[criterion].criterion, record.responses[slot].text))
-    own = [(words(criterion), words(response)) for criterion, response in texts]
-    covered = [np.mean([word in set(said) for word in set(asked)]) if asked else np.nan for asked, said in own]
-    recall = [LCSseq.similarity(asked, said) / len(asked) if asked else np.nan for asked, said in own]
-    found = dict(zip(TRIVIAL, (np.array(covered), np.array(recall))))
+    word_lists = [(words(criterion), words(response)) for criterion, response in texts]
+    covered = [np.mean([word in set(said) for word in set(asked)]) if asked else np.nan for asked, said in word_lists]
+    recall = [LCSseq.similarity(asked, said) / len(asked) if asked else np.nan for asked, said in word_lists]
+    scores = dict(zip(TRIVIAL, (np.array(covered), np.array(recall))))
     if encoder is None:
-        return found
+        return scores
     cut = {response: sentences(response) for _, response in texts}
     every = list(
         dict.fromkeys([*(criterion for criterion, _ in texts), *(each for some in cut.values() for each in some)])
@@ -270,7 +273,7 @@ def trivial(cases: Cases, labels: Labels, encoder: TextEncoder | None) -> dict[s
     vectors = dict(zip(every, encoder.encode(list(map(readable, every)))))
     nearest = [max((float(vectors[a] @ vectors[each]) for each in cut[b]), default=np.nan) for a, b in texts]
     cosine = np.array(nearest)
-    return found | dict(zip(TRIVIAL[2:], (cosine, cosine + found[TRIVIAL[0]])))
+    return scores | dict(zip(TRIVIAL[2:], (cosine, cosine + scores[TRIVIAL[0]])))
 
 
 def category(tags: Sequence[str]) -> str | None:
@@ -283,9 +286,12 @@ def category(tags: Sequence[str]) -> str | None:
 def groups(cases: Cases, labels: Labels) -> dict[str, np.ndarray]:
     """Return the categories of the criteria, or else their tags, as masks of the pairs."""
     tags = [cases.records[case].criteria[criterion].tags for case, _, criterion in labels.pairs]
-    named = {tag for own in tags for tag in own}
+    named = {tag for tags_of_pair in tags for tag in tags_of_pair}
     categories = {tag for tag in named if tag.startswith(CATEGORY)} or named
-    return {tag.removeprefix(CATEGORY): np.array([tag in own for own in tags]) for tag in sorted(categories)}
+    return {
+        tag.removeprefix(CATEGORY): np.array([tag in tags_of_pair for tags_of_pair in tags])
+        for tag in sorted(categories)
+    }
 
 
 def certify(
@@ -300,31 +306,31 @@ def certify(
     judged = {reading.name: reading.of(labels.pairs) for reading in readings}
     tree: dict[str, Any] = {"judges": {}, "physicians": {}, "trivial": {}}
     for name, (met, chance) in judged.items():
-        own = {"all": measures(met, chance, labels, majority, count), "categories": {}, "physicians": {}}
+        figures = {"all": measures(met, chance, labels, majority, count), "categories": {}, "physicians": {}}
         for tag, mask in groups(cases, labels).items():
             some = replace(labels, met={name: np.where(mask, each, np.nan) for name, each in labels.met.items()})
-            own["categories"][tag] = measures(met, chance, some, np.where(mask, majority, np.nan), count)
-        for annotator, given in labels.met.items():
-            own["physicians"][annotator] = _agreement(met, given, labels, count)
-        tree["judges"][name] = own
-    for annotator, given in labels.met.items():
+            figures["categories"][tag] = measures(met, chance, some, np.where(mask, majority, np.nan), count)
+        for annotator, met_by in labels.met.items():
+            figures["physicians"][annotator] = _agreement(met, met_by, labels, count)
+        tree["judges"][name] = figures
+    for annotator, met_by in labels.met.items():
         truth = labels.majority(without=annotator)
-        tree["physicians"][annotator] = _agreement(given, truth, labels, count)
+        tree["physicians"][annotator] = _agreement(met_by, truth, labels, count)
         for name, (met, _) in judged.items():
-            same = np.where(np.isnan(given), np.nan, met)
+            same = np.where(np.isnan(met_by), np.nan, met)
             tree["physicians"][annotator][f"accuracy of {name} on these pairs"] = _agreement(
                 same, truth, labels, count
             )["accuracy"]
     for name, values in trivial(cases, labels, encoder).items():
         tree["trivial"][name] = auroc(values, majority, labels.case)
-    found = estimate(tree, count, resamples)
-    for own in found["judges"].values():
-        own["above_trivial"] = {
-            name: difference(own["all"]["auroc"], each, None) for name, each in found["trivial"].items()
+    estimated = estimate(tree, count, resamples)
+    for figures in estimated["judges"].values():
+        figures["above_trivial"] = {
+            name: difference(figures["all"]["auroc"], each, None) for name, each in estimated["trivial"].items()
         }
     sure = majority[~np.isnan(majority)]
     pairs = {"pairs": len(labels.pairs), "majority": len(sure), "met": float(sure.mean()) if len(sure) else None}
-    return found | {"labels": pairs | {"physicians": len(labels.met), "of other cases": labels.others}}
+    return estimated | {"labels": pairs | {"physicians": len(labels.met), "of other cases": labels.others}}
 
 
 def _agreement(met: np.ndarray, truth: np.ndarray, labels: Labels, cases: int) -> dict[str, Statistic]:

@@ -56,17 +56,19 @@ def criteria_result(
     audited = audits_of(audits, rows)
     for reading, row in zip(readings, rows):
         more: dict[str, Any] = {"audit": Audit(**audited[row.name])} if row.name in audited else {}
-        known = known_of_judge(cases, row, agreement=[_credit(result, row.name)], **read_shares(cases, reading), **more)
-        judges[row.name]["facts"] = [list(fact) for fact in facts_of(known)]
+        profile = known_of_judge(
+            cases, row, agreement=[_credit(result, row.name)], **read_shares(cases, reading), **more
+        )
+        judges[row.name]["facts"] = [list(fact) for fact in facts_of(profile)]
     return result
 
 
 def read_shares(cases: Cases, reading: CriteriaVerdicts) -> dict[str, Any]:
-    """Return `valid` and `unread` of `Known`: a verdict with an unread criterion is valid, and has no score."""
+    """Return `valid` and `unread` of `JudgeProfile`: a verdict with an unread criterion is valid, and has no score."""
     valid = [verdict.valid for verdicts in reading.verdicts.values() for verdict in verdicts]
     unread = {
-        model: sum(each.met.count(None) == len(each.met) for each in own)
-        for model, own in _answers(cases, reading).items()
+        model: sum(each.met.count(None) == len(each.met) for each in answers)
+        for model, answers in _answers(cases, reading).items()
     }
     return {"valid": sum(valid) / len(valid), "unread": unread}
 
@@ -105,12 +107,12 @@ class _Answer:
 
 def _answers(cases: Cases, reading: CriteriaVerdicts) -> dict[str, list[_Answer]]:
     """Return every response that the judge was shown, by model; one of which it read nothing is among them."""
-    found = defaultdict(list)
+    answers = defaultdict(list)
     for place, slot in reading.verdicts:
         case = cases.records[place]
         answer = _Answer(case, case.responses[slot], reading.shares(place, slot))
-        found[case.models[slot]].append(answer)
-    return dict(sorted(found.items()))
+        answers[case.models[slot]].append(answer)
+    return dict(sorted(answers.items()))
 
 
 def candidates(cases: Cases, reading: CriteriaVerdicts) -> dict[str, dict[str, Any]]:
@@ -118,11 +120,11 @@ def candidates(cases: Cases, reading: CriteriaVerdicts) -> dict[str, dict[str, A
     means = {}
     for model, answers in _answers(cases, reading).items():
         scores = [checklist_score([each.points for each in answer.case.criteria], answer.met) for answer in answers]
-        known = [score.score if answer.whole else None for score, answer in zip(scores, answers)]
-        adjusted = [length_adjusted(score, len(answer.response.text)) for score, answer in zip(known, answers)]
+        of_whole = [score.score if answer.whole else None for score, answer in zip(scores, answers)]
+        adjusted = [length_adjusted(score, len(answer.response.text)) for score, answer in zip(of_whole, answers)]
         means[model] = {
             "responses": len(answers),
-            **{rule: mean_score(known, rule) for rule in MEAN_RULES},
+            **{rule: mean_score(of_whole, rule) for rule in MEAN_RULES},
             "length_adjusted": mean_score(adjusted, MEAN),
             "lowest": mean_score([score.lowest for score in scores], MEAN),
             "highest": mean_score([score.highest for score in scores], MEAN),
@@ -140,21 +142,21 @@ def missed(
 
     Unread criteria do not count. The most failed theme comes first; each has the same share by candidate.
     """
-    found: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    failed: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for model, answers in _answers(cases, reading).items():
         for each in answers:
             for met, criterion in zip(each.met, each.case.criteria):
                 if met is None:
                     continue
                 for theme in themes(each.case, criterion):
-                    found[theme][model].append(1 - met if criterion.points > 0 else met)
+                    failed[theme][model].append(1 - met if criterion.points > 0 else met)
     result: dict[str, dict[str, Any]] = {
         theme: {
             "criteria": sum(map(len, by_model.values())),
-            "failed": float(np.mean([each for own in by_model.values() for each in own])),
-            "candidates": {model: float(np.mean(own)) for model, own in sorted(by_model.items())},
+            "failed": float(np.mean([each for values in by_model.values() for each in values])),
+            "candidates": {model: float(np.mean(values)) for model, values in sorted(by_model.items())},
         }
-        for theme, by_model in found.items()
+        for theme, by_model in failed.items()
     }
     return dict(sorted(result.items(), key=lambda each: -each[1]["failed"]))
 
@@ -194,15 +196,15 @@ def _mean_scores(result: Mapping[str, Any]) -> Table:
 
 def sentences(result: Mapping[str, Any]) -> list[str]:
     """Return the results in sentences: every judge's scores, and what is known of it, its certificate first."""
-    found = []
-    for name, own in result["judges"].items():
-        means = ", ".join(f"{model} {number(each[MEAN])}{_range(each)}" for model, each in own["candidates"].items())
-        found.append(f"{name}: mean score {means} ({MEAN}).")
+    lines = []
+    for name, judge in result["judges"].items():
+        means = ", ".join(f"{model} {number(each[MEAN])}{_range(each)}" for model, each in judge["candidates"].items())
+        lines.append(f"{name}: mean score {means} ({MEAN}).")
         of = f" ({name})" if len(result["judges"]) > 1 else ""
-        found += [f"{fact.rstrip('?')}{of}: {text}" for fact, text in own["facts"]]
+        lines += [f"{fact.rstrip('?')}{of}: {text}" for fact, text in judge["facts"]]
     for name, each in (result["certificate"] or {}).get("physicians", {}).items():
-        found.append(f"{name} beside the majority of the others: accuracy {span(each['accuracy'], 3)}.")
-    return found
+        lines.append(f"{name} beside the majority of the others: accuracy {span(each['accuracy'], 3)}.")
+    return lines
 
 
 def _range(each: Mapping[str, Any]) -> str:

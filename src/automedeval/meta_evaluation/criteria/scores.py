@@ -80,12 +80,12 @@ def people_of(labels: Labels, cases: Cases) -> People:
     Raises:
         RecordError: there is no such response.
     """
-    found: dict[tuple[int, int], dict[int, float]] = {}
+    met_of: dict[tuple[int, int], dict[int, float]] = {}
     for (number, slot, criterion), met in zip(labels.pairs, labels.majority()):
         if not np.isnan(met):
-            found.setdefault((number, slot), {})[criterion] = met
+            met_of.setdefault((number, slot), {})[criterion] = met
     scores, parts = np.full(cases.responses, np.nan), 0
-    for (number, slot), met in found.items():
+    for (number, slot), met in met_of.items():
         case = cases.records[number]
         if len(met) < len(case.criteria):
             parts += 1

@@ -27,7 +27,7 @@ def illustrate(result: dict[str, Any]) -> Iterator[Figure]:
 
 def _agreement(result: dict[str, Any]) -> Iterator[Figure]:
     judges = real_judges(result)
-    found = [
+    rows = [
         (name, each[each["headline"]], charts.BLUE if name in judges else charts.GREY)
         for name, each in result["judges"].items()
     ]
@@ -36,7 +36,7 @@ def _agreement(result: dict[str, Any]) -> Iterator[Figure]:
     text = "Concordance of every judge. Dotted: one half, which is what guessing gives."
     text += " Dashed: one rater against the mean of the others." if band else ""
     label, head = "concordance with people", ("judge", "concordance")
-    yield from charts.estimates("Agreement with people", text, found, label, 0.5, band, head)
+    yield from charts.estimates("Agreement with people", text, rows, label, 0.5, band, head)
     histograms = [("people", result["people"]["scores"])]
     histograms += [(name, record["scores"]) for name, record in judges.items() if record.get("scores")]
     steps = sorted({score for _, counts in histograms for score in counts}, key=float)
@@ -73,8 +73,8 @@ def _agreement(result: dict[str, Any]) -> Iterator[Figure]:
 
 def _rounds(rounds: dict[str, Any]) -> Iterator[Figure]:
     table, forecast = rounds["table"], rounds["forecast"]
-    known = {line["round"]: line["triple_accuracy"] for line in table}
-    measured = [(place, estimate) for place, estimate in known.items() if estimate["value"] is not None]
+    accuracies = {line["round"]: line["triple_accuracy"] for line in table}
+    measured = [(place, estimate) for place, estimate in accuracies.items() if estimate["value"] is not None]
     if not measured:
         return
     curve = None if "reason" in forecast else Curve(*(forecast[name] for name in "abc"))
@@ -90,7 +90,7 @@ def _rounds(rounds: dict[str, Any]) -> Iterator[Figure]:
     rows = []
     for place in range(end + 1):
         judge = table[place]["judge"] if place < len(table) else "forecast"
-        row = [place, judge, *ends(known.get(place, nothing)), curve and curve.at(place)]
+        row = [place, judge, *ends(accuracies.get(place, nothing)), curve and curve.at(place)]
         rows.append([*row, *ends(ahead.get(place, nothing))[1:]])
     yield Figure(
         "Rounds of introspection",
@@ -131,20 +131,20 @@ def _outcomes(result: dict[str, Any]) -> Iterator[tuple[str, list[float]]]:
         for pair in (pair for table in tables for pair in table["pairs"]):
             values = [pair[label]["value"] for label in ("win", "tie", "loss")]
             shares.setdefault(f"{pair['pair'][0]} : {pair['pair'][1]}, {line}", []).append(values)
-        yield from ((name, [fmean(each) for each in zip(*own)]) for name, own in shares.items())
+        yield from ((name, [fmean(each) for each in zip(*outcomes)]) for name, outcomes in shares.items())
 
 
 def _verdict_ratings(result: dict[str, Any]) -> Iterator[Figure]:
     for judge, criteria in result.get("verdict_ratings", {}).items():
         scores = sorted({score for record in criteria.values() for score in record["counts"]}, key=float)
         counts = [(name, [record["counts"].get(score, 0) for score in scores]) for name, record in criteria.items()]
-        shares = [(name, [count / sum(given) for count in given]) for name, given in counts]
+        shares = [(name, [count / sum(values) for count in values]) for name, values in counts]
         yield Figure(
             f"People's scores of {judge}'s verdicts",
             "Share of every score that people gave the verdicts, per criterion (the paper's Figure 5a).",
             partial(charts.stacked, shares, scores),
             ["criterion", *scores],
-            [[name, *given] for name, given in counts],
+            [[name, *values] for name, values in counts],
         )
 
 

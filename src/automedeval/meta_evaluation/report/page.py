@@ -127,22 +127,22 @@ def _shown_cases(cases: Cases, first: Sequence[str], most: int) -> list[int]:
 
 def _choices(cases: Cases, judges: Sequence[JudgeVerdicts], number: int) -> list[tuple[str, str]]:
     """Return the choices of each judge of pairs on each pair of a case, in words."""
-    case, start, found = cases.records[number], int(cases.start[number]), []
-    for judge, (one, two) in product(judges, combinations(range(len(case.responses)), 2)):
-        pair = cases.pair_index[start + one, start + two]
-        names = [case.models[one], case.models[two], "tie", "neither"]
+    case, start, lines = cases.records[number], int(cases.start[number]), []
+    for judge, (first, second) in product(judges, combinations(range(len(case.responses)), 2)):
+        pair = cases.pair_index[start + first, start + second]
+        names = [case.models[first], case.models[second], "tie", "neither"]
         choices = [f"{name}: {names[codes[pair]]}" for name, codes in judge.choices.items() if codes[pair] >= 0]
-        found += [(f"{judge.name}, {names[0]} : {names[1]}", ", ".join(choices))] if choices else []
-    return found
+        lines += [(f"{judge.name}, {names[0]} : {names[1]}", ", ".join(choices))] if choices else []
+    return lines
 
 
 def _scores(judges: Sequence[JudgeVerdicts], place: int) -> list[tuple[str, float]]:
     """Return the scores that a response has: by judge, and by criterion where a judge scores criteria by themselves."""
-    found = []
+    scores_of = []
     for judge in judges:
-        found.append((judge.name, judge.mixed[place]))
-        found += [(f"{judge.name}: {name}", scores[place]) for name, scores in judge.criterion_scores.items()]
-    return [(name, float(score)) for name, score in found if not np.isnan(score)]
+        scores_of.append((judge.name, judge.mixed[place]))
+        scores_of += [(f"{judge.name}: {name}", scores[place]) for name, scores in judge.criterion_scores.items()]
+    return [(name, float(score)) for name, score in scores_of if not np.isnan(score)]
 
 
 def _ratings(people: People | None, place: int) -> str | None:
@@ -158,10 +158,10 @@ def _groups(result: dict[str, Any], cases: list[dict[str, Any]]) -> dict[str, li
     """Return heading → its cases: each case once, under the first of its reasons, in the order of its list."""
     groups = {}
     for name, ids in result["main_judge"]["cases"].items():
-        own = [case for case in cases if case["reasons"][:1] == [name]]
-        groups[REASONS[name][0]] = sorted(own, key=lambda case: ids.index(case["id"]))
+        members = [case for case in cases if case["reasons"][:1] == [name]]
+        groups[REASONS[name][0]] = sorted(members, key=lambda case: ids.index(case["id"]))
     groups["The other cases"] = [case for case in cases if not case["reasons"]]
-    return {heading: own for heading, own in groups.items() if own}
+    return {heading: members for heading, members in groups.items() if members}
 
 
 def _table2(result: dict[str, Any]) -> dict[str, Any]:

@@ -77,15 +77,15 @@ def reasons(table: Record) -> dict[str, list[str]]:
 
 def sentences(table: Record) -> list[str]:
     """Say, for every column, which judges differ from ours at p < 0.05, adjusted."""
-    lines, ours = [], table["ours"]
-    for name in table["columns"] if ours is not None else ():
+    lines, compared_to = [], table["ours"]
+    for name in table["columns"] if compared_to is not None else ():
         sides: dict[str, list[str]] = {"above": [], "below": [], "not clearly different from": []}
         for row in table["rows"]:
             cell = row["cells"][name]
-            if row["judge"] != ours and cell["p_adjusted"] is not None:
+            if row["judge"] != compared_to and cell["p_adjusted"] is not None:
                 clear = "below" if cell["difference"]["value"] > 0 else "above"
                 side = clear if cell["p_adjusted"] < 0.05 else "not clearly different from"
                 sides[side].append(row["judge"])
         if parts := [f"{side} {', '.join(judges)}" for side, judges in sides.items() if judges]:
-            lines.append(f"On {COLUMNS[name].label}, {ours} is {'; '.join(parts)}.")
+            lines.append(f"On {COLUMNS[name].label}, {compared_to} is {'; '.join(parts)}.")
     return lines

@@ -140,8 +140,8 @@ def make_report(
         result["judges"][name]["audit"] = audit
     main_record = result["judges"][main_judge.row.name]
     audited = "audit" in main_record
-    if not audited and (found := probe(main_judge.row.judge, notes)):
-        main_record["probe"] = found
+    if not audited and (probed := probe(main_judge.row.judge, notes)):
+        main_record["probe"] = probed
     settings = describe_result("report", resamples=args.resamples)
     result = plain(result) | {
         "next_steps": next_steps(main_judge.row.judge, people is not None, audited),

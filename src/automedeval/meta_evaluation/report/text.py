@@ -3,7 +3,7 @@
 from typing import Any
 
 from automedeval.meta_evaluation.report import paper_table_text
-from automedeval.reports.facts import LEAST_RATED, Audit, Known, facts_of, is_trusted
+from automedeval.reports.facts import LEAST_RATED, Audit, JudgeProfile, facts_of, is_trusted
 from automedeval.reports.text import against_best, in_a_row, interval, percent
 
 HALF = "A tie counts as half; guessing gives 50 %."
@@ -36,13 +36,13 @@ def standing(table: dict[str, Any]) -> dict[str, Any]:
     order = sorted(table["models"], key=lambda model: -values[model]["value"])
     signs, wins = {}, {}
     for pair in table["pairs"]:
-        one, two = pair["pair"]
+        first, second = pair["pair"]
         clear = pair["p_adjusted"] is not None and pair["p_adjusted"] < LEVEL
         better = pair["margin"]["value"] > 0
-        signs[one, two] = (">" if better else "<") if clear else "≈"
-        signs[two, one] = ("<" if better else ">") if clear else "≈"
-        wins[one, two] = pair["win"]["value"] + pair["tie"]["value"] / 2
-        wins[two, one] = pair["loss"]["value"] + pair["tie"]["value"] / 2
+        signs[first, second] = (">" if better else "<") if clear else "≈"
+        signs[second, first] = ("<" if better else ">") if clear else "≈"
+        wins[first, second] = pair["win"]["value"] + pair["tie"]["value"] / 2
+        wins[second, first] = pair["loss"]["value"] + pair["tie"]["value"] / 2
     level = [model for model in order[1:] if signs.get((order[0], model), "") != ">"]
     return {"order": order, "best": None if level else order[0], "level": level, "signs": signs, "wins": wins}
 
@@ -52,31 +52,31 @@ def answer(result: dict[str, Any]) -> dict[str, str]:
 
     A model is called better only if what is known of the judge allows it (`reports.facts.is_trusted`).
     """
-    main, known = result["main_judge"], known_of(result)
+    main, profile = result["main_judge"], profile_of(result)
     table = result["models"][main["name"]]
     stands = standing(table)
-    trusted = is_trusted(known)
-    found = {"Best model" if trusted else "Scores highest": _best(table, stands, trusted)}
-    found |= dict(facts_of(known))
+    trusted = is_trusted(profile)
+    answers = {"Best model" if trusted else "Scores highest": _best(table, stands, trusted)}
+    answers |= dict(facts_of(profile))
     if stands["order"]:
-        found["How sure"] = _how_sure(table, stands)
-    found["Cases"] = _cases(result["cases"])
-    found["Judge"] = _judge(result)
+        answers["How sure"] = _how_sure(table, stands)
+    answers["Cases"] = _cases(result["cases"])
+    answers["Judge"] = _judge(result)
     if "people" in result and stands["order"]:
         by_people = standing(result["models"]["people"])
         if by_people["order"]:
-            found["By people's own ratings"] = _best(result["models"]["people"], by_people, True)
-    return found
+            answers["By people's own ratings"] = _best(result["models"]["people"], by_people, True)
+    return answers
 
 
-def known_of(result: dict[str, Any]) -> Known:
+def profile_of(result: dict[str, Any]) -> JudgeProfile:
     """Return what is known of the main judge, for `reports.facts`."""
     main = result["main_judge"]
     record, table = result["judges"][main["name"]], result["models"][main["name"]]
     order = standing(table)["order"]
     best = main.get("best_baseline") if main["rated_cases"] >= LEAST_RATED and "people" in result else None
     audit = record.get("audit")
-    return Known(
+    return JudgeProfile(
         main["name"],
         credit(result),
         main["rated_cases"] if "people" in result else 0,
@@ -271,21 +271,21 @@ def rivals(result: dict[str, Any]) -> list[dict[str, Any]]:
 
 def gaps(result: dict[str, Any]) -> dict[str, list[str]]:
     """Return why there are no figures per model → the judges of which that is so."""
-    found: dict[str, list[str]] = {}
+    judges: dict[str, list[str]] = {}
     for name, table in result["models"].items():
         if "gap" in table:
-            found.setdefault(table["gap"], []).append(name)
-    return found
+            judges.setdefault(table["gap"], []).append(name)
+    return judges
 
 
 def _rounds(rounds: dict[str, Any]) -> list[str]:
     """Say what the rounds of introspection reached, and what further ones are expected to reach."""
     sentences = []
-    known = [(line, line["triple_accuracy"]) for line in (rounds["table"][0], rounds["table"][-1])]
-    if len(rounds["table"]) > 1 and all(share["value"] is not None for _, share in known):
+    ends_of_table = [(line, line["triple_accuracy"]) for line in (rounds["table"][0], rounds["table"][-1])]
+    if len(rounds["table"]) > 1 and all(share["value"] is not None for _, share in ends_of_table):
         ends = (
             f"{100 * share['value']:.1f} % after round {line['round']} ({line['judge']}; {interval(share)})"
-            for line, share in known
+            for line, share in ends_of_table
         )
         sentences.append(f"Triple accuracy is {' and '.join(ends)}.")
     forecast = rounds["forecast"]
@@ -316,13 +316,13 @@ def _chosen(judge: str, criteria: dict[str, dict[str, Any]]) -> list[str]:
 
 def _preferred(compared: dict[str, Any]) -> list[str]:
     """Say which of two judges' verdicts people preferred; one of them only at p < 0.05, adjusted."""
-    one, two = compared["judges"]
+    first, second = compared["judges"]
     sentences = []
     for criterion, record in compared["criteria"].items():
-        shares = f"{one} in {percent(record['first']['value'])} of {record['first']['n']} choices "
-        shares += f"({interval(record['first'])}), {two} in {percent(record['second']['value'])} "
+        shares = f"{first} in {percent(record['first']['value'])} of {record['first']['n']} choices "
+        shares += f"({interval(record['first'])}), {second} in {percent(record['second']['value'])} "
         shares += f"({interval(record['second'])}), a tie in {percent(record['tie']['value'])}"
-        better = one if record["margin"]["value"] > 0 else two
+        better = first if record["margin"]["value"] > 0 else second
         clear = record["p_adjusted"] is not None and record["p_adjusted"] < LEVEL
         prefer = f"prefer {better}'s verdicts" if clear else "have no clear preference"
         sentences.append(f"On {criterion} people {prefer}: {shares}.")

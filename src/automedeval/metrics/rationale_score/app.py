@@ -33,12 +33,12 @@ def compare(
         raise ValueError(f"The layer must be a whole number, not {layer!r:.20}.")
     names = {"bert_model": (bert_model or "").strip() or None, "bart_model": (bart_model or "").strip() or None}
     layers = int(layer) if layer else None  # the metric's own choice
-    found = rationale_score([prediction], [reference], bert_num_layers=layers, **names)
-    rows = [[f"BERTScore {name}", f"{values[0]:.4f}"] for name, values in found.get("bert_score", {}).items()]
-    for score in found.get("bart_score", []):
+    scores = rationale_score([prediction], [reference], bert_num_layers=layers, **names)
+    rows = [[f"BERTScore {name}", f"{values[0]:.4f}"] for name, values in scores.get("bert_score", {}).items()]
+    for score in scores.get("bart_score", []):
         value = "undefined" if score is None else f"{score:.4f} nats per token"
         rows.append(["BARTScore", value])
-    return rows, "A text is longer than a model reads: its end was not compared." if found["truncated"] else ""
+    return rows, "A text is longer than a model reads: its end was not compared." if scores["truncated"] else ""
 
 
 def shown(rows: list[list[str]], note: str) -> str:
@@ -51,9 +51,9 @@ def page() -> Any:
     """Build the page."""
     import gradio  # here, so that `compare` works without gradio
 
-    def answer(*given: str) -> str:
+    def answer(*inputs: str) -> str:
         try:
-            return shown(*compare(*given))
+            return shown(*compare(*inputs))
         except ValueError as error:  # shown in place of the figures
             return f"**No figures.** {error}"
 
@@ -63,14 +63,14 @@ def page() -> Any:
             reference = gradio.Textbox(label="Reference", lines=6, max_length=LONGEST)
             prediction = gradio.Textbox(label="Prediction", lines=6, max_length=LONGEST)
         button = gradio.Button("Compare", variant="primary")
-        found = gradio.Markdown(FIRST, min_height=90)
+        figures = gradio.Markdown(FIRST, min_height=90)
         with gradio.Accordion("Models", open=False):
             gradio.Markdown("A model left blank is left out. A layer left blank is the one that bert-score takes.")
             with gradio.Row():
                 bert = gradio.Textbox("roberta-large", label="Model for BERTScore")
                 layer = gradio.Textbox(label="Layer for BERTScore")  # a number box sends 0 where it is blank
                 bart = gradio.Textbox("facebook/bart-large-cnn", label="Model for BARTScore")
-        button.click(answer, [reference, prediction, bert, layer, bart], found)
+        button.click(answer, [reference, prediction, bert, layer, bart], figures)
     return blocks
 
 

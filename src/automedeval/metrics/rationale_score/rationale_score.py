@@ -78,7 +78,7 @@ def rationale_score(
     if bert_model is not None:
         layers = _usual_layers(bert_model) if bert_num_layers is None else bert_num_layers
         bert = _load("bert_model", bert_model, layers, device)
-        rows, over = bert.score([(one.strip(), two.strip()) for one, two in pairs])
+        rows, over = bert.score([(prediction.strip(), reference.strip()) for prediction, reference in pairs])
         empty |= {owner for owner, row in zip(owners, rows) if row is None}
         cut |= {owner for owner, flag in zip(owners, over) if flag}
         best = _best([row or [0.0, 0.0, 0.0] for row in rows], owners, len(predictions))
@@ -203,9 +203,9 @@ class _Model(ABC):
         self.frame = torch.tensor(sorted({tokenizer.cls_token_id, tokenizer.sep_token_id} - {None}), dtype=torch.long)
         config = network.config
         self.pad = config.pad_token_id or 0
-        known = config.to_dict().get("max_position_embeddings") or 0
-        known -= self.pad + 1 if config.model_type in SHIFTED else 0
-        windows = [window for window in (tokenizer.model_max_length, known) if 0 < window < UNKNOWN_WINDOW]
+        positions = config.to_dict().get("max_position_embeddings") or 0
+        positions -= self.pad + 1 if config.model_type in SHIFTED else 0
+        windows = [window for window in (tokenizer.model_max_length, positions) if 0 < window < UNKNOWN_WINDOW]
         if not windows:
             raise ValueError(
                 f"{name}: neither tokenizer (model_max_length) nor config gives the length of the longest text"
@@ -218,12 +218,12 @@ class _Model(ABC):
         numbers = {text: number for number, text in enumerate(dict.fromkeys(text for pair in pairs for text in pair))}
         ids, over = self._tokens(list(numbers))
         blank = [not text.strip() or bool(torch.isin(row, self.frame).all()) for text, row in zip(numbers, ids)]
-        asked = [(numbers[one], numbers[two]) for one, two in pairs]
+        asked = [(numbers[first], numbers[second]) for first, second in pairs]
         todo = [pair for pair in dict.fromkeys(asked) if not (blank[pair[0]] or blank[pair[1]])]
         figures = self._figures(todo, ids)
         if not all(isfinite(figure) for row in figures.values() for figure in row):
             raise ValueError(f"{self.name}: a score is not finite")
-        return [figures.get(pair) for pair in asked], [over[one] or over[two] for one, two in asked]
+        return [figures.get(pair) for pair in asked], [over[first] or over[second] for first, second in asked]
 
     @abstractmethod
     def _figures(self, pairs: list[Pair], ids: Rows) -> dict[Pair, list[float]]:
@@ -244,8 +244,8 @@ class _Model(ABC):
         states = {}
         for batch in _batches([(len(ids[text]),) for text in texts]):
             rows, mask = _stacked([ids[texts[place]] for place in batch], self.pad, self.device)
-            found = encoder(input_ids=rows, attention_mask=mask.long()).last_hidden_state
-            for place, vectors in zip(batch, found):
+            hidden = encoder(input_ids=rows, attention_mask=mask.long()).last_hidden_state
+            for place, vectors in zip(batch, hidden):
                 states[texts[place]] = vectors[: len(ids[texts[place]])].clone()  # a view would keep the padding too
         return states
 
@@ -257,11 +257,13 @@ class _Bert(_Model):
         pairs = sorted(pairs, key=lambda pair: (len(ids[pair[0]]), pair), reverse=True)
         uses = Counter(text for pair in pairs for text in pair)
         states: States = {}  # of a text from its first pair to its last
-        for group in _groups([len(ids[one]) + len(ids[two]) for one, two in pairs], HELD * BATCH):
+        for group in _groups(
+            [len(ids[prediction]) + len(ids[reference]) for prediction, reference in pairs], HELD * BATCH
+        ):
             chosen = [pairs[place] for place in group]
             fresh = sorted({text for pair in chosen for text in pair} - set(states))
             states |= self._encode(self.network, fresh, ids)
-            for batch in _batches([(len(ids[one]), len(ids[two])) for one, two in chosen]):
+            for batch in _batches([(len(ids[prediction]), len(ids[reference])) for prediction, reference in chosen]):
                 matched = [chosen[place] for place in batch]
                 figures |= zip(matched, self._match(matched, states, ids))
             uses -= Counter(text for pair in chosen for text in pair)  # also removes texts without further uses
@@ -271,13 +273,15 @@ class _Bert(_Model):
     def _match(self, pairs: list[Pair], states: States, ids: Rows) -> list[list[float]]:
         """Match each token with the most similar one of the other text (Zhang et al. 2020, section 3)."""
         sides = [[normalize(states[pair[k]], dim=-1) for pair in pairs] for k in (0, 1)]
-        (one, mask), (two, other) = (_stacked(side, 0, self.device) for side in sides)
-        cosines = torch.bmm(one, two.transpose(1, 2)).masked_fill_(~(mask[:, :, None] & other[:, None, :]), -torch.inf)
+        (left, left_mask), (right, right_mask) = (_stacked(side, 0, self.device) for side in sides)
+        cosines = torch.bmm(left, right.transpose(1, 2)).masked_fill_(
+            ~(left_mask[:, :, None] & right_mask[:, None, :]), -torch.inf
+        )
         means = []
         for k, best in enumerate((cosines.amax(2), cosines.amax(1))):
             # As in bert-score, the tokens that frame a text may be matched, and have no weight themselves.
-            own, _ = _stacked([~torch.isin(ids[pair[k]], self.frame) for pair in pairs], 0, self.device)
-            means.append(best.masked_fill(~own, 0.0).sum(1) / own.sum(1))
+            counted, _ = _stacked([~torch.isin(ids[pair[k]], self.frame) for pair in pairs], 0, self.device)
+            means.append(best.masked_fill(~counted, 0.0).sum(1) / counted.sum(1))
         precision, recall = means
         f1 = torch.where(precision + recall == 0, 0.0, 2 * precision * recall / (precision + recall))
         return torch.stack([precision, recall, f1], dim=1).tolist()
@@ -305,8 +309,8 @@ class _Bart(_Model):
         read, read_mask = _stacked([states[source] for source, _ in pairs], 0, self.device)
         target, mask = _stacked([ids[target] for _, target in pairs], self.pad, self.device)
         start = torch.full_like(target[:, :1], self.network.config.decoder_start_token_id)
-        given = {"encoder_hidden_states": read, "encoder_attention_mask": read_mask.long(), "use_cache": False}
-        output = self.network.model.decoder(input_ids=torch.cat([start, target[:, :-1]], dim=1), **given)
+        source_states = {"encoder_hidden_states": read, "encoder_attention_mask": read_mask.long(), "use_cache": False}
+        output = self.network.model.decoder(input_ids=torch.cat([start, target[:, :-1]], dim=1), **source_states)
         table = torch.zeros(target.shape, device=self.device)
         table[mask] = self._log_probabilities(output.last_hidden_state[mask], target[mask])  # no logits for padding
         # As in BARTScore, a "<pad>" written in a text adds nothing, and counts in the length.
@@ -321,8 +325,8 @@ class _Bart(_Model):
         for part in hidden.split(max(1, LOGITS // len(slices[0][0]))):
             sums = [linear(part, words, more).logsumexp(1) for words, more in slices]
             totals.append(torch.stack(sums).logsumexp(0))
-        own = (hidden * head[wanted]).sum(1) + bias[wanted]
-        return own - torch.cat(totals)
+        logits = (hidden * head[wanted]).sum(1) + bias[wanted]
+        return logits - torch.cat(totals)
 
 
 @lru_cache(maxsize=2)
