@@ -28,6 +28,7 @@ from automedeval.records import (
     read_placed,
     verdicts_file,
 )
+from automedeval.records.teachers import teacher_arguments
 from automedeval.records.yaml_file import YamlFile
 from automedeval.rubrics import TAGS, Questions, Rubric, RubricError, packaged_rubrics, read_questions, read_rubric
 
@@ -328,6 +329,7 @@ class _Reader(YamlFile):
     ) -> Plan:
         given, inside = {} if given is None else given, f"{kind}."
         self.only(given, PLAN_KEYS[kind], inside)
+        given = {**given, **teacher_arguments(given, self.place)}
         raters = self.take(given, "raters", int, 1, inside=inside)
         overlap = self.take(given, "overlap", int, 0, inside=inside, least=0)
         draw = self.take(given, "draw", int, None, inside=inside)
