@@ -7,7 +7,7 @@
     bash recipes/reproduce.sh recipes/runs/automedeval-13b --judges gpt-4-turbo-2024-04-09
     bash recipes/reproduce.sh recipes/runs/automedeval-13b --base models/Qwen2.5-7B-Instruct
     bash recipes/reproduce.sh recipes/runs/automedeval-13b --teacher strong=MODEL --dry_run --check_endpoints
-    bash recipes/reproduce.sh recipes/runs/automedeval-13b --num_processes 4 --accelerate_config accelerate_configs/zero3_offload.yaml
+    bash recipes/reproduce.sh recipes/runs/automedeval-13b --num_processes 4 --accelerate_config MACHINE.yaml
     bash recipes/reproduce.sh recipes/runs/automedeval-13b --dry_run
     bash recipes/reproduce.sh recipes/runs/automedeval-13b --rehearse
 
@@ -64,9 +64,22 @@ def parse() -> argparse.Namespace:
         metavar="ROLE=MODEL",
         help="another model in a role of teachers.yaml, wherever it is asked; ROLE=MODEL@URL at an endpoint of your own",
     )
-    add("--accelerate_config", metavar="FILE", help="the machine: accelerate's configuration for every step that it launches")
-    add("--num_processes", type=int, metavar="N", help="processes of these steps, one for each GPU (default: the file's)")
-    add("--check_endpoints", action="store_true", help="ask endpoints whether they serve the models; nothing is sent or paid")
+    add(
+        "--accelerate_config",
+        metavar="FILE",
+        help="the machine: accelerate's configuration for every step that it launches",
+    )
+    add(
+        "--num_processes",
+        type=int,
+        metavar="N",
+        help="processes of these steps, one for each GPU (default: the file's)",
+    )
+    add(
+        "--check_endpoints",
+        action="store_true",
+        help="ask endpoints whether they serve the models; nothing is sent or paid",
+    )
     add("--dry_run", action="store_true", help="print the plan and what is missing; run nothing")
     add(
         "--rehearse",
@@ -138,7 +151,7 @@ def main() -> int:
             errors += teachers.faults(steps)
         if print_errors(errors) or args.dry_run:
             return int(bool(errors))
-        with locked(place / f".{folder.name}.lock{machine.rank or ''}") as lock:
+        with locked(place / f".{folder.name}{'-host2' * machine.rank}.lock") as lock:
             logs = Path("logs", "-".join(filter(None, (folder.name, base and Path(base).name, variant))))
             if machine.rank:
                 return follow(machine, steps, lock, logs)
@@ -193,7 +206,13 @@ def follow(machine: Machine, steps: Sequence[Step], lock: int, logs: Path) -> in
 
 
 def run(
-    steps: Sequence[Step], lists: Lists, place: Path, rehearsal: Rehearsal | None, machine: Machine, lock: int, logs: Path
+    steps: Sequence[Step],
+    lists: Lists,
+    place: Path,
+    rehearsal: Rehearsal | None,
+    machine: Machine,
+    lock: int,
+    logs: Path,
 ) -> int:
     """Run the steps in the working folder `place`; return the exit status of the last one that ran."""
     if rehearsal:

@@ -126,7 +126,7 @@ class Machine:
 
 def is_launched(step: Step) -> bool:
     """Return whether accelerate launches a step."""
-    return step.launch[:1] in (["accelerate"], ("accelerate",))
+    return step.launch[0] == "accelerate"
 
 
 def _word(step: Step, option: str) -> str | None:

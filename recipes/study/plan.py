@@ -72,6 +72,8 @@ def read_judges(folder: Path, teachers: Teachers) -> Judges:
             raise StudyError(f"{file}: entry {number} of judges must be a mapping of arguments, with judge: MODEL")
         arguments = arguments | teachers.arguments(arguments, file)
         name = judge_name(arguments)
+        if judges.get(name) == every | arguments:  # one model in two roles
+            continue
         if name in judges:
             raise StudyError(f"{file}: two judges are called {name}; give one of them a judge_name")
         judges[name] = every | arguments
@@ -162,19 +164,19 @@ class Study:
         self.steps = list(self._all())
 
     def _all(self) -> Iterator[Step]:
-        shared, own = self._renaming(shared=True), self._renaming()
+        shared, renamed = self._renaming(shared=True), self._renaming()
         yield from map(shared, self._data())
-        yield from map(own, self._ablated_data())
+        yield from map(renamed, self._ablated_data())
         yield from map(shared, self._base_judges())
         yield from self._other_judges()
         for run in range(self.options.runs):
             yield from map(self._renaming(run), self._training(run))
-        yield from map(own, self._reports())
+        yield from map(renamed, self._reports())
         if self.variant is None and self.options.base is None:
             yield from self._publishing()
             yield from self._tables("figure5")  # physicians rate these verdicts; late, so that nothing waits for them
         if self.variant is None:
-            yield from map(own, self._comparison())
+            yield from map(renamed, self._comparison())
 
     def _renaming(self, run: int = 0, shared: bool = False) -> Renaming:
         """Return the names of a run; `shared`: of what the study itself and its variants have in common."""

@@ -1,7 +1,6 @@
-"""The models of a study that are asked over endpoints: those of its teachers.yaml, or of --teacher, and whether they are served."""
+"""The models that a study asks over endpoints: those of its teachers.yaml or of --teacher, and whether they are served."""
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -12,7 +11,7 @@ from study.files import Lists, UserFile
 from study.steps import Step, StudyError
 
 from automedeval.records import RecordError
-from automedeval.records.teachers import TEACHERS, read_teachers, teacher_arguments
+from automedeval.records.teachers import TEACHERS, read_teachers, teacher_arguments, with_models
 
 KEY = "OPENAI_API_KEY"
 
@@ -52,7 +51,7 @@ class Teachers:
             raise StudyError(str(error)) from None
 
     def page_studies(self, lists: Lists) -> tuple[Lists, dict[str, str]]:
-        """Return the lists with other studies for the physicians' page, where theirs name a replaced model; and these, by path."""
+        """Return the lists, and by path the studies of the physicians' page in the place of those with replaced models."""
         studies: dict[str, str] = {}
 
         def adapted(brought: UserFile) -> UserFile:
@@ -61,7 +60,7 @@ class Teachers:
             if not self.instead or file is None or "teacher:" not in (text := file.read_text(encoding="utf-8")):
                 return brought
             path = f"ratings/{self.file.parent.name}-{file.name}"
-            studies[path] = re.sub(r"\bteacher:(\w+)", lambda match: f'"{self.by_role[match[1]]["model"]}"', text)
+            studies[path] = with_models(text, self.by_role)
             return replace(brought, get=brought.get.replace(str(file), path))
 
         return lists._replace(brings={path: adapted(each) for path, each in lists.brings.items()}), studies
@@ -77,7 +76,7 @@ class Teachers:
         from automedeval.models.completions import error_text
         from automedeval.models.endpoint import OpenAIChat
 
-        errors = []
+        errors, default = [], os.environ.get("OPENAI_BASE_URL", "OpenAI")
         places: dict[tuple[str, str | None, str | None], list[tuple[Step, str]]] = {}
         for step, argument, model in asked_models(steps):
             place = (model, step.arguments.get("base_url"), step.arguments.get("api_key_env"))
@@ -97,7 +96,7 @@ class Teachers:
                 files = ", ".join(dict.fromkeys(str(step.file) for step, _ in askers[1:]))
                 role = next((role for role, each in self.by_role.items() if each["model"] == model), "ROLE")
                 errors.append(
-                    f"{step.file}: {argument}: {model} {problem} at {url or 'the endpoint'}: {error_text(error)}"
+                    f"{step.file}: {argument}: {model} {problem} at {url or default}: {error_text(error)}"
                     f"{f' (asked by {files} too)' if files else ''}. Another: --teacher {role}=MODEL, or {self.file}"
                 )
         return errors

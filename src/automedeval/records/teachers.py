@@ -1,7 +1,7 @@
 """The models that a study asks over endpoints, by role: the `teachers.yaml` beside a study's YAMLs names them all.
 
-In a YAML beside it `teacher:ROLE` stands for the model's name: `judge: openai:teacher:strong` also takes the role's endpoint and
-prices, `judges: introspection2,teacher:strong` the name alone.
+In a YAML beside it `teacher:ROLE` stands for the model's name: `judge: openai:teacher:strong` takes the role's endpoint and
+prices with it, `judges: introspection2,teacher:strong` the name alone.
 """
 
 import re
@@ -13,8 +13,8 @@ from automedeval.records.types import RecordError
 from automedeval.records.yaml_file import YamlFile
 
 TEACHERS = "teachers.yaml"
-ENDPOINT, PRICES = ("base_url", "api_key_env"), ("price_in", "price_out")  # arguments of the programs that ask an endpoint
-_ROLE = re.compile(r"teacher:(\w+)")
+ENDPOINT, PRICES = ("base_url", "api_key_env"), ("price_in", "price_out")  # arguments of the programs that ask
+_ROLE = re.compile(r"\bteacher:(\w+)")
 
 
 def read_teachers(file: Path, instead: Mapping[str, str] | None = None) -> dict[str, dict[str, Any]]:
@@ -75,14 +75,18 @@ def teacher_arguments(
         teachers = read_teachers(file) if teachers is None else teachers
         if missing := [role for role in roles if role not in teachers]:
             raise RecordError(f"{place}: {name}: teacher:{missing[0]}: {file} has {', '.join(teachers) or 'no role'}")
-        names = {role: teachers[role]["model"] for role in roles}
-        models = [_ROLE.sub(lambda match: names[match[1]], str(entry)) for entry in entries]
+        models = [with_models(entry, teachers) for entry in entries]
         changes[name] = models if isinstance(value, list) else models[0]
         if str(value).startswith("openai:"):
             teacher = teachers[roles[0]]
             for key in (key for key in ENDPOINT if key not in arguments):
                 if changes.setdefault(key, teacher.get(key)) != teacher.get(key):
-                    raise RecordError(f"{place}: {name}: teacher:{roles[0]} has another {key} than the step's other model")
-            for key in (key for key in PRICES if key not in arguments):  # of two models the higher one: --max_cost is a limit
+                    raise RecordError(f"{place}: {name}: {entries[0]} has another {key} than the step's other model")
+            for key in (key for key in PRICES if key not in arguments):  # the higher one, as --max_cost is a limit
                 changes[key] = max(changes.get(key) or 0, teacher.get(key, 0)) or None
     return {name: value for name, value in changes.items() if value is not None}
+
+
+def with_models(text: str, teachers: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return a text with the models in the place of their roles."""
+    return _ROLE.sub(lambda match: str(teachers[match[1]]["model"]), text)
