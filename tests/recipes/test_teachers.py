@@ -51,6 +51,15 @@ def test_a_yaml_alone_asks_the_model_of_its_role(yaml_of, tmp_path: Path) -> Non
         ]
 
 
+def test_verdicts_of_two_teachers_are_not_mixed(yaml_of, tmp_path: Path) -> None:
+    with EndpointDouble(good_answer) as endpoint:
+        config = yaml_of(endpoint.url)
+        assert run_recipe("distill", "--config", config).returncode == 0
+        line = error_line(run_recipe("distill", "--config", config, "--judge", "openai:m", "--base_url", endpoint.url))
+    assert "org/open-1" in line
+    assert (tmp_path / "out/verdicts.jsonl").read_text().count("\n") == 2
+
+
 def test_a_dry_run_counts_by_the_prices_of_the_role(yaml_of) -> None:
     with EndpointDouble(good_answer) as endpoint:
         config = yaml_of(endpoint.url)
