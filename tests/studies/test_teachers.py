@@ -149,6 +149,7 @@ def test_a_retired_model_is_named_with_step_file_and_option() -> None:
             f"/v1/models/{WEAK}",
             f"/v1/models/{STRONG}",
         }
+        assert "== 1/" not in reproduce(PAPER, "--check_endpoints", **settings).stdout
         again = reproduce(PAPER, "--teacher", f"strong={WEAK}-2", "--dry_run", "--check_endpoints", **settings)
         assert f"judge: {WEAK}-2 does not exist at" in again.stderr
         vendor.models.append({"id": "x/y", "owned_by": "vllm", "max_model_len": 8192})
