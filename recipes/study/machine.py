@@ -99,9 +99,9 @@ class Machine:
             return []
         program = [python, "-c", "import torch; print(torch.cuda.device_count())"]
         gpus = int(subprocess.run(program, capture_output=True, text=True, check=True).stdout)
-        described = "--num_processes and --accelerate_config say otherwise (docs/reproducing.md, Machines)"
+        other = "for another machine see --num_processes and --accelerate_config"
         where = self.file or on_gpus[0].file
-        return [f"{where}: {needed} processes on a host that has {gpus} GPUs; {described}"] if gpus < needed else []
+        return [f"{where}: {needed} processes on a host that has {gpus} GPUs; {other}"] if gpus < needed else []
 
     def announce(self, logs: Path, number: int | str, step: Step | None = None) -> None:
         """Tell the second host, if there is one, which step is launched, or that the study has ended."""

@@ -119,7 +119,7 @@ def test_more_processes_than_gpus_are_told_before_the_first_step(tmp_path: Path)
     (tmp_path / "torch.py").write_text("class cuda:\n    device_count = lambda: 4\n")
     (tmp_path / "nvidia-smi").touch(0o755)
     four = {"PYTHONPATH": str(tmp_path), "PATH": f"{tmp_path}:/usr/bin:/bin"}
-    message = "error: {}: 8 processes on a host that has 4 GPUs; --num_processes and --accelerate_config say otherwise"
+    message = "error: {}: 8 processes on a host that has 4 GPUs; for another machine see --num_processes"
     for arguments, where in (
         ([], f"{PAPER}/generate_responses.yaml"),
         (["--accelerate_config", OFFLOAD], OFFLOAD),

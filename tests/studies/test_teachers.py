@@ -75,6 +75,10 @@ def test_one_open_model_may_be_both_teachers() -> None:
     """Of Table 2 it is one judge."""
     same = ("--teacher", "strong=m@http://localhost:1/v1", "--teacher", "weak=m@http://localhost:1/v1")
     assert [each[0] for each in asked(*same)] == ["m", "m", "m", GEMINI, *["m"] * 4]
+    # A model that another role names comes with its endpoint and price.
+    assert {each for each in asked("--teacher", f"strong={GEMINI}") if each[0] != WEAK} == {
+        each for each in asked() if each[0] == GEMINI
+    }
 
 
 def test_the_page_shows_the_replaced_models_verdicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,8 +21,8 @@ def read_teachers(file: Path, instead: Mapping[str, str] | None = None) -> dict[
     """Read a teachers.yaml: role → its `model`, what the `paper` used, ENDPOINT and PRICES. A role may stand for another one.
 
     Args:
-        instead: role → the model in the place of the file's, at the same endpoint, or MODEL@URL at one of your own. The prices
-            are not taken over.
+        instead: role → the model in the place of the file's: one that another role names, as it is there, or any at the same
+            endpoint, or MODEL@URL at one of your own. The prices of the former model are not taken over.
 
     Raises:
         RecordError: a key is unknown or missing, or the file lacks a role of `instead`.
@@ -48,7 +48,8 @@ def read_teachers(file: Path, instead: Mapping[str, str] | None = None) -> dict[
             raise RecordError(f"--teacher {role}: {file} has {', '.join(entries)}")
         model, *url = re.split("@(?=https?://)", wanted, maxsplit=1)
         same = {key: setting for key, setting in entry(role).items() if key in ENDPOINT}
-        entries[role] = {"model": model, **({"base_url": url[0]} if url else same)}
+        twin = next((each for each in map(entry, entries) if each["model"] == wanted), None)
+        entries[role] = twin or {"model": model, **({"base_url": url[0]} if url else same)}
     return {role: entry(role) for role in entries}
 
 
