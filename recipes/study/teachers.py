@@ -57,7 +57,8 @@ class Teachers:
         def adapted(brought: UserFile) -> UserFile:
             words = brought.get.split()
             file = Path(words[words.index("--study") + 1]) if "--study" in words else None
-            if not self.instead or file is None or "teacher:" not in (text := file.read_text(encoding="utf-8")):
+            text = file.read_text(encoding="utf-8") if self.instead and file and file.is_file() else ""
+            if file is None or "teacher:" not in text:
                 return brought
             path = f"ratings/{self.file.parent.name}-{file.name}"
             studies[path] = with_models(text, self.by_role)
