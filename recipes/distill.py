@@ -18,7 +18,7 @@ from automedeval.judges.requests import Requests
 from automedeval.judges.run import expect_answers, refuse_failures, verdict_log
 from automedeval.models.arguments import ChatArguments, parse_model
 from automedeval.models.replay import RecordedChat
-from automedeval.records import RecordError, check_least, table_of
+from automedeval.records import RecordError, Verdict, check_least, read_records, table_of
 
 
 @dataclass
@@ -74,6 +74,14 @@ def main() -> None:
     with log:
         record_run(log.run_file, args, books, chat_args)
         done = log.done(requests.digests)
+        for verdict in read_records(log.path, Verdict) if log.path.exists() else ():
+            if (
+                verdict.author != log.author and verdict.extra.get("teacher") == args.teacher
+            ):  # the data set takes the first
+                by = " by ".join(verdict.author)
+                raise RecordError(
+                    f"{log.path} holds the {args.teacher} teacher's verdicts by {by}: choose another --output"
+                )
         expect_answers(chain.judge, log)
         log.fill(chain.verdicts(requests, done), len(requests) - len(done))
     judged = (verdict for verdict in log.records() if verdict.case_id in requests.digests)

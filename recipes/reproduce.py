@@ -6,6 +6,8 @@
     bash recipes/reproduce.sh recipes/runs/automedeval-13b --ablation no_curriculum
     bash recipes/reproduce.sh recipes/runs/automedeval-13b --judges gpt-4-turbo-2024-04-09
     bash recipes/reproduce.sh recipes/runs/automedeval-13b --base models/Qwen2.5-7B-Instruct
+    bash recipes/reproduce.sh recipes/runs/automedeval-13b --teacher strong=MODEL --dry_run --check_endpoints
+    bash recipes/reproduce.sh recipes/runs/automedeval-13b --num_processes 4 --accelerate_config MACHINE.yaml
     bash recipes/reproduce.sh recipes/runs/automedeval-13b --dry_run
     bash recipes/reproduce.sh recipes/runs/automedeval-13b --rehearse
 
@@ -22,6 +24,7 @@ import argparse
 import fcntl
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -30,11 +33,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from study.base import check_command, with_base
-from study.files import Lists, faults, keys, read_lists, reads
+from study.files import Lists, faults, read_lists, reads
 from study.logs import last_lines, run_logged
+from study.machine import ENDED, Machine
 from study.plan import ABLATIONS, Options, Study, listed_steps
 from study.rehearsal import Rehearsal
 from study.steps import Step, StudyError, read_yaml
+from study.teachers import Teachers, keys, missing_keys
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -52,6 +57,29 @@ def parse() -> argparse.Namespace:
     variant.add_argument("--lora", action="store_true", help="train adapters on one GPU, by lora.yaml")
     add("--judges", metavar="NAMES", help="of the other judges in judges.yaml ask only A,B; none: none (default: all)")
     add("--base", metavar="MODEL", help="the folder of a chat model in the place of the study's base")
+    add(
+        "--teacher",
+        action="append",
+        default=[],
+        metavar="ROLE=MODEL",
+        help="another model in a role of teachers.yaml, wherever it is asked; ROLE=MODEL@URL at an endpoint of your own",
+    )
+    add(
+        "--accelerate_config",
+        metavar="FILE",
+        help="the machine: accelerate's configuration for every step that it launches",
+    )
+    add(
+        "--num_processes",
+        type=int,
+        metavar="N",
+        help="processes of these steps, one for each GPU (default: the file's)",
+    )
+    add(
+        "--check_endpoints",
+        action="store_true",
+        help="ask endpoints whether they serve the models; nothing is sent or paid",
+    )
     add("--dry_run", action="store_true", help="print the plan and what is missing; run nothing")
     add(
         "--rehearse",
@@ -65,6 +93,10 @@ def parse() -> argparse.Namespace:
         parser.error(f"{args.folder}: no such folder")
     if args.base and args.ablation in ("no_curriculum", "vanilla"):
         parser.error(f"--base does not take --ablation {args.ablation}: its YAML lists data of the study's own base")
+    if args.rehearse and (args.accelerate_config or args.num_processes or args.check_endpoints):
+        parser.error("--rehearse has a machine and an endpoint of its own")
+    if args.num_processes is not None and args.num_processes < 1:
+        parser.error("--num_processes must be at least 1")
     if args.base is not None and not Path(args.base).name:
         parser.error(f"--base {args.base!r}: must be the folder of a model")
     if args.judges is not None:
@@ -77,7 +109,11 @@ def main() -> int:
     args = parse()
     folder = args.folder.resolve()
     place = Path(args.rehearse, folder.name).resolve() if args.rehearse else ROOT
-    folder = folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder
+    folder, machine_file = (
+        path and (path.relative_to(ROOT) if path.is_relative_to(ROOT) else path)
+        for path in (folder, args.accelerate_config and Path(args.accelerate_config).resolve())
+    )
+    machine = Machine(machine_file and str(machine_file), args.num_processes)
     try:
         lists = read_lists(ROOT / folder, ROOT)
         rehearsal = Rehearsal(ROOT, place, lists) if args.rehearse else None
@@ -85,32 +121,44 @@ def main() -> int:
         base = args.base and str(Path(args.base))
         if base and rehearsal:  # a rehearsal writes its stand-in, and nowhere but in its folder
             base = f"models/{Path(base).name}"
-        options = Options(args.runs, args.ablation, args.lora, base, args.judges)
+        options = Options(args.runs, args.ablation, args.lora, base, args.judges, tuple(args.teacher))
         if lists.listed:
             if options != Options():
-                raise StudyError(f"{folder} lists its steps: of the options it takes --dry_run and --rehearse alone")
-            steps = listed_steps(Path(lists.listed["of"]), lists.listed["place"], lists.listed["steps"])
+                raise StudyError(f"{folder} lists its steps: it takes no option that changes them")
+            teachers = Teachers(Path(lists.listed["of"]))
+            steps = listed_steps(teachers, lists.listed["place"], lists.listed["steps"])
         else:
             if base:
                 lists = with_base(lists, base, read_yaml(folder / "judge.yaml")["judge"])
             study = Study(folder, options)
-            steps = study.steps
+            steps, teachers = study.steps, study.teachers
             print(*study.left_out, sep="\n", end="\n" if study.left_out else "")
-        steps = list(map(rehearsal.adapt, steps)) if rehearsal else steps
+        steps = list(map(rehearsal.adapt if rehearsal else machine.adapt, steps))
         variant = "base" if base else args.ablation or ("lora" if args.lora else None)
         variant = variant or ("judges" if args.judges is not None else None)
         if variant or lists.listed:  # it needs only a part of what the study takes
             lists = lists.read_by(steps)
+        lists, page_studies = teachers.page_studies(lists)
         errors = faults(steps, lists, variant)
         if args.dry_run:
             show(steps, lists, place)
             if base and Path(base).is_dir():
                 errors += base_faults(steps, os.environ)
+            if not rehearsal and shutil.which("nvidia-smi"):  # the study may be planned on a machine without GPUs
+                errors += machine.faults(steps, sys.executable)
+        if args.check_endpoints:
+            print("\n== endpoints")
+            errors += teachers.faults(steps)
         if print_errors(errors) or args.dry_run:
             return int(bool(errors))
-        with locked(place / f".{folder.name}.lock") as lock:
+        with locked(place / f".{folder.name}{'-host2' * machine.rank}.lock") as lock:
             logs = Path("logs", "-".join(filter(None, (folder.name, base and Path(base).name, variant))))
-            status = run(steps, lists, place, rehearsal, lock, logs)
+            if machine.rank:
+                return follow(machine, steps, lock, logs)
+            for path, text in page_studies.items():
+                Path(path).parent.mkdir(exist_ok=True)
+                Path(path).write_text(text, encoding="utf-8", newline="\n")
+            status = run(steps, lists, place, rehearsal, machine, lock, logs)
         if not status:
             conclude(lists, variant)
         return status
@@ -146,7 +194,26 @@ def locked(file: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def run(steps: Sequence[Step], lists: Lists, place: Path, rehearsal: Rehearsal | None, lock: int, logs: Path) -> int:
+def follow(machine: Machine, steps: Sequence[Step], lock: int, logs: Path) -> int:
+    """Launch, on the second of two hosts, what the first one launches; return when the study has ended there."""
+    print(f"the second host: it waits for the steps that the first one launches; the logs are in {logs}", flush=True)
+    for number in machine.launched(logs):
+        log = logs / f"{number:02}-{steps[number - 1].file.stem}-host2.log"
+        print(f"\n== {number}/{len(steps)} {steps[number - 1].about}", flush=True)
+        status = run_logged(steps[number - 1].command(sys.executable), log, os.environ, lock)
+        print(f"exit status {status}; log: {log}", flush=True)
+    return 0
+
+
+def run(
+    steps: Sequence[Step],
+    lists: Lists,
+    place: Path,
+    rehearsal: Rehearsal | None,
+    machine: Machine,
+    lock: int,
+    logs: Path,
+) -> int:
     """Run the steps in the working folder `place`; return the exit status of the last one that ran."""
     if rehearsal:
         for user_file in lists.brings.values():
@@ -157,6 +224,7 @@ def run(steps: Sequence[Step], lists: Lists, place: Path, rehearsal: Rehearsal |
         due = (each for each in lists.brings.values() if not (each.hub or each.of or each.there(place)))
         errors = [f"{each.path} is missing: {each.what}. To get it: {each.get}" for each in due]
         errors += [f"{name} is not set: the key with which {step.about}" for name, step in missing_keys(steps).items()]
+        errors += machine.faults(steps, sys.executable)
         if print_errors(errors):
             return 1
     print(f"{len(steps)} steps; the logs are in {logs}", flush=True)
@@ -174,6 +242,7 @@ def run(steps: Sequence[Step], lists: Lists, place: Path, rehearsal: Rehearsal |
         print(f"\n== {number}/{len(steps)} {step.about}", flush=True)
         command, started = step.command(sys.executable), time.monotonic()
         log = logs / f"{number:02}-{step.file.stem}.log"
+        machine.announce(logs, number, step)
         status = run_logged(command, log, environment, lock)
         if status and rehearsal and rehearsal.decide(step):
             status = run_logged(command, log, environment, lock)
@@ -182,6 +251,7 @@ def run(steps: Sequence[Step], lists: Lists, place: Path, rehearsal: Rehearsal |
             print(*last_lines(log), sep="\n", file=sys.stderr)
             return status
         print(f"{step.file.name}: {time.monotonic() - started:,.0f} s; log: {log}", flush=True)
+    machine.announce(logs, ENDED)
     return 0
 
 
@@ -197,12 +267,6 @@ def conclude(lists: Lists, variant: str | None) -> None:
         print("\n== what to try next")
         for what, command in lists.then.items():
             print(f"{what}:\n  {command}")
-
-
-def missing_keys(steps: Sequence[Step]) -> dict[str, Step]:
-    """Return the keys of endpoints that are not in the environment, each with a step that needs it."""
-    served = "OPENAI_API_KEY" if os.environ.get("OPENAI_BASE_URL") else None  # a server of one's own may need no key
-    return {name: step for name, step in keys(steps).items() if name != served and not os.environ.get(name)}
 
 
 def base_faults(steps: Sequence[Step], environment: Mapping[str, str]) -> list[str]:

@@ -34,8 +34,8 @@ def reply(body: dict[str, Any]) -> str:
         if _number(model, material, "keep") % 4 == 0:
             return "Suggestion: keep"
         return f"Suggestion: The points do not fit the responses.\n{_points(model, responses)}"
-    if last != material and (found := _POINTS.findall(last)):  # an accepted suggestion, to be written into the verdict
-        return f"{_analysis(question, responses)}\n{found[-1]}"
+    if last != material and (points := _POINTS.findall(last)):  # an accepted suggestion, to be written into the verdict
+        return f"{_analysis(question, responses)}\n{points[-1]}"
     return f"{_analysis(question, responses)}\n{_points(model, responses)}"
 
 

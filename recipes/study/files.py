@@ -18,7 +18,7 @@ MODELS = {
 # Arguments that name files or folders, some of them as NAME=FILE.
 FILES = {
     "input", "ids", "books", "store", "cases", "verdicts", "ratings", "verdict_ratings", "choices", "preferences", "labels",
-    "plan", "evaluation_cases", "rubric", "rubrics", "exclusions", "dataset", "fit", "jury", "probabilities",
+    "plan", "evaluation_cases", "rubric", "rubrics", "dataset", "fit", "jury", "probabilities",
     "chat_template_path", "tokenizer_template", "teacher_verdicts", "attack_file", "harm_file", "thresholds", "agreement",
     "audit", "folder", "study", "card",
 }  # fmt: skip
@@ -127,18 +127,6 @@ def reads(step: Step) -> Iterator[tuple[str, str]]:
                 yield path, argument
 
 
-def keys(steps: Sequence[Step]) -> dict[str, Step]:
-    """Return the environment variables that hold the keys of endpoints, each with the first step that needs it."""
-    needed: dict[str, Step] = {}
-    for step in steps:
-        models = (str(step.arguments.get(name)) for name in ("judge", "suggester", "reviewer"))
-        # A server of one's own may need no key.
-        own_server = "base_url" in step.arguments and "api_key_env" not in step.arguments
-        if not own_server and any(model.startswith("openai:") for model in models):
-            needed.setdefault(step.arguments.get("api_key_env", "OPENAI_API_KEY"), step)
-    return needed
-
-
 def _path(argument: str, value: str) -> str | None:
     """Return the path in a value, None for what is none: an endpoint's model, a baseline, the packaged judge or rubric."""
     if argument in MODELS:
@@ -147,7 +135,7 @@ def _path(argument: str, value: str) -> str | None:
             return None
         value = rest if colon and kind in ("likelihood", "small", "recording", "ratings") else value
         return None if value == "none" or (argument, value) == ("judge", "small") else value
-    if (value == "none" and argument in TEMPLATES) or (argument in NAMES and "/" not in value):
+    if (value == "none" and argument in TEMPLATES) or (argument in NAMES and not value.endswith(".jsonl")):
         return None
     if argument in ("rubric", "rubrics") and not value.endswith((".yaml", ".yml")):
         return None
@@ -181,7 +169,7 @@ def faults(steps: Sequence[Step], lists: Lists, variant: str | None) -> list[str
     taken = set()
     for step in steps:
         for name, value in step.arguments.items():
-            path_names = MODELS | FILES | NOT_PATHS | {step.output[0], "datasets", "dataset_name"}
+            path_names = MODELS | FILES | NOT_PATHS | {step.output[0], "datasets", "dataset_name", *NAMES}
             if name not in path_names and isinstance(value, str) and "/" in value:
                 errors.append(f"{step.file}: {name}: {value} looks like a path, and is no argument that names files")
         for path, argument in reads(step):
@@ -192,7 +180,7 @@ def faults(steps: Sequence[Step], lists: Lists, variant: str | None) -> list[str
                 continue
             if path in later:
                 errors.append(f"{place} is written later than it is read, by {later[path].file.name}")
-            elif Path(path).parts[0] in (*OWN, PLANS):
+            elif Path(path).parts[0] in (*OWN, PLANS) or argument in ("--config_file", "deepspeed_config_file"):
                 errors += [] if Path(path).exists() else [f"{place}: there is no such file"]
             else:
                 errors.append(f"{place}: no earlier step writes it, and study.yaml does not list it as brought")
@@ -201,7 +189,7 @@ def faults(steps: Sequence[Step], lists: Lists, variant: str | None) -> list[str
             judges.add(judge_name(step.arguments))
         for argument in NAMES if step.recipe == "report" else ():
             for name in comma_list(step.arguments.get(argument, [])):
-                if "/" not in name and name not in judges:
+                if not name.endswith(".jsonl") and name not in judges:  # an endpoint's model may have a slash
                     errors.append(f"{step.file}: {argument}: {name} is no judge of an earlier step")
     for path, brought in lists.brings.items():
         errors += [

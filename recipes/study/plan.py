@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from study.base import has_template
 from study.steps import NAMES, TEMPLATES, Step, StudyError, comma_list, judge_name, moved, read_yaml
+from study.teachers import Teachers
 
 STAGES = ("stage1", "stage2", "stage3")
 TABLES = {
@@ -44,6 +45,7 @@ class Options:
     lora: bool = False
     base: str | None = None  # the model in the place of the study's base
     judges: tuple[str, ...] | None = None  # of the other judges only these are asked; None asks all
+    teachers: tuple[str, ...] = ()  # ROLE=MODEL
 
 
 class Judges(NamedTuple):
@@ -53,8 +55,8 @@ class Judges(NamedTuple):
     each: dict[str, dict[str, Any]]
 
 
-def read_judges(folder: Path) -> Judges:
-    """Read the judges.yaml of a run's folder; a folder may have none."""
+def read_judges(folder: Path, teachers: Teachers) -> Judges:
+    """Read the judges.yaml of a run's folder, with the models of its roles; a folder may have none."""
     file = folder / "judges.yaml"
     if not file.is_file():
         return Judges({}, {})
@@ -68,7 +70,10 @@ def read_judges(folder: Path) -> Judges:
     for number, arguments in enumerate(listed, 1):
         if not isinstance(arguments, dict) or not isinstance(arguments.get("judge"), str):
             raise StudyError(f"{file}: entry {number} of judges must be a mapping of arguments, with judge: MODEL")
+        arguments = arguments | teachers.arguments(arguments, file)
         name = judge_name(arguments)
+        if judges.get(name) == every | arguments:  # one model in two roles
+            continue
         if name in judges:
             raise StudyError(f"{file}: two judges are called {name}; give one of them a judge_name")
         judges[name] = every | arguments
@@ -113,23 +118,24 @@ class Renaming:
         return path
 
 
-def listed_steps(folder: Path, place: str, listed: Sequence[Mapping[str, Any]]) -> list[Step]:
+def listed_steps(teachers: Teachers, place: str, listed: Sequence[Mapping[str, Any]]) -> list[Step]:
     """Return the steps of a list, which takes YAMLs of another run folder, changes some arguments, and writes all in one place.
 
     Args:
-        folder: the folder of the YAMLs.
+        teachers: the models of the folder of the YAMLs.
         place: the folder below which the steps write, so that the other study's files stay.
         listed: the steps, each {run: YAML, about: WHAT AND WHY, with: {ARGUMENT: VALUE}}.
     """
     steps = []
     for entry in listed:
-        keys = set(entry) if isinstance(entry, dict) else set()
-        if not {"run", "about"} <= keys <= {"run", "about", "with"}:
+        names = set(entry) if isinstance(entry, dict) else set()
+        if not {"run", "about"} <= names <= {"run", "about", "with"}:
             raise StudyError(f"study.yaml: steps: each has the keys run and about, and may have with: {entry}")
-        file = folder / f"{entry['run']}.yaml"
+        file = teachers.file.with_name(f"{entry['run']}.yaml")
         if not file.is_file():
             raise StudyError(f"study.yaml: steps: there is no {file}")
-        steps.append(Step(file, entry["about"], entry.get("with", {})))
+        step = Step(file, entry["about"], entry.get("with", {}))
+        steps.append(step.changed(teachers.arguments(step.arguments, file)))
     outputs = [str(step.arguments[argument]) for step in steps if (argument := step.output[0])]
     return list(map(Renaming({path: f"{place}/{path}" for path in outputs}), steps))
 
@@ -147,7 +153,8 @@ class Study:
     """
 
     def __init__(self, folder: Path, options: Options):
-        self.folder, self.options = folder, options
+        self.folder, self.options, self.teachers = folder, options, Teachers(folder, options.teachers)
+        self.judges = read_judges(folder, self.teachers)
         self.variant = options.ablation or ("lora" if options.lora else None)
         rounds = (
             0 if options.ablation in ("no_introspection", "vanilla") else len(list(folder.glob("introspect?.yaml")))
@@ -157,19 +164,19 @@ class Study:
         self.steps = list(self._all())
 
     def _all(self) -> Iterator[Step]:
-        shared, own = self._renaming(shared=True), self._renaming()
+        shared, renamed = self._renaming(shared=True), self._renaming()
         yield from map(shared, self._data())
-        yield from map(own, self._ablated_data())
+        yield from map(renamed, self._ablated_data())
         yield from map(shared, self._base_judges())
         yield from self._other_judges()
         for run in range(self.options.runs):
             yield from map(self._renaming(run), self._training(run))
-        yield from map(own, self._reports())
+        yield from map(renamed, self._reports())
         if self.variant is None and self.options.base is None:
             yield from self._publishing()
             yield from self._tables("figure5")  # physicians rate these verdicts; late, so that nothing waits for them
         if self.variant is None:
-            yield from map(own, self._comparison())
+            yield from map(renamed, self._comparison())
 
     def _renaming(self, run: int = 0, shared: bool = False) -> Renaming:
         """Return the names of a run; `shared`: of what the study itself and its variants have in common."""
@@ -214,7 +221,8 @@ class Study:
     def _step(self, name: str, about: str, start: tuple[str, ...] | None = None, **changes: Any) -> Iterator[Step]:
         """Yield one step; nothing, and a note, if the folder has no such YAML."""
         if self._has(name):
-            yield Step(self.folder / f"{name}.yaml", about, changes, start)
+            step = Step(self.folder / f"{name}.yaml", about, changes, start)
+            yield step.changed(self.teachers.arguments(step.arguments, step.file))
         else:
             self.left_out.append(f"{about}: left out, there is no {self.folder / name}.yaml")
 
@@ -250,7 +258,7 @@ class Study:
 
     def _base_judges(self) -> Iterator[Step]:
         """The judges that are not trained, on the test cases."""
-        every = read_judges(self.folder).every
+        every = self.judges.every
         yield from self._step("judge", "the base model judges the test cases", **every)
         yield from self._step("judge_likelihood", "the base model as a likelihood judge")
         if self._has("judge_small"):  # the paper has no such judge
@@ -258,7 +266,7 @@ class Study:
 
     def _other_judges(self) -> Iterator[Step]:
         """The other judges of Table 2, on the test cases."""
-        judges, chosen = read_judges(self.folder).each, self.options.judges
+        judges, chosen = self.judges.each, self.options.judges
         if unknown := [name for name in chosen or () if name not in judges]:
             raise StudyError(f"--judges {unknown[0]}: {self.folder}/judges.yaml has {', '.join(judges) or 'no judge'}")
         # The verdicts of an ablation are read beside those that the study itself left.
@@ -322,15 +330,15 @@ class Study:
 
         A folder may have none of them. One that should is noticed by its study.yaml, which lists what the study leaves.
         """
-        others = read_judges(self.folder).each.keys()
+        others = self.judges.each.keys()
         absent = others - set(others if self.options.judges is None else self.options.judges)
         for name in filter(self._has, names):
-            arguments = read_yaml(self.folder / f"{name}.yaml")
-            judges = {judge for argument in NAMES for judge in comma_list(arguments.get(argument, []))}
-            if missing := absent & judges:
-                self.left_out.append(f"{TABLES[name]}: left out, --judges leaves out {min(missing)}")
-            else:
-                yield from self._step(name, TABLES[name])
+            for step in self._step(name, TABLES[name]):
+                judges = {judge for argument in NAMES for judge in comma_list(step.arguments.get(argument, []))}
+                if missing := absent & judges:
+                    self.left_out.append(f"{TABLES[name]}: left out, --judges leaves out {min(missing)}")
+                else:
+                    yield step
 
     def _publishing(self) -> Iterator[Step]:
         """Checks of data set, judge and metric for the Hub."""

@@ -141,5 +141,6 @@ def read_yaml(file: Path) -> dict[str, Any]:
 
 def judge_name(arguments: Mapping[str, Any]) -> str:
     """Return the name that the verdicts of a run of recipes/judge.py record."""
-    kind, colon, model = str(arguments["judge"]).rpartition(":")
-    return str(arguments.get("judge_name") or f"{kind}{colon}".removeprefix("openai:") + Path(model).name)
+    kind, colon, model = str(arguments["judge"]).partition(":")
+    name = model if kind == "openai" else f"{kind}{colon}{Path(model).name}" if colon else Path(kind).name
+    return str(arguments.get("judge_name") or name)

@@ -26,6 +26,7 @@ from transformers import HfArgumentParser
 from automedeval.records import BLANK, AutoMedEvalError, RecordError
 from automedeval.records.hub_names import hub_commits
 from automedeval.records.journal import ALONE, Processes, write_json
+from automedeval.records.teachers import teacher_arguments
 from automedeval.records.yaml_file import YamlFile
 from automedeval.reports.text import printable
 
@@ -122,18 +123,21 @@ def parse(
     if config:
         options = {action.dest for action in parser._actions} - {"help", "help_all", "config"}
         # Put before the command line: types and choices are checked alike, and the later value of an argument counts.
-        argv = [*_config_arguments(config, options), *argv]
+        argv = [*_config_arguments(config, options, argv), *argv]
     *values, rest = parser.parse_args_into_dataclasses(argv, return_remaining_strings=True)
     if rest:
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
     return tuple(values[: len(kinds)])
 
 
-def _config_arguments(file: str, options: set[str]) -> list[str]:
+def _config_arguments(file: str, options: set[str], argv: Sequence[str]) -> list[str]:
     content = YamlFile(file).read()
     if not isinstance(content, dict):
         raise RecordError(f"{file}: must be a mapping of arguments to values")
     arguments = []
+    # A model that the command line replaces brings no endpoint with it.
+    replaced = {word.partition("=")[0].removeprefix("--") for word in argv}
+    content |= teacher_arguments({key: value for key, value in content.items() if key not in replaced}, file)
     for key, value in content.items():
         if key not in options:
             raise RecordError(f"{file}: unknown key {key!r}")

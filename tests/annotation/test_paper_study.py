@@ -3,6 +3,7 @@
 import importlib
 import json
 import random
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -52,6 +53,7 @@ def place(tmp_path_factory) -> Path:
 def opened(place: Path, tmp_path: Path, monkeypatch):
     """Return what opens the store of a study of the paper, with a database of its own."""
     monkeypatch.chdir(place)
+    shutil.copy(ROOT / PAPER / "teachers.yaml", tmp_path)  # it names GPT-4
     stores = []
 
     def make(name: str, **more: object) -> Store:
@@ -102,6 +104,11 @@ def test_two_chiefs_verify_9874_verdicts(opened, tmp_path: Path) -> None:
     assert write_export(store, tmp_path / "out")["verdict_ratings.jsonl"] == 6
 
 
+def test_the_answers_to_calibrate_with_are_rated_without_verdicts(opened, place: Path) -> None:
+    store = opened("annotate_calibration", cases=str(place / "responses" / "test" / "cases.jsonl"))
+    assert Counter((item.kind, item.needed, item.judges) for item in store.study.items) == {("rate", 1, ()): 1130}
+
+
 def test_the_files_fit_the_steps_before_and_after_them() -> None:
     teacher, physicians = settings("annotate_teacher"), settings("annotate")
     strong, judge = settings("distill_strong"), settings("judge")
@@ -117,7 +124,8 @@ def test_the_files_fit_the_steps_before_and_after_them() -> None:
         assert jury["cases"] == introspect["cases"]
         assert introspect.get("waiting", "stop") == "stop", "the paper's jury decides about every case"
     studies = [settings(path.stem) for path in (ROOT / PAPER).glob("annotate*.yaml")]
-    assert len({study["database"] for study in studies}) == len(studies) == 4
+    assert len({study["database"] for study in studies}) == len(studies) == 5
+    assert settings("annotate_calibration")["cases"] == f"{settings('prepare_calibration')['output']}/cases.jsonl"
 
 
 def test_the_coordinator_is_told_how_many_tasks_there_are(opened, capsys) -> None:

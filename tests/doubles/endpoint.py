@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import unquote
 
 
 def answer(text: str | None, **changes: Any) -> dict[str, Any]:
@@ -99,7 +100,8 @@ class EndpointDouble:
     """Serve /v1 on a free port of this machine. Use as a context manager.
 
     `requests` are the requests so far: path, body, headers, and the times (monotonic seconds) of arrival and answer.
-    `most_at_once` is the largest number of simultaneous chat requests. `models` is what GET /v1/models lists:
+    `most_at_once` is the largest number of simultaneous chat requests. `models` is what GET /v1/models lists, and
+    /v1/models/NAME tells of one:
     entries, which get another `created` each time as vLLM's do; a reply, such as an `error`; None for a server without a list.
 
     The requests by which a client finds out whether a server constrains its answers are answered by free text, outside the
@@ -176,6 +178,17 @@ class EndpointDouble:
                 made = {"object": "model", "created": time.time_ns()}
                 entries = {"status": 200, "json": {"object": "list", "data": [made | entry for entry in entries]}}
             self._send(handler, entries)
+            return
+        if path.startswith("/v1/models/") and isinstance(self.models, list):
+            model = unquote(path.removeprefix("/v1/models/"))
+            listed = [entry for entry in self.models if entry["id"] == model]
+            entry = next(
+                (entry for entry in listed if entry.get("owned_by") != "vllm"), None
+            )  # vLLM has the list alone
+            missing = error(
+                404, f"The model `{model}` does not exist or you do not have access to it.", "model_not_found"
+            )
+            self._send(handler, {"status": 200, "json": {"object": "model"} | entry} if entry else missing)
             return
         if path != "/v1/chat/completions":
             self._send(handler, error(404, "no such thing"))

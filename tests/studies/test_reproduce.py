@@ -1,25 +1,21 @@
 """The plan of a study: its steps in order, where each starts, what an ablation changes, and where every path leads."""
 
 import json
-import os
 import re
-import runpy
 import shlex
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import pytest
 import yaml
 from doubles.tiny_model import CHAT_TEMPLATE, build_tiny_model
-from programs import ROOT, run_here
+from programs import ROOT
+from study_plan import PAPER, of, option, plan, recipe, reproduce, resolved, steps
 
-SMALL, PAPER = "recipes/runs/automedeval-135m", "recipes/runs/automedeval-13b"
+SMALL = "recipes/runs/automedeval-135m"
 DEMO = "recipes/runs/demo"
 ABLATIONS = ("no_chain", "no_curriculum", "no_introspection", "vanilla")
 OTHERS = [
@@ -32,53 +28,6 @@ VARIANTS = {
     "lora": ["--lora"],
     "base": ["--base", "models/Qwen-7B"],
 }
-
-
-def reproduce(*arguments: object) -> subprocess.CompletedProcess:
-    """Run the program in this process, without any key in the environment."""
-    program, here = str(ROOT / "recipes" / "reproduce.py"), Path.cwd()
-    os.chdir(ROOT)
-    environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
-    with (
-        mock.patch.dict(os.environ, environment, clear=True),
-        mock.patch("sys.path", [str(ROOT / "recipes"), *sys.path]),
-    ):
-        done = run_here([program, *map(str, arguments)], lambda: runpy.run_path(program, run_name="__main__"))
-    os.chdir(here)
-    return done
-
-
-def plan(*arguments: object) -> list[list[str]]:
-    """Return the commands that a dry run prints."""
-    done = reproduce(*arguments, "--dry_run")
-    assert done.returncode == 0, done.stderr
-    return [shlex.split(line[2:]) for line in done.stdout.splitlines() if line.startswith("$ ")]
-
-
-def recipe(words: list[str]) -> str:
-    return next(Path(word).stem for word in words if word.startswith("recipes/"))
-
-
-def option(words: list[str], name: str) -> str | None:
-    """Return the value of an option."""
-    return words[words.index(name) + 1] if name in words else None
-
-
-def steps(commands: list[list[str]]) -> list[str]:
-    """Return the name of each command's YAML."""
-    return [Path(option(words, "--config")).stem for words in commands]
-
-
-def resolved(words: list[str]) -> dict[str, Any]:
-    """Return the arguments of a command: its YAML's, with those of the command line in their place."""
-    values = yaml.safe_load((ROOT / option(words, "--config")).read_text())
-    at = words.index("--config") + 2
-    return values | {name[2:]: value for name, value in zip(words[at::2], words[at + 1 :: 2])}
-
-
-def of(commands: list[list[str]], name: str) -> list[dict[str, Any]]:
-    """Return the arguments of every command of a recipe."""
-    return [resolved(words) for words in commands if recipe(words) == name]
 
 
 def test_the_papers_study_from_top_to_bottom() -> None:
@@ -175,10 +124,16 @@ def test_a_faulty_list_is_told_in_a_line(tmp_path: Path, file: str, content: str
 
 
 def test_a_study_that_lists_its_steps_takes_no_option_that_changes_them() -> None:
-    for option in (["--runs", 2], ["--ablation", "vanilla"], ["--base", "models/x"], ["--judges", "none"]):
-        done = reproduce(DEMO, *option, "--dry_run")
+    for options in (
+        ["--runs", 2],
+        ["--ablation", "vanilla"],
+        ["--base", "models/x"],
+        ["--judges", "none"],
+        ["--teacher", "strong=x"],
+    ):
+        done = reproduce(DEMO, *options, "--dry_run")
         assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
-        assert "lists its steps: of the options it takes --dry_run and --rehearse alone" in done.stderr
+        assert "lists its steps: it takes no option that changes them" in done.stderr
 
 
 @pytest.mark.parametrize("folder", [SMALL, PAPER])
@@ -247,14 +202,6 @@ def test_only_the_wanted_judges_are_asked_and_their_models_needed() -> None:
     done = reproduce(PAPER, "--judges", "GPT-5", "--dry_run")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"error: --judges GPT-5: {PAPER}/judges.yaml has {', '.join(OTHERS)}\n"
-
-
-def test_every_endpoints_model_is_the_snapshot_that_the_paper_names() -> None:
-    named = {"gpt-3.5-turbo-0125", "gpt-4-turbo-2024-04-09", "gemini-2.0-flash"}  # Table 2
-    found = [re.findall(r"openai:([\w.-]+)", file.read_text()) for file in (ROOT / PAPER).glob("*.yaml")]
-    assert {name for names in found for name in names} == named | {"MODEL"}
-    annotate = yaml.safe_load((ROOT / PAPER / "annotate.yaml").read_text())
-    assert set(annotate["prefer"]["judges"]) <= {"introspection2"} | named
 
 
 def test_several_runs_differ_in_seed_and_place() -> None:
@@ -455,6 +402,45 @@ def test_every_broken_path_is_named(tmp_path: Path) -> None:
             missed.append((name, key, path, done.stderr))
         file.write_text(whole)
     assert missed == [], "\n".join(map(str, missed))
+
+
+@pytest.mark.parametrize("variant", [*VARIANTS, "teacher"])
+def test_every_printed_command_can_be_pasted(variant: str) -> None:
+    """Each file that a command names is in the repository, brought by the user, or written by an earlier command."""
+    options = VARIANTS.get(variant, ["--teacher", "strong=m"])
+    printed = reproduce(PAPER, *options, "--dry_run").stdout
+    brings = re.findall(
+        r"^(?:missing|there|later|on the Hub) +(\S+): (.*)$", printed.partition("== what you bring")[2], re.M
+    )
+    # An ablation and another base take up what the study itself has made.
+    present = {path for path, _ in brings} | {"ORG", "models/Qwen-7B"}
+    present |= {f"{place}" for place in outputs(plan(PAPER))} if variant in ABLATIONS else set()
+    for words in plan(PAPER, *options):
+        made = outputs([words])
+        for _, path in paths(resolved(words)):
+            path = path.partition(",")[0]
+            above = {path, *map(str, Path(path).parents)} - {"."}
+            assert above & (present | made) or (ROOT / path).exists(), (words, path)
+        present |= made
+    for path, about in brings:
+        command = about.rpartition("; ")[2].removesuffix(" (docs/annotation.md)").split()
+        if command[:1] == ["python"]:
+            assert (ROOT / command[1]).is_file()
+            if "--study" in command:
+                study = option(command, "--study")
+                assert (ROOT / study).is_file() or (variant, study) == (
+                    "teacher",
+                    "ratings/automedeval-13b-annotate.yaml",
+                )
+                assert option(command, "--export") == str(Path(path).parent)
+            else:
+                assert path in command or Path(path).parent.name == option(command, "--output")
+
+
+def outputs(commands: list[list[str]]) -> set[str]:
+    """Return the places in which commands write."""
+    names = ("output", "output_dir", "store")
+    return {str(step[name]) for step in map(resolved, commands) for name in names if name in step}
 
 
 def with_other_base(folder: Path, base: object) -> Path:

@@ -28,6 +28,7 @@ from automedeval.records import (
     read_placed,
     verdicts_file,
 )
+from automedeval.records.teachers import teacher_arguments
 from automedeval.records.yaml_file import YamlFile
 from automedeval.rubrics import TAGS, Questions, Rubric, RubricError, packaged_rubrics, read_questions, read_rubric
 
@@ -328,6 +329,7 @@ class _Reader(YamlFile):
     ) -> Plan:
         entry, inside = {} if entry is None else entry, f"{kind}."
         self.only(entry, PLAN_KEYS[kind], inside)
+        entry = {**entry, **teacher_arguments(entry, self.place)}
         raters = self.take(entry, "raters", int, 1, inside=inside)
         overlap = self.take(entry, "overlap", int, 0, inside=inside, least=0)
         draw = self.take(entry, "draw", int, None, inside=inside)

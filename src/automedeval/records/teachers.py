@@ -1,0 +1,93 @@
+"""The models that a study asks over endpoints, by role: the `teachers.yaml` beside a study's YAMLs names them all.
+
+In a YAML beside it `teacher:ROLE` stands for the model's name: `judge: openai:teacher:strong` takes the role's endpoint and
+prices with it, `judges: introspection2,teacher:strong` the name alone.
+"""
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from automedeval.records.types import RecordError
+from automedeval.records.yaml_file import YamlFile
+
+TEACHERS = "teachers.yaml"
+ENDPOINT, PRICES = ("base_url", "api_key_env"), ("price_in", "price_out")  # arguments of the programs that ask
+_ROLE = re.compile(r"\bteacher:(\w+)")
+
+
+def read_teachers(file: Path, instead: Mapping[str, str] | None = None) -> dict[str, dict[str, Any]]:
+    """Read a teachers.yaml: role → its `model`, what the `paper` used, ENDPOINT and PRICES. A role may stand for another one.
+
+    Args:
+        instead: role → the model in the place of the file's: one that another role names, as it is there, or any at the same
+            endpoint, or MODEL@URL at one of your own. The prices of the former model are not taken over.
+
+    Raises:
+        RecordError: a key is unknown or missing, or the file lacks a role of `instead`.
+    """
+    reader = YamlFile(str(file))
+    entries = reader.read()
+    if not isinstance(entries, dict):
+        reader.fail("the file", "must be a mapping of roles")
+
+    def entry(role: str) -> dict[str, Any]:
+        settings = entries[role]
+        if isinstance(settings, str):  # the name of another role
+            settings = entries.get(settings)
+        reader.only(settings, ("model", "paper", *ENDPOINT, *PRICES), f"{role}.")
+        reader.take(settings, "model", str, inside=f"{role}.")
+        for key in PRICES:
+            if not isinstance(settings.get(key, 0), int | float):
+                reader.fail(f"{role}.{key}", f"must be a number, not {settings[key]!r}")
+        return settings
+
+    for role, wanted in (instead or {}).items():
+        if role not in entries:
+            raise RecordError(f"--teacher {role}: {file} has {', '.join(entries)}")
+        model, *url = re.split("@(?=https?://)", wanted, maxsplit=1)
+        same = {key: setting for key, setting in entry(role).items() if key in ENDPOINT}
+        twin = next((each for each in map(entry, entries) if each["model"] == wanted), None)
+        entries[role] = twin or {"model": model, **({"base_url": url[0]} if url else same)}
+    return {role: entry(role) for role in entries}
+
+
+def teacher_arguments(
+    arguments: Mapping[str, Any], place: str, teachers: Mapping[str, Mapping[str, Any]] | None = None
+) -> dict[str, Any]:
+    """Return the arguments that name roles with the models in their place, and the settings of endpoints that come with them.
+
+    Args:
+        arguments: those of a YAML; its own settings stay.
+        place: the YAML.
+        teachers: those of `read_teachers`; default: of the file beside the YAML.
+
+    Raises:
+        RecordError: there is no such role, or two models of one step are at different endpoints.
+    """
+    changes: dict[str, Any] = {}
+    for name, value in arguments.items():
+        entries = value if isinstance(value, list) else [value]
+        roles = [role for entry in entries if isinstance(entry, str) for role in _ROLE.findall(entry)]
+        if not roles:
+            continue
+        file = Path(place).with_name(TEACHERS)
+        teachers = read_teachers(file) if teachers is None else teachers
+        if missing := [role for role in roles if role not in teachers]:
+            raise RecordError(f"{place}: {name}: teacher:{missing[0]}: {file} has {', '.join(teachers) or 'no role'}")
+        models = [with_models(entry, teachers) for entry in entries]
+        changes[name] = models if isinstance(value, list) else models[0]
+        if str(value).startswith("openai:"):
+            teacher = teachers[roles[0]]
+            for key in (key for key in ENDPOINT if key not in arguments):
+                if changes.setdefault(key, teacher.get(key)) != teacher.get(key):
+                    raise RecordError(f"{place}: {name}: {entries[0]} has another {key} than the step's other model")
+            for key in (key for key in PRICES if key not in arguments):  # the higher one, as --max_cost is a limit
+                changes[key] = max(changes.get(key) or 0, teacher.get(key, 0)) or None
+    return {name: value for name, value in changes.items() if value is not None}
+
+
+def with_models(text: str, teachers: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return a text with the models in the place of their roles."""
+    return _ROLE.sub(lambda match: str(teachers[match[1]]["model"]), text)

@@ -1,0 +1,79 @@
+"""A YAML that names a role of the teachers.yaml beside it, used alone: `python recipes/distill.py --config FILE`."""
+
+from pathlib import Path
+
+import pytest
+from doubles.endpoint import EndpointDouble, good_answer
+from programs import SAMPLE, error_line, run_recipe
+
+from automedeval.records import Verdict, read_records
+
+WEAK = f"teacher: weak\njudge: openai:teacher:weak\nknowledge: none\ncases: {SAMPLE}/train_cases.jsonl\nlimit: 2\n"
+
+
+@pytest.fixture
+def yaml_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Return a function that writes a run's YAML beside a teachers.yaml, and gives its path."""
+    monkeypatch.setenv("MY_KEY", "a-key")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+
+    def write(url: str, content: str = WEAK) -> Path:
+        role = f"weak: {{model: org/open-1, base_url: {url}, api_key_env: MY_KEY, price_in: 2, price_out: 4.5}}\n"
+        (tmp_path / "teachers.yaml").write_text(role)
+        (tmp_path / "run.yaml").write_text(content + f"output: {tmp_path}/out\n")
+        return tmp_path / "run.yaml"
+
+    return write
+
+
+def test_a_yaml_alone_asks_the_model_of_its_role(yaml_of, tmp_path: Path) -> None:
+    with EndpointDouble(good_answer) as endpoint, EndpointDouble(good_answer) as other:
+        config = yaml_of(endpoint.url)
+        done = run_recipe("distill", "--config", config, "--max_cost", 1)
+        assert done.returncode == 0, done.stderr
+        assert [(each["body"]["model"], each["headers"]["authorization"]) for each in endpoint.asked] == [
+            ("org/open-1", "Bearer a-key")
+        ] * 2
+        verdicts = list(read_records(tmp_path / "out/verdicts.jsonl", Verdict))
+        assert {verdict.judge for verdict in verdicts} == {"org/open-1"}
+        # A model on the command line brings no endpoint of the role, and a setting there has priority over the role's.
+        here = ("--judge", "openai:m", "--base_url", other.url, "--output", tmp_path / "other")
+        assert run_recipe("distill", "--config", config, *here).returncode == 0
+        assert (
+            run_recipe("distill", "--config", config, "--base_url", other.url, "--output", tmp_path / "same").returncode
+            == 0
+        )
+        assert len(endpoint.asked) == 2
+        assert [(each["body"]["model"], each["headers"]["authorization"]) for each in other.asked] == [
+            *[("m", "Bearer none")] * 2,
+            *[("org/open-1", "Bearer a-key")] * 2,
+        ]
+
+
+def test_verdicts_of_two_teachers_are_not_mixed(yaml_of, tmp_path: Path) -> None:
+    with EndpointDouble(good_answer) as endpoint:
+        config = yaml_of(endpoint.url)
+        assert run_recipe("distill", "--config", config).returncode == 0
+        line = error_line(run_recipe("distill", "--config", config, "--judge", "openai:m", "--base_url", endpoint.url))
+    assert "org/open-1" in line
+    assert (tmp_path / "out/verdicts.jsonl").read_text().count("\n") == 2
+
+
+def test_a_dry_run_counts_by_the_prices_of_the_role(yaml_of) -> None:
+    with EndpointDouble(good_answer) as endpoint:
+        config = yaml_of(endpoint.url)
+        done = run_recipe("distill", "--config", config, "--dry_run", "true")
+        free = run_recipe("distill", "--config", config, "--dry_run", "true", "--price_in", 0, "--price_out", 0)
+    assert (done.returncode, free.returncode) == (0, 0)
+    assert done.stdout.startswith(free.stdout.strip())  # the same counts, and then the cost
+    assert "cost" in done.stdout.removeprefix(free.stdout.strip())
+
+
+def test_a_role_that_is_not_there_is_told_in_a_line(yaml_of, tmp_path: Path) -> None:
+    config = yaml_of("http://127.0.0.1:1/v1", WEAK.replace("teacher:weak", "teacher:strong"))
+    line = error_line(run_recipe("distill", "--config", config))
+    assert line == f"error: {config}: judge: teacher:strong: {tmp_path}/teachers.yaml has weak"
+    (tmp_path / "teachers.yaml").unlink()
+    assert f"{tmp_path}/teachers.yaml" in error_line(run_recipe("distill", "--config", config))
+    assert not (tmp_path / "out").exists()
