@@ -243,7 +243,6 @@ def test_the_prompt_of_a_case_is_shown_as_the_checkpoint_reads_it(tiny_model, tm
     assert not (tmp_path / "d").exists()
 
 
-
 GOOD = {"id": "one", "question": "Why?", "responses": [{"model": "a", "text": "So."}, {"model": "b", "text": "Thus."}]}
 BAD_CASES = {
     "empty file": (b"", "empty"),

@@ -191,9 +191,10 @@ def main() -> None:
     plan = {"orders": args.orders, "seed": args.seed, "runs": args.runs, "baseline": args.baseline, "models": models}
     if args.batch_file and processes.count > 1:
         raise RecordError("--batch_file is written by one process; start the recipe without accelerate")
-    if args.show_prompt is not None and parse_model(judge_name)[0] not in ("checkpoint", "openai"):
+    shows = args.show_prompt is not None
+    if shows and parse_model(judge_name)[0] not in ("checkpoint", "openai"):
         raise RecordError(f"--show_prompt: --judge {judge_name} reads no prompt")
-    if args.batch_file or args.show_prompt is not None:  # no server is asked what it can do
+    if args.batch_file or shows:  # no server is asked what it can do
         chat_args.batch_file = "free" if args.score_decoding == "free" else "constrained"
     chat_args.loads = False  # the weights come after the cases: their faults are told before
 
@@ -210,7 +211,7 @@ def main() -> None:
         )  # fmt: skip
 
     # The length of prompts takes a tokenizer, all else about a case no model: it is loaded when the first cases are planned.
-    unknown = args.dry_run or args.show_prompt is not None or args.on_overlong != "error" or parse_model(judge_name)[0] == "openai"
+    unknown = args.dry_run or shows or args.on_overlong != "error" or parse_model(judge_name)[0] == "openai"
     check = None if unknown else lambda requests: loaded().refuse_overlong(requests)
     planned = plan_from_dataset(args, args.dataset, rubric) if args.dataset else planner(judge_name, rubric, **plan)
     requests = Requests(args.file, args.limit, planned, check, processes, args.blank)

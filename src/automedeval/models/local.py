@@ -185,7 +185,8 @@ class LocalChat(Chat):
 
     def shown(self, prompt: Prompt) -> str:
         """Return a prompt's tokens as text, with those of the chat template."""
-        return self.tokenizer.decode(self.encoder.encode([prompt.messages])[0], clean_up_tokenization_spaces=False)
+        (ids,) = self.encoder.encode([prompt.messages])
+        return str(self.tokenizer.decode(ids, clean_up_tokenization_spaces=False))
 
     def estimate(self, prompts: Sequence[Prompt]) -> tuple[int, float]:
         return sum(self.count_tokens(prompts)), 0.0
