@@ -24,7 +24,11 @@ from automedeval.reports.text import cell
 class BuildStoreArguments:
     """The books and the store."""
 
-    books: list[str] = field(metadata={"help": "files or folders (.pdf, .md, .txt, .jsonl); KIND=PATH names what they are about, for the list of books"})
+    books: list[str] = field(
+        metadata={
+            "help": "files or folders (.pdf, .md, .txt, .jsonl); with KIND=PATH the list of books names their kind"
+        }
+    )
     encoder: str = field(metadata={"help": "checkpoint that embeds passages: folder or Hub id"})
     store: str = field(metadata={"help": "folder of the store"})
     qdrant_url: str | None = field(default=None, metadata={"help": QDRANT_URL})

@@ -128,3 +128,25 @@ def test_a_configuration_file_names_the_books_and_their_kinds(shelf: Shelf, tmp_
         f"| Small medicine | medical | – | {words} | 20 |",
         "| policy | medical | 2 | 3 | 1 |",
     ]
+    assert json.loads((shelf.store / "run.json").read_text())["arguments"]["encoder"] == str(ENCODER)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error"),
+    [
+        (["--passage_tokens", 300], "all-MiniLM-L6-v2 reads no more than 254 tokens"),
+        (["--overlap_tokens", 200], "less than --passage_tokens 200"),
+        (["--books", "nowhere.md"], "nowhere.md: no such file"),
+        (["--encoder", "models/nowhere"], "no checkpoint at models/nowhere"),
+        (["--qdrant_url", "http://localhost:9"], "http://localhost:9: store: "),
+    ],
+)
+def test_faults_are_told_before_a_store_is_made(shelf: Shelf, arguments: list[object], error: str) -> None:
+    assert error in error_line(shelf.build(*arguments))
+    assert not shelf.store.exists()
+
+
+def test_a_book_that_cannot_be_read_is_told(shelf: Shelf) -> None:
+    write_pdf(shelf.books / "locked.pdf", [["Secret."]], password="key")
+    assert "locked.pdf: the PDF is encrypted" in error_line(shelf.build())
+    assert not shelf.store.exists()

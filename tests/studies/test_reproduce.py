@@ -403,12 +403,7 @@ def paths(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
     elif isinstance(value, list):
         for held in value:
             yield from paths(held, key)
-    elif (
-        isinstance(value, str)
-        and "/" in value
-        and key not in ("base_model", "base_url")
-        and "ORG/" not in value
-    ):
+    elif isinstance(value, str) and "/" in value and key not in ("base_model", "base_url") and "ORG/" not in value:
         yield key, re.split("[=:]", value)[-1]  # NAME=FILE, KIND:MODEL
 
 
