@@ -36,17 +36,16 @@ LLAMA = {  # what the config.json of LLaMA-13B says; the tokenizer's size includ
     "num_attention_heads": 40,
     "vocab_size": 32000,
 }
-RUNS = {  # the YAMLs whose numbers count; those of a row have equal ones
-    "stage1–3, rounds": ("stage1", "stage2", "stage3", "introspection1", "introspection2"),
-    "LoRA": ("lora",),
+RUNS = {  # the YAMLs whose numbers count; those of a run have equal ones
+    "13B": ("stage1", "stage2", "stage3", "introspection1", "introspection2"),
+    "13B, LoRA": ("lora",),
 }
-# Accelerate configuration, GPUs, GiB of each, hosts.
-MACHINES = {
-    "stage1–3, rounds": (
+MACHINES = {  # accelerate configuration, GPUs, GiB of each, hosts
+    "13B": (
         ("zero3", 8, 80, 1), ("zero3", 4, 80, 1), ("zero3", 8, 40, 1), ("zero3_offload", 8, 40, 1),
-        ("zero3_offload", 4, 80, 1), ("zero3_multinode", 16, 80, 2),
+        ("zero3_multinode", 16, 80, 2),
     ),
-    "LoRA": (("single", 1, 80, 1), ("single", 1, 40, 1)),
+    "13B, LoRA": (("single", 1, 80, 1), ("single", 1, 40, 1)),
 }  # fmt: skip
 GATHERED = (
     2 * 10**9
@@ -249,9 +248,9 @@ def tables(rows: int = 8611, epochs: int = 5, tokens: int = 900, utilisation: fl
         [cost_row(run, all_tokens, utilisation * peak * 1e12) for run in runs],
     )
     whole, adapter = (millions(count) for count in (runs[0].parameters, runs[1].trained))
-    return f"""GiB of each GPU for {whole} parameters ({adapter} trained with LoRA) and the configured 2 rows of 2,048 tokens:
-weights, gradients and optimizer states (DeepSpeed's estimator), weights gathered at once (its default), activations with
-all logits. A run "fits" in {USABLE:.0%} of a GPU. "host": GiB of each host.
+    return f"""GiB of each GPU for {whole} parameters ({adapter} trained with LoRA) and 2 rows of 2,048 tokens, as stages, rounds
+and `lora.yaml` have them: weights, gradients and optimizer states (DeepSpeed's estimator), weights gathered at once (its
+default), activations with all logits. A run "fits" in {USABLE:.0%} of a GPU. "host": GiB of each host.
 
 {memory}
 
