@@ -248,8 +248,8 @@ def tables(rows: int = 8611, epochs: int = 5, tokens: int = 900, utilisation: fl
         [cost_row(run, all_tokens, utilisation * peak * 1e12) for run in runs],
     )
     whole, adapter = (millions(count) for count in (runs[0].parameters, runs[1].trained))
-    return f"""GiB of each GPU for {whole} parameters ({adapter} trained with LoRA) and 2 rows of 2,048 tokens, as stages, rounds
-and `lora.yaml` have them: weights, gradients and optimizer states (DeepSpeed's estimator), weights gathered at once (its
+    return f"""GiB of each GPU for {whole} parameters ({adapter} trained with LoRA) and 2 rows of 2,048 tokens, as stages and
+rounds have them: weights, gradients and optimizer states (DeepSpeed's estimator), weights gathered at once (its
 default), activations with all logits. A run "fits" in {USABLE:.0%} of a GPU. "host": GiB of each host.
 
 {memory}
