@@ -48,8 +48,12 @@ def main() -> None:
         low = [verdicts[key] for key in shuffled(seed, "low", faulty)[:LABELLED]]
         spoilt = corrupt(high[len(low) :], cases, seed)
         kinds = [(high, "high", None), (low, "low", "by_physicians")]
-        labelled = [Labelled(as_shown(cases[one.case_id], one), one, *kind) for some, *kind in kinds for one in some]
-        labelled += [Labelled(as_shown(cases[one.case_id], one), one, "low", one.extra["corruption"]) for one in spoilt]
+        labelled = [
+            Labelled(as_shown(cases[each.case_id], each), each, *kind) for some, *kind in kinds for each in some
+        ]
+        labelled += [
+            Labelled(as_shown(cases[each.case_id], each), each, "low", each.extra["corruption"]) for each in spoilt
+        ]
         report = classifier.fit(labelled, seed)
         for name, measured in (("alone", report["alone"]), ("whole", report)):
             counts[name].update({kind: count["right"] for kind, count in measured["kinds"].items()})

@@ -42,7 +42,7 @@ GOOD = [verdict(one) for one in CASES.values()]
 def test_the_kinds_have_equal_shares() -> None:
     worse = corrupt(GOOD, CASES, seed=1)
     assert worse != corrupt(GOOD, CASES, seed=2)
-    assert Counter(one.extra["corruption"] for one in worse) == dict.fromkeys(KINDS, 8)
+    assert Counter(each.extra["corruption"] for each in worse) == dict.fromkeys(KINDS, 8)
     assert [one.case_id for one in worse] == [one.case_id for one in GOOD]
     assert share_line(40, worse) == (
         "40 verdicts → 40 corrupted (swapped_doctors: 8, other_case: 8, contradicting_scores: 8, cut_off: 8, "
@@ -111,12 +111,12 @@ def test_knowledge_is_turned_against_the_reference_or_the_books() -> None:
         (step,) = [doctor for doctor in before if before[doctor] != after[doctor]]
         assert step > 0, "the step on the question says nothing that a book knows"
         assert worse.scores == good.scores
-    unsaid = {name: replace(one, reference="Ask a pharmacist about it.") for name, one in CASES.items()}
+    unsaid = {name: replace(case, reference="Ask a pharmacist about it.") for name, case in CASES.items()}
     assert corrupt(GOOD, unsaid, seed=5, kinds=["wrong_knowledge"]) == []
     passages = [{"query": "q", "passages": [{"text": f"Much is known. Rest {FACT}."}]}]
-    taught = [replace(one, extra={**one.extra, "knowledge": passages}) for one in GOOD]
+    taught = [replace(each, extra={**each.extra, "knowledge": passages}) for each in GOOD]
     assert len(corrupt(taught, unsaid, seed=5, kinds=["wrong_knowledge"])) == 40
-    silent = {name: replace(one, reference=None) for name, one in CASES.items()}
+    silent = {name: replace(case, reference=None) for name, case in CASES.items()}
     assert corrupt(GOOD, silent, seed=5, kinds=["wrong_knowledge"]) == []
 
 

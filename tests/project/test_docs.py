@@ -176,8 +176,8 @@ def test_each_table_and_figure_of_the_paper_has_a_command() -> None:
     named = [
         f"{kind} {number}" for kind, numbers in (("Table", range(1, 9)), ("Figure", range(3, 10))) for number in numbers
     ]
-    told = " ".join(re.sub(r"(Table|Figure)s (\d) and (\d)", r"\1 \2 \1 \3", about) for about, _, _ in rows)
-    assert [name for name in named if name not in told] == []
+    listed = " ".join(re.sub(r"(Table|Figure)s (\d) and (\d)", r"\1 \2 \1 \3", about) for about, _, _ in rows)
+    assert [name for name in named if name not in listed] == []
     for _, command, files in rows:
         written = yaml.safe_load((ROOT / command.split()[3]).read_text())
         place = written.get("output") or written["store"]

@@ -226,8 +226,8 @@ def test_the_prompt_of_a_case_is_shown_as_the_checkpoint_reads_it(tiny_model, tm
     bare, file = tmp_path / "bare", tmp_path / "cases.jsonl"
     shutil.copytree(tiny_model, bare, ignore=shutil.ignore_patterns("*.safetensors"))
     file.write_text("".join(json.dumps({**GOOD, "id": name, "question": f"Why {name}?"}) + "\n" for name in "xy"))
-    given = ["--judge", bare, "--cases", file, "--output", tmp_path / "d", *FAST]
-    done = judge(*given, "--show_prompt", "y", "--orders", "all")
+    options = ["--judge", bare, "--cases", file, "--output", tmp_path / "d", *FAST]
+    done = judge(*options, "--show_prompt", "y", "--orders", "all")
     assert done.returncode == 0, done.stderr
     heads = [line for line in done.stdout.splitlines() if line.startswith("--- ")]
     assert heads == ["--- y: a, b", "--- y: b, a"]
@@ -237,9 +237,9 @@ def test_the_prompt_of_a_case_is_shown_as_the_checkpoint_reads_it(tiny_model, tm
         messages = judge_messages(read_rubric("automedeval"), "Why y?", texts)
         text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         assert shown.partition("\n")[2].strip() == text.strip()
-    assert judge(*given, "--show_prompt").stdout.startswith("--- x: ")
-    assert "--show_prompt z: no such case" in error_line(judge(*given, "--show_prompt", "z"))
-    assert "small reads no prompt" in error_line(judge("--judge", "small", *given[2:], "--show_prompt"))
+    assert judge(*options, "--show_prompt").stdout.startswith("--- x: ")
+    assert "--show_prompt z: no such case" in error_line(judge(*options, "--show_prompt", "z"))
+    assert "small reads no prompt" in error_line(judge("--judge", "small", *options[2:], "--show_prompt"))
     assert not (tmp_path / "d").exists()
 
 

@@ -89,9 +89,9 @@ class QualityClassifier:
         search = _search(read[0].instruction.size, len(train), seed).fit(np.array(features), truth, groups=groups)
         self._machine = search.best_estimator_
         alone = _grid([("scale", StandardScaler())], {}, seed)
-        alone.fit(np.array([one.instruction for one in read]), truth, groups=groups)
-        tested = self._read([(one.case, one.verdict) for one in held_out])
-        by_alone = alone.predict([one.instruction for one in tested])
+        alone.fit(np.array([each.instruction for each in read]), truth, groups=groups)
+        tested = self._read([(each.case, each.verdict) for each in held_out])
+        by_alone = alone.predict([each.instruction for each in tested])
         decided = self.decide([(one.case, one.verdict) for one in held_out])
         chosen = {name.removeprefix("svc__"): value for name, value in search.best_params_.items() if "svc__" in name}
         components = getattr(search.best_params_["blocks__instruction"], "n_components", 0)
