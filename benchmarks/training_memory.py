@@ -1,16 +1,23 @@
-"""Compute what each training run needs: parameters, memory by GPUs, disk, tokens and hours. Nothing is trained.
+"""Compute what each training run needs: memory by machine, disk, tokens and hours. Nothing of 13B is trained.
 
     python benchmarks/training_memory.py
     python benchmarks/training_memory.py --tokens 1200 --utilisation 0.3
+    python benchmarks/training_memory.py --measure
 
-Parameters are counted on models of the right shape that hold no data, adapters with the settings of their YAML. Memory is
-what DeepSpeed's own estimator gives for weights, gradients and optimizer states under ZeRO-3; activations are not in it.
-Hours follow from a utilisation that is assumed, not measured. Printed is Markdown, the tables of
-docs/train.md.
+Parameters are counted on models of the right shape that hold no data, with the settings of the YAMLs. Weights, gradients and
+optimizer states are what DeepSpeed's own estimator gives under ZeRO-3 with the offload of the accelerate configuration.
+Activations are counted layer by layer as by Korthikanti et al. (Reducing Activation Recomputation in Large Transformer Models,
+2022), for LLaMA's layer: 12 vectors of its width and 4 of its inner width a token. Hours follow from a utilisation that is
+assumed, not measured. Printed is Markdown, the tables of docs/train.md.
+
+`--measure` trains a model of 58 M parameters for two updates on this processor, and prints its peak beside its estimate.
 """
 
 import argparse
+import json
+import multiprocessing
 import os
+import resource
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +26,9 @@ import torch
 import yaml
 from transformers import LlamaConfig, LlamaForCausalLM
 
-RECIPES = Path(__file__).parents[1] / "recipes" / "runs"
-GPUS = (1, 2, 4, 8)
+ROOT = Path(__file__).parents[1]
+RUN = ROOT / "recipes" / "runs" / "automedeval-13b"
+HOST_GPUS = 8
 LLAMA = {  # what the config.json of LLaMA-13B says; the tokenizer's size included
     "hidden_size": 5120,
     "intermediate_size": 13824,
@@ -28,15 +36,30 @@ LLAMA = {  # what the config.json of LLaMA-13B says; the tokenizer's size includ
     "num_attention_heads": 40,
     "vocab_size": 32000,
 }
-RUNS = {"13B": "automedeval-13b/stage1.yaml", "13B, LoRA": "automedeval-13b/lora.yaml"}  # the YAMLs whose numbers count
-OFFLOADS = {"nothing": (False, False), "optimizer": (True, False), "optimizer and parameters": (True, True)}
+RUNS = {  # the YAMLs whose numbers count; those of a run have equal ones
+    "13B": ("stage1", "stage2", "stage3", "introspection1", "introspection2"),
+    "13B, LoRA": ("lora",),
+}
+MACHINES = {  # accelerate configuration, GPUs, GiB of each, hosts
+    "13B": (
+        ("zero3", 8, 80, 1), ("zero3", 4, 80, 1), ("zero3", 8, 40, 1), ("zero3_offload", 8, 40, 1),
+        ("zero3_multinode", 16, 80, 2),
+    ),
+    "13B, LoRA": (("single", 1, 80, 1), ("single", 1, 40, 1)),
+}  # fmt: skip
+GATHERED = (
+    2 * 10**9
+)  # bytes of weights that ZeRO-3 gathers at once: DeepSpeed's stage3_max_live_parameters, 1e9, in bfloat16
+USABLE = 0.9  # share of a GPU's memory; the rest is for CUDA, communication and what the allocator cannot use
+TINY = LLAMA | {"hidden_size": 512, "intermediate_size": 1376, "num_hidden_layers": 8, "num_attention_heads": 8}
 
 
 @dataclass(frozen=True)
 class Run:
-    """One training run: its parameters, those that are trained, those of the largest layer, and the arguments of its YAML."""
+    """One training run: the model's shape, its parameters, those that are trained, of the largest layer, and its arguments."""
 
     name: str
+    shape: dict[str, int]
     parameters: int
     trained: int
     largest_layer: int
@@ -50,6 +73,37 @@ class Run:
     def weight_bytes(self) -> int:
         """Bytes of one parameter of the weights that the run ends with."""
         return 2 if self.arguments["dtype"] == "bfloat16" else 4
+
+    @property
+    def activations(self) -> int:
+        """Bytes of activations and their gradients at the peak, the beginning of the backward pass, with the logits of all
+        tokens in the weights' type, and in float32 with their gradient. With checkpointing a layer keeps its input alone.
+        """
+        size, inner, layers = (self.shape[name] for name in ("hidden_size", "intermediate_size", "num_hidden_layers"))
+        of_layer = self.weight_bytes * (12 * size + 4 * inner)
+        if self.adapter:  # what dropout makes of the inputs of the seven matrices
+            of_layer += 5 * (6 * size + inner)
+        gradients, logits = self.weight_bytes * (size + 3 * inner), (self.weight_bytes + 8) * self.shape["vocab_size"]
+        kept = layers * of_layer
+        if self.arguments["gradient_checkpointing"]:
+            kept = layers * self.weight_bytes * size + of_layer
+        tokens = self.arguments["per_device_train_batch_size"] * self.arguments["max_length"]
+        return tokens * (kept + gradients + logits)
+
+    def states(self, config: str, gpus: int, hosts: int) -> tuple[int, int]:
+        """Return bytes of weights, gradients and optimizer states for each GPU and for each host; an adapter's without ZeRO."""
+        if self.adapter:  # an adapter's gradients and its optimizer are in float32
+            return self.weight_bytes * self.parameters + (4 + 4 + 8) * self.trained, 0
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")  # an estimate needs no device
+        from deepspeed.runtime.zero.stage3 import estimate_zero3_model_states_mem_needs  # slow to import
+
+        machine = yaml.safe_load((ROOT / "accelerate_configs" / f"{config}.yaml").read_text(encoding="utf-8"))
+        settings = json.loads((ROOT / machine["deepspeed_config"]["deepspeed_config_file"]).read_text(encoding="utf-8"))
+        offload = (f"offload_{what}" in settings["zero_optimization"] for what in ("optimizer", "param"))
+        host, gpu, _ = estimate_zero3_model_states_mem_needs(
+            self.parameters, self.largest_layer, gpus // hosts, hosts, *offload
+        )
+        return gpu, host
 
     @property
     def checkpoint(self) -> int:
@@ -79,46 +133,99 @@ class Run:
 
 def count(name: str) -> Run:
     """Count the parameters of a run on a model without data."""
-    arguments = yaml.safe_load((RECIPES / RUNS[name]).read_text(encoding="utf-8"))
+    arguments, *others = (yaml.safe_load((RUN / f"{file}.yaml").read_text(encoding="utf-8")) for file in RUNS[name])
+    decisive = (
+        "max_length",
+        "per_device_train_batch_size",
+        "gradient_checkpointing",
+        "dtype",
+        "optim",
+        "save_total_limit",
+    )
+    assert all(other[key] == arguments[key] for other in others for key in decisive), f"{RUNS[name]} differ"
     with torch.device("meta"):
-        model = LlamaForCausalLM(LlamaConfig(**LLAMA))
-        parameters = trained = sum(each.numel() for each in model.parameters())
-        largest = max(sum(each.numel() for each in part.parameters(recurse=False)) for part in model.modules())
-        if arguments.get("use_peft"):
-            from peft import LoraConfig, get_peft_model  # only adapters need it
-
-            (target,) = arguments["lora_target_modules"]
-            config = LoraConfig(task_type="CAUSAL_LM", r=arguments["lora_r"], target_modules=target)
-            trained = get_peft_model(model, config).get_nb_trainable_parameters()[0]
-    return Run(name, parameters, trained, largest, arguments)
+        return run_of(name, LLAMA, arguments)[0]
 
 
-def memory_rows(run: Run) -> list[list[str]]:
-    """Return the rows of a run in the table of memory; GiB of weights, gradients and optimizer states."""
-    if run.adapter:  # one GPU without ZeRO; an adapter's gradients and its optimizer are in float32
-        memory = run.weight_bytes * run.parameters + (4 + 4 + 8) * run.trained
-        return [[run.name, millions(run.parameters), millions(run.trained), "–", gib(memory), *["–"] * 4]]
-    os.environ.setdefault("DS_ACCELERATOR", "cpu")  # an estimate needs no device
-    from deepspeed.runtime.zero.stage3 import estimate_zero3_model_states_mem_needs  # slow to import
+def run_of(name: str, shape: dict[str, int], arguments: dict[str, Any]) -> tuple[Run, Any]:
+    """Return a run of a model of this shape, and the model with its adapter, if the arguments ask for one."""
+    model = LlamaForCausalLM(LlamaConfig(**shape, use_cache=False))
+    parameters = trained = sum(each.numel() for each in model.parameters())
+    largest = max(sum(each.numel() for each in part.parameters(recurse=False)) for part in model.modules())
+    if arguments.get("use_peft"):
+        from peft import LoraConfig, get_peft_model  # only adapters need it
 
+        (target,) = arguments["lora_target_modules"]
+        config = LoraConfig(
+            task_type="CAUSAL_LM", r=arguments["lora_r"], target_modules=target, lora_dropout=arguments["lora_dropout"]
+        )
+        model = get_peft_model(model, config)
+        trained = model.get_nb_trainable_parameters()[0]
+    return Run(name, shape, parameters, trained, largest, arguments), model
+
+
+def memory_row(run: Run, config: str, gpus: int, size: int, hosts: int) -> list[str]:
+    """Return the row of a run on a machine in the table of memory: GiB of each GPU, and of each host."""
+    states, host = run.states(config, gpus, hosts)
+    gathered = 0 if run.adapter else GATHERED
+    whole = states + gathered + run.activations
+    fits = "yes" if whole <= USABLE * size * 2**30 else "no"
+    parts = [gib(part) for part in (states, gathered, run.activations, whole)]
+    return [run.name, f"`{config}.yaml`", f"{gpus} × {size}", *parts, fits, gib(host) if host else "–"]
+
+
+def measure(arguments: dict[str, Any]) -> tuple[int, int]:
+    """Return the estimate of a tiny run in float32, and how much its process grew; both in bytes. Call it in a new process."""
+    import peft  # noqa: F401  its own memory is none of the run's
+
+    torch.manual_seed(0)
+    before = resident()
+    run, model = run_of("tiny", TINY, arguments | {"dtype": "float32"})
+    model.train()
+    if arguments["gradient_checkpointing"]:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+        model.enable_input_require_grads()
+    optimizer = torch.optim.AdamW([each for each in model.parameters() if each.requires_grad], foreach=False)
+    for _ in range(2):
+        ids = torch.randint(TINY["vocab_size"], (arguments["per_device_train_batch_size"], arguments["max_length"]))
+        model(input_ids=ids, labels=ids).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    states = 4 * (run.parameters - run.trained) + 16 * run.trained
+    return states + run.activations, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
+
+
+def resident() -> int:
+    """Return the bytes of memory that this process has."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def measured_table() -> str:
+    """Measure tiny runs, each in a process of its own; return estimate and peak as Markdown."""
+    lora = yaml.safe_load((RUN / "lora.yaml").read_text(encoding="utf-8"))
+    short = {"per_device_train_batch_size": 2, "max_length": 1024}
+    kinds = {"all weights": {"use_peft": False}, "LoRA": {}}
     rows = []
-    for name, (optimizer, parameters) in OFFLOADS.items():
-        needs = [
-            estimate_zero3_model_states_mem_needs(
-                run.parameters, run.largest_layer, gpus, cpu_offload=optimizer, cpu_offload_params=parameters
-            )
-            for gpus in GPUS
-        ]
-        per_gpu, host = [gib(gpu) for _, gpu, _ in needs], gib(needs[-1][0])
-        rows.append([run.name, millions(run.parameters), millions(run.trained), name, *per_gpu, host])
-    return rows
+    os.environ["MALLOC_MMAP_THRESHOLD_"] = "65536"  # else what glibc keeps of freed tensors is counted, too
+    with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
+        for name, kind in kinds.items():
+            for again in (True, False):
+                estimate, peak = pool.apply(measure, [lora | short | kind | {"gradient_checkpointing": again}])
+                rows.append([name, "yes" if again else "no", gib(estimate), gib(peak), f"{peak / estimate:.2f}"])
+    return markdown(["trained", "checkpointing", "estimate, GiB", "measured, GiB", "ratio"], rows)
 
 
 def cost_row(run: Run, tokens: float, speed: float) -> list[str]:
     """Return the row of a run in the table of disk and time; GB, and hours at `speed` operations a second and GPU."""
     hours = run.operations(tokens) / speed / 3600
     disk = [gb(size) for size in (run.checkpoint, run.weights, run.disk)]
-    return [run.name, f"{tokens / 1e6:.1f} M", *disk, f"{hours:.2f}", "–" if run.adapter else f"{hours / GPUS[-1]:.2f}"]
+    return [
+        run.name,
+        f"{tokens / 1e6:.1f} M",
+        *disk,
+        f"{hours:.2f}",
+        "–" if run.adapter else f"{hours / HOST_GPUS:.2f}",
+    ]
 
 
 def tables(rows: int = 8611, epochs: int = 5, tokens: int = 900, utilisation: float = 0.4, peak: float = 312.0) -> str:
@@ -132,18 +239,18 @@ def tables(rows: int = 8611, epochs: int = 5, tokens: int = 900, utilisation: fl
         peak: dense bfloat16 operations of one GPU, in 10¹² a second.
     """
     runs, all_tokens = [count(name) for name in RUNS], float(rows * epochs * tokens)
-    heads = [f"{gpus} GPU{'s' if gpus > 1 else ''}" for gpus in GPUS]
     memory = markdown(
-        ["run", "parameters", "trained", "offloaded", *heads, f"host, {GPUS[-1]} GPUs"],
-        [row for run in runs for row in memory_rows(run)],
+        ["run", "machine", "GPUs, GiB", "states", "gathered", "activations", "in all", "fits", "host"],
+        [memory_row(run, *machine) for run in runs for machine in MACHINES[run.name]],
     )
     cost = markdown(
-        ["run", "tokens", "checkpoint", "weights", "disk at most", "hours, 1 GPU", f"hours, {GPUS[-1]} GPUs"],
+        ["run", "tokens", "checkpoint", "weights", "disk at most", "hours, 1 GPU", f"hours, {HOST_GPUS} GPUs"],
         [cost_row(run, all_tokens, utilisation * peak * 1e12) for run in runs],
     )
-    return f"""GiB for each GPU, and for the host of {GPUS[-1]}, of weights, gradients and optimizer states: under ZeRO-3 by
-DeepSpeed's own estimator; LoRA on one GPU without ZeRO, 2 bytes a frozen parameter and 16 a trained one.
-**Activations come on top**: they grow with the tokens of a batch.
+    whole, adapter = (millions(count) for count in (runs[0].parameters, runs[1].trained))
+    return f"""GiB of each GPU for {whole} parameters ({adapter} trained with LoRA) and 2 rows of 2,048 tokens, as stages and
+rounds have them: weights, gradients and optimizer states (DeepSpeed's estimator), weights gathered at once (its
+default), activations with all logits. A run "fits" in {USABLE:.0%} of a GPU. "host": GiB of each host.
 
 {memory}
 
@@ -181,7 +288,13 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=900, help="tokens of a mean row (default: %(default)s)")
     parser.add_argument("--utilisation", type=float, default=0.4, help="share of the peak (default: %(default)s)")
     parser.add_argument("--peak", type=float, default=312.0, help="TFLOP/s of a GPU (default: %(default)s)")
+    parser.add_argument(
+        "--measure", action="store_true", help="train a tiny model, and compare its peak with its estimate"
+    )
     args = parser.parse_args()
+    if args.measure:
+        print(measured_table())
+        return
     print(tables(args.rows, args.epochs, args.tokens, args.utilisation, args.peak), end="")
 
 

@@ -3,7 +3,7 @@
     python recipes/build_store.py --books medical.pdf evaluation.md --encoder models/all-MiniLM-L6-v2 --store stores/mine
     python recipes/build_store.py --books DIR --encoder MODEL --store stores/mine --qdrant_url http://localhost:6333
 
-Passages are stored while it runs; the same command again adds only what is missing.
+Passages are stored while it runs; the same command again adds only what is missing. STORE/books.md lists the books.
 """
 
 from collections import Counter
@@ -16,13 +16,19 @@ from automedeval.cli import comma_list, parse, record_run, run
 from automedeval.distillation.arguments import QDRANT_URL
 from automedeval.distillation.books import Book, Chunking, find_books
 from automedeval.records import RecordError
+from automedeval.records.journal import write_whole
+from automedeval.reports.text import cell
 
 
 @dataclass
 class BuildStoreArguments:
     """The books and the store."""
 
-    books: list[str] = field(metadata={"help": "files or folders (.pdf, .md, .txt, .jsonl)"})
+    books: list[str] = field(
+        metadata={
+            "help": "files or folders (.pdf, .md, .txt, .jsonl); with KIND=PATH the list of books names their kind"
+        }
+    )
     encoder: str = field(metadata={"help": "checkpoint that embeds passages: folder or Hub id"})
     store: str = field(metadata={"help": "folder of the store"})
     qdrant_url: str | None = field(default=None, metadata={"help": QDRANT_URL})
@@ -55,7 +61,7 @@ def main() -> None:
         )
     with StoreWriter(args.store, encoder, args.encoder_pooling, chunking, args.qdrant_url) as store:
         record_run(Path(args.store) / "run.json", args)
-        counts, ids = Counter(), set()
+        counts, ids, rows = Counter(), set(), []
         with tqdm(total=0, unit="passage") as bar:
             for book in books:
                 bar.set_description(book.file.name)
@@ -64,6 +70,12 @@ def main() -> None:
                 bar.refresh()
                 counts.update(store.add(passages, bar.update))
                 ids |= {passage.id for passage in passages}
+                titles = {passage.book for passage in passages}
+                title = titles.pop() if len(titles) == 1 else f"{book.file.name}: {len(titles):,} books"
+                pages = "–" if book.pages is None else f"{book.pages:,}"
+                rows.append((title, book.kind or "–", pages, f"{book.words:,}", f"{len(passages):,}"))
+        write_whole(Path(args.store) / "books.md", table(rows))
+        print(table(rows))
         print(summary(books, skipped, counts))
         if others := Counter(book for name, book in store.books.items() if name not in ids):
             by_book = ", ".join(f"{book}: {count:,}" for book, count in sorted(others.items()))
@@ -72,6 +84,13 @@ def main() -> None:
                 "another folder"
             )
         print(f"{store.place} holds {len(store.books):,} passages")
+
+
+def table(rows: list[tuple[str, ...]]) -> str:
+    """Return the list of books as Markdown, by kind: pages, where a file has pages, words and passages (paper, Table 6)."""
+    head = "| book | kind | pages | words | passages |\n| --- | --- | --: | --: | --: |\n"
+    lines = [f"| {' | '.join(map(cell, row))} |\n" for row in sorted(rows, key=lambda row: row[1])]
+    return f"{head}{''.join(lines)}\n–: not named, or a file without pages, whose words tell its length\n"
 
 
 def summary(books: list[Book], skipped: Counter[str], counts: Counter[str]) -> str:

@@ -10,19 +10,19 @@ Appends to OUTPUT/verdicts.jsonl as verdicts come; the same command again does o
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from automedeval.cli import TableArguments, parse, print_notes, record_run, run
+from automedeval.cli import parse, print_notes, record_run, run
 from automedeval.distillation.arguments import KnowledgeArguments
 from automedeval.distillation.completion_chain import CompletionChain, overview
 from automedeval.judges.judge import Judge
 from automedeval.judges.requests import Requests
-from automedeval.judges.run import expect_answers, refuse_failures, verdict_log
+from automedeval.judges.run import PromptArguments, expect_answers, refuse_failures, show_prompts, verdict_log
 from automedeval.models.arguments import ChatArguments, parse_model
 from automedeval.models.replay import RecordedChat
 from automedeval.records import RecordError, Verdict, check_least, read_records, table_of
 
 
 @dataclass
-class DistillArguments(TableArguments):
+class DistillArguments(PromptArguments):
     """Which teacher judges which cases, and what it is shown."""
 
     teacher: str = field(metadata={"help": "which of the paper's two teachers this is", "choices": ["strong", "weak"]})
@@ -62,10 +62,15 @@ class DistillArguments(TableArguments):
 def main() -> None:
     """Let the teacher judge what is missing, then count how its chains ended."""
     args, books, chat_args = parse((DistillArguments, KnowledgeArguments, ChatArguments), __doc__)
+    if args.show_prompt is not None:
+        chat_args.batch_file, chat_args.loads = "free", False
     chain = chain_of(args, books, chat_args)
     requests = Requests(args.cases, args.limit, lambda case: [chain.plan(case)], blank=args.blank)
     if table := table_of(args.cases, blank=args.blank):
         print(f"{args.cases}: {'; '.join(table.notes)}")
+    if args.show_prompt is not None:
+        print(show_prompts(requests, args.show_prompt, chain.shown))
+        return
     log = verdict_log(Path(args.output), chain.judge, chain.fingerprint)
     if args.dry_run:
         log.join_parts()
@@ -99,7 +104,10 @@ def chain_of(args: DistillArguments, books: KnowledgeArguments, chat_args: ChatA
     models = [name.strip() for name in args.models.split(",")] if args.models is not None else None
     options = {"seed": args.seed, "models": models, "name": args.judge_name, "score_decoding": "free"}
     judge = Judge(chat, args.rubric, **options)
-    search, store = books.open(chat_args.device)
+    if args.show_prompt is not None and books.knowledge == "chain":
+        search, store = list, ""  # never called: the first prompt has no passages yet
+    else:
+        search, store = books.open(chat_args.device)
     shown = {"reference_as_response": args.reference_as_response, "shuffle": args.shuffle}
     return CompletionChain(judge, args.teacher, search, books.questions, store=store, **shown)
 

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import re
 import runpy
 import subprocess
 import sys
@@ -73,6 +74,17 @@ def torch_extensions(config: pytest.Config) -> Path:
         for left in place.glob("*/lock"):
             left.unlink()
     return place
+
+
+def figures_of_the_paper() -> list[tuple[str, str, list[str]]]:
+    """Return what docs/reproducing.md says of the paper's tables and figures: which, by what command, and the files."""
+    section = (ROOT / "docs/reproducing.md").read_text(encoding="utf-8").partition("## What makes what")[2]
+    rows = re.findall(r"^\| (.*(?:Table|Figure).*) \| `(\w+\.py .*RUN.*)` \| (.*) \|$", section, re.M)
+    command = "python recipes/{}".format
+    return [
+        (about, command(words.replace("RUN", "recipes/runs/automedeval-13b")), re.findall(r"`(.*?)`", files))
+        for about, words, files in rows
+    ]
 
 
 def error_line(done: subprocess.CompletedProcess) -> str:

@@ -41,7 +41,9 @@ def stand_in(brought: UserFile, place: Path, judges: Sequence[str] = ()) -> None
     makers = {
         "wikidoc": lambda: _write(scratch, _wikidoc(place)),
         "medtext": lambda: _write(scratch, _medtext(place)),
-        "books": lambda: shutil.copytree(place / SAMPLE / "books", scratch),
+        "book": lambda: shutil.copytree(
+            place / SAMPLE / "books", scratch, ignore=lambda _, names: set(names) - {f"{target.name}.md"}
+        ),
         "llama": lambda: _llama(scratch, place),
         "chat_llama": lambda: _llama(scratch, place, chat=True),
         "bert": lambda: _bert(scratch, place),

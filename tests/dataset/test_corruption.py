@@ -12,17 +12,20 @@ from automedeval.dataset.corruption import KINDS, corrupt, share_line
 from automedeval.records import Case, Response, Verdict
 from automedeval.rubrics.rationale import split_steps
 
+FACT = "reduces fever within two hours"
 WORDS = ["rest", "water", "aspirin", "heat", "sleep", "salt", "tea", "ice"]
 
 
 def case(number: int, responses: int = 3) -> Case:
     texts = (f"Take {WORDS[(number + k) % 8]} for {number + k} days." for k in range(responses))
-    return Case(f"c{number}", f"What helps in case {number}?", tuple(Response(f"m{k}", t) for k, t in enumerate(texts)))
+    shown = tuple(Response(f"m{k}", t) for k, t in enumerate(texts))
+    return Case(f"c{number}", f"What helps in case {number}?", shown, f"Sleep well. It {FACT}.")
 
 
 def verdict(of: Case, scores: tuple[int, ...] = (5, 2, 3), **changes) -> Verdict:
     steps = [
-        f"Step {k + 2}: Advises {response.text[5:-1]}; earns {scores[k]}." for k, response in enumerate(of.responses)
+        f"Step {k + 2}: Advises {response.text[5:-1]}, which {FACT}; earns {scores[k]}."
+        for k, response in enumerate(of.responses)
     ]
     rationale = "\n".join(["Analyze:", f"Step 1: It is about {of.id}.", *steps])
     known = {"rationale": rationale, "scores": scores, "valid": True, "raw": "all", "expected_scores": (1.0, 2.0, 3.0)}
@@ -39,10 +42,11 @@ GOOD = [verdict(one) for one in CASES.values()]
 def test_the_kinds_have_equal_shares() -> None:
     worse = corrupt(GOOD, CASES, seed=1)
     assert worse != corrupt(GOOD, CASES, seed=2)
-    assert Counter(one.extra["corruption"] for one in worse) == dict.fromkeys(KINDS, 10)
+    assert Counter(each.extra["corruption"] for each in worse) == dict.fromkeys(KINDS, 8)
     assert [one.case_id for one in worse] == [one.case_id for one in GOOD]
     assert share_line(40, worse) == (
-        "40 verdicts → 40 corrupted (swapped_doctors: 10, other_case: 10, contradicting_scores: 10, cut_off: 10), 0 left out"
+        "40 verdicts → 40 corrupted (swapped_doctors: 8, other_case: 8, contradicting_scores: 8, cut_off: 8, "
+        "wrong_knowledge: 8), 0 left out"
     )
 
 
@@ -99,6 +103,21 @@ def test_a_rationale_is_cut_off_or_lacks_a_step() -> None:
             assert after.items() < before.items()
             assert len(after) == len(before) - 1
     assert min(ways[True], ways[False]) > 8
+
+
+def test_knowledge_is_turned_against_the_reference_or_the_books() -> None:
+    for good, worse in zip(GOOD, corrupt(GOOD, CASES, seed=5, kinds=["wrong_knowledge"])):
+        before, after = split_steps(good.rationale), split_steps(worse.rationale)
+        (step,) = [doctor for doctor in before if before[doctor] != after[doctor]]
+        assert step > 0, "the step on the question says nothing that a book knows"
+        assert worse.scores == good.scores
+    unsaid = {name: replace(case, reference="Ask a pharmacist about it.") for name, case in CASES.items()}
+    assert corrupt(GOOD, unsaid, seed=5, kinds=["wrong_knowledge"]) == []
+    passages = [{"query": "q", "passages": [{"text": f"Much is known. Rest {FACT}."}]}]
+    taught = [replace(each, extra={**each.extra, "knowledge": passages}) for each in GOOD]
+    assert len(corrupt(taught, unsaid, seed=5, kinds=["wrong_knowledge"])) == 40
+    silent = {name: replace(case, reference=None) for name, case in CASES.items()}
+    assert corrupt(GOOD, silent, seed=5, kinds=["wrong_knowledge"]) == []
 
 
 def test_a_kind_that_cannot_be_passes_on() -> None:

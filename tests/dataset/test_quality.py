@@ -77,7 +77,9 @@ def test_corrupted_verdicts_are_recognised(fitted: Fitted) -> None:
     assert 0.5 < report["accuracy"]["low"] <= report["accuracy"]["value"] <= report["accuracy"]["high"]
     confusion = report["confusion"]
     assert confusion["high"]["high"] + confusion["low"]["low"] == round(report["accuracy"]["value"] * 30)
-    assert set(report["kinds"]) == {"high", *KINDS}
+    assert set(report["kinds"]) == {"high", *KINDS} - {"wrong_knowledge"}, "these cases have no reference"
+    assert report["alone"]["kinds"].keys() == report["kinds"].keys()
+    assert report["alone"]["accuracy"]["value"] < report["accuracy"]["value"], "an embedding shows no swapped doctors"
     assert sum(kind["n"] for kind in report["kinds"].values()) == 30
     assert report["train"] == {"cases": 120, "low": 60, "high": 60}  # 400 : 100, as in the paper, of what is there
     assert report["test"] == {"cases": 30, "low": 15, "high": 15}

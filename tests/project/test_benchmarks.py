@@ -8,7 +8,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from programs import ROOT, SAMPLE
+from programs import ROOT, SAMPLE, needs_encoder
+
+from automedeval.dataset.corruption import KINDS
+from automedeval.records import Verdict, read_cases
 
 
 def table_of(script: str, *options: str) -> str:
@@ -93,6 +96,31 @@ def test_meta_evaluation_times_bootstrap_and_report() -> None:
     assert float(limit) == 60
     assert met in ("yes", "no")
     assert "size of the report's HTML" in table
+
+
+@needs_encoder
+def test_quality_counts_each_corruption_by_both_classifiers(tmp_path: Path) -> None:
+    rationales = []
+    for case in read_cases(SAMPLE / "train_cases.jsonl"):
+        steps = [f"Step {slot}: {response.text.split('. ')[0]}." for slot, response in enumerate(case.responses, 2)]
+        rationale = "\n".join(["Step 1: A question.", *steps])
+        verdict = Verdict(case.id, "j", "automedeval@1", (0, 1, 2), valid=True, rationale=rationale, scores=(1, 5, 3))
+        rationales.append(json.dumps(verdict.to_dict()) + "\n")
+    (tmp_path / "verdicts.jsonl").write_text("".join(rationales))
+    options = [
+        "--cases",
+        str(SAMPLE / "train_cases.jsonl"),
+        "--verdicts",
+        str(tmp_path / "verdicts.jsonl"),
+        "--seeds",
+        "1",
+    ]
+    table = table_of("quality.py", *options)
+    assert "60 cases, 60 verdicts, 1 seeds" in table
+    *rows, last = (line.split() for line in table.splitlines()[2:])
+    assert {kind for kind, *_ in rows} <= {"high", *KINDS}
+    assert [sum(map(int, column)) for column in list(zip(*rows))[1:]] == list(map(int, last[1:]))
+    assert all(max(int(alone), int(whole)) <= int(of) for _, alone, whole, of in rows)
 
 
 def test_dataset_building_reports_time_and_growth() -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from programs import ROOT, run_command, run_recipe
+from programs import ROOT, figures_of_the_paper, run_command, run_recipe
 
 import automedeval
 from automedeval import Case, Verdict, packaged_rubrics, read_rubric
@@ -168,6 +168,20 @@ def faults(command: list[str]) -> list[str]:
 def test_every_command_names_what_exists(document: Path) -> None:
     text = (ROOT / document).read_text(encoding="utf-8")
     assert [fault for command in commands(text) for fault in faults(command)] == []
+
+
+def test_each_table_and_figure_of_the_paper_has_a_command() -> None:
+    rows = figures_of_the_paper()
+    assert [fault for _, command, _ in rows for fault in faults(shlex.split(command))] == []
+    named = [
+        f"{kind} {number}" for kind, numbers in (("Table", range(1, 9)), ("Figure", range(3, 10))) for number in numbers
+    ]
+    listed = " ".join(re.sub(r"(Table|Figure)s (\d) and (\d)", r"\1 \2 \1 \3", about) for about, _, _ in rows)
+    assert [name for name in named if name not in listed] == []
+    for _, command, files in rows:
+        written = yaml.safe_load((ROOT / command.split()[3]).read_text())
+        place = written.get("output") or written["store"]
+        assert all(file.startswith(place) for file in files), command
 
 
 @pytest.mark.parametrize(

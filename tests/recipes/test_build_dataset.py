@@ -356,6 +356,29 @@ def test_a_classifier_learns_from_corrupted_verdicts(tmp_path: Path) -> None:
     facts = json.loads((study.output / "statistics.json").read_text())
     assert set(facts["quality_report"]["kinds"]) > {"high"}
     assert facts["splits"]["stage3"]["quality"].keys() <= {"high", "low"}
+    assert facts["quality_report"]["alone"]["kinds"].keys() == facts["quality_report"]["kinds"].keys()
+
+
+@pytest.mark.usefixtures("quick_classifier")
+def test_verdicts_in_which_physicians_saw_a_fault_are_low(tmp_path: Path) -> None:
+    study = Study(tmp_path, 40)
+    good_and_bad(study)
+    criteria = {"knowledge": study.verdicts["strong"][:4], "attribution": study.verdicts["weak"][4:20]}
+    criteria["fluency"] = study.verdicts["strong"][4:6]  # no fault of what is said
+    ratings = [
+        {"case_id": each.case_id, "judge": each.judge, "verdict_digest": each.digest, "annotator": "a"}
+        | {"role": "chief", "criterion": name, "score": 0}
+        for name, verdicts in criteria.items()
+        for each in verdicts
+    ]
+    done = study.build("--corrupt", "true", "--verdict_ratings", study.write("ratings.jsonl", ratings))
+    assert done.returncode == 0, done.stderr
+    # 34 strong ones pass, and there are as many low ones
+    assert "quality: 14 verdicts → 14 corrupted" in done.stdout
+    assert "; 20 are low by physicians' checks" in done.stdout
+    report = json.loads((study.output / "statistics.json").read_text())["quality_report"]
+    assert report["kinds"]["by_physicians"]["n"] > 0
+    assert sum(report[part]["low"] for part in ("train", "test")) == 33  # in shares of 200 and 50
 
 
 @pytest.mark.parametrize(

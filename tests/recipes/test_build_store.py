@@ -86,7 +86,7 @@ def test_a_store_is_built_on_a_server(shelf: Shelf, monkeypatch: pytest.MonkeyPa
             assert f"2 books → 21 passages, {there} there already, {added} added\n" in done.stdout, done.stderr
         assert f"{server.url}: store holds 21 passages" in done.stdout
         assert shelf.nearest("an honest answer", server.url) == ("Judging", "A good answer is honest.")
-    assert [file.name for file in shelf.store.iterdir()] == ["run.json"]
+    assert sorted(file.name for file in shelf.store.iterdir()) == ["books.md", "run.json"]
 
 
 def test_a_killed_build_ends_the_same(shelf: Shelf, tmp_path: Path) -> None:
@@ -108,16 +108,26 @@ def test_a_killed_build_ends_the_same(shelf: Shelf, tmp_path: Path) -> None:
     assert shelf.content() == shelf.content(whole)
 
 
-def test_a_configuration_file_names_the_books(shelf: Shelf, tmp_path: Path) -> None:
+def test_a_configuration_file_names_the_books_and_their_kinds(shelf: Shelf, tmp_path: Path) -> None:
     write_pdf(shelf.books / "policy.pdf", [["Answers are checked."], []])
+    (shelf.books / "leaflet.txt").write_text("Rest helps.\fWater | tea help, too.\n")
     config = tmp_path / "run.yaml"
     config.write_text(
-        f"books: [{shelf.books / 'medical.md'}, {shelf.books / 'policy.pdf'}]\n"
+        f"books: [how to judge={shelf.books / 'evaluation.md'}, medical={shelf.books}]\n"
         + "".join(f"{name[2:]}: {value}\n" for name, value in zip(*[iter(shelf.arguments()[2:])] * 2))
     )
     done = run_recipe("build_store", "--config", config)
-    assert "2 books → 21 passages" in done.stdout, done.stderr
+    assert "4 books → 23 passages" in done.stdout, done.stderr
     assert "policy.pdf: 1 pages without text left out" in done.stdout
+    table = (shelf.store / "books.md").read_text(encoding="utf-8")
+    assert table in done.stdout
+    words = len((shelf.books / "medical.md").read_text().replace("#", "").split()) - 2 - 2 * 20  # without headings
+    assert [line for line in table.splitlines() if line.startswith("| ")][2:] == [
+        "| Judging | how to judge | – | 5 | 1 |",
+        "| leaflet | medical | 2 | 7 | 1 |",
+        f"| Small medicine | medical | – | {words} | 20 |",
+        "| policy | medical | 2 | 3 | 1 |",
+    ]
     assert json.loads((shelf.store / "run.json").read_text())["arguments"]["encoder"] == str(ENCODER)
 
 

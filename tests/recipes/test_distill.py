@@ -215,6 +215,17 @@ def test_a_dry_run_counts_and_asks_nothing(distill):
         assert endpoint.asked == verdicts == []
 
 
+def test_the_first_prompt_is_shown_as_it_is_sent(distill, books):
+    with EndpointDouble(asks_once) as endpoint:
+        done, verdicts = distill(endpoint.url, "--show_prompt")
+        assert (done.returncode, verdicts, books, endpoint.requests) == (0, [], [], []), done.stderr
+        distill(endpoint.url, limit=1)
+    messages = endpoint.asked[0]["body"]["messages"]
+    text = "\n\n".join(f"[{each['role']}]\n{each['content']}" for each in messages)
+    assert done.stdout.partition("\n")[2].strip() == text.strip()
+    assert "[Question]" in text
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 import yaml
-from programs import ROOT, torch_extensions
+from programs import ROOT, figures_of_the_paper, torch_extensions
 
 from automedeval.models.checkpoints import read_record
 from automedeval.records import Verdict, read_cases, read_records
@@ -137,6 +137,7 @@ def test_reports_tables_and_figures_are_of_all_judges_and_of_physicians(rehearse
     assert figure5["verdict_ratings"].keys() == {"introspection2"}
     (compared,) = figure5["preferences"]
     assert set(compared["judges"]) == {"introspection2", "double-of-gpt-4-turbo-2024-04-09"}
+    assert [file for *_, files in figures_of_the_paper() for file in files if not (folder / file).is_file()] == []
 
 
 def test_the_other_judges_judge_every_test_case_three_times(rehearsed: tuple[Path, str]) -> None:

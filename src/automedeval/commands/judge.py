@@ -22,16 +22,25 @@ from pathlib import Path
 from typing import Any
 
 import automedeval
-from automedeval.cli import TableArguments, comma_list, join_processes, parse, print_notes, record_run
+from automedeval.cli import comma_list, join_processes, parse, print_notes, record_run
 from automedeval.distillation.arguments import KnowledgeArguments
 from automedeval.harness.joining import LogArguments, is_log, join_logs
 from automedeval.introspection.mistakes import read_recorded
 from automedeval.judges.base import BaseJudge
+from automedeval.judges.chat_judge import ChatJudge
 from automedeval.judges.default_judge import UNTRAINED, VARIABLE, default_judge, default_rubric
 from automedeval.judges.judge import judge_rubric, load_judge, planner
 from automedeval.judges.prompt_judge import PromptJudge
 from automedeval.judges.requests import Request, Requests
-from automedeval.judges.run import dry_run, judge_by_files, judge_missing, refuse_failures, verdict_log
+from automedeval.judges.run import (
+    PromptArguments,
+    dry_run,
+    judge_by_files,
+    judge_missing,
+    refuse_failures,
+    show_prompts,
+    verdict_log,
+)
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.standings import rank
 from automedeval.models.arguments import ChatArguments, EncoderArguments, parse_model
@@ -46,7 +55,7 @@ SAMPLE = Path(automedeval.__file__).parent / "sample"
 
 
 @dataclass
-class JudgeArguments(TableArguments):
+class JudgeArguments(PromptArguments):
     """Which judge judges which cases, and how."""
 
     cases: list[str] = field(
@@ -182,7 +191,10 @@ def main() -> None:
     plan = {"orders": args.orders, "seed": args.seed, "runs": args.runs, "baseline": args.baseline, "models": models}
     if args.batch_file and processes.count > 1:
         raise RecordError("--batch_file is written by one process; start the recipe without accelerate")
-    if args.batch_file:
+    shows = args.show_prompt is not None
+    if shows and parse_model(judge_name)[0] not in ("checkpoint", "openai"):
+        raise RecordError(f"--show_prompt: --judge {judge_name} reads no prompt")
+    if args.batch_file or shows:  # no server is asked what it can do
         chat_args.batch_file = "free" if args.score_decoding == "free" else "constrained"
     chat_args.loads = False  # the weights come after the cases: their faults are told before
 
@@ -199,7 +211,7 @@ def main() -> None:
         )  # fmt: skip
 
     # The length of prompts takes a tokenizer, all else about a case no model: it is loaded when the first cases are planned.
-    unknown = args.dry_run or args.on_overlong != "error" or parse_model(judge_name)[0] == "openai"
+    unknown = args.dry_run or shows or args.on_overlong != "error" or parse_model(judge_name)[0] == "openai"
     check = None if unknown else lambda requests: loaded().refuse_overlong(requests)
     planned = plan_from_dataset(args, args.dataset, rubric) if args.dataset else planner(judge_name, rubric, **plan)
     requests = Requests(args.file, args.limit, planned, check, processes, args.blank)
@@ -207,6 +219,11 @@ def main() -> None:
         raise RecordError(f"{args.file}: nothing to judge: {rubric.name} compares pairs, and no case has two responses")
     judge = loaded()
     args.score_decoding = getattr(judge, "score_decoding", args.score_decoding)
+    if args.show_prompt is not None:
+        assert isinstance(judge, ChatJudge), "no other judge of a checkpoint or an endpoint"
+        if processes.rank == 0:
+            print(show_prompts(requests, args.show_prompt, judge.shown))
+        return
     if args.dry_run:
         done: set[tuple] = set()
         if any(output.glob("verdicts*.jsonl")):  # a judge's fingerprint needs its weights

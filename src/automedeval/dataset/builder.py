@@ -29,6 +29,7 @@ from automedeval.records import Case, RecordError, as_shown, read_cases, read_li
 from automedeval.reports.text import span
 from automedeval.rubrics import Rubric
 
+FAULTS = {"knowledge", "attribution"}  # Paper: "obvious reference or medical knowledge errors" are low (Appendix B)
 WINDOW = 64  # verdicts that are classified together
 LABELLED = 250  # verdicts of each quality. Paper: 200 high and 200 low to fit, 100 others to test (Appendix B)
 TOPIC_CASES = 5000  # most cases that topics are fitted to: more change little and take long
@@ -36,12 +37,14 @@ TOPIC_CASES = 5000  # most cases that topics are fitted to: more change little a
 
 @dataclass
 class InstructionSet:
-    """The data set under construction: judged cases, the plan, the lines reported so far, the verdicts that nobody rated."""
+    """The data set under construction: judged cases, the plan, the lines reported so far, the verdicts that nobody rated, and
+    those in which physicians saw a fault of `FAULTS`."""
 
     judged: JudgedCases
     plan: Plan
     arithmetic: list[str] = field(default_factory=list)
     unrated: set[Key] = field(default_factory=set)
+    faulty: dict[Key, Fact] = field(default_factory=dict)
 
     def report(self, *lines: str) -> None:
         """Print the lines that report a step, and keep them for the card."""
@@ -64,6 +67,7 @@ class InstructionSet:
         def reason(key: Key, fact: Fact) -> str | None:
             failed = verification.failures.get((key[0], fact.judge, fact.digest))
             self.unrated -= {key} if failed is not None else set()
+            self.faulty |= {key: fact} if FAULTS & set(failed or ()) else {}
             return f"fails {' and '.join(failed)}" if failed else None
 
         line = f"verification: {self.judged.filter('verdicts', reason)}"
@@ -114,22 +118,28 @@ class InstructionSet:
         """Fit a quality classifier; return its report.
 
         Args:
-            spoil: True takes verdicts of the plan's first teacher as high, and corrupted copies of them as low; False takes
-                people's labels.
+            spoil: True takes verdicts of the plan's first teacher as high, and as low those in which physicians saw a fault,
+                with as many corrupted copies of high ones as are missing; False takes people's labels.
 
         Raises:
             RecordError: there are too few labelled verdicts.
         """
         facts = self.judged.facts
         if spoil:
+            first, faulty = self.plan.teachers[0].teacher, shuffled(self.plan.seed, "faulty", self.faulty)[:LABELLED]
             able = [
-                key for key, fact in facts.items() if key[1] == self.plan.teachers[0].teacher and fact.quality != "low"
+                key
+                for key, fact in facts.items()
+                if key[1] == first and fact.quality != "low" and key not in self.faulty
             ]
             pairs = list(self._shown(shuffled(self.plan.seed, "labelled", able)[:LABELLED]))
             cases = {case.id: case for case, _ in pairs}
-            spoilt = corrupt([verdict for _, verdict in pairs], cases, self.plan.seed)
-            self.report(f"quality: {share_line(len(pairs), spoilt)}")
+            good = [verdict for _, verdict in pairs[min(len(faulty), len(pairs)) :]]
+            spoilt = corrupt(good, cases, self.plan.seed)
+            self.report(f"quality: {share_line(len(good), spoilt)}; {len(faulty):,} are low by physicians' checks")
             labelled = [Labelled(case, verdict, "high") for case, verdict in pairs if verdict.rationale]
+            lows = (self.judged.pair(key, self.faulty[key]) for key in faulty)
+            labelled += [Labelled(as_shown(case, verdict), verdict, "low", "by_physicians") for case, verdict in lows]
             labelled += [Labelled(cases[each.case_id], each, "low", each.extra["corruption"]) for each in spoilt]
         else:
             labelled = []
@@ -138,10 +148,11 @@ class InstructionSet:
                 pairs = list(self._shown(shuffled(self.plan.seed, "labelled", keys)[:LABELLED]))
                 labelled += [Labelled(case, verdict, quality) for case, verdict in pairs]
         report = classifier.fit(labelled, self.plan.seed)
-        right = ", ".join(f"{kind} {count['right']} of {count['n']}" for kind, count in report["kinds"].items())
-        self.report(
-            f"quality: accuracy of the classifier {span(report['accuracy'])} on others; right: {right} (paper: 0.91)"
-        )
+        for name, measured in (("the classifier", report), ("the embedding alone", report["alone"])):
+            right = ", ".join(f"{kind} {count['right']} of {count['n']}" for kind, count in measured["kinds"].items())
+            self.report(
+                f"quality: accuracy of {name} {span(measured['accuracy'])} on others; right: {right} (paper: 0.91)"
+            )
         return report
 
     def classify(self, classifier: QualityClassifier) -> None:

@@ -9,12 +9,17 @@ import random
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
+from automedeval.claims.statements import sentences
+from automedeval.dataset.contrast import Rules
 from automedeval.records import Case, Verdict
+from automedeval.rubrics.misattribution import terms
 from automedeval.rubrics.rationale import permute, split_steps, without_step
 
 Pools = dict[tuple[str | None, int], list[Verdict]]  # by judge, or of all judges, and by the number of doctors
+SHARED_TERMS = 3  # content words that a sentence shares with one of its source, to be about the same
 _NOT_COPIED = ("transcript", "knowledge", "probabilities", "unseen_probability")  # they belong to the original verdict
 
 
@@ -127,9 +132,26 @@ def _cut_off(verdict: Verdict, case: Case, others: Pools, rng: random.Random) ->
     return {"rationale": " ".join(words[: int(len(words) * rng.uniform(0.3, 0.8))]).rstrip(".!? \n")}
 
 
+def _turn_knowledge(verdict: Verdict, case: Case, others: Pools, rng: random.Random) -> dict[str, Any] | None:
+    """Turn a sentence on a response against what the reference, or a passage that the teacher was shown, says of the same."""
+    looked_up = [each["text"] for asked in verdict.extra.get("knowledge") or () for each in asked["passages"]]
+    sources = [terms(sentence) for text in (case.reference or "", *looked_up) for sentence in sentences(text)]
+    rationale = verdict.rationale or ""
+    said = [each for doctor, step in split_steps(rationale).items() if doctor for each in sentences(step)]
+    said = [each for each in said if any(len(terms(each) & source) >= SHARED_TERMS for source in sources)]
+    for sentence in rng.sample(said, len(said)):
+        if sentence in rationale and (contrary := _rules().contrary(sentence, rng)):
+            return {"rationale": rationale.replace(sentence, contrary, 1)}
+    return None
+
+
+_rules = cache(Rules.read)
+
+
 KINDS: dict[str, Callable[[Verdict, Case, Pools, random.Random], dict[str, Any] | None]] = {
     "swapped_doctors": _swap_doctors,
     "other_case": _take_another_case,
     "contradicting_scores": _reverse_scores,
     "cut_off": _cut_off,
+    "wrong_knowledge": _turn_knowledge,
 }

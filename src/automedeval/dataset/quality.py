@@ -2,8 +2,8 @@
 
 The paper embeds each instruction with a SimCSE encoder and trains a support vector machine by grid search on 200 verdicts of
 high and 200 of low quality. An embedding of the whole does not show that two doctors were swapped or that scores contradict the
-words. So there are more features here: how close each step is to its response, whether the scores fit the steps, and what
-`rubrics.misattribution` marks.
+words; the report says how far it comes alone. So there are more features here: how close each step is to its response, whether
+the scores fit the steps, and what `rubrics.misattribution` marks.
 """
 
 import random
@@ -62,7 +62,8 @@ class QualityClassifier:
 
         Returns:
             The report. On the test: "accuracy" with its interval over cases, "confusion" {true: {predicted: count}}, "kinds"
-            {kind: {"right", "n"}}. On training: "parameters" and "cross_validation". "train" and "test" hold counts.
+            {kind: {"right", "n"}}, and in "alone" the same of the paper's classifier, which has the embedding alone. On
+            training: "parameters" and "cross_validation". "train" and "test" hold counts.
 
         Raises:
             RecordError: one quality only, too few verdicts, or an invalid one.
@@ -87,11 +88,16 @@ class QualityClassifier:
         self._tone = _fit_tone([one for one, high in zip(read, truth) if high])
         search = _search(read[0].instruction.size, len(train), seed).fit(np.array(features), truth, groups=groups)
         self._machine = search.best_estimator_
+        alone = _grid([("scale", StandardScaler())], {}, seed)
+        alone.fit(np.array([each.instruction for each in read]), truth, groups=groups)
+        tested = self._read([(each.case, each.verdict) for each in held_out])
+        by_alone = alone.predict([each.instruction for each in tested])
         decided = self.decide([(one.case, one.verdict) for one in held_out])
         chosen = {name.removeprefix("svc__"): value for name, value in search.best_params_.items() if "svc__" in name}
         components = getattr(search.best_params_["blocks__instruction"], "n_components", 0)
         return {
             **_measures(held_out, decided),
+            "alone": _measures(held_out, [QUALITIES[int(high)] for high in by_alone]),
             "parameters": {**chosen, "components": components},
             "cross_validation": round(float(search.best_score_), 4),
             "train": _counts(train),
@@ -246,9 +252,14 @@ def _search(width: int, verdicts: int, seed: int) -> GridSearchCV:
     blocks = ColumnTransformer(
         [("instruction", "drop", slice(0, width)), ("relations", StandardScaler(), slice(width, None))]
     )
-    shared = {"blocks__instruction": instruction, "svc__C": list(PENALTIES)}
+    return _grid([("blocks", blocks)], {"blocks__instruction": instruction}, seed)
+
+
+def _grid(steps: list[tuple[str, Any]], parameters: dict[str, Any], seed: int) -> GridSearchCV:
+    """Return the search for the parameters of a support vector machine, and of the steps before it."""
+    shared = parameters | {"svc__C": list(PENALTIES)}
     return GridSearchCV(
-        Pipeline([("blocks", blocks), ("svc", SVC(class_weight="balanced"))]),
+        Pipeline([*steps, ("svc", SVC(class_weight="balanced"))]),
         [shared | {"svc__kernel": ["linear"]}, shared | {"svc__kernel": ["rbf"], "svc__gamma": list(WIDTHS)}],
         cv=StratifiedGroupKFold(FOLDS, shuffle=True, random_state=seed),
     )

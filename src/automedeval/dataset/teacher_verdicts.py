@@ -148,9 +148,10 @@ class JudgedCases(AbstractContextManager):
         """Yield cases with their texts, one at a time; unknown ids are skipped."""
         return (case for case in map(self.case, case_ids) if case is not None)
 
-    def pair(self, key: Key) -> tuple[Case, Verdict]:
-        """Return one case and its verdict, with their texts."""
-        row = self._database.execute("SELECT text FROM verdicts WHERE number = ?", (self.facts[key].row,)).fetchone()
+    def pair(self, key: Key, fact: Fact | None = None) -> tuple[Case, Verdict]:
+        """Return one case and its verdict, with their texts; `fact` is that of a verdict that was rejected."""
+        number = (fact or self.facts[key]).row
+        row = self._database.execute("SELECT text FROM verdicts WHERE number = ?", (number,)).fetchone()
         case = self.case(key[0])
         assert case is not None  # `read` keeps no verdict without its case
         return case, Verdict.from_dict(json.loads(row[0]))

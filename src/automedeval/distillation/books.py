@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from automedeval.records import RecordError, digest, read_placed
+from automedeval.records import RecordError, digest, named_file, read_placed
 
 SUFFIXES = (".pdf", ".md", ".markdown", ".txt", ".jsonl")
 # A sentence ends at one of .!? and closing marks, if a sentence can begin after it and no abbreviation is before it.
@@ -89,13 +89,17 @@ class Chunking:
 class Book:
     """One file of `SUFFIXES`; faults are found when it is opened, before anything is stored.
 
-    `passages` sets `pages_without_text`, the number of pages of a PDF without text (scans, pictures).
+    `kind` is what it is about, in the user's words (paper, Table 6: medical or evaluation knowledge). `passages` sets `words`,
+    `pages`, None where the file has none, and `pages_without_text`, those of a PDF that are scans or pictures.
 
     Raises:
         RecordError: no such file, another suffix, or a PDF that cannot be read or is encrypted.
     """
 
     file: Path
+    kind: str = ""
+    words: int = field(default=0, init=False)
+    pages: int | None = field(default=None, init=False)
     pages_without_text: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
@@ -119,6 +123,7 @@ class Book:
                 text = self.file.read_text(encoding="utf-8-sig")
             except UnicodeDecodeError as error:
                 raise RecordError(f"{self.file}: not UTF-8 (byte {error.start + 1})") from None
+            self.pages = text.count("\f") + 1 if suffix == ".txt" and "\f" in text else None
             blocks = list(_plain_blocks(text) if suffix == ".txt" else _markdown_blocks(text))
         if not blocks:
             scans = f": {self.pages_without_text} pages without text, perhaps scans" if suffix == ".pdf" else ""
@@ -132,6 +137,7 @@ class Book:
                 pages.append(page.extract_text().splitlines())
             except Exception as error:  # noqa: BLE001  a broken page makes pypdf raise a dozen kinds
                 raise RecordError(f"{self.file}: page {number}: {type(error).__name__}: {error}") from None
+        self.pages = len(pages)
         self.pages_without_text = sum(not any(line.strip() for line in lines) for lines in pages)
         blocks = []
         for number, lines in enumerate(_without_running_heads(pages), 1):
@@ -146,8 +152,9 @@ class Book:
         A passage stays within its section. It may span pages, and has the number of its first page. A sentence that is longer
         than a passage is cut between words.
         """
-        passages = []
-        sentences = [(block, text) for block in self.blocks() for text in _sentences(block.text)]
+        passages, blocks = [], self.blocks()
+        self.words = sum(len(block.text.split()) for block in blocks)
+        sentences = [(block, text) for block in blocks for text in _sentences(block.text)]
         sized = zip(sentences, count([text for _, text in sentences]))
         for (book, section), run in groupby(sized, lambda entry: (entry[0][0].book, entry[0][0].section)):
             pieces: list[tuple[str, int, int | None]] = []
@@ -162,25 +169,31 @@ class Book:
 def find_books(paths: Sequence[str | Path]) -> tuple[list[Book], Counter[str]]:
     """Open files, and the files inside folders (recursively) in the order of their names.
 
+    Args:
+        paths: each may be KIND=PATH; a file counts once, by its first kind.
+
     Returns:
         the books, and the number of skipped files inside folders, by suffix.
 
     Raises:
         RecordError: a fault of `Book`, or no book at all.
     """
-    files: list[Path] = []
+    kinds: dict[Path, str] = {}
     skipped: Counter[str] = Counter()
-    for path in map(Path, paths):
+    for kind, place in map(named_file, map(str, paths)):
+        path = Path(place)
         if not path.is_dir():
-            files.append(path)
+            kinds.setdefault(path, kind)
             continue
         inside = sorted(file for file in path.rglob("*") if file.is_file() and not file.name.startswith("."))
-        files += [file for file in inside if file.suffix.lower() in SUFFIXES]
-        skipped.update(file.suffix.lower() or file.name for file in inside if file.suffix.lower() not in SUFFIXES)
-    files = list(dict.fromkeys(files))
-    if not files:
+        for file in inside:
+            if file.suffix.lower() in SUFFIXES:
+                kinds.setdefault(file, kind)
+            else:
+                skipped[file.suffix.lower() or file.name] += 1
+    if not kinds:
         raise RecordError(f"{', '.join(map(str, paths))}: no book; a book is one of {', '.join(SUFFIXES)}")
-    return [Book(file) for file in files], skipped
+    return [Book(file, kind) for file, kind in kinds.items()], skipped
 
 
 def _open_pdf(file: Path):

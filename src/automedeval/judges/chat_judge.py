@@ -99,6 +99,14 @@ class ChatJudge(PromptJudge):
         label = f"{self.rubric_name}:{self.wording.fingerprint}"
         return Prompt(messages, constrained, answer_schema(parts), request.run, label)
 
+    def shown(self, request: Request) -> str:
+        """Return the prompt of a request as the model reads it, its responses shortened where it would be too long."""
+        prompt: Any = self.prompt(request)
+        if self.on_overlong == "clip" and max(self.overflow([prompt])) > 0:
+            prompt, *_ = self._clip(request)
+        # A checklist asks several times.
+        return "\n\n".join(map(self.chat.shown, prompt if isinstance(prompt, list) else [prompt]))
+
     def knowledge(self, request: Request) -> list[dict[str, Any]]:
         """Return what books say on the question and on each response that is shown, as verdicts record it.
 

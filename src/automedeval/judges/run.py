@@ -2,9 +2,11 @@
 
 import itertools
 import json
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from automedeval.cli import TableArguments
 from automedeval.judges.base import BaseJudge, shared_sizes, windows_of
 from automedeval.judges.prompt_judge import PromptJudge
 from automedeval.judges.requests import Request
@@ -12,6 +14,22 @@ from automedeval.models.base import Answer
 from automedeval.records import RecordError, Verdict
 from automedeval.records.journal import ALONE, Processes
 from automedeval.records.log import Log
+
+
+@dataclass(kw_only=True)
+class PromptArguments(TableArguments):
+    """Whether prompts are only shown: the base of the arguments of every program that judges cases by prompts."""
+
+    show_prompt: str | None = field(
+        default=None,
+        metadata={
+            "help": "print the prompts of the case with this id, of the first case without one, as the model reads them; judge "
+            "nothing, load no weights and ask no endpoint",
+            "nargs": "?",
+            "metavar": "CASE_ID",
+            "const": "",
+        },
+    )
 
 
 def verdict_log(folder: Path, judge: BaseJudge, settings: str | None = None, processes: Processes = ALONE) -> Log:
@@ -143,3 +161,23 @@ def dry_run(judge: BaseJudge, requests: Iterable[Request], done: Collection[tupl
             tokens, worst = tokens + count, worst + cost
     text = f"{cases} cases, {prompts} prompts, {len(done)} judged already, about {tokens:,} prompt tokens"
     return text + (f", at most {worst:.2f} in cost" if worst else "")
+
+
+def show_prompts(requests: Iterable[Request], case_id: str, shown: Callable[[Request], str]) -> str:
+    """Return the prompts of a case, of the first one without an id, each below a line that names the responses in their order.
+
+    Args:
+        shown: returns the prompt of a request as the model reads it.
+
+    Raises:
+        RecordError: no prompt is about this case.
+    """
+    lines: list[str] = []
+    for request in requests:
+        case_id = case_id or request.case.id
+        if request.case.id == case_id:
+            names = ", ".join(request.case.models[index] for index in request.slots)
+            lines += [f"--- {case_id}: {names}", shown(request)]
+    if not lines:
+        raise RecordError(f"--show_prompt {case_id}: no such case")
+    return "\n".join(lines)

@@ -22,7 +22,7 @@ import sys
 import threading
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ from automedeval.models.base import (
     Chat,
     ChatError,
     Dialogue,
+    Messages,
     Prompt,
     Slot,
     lead,
@@ -221,6 +222,9 @@ class OpenAIChat(Chat):
             lines.append(f"{self.from_cache} answers came from the cache {self.cache}, {self.asked} from the endpoint")
         return lines
 
+    def shown(self, prompt: Prompt) -> str:
+        return super().shown(replace(prompt, messages=_sent(prompt)))
+
     def estimate(self, prompts: Sequence[Prompt]) -> tuple[int, float]:
         # A token has about four bytes.
         return sum(prompt_bytes(prompt) // 4 for prompt in prompts), sum(map(self.worst_cost, prompts))
@@ -228,7 +232,7 @@ class OpenAIChat(Chat):
     def body(self, prompt: Prompt, step: Step | None = None) -> dict[str, Any]:
         """Return the request body of a prompt, or of one step of its constrained answer."""
         left_out = tuple(self.left_out)  # as it is now: other threads append to it
-        messages = [{**message, "content": defuse(message["content"])} for message in prompt.messages]
+        messages = _sent(prompt)
         # The cap on all tokens, those of thoughts included. Older servers know it by its former name.
         limit = "max_tokens" if "max_completion_tokens" in left_out else "max_completion_tokens"
         body: dict[str, Any] = {
@@ -562,8 +566,12 @@ class _Failure(Exception):
         self.again, self.pause, self.down = again, pause, down
 
 
+def _sent(prompt: Prompt) -> Messages:
+    return [{**message, "content": defuse(message["content"])} for message in prompt.messages]
+
+
 def prompt_bytes(prompt: Prompt) -> int:
     """Return an upper bound on a prompt's tokens: its bytes, its schema's bytes, and 16 for each message's role."""
-    texts = [defuse(message["content"]) for message in prompt.messages]
+    texts = [message["content"] for message in _sent(prompt)]
     schema = len(json.dumps(prompt.schema)) if prompt.schema else 0
     return sum(len(text.encode()) + 16 for text in texts) + schema

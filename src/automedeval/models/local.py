@@ -183,6 +183,11 @@ class LocalChat(Chat):
         """Return the number of tokens of each prompt, without the answer."""
         return [len(ids) for ids in self.encoder.encode([prompt.messages for prompt in prompts])] if prompts else []
 
+    def shown(self, prompt: Prompt) -> str:
+        """Return a prompt's tokens as text, with those of the chat template."""
+        (ids,) = self.encoder.encode([prompt.messages])
+        return str(self.tokenizer.decode(ids, clean_up_tokenization_spaces=False))
+
     def estimate(self, prompts: Sequence[Prompt]) -> tuple[int, float]:
         return sum(self.count_tokens(prompts)), 0.0
 
