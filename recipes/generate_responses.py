@@ -21,6 +21,7 @@ from automedeval.dataset.responses import (
     answer_missing,
     answered,
     candidate_names,
+    format_file,
     question_messages,
     response_log,
     set_up,
@@ -79,10 +80,13 @@ def main() -> None:
     cases = list(itertools.islice(read_cases(args.cases, 0, args.blank), args.limit))
     for case in cases:  # faults of the input are reported before a model is loaded
         question_messages(case, args.system)
+    formats = [
+        format_file(chat_args.chat_template_path, *candidate) for candidate in zip(args.candidates, names, strict=True)
+    ]
     processes, responses, missing, failures = join_processes(), [], 0, []
     if processes.rank == 0 and (table := table_of(args.cases, 0, args.blank)):
         print(f"{args.cases}: {'; '.join(table.notes)}")
-    for model, name in zip(args.candidates, names):
+    for model, name, chat_args.chat_template_path in zip(args.candidates, names, formats):
         asked = [case for case in cases if name not in case.models]
         if processes.rank == 0 and len(asked) < len(cases):
             print(

@@ -10,8 +10,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from study.base import has_template
-from study.steps import NAMES, TEMPLATES, Step, StudyError, comma_list, judge_name, moved, read_yaml
+from study.steps import NAMES, TEMPLATES, Step, StudyError, comma_list, has_template, judge_name, moved, read_yaml
 
 STAGES = ("stage1", "stage2", "stage3")
 TABLES = {
@@ -93,7 +92,9 @@ class Renaming:
         """Return a step with the new names."""
         changes: dict[str, Any] = {}
         for name, value in step.arguments.items():
-            if name in TEMPLATES and self.template:
+            if (
+                name in TEMPLATES and self.template and step.recipe != "generate_responses"
+            ):  # the base's, not a candidate's
                 changes[name] = "none"
             elif name == "judge_name":
                 changes[name] = self.judges.get(value, value)
