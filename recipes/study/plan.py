@@ -224,13 +224,12 @@ class Study:
         yield from self._step("prepare_cases", "public questions")
         yield from self._step("prepare_medtext", "questions of the test set alone")
         yield from self._step("generate_responses", "the candidates answer the questions")
-        yield from self._step("generate_medtext", "all candidates answer the questions of the test set alone")
         yield from self._step("build_store", "reference books into the knowledge store")
         yield from self._step("distill_strong", "the strong teacher judges, with the knowledge completion chain")
         yield from self._step("distill_weak", "the weak teacher judges the same cases")
         yield from self._step("build_dataset", "physicians' checks, quality, curriculum splits")
         yield from self._step("prepare_test", "the test set: the cases that the plan set apart, and the others")
-        yield from self._step("generate_test", "the other candidates answer the test cases")
+        yield from self._step("generate_test", "three of the four candidates answer each test case, in turn")
 
     def _ablated_data(self) -> Iterator[Step]:
         """The data set to train on, where an ablation changes it."""

@@ -252,6 +252,19 @@ def test_each_candidate_has_its_format_or_a_template_of_its_own(tmp_path, questi
     assert texts(tmp_path / "own").items() <= of_folder.items()
 
 
+def test_groups_of_candidates_take_the_cases_in_turn_and_answer_for_them_alone(tmp_path):
+    models = [build_tiny_model(tmp_path / name) for name in "abc"]
+    asked = [{"id": str(n), "question": f"Why {n}?", "responses": [{"model": "a", "text": "Old."}]} for n in range(4)]
+    (tmp_path / "asked.jsonl").write_text("".join(json.dumps(case) + "\n" for case in asked))
+    command = ["--candidates", *models, "--cases", tmp_path / "asked.jsonl", *FAST, "--output", tmp_path / "out"]
+    done = generate(*command, "--candidates_per_case", 2)
+    assert done.returncode == 0, done.stderr
+    made = lines(tmp_path / "out/cases.jsonl")
+    assert ["".join(each["model"] for each in case["responses"]) for case in made] == ["ab", "ac", "bc", "ab"]
+    assert "Old." not in {each["text"] for case in made for each in case["responses"]}
+    assert "names only 3" in error_line(generate(*command, "--candidates_per_case", 4))
+
+
 def test_a_conversation_keeps_its_turns_and_control_tokens_are_data(tmp_path, tiny_model):
     turns = [{"role": "user", "content": "I cough."}, {"role": "assistant", "content": "Since when?"}]
     cases = [
