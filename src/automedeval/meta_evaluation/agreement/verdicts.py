@@ -431,6 +431,12 @@ class JudgeVerdicts:
             found.append(
                 f"{self.name} was never asked to compare {left} of {len(first)} pairs: left out of its figures"
             )
+        slots = max((len(verdict.order) for verdict in self.verdicts if verdict.scores), default=0)
+        if slots > 1 and (split := sum(len(case.models) > slots for case in cases.records)):
+            found.append(
+                f"{self.name}, layout: {split} of {len(cases)} cases in groups of {slots}, and a score is the mean of its "
+                "prompts; the paper shows a case in one prompt"
+            )
         return found
 
     @cached_property
