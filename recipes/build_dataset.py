@@ -110,7 +110,7 @@ def main() -> None:
             verification = data.verify(args.verdict_ratings)
             quality_by, quality_report = label_quality(args, data)
             assignment = data.assign()
-            evaluation = (case for path in args.evaluation_cases for case in read_cases(path, blank=args.blank))
+            evaluation = (case for path in args.evaluation_cases for case in read_cases(path, 0, args.blank))
             data.compare(assignment, evaluation, args.on_leak == "drop")
             splits, written = data.write(
                 assignment, place, rubrics, encoder, args.max_length, args.reference_as_response

@@ -2,12 +2,14 @@
 
     python recipes/convert_checkpoint.py --input chaoyi-wu/MedLLaMA_13B --output models/MedLLaMA-13B
     python recipes/convert_checkpoint.py --input FOLDER --output models/NAME
+    python recipes/convert_checkpoint.py --input BASE ADAPTER --output models/NAME
 
 A pickle can hold a program. Here `torch.load(weights_only=True)` reads it, which builds tensors and nothing else, in a process
 that does nothing but this. A checkpoint of an architecture that needs code of its own is refused, and no code is copied. Names,
 shapes, dtypes and values stay as they are: every shard is read back after it was written, and compared bit by bit. Memory holds
 one shard at a time; the disk has to hold both checkpoints. OUTPUT gets its name when it is complete; the same command
-resumes an interrupted run.
+resumes an interrupted run. With two inputs an adapter is merged into its base model by peft, in the base's dtype; memory then
+holds the whole model.
 """
 
 import json
@@ -23,7 +25,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from automedeval.cli import parse, run
-from automedeval.models.checkpoints import FILES, check_architecture, checkpoint_folder
+from automedeval.models.checkpoints import FILES, check_architecture, checkpoint_folder, loading
 from automedeval.records import RecordError
 from automedeval.records.journal import write_json
 from automedeval.records.lock import lock
@@ -35,8 +37,10 @@ PICKLES, INDEX = "pytorch_model*.bin", "pytorch_model.bin.index.json"
 class ConvertArguments:
     """Which checkpoint, and where to."""
 
-    input: str = field(
-        metadata={"help": "checkpoint with pytorch_model*.bin: a folder, or ORG/NAME or ORG/NAME@REVISION"}
+    input: list[str] = field(
+        metadata={
+            "help": "checkpoint with pytorch_model*.bin: a folder, or ORG/NAME or ORG/NAME@REVISION; or base and adapter"
+        }
     )
     output: str = field(metadata={"help": "folder for the converted checkpoint"})
 
@@ -46,7 +50,9 @@ def main() -> None:
     (args,) = parse((ConvertArguments,), __doc__)
     output = Path(args.output)
     with lock(output, "converting there") as held:
-        convert(args.input, output)
+        if len(args.input) > 2:
+            raise RecordError("--input takes a checkpoint, or a base model and an adapter")
+        (merge if len(args.input) == 2 else convert)(*args.input, output)
     Path(held.lock_file).unlink(missing_ok=True)  # whoever comes later finds the folder
 
 
@@ -92,6 +98,28 @@ def convert(model: str, output: Path) -> None:
                 shutil.copyfile(file, scratch / file.name)
     scratch.rename(output)
     print(f"{output}: {len(places):,} tensors, {size / 1e9:.2f} GB, equal to those of {model}")
+
+
+def merge(base: str, adapter: str, output: Path) -> None:
+    """Merge an adapter of peft into its base model, and give the folder its name when it is complete.
+
+    Raises:
+        RecordError: there is no such base or adapter, or the adapter does not fit the base.
+    """
+    from peft import PeftModel
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    if (output / "config.json").exists():
+        print(f"{output} is there already")
+        return
+    folder, scratch = checkpoint_folder(base), output.with_name(f".{output.name}.unfinished")
+    check_architecture(folder)
+    with loading(f"{adapter} on {base}"):
+        model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", use_safetensors=True)
+        PeftModel.from_pretrained(model, adapter).merge_and_unload().save_pretrained(scratch)
+        AutoTokenizer.from_pretrained(folder).save_pretrained(scratch)
+    scratch.rename(output)
+    print(f"{output}: {base} with {adapter} merged into it")
 
 
 def shards_of(source: Path) -> tuple[list[Path], set[str]]:

@@ -12,7 +12,7 @@ share the cases; their number changes no answer.
 import gc
 import itertools
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from automedeval.cli import TableArguments, comma_list, join_processes, parse, print_notes, record_run, run
@@ -21,6 +21,7 @@ from automedeval.dataset.responses import (
     answer_missing,
     answered,
     candidate_names,
+    format_file,
     question_messages,
     response_log,
     set_up,
@@ -46,6 +47,10 @@ class GenerationArguments(TableArguments):
         default_factory=list,
         metadata={"help": "names that responses record; default: the checkpoints' and models' own"},
     )
+    candidates_per_case: int | None = field(
+        default=None,
+        metadata={"help": "so many candidates answer a case, for it alone, each group of them in turn (default: all)"},
+    )
     system: str | None = field(default=None, metadata={"help": "system message before every question"})
     seed: int = field(default=0, metadata={"help": "seed of sampling; each answer also depends on case and candidate"})
     window: int = field(
@@ -57,7 +62,11 @@ class GenerationArguments(TableArguments):
         self.candidates, self.names = comma_list(self.candidates), comma_list(self.names)
         if not self.candidates:
             raise RecordError("--candidates names no model")
-        check_least(self, 1, "window", "limit")
+        check_least(self, 1, "window", "limit", "candidates_per_case")
+        if (self.candidates_per_case or 0) > len(self.candidates):
+            raise RecordError(
+                f"--candidates_per_case {self.candidates_per_case}: --candidates names only {len(self.candidates)}"
+            )
 
 
 @dataclass
@@ -79,14 +88,22 @@ def main() -> None:
     cases = list(itertools.islice(read_cases(args.cases, 0, args.blank), args.limit))
     for case in cases:  # faults of the input are reported before a model is loaded
         question_messages(case, args.system)
+    groups = itertools.combinations(names, args.candidates_per_case or len(names))
+    group_of = dict(zip((case.id for case in cases), itertools.cycle(groups)))
+    if args.candidates_per_case:  # Paper: 4.4.2, responses are generated "separately for each case"
+        cases = [replace(case, responses=()) for case in cases]
+    formats = [
+        format_file(chat_args.chat_template_path, *candidate) for candidate in zip(args.candidates, names, strict=True)
+    ]
     processes, responses, missing, failures = join_processes(), [], 0, []
     if processes.rank == 0 and (table := table_of(args.cases, 0, args.blank)):
         print(f"{args.cases}: {'; '.join(table.notes)}")
-    for model, name in zip(args.candidates, names):
-        asked = [case for case in cases if name not in case.models]
+    for model, name, chat_args.chat_template_path in zip(args.candidates, names, formats):
+        asked = [case for case in cases if name in group_of[case.id] and name not in case.models]
         if processes.rank == 0 and len(asked) < len(cases):
             print(
-                f"{name}: {len(cases):,} cases → {len(asked):,} to answer, {len(cases) - len(asked):,} have its response"
+                f"{name}: {len(cases):,} cases → {len(asked):,} to answer, {len(cases) - len(asked):,} "
+                f"{'are for other candidates' if args.candidates_per_case else 'have its response'}"
             )
         found, failed = generate(model, name, asked, args, chat_args, processes)
         responses.append(found)

@@ -1,19 +1,10 @@
 """Another base model for a study: what the user brings then, and the check of the model from which training starts."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from study.files import Lists, UserFile
 from study.steps import Step
-
-
-def has_template(model: str) -> bool:
-    """Return whether a model has a chat template of its own; one that is not there yet is taken to have one."""
-    place, settings = Path(model), Path(model, "tokenizer_config.json")
-    if not place.is_dir() or (place / "chat_template.jinja").is_file():
-        return True
-    return settings.is_file() and bool(json.loads(settings.read_text(encoding="utf-8")).get("chat_template"))
 
 
 def with_base(lists: Lists, model: str, replaced: str) -> Lists:

@@ -10,8 +10,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from study.base import has_template
-from study.steps import NAMES, TEMPLATES, Step, StudyError, comma_list, judge_name, moved, read_yaml
+from study.steps import NAMES, TEMPLATES, Step, StudyError, comma_list, has_template, judge_name, moved, read_yaml
 from study.teachers import Teachers
 
 STAGES = ("stage1", "stage2", "stage3")
@@ -98,7 +97,9 @@ class Renaming:
         """Return a step with the new names."""
         changes: dict[str, Any] = {}
         for name, value in step.arguments.items():
-            if name in TEMPLATES and self.template:
+            if (
+                name in TEMPLATES and self.template and step.recipe != "generate_responses"
+            ):  # the base's, not a candidate's
                 changes[name] = "none"
             elif name == "judge_name":
                 changes[name] = self.judges.get(value, value)
@@ -231,13 +232,12 @@ class Study:
         yield from self._step("prepare_cases", "public questions")
         yield from self._step("prepare_medtext", "questions of the test set alone")
         yield from self._step("generate_responses", "the candidates answer the questions")
-        yield from self._step("generate_medtext", "all candidates answer the questions of the test set alone")
         yield from self._step("build_store", "reference books into the knowledge store")
         yield from self._step("distill_strong", "the strong teacher judges, with the knowledge completion chain")
         yield from self._step("distill_weak", "the weak teacher judges the same cases")
         yield from self._step("build_dataset", "physicians' checks, quality, curriculum splits")
         yield from self._step("prepare_test", "the test set: the cases that the plan set apart, and the others")
-        yield from self._step("generate_test", "the other candidates answer the test cases")
+        yield from self._step("generate_test", "three of the four candidates answer each test case, in turn")
 
     def _ablated_data(self) -> Iterator[Step]:
         """The data set to train on, where an ablation changes it."""

@@ -3,6 +3,7 @@
 Everything else about a step follows from its YAML: the command in the first line, and the arguments in the rest.
 """
 
+import json
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -137,6 +138,14 @@ def read_yaml(file: Path) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise StudyError(f"{file}: must be a mapping of arguments to values")
     return content
+
+
+def has_template(model: str) -> bool:
+    """Return whether a model has a chat template of its own; one that is not there yet is taken to have one."""
+    place, settings = Path(model), Path(model, "tokenizer_config.json")
+    if not place.is_dir() or (place / "chat_template.jinja").is_file():
+        return True
+    return settings.is_file() and bool(json.loads(settings.read_text(encoding="utf-8")).get("chat_template"))
 
 
 def judge_name(arguments: Mapping[str, Any]) -> str:

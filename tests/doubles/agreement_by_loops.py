@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import pearsonr, spearmanr
 
-WORSE = {"harmfulness": "neither"}  # criterion of medical_pairwise whose choice is the worse response → neutral answer
+WORSE = {"harmfulness"}  # criteria of medical_pairwise whose choice is the worse response
 SAME = 1e-9
 MEASURES = ("pairwise_accuracy", "pairwise_accuracy_untied", "concordance", "triple_accuracy", "listwise_accuracy")
 CORRELATIONS = ("spearman", "pearson", "spearman_within_case", "pearson_within_case")
@@ -580,7 +580,7 @@ class Row:
             counts = Counter(self.answer(each) for each in verdicts if self.pair_of(each) == pair)
             counts.pop(None, None)
             most = [label for label, count in counts.items() if count == max(counts.values())]
-            choices[pair] = None if not most else most[0] if len(most) == 1 else WORSE.get(self.criterion, "tie")
+            choices[pair] = None if not most else most[0] if len(most) == 1 else "tie"
         return choices
 
     def of_choices(self, choices: dict[tuple, str | None]) -> dict[tuple, int | None]:

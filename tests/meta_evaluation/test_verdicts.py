@@ -12,7 +12,7 @@ from doubles.introspection_study import case_of, verdict_of
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, read_verdicts
 from automedeval.records import Verdict
-from automedeval.rubrics import LIKELIHOOD
+from automedeval.rubrics import LIKELIHOOD, read_rubric
 from automedeval.stats.agreement import CHOICES
 
 CASES = Cases([case_of(number) for number in range(7)], "cases.jsonl")
@@ -55,6 +55,8 @@ def test_consistent_pairs_are_counted_in_their_own_case_and_run(tmp_path: Path) 
 
 
 def test_contested_choices_are_the_neutral_one_of_their_criterion(tmp_path: Path) -> None:
+    rubric = read_rubric("medical_pairwise")
+    harmless = [replace(each, neutral="neither") if each.polarity == "worse" else each for each in rubric.criteria]
     case = CASES.records[0]
     first, second = case.models[:2]
     records = [
@@ -68,9 +70,10 @@ def test_contested_choices_are_the_neutral_one_of_their_criterion(tmp_path: Path
         )
         for order, choice in (((0, 1), first), ((1, 0), second))
     ]
-    choices = read_back(tmp_path, records).choices
-    assert CHOICES[choices["correctness"][0]] == "tie"
-    assert CHOICES[choices["harmfulness"][0]] == "neither", "of harms the neutral answer is that neither has one"
+    judge = read_back(tmp_path, records)
+    assert [CHOICES[judge.choice(name)[0]] for name in ("correctness", "harmfulness")] == ["tie", "tie"]
+    judge.rubric = replace(rubric, criteria=tuple(harmless))
+    assert [CHOICES[judge.choice(name)[0]] for name in ("correctness", "harmfulness")] == ["tie", "neither"]
 
 
 def test_a_judge_by_likelihood_is_not_shown_the_reference(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 import torch
 from doubles.hub import HubDouble
 from doubles.tiny_model import build_tiny_model
+from peft import LoraConfig, get_peft_model
 from programs import ROOT, error_line, run_recipe
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
@@ -250,3 +251,29 @@ def test_two_processes_do_not_convert_to_one_folder(source: Path, tmp_path: Path
     assert not (tmp_path / ".out.unfinished").exists()
     held.release()
     assert convert(source, tmp_path / "out").returncode == 0
+
+
+def test_an_adapter_is_merged_into_its_base(tmp_path: Path) -> None:
+    base, adapter = build_tiny_model(tmp_path / "base"), tmp_path / "adapter"
+    settings = LoraConfig(r=2, lora_alpha=6, target_modules=["q_proj", "down_proj"], init_lora_weights=False)
+    get_peft_model(AutoModelForCausalLM.from_pretrained(base), settings).save_pretrained(adapter)
+    parts, before = load_file(adapter / "adapter_model.safetensors"), load_file(base / "model.safetensors")
+    torch.save(parts, adapter / "adapter_model.bin")  # as Baize is published
+    (adapter / "adapter_model.safetensors").unlink()
+    command = ["--input", base, adapter, "--output", tmp_path / "merged"]
+    done = run_recipe("convert_checkpoint", *command)
+    assert done.returncode == 0, done.stderr
+    after = load_file(tmp_path / "merged/model.safetensors")
+    assert after.keys() == before.keys()
+    changed = 0
+    for name, weight in before.items():
+        part = f"base_model.model.{name.removesuffix('.weight')}.lora_"
+        if f"{part}A.weight" in parts:
+            weight = weight + 6 / 2 * parts[f"{part}B.weight"] @ parts[f"{part}A.weight"]
+            changed += 1
+        torch.testing.assert_close(after[name], weight)
+    assert 2 * changed == len(parts)
+    assert "there already" in run_recipe("convert_checkpoint", *command).stdout
+    line = error_line(run_recipe("convert_checkpoint", "--input", base, base, "--output", tmp_path / "none"))
+    assert "cannot be loaded" in line
+    assert not (tmp_path / "none").exists()

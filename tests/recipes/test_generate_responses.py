@@ -209,6 +209,62 @@ def test_a_base_model_goes_on_behind_answer_and_ends_before_the_next_question(tm
     assert (got.text.strip(), got.truncated) == ("Rest.", False)
 
 
+FORMATS = ROOT / "recipes/runs/automedeval-13b/formats"
+ALPACA = "Below is an instruction that describes a task, paired with an input that provides further context. Write a "
+ALPACA += (
+    "response that appropriately completes the request.\n\n### Instruction:\n{}\n\n### Input:\nWhy?\n\n### Response:"
+)
+DOCTOR = "If you are a doctor, please answer the medical questions based on the patient's description."
+PROMPTS = {  # as the repositories that the files cite build them, and where the next turn begins
+    "ChatDoctor": (ALPACA.format(DOCTOR), "\n### Instruction:"),
+    "MedAlpaca": (ALPACA.format("Answer this question truthfully") + "\n", "\n### Instruction:"),
+    "Baize-Healthcare": ("The conversation between human and AI assistant.\n[|Human|] Why?\n[|AI|]", "\n[|Human|]"),
+    "MedLlama2": ("Answer this question truthfully Why?\n", "\nAnswer this question truthfully"),
+}
+
+
+@pytest.mark.parametrize("name", PROMPTS)
+def test_a_candidate_is_asked_as_it_was_tuned(name, tiny_model):
+    chat = LocalChat(str(tiny_model), dtype="float32", device="cpu", chat_template_path=str(FORMATS / f"{name}.jinja"))
+    set_up(chat, True, None)
+    (ids,) = chat.encoder.encode([response_prompt(Case("c", "Why?", ()), name).messages])
+    assert (chat.tokenizer.decode(ids).removeprefix("<|im_start|>"), chat.stop) == PROMPTS[name]
+
+
+def test_each_candidate_has_its_format_or_a_template_of_its_own(tmp_path, questions):
+    (tmp_path / "formats").mkdir()
+    (tmp_path / "formats/tuned.jinja").write_text("{{ messages[-1]['content'] }}:")
+    tuned, bare = (build_tiny_model(tmp_path / name, chat_template=None) for name in ("tuned", "bare"))
+    chatty = build_tiny_model(tmp_path / "chatty")
+    command = ["--cases", questions, "--chat_template_path", tmp_path / "formats", *FAST, "--limit", 1, "--output"]
+    line = error_line(generate(*command, tmp_path / "none", "--candidates", tuned, bare))
+    assert line.startswith("error: bare has no prompt format: ")
+    assert not (tmp_path / "none").exists()
+    done = generate(*command, tmp_path / "out", "--candidates", tuned, chatty)
+    assert done.returncode == 0, done.stderr
+    alone = [tmp_path / "formats/tuned.jinja", *FAST, "--limit", 1, "--output", tmp_path / "alone"]
+    done = generate("--cases", questions, "--candidates", tuned, "--chat_template_path", *alone)
+    assert done.returncode == 0, done.stderr
+    of_folder, of_file = texts(tmp_path / "out"), texts(tmp_path / "alone")
+    assert of_file.items() <= of_folder.items()
+    own = generate("--cases", questions, "--candidates", chatty, *FAST, "--limit", 1, "--output", tmp_path / "own")
+    assert own.returncode == 0, own.stderr
+    assert texts(tmp_path / "own").items() <= of_folder.items()
+
+
+def test_groups_of_candidates_take_the_cases_in_turn_and_answer_for_them_alone(tmp_path):
+    models = [build_tiny_model(tmp_path / name) for name in "abc"]
+    asked = [{"id": str(n), "question": f"Why {n}?", "responses": [{"model": "a", "text": "Old."}]} for n in range(4)]
+    (tmp_path / "asked.jsonl").write_text("".join(json.dumps(case) + "\n" for case in asked))
+    command = ["--candidates", *models, "--cases", tmp_path / "asked.jsonl", *FAST, "--output", tmp_path / "out"]
+    done = generate(*command, "--candidates_per_case", 2)
+    assert done.returncode == 0, done.stderr
+    made = lines(tmp_path / "out/cases.jsonl")
+    assert ["".join(each["model"] for each in case["responses"]) for case in made] == ["ab", "ac", "bc", "ab"]
+    assert "Old." not in {each["text"] for case in made for each in case["responses"]}
+    assert "names only 3" in error_line(generate(*command, "--candidates_per_case", 4))
+
+
 def test_a_conversation_keeps_its_turns_and_control_tokens_are_data(tmp_path, tiny_model):
     turns = [{"role": "user", "content": "I cough."}, {"role": "assistant", "content": "Since when?"}]
     cases = [

@@ -29,8 +29,8 @@ def verdict(rationale: str | None, order: tuple[int, ...] = (0, 1, 2)) -> Verdic
 
 
 def marks(rationale: str | None, order: tuple[int, ...] = (0, 1, 2)) -> list[tuple[int, int, int, tuple[str, ...]]]:
-    found = misattributions(CASE, verdict(rationale, order))
-    return [(mark.step, mark.credited, mark.said_by, mark.evidence) for mark in found]
+    marks = misattributions(CASE, verdict(rationale, order))
+    return [(mark.step, mark.credited, mark.said_by, mark.evidence) for mark in marks]
 
 
 def test_a_step_is_about_its_doctor() -> None:
@@ -115,9 +115,9 @@ def test_recorded_verdicts_are_mostly_clean_and_swapped_ones_mostly_marked() -> 
     started = time.monotonic()
     marked = sum(bool(misattributions(cases[one.case_id], one)) for one in good)
     swapped = corrupt(good, cases, seed=0, kinds=["swapped_doctors"])
-    found = sum(bool(misattributions(cases[one.case_id], one)) for one in swapped)
+    detected = sum(bool(misattributions(cases[one.case_id], one)) for one in swapped)
     assert marked <= 0.2 * len(good)
-    assert found >= 0.6 * len(swapped)
+    assert detected >= 0.6 * len(swapped)
     assert time.monotonic() - started < 5
 
 

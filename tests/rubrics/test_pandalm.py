@@ -25,10 +25,10 @@ def test_choices_of_real_annotators_are_read_from_the_form_of_pandalm(human_data
         read.append([answer.choices["overall"] for answer in answers])
     assert read == [[{1: "a", 2: "b", 0: "tie"}[choice] for choice in pair["annotators"]] for pair in pairs]
     # Each annotator against the majority, as the data's own numbers give it.
-    majority = [Counter(given).most_common(1)[0] for given in read]
+    majority = [Counter(choices).most_common(1)[0] for choices in read]
     majority = [choice if count > 1 else "tie" for choice, count in majority]
     for annotator in range(3):
-        own = accuracy_score(majority, [given[annotator] for given in read])
-        assert own == accuracy_score(
+        accuracy = accuracy_score(majority, [choices[annotator] for choices in read])
+        assert accuracy == accuracy_score(
             [pair["preference"] for pair in pairs], [pair["annotators"][annotator] for pair in pairs]
         )

@@ -48,8 +48,8 @@ def test_a_packaged_rubric_is_the_published_one(name):
     assert rubric.fingerprint == read_rubric(name).fingerprint
     for criterion in rubric.criteria:
         assert criterion.description
-        worse = criterion.name in ("harmfulness", "bias")
-        assert (criterion.polarity, criterion.neutral) == (("worse", "neither") if worse else ("better", "tie"))
+        assert criterion.polarity == ("worse" if criterion.name in ("harmfulness", "bias") else "better")
+        assert criterion.neutral == "tie"
         assert rubric.criterion(criterion.name) is criterion
     for example in rubric.examples:
         reading = parse_verdict(example["answer"], rubric)

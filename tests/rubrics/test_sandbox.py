@@ -98,8 +98,8 @@ def test_a_template_takes_no_gigabyte_before_it_is_refused(tmp_path: Path) -> No
     ]
     done = subprocess.run([sys.executable, "-c", LIMITED, *files], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    told = dict(zip(HUGE, done.stdout.splitlines(), strict=True))
-    assert {name: line for name, line in told.items() if "own.jinja: " not in line or "MemoryError" in line} == {}
+    line_of = dict(zip(HUGE, done.stdout.splitlines(), strict=True))
+    assert {name: line for name, line in line_of.items() if "own.jinja: " not in line or "MemoryError" in line} == {}
 
 
 def own_rubric(folder: Path, text: str, **changes: object) -> Path:
@@ -190,9 +190,9 @@ def test_what_a_template_may_use_gives_what_plain_jinja_gives(tmp_path: Path) ->
     {% endblock %}"""
     rubric = read_rubric(own_rubric(tmp_path, text))
     plain = jinja2.Environment(trim_blocks=True, lstrip_blocks=True).from_string(text)
-    given = {"rubric": rubric, "responses": ["one", "two or so", ""]}
-    wanted = "".join(plain.blocks["user"](plain.new_context(given))).strip()
-    assert judge_messages(rubric, "Why?", given["responses"]) == [{"role": "user", "content": wanted}]
+    names = {"rubric": rubric, "responses": ["one", "two or so", ""]}
+    wanted = "".join(plain.blocks["user"](plain.new_context(names))).strip()
+    assert judge_messages(rubric, "Why?", names["responses"]) == [{"role": "user", "content": wanted}]
 
 
 # --- YAML -------------------------------------------------------------------------------------------------------------
@@ -219,12 +219,12 @@ FAULTY = {
 @pytest.mark.parametrize("fault", FAULTY)
 def test_yaml_is_plain_values_of_bounded_number(tmp_path: Path, monkeypatch, fault: str) -> None:
     monkeypatch.chdir(tmp_path)
-    text, told = FAULTY[fault]
+    text, problem = FAULTY[fault]
     file = tmp_path / "own.yaml"
     file.write_text(text)
     with pytest.raises(RubricError) as error:
         read_rubric(file)
-    assert str(error.value).startswith(f"{file}: {told}")
+    assert str(error.value).startswith(f"{file}: {problem}")
     assert len(str(error.value).splitlines()) == 1
     assert os.listdir(tmp_path) == ["own.yaml"]
 
@@ -232,10 +232,10 @@ def test_yaml_is_plain_values_of_bounded_number(tmp_path: Path, monkeypatch, fau
 @pytest.mark.parametrize("fault", FAULTY)
 @pytest.mark.parametrize(("recipe", "option"), [("annotate", "--study"), ("judge", "--config")])
 def test_a_study_and_a_run_are_read_alike(tmp_path: Path, recipe: str, option: str, fault: str) -> None:
-    text, told = FAULTY[fault]
+    text, problem = FAULTY[fault]
     file = tmp_path / "own.yaml"
     file.write_text(text)
-    assert error_line(run_recipe(recipe, option, file)).startswith(f"error: {file}: {told}")
+    assert error_line(run_recipe(recipe, option, file)).startswith(f"error: {file}: {problem}")
 
 
 def test_a_card_is_read_alike() -> None:

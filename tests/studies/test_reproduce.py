@@ -15,6 +15,8 @@ from doubles.tiny_model import CHAT_TEMPLATE, build_tiny_model
 from programs import ROOT
 from study_plan import PAPER, of, option, plan, recipe, reproduce, resolved, steps
 
+from automedeval.rubrics import read_rubric
+
 SMALL = "recipes/runs/automedeval-135m"
 DEMO = "recipes/runs/demo"
 ABLATIONS = ("no_chain", "no_curriculum", "no_introspection", "vanilla")
@@ -35,7 +37,7 @@ def test_the_papers_study_from_top_to_bottom() -> None:
     commands = plan(PAPER)
     assert all(each["dry_run"] for each in of(commands, "publish")), "nothing is sent to the Hub"
     assert steps(commands) == [
-        *("prepare_cases", "prepare_medtext", "generate_responses", "generate_medtext", "build_store"),
+        *("prepare_cases", "prepare_medtext", "generate_responses", "build_store"),
         *("distill_strong", "distill_weak", "build_dataset", "prepare_test", "generate_test"),
         *("judge", "judge_likelihood", *(["judge"] * len(OTHERS))),
         *("stage1", "judge", "stage2", "judge", "stage3", "judge"),
@@ -160,8 +162,10 @@ def test_the_test_set_is_that_of_the_paper() -> None:
     assert by["prepare_medtext"]["sample"] == 172
     assert by["prepare_test"]["ids"][0] == f"{by['build_dataset']['output']}/test.parquet"
     training, new = by["generate_responses"]["candidates"], by["generate_test"]["candidates"]
-    assert by["generate_medtext"]["candidates"] == [*training, *new]
-    assert len({*training, *new}) == 4
+    assert new[:2] == training
+    assert (len(new), by["generate_test"]["candidates_per_case"]) == (4, read_rubric("automedeval").max_responses)
+    formats = ROOT / by["generate_test"]["chat_template_path"]
+    assert {file.stem for file in formats.glob("*.jinja")} == {Path(model).name for model in new}
     made = f"{by['generate_test']['output']}/cases.jsonl"
     assert {each["cases"] for each in of(commands, "report") + of(commands, "audit")} == {made}
     assert by["judge"]["cases"] == made

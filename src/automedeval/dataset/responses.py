@@ -18,6 +18,7 @@ from typing import Any
 from automedeval.models.arguments import parse_model
 from automedeval.models.base import Messages, Prompt
 from automedeval.models.checkpoints import checkpoint_folder
+from automedeval.models.tokenization import read_template
 from automedeval.records import Case, RecordError, Response, digest, read_records
 from automedeval.records.journal import Journal, Processes, write_lines
 from automedeval.records.log import Log
@@ -25,7 +26,6 @@ from automedeval.records.log import Log
 ROLES = ("system", "user", "assistant")
 TOP_K = 50  # Paper: App. C, "top k and top p as 50 and 1"
 PLAIN_TEMPLATE = resources.files("automedeval.dataset") / "templates" / "response.jinja"
-_NEXT_QUESTION = "\nQuestion:"  # where PLAIN_TEMPLATE's next turn would begin, which a base model goes on to write
 
 
 @dataclass(frozen=True)
@@ -128,16 +128,50 @@ def response_prompt(case: Case, name: str, system: str | None = None) -> Prompt:
 def set_up(chat: Any, local: bool, system: str | None) -> str:
     """Set a chat's sampling for a candidate; return twelve hexadecimal digits over everything that changes its answers.
 
-    A checkpoint without a chat template gets `PLAIN_TEMPLATE`, and its answer ends where it begins another question.
+    A checkpoint without a chat template gets `PLAIN_TEMPLATE`. With that, or a template from a file, its answer ends where it
+    begins another question, which a base model goes on to write.
     """
     settings = [chat.fingerprint, system]
     if local:
         chat.top_k = TOP_K
         if chat.tokenizer.chat_template is None:
             chat.tokenizer.chat_template = PLAIN_TEMPLATE.read_text(encoding="utf-8")
-            chat.stop = _NEXT_QUESTION
+            chat.stop = next_turn(chat.tokenizer)
+        elif read_template(chat.chat_template_path):
+            chat.stop = next_turn(chat.tokenizer)
         settings += [TOP_K, chat.stop, chat.tokenizer.chat_template]
     return digest(settings)
+
+
+def next_turn(tokenizer: Any) -> str:
+    """Return the line with which a chat template begins the question after an answer; "" if it ends answers by a token."""
+    mark = "\ue000"  # no template trims it
+    turns = [{"role": role, "content": mark} for role in ("user", "assistant", "user")]
+    pieces = tokenizer.apply_chat_template(turns, tokenize=False).split(mark)
+    between = pieces[2] if len(pieces) == 4 else ""  # a template may show the last turn alone
+    if not between.strip() or (tokenizer.eos_token and tokenizer.eos_token in between):
+        return ""
+    return ("\n" if between[0] == "\n" else "") + between.strip().splitlines()[0]
+
+
+def format_file(path: str | None, model: str, name: str) -> str | None:
+    """Return the file with a candidate's chat template: `path`, or NAME.jinja in the folder `path`; None for its own.
+
+    Raises:
+        RecordError: the folder has no file of this name, and the checkpoint no chat template.
+    """
+    if path is None or not Path(path).is_dir():
+        return path
+    file = Path(path, f"{name}.jinja")
+    if file.is_file():
+        return str(file)
+    if parse_model(model)[0] != "openai":
+        folder = checkpoint_folder(model)
+        settings = folder / "tokenizer_config.json"
+        written = json.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else {}
+        if not written.get("chat_template") and not (folder / "chat_template.jinja").is_file():
+            raise RecordError(f"{name} has no prompt format: there is no {file}, and {model} has no chat template")
+    return None
 
 
 def respond(

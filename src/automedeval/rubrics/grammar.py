@@ -207,19 +207,25 @@ def _scored(values: Sequence[int], rubric: Rubric, rationale: str | None) -> Par
     """Return the parsed answer of scores on several criteria, in the order of `answer_parts`: all of a slot, then the next."""
     count = len(rubric.criteria)
     by_name = {name: tuple(values[place::count]) for place, name in enumerate(rubric.output_criteria)}
-    given = {criterion.name: by_name[criterion.name] for criterion in rubric.criteria}
-    means = tuple((2 * sum(own) + count) // (2 * count) for own in zip(*given.values()))  # halves upwards
-    return ParsedAnswer(True, rationale=rationale, scores=means, criterion_scores=given)
+    scores = {criterion.name: by_name[criterion.name] for criterion in rubric.criteria}
+    means = tuple((2 * sum(of_slot) + count) // (2 * count) for of_slot in zip(*scores.values()))  # halves upwards
+    return ParsedAnswer(True, rationale=rationale, scores=means, criterion_scores=scores)
 
 
 def _words(rubric: Rubric) -> dict[str, str]:
     return {word.casefold(): choice for choice, word in rubric.choices.items()}
 
 
+def _label(text: str, marks: str = "") -> str:
+    """Return a label without the space and marks around it, and without the brackets of its placeholder, "[response_a]"."""
+    label = text.strip(" \t\r\n" + marks)
+    return label[1:-1].strip() if label.startswith("[") and label.endswith("]") else label
+
+
 def _choices(labels: list[str], rubric: Rubric) -> dict[str, str]:
     """Return criterion → choice for the words of an answer, in its order."""
-    given = dict(zip(rubric.output_criteria, labels, strict=True))
-    return {criterion.name: _words(rubric)[given[criterion.name].casefold()] for criterion in rubric.criteria}
+    label_of = dict(zip(rubric.output_criteria, labels, strict=True))
+    return {criterion.name: _words(rubric)[label_of[criterion.name].casefold()] for criterion in rubric.criteria}
 
 
 _MARK = r"[*_`~]{0,4}"
@@ -228,6 +234,8 @@ _GAP = r"[ \t]{0,20}"
 _HEADER = re.compile(
     rf"^[-+•*#_`~ \t]*(?:final |overall )?scores?{_MARK}{_GAP}(?:[:：]{_MARK}|$)\s{{0,20}}", re.I | re.M
 )
+# "Step 3: … Score:" after a sentence, as the paper's Figure 8 writes it; `_inline_header` says when it counts.
+_INLINE = re.compile(rf"(?<=[.!?…。！？]){_GAP}{_MARK}scores?{_MARK}{_GAP}[:：]{_MARK}{_GAP}", re.I)
 # Anything that may be meant as a score, for instance "4.5", "４", "-3" or "four".
 _WORDS = "zero|one|two|three|four|five|six|seven|eight|nine|ten"
 _NUMBER_LIKE = re.compile(rf"[^\w\n]{{0,4}}(?:\d|[½¼¾⅓⅔]|(?:{_WORDS})\b)", re.I)
@@ -235,7 +243,8 @@ _NUMBER_LIKE = re.compile(rf"[^\w\n]{{0,4}}(?:\d|[½¼¾⅓⅔]|(?:{_WORDS})\b)"
 
 def _read_score_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int]:
     problem = "no score line"
-    for header in reversed(list(_HEADER.finditer(text))):
+    headers = list(_HEADER.finditer(text))
+    for header in reversed(headers or _inline_header(text, rubric, slots)):
         scores, end, malformed = _take_scores(text, header.end(), rubric, slots)
         if malformed:
             return ParsedAnswer(False, malformed), end
@@ -248,6 +257,20 @@ def _read_score_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
             return ParsedAnswer(True, None, rationale, values, spans=spans), end
         problem = f"{len(scores)} scores for {slots} slots"
     return ParsedAnswer(False, problem), len(text)
+
+
+def _inline_header(text: str, rubric: Rubric, slots: int) -> list[re.Match]:
+    """Return the header of scores within a line, if they are the only ones of the text and nothing follows them.
+
+    Anything else may be a quotation: of a response that plants its scores, or of the form.
+    """
+    headers = list(_INLINE.finditer(text))[-1:]
+    if not headers:
+        return []
+    scores, end, _ = _take_scores(text, headers[0].end(), rubric, slots)
+    mentions = _patterns(rubric)[0].finditer(text, 0, headers[0].start())
+    alone = not any(_NUMBER_LIKE.match(text, slot.end()) for slot in mentions)
+    return headers if len(scores) == slots and alone and not text[end:].strip("*_`~ \t\r\n") else []
 
 
 def _patterns(rubric: Rubric) -> tuple[re.Pattern, re.Pattern]:
@@ -302,7 +325,7 @@ _MOST_OBJECTS = 64  # how many opening braces from the end are tried; keeps host
 _REPEATED = None  # stands as a key in an object that has a key twice; no key of JSON is None
 
 
-def _object(pairs: list[tuple[str, object]]) -> dict[str | None, object]:
+def _object(pairs: Sequence[tuple[str | None, object]]) -> dict[str | None, object]:
     members: dict[str | None, object] = {**dict(pairs)}
     return members if len(members) == len(pairs) else members | {_REPEATED: True}
 
@@ -320,32 +343,41 @@ def json_objects(text: str) -> Iterator[tuple[dict, int]]:
             continue
         for version in (text, relaxed):
             try:
-                found, end = _DECODER.raw_decode(version, match.start())
+                members, end = _DECODER.raw_decode(version, match.start())
             except json.JSONDecodeError as error:
                 end = max(end, error.pos)  # objects inside a broken object are no answers
             except RecursionError:
                 return
             else:
-                yield found, end
+                yield members, end
                 break
 
 
 def _read_json(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int]:
     names = set(_slot_names(rubric, slots) if rubric.scores_criteria else rubric.output_criteria)
     inner, rationale_key = rubric.output.get("choices_key"), rubric.output.get("rationale_key")
-    for found, end in reversed(list(json_objects(text))):
-        answers = found.get(inner) if inner else {key: found[key] for key in found if key != rationale_key}
-        if not isinstance(answers, dict) or not names & answers.keys():
+    outer = {key for key in (inner, rationale_key) if key} | (set() if inner else names)
+    for written, end in reversed(list(json_objects(text))):
+        members = _named(written, outer)
+        answers = members.get(inner) if inner else {key: members[key] for key in members if key != rationale_key}
+        answers = _named(answers, names) if isinstance(answers, dict) else {}
+        if not names & answers.keys():
             continue
-        if problem := "a key stands twice" if _REPEATED in found else _wrong_keys(answers, names):
+        if problem := "a key stands twice" if _REPEATED in members else _wrong_keys(answers, names):
             return ParsedAnswer(False, problem), end
-        rationale = found.get(rationale_key) if rationale_key else None
+        rationale = members.get(rationale_key) if rationale_key else None
         rationale = rationale if isinstance(rationale, str) and rationale else None
         reading = (_json_scores if rubric.scores_criteria else _json_choices)(answers, rubric, rationale)
-        if reading.valid and any(re.search(rf'"{re.escape(name)}"\s{{0,20}}:', text[end:]) for name in names):
+        if reading.valid and any(re.search(rf'"{re.escape(name)}"\s{{0,20}}:', text[end:], re.I) for name in names):
             return ParsedAnswer(False, "another answer follows, which is no JSON"), end
         return reading, end
     return ParsedAnswer(False, "no JSON object with the criteria"), len(text)
+
+
+def _named(members: dict[str | None, Any], names: Collection[str]) -> dict[str | None, Any]:
+    """Return the members of an object with the rubric's names as keys, which an answer may write in capitals."""
+    by_key = {name.casefold(): name for name in names}
+    return _object([(by_key.get(key.casefold(), key) if key else key, value) for key, value in members.items()])
 
 
 def _wrong_keys(answers: dict, names: Collection[str]) -> str | None:
@@ -359,36 +391,38 @@ def _wrong_keys(answers: dict, names: Collection[str]) -> str | None:
     return None
 
 
-def _json_value(given: Any, rubric: Rubric) -> Any:
+def _json_value(value: Any, rubric: Rubric) -> Any:
     """Return the value of a criterion, which may stand in an object under `value_key`."""
     key = rubric.output.get("value_key")
-    return given.get(key) if key and isinstance(given, dict) and _REPEATED not in given else given
+    if key and isinstance(value, dict) and _REPEATED not in (members := _named(value, {key})):
+        return members.get(key)
+    return value
 
 
 def _json_choices(answers: dict, rubric: Rubric, rationale: str | None) -> ParsedAnswer:
     labels = []
     for name in rubric.output_criteria:
         value = _json_value(answers[name], rubric)
-        label = value.strip() if isinstance(value, str) else type(value).__name__
-        if not isinstance(value, str) or label.casefold() not in _words(rubric):
-            words = ", ".join(rubric.choices.values())
-            return ParsedAnswer(False, f"{name}: {label[:40]!r} is not one of {words}")
-        labels.append(label)
+        if not isinstance(value, str) or _label(value).casefold() not in _words(rubric):
+            shown, words = value.strip() if isinstance(value, str) else type(value).__name__, rubric.choices.values()
+            return ParsedAnswer(False, f"{name}: {shown[:40]!r} is not one of {', '.join(words)}")
+        labels.append(_label(value))
     return ParsedAnswer(True, rationale=rationale, choices=_choices(labels, rubric))
 
 
 def _json_scores(answers: dict, rubric: Rubric, rationale: str | None) -> ParsedAnswer:
     (low, high), values = rubric.bounds, []
     for slot in _slot_names(rubric, len(answers)):
-        own = answers[slot]
-        if not isinstance(own, dict):
-            return ParsedAnswer(False, f"{slot}: {type(own).__name__} instead of an object with the criteria")
-        if problem := _wrong_keys(own, set(rubric.output_criteria)):
+        if not isinstance(answers[slot], dict):
+            return ParsedAnswer(False, f"{slot}: {type(answers[slot]).__name__} instead of an object with the criteria")
+        scores = _named(answers[slot], rubric.output_criteria)
+        if problem := _wrong_keys(scores, set(rubric.output_criteria)):
             return ParsedAnswer(False, f"{slot}: {problem}")
         for name in rubric.output_criteria:
-            value = _json_value(own[name], rubric)
+            value = _json_value(scores[name], rubric)
             # All numbers are read as floats; "4" in quotes is accepted, too.
-            number = float(value) if isinstance(value, str) and re.fullmatch("[0-9]{1,4}", value.strip()) else value
+            label = _label(value) if isinstance(value, str) else ""
+            number = float(label) if re.fullmatch("[0-9]{1,4}", label) else value
             if not isinstance(number, float) or number not in range(low, high + 1):
                 shown = value[:40] if isinstance(value, str) else type(value).__name__
                 shown = f"{value:g}" if isinstance(value, float) else shown
@@ -406,7 +440,7 @@ def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
     after: list[list[str]] = []
     for line in reversed(text.split("\n")):
         listed = _PREFIX.sub("", line.strip(" \t\r*_`~.#-"))
-        labels = [label.strip(" \t*_`.") for label in listed.split(",")]
+        labels = [_label(label, "*_`.") for label in listed.split(",")]
         if all(label.casefold() in allowed for label in labels):
             if len(labels) != wanted:
                 return ParsedAnswer(False, f"{len(labels)} answers for {wanted} criteria"), end
@@ -414,7 +448,7 @@ def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
                 return ParsedAnswer(False, "another list of answers follows, which cannot be read"), end
             return ParsedAnswer(True, choices=_choices(labels, rubric)), end
         # "My final answer is: B, B, C, B": words before the first label of a list, and between its labels.
-        words = [word.casefold() for word in (labels[0].rpartition(" ")[2], *labels[1:])]
+        words = [word.casefold() for word in (_label(labels[0].rpartition(" ")[2]), *labels[1:])]
         after += [words] if sum(word in allowed for word in words) > 1 else []
         end -= len(line) + 1
     return ParsedAnswer(False, f"no line with {wanted} answers"), len(text)
@@ -423,7 +457,7 @@ def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
 def _read_first_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int]:
     """Read a choice that stands alone on the first line; what follows is not read, so that nothing in it can be the answer."""
     line, stop, _ = text.lstrip().partition("\n")
-    label = line.strip(" \t\r*_`~")
+    label = _label(line, "*_`~")
     if label.casefold() not in _words(rubric):
         allowed = ", ".join(rubric.choices.values())
         return ParsedAnswer(False, f"the first line {label[:40]!r} is not one of {allowed}"), len(text)

@@ -63,21 +63,21 @@ def misattributions(case: Case, verdict: Verdict, enough: float = ENOUGH) -> lis
         enough: the weight from which a sentence is marked; a content word weighs 1, a number 1.5, a quotation 2.
     """
     texts = {slot + 1: case.responses[index].text for slot, index in enumerate(verdict.order)}
-    own = {doctor: terms(text) for doctor, text in texts.items()}
+    terms_of = {doctor: terms(text) for doctor, text in texts.items()}
     asked = terms(question_text(case.question))
-    found = []
+    marked = []
     for step, text in split_steps(verdict.rationale or "").items():
         for sentence in _SENTENCE.split(text):
             about = {doctor for doctor in (step, *doctors_named(sentence)) if doctor in texts}
             # If a sentence is about several doctors, their responses count together.
-            excused = asked.union(*(own[doctor] for doctor in about))
+            excused = asked.union(*(terms_of[doctor] for doctor in about))
             others = [doctor for doctor in texts if doctor not in about]
             if not about or not others:
                 continue
             used = _claimed(sentence)
             best: tuple[float, int, tuple[str, ...]] = (0.0, 0, ())
             for other in others:
-                evidence = {term: word for term, word in used.items() if term in own[other] - excused}
+                evidence = {term: word for term, word in used.items() if term in terms_of[other] - excused}
                 weight = sum(_NUMBER_WEIGHT if term[0].isdigit() else 1.0 for term in evidence)
                 quoted = _quoted(sentence, texts[other], [texts[doctor] for doctor in about])
                 weight += _QUOTATION_WEIGHT * len(quoted)
@@ -85,8 +85,8 @@ def misattributions(case: Case, verdict: Verdict, enough: float = ENOUGH) -> lis
                     best = (weight, other, (*evidence.values(), *quoted))
             if best[0] >= enough:
                 credited = step if step in about else min(about)
-                found.append(Misattribution(sentence.strip(), step, credited, best[1], best[2], best[0]))
-    return found
+                marked.append(Misattribution(sentence.strip(), step, credited, best[1], best[2], best[0]))
+    return marked
 
 
 def terms(text: str) -> set[str]:
@@ -112,11 +112,11 @@ def _claimed(sentence: str) -> dict[str, str]:
     return used
 
 
-def _quoted(sentence: str, other: str, own: list[str]) -> list[str]:
-    """Return what a sentence quotes from another response and not from the doctors' own."""
+def _quoted(sentence: str, other: str, about: list[str]) -> list[str]:
+    """Return what a sentence quotes from another response and not from those that it is about, `about`."""
 
     def plain(text: str) -> str:
         return " ".join(re.findall(r"\w+", text.lower()))
 
     spans = [span for span in _QUOTATION.findall(sentence) if plain(span) and plain(span) in plain(other)]
-    return [span for span in spans if not any(plain(span) in plain(text) for text in own)]
+    return [span for span in spans if not any(plain(span) in plain(text) for text in about)]

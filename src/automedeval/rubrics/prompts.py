@@ -189,8 +189,8 @@ def judge_messages(
     if "user" not in roles:
         raise RubricError(f"{rubric.template}: has no block called 'user'")
     if passages is not None:
-        found = _block(_packaged("completion_chain"), "evidence", {"passages": passages})
-        messages[-1]["content"] = f"{found}\n\n{messages[-1]['content']}"
+        evidence = _block(_packaged("completion_chain"), "evidence", {"passages": passages})
+        messages[-1]["content"] = f"{evidence}\n\n{messages[-1]['content']}"
     return messages
 
 
@@ -260,7 +260,7 @@ def discussion_messages(
         names: further names of the block.
     """
     template = _packaged("discussion")
-    known = {
+    shown = {
         "rubric": rubric,
         "slot": rubric.slot_word,
         "question": question_text(question),
@@ -269,14 +269,14 @@ def discussion_messages(
         "judged": verdicts[1],
         "answer_form": answer_form(rubric, len(responses), rationale=False),
     } | _given(reference)
-    asked = [_block(template, "material", known), _block(template, block, known | names)]
-    asked += [_block(template, "query", known)] if may_ask else []
-    messages = [{"role": "system", "content": _block(template, "system", known)}]
+    asked = [_block(template, "material", shown), _block(template, block, shown | names)]
+    asked += [_block(template, "query", shown)] if may_ask else []
+    messages = [{"role": "system", "content": _block(template, "system", shown)}]
     messages.append({"role": "user", "content": "\n\n".join(asked)})
     for turn in turns:
-        text = _encodable(turn.text.strip()) or _block(template, "silence", known)
+        text = _encodable(turn.text.strip()) or _block(template, "silence", shown)
         messages.append({"role": "assistant", "content": text})
-        messages.append({"role": "user", "content": _block(template, turn.block, known | turn.names)})
+        messages.append({"role": "user", "content": _block(template, turn.block, shown | turn.names)})
     return messages
 
 

@@ -23,24 +23,26 @@ FOLDER, RUBRIC, RECORD = "rubric", "rubric.yaml", "published.json"
 PACKAGED = "automedeval"  # the rubric of a checkpoint that was published without one
 
 
-def rubric_to_publish(checkpoint: Path, given: str | None = None) -> str:
-    """Return the rubric that goes out with a checkpoint: the given file or id, the one in its folder, or the packaged one.
+def rubric_to_publish(checkpoint: Path, named: str | None = None) -> str:
+    """Return the rubric that goes out with a checkpoint: the named one, the one in its folder, or else the packaged one.
 
-    RecordError if it was trained for another rubric, or for one that is not packaged and is not given.
+    RecordError if it was trained for another rubric, or for one that is not packaged and is not named.
     """
     trained_for: Sequence[str] = (read_record(checkpoint) or {}).get("rubrics", ())
     packaged = {read_rubric(name).name: name for name in packaged_rubrics()}
     beside = checkpoint / FOLDER / RUBRIC
-    if given is None and beside.is_file():
-        given = str(beside)
-    if given is None:
-        if own := [name for name in trained_for if name not in packaged]:
-            raise RecordError(f"was trained for the rubric {own[0]}, which is not packaged; --rubric names its file")
+    if named is None and beside.is_file():
+        named = str(beside)
+    if named is None:
+        if unpackaged := [name for name in trained_for if name not in packaged]:
+            raise RecordError(
+                f"was trained for the rubric {unpackaged[0]}, which is not packaged; --rubric names its file"
+            )
         return packaged[trained_for[0]] if trained_for else PACKAGED
-    name = read_rubric(given).name
+    name = read_rubric(named).name
     if trained_for and name not in trained_for:
-        raise RecordError(f"{given}: is {name}; it was trained for {', '.join(trained_for)}")
-    return given
+        raise RecordError(f"{named}: is {name}; it was trained for {', '.join(trained_for)}")
+    return named
 
 
 def files_to_publish(name: str, version: str) -> dict[str, bytes]:
@@ -90,21 +92,21 @@ def published_rubric(model: str) -> Rubric | None:
     return rubric
 
 
-def rubric_of(model: str, given: Rubric | None) -> Rubric:
-    """Return the rubric by which a checkpoint judges: the given one, else its own, else `automedeval`.
+def rubric_of(model: str, named: Rubric | None) -> Rubric:
+    """Return the rubric by which a checkpoint judges: the one that is named, else its own, else `automedeval`.
 
-    Warns if the given one differs from its own in the version alone; RecordError if it has the same id and another wording.
+    Warns if the named one differs from its own in the version alone; RecordError if it has the same id and another wording.
     """
-    own = published_rubric(model)
-    if given is None:
-        return own or read_rubric(PACKAGED)
-    if own is None or given.id != own.id or given.fingerprint == own.fingerprint:
-        return given
-    aside = {name: getattr(own, name) for name in ("version", "fingerprint", "template", "title", "source")}
-    if replace(given, **aside) != own:
+    published = published_rubric(model)
+    if named is None:
+        return published or read_rubric(PACKAGED)
+    if published is None or named.id != published.id or named.fingerprint == published.fingerprint:
+        return named
+    aside = {name: getattr(published, name) for name in ("version", "fingerprint", "template", "title", "source")}
+    if replace(named, **aside) != published:
         raise RecordError(
-            f"{model}: was published with {own.name} ({own.fingerprint}), and the rubric {given.name} ({given.fingerprint}) "
-            "has another wording; name no rubric, and the judge takes its own"
+            f"{model}: was published with {published.name} ({published.fingerprint}), and the rubric {named.name} "
+            f"({named.fingerprint}) has another wording; name no rubric, and the judge takes its own"
         )
-    warnings.warn(f"{model}: was published with {own.name}; {given.name} has the same wording", stacklevel=3)
-    return given
+    warnings.warn(f"{model}: was published with {published.name}; {named.name} has the same wording", stacklevel=3)
+    return named

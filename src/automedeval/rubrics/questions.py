@@ -22,7 +22,7 @@ Search = Callable[[Sequence[str]], list[list[Any]]]  # questions → for each qu
 
 def find_passages(search: Search, questions: Sequence[str]) -> list[Any]:
     """Return the passages found for any of the questions, each passage once."""
-    return list({passage.id: passage for found in search(questions) for passage in found}.values())
+    return list({passage.id: passage for passages in search(questions) for passage in passages}.values())
 
 
 def questions_of(answer: Answer, rubric: Rubric, slots: int, may_ask: bool = True) -> list[str]:
@@ -38,10 +38,10 @@ def questions_of(answer: Answer, rubric: Rubric, slots: int, may_ask: bool = Tru
     if answer.error or (reading.valid and not may_ask):
         return []
     start = max(end for _, end in reading.spans) if reading.valid else 0
-    found: dict[str, str] = {}
+    questions: dict[str, str] = {}
     for match in _QUESTION.finditer(text, start):
         question = match[1].strip(" \t\r*_`")[:_LONGEST_QUESTION]
         broken_off = answer.truncated and not text[match.end() :].strip() and not question.endswith(("?", "？"))
         if not broken_off and normalise(question) not in ("", "what is"):  # the bare form asks nothing
-            found.setdefault(normalise(question), question)
-    return list(found.values())[:_MOST_AT_ONCE]
+            questions.setdefault(normalise(question), question)
+    return list(questions.values())[:_MOST_AT_ONCE]

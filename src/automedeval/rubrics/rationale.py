@@ -80,7 +80,7 @@ def read_steps(rationale: str, word: str = DOCTOR) -> tuple[list[Step], int]:
     doctor_of, header_of, _ = _patterns(word)
     headers = list(header_of.finditer(rationale))
     doctors = (doctor_of.findall(header[0]) for header in headers)
-    named = [int(found[0]) if len(found) == 1 else None for found in doctors]
+    named = [int(numbers[0]) if len(numbers) == 1 else None for numbers in doctors]
     shift = 0 if any(int(header["number"]) == doctor for header, doctor in zip(headers, named)) else 1
     steps = []
     limits = [*(header.start() for header in headers[1:]), len(rationale)]
@@ -106,11 +106,11 @@ def split_steps(rationale: str) -> dict[int, str]:
     heading = _HEADING.match(before)
     texts = [(0, before[heading.end() if heading else 0 :].strip())]
     texts += [(step.doctor, rationale[step.text : step.end]) for step in steps]
-    found: dict[int, str] = {}
+    text_of: dict[int, str] = {}
     for doctor, text in texts:
         if text:
-            found[doctor] = f"{found[doctor]}\n{text}" if doctor in found else text
-    return found
+            text_of[doctor] = f"{text_of[doctor]}\n{text}" if doctor in text_of else text
+    return text_of
 
 
 def without_step(rationale: str, doctor: int) -> str:
@@ -125,14 +125,14 @@ def without_step(rationale: str, doctor: int) -> str:
 
 def doctors_named(text: str) -> list[int]:
     """Return the numbers of the doctors that a text names, in order and with repetitions."""
-    found: list[int] = []
+    doctors: list[int] = []
 
     def note(number: int) -> int:
-        found.append(number)
+        doctors.append(number)
         return number
 
     _rename(text, note)
-    return found
+    return doctors
 
 
 def permute(rationale: str, slots: Sequence[int], word: str = DOCTOR) -> str:
@@ -156,11 +156,11 @@ def permute(rationale: str, slots: Sequence[int], word: str = DOCTOR) -> str:
         return _rename(text, lambda number: shown.get(number, number), word)
 
     steps, shift = read_steps(rationale, word)
-    own = [step for step in steps if step.doctor in shown]
+    moving = [step for step in steps if step.doctor in shown]
     # The step that is n-th by its new doctor takes the place of the n-th by its former one: sorted steps stay sorted, and the
     # inverse order restores unsorted ones.
-    places = sorted(own, key=lambda step: step.doctor)
-    coming = dict(zip(places, sorted(own, key=lambda step: shown[step.doctor])))
+    places = sorted(moving, key=lambda step: step.doctor)
+    coming = dict(zip(places, sorted(moving, key=lambda step: shown[step.doctor])))
     pieces, position = [], 0
     for place in steps:
         step = coming.get(place, place)
@@ -199,11 +199,11 @@ def _rename(text: str, name: Callable[[int], int], word: str = DOCTOR) -> str:
 
     def names(match: re.Match) -> str:
         last = match[0].split()[-1]
-        known = next((each for each in (_ORDINALS, _CARDINALS) if last.lower() in each), None)
-        if known is None:
+        numerals = next((each for each in (_ORDINALS, _CARDINALS) if last.lower() in each), None)
+        if numerals is None:
             return _NUMBERS.sub(numbers, match[0])
-        new = name(known.index(last.lower()) + 1)
-        other = known[new - 1] if new <= len(known) else last
+        new = name(numerals.index(last.lower()) + 1)
+        other = numerals[new - 1] if new <= len(numerals) else last
         return match[0].removesuffix(last) + (other.capitalize() if last[0].isupper() else other)
 
     return _patterns(word)[2].sub(names, text)

@@ -222,18 +222,18 @@ class _Reader(YamlFile):
     error = RubricError
 
     def rubric(self, content: Any, beside: Path | None) -> Rubric:
-        given = self.values(content, KEYS)
-        mode, grammar = given["mode"], self.values(given["output"], OUTPUT, "output.")["grammar"]
-        criteria = tuple(self.criteria(given["criteria"]))
+        keys = self.values(content, KEYS)
+        mode, grammar = keys["mode"], self.values(keys["output"], OUTPUT, "output.")["grammar"]
+        criteria = tuple(self.criteria(keys["criteria"]))
         if mode == "checklist" and criteria:
             self.fail("criteria", "a checklist has none: each case has its own")
         if mode != "checklist" and not criteria:
             self.fail("criteria", "needs at least one criterion" if "criteria" in content else "is missing")
         names = [criterion.name for criterion in criteria]
-        if sorted(map(str, given["output"].get("order", names))) != sorted(names):
+        if sorted(map(str, keys["output"].get("order", names))) != sorted(names):
             self.fail("output.order", f"must name every criterion once: {', '.join(names)}")
-        scale, anchors = (None, {}) if given["scale"] is None else self.scale(given["scale"])
-        choices = self.choices(given["choices"], READINGS if mode == "checklist" else CHOICES)
+        scale, anchors = (None, {}) if keys["scale"] is None else self.scale(keys["scale"])
+        choices = self.choices(keys["choices"], READINGS if mode == "checklist" else CHOICES)
         if (mode in ("pairwise", "checklist")) != bool(choices) or bool(choices) == bool(scale):
             needed = (
                 "pairwise and checklist rubrics need 'choices' and no 'scale', every other a 'scale' and no 'choices'"
@@ -245,46 +245,46 @@ class _Reader(YamlFile):
             )
         if grammar == "first_line" and len(criteria) > 1:
             self.fail("output.grammar", "first_line holds one choice, and there are several criteria")
-        if mode == "checklist" and (grammar != "json" or given["output"].get("value_key")):
+        if mode == "checklist" and (grammar != "json" or keys["output"].get("value_key")):
             self.fail("output.grammar", "a checklist is answered as json, without value_key")
         for criterion in criteria:
             if choices and criterion.neutral not in choices:
                 self.fail(f"criteria.{criterion.name}.neutral", f"{criterion.neutral!r} is not among the choices")
             if scale and grammar == "json" and criterion.polarity == "worse":
                 self.fail(f"criteria.{criterion.name}.polarity", "more points must mean a better response")
-        most = given["max_responses"]
+        most = keys["max_responses"]
         if most < 1 or (mode == "pairwise" and most != 2) or (mode in ("pointwise", "checklist") and most != 1):
             self.fail("max_responses", f"{most} does not fit the mode {mode}")
-        template_text = self.template(given["template"], beside)
+        template_text = self.template(keys["template"], beside)
         reaching_judge = {key: value for key, value in content.items() if key not in ("title", "source")}
         fingerprint = digest([reaching_judge, template_text], sort_keys=True, default=str)
-        given |= {"criteria": criteria, "scale": scale, "anchors": anchors, "choices": choices, "grammar": grammar}
-        given |= {"inputs": tuple(given["inputs"]), "examples": tuple(given["examples"])}
-        return Rubric(**given, template_text=template_text, fingerprint=fingerprint)
+        keys |= {"criteria": criteria, "scale": scale, "anchors": anchors, "choices": choices, "grammar": grammar}
+        keys |= {"inputs": tuple(keys["inputs"]), "examples": tuple(keys["examples"])}
+        return Rubric(**keys, template_text=template_text, fingerprint=fingerprint)
 
     def questions(self, content: Any) -> Questions:
-        given = self.values(content, QUESTIONS)
-        scale, anchors = self.scale(given["scale"])
-        tags = given["tags"]
+        keys = self.values(content, QUESTIONS)
+        scale, anchors = self.scale(keys["scale"])
+        tags = keys["tags"]
         for name in tags:
             if not isinstance(name, str):
                 self.fail(f"tags.{name}", "a tag's name must be a text")
         tags = {name: self.take(tags, name, str, inside="tags.").strip() for name in tags}
         fingerprint = digest(content, sort_keys=True, default=str)
-        criteria = tuple(self.criteria(given["criteria"]))
+        criteria = tuple(self.criteria(keys["criteria"]))
         if not criteria:
             self.fail("criteria", "needs at least one criterion")
-        return Questions(given["title"], criteria, scale, anchors, tags, fingerprint)
+        return Questions(keys["title"], criteria, scale, anchors, tags, fingerprint)
 
     def criteria(self, items: list) -> Iterator[Criterion]:
         seen = set()
         for number, item in enumerate(items):
             inside = f"criteria[{number}]."
-            given = self.values(item, CRITERION, inside)
-            if given["name"] in seen:
-                self.fail(f"{inside}name", f"{given['name']!r} came before")
-            seen.add(given["name"])
-            yield Criterion(**given | {"description": given["description"].strip()})
+            keys = self.values(item, CRITERION, inside)
+            if keys["name"] in seen:
+                self.fail(f"{inside}name", f"{keys['name']!r} came before")
+            seen.add(keys["name"])
+            yield Criterion(**keys | {"description": keys["description"].strip()})
 
     def scale(self, scale: dict) -> tuple[tuple[int, int], dict[int, str]]:
         low, high, anchors = self.values(scale, SCALE, "scale.").values()
@@ -295,10 +295,10 @@ class _Reader(YamlFile):
                 self.fail(f"scale.anchors.{value}", f"is not on the scale {low} to {high}")
         return (low, high), anchors
 
-    def choices(self, choices: dict, known: Sequence[str]) -> dict[str, str]:
-        self.only(choices, known, "choices.")
+    def choices(self, choices: dict, allowed: Sequence[str]) -> dict[str, str]:
+        self.only(choices, allowed, "choices.")
         if choices:
-            for key in known[:2]:
+            for key in allowed[:2]:
                 self.take(choices, key, str, inside="choices.")
             if len({str(word).casefold() for word in choices.values()}) != len(choices):
                 self.fail("choices", "two choices have the same word")

@@ -16,8 +16,8 @@ from automedeval.rubrics.rationale import DOCTOR, permute
 
 def by_response(values: Iterable[Any], order: Sequence[int], count: int) -> tuple:
     """Return the values of slots in the order of a case's `count` responses, None for a response that has no slot."""
-    found = dict(zip(order, values))
-    return tuple(found.get(index) for index in range(count))
+    value_of = dict(zip(order, values))
+    return tuple(value_of.get(index) for index in range(count))
 
 
 def by_slot(values: Sequence[Any], order: Sequence[int]) -> tuple:
@@ -41,28 +41,28 @@ def as_recorded(answer: ParsedAnswer, order: Sequence[int], models: Sequence[str
     }
 
 
-def renamed(text: str, given: Sequence[int], order: Sequence[int], word: str = DOCTOR) -> str:
-    """Return a text on the doctors of the order `given` with the doctors' numbers of `order`; steps are sorted anew.
+def renamed(text: str, former: Sequence[int], order: Sequence[int], word: str = DOCTOR) -> str:
+    """Return a text on the doctors of the order `former` with the doctors' numbers of `order`; steps are sorted anew.
 
     Responses that only one of the orders holds are put behind the others: a text may be on fewer responses than are shown, or
     on more.
     """
-    own = [*given, *(index for index in order if index not in given)]
-    whole = [*order, *(index for index in given if index not in order)]
-    return permute(text, [own.index(index) for index in whole], word) if whole else text
+    before = [*former, *(index for index in order if index not in former)]
+    after = [*order, *(index for index in former if index not in order)]
+    return permute(text, [before.index(index) for index in after], word) if after else text
 
 
-def reordered(answer: ParsedAnswer, given: Sequence[int], order: Sequence[int], word: str = DOCTOR) -> ParsedAnswer:
-    """Return a scored answer on the order `given` with the same responses in the slots of `order`."""
-    if tuple(given) == tuple(order):
+def reordered(answer: ParsedAnswer, former: Sequence[int], order: Sequence[int], word: str = DOCTOR) -> ParsedAnswer:
+    """Return a scored answer on the order `former` with the same responses in the slots of `order`."""
+    if tuple(former) == tuple(order):
         return answer
-    scores = tuple(answer.scores[list(given).index(index)] for index in order) if answer.scores else None
-    return ParsedAnswer(True, None, answer.rationale and renamed(answer.rationale, given, order, word), scores)
+    scores = tuple(answer.scores[list(former).index(index)] for index in order) if answer.scores else None
+    return ParsedAnswer(True, None, answer.rationale and renamed(answer.rationale, former, order, word), scores)
 
 
 def seen_from(verdict: Verdict, order: Sequence[int], word: str = DOCTOR) -> ParsedAnswer:
     """Return a scored verdict with the responses in the slots of `order`; a score is None where the judge gave none."""
     rationale = verdict.rationale and renamed(verdict.rationale, verdict.order, order, word)
     scores = None if verdict.scores is None else by_slot(verdict.scores, order)
-    own = {name: by_slot(values, order) for name, values in (verdict.criterion_scores or {}).items()}
-    return ParsedAnswer(verdict.valid, verdict.error, rationale, scores, criterion_scores=own or None)
+    by_criterion = {name: by_slot(values, order) for name, values in (verdict.criterion_scores or {}).items()}
+    return ParsedAnswer(verdict.valid, verdict.error, rationale, scores, criterion_scores=by_criterion or None)

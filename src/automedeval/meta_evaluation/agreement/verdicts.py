@@ -433,6 +433,12 @@ class JudgeVerdicts:
             notes.append(
                 f"{self.name} was never asked to compare {left} of {len(first)} pairs: left out of its figures"
             )
+        slots = max((len(verdict.order) for verdict in self.verdicts if verdict.scores), default=0)
+        if slots > 1 and (split := sum(len(case.models) > slots for case in cases.records)):
+            notes.append(
+                f"{self.name}, layout: {split} of {len(cases)} cases in groups of {slots}, and a score is the mean of its "
+                "prompts; the paper shows a case in one prompt"
+            )
         return notes
 
     @cached_property
