@@ -97,6 +97,7 @@ class Known:
         steps: what to do next, in words or as commands.
         contradicted: model → number of its answers with a statement that contradicts its evidence, and of those checked.
         probe: what a short probe of it found where there is no audit, `MARKED` and "edits"; None if there was none.
+        disagreements: cases without evidence whose answers disagree by a rule.
     """
 
     judge: str
@@ -114,6 +115,7 @@ class Known:
     steps: Sequence[str] = ()
     contradicted: Mapping[str, Sequence[int]] = field(default_factory=dict)
     probe: Mapping[str, Any] | None = None
+    disagreements: int = 0
 
 
 def is_trusted(known: Known) -> bool:
@@ -203,6 +205,14 @@ def _contradicted(known: Known) -> str:
     return f"By {known.judge}'s check: {'; '.join(parts[:SHOWN] + more)}. Read these answers first." if parts else ""
 
 
+def _disagree(known: Known) -> str:
+    if not known.disagreements:
+        return ""
+    cases = f"{known.disagreements} case{'' if known.disagreements == 1 else 's'}"
+    text = f"By rules on doses, advice and urgency, in {cases}. One of the two is wrong, if the rule is right."
+    return f"{text} No score depends on it."
+
+
 def _length(known: Known) -> str:
     parts = []
     if known.first is not None and known.longer is not None and known.longer[1]:
@@ -237,6 +247,7 @@ def _steps(known: Known) -> str:
 
 FACTS: dict[str, Callable[[Known], str]] = {
     "Contradicts its evidence": _contradicted,
+    "Answers that disagree": _disagree,
     "Can the judge be believed?": _rated,
     "Audited?": _audited,
     "What it does not see": _blind,

@@ -92,6 +92,7 @@ def known_of(result: dict[str, Any]) -> Known:
         result.get("next_steps", ()),
         record["contradicted"],
         record.get("probe"),
+        len(main["cases"].get("answers_disagree", ())),
     )
 
 
