@@ -20,7 +20,7 @@ from automedeval.distillation.arguments import KnowledgeArguments
 from automedeval.distillation.books import Chunking, Passage
 from automedeval.distillation.store import COLLECTION, KnowledgeBase, StoreWriter
 from automedeval.models.embeddings import Encoder
-from automedeval.records import RecordError
+from automedeval.records import RecordError, digest
 
 TEXTS = [
     "Aspirin is chewed at the first sign of a heart attack.",
@@ -151,11 +151,11 @@ def test_readers_share_a_folder_with_each_other_and_with_a_writer(folder: Shelf)
     first, second = folder.read(), folder.read()
     with folder.write() as base:
         base.add([Passage.of("Book", "", 2, "Measles are caught once.")])
-        assert first.size == second.size == 5
+        assert first.content == second.content
     with ThreadPoolExecutor(8) as threads:  # as the dialogues of an endpoint search
         found = list(threads.map(lambda text: first.search([text], 1)[0][0].text, TEXTS * 8))
     assert found == TEXTS * 8
-    assert folder.read().size == 6
+    assert folder.read().content != first.content
 
 
 def test_a_folder_that_is_in_use_is_waited_for_and_then_told(folder: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +172,7 @@ def test_a_folder_that_is_in_use_is_waited_for_and_then_told(folder: Shelf, monk
                 attempt()
         monkeypatch.setattr(store, "PATIENCE", 60)
         threading.Timer(0.3, holder.kill).start()
-        assert folder.read().size == 0
+        assert folder.read().content == digest([])
 
 
 def test_a_query_without_a_word_finds_nothing(shelf: Shelf) -> None:
@@ -191,4 +191,10 @@ def test_the_arguments_of_a_teacher_open_a_store(shelf: Shelf) -> None:
     search, fingerprint = arguments.open("cpu")
     ((nearest, _),) = search(["insulin"])
     assert nearest.text == TEXTS[1]
-    assert fingerprint == f"{shelf.encoder.fingerprint}:5:2"
+    ids = [int(digest([each.book, each.section, each.page, each.text]), 16) for each in PASSAGES]
+    assert fingerprint == f"{shelf.encoder.fingerprint}:{digest(sorted(ids))}:2"
+    other = Shelf(shelf.folder.parent / "other", shelf.encoder, shelf.url)
+    with other.write() as base:
+        base.add([*PASSAGES[:-1], Passage.of("Book", "", 1, "Zopiclone 75 mg is for short use only.")])
+    changed = KnowledgeArguments(store=str(other.folder), qdrant_url=shelf.url, encoder=str(ENCODER), passages=2)
+    assert changed.open("cpu")[1] != fingerprint, "as many passages, one with another dose"

@@ -1,12 +1,13 @@
 """Judging by the criteria of a case: a checkpoint, an endpoint, and the small judge."""
 
+import csv
 import json
 
 import numpy as np
 import pytest
 import yaml
 from doubles.endpoint import EndpointDouble, answer, good_answer
-from programs import ENCODER, error_line, needs_encoder, run_recipe
+from programs import ENCODER, error_line, needs_encoder, run_command, run_recipe
 
 from automedeval.judges.checklist import ChecklistJudge
 from automedeval.judges.criteria import CriteriaJudge
@@ -208,15 +209,45 @@ def test_contradiction_is_told_from_silence_and_what_must_not_be_said_is_met_onl
     assert {model: each["met"] for model, each in lists.items()} == {model: [model == "says it"] * 2 for model in texts}
     shown = {"says it": ("supported", said), "denies it": ("contradicted", texts["denies it"].partition(".")[0] + ".")}
     for model, (label, sentence) in (shown | {"is silent": ("not_found", None)}).items():
-        assert lists[model]["found"] == [{"label": label, "sentence": sentence}] * 2
-    assert "found" not in lists["is empty"]
+        assert lists[model]["findings"] == [{"label": label, "sentence": sentence}] * 2
+    assert "findings" not in lists["is empty"]
     # Without the checker the denial looks like the statement.
     blind = CriteriaJudge(judge.encoder)
     assert blind.fingerprint != judge.fingerprint
     before = dict(zip(texts, (verdict.checklist for verdict in blind([asked]))))
     assert before["denies it"]["met"] == [True, True]
-    assert "found" not in before["denies it"]
+    assert "findings" not in before["denies it"]
     assert lists["says it"]["met_probabilities"] == before["says it"]["met_probabilities"]
+
+
+@needs_encoder
+def test_the_export_and_the_report_show_what_decided_of_each_criterion(tmp_path):
+    said = "It is safe to take ibuprofen in late pregnancy."
+    texts = {"a": said, "b": said.replace("safe", "not safe"), "c": "Keep the tablets in a dry place."}
+    responses = [{"model": model, "text": text} for model, text in texts.items()]
+    asked = case(question="Which painkiller?", responses=responses, criteria=[{"criterion": said, "points": 5}])
+    given = ["--cases", write(tmp_path / "cases.jsonl", [asked])]
+    done = run_command("judge", *given, "--judge", "small", "--encoder", ENCODER, "--output", tmp_path / "v")
+    assert done.returncode == 0, done.stderr
+    given += ["--verdicts", tmp_path / "v"]
+    done = run_command("export", *given, "--to", "csv", "--rows", "criteria", "--output", tmp_path / "table.csv")
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader((tmp_path / "table.csv").open(newline="")))
+    assert [(row["finding"], row["sentence"]) for row in rows] == [
+        ("supported", texts["a"]), ("contradicted", texts["b"]), ("not_found", ""),
+    ]  # fmt: skip
+    done = run_command("report", *given, "--output", tmp_path / "r")
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "r" / "criteria.html").read_text()
+    assert f"✓ met: supported by <q>{texts['a']}</q>" in page
+    assert f"✗ not met: contradicted by <q>{texts['b']}</q>" in page
+    assert "✗ not met: silent" in page
+    verdicts = [json.loads(line) for line in (tmp_path / "v" / "verdicts.jsonl").read_text().splitlines()]
+    verdicts[0]["checklist"]["findings"] *= 2
+    (tmp_path / "v" / "verdicts.jsonl").write_text("".join(json.dumps(each) + "\n" for each in verdicts))
+    assert "'findings' has not one entry for each criterion" in error_line(
+        run_command("report", *given, "--output", tmp_path / "r")
+    )
 
 
 @needs_encoder

@@ -23,7 +23,7 @@ from automedeval.distillation.books import Passage
 class FakeKnowledgeBase:
     """Stands in for KnowledgeBase: finds for every question a passage that repeats it."""
 
-    size, encoder = 1, SimpleNamespace(fingerprint="fake")
+    content, encoder = "all", SimpleNamespace(fingerprint="fake")
     opened = []
 
     def __init__(self, store, load_encoder, url):

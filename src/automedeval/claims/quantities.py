@@ -6,7 +6,7 @@ three things: 4 g a day is no single dose, and 40 mg per kg is no frequency.
 
 import re
 from collections.abc import Iterator
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
 import pint
@@ -108,17 +108,18 @@ def days(unit: str, count: float = 1.0) -> float:
     return count * _factor(_UNIT[unit.lower()])[0] / _factor("day")[0]
 
 
-def amounts(sentence: str) -> list[Amount]:
+@lru_cache(4096)  # a sentence is read beside many others
+def amounts(sentence: str) -> tuple[Amount, ...]:
     """Return the amounts of a sentence, those per time in amounts per day."""
-    return [amount for amount, _ in _amounts(sentence)]
+    return tuple(amount for amount, _ in _amounts(sentence))
 
 
 def _amounts(sentence: str) -> Iterator[tuple[Amount, tuple[int, int]]]:
-    for found in _AMOUNT.finditer(sentence):
-        unit = _UNIT[found["unit"].lower()]
+    for match in _AMOUNT.finditer(sentence):
+        unit = _UNIT[match["unit"].lower()]
         factor, dimension = _factor(unit)
-        low, high = number(found["low"]), number(found["high"] or found["low"])
-        per, end = "weight" if found["weight"] else "", found.end()
+        low, high = number(match["low"]), number(match["high"] or match["low"])
+        per, end = "weight" if match["weight"] else "", match.end()
         rest = _PER.match(sentence[end:])
         divisor = 1.0
         # "500 mg every 6 hours" and "1 g three times daily" are single doses, and say how often.
@@ -127,9 +128,10 @@ def _amounts(sentence: str) -> Iterator[tuple[Amount, tuple[int, int]]]:
             divisor = days(time, number(rest["count"]) if rest["count"] else 1.0)
             per, end = f"{per} time".strip(), end + rest.end()
         low, high = sorted((low * factor / divisor, high * factor / divisor))
-        yield Amount(low, high, dimension, per, sentence[found.start() : end]), (found.start(), end)
+        yield Amount(low, high, dimension, per, sentence[match.start() : end]), (match.start(), end)
 
 
+@lru_cache(4096)
 def frequency(sentence: str) -> tuple[float, float] | None:
     """Return how often a day something is done, from least to most; None if the sentence does not say, or says several.
 
@@ -141,7 +143,7 @@ def frequency(sentence: str) -> tuple[float, float] | None:
         for amount, place in _amounts(sentence)
         if "time" in amount.per and (amount.dimension == "[time]" or not _EVERY.search(amount.text))
     ]
-    found: list[tuple[float, float]] = []
+    rates: list[tuple[float, float]] = []
     for place in _OFTEN.finditer(sentence):
         if any(place.start() < end and start < place.end() for start, end in taken):
             continue
@@ -150,7 +152,7 @@ def frequency(sentence: str) -> tuple[float, float] | None:
             words = " ".join(place["times"].lower().split())
             times = float(_TIMES.get(words) or number(words.split()[0]))
         if place["part"]:
-            found.append((times, times))
+            rates.append((times, times))
             continue
         if (
             place["count"] is None
@@ -162,7 +164,7 @@ def frequency(sentence: str) -> tuple[float, float] | None:
         unit = place["time"] or _ADVERBS[place["adverb"].lower()]
         shortest = days(unit, number(place["count"]) if place["count"] else 1.0)
         longest = days(unit, number(place["most"])) if place["most"] else shortest
-        found.append((times / longest, times / shortest))
+        rates.append((times / longest, times / shortest))
     for place in _APART.finditer(sentence):
-        found.append((0.0, 1 / days(place["time"], number(place["count"]))))
-    return found[0] if len(set(found)) == 1 else None
+        rates.append((0.0, 1 / days(place["time"], number(place["count"]))))
+    return rates[0] if len(set(rates)) == 1 else None

@@ -6,7 +6,7 @@ Rules read only what they can compare. Where they say nothing, the model decides
 import math
 import re
 from collections.abc import Collection, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from importlib import resources
 from typing import Any
 
@@ -28,11 +28,12 @@ _CLAUSE_MARKS = (",", ";", ":")
 _FORBIDDEN = re.compile(
     r"\b(?:do not|don['’]t|never|must not|mustn['’]t|should not|shouldn['’]t)\s+(?:\w+ly\s+)?(?P<verb>[a-z]+)", re.I
 )
-_TOLD = re.compile(
+_INSTRUCTED = re.compile(
     r"(?:^|[,;:]\s+|\b(?:and|then|so|please|can|may|could|should|must|simply|just)\s+)(?:\w+ly\s+)?(?P<verb>[a-z]+)",
     re.I,
 )
 _PRONOUN = re.compile(r"\s*(?:it|them|this|these|they)\b", re.I)
+_once = lru_cache(4096)  # every statement meets every passage: what depends on one of the two alone is read once
 
 
 @cache
@@ -81,11 +82,11 @@ def another_dose(statement: str, passages: Sequence[Passage], question: str = ""
         float(each) for each in _WEIGHT.findall(" ".join([statement, question, *(each.text for each in passages)]))
     ]
     theirs = [(amount, each) for each in passages for amount in _doses(each.text, weights)]
-    for own in _doses(statement, weights):
-        known = [(amount, each) for amount, each in theirs if amount.dimension == own.dimension]
-        alike = [(amount, each) for amount, each in known if amount.per == own.per]
-        if any(close(own, amount, APART) for amount, _ in alike) or any(
-            close(own, amount, SAME) for amount, _ in known
+    for dose in _doses(statement, weights):
+        comparable = [(amount, each) for amount, each in theirs if amount.dimension == dose.dimension]
+        alike = [(amount, each) for amount, each in comparable if amount.per == dose.per]
+        if any(close(dose, amount, APART) for amount, _ in alike) or any(
+            close(dose, amount, SAME) for amount, _ in comparable
         ):
             continue
         if alike:
@@ -100,53 +101,63 @@ def close(first: Amount, second: Amount, factor: float) -> bool:
 
 def _doses(text: str, weights: Sequence[float]) -> list[Amount]:
     """Return the amounts of a text that can be doses; those per weight for the patient's weight too, if one is known."""
-    found = []
+    doses = []
     for each in amounts(text):
         least = {"[mass]": BODY, "[length] ** 3": DRINK}.get(each.dimension, math.inf)
         if each.dimension not in COMPARED or (each.low >= least and not each.per):
             continue
         if "weight" in each.per:
-            found += [
+            doses += [
                 each._replace(low=each.low * kg, high=each.high * kg, per=each.per.replace("weight", "").strip())
                 for kg in dict.fromkeys(weights)
             ]
-        found.append(each)
-    return found
+        doses.append(each)
+    return doses
 
 
 def another_frequency(statement: str, passages: Sequence[Passage]) -> Passage | None:
     """Return the first passage that says how often, if the statement says so too and agrees with none of the passages."""
-    own = frequency(statement)
+    stated = frequency(statement)
     theirs = [(often, each) for each in passages if (often := frequency(each.text)) is not None]
-    if own is None or any(own[0] <= APART * often[1] and often[0] <= APART * own[1] for often, _ in theirs):
+    if stated is None or any(stated[0] <= APART * often[1] and often[0] <= APART * stated[1] for often, _ in theirs):
         return None
     return theirs[0][1] if theirs else None
 
 
 def opposite_advice(statement: str, passage: Passage, before: str = "") -> str | None:
     """Return "advice" or "urgency" if one allows what the other forbids, or puts off what the other calls urgent."""
-    said, known = _sides(statement), _sides(passage.text)
-    if said["hedges"] or known["hedges"]:
+    said, evidence = _sides(statement), _sides(passage.text)
+    if said["hedges"] or evidence["hedges"]:
         return None
-    if known["urgent"] and not known["condition"] and said["delays"] and not (said["urgent"] or said["no_delay"]):
+    if evidence["urgent"] and not evidence["condition"] and said["delays"] and not (said["urgent"] or said["no_delay"]):
         return "urgency"
     for allowed, forbidden in (("permits", "forbids"), ("forbids", "permits")):
-        opposed = said[allowed] and not said[forbidden] and known[forbidden] and not known[allowed]
-        if opposed and acted_on(said[allowed], before) & acted_on(known[forbidden], passage.before):
+        opposed = said[allowed] and not said[forbidden] and evidence[forbidden] and not evidence[allowed]
+        if opposed and acted_on(said[allowed], before) & acted_on(evidence[forbidden], passage.before):
             return "advice"
     return "advice" if does_the_forbidden(statement, passage, before) else None
 
 
 def does_the_forbidden(statement: str, passage: Passage, before: str = "") -> bool:
     """Return whether the statement tells to do what the passage forbids without a condition."""
-    patterns = _patterns()
-    forbidden = [
-        (action(match["verb"]), acted_on(match, passage.before))
-        for match in _FORBIDDEN.finditer(passage.text)
-        if not patterns["qualified"].search(passage.text, match.end())
+    forbidden, instructed = _prohibitions(passage.text, passage.before), _instructions(statement, before)
+    return any(verb == other and words & others for verb, words in forbidden for other, others in instructed)
+
+
+@_once
+def _prohibitions(text: str, before: str) -> list[tuple[str, frozenset[str]]]:
+    """Return (action, words that can name its subject) of what a text forbids without a condition."""
+    return [
+        (action(match["verb"]), acted_on(match, before))
+        for match in _FORBIDDEN.finditer(text)
+        if not _patterns()["qualified"].search(text, match.end())
     ]
-    told = [(action(match["verb"]), acted_on(match, before)) for match in _TOLD.finditer(statement)]
-    return any(verb == other and words & others for verb, words in forbidden for other, others in told)
+
+
+@_once
+def _instructions(text: str, before: str) -> list[tuple[str, frozenset[str]]]:
+    """Return the same of what a text tells to do."""
+    return [(action(match["verb"]), acted_on(match, before)) for match in _INSTRUCTED.finditer(text)]
 
 
 def action(verb: str) -> str:
@@ -160,7 +171,7 @@ def _actions() -> list[list[str]]:
     return [each.split("|") for each in YamlFile(str(RULES)).read(RULES)["actions"]]
 
 
-def acted_on(match: re.Match, before: str) -> set[str]:
+def acted_on(match: re.Match, before: str) -> frozenset[str]:
     """Return the words that can name what an advice is about: those of its clause, or of the text and the one before it."""
     text = match.string
     first = max(text.rfind(mark, 0, match.start()) for mark in _CLAUSE_MARKS) + 1
@@ -175,11 +186,13 @@ def acted_on(match: re.Match, before: str) -> set[str]:
     return words
 
 
+@_once
 def _sides(text: str) -> dict[str, Any]:
     return {name: pattern.search(text) for name, pattern in _patterns().items()}
 
 
-def subject(text: str) -> set[str]:
+@_once
+def subject(text: str) -> frozenset[str]:
     """Return the words of a text that can name its subject: at least five letters, no frequent word, without an ending s."""
     common = _patterns()["common"]
-    return {word.removesuffix("s") for word in _WORD.findall(text.lower()) if not common.fullmatch(word)}
+    return frozenset(word.removesuffix("s") for word in _WORD.findall(text.lower()) if not common.fullmatch(word))

@@ -61,5 +61,5 @@ class KnowledgeArguments:
             return Encoder(self.encoder, device=device, dtype="float32", pooling=pooling)
 
         base = KnowledgeBase(self.store, load, self.qdrant_url)
-        fingerprint = f"{base.encoder.fingerprint}:{base.size}:{self.passages}"
+        fingerprint = f"{base.encoder.fingerprint}:{base.content}:{self.passages}"
         return partial(base.search, limit=self.passages), fingerprint

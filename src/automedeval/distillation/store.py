@@ -23,7 +23,7 @@ from qdrant_client.local.qdrant_local import META_INFO_FILENAME
 
 from automedeval.distillation.books import Chunking, Passage
 from automedeval.models.embeddings import Encoder
-from automedeval.records import RecordError
+from automedeval.records import RecordError, digest
 
 COLLECTION = "passages"  # in a folder; on a server the name of the store's folder
 WINDOW = 512  # passages encoded together, stored already or not, so that vectors do not depend on interruptions
@@ -33,6 +33,8 @@ warnings.filterwarnings("ignore", "Local mode is not recommended")  # docs/train
 
 class KnowledgeBase:
     """The passages of a store, for reading. Those of a folder are read into memory, so that other processes can open it too.
+
+    `content` is a digest of all passages.
 
     Args:
         store: folder that recipes/build_store.py wrote, or its name on the server.
@@ -56,7 +58,8 @@ class KnowledgeBase:
             if not client.collection_exists(self._collection):
                 raise missing
             settings = client.get_collection(self._collection).config.metadata or {}
-            self.size = client.count(self._collection, exact=True).count
+            # The id of a passage is a digest of its text and place.
+            self.content = digest(sorted(int(point.id) for point in _points(client, self._collection, payload=False)))
             if url:
                 opened.pop_all()
                 self._client = client
@@ -130,13 +133,9 @@ class StoreWriter(AbstractContextManager):
         self._opened.__exit__(*error)
 
     def _stored(self) -> Iterator[tuple[str, str]]:
-        """Yield id and book of each stored passage."""
-        offset = None
-        while True:
-            points, offset = self._client.scroll(self._collection, limit=10_000, offset=offset)
-            yield from ((point.payload["id"], point.payload["book"]) for point in points if point.payload)
-            if offset is None:
-                return
+        """Return id and book of each stored passage."""
+        points = _points(self._client, self._collection, payload=True)
+        return ((point.payload["id"], point.payload["book"]) for point in points if point.payload)
 
     def add(self, passages: Sequence[Passage], on_batch: Callable[[int], object] = lambda done: None) -> Counter[str]:
         """Store the passages that are missing, window by window; an interruption keeps what was stored.
@@ -163,6 +162,16 @@ class StoreWriter(AbstractContextManager):
         on_batch(repeated)
         added = len(self.books) - before
         return Counter(passages=len(passages), repeated=repeated, there=len(unique) - added, added=added)
+
+
+def _points(client: QdrantClient, collection: str, payload: bool) -> Iterator[models.Record]:
+    """Yield every stored passage; without its `payload` only the number of its id."""
+    offset = None
+    while True:
+        points, offset = client.scroll(collection, limit=10_000, offset=offset, with_payload=payload)
+        yield from points
+        if offset is None:
+            return
 
 
 def _place(store: str | Path, url: str | None) -> tuple[str, str]:

@@ -38,7 +38,7 @@ class OfCriteria(BaseJudge):
         chances: Sequence[float | None],
         notes: dict[str, Any] | None = None,
         error: str | None = None,
-        found: Sequence[dict[str, str | None]] | None = None,
+        findings: Sequence[dict[str, str | None]] | None = None,
         **values: Any,
     ) -> Verdict:
         """Return the verdict on a response: whether it meets each criterion, with what probability, and its score.
@@ -46,7 +46,7 @@ class OfCriteria(BaseJudge):
         Args:
             met, chances: in the order of the case's criteria; None where a criterion could not be read.
             error: why, where none could be read.
-            found: what decided of each, if the judge says it.
+            findings: what decided of each, if the judge says it.
         """
         if all(each is None for each in met):
             return self.record(request, error or "no criterion could be read", notes, **values)
@@ -55,7 +55,7 @@ class OfCriteria(BaseJudge):
         shown = [None if chance is None else round(chance, 5) for chance in chances]
         checklist = {"met": list(met), "met_probabilities": shown}
         checklist |= {name: None if value is None else round(value, 6) for name, value in score.items()}
-        checklist |= {"found": list(found)} if found else {}
+        checklist |= {"findings": list(findings)} if findings else {}
         return self.record(request, None, notes, checklist=checklist, **values)
 
 

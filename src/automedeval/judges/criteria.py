@@ -30,7 +30,7 @@ EVEN, SLOPE = 0.611, 12.0
 # the share of these among all that are, where as many are changed by rule. recipes/fit_criteria_judge.py prints all four.
 AGAINST, FALSE = 0.995, 0.008
 CHUNK = 16  # responses that are read together
-READING = 3  # version of what is read, for the fingerprint: 2 did not look for contradictions
+READING = 4  # version of what is read and recorded, for the fingerprint: 2 did not look for contradictions
 
 
 class Reading(NamedTuple):
@@ -129,7 +129,7 @@ class CriteriaJudge(OfCriteria, ApartJudge):
 
     A criterion that the encoder cannot read (see `Encoder.reads`), and every criterion of such a response, is unread.
 
-    A verdict's checklist has under `found`, for each criterion, a `label` ("supported", "contradicted", "not_found" or
+    A verdict's checklist has under `findings`, for each criterion, a `label` ("supported", "contradicted", "not_found" or
     "unread") and the `sentence` that decided. It is missing without a checker.
 
     Args:
@@ -174,8 +174,8 @@ class CriteriaJudge(OfCriteria, ApartJudge):
     def verdict(self, request: Request, answer: Sequence[Reading], notes: dict[str, Any] | None = None) -> Verdict:
         chances = [chance(each) for each in answer]
         met = [None if each is None else each > 0.5 for each in chances]
-        found = None if self.checker is None else [finding(*each) for each in zip(answer, met)]
-        return self.checklist(request, met, chances, notes, "the response or every criterion cannot be read", found)
+        findings = None if self.checker is None else [finding(*each) for each in zip(answer, met)]
+        return self.checklist(request, met, chances, notes, "the response or every criterion cannot be read", findings)
 
 
 def chance(reading: Reading) -> float | None:
@@ -189,6 +189,6 @@ def chance(reading: Reading) -> float | None:
 
 
 def finding(reading: Reading, met: bool | None) -> dict[str, str | None]:
-    """Return what `found` has of a criterion: contradiction and silence are told apart."""
+    """Return what `findings` has of a criterion: contradiction and silence are told apart."""
     label = UNREAD if met is None else CONTRADICTED if reading.against >= AGAINST else SUPPORTED if met else NOT_FOUND
     return {"label": label, "sentence": reading.sentence if label in (SUPPORTED, CONTRADICTED) else None}

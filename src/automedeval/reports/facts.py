@@ -97,6 +97,7 @@ class JudgeProfile:
         steps: what to do next, in words or as commands.
         contradicted: model → number of its answers with a statement that contradicts its evidence, and of those checked.
         probe: what a short probe of it found where there is no audit, `MARKED` and "edits"; None if there was none.
+        disagreements: cases without evidence whose answers disagree by a rule.
     """
 
     judge: str
@@ -114,6 +115,7 @@ class JudgeProfile:
     steps: Sequence[str] = ()
     contradicted: Mapping[str, Sequence[int]] = field(default_factory=dict)
     probe: Mapping[str, Any] | None = None
+    disagreements: int = 0
 
 
 def is_trusted(profile: JudgeProfile) -> bool:
@@ -205,6 +207,14 @@ def _contradicted(profile: JudgeProfile) -> str:
     return f"By {profile.judge}'s check: {'; '.join(parts[:SHOWN] + more)}. Read these answers first." if parts else ""
 
 
+def _disagree(profile: JudgeProfile) -> str:
+    if not profile.disagreements:
+        return ""
+    cases = f"{profile.disagreements} case{'' if profile.disagreements == 1 else 's'}"
+    text = f"By rules on doses, advice and urgency, in {cases}. One of the two is wrong, if the rule is right."
+    return f"{text} No score depends on it."
+
+
 def _length(profile: JudgeProfile) -> str:
     parts = []
     if profile.first is not None and profile.longer is not None and profile.longer[1]:
@@ -239,6 +249,7 @@ def _steps(profile: JudgeProfile) -> str:
 
 FACTS: dict[str, Callable[[JudgeProfile], str]] = {
     "Contradicts its evidence": _contradicted,
+    "Answers that disagree": _disagree,
     "Can the judge be believed?": _rated,
     "Audited?": _audited,
     "What it does not see": _blind,

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from automedeval.claims.run import disagreements
 from automedeval.records import Case, read_cases, table_of
 from automedeval.stats.agreement import Panel
 
@@ -71,6 +72,12 @@ class Cases:
     def empty(self) -> np.ndarray:
         """Whether each response is empty: bool [responses]."""
         return np.array([response.is_empty for case in self.records for response in case.responses], bool)
+
+    @cached_property
+    def disagreements(self) -> dict[tuple[str, str], list[dict[str, Any]]]:
+        """(case, model) → the statements of the response that another one contradicts, of cases without a reference."""
+        bare = (case for case in self.records if not (case.reference or "").strip())
+        return {(case.id, model): own for case in bare for model, own in disagreements(case).items()}
 
     @cached_property
     def pair_index(self) -> dict[tuple[int, int], int]:

@@ -166,6 +166,12 @@ class JudgeVerdicts:
         }
 
     @property
+    def disagreements(self) -> dict[tuple[str, str], list[dict[str, Any]]]:
+        """Those of `Cases`, of cases of which no response was checked against evidence."""
+        checked = {case_id for case_id, _ in self.contradicted}
+        return {place: own for place, own in self.cases.disagreements.items() if place[0] not in checked}
+
+    @property
     def contradicted_by_model(self) -> dict[str, list[int]]:
         """Model → the number of its responses with a contradicted statement, and of those that were checked."""
         counts: dict[str, list[int]] = {}

@@ -168,9 +168,10 @@ def shown_cases(cases: Cases, readings: Sequence[CriteriaVerdicts]) -> list[dict
         case = cases.records[place]
         for slot, response in enumerate(case.responses):
             columns = zip(*(reading.shares(place, slot) for reading in readings))
+            findings = zip(*(reading.findings(place, slot) for reading in readings))
             rows = [
-                {"criterion": each.criterion, "points": each.points, "met": met}
-                for each, met in zip(case.criteria, columns)
+                {"criterion": each.criterion, "points": each.points, "met": list(zip(met, finding))}
+                for each, met, finding in zip(case.criteria, columns, findings)
             ]
             shown.append({"id": case.id, "model": response.model, "text": response.text, "rows": rows})
     return shown

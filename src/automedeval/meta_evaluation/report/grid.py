@@ -56,13 +56,15 @@ def pack_grid(
     values = values_of_responses(cases, main)
     valid, due = main.judge.valid_by_response
     marked = {"empty": cases.empty, "unread": main.judge.unread, "invalid": (valid < due) & ~main.judge.unread}
+    disagreeing = {case_id for case_id, _ in main.judge.disagreements}
     rows = []
     for record in records:
         number = cases.index[record["id"]]
+        wrong = "answers_disagree" if record["id"] in disagreeing else "contradicted"
         cells: list[list[Any] | None] = [None] * len(cases.models)
         for place, response in enumerate(record["responses"], int(cases.start[number])):
             names = [
-                *(["contradicted"] if response["wrong"] else []),
+                *([wrong] if response["wrong"] else []),
                 *(name for name in marked if marked[name][place]),
             ]
             score = None if np.isnan(values[place]) else round(float(values[place]), 4)

@@ -9,7 +9,7 @@ import numpy as np
 
 from automedeval.claims.report import marked
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.main_judge import measures_of_cases
+from automedeval.meta_evaluation.agreement.main_judge import OF_STATEMENTS, measures_of_cases
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row
 from automedeval.meta_evaluation.report import paper_table_text
@@ -33,6 +33,7 @@ from automedeval.stats.agreement import LABELS
 EACH_LIST = 5  # cases that the page shows of each list of cases to look at
 REASONS = {  # list of cases in agreement.json → (heading, mark of a case)
     "contradicted": ("Where an answer contradicts its evidence", "contradicted"),
+    "answers_disagree": ("Where answers contradict each other", "answers disagree"),
     "models_differ": ("Where the models differ most", "models differ"),
     "people_disagree": ("Where the judge and people disagree most", "people disagree"),
     "least_sure": ("Where the judge is least sure", "judge unsure"),
@@ -78,6 +79,7 @@ def case_records(
     measures = measures_of_cases(cases, main, people)
     lists = {name: ids[:EACH_LIST] for name, ids in result["main_judge"]["cases"].items()}
     judges = [judge for judge in judges if judge.kind == "judge"]
+    statements_of = main.judge.contradicted | main.judge.disagreements
     records, first = [], [*(case_id for ids in lists.values() for case_id in ids), *worst]
     listed = {*_shown_cases(cases, first, SHOWN_CASES)}
     for number in _shown_cases(cases, first, GRID_CASES):
@@ -86,7 +88,7 @@ def case_records(
             {
                 "model": response.model,
                 "text": response.text,
-                "wrong": main.judge.contradicted.get((case.id, response.model), []),
+                "wrong": statements_of.get((case.id, response.model), []),
                 "scores": _scores(judges, place),
                 "people": _ratings(people, place),
                 "comments": people.comments.get(place, []) if people is not None else [],
@@ -159,7 +161,11 @@ def _groups(result: dict[str, Any], cases: list[dict[str, Any]]) -> dict[str, li
     groups = {}
     for name, ids in result["main_judge"]["cases"].items():
         members = [case for case in cases if case["reasons"][:1] == [name]]
-        groups[REASONS[name][0]] = sorted(members, key=lambda case: ids.index(case["id"]))
+        left = len(ids) - EACH_LIST
+        more = (
+            f" ({left} more in agreement.json: main_judge.cases.{name})" if name in OF_STATEMENTS and left > 0 else ""
+        )
+        groups[f"{REASONS[name][0]}{more}"] = sorted(members, key=lambda case: ids.index(case["id"]))
     groups["The other cases"] = [case for case in cases if not case["reasons"]]
     return {heading: members for heading, members in groups.items() if members}
 

@@ -92,6 +92,7 @@ def profile_of(result: dict[str, Any]) -> JudgeProfile:
         result.get("next_steps", ()),
         record["contradicted"],
         record.get("probe"),
+        len(main["cases"].get("answers_disagree", ())),
     )
 
 

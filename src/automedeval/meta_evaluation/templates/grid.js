@@ -63,7 +63,7 @@
 
   // Rows: filter, sort, draw.
   const frame = at("frame"), canvas = at("canvas"), table = at("rows");
-  const signs = { contradicted: "✗", invalid: "!", unread: "?", empty: "∅", flagged: "⚑", least_sure: "~" };
+  const signs = { contradicted: "✗", answers_disagree: "≠", invalid: "!", unread: "?", empty: "∅", flagged: "⚑", least_sure: "~" };
   const names = { ...marks, invalid: "invalid verdict", unread: "not read", empty: "empty", flagged: "flagged" };
   const sign = (name) => {
     const element = make("span", { className: "sign", textContent: signs[name], title: names[name] ?? name });
