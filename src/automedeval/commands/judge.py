@@ -263,8 +263,7 @@ def what_is_judged(args: JudgeArguments, judge: str) -> list[str]:
     """Return lines on what was not said and is taken: what the columns of a table hold, and the judge."""
     table, lines = table_of(args.file, blank=args.blank), []
     if table is not None:
-        lines.append(f"{args.file}: {table.columns}, by their names (automedeval prepare --columns says it otherwise)")
-        lines.append(f"{args.file}: {'; '.join(table.notes)}")
+        lines.append(f"{args.file}: {'; '.join(table.notes)} (automedeval prepare --columns says it otherwise)")
     if args.judge_by_default:
         untrained = f": {UNTRAINED}" if judge.startswith("likelihood:") else ""
         lines.append(f"judge: {judge}{untrained} (--judge names another)")
