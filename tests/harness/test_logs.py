@@ -69,7 +69,7 @@ def test_the_outputs_of_alpaca_eval_are_a_table(tmp_path: Path) -> None:
     (tmp_path / "outputs.json").write_text(json.dumps(records), encoding="utf-8")
     done = run_recipe("judge", "--cases", tmp_path / "outputs.json", *JUDGE, "--output", tmp_path / "out")
     assert done.returncode == 0, done.stderr
-    assert "3 rows, 2 cases; not read: 'dataset'" in done.stdout
+    assert "not read: dataset; 3 rows, 2 cases" in done.stdout
     verdicts = read(tmp_path / "out" / "verdicts.jsonl")
     assert [verdict["models"] for verdict in verdicts] == [["one", "two"], ["one"]]
 

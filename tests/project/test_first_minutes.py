@@ -53,7 +53,7 @@ def test_one_command_on_a_table_gives_verdicts_a_leaderboard_and_the_command_of_
     build_tiny_model(folder / "models" / "tiny")
     done = typed(user, "automedeval judge 'my answers.csv'")
     assert done.returncode == 0, done.stderr
-    assert "question = 'question', reference = 'reference', responses = 'rowan-7b', 'larch-7b'" in done.stdout
+    assert "my answers.csv: read: question, rowan-7b, larch-7b (answers), reference; 2 rows, 2 cases" in done.stdout
     assert "judge: likelihood:models/tiny: it was not trained to judge" in done.stdout
     assert re.search(r"^(rowan|larch)-7b +2 ", done.stdout, re.M), "a leaderboard"
     verdicts = folder / "verdicts" / "my answers-likelihood-tiny" / "verdicts.jsonl"

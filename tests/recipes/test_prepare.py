@@ -132,8 +132,8 @@ def test_what_a_table_s_columns_hold_is_guessed_and_told(tmp_path, monkeypatch):
     (tmp_path / "my.csv").write_text("Prompt;Reference;rowan;larch;score\nWhat?;This.;A.;;3\nWhy?;;B.;C.;4\n")
     done = run_recipe("prepare", "--input", "my.csv", "--blank", "skip")
     assert done.returncode == 0, done.stderr
-    assert "my.csv: 2 rows, 2 cases; not read: 'score' (no text); 1 of 4 answers are blank (larch 1)" in done.stdout
-    assert "question = 'Prompt', reference = 'Reference', responses = 'rowan', 'larch', by their names" in done.stdout
+    read = "read: Prompt (question), rowan, larch (answers), Reference; not read: score (no text)"
+    assert f"my.csv: {read}; 2 rows, 2 cases; 1 of 4 answers are blank (larch 1)" in done.stdout
     first, second = read_cases("cases/my/cases.jsonl")
     assert (first.question, first.reference, first.models) == ("What?", "This.", ["rowan"])
     assert (second.reference, second.models) == (None, ["rowan", "larch"])
@@ -167,7 +167,7 @@ def test_the_columns_of_a_layout_and_others_are_asked_about(tmp_path, text, mess
 def test_a_long_table_is_none_of_medquad(tmp_path):
     (tmp_path / "t.csv").write_text("question,answer,model_name,url\nWhy?,Yes.,gpt,u\nWhy?,No.,llama,u\n")
     done = run_recipe("prepare", "--input", tmp_path / "t.csv", "--output", tmp_path / "out")
-    assert "2 rows, 1 cases; not read: 'url'" in done.stdout
+    assert "read: question, model_name (model), answer; not read: url; 2 rows, 1 cases" in done.stdout
     (case,) = lines(tmp_path, "cases")
     assert case["responses"] == [{"model": "gpt", "text": "Yes."}, {"model": "llama", "text": "No."}]
 

@@ -93,8 +93,8 @@ def test_own_ids_references_and_topics_are_kept_and_numbers_are_no_responses(tmp
     assert first == Case("7", "What?", (Response("rowan", "A."),), "This.", "Gout")
     assert (second.reference, second.topic) == (None, None)
     table = table_of(file)
-    assert str(table.columns).endswith("topic = 'Category', id = 'ID', responses = 'rowan'")
-    assert table.notes == ["2 rows, 2 cases", "not read: 'Score rowan' (no text), 'url'"]
+    assert str(table.columns).endswith("Question, rowan (answers), Ground truth (reference), Category (topic), ID")
+    assert table.notes[1:] == ["not read: Score rowan (no text), url", "2 rows, 2 cases"]
     assert table_of(write(tmp_path / "b.jsonl", json.dumps(first.to_dict()))) is None
 
 
@@ -223,7 +223,7 @@ def test_a_column_that_is_no_candidate_is_told(tmp_path):
     rows = [{"id": "1", "case_id": "c-1", "question": "a", "m": "b", "doses": "5", "found": ["x"], "empty": None}]
     table = table_of(write(tmp_path / "a.json", json.dumps(rows)))
     assert table.columns.responses == ("m",)
-    assert table.notes[1] == "not read: 'case_id', 'doses' (no text), 'found' (no text), 'empty' (no text)"
+    assert table.notes[1] == "not read: case_id, doses (no text), found (no text), empty (no text)"
 
 
 def test_a_first_row_without_answers_is_one_of_a_table_too(tmp_path):
@@ -261,7 +261,7 @@ def test_a_cell_of_a_spreadsheet_that_is_no_text_stops_where_it_is_read(tmp_path
         ["b", "5"],
         ["d", "TRUE"],
     ]
-    assert table_of(tmp_path / "a.xlsx").notes[1] == "not read: 'mean' (no text)"
+    assert table_of(tmp_path / "a.xlsx").notes[1] == "not read: mean (no text)"
 
 
 def test_a_second_sheet_is_not_passed_over(tmp_path):

@@ -126,6 +126,14 @@ class JudgeArguments(PromptArguments):
         },
     )
     limit: int | None = field(default=None, metadata={"help": "judge only so many cases, the first ones"})
+    again: str | None = field(
+        default=None,
+        metadata={
+            "help": "changed: judge the cases anew whose texts have changed, and take their old verdicts out of the file "
+            "(default: stop at the first one)",
+            "choices": ["changed"],
+        },
+    )
     judge_name: str | None = field(default=None, metadata={"help": "name that verdicts record; default: the model's"})
     dry_run: bool = field(default=False, metadata={"help": "count cases, prompts, tokens and cost; judge nothing"})
     batch_file: str | None = field(
@@ -227,7 +235,7 @@ def main() -> None:
     if args.dry_run:
         done: set[tuple] = set()
         if any(output.glob("verdicts*.jsonl")):  # a judge's fingerprint needs its weights
-            log = verdict_log(output, judge)
+            log = verdict_log(output, judge, again=args.again == "changed")
             log.join_parts()
             done = log.done(requests.digests)
         print(dry_run(judge, requests, done))
@@ -235,7 +243,9 @@ def main() -> None:
     processes.wait()  # until every process has checked its share
     if judge.chat is not None:
         judge.chat.prepare()
-    log = verdict_log(output, judge, processes=processes)
+    log = verdict_log(output, judge, processes=processes, again=args.again == "changed")
+    if log.again and processes.rank == 0:
+        log.forget_changed(requests.digests)
     started, awaited = time.monotonic(), None
     with log:
         if processes.rank == 0:
@@ -280,8 +290,7 @@ def what_is_judged(args: JudgeArguments, judge: str) -> list[str]:
     """Return lines on what was not said and is taken: what the columns of a table hold, and the judge."""
     table, lines = table_of(args.file, blank=args.blank), []
     if table is not None:
-        lines.append(f"{args.file}: {table.columns}, by their names (automedeval prepare --columns says it otherwise)")
-        lines.append(f"{args.file}: {'; '.join(table.notes)}")
+        lines.append(f"{args.file}: {'; '.join(table.notes)} (automedeval prepare --columns says it otherwise)")
     if args.judge_by_default:
         untrained = f": {UNTRAINED}" if judge.startswith("likelihood:") else ""
         lines.append(f"judge: {judge}{untrained} (--judge names another)")

@@ -211,8 +211,8 @@ def rows_of(args: PrepareCasesArguments) -> Iterator[Row]:
         if layout is None:
             placed = [first, *rows]
             table = table_columns(args.columns, placed, path, near).table(path, placed, args.blank)
-            named = "" if args.columns else ", by their names (--columns says it otherwise)"
-            tqdm.write(f"{path}: {table.columns}{named}\n{path}: {'; '.join(table.notes)}")
+            named = "" if args.columns else " (--columns says it otherwise)"
+            tqdm.write(f"{path}: {'; '.join(table.notes)}{named}")
             yield from table_as_cases(table, Path(path).stem)
             continue
         tqdm.write(f"{path}: layout {layout.name}{'' if args.layout else ', by its keys'}")

@@ -18,6 +18,7 @@ from typing import Any
 from automedeval.models.arguments import parse_model
 from automedeval.models.base import Messages, Prompt
 from automedeval.models.checkpoints import checkpoint_folder
+from automedeval.models.model_paths import find_model
 from automedeval.models.tokenization import read_template
 from automedeval.records import Case, RecordError, Response, digest, read_records
 from automedeval.records.journal import Journal, Processes, write_lines
@@ -91,7 +92,7 @@ def candidate_names(candidates: Sequence[str], names: Sequence[str] = ()) -> lis
             chosen += [] if names else [name]
         else:  # before anything is generated: the last candidate may be loaded a day later
             folder = checkpoint_folder(model)
-            chosen += [] if names else [folder.resolve().name if Path(model).exists() else model]
+            chosen += [] if names else [folder.resolve().name if find_model(model) else model]
     for name in chosen:
         if chosen.count(name) > 1:
             raise RecordError(f"two candidates are called {name!r}: tell them apart by --names")

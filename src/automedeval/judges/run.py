@@ -32,9 +32,16 @@ class PromptArguments(TableArguments):
     )
 
 
-def verdict_log(folder: Path, judge: BaseJudge, settings: str | None = None, processes: Processes = ALONE) -> Log:
+def verdict_log(
+    folder: Path,
+    judge: BaseJudge,
+    settings: str | None = None,
+    processes: Processes = ALONE,
+    again: bool | None = None,
+) -> Log:
     """Return the log of a judge's verdicts in FOLDER/verdicts.jsonl; `settings` is the judge's fingerprint by default."""
-    return Log(folder / "verdicts.jsonl", Verdict, judge.author, settings or judge.fingerprint, processes)
+    file = folder / "verdicts.jsonl"
+    return Log(file, Verdict, judge.author, settings or judge.fingerprint, processes, again=again)
 
 
 def expect_answers(judge: BaseJudge, log: Log) -> None:

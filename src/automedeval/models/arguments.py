@@ -174,7 +174,7 @@ class EncoderArguments:
         Raises:
             RecordError: none was named, and the default one is not on this machine.
         """
-        if folder := self.encoder or find_model(Path(ENCODER).name):
+        if folder := self.encoder or find_model(ENCODER):
             return str(folder)
         from huggingface_hub import try_to_load_from_cache
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from automedeval.models.model_paths import find_model, user_models
 from automedeval.records import AutoMedEvalError, RecordError
 from automedeval.records.hub_names import hub_name, note_commit
 
@@ -56,21 +57,20 @@ def read_history(checkpoint: str | Path) -> list[Stage]:
 
 
 def checkpoint_folder(model: str, weights: str = "*.safetensors") -> Path:
-    """Return the folder of a checkpoint: a local folder, or the cached copy of ORG/NAME or ORG/NAME@REVISION from the Hub.
+    """Return the folder of a checkpoint: as `find_model`, or the cached copy of ORG/NAME or ORG/NAME@REVISION from the Hub.
 
     `weights` is the pattern of the files of weights that are downloaded.
 
     Raises:
         RecordError: neither a folder with a config.json nor a checkpoint that can be downloaded.
     """
-    folder = Path(model)
-    if folder.is_dir():
+    if folder := find_model(model):
         if not (folder / "config.json").exists():
             raise RecordError(f"{model} is a folder without a config.json: not a checkpoint")
         return folder
     name, revision = hub_name(model)
     if name.count("/") > 1 or name.startswith((".", "/", "~", "models/")):
-        raise RecordError(f"no checkpoint at {model}")
+        raise RecordError(f"no checkpoint at {model} or in {user_models()}")
     from huggingface_hub import snapshot_download
 
     try:

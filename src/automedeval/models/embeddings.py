@@ -22,6 +22,7 @@ from sentence_transformers.sentence_transformer.modules import Pooling
 
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint, loading
 from automedeval.models.device import best_device
+from automedeval.models.model_paths import find_model
 from automedeval.models.precision import best_dtype
 from automedeval.records import RecordError, check_choice, check_least
 
@@ -74,7 +75,7 @@ class Encoder:
                 source = {"modules": _modules(folder, pooling, options)}
             network = SentenceTransformer(**source, device=self.device)
         self._network = network.eval()
-        self.name = folder.name if Path(model).is_dir() else model
+        self.name = folder.name if find_model(model) else model
         self.dtype = str(loaded).removeprefix("torch.")
         self._lock = threading.Lock()  # a tokenizer serves one thread at a time
         self._window = self._network.max_seq_length or 512

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import takewhile
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -33,6 +32,7 @@ from automedeval.models.base import (
 from automedeval.models.checkpoints import checkpoint_folder, file_digests, fingerprints, loading
 from automedeval.models.decoding import Prefix, Rows, SingleRow, Written, cache_dtype, compete, draw, write_free
 from automedeval.models.device import best_device, gpu_memory, switches
+from automedeval.models.model_paths import find_model
 from automedeval.models.network import (
     flatten_head_input,
     load_network,
@@ -116,7 +116,7 @@ class LocalChat(Chat):
 
     def __post_init__(self) -> None:
         self.folder = folder = checkpoint_folder(self.model)
-        self.name = folder.name if Path(self.model).exists() else self.model
+        self.name = folder.name if find_model(self.model) else self.model
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
         self.tokenizer.chat_template = read_template(self.chat_template_path) or self.tokenizer.chat_template
         self.encoder = PromptEncoder(self.tokenizer)

@@ -16,9 +16,17 @@ def user_models() -> Path:
     return Path(chosen).expanduser() / "automedeval" / "models"
 
 
-def find_model(name: str) -> Path | None:
-    """Return the folder of a model of this name, None if there is none."""
-    return next((place / name for place in (HERE, user_models()) if (place / name / "config.json").is_file()), None)
+def find_model(model: str) -> Path | None:
+    """Return the folder of a checkpoint on this machine, None if there is none.
+
+    Args:
+        model: the folder, or NAME or models/NAME of one in ./models or in the user's cache.
+    """
+    folder = Path(model)
+    if folder.is_dir() or folder.parent not in (Path(), HERE):
+        return folder if folder.is_dir() else None
+    places = (place / folder.name for place in (HERE, user_models()))
+    return next((place for place in places if (place / "config.json").is_file()), None)
 
 
 def generating_models() -> list[Path]:

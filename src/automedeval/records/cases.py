@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from automedeval.records.columns import Columns, Table, UnclearColumns
+from automedeval.records.columns import Columns, Table, UnclearAnswers, UnclearColumns
 from automedeval.records.rows import SHEETS, filled, read_rows
 from automedeval.records.types import Case, RecordError, digest
 
@@ -73,8 +73,8 @@ def _is_table(path: str | Path, row: dict, least_responses: int) -> bool:
         return bool(least_responses)
     try:
         Columns.guessed([{name: cell if filled(cell) else "blank" for name, cell in row.items()}])
-    except UnclearColumns:
-        return False  # the error about a record says more
+    except UnclearColumns as error:
+        return isinstance(error, UnclearAnswers)  # else the error about a record says more
     return True
 
 

@@ -26,6 +26,7 @@ NAMES = {
 BESIDE = ("source", "url", "split", "date", "type", "language", "comment", "comments", "note", "notes")
 NUMBER = re.compile(r"(?=.*\d)[-+\d.,:/%\sTZ]+", re.DOTALL)  # dates and times too
 NAMELESS = re.compile(r"(Unnamed: \d+)?\s*")
+TRUSTED = {"reference", "gold", "golden", "truth", "correct", "ideal", "expected"}  # words of a column's name
 # What programs write where there is no value.
 NO_VALUE = ("na", "n/a", "#n/a", "<na>", "nan", "none", "null")
 BLANK = ("lowest", "skip")  # what a blank cell of a candidate is, see `without_blanks`
@@ -33,6 +34,13 @@ BLANK = ("lowest", "skip")  # what a blank cell of a candidate is, see `without_
 
 class UnclearColumns(RecordError):
     """It cannot be seen what the columns of a table hold."""
+
+
+class UnclearAnswers(UnclearColumns):
+    """A column may be the reference, or a candidate's responses."""
+
+    def __init__(self, column: str, listed: str):
+        super().__init__(f"{column!r} may be the reference, or a candidate's responses; {listed}")
 
 
 @dataclass(frozen=True)
@@ -102,16 +110,22 @@ class Columns:
         taken = [name for role, names in named.items() if role != "answer" for name in names]
         rest = [name for name in every if name not in taken and _plain(name) not in BESIDE and _has_text(name, rows)]
         if candidates["answer"] and len(rest) > 1:
-            unclear = f"{candidates['answer'][0]!r} may be the reference, or a candidate's responses"
-            raise UnclearColumns(f"{unclear}; {listed}")
+            raise UnclearAnswers(candidates["answer"][0], listed)
+        if trusted := next((name for name in rest if TRUSTED & set(_plain(name).split("_"))), None):
+            raise UnclearAnswers(trusted, listed)
         if not rest and least_responses:
             raise UnclearColumns(f"no column has responses; {listed}")
         return cls(responses=tuple(rest), **columns)
 
     def __str__(self) -> str:
-        roles = ("question", "reference", "topic", "id", "model", "answer")
-        named = [f"{role} = {getattr(self, role)!r}" for role in roles if getattr(self, role)]
-        return ", ".join(named + ([f"responses = {', '.join(map(repr, self.responses))}"] if self.responses else []))
+        roles = {name: role for role in NAMES if (name := getattr(self, role))}
+        named = [
+            _listed(name) + (f" ({roles[name]})" if name in roles and _plain(name) != roles[name] else "")
+            for name in self.every
+        ]
+        if self.responses:
+            named[len(self.responses)] += " (answers)"
+        return ", ".join(named)
 
     @property
     def every(self) -> list[str]:
@@ -139,11 +153,12 @@ class Columns:
         unread = [
             name for name in unread if not NAMELESS.fullmatch(name) or any(filled(row.get(name)) for row in contents)
         ]
-        shown = ", ".join(repr(name) if _has_text(name, contents) else f"{name!r} (no text)" for name in unread)
+        shown = ", ".join(_listed(name) + ("" if _has_text(name, contents) else " (no text)") for name in unread)
         words = sum(_no_value(response.text) for _, case in cases for response in case.responses)
         notes = [
-            f"{len(rows):,} rows, {len(cases):,} cases",
+            f"read: {self}",
             *([f"not read: {shown}"] if unread else []),
+            f"{len(rows):,} rows, {len(cases):,} cases",
             *notes,
             *blanks,
             *([f"answers that are words like NA or None, read as they stand: {words:,}"] if words else []),
@@ -215,7 +230,8 @@ class Table(NamedTuple):
     Args:
         columns: what was read.
         cases: place and unchecked case; the id is empty where the table has none.
-        notes: how many rows and cases there are and, if there is something, what is not read, blank or not the same.
+        notes: which columns are read, which are not if there are any, how many rows and cases there are and, if there is
+            something, what is blank or not the same.
     """
 
     columns: Columns
@@ -258,6 +274,11 @@ def without_blanks(
 
 def _names(rows: Iterable[dict]) -> list[str]:
     return list(dict.fromkeys(str(name) for row in rows for name in row))
+
+
+def _listed(name: str) -> str:
+    """Return a column's name as it stands in a list of names."""
+    return repr(name) if set(name) & set(",;()'\"") or not name.isprintable() else name
 
 
 def _plain(name: str) -> str:
