@@ -26,9 +26,9 @@ VERIFIERS = ("simulated-chief-1", "simulated-chief-2")
 DOCTORS = tuple(f"simulated-{role}" for role in ("attending-1", "attending-2", "attending-3", "chief-1", "chief-2"))
 MASTERS = tuple(f"simulated-master-{number}" for number in (1, 2, 3))
 CHECKS = ("knowledge", "attribution", "fluency")
-# The criteria that a verdict of the strong teacher fails → so many verdicts. Paper: 94.06, 90.71 and 94.04 % meet the three, and
-# 305 of 9,874 were dropped. Of all joint distributions with these figures and a rule of two failed criteria, this is the one of
-# largest entropy, in whole verdicts (docs/reproducing.md).
+# The criteria that a verdict of the strong teacher fails → so many verdicts. Paper: 94.06, 90.71 and 94.04 % meet the three,
+# and 305 of 9,874 were dropped. Of all joint distributions with these figures and a rule of two failed criteria, this is the
+# one of largest entropy, in whole verdicts (docs/reproducing.md).
 FAILED = {
     CHECKS: 6,
     ("knowledge", "attribution"): 116,

@@ -18,7 +18,7 @@ from automedeval.records.journal import Journal
 from automedeval.rubrics import read_rubric
 
 sys.path.insert(0, str(ROOT / "recipes"))
-from study.stand_ins import CHECKS, FAILED, checks  # noqa: E402
+from study.stand_ins import CHECKS, FAILED, checks
 
 RUN = ROOT / "recipes" / "runs" / "automedeval-13b"
 RUBRICS = {"automedeval@1": read_rubric("automedeval")}

@@ -259,6 +259,18 @@ def test_rows_that_are_too_long_are_dropped_and_named(study: Study, tiny_model: 
     assert 200 < tokens["median"] <= tokens["most"] <= 1700
 
 
+def test_no_length_of_a_training_row_changes_the_test_split(study: Study, tiny_model: Path) -> None:
+    study.build()
+    before = study.splits()["test"]["case_id"][:]
+    number = int(before[0].removeprefix("case-"))
+    long = verdict_of(study.cases[number], "strong", rationale="Analyze:\nStep 1: " + text(random.Random(2), 900))
+    study.verdicts["strong"][number] = long
+    done = study.build("--tokenizer", tiny_model, "--max_length", "1700")
+    assert done.returncode == 0, done.stderr
+    assert "rows: 48 verdicts → 48 kept, 0 rejected" in done.stdout
+    assert study.splits()["test"]["case_id"][:] == before
+
+
 def test_labels_and_topics_are_in_the_card(study: Study) -> None:
     for at, verdict in enumerate(study.verdicts["weak"]):
         verdict.extra["quality"] = "low" if at % 3 else "high"

@@ -38,7 +38,8 @@ def test_the_papers_study_from_top_to_bottom() -> None:
     assert all(each["dry_run"] for each in of(commands, "publish")), "nothing is sent to the Hub"
     assert steps(commands) == [
         *("prepare_cases", "prepare_medtext", "generate_responses", "build_store"),
-        *("distill_strong", "distill_weak", "build_dataset", "prepare_test", "generate_test"),
+        *("distill_strong", "verify", "prepare_verified", "distill_weak"),
+        *("build_dataset", "prepare_test", "generate_test"),
         *("judge", "judge_likelihood", *(["judge"] * len(OTHERS))),
         *("stage1", "judge", "stage2", "judge", "stage3", "judge"),
         *("judge_training1", "introspect1", "introspection1", "judge"),

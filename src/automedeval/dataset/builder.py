@@ -76,11 +76,11 @@ class InstructionSet:
 
         def reason(key: Key, fact: Fact) -> str | None:
             failed = verification.failures.get((key[0], fact.judge, fact.digest))
-            self.unrated -= {key} if failed is not None else set()
-            self.faulty |= {key: fact} if FAULTS & set(failed or ()) else {}
-            return (
-                f"fails {' and '.join(failed)}" if len(failed or ()) >= self.plan.verification.failed_criteria else None
-            )
+            if failed is None:
+                return None
+            self.unrated -= {key}
+            self.faulty |= {key: fact} if FAULTS & set(failed) else {}
+            return f"fails {' and '.join(failed)}" if len(failed) >= self.plan.verification.failed_criteria else None
 
         line = f"verification: {self.judged.filter('verdicts', reason)}"
         self.report(f"{line}; {len(self.unrated):,} unrated ones pass", *verification.lines())

@@ -23,12 +23,12 @@ class Rule:
     """Decide from one criterion's scores of one verdict whether the verdict fails it, and how many failures drop it.
 
     `scale` is (lowest, highest). The verdict fails if "any" verifier's score is below `fail_below`, if the scores of the
-    "majority" (more than half) are, or if the "mean" score is, as `fails` says. A verdict that fails `failed_criteria` or more is
-    dropped.
+    "majority" (more than half) are, or if the "mean" score is, as `fails` says. A verdict that fails `failed_criteria` or more
+    is dropped.
     """
 
-    # Paper: 94.06, 90.71 and 94.04 % meet the criteria, but only 305 of 9,874 cases were dropped. It states no rule and no joint
-    # distribution; one failed criterion would drop 9.29 % or more. The default is the strictest: any verifier, one criterion.
+    # Paper: 94.06, 90.71 and 94.04 % meet the criteria, but only 305 of 9,874 cases were dropped. It states no rule and no
+    # joint distribution; one failed criterion would drop 9.29 % or more. The default is the strictest rule.
     scale: tuple[int, int] = (0, 1)
     fail_below: float = 1
     fails: str = "any"
