@@ -289,7 +289,7 @@ def test_another_base_takes_the_place_of_the_studys_own() -> None:
     assert [words for words in others[1:] if words not in commands] == []
     base = next(each for each in of(commands, "judge") if "runs" in each)
     assert (base["judge"], base["chat_template_path"]) == (model, "none")
-    built = of(commands, "build_dataset")[0]
+    built = next(each for each in of(commands, "build_dataset") if "tokenizer" in each)
     assert (built["tokenizer"], built["chat_template_path"]) == (model, "none")
     (calibrated,) = of(commands, "calibrate")
     assert calibrated["judge"] == f"likelihood:{name}"
