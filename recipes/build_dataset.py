@@ -59,7 +59,7 @@ class BuildDatasetArguments(TableArguments):
     chat_template_path: str | None = field(
         default=None, metadata={"help": "Jinja file with a chat template, for a checkpoint without one; none: its own"}
     )
-    max_length: int = field(default=2048, metadata={"help": "rows with more tokens are dropped"})
+    max_length: int = field(default=2048, metadata={"help": "training rows with more tokens are dropped"})
     evaluation_cases: list[str] | None = field(
         default=None, metadata={"help": "evaluation cases that training must not repeat, beside the test split"}
     )
@@ -104,17 +104,16 @@ def main() -> None:
     with DatasetFolder(args.output) as folder:
         scratch, place = folder.scratch / "texts.db", folder.scratch
         with Journal(place / "dropped.jsonl") as dropped, JudgedCases(scratch, dropped) as judged:
-            data = InstructionSet(judged, plan)
+            data = InstructionSet(judged, plan, rubrics, args.reference_as_response)
             licenses = dict(each.split("=", 1) for each in args.licenses)
             data.report(*judged.read(args.cases, args.verdicts, rubrics, licenses, args.blank))
             verification = data.verify(args.verdict_ratings)
+            data.find_untrainable(encoder, args.max_length)
             quality_by, quality_report = label_quality(args, data)
             assignment = data.assign()
             evaluation = (case for path in args.evaluation_cases for case in read_cases(path, 0, args.blank))
             data.compare(assignment, evaluation, args.on_leak == "drop")
-            splits, written = data.write(
-                assignment, place, rubrics, encoder, args.max_length, args.reference_as_response
-            )
+            splits, written = data.write(assignment, place, encoder)
             unrated = data.unrated_rows(assignment)
             topics, topic_cases = data.topics(assignment, args.topics)
         for rest in (scratch, place / ".dropped.jsonl.lock"):

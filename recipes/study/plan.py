@@ -234,8 +234,11 @@ class Study:
         yield from self._step("generate_responses", "the candidates answer the questions")
         yield from self._step("build_store", "reference books into the knowledge store")
         yield from self._step("distill_strong", "the strong teacher judges, with the knowledge completion chain")
+        if self._has("verify"):
+            yield from self._step("verify", "physicians' checks of the strong teacher's verdicts")
+            yield from self._step("prepare_verified", "the verified cases")
         yield from self._step("distill_weak", "the weak teacher judges the same cases")
-        yield from self._step("build_dataset", "physicians' checks, quality, curriculum splits")
+        yield from self._step("build_dataset", "quality, curriculum splits")
         yield from self._step("prepare_test", "the test set: the cases that the plan set apart, and the others")
         yield from self._step("generate_test", "three of the four candidates answer each test case, in turn")
 
@@ -244,9 +247,9 @@ class Study:
         changes: dict[str, Any] = {"on_leak": "drop"}
         if self.options.ablation == "no_chain":
             # Physicians checked the study's own texts: their ratings count only where the digest is that of these.
+            same = {"knowledge": "none", "cases": self._value("distill_weak", "cases")}
             for teacher in ("strong", "weak"):
-                about = f"the {teacher} teacher judges, and may not ask"
-                yield from self._step(f"distill_{teacher}", about, knowledge="none")
+                yield from self._step(f"distill_{teacher}", f"the {teacher} teacher judges, and may not ask", **same)
         elif self.options.ablation == "vanilla":
             changes["plan"] = str(Path(self._value("build_dataset", "plan")).with_name("plan_vanilla.yaml"))
         else:

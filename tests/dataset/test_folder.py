@@ -9,7 +9,7 @@ import pyarrow.parquet
 import pytest
 
 from automedeval.dataset.card import card_facts, fingerprint, known_faults
-from automedeval.dataset.folder import SCHEMA, DatasetFolder, write_rows
+from automedeval.dataset.folder import SCHEMA, DatasetFolder, row_faults, write_rows
 from automedeval.records import RecordError
 
 KILLED = """
@@ -83,10 +83,11 @@ class Numbers:
 
 def test_rows_are_written_in_order_and_counted(tmp_path: Path) -> None:
     rows = [row_of(at, quality="high" if at % 3 else None) for at in range(900)]
-    written = write_rows(tmp_path / "stage1.parquet", iter(rows), Numbers(), 599)
+    faults = list(row_faults(iter(rows), Numbers(), 599, None))
+    assert faults == [None] * 600 + ["more than 599 tokens"] * 300
+    written = write_rows(tmp_path / "stage1.parquet", iter(rows[:600]), Numbers())
     table = pyarrow.parquet.read_table(tmp_path / "stage1.parquet")
     assert table.column("case_id").to_pylist() == [str(at) for at in range(600)]
-    assert written.rejected == dict.fromkeys(range(600, 900), "more than 599 tokens")
     assert written.statistics["rows"] == 600
     assert written.statistics["quality"] == {"high": 400, "not stated": 200}
     assert written.statistics["tokens"] == {"median": 300, "most": 599}

@@ -145,6 +145,7 @@ def test_a_faulty_rating_is_refused_by_line(tmp_path: Path, ratings: list[dict],
         ({"fail_below": 0}, ".fail_below: must be a number above 0 and at most 1, not 0"),
         ({"fail_below": 2}, ".fail_below: must be a number above 0 and at most 1, not 2"),
         ({"fails": "most"}, ".fails: 'most' is not one of any, majority, mean"),
+        ({"failed_criteria": 0}, ".failed_criteria: must be at least 1, not 0"),
     ],
 )
 def test_a_faulty_rule_is_refused(content: object, told: str) -> None:

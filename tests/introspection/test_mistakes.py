@@ -96,6 +96,19 @@ def test_orders_and_runs_count_as_their_mean_and_the_furthest_is_shown() -> None
     assert kind_of(verdict_of(CASE, None, run=0), verdict_of(CASE, None, run=1)) == "invalid"
 
 
+def test_a_case_beyond_the_context_window_is_counted_and_no_mistake() -> None:
+    overlong = replace(verdict_of(CASE, None), extra={"overlong": True})
+    judge = RoundJudge("judge", None, {CASE.id: [overlong]})
+    assert find_mistakes([RECORDED], judge) == (
+        [],
+        [
+            "introspection: 1 cases → 0 mistakes",
+            "introspection: 1 cases exceed the judge's context window: they are left out, their rows stay",
+        ],
+    )
+    assert kind_of(overlong, verdict_of(CASE, (3, 1, 4), run=1)) == "scores"
+
+
 def test_choices_about_a_pair_are_compared() -> None:
     names = [criterion.name for criterion in RUBRICS["medical_pairwise@1"].criteria]
     case = case_of(1, MODELS[:2])

@@ -120,7 +120,7 @@ def test_every_filter_tells_its_arithmetic_and_names_what_it_dropped(study: Stud
         "quality: strong unknown 21, weak unknown 24",
         "training: 20 cases → 20 = 10 strong + 10 weak",
         "leakage: 20 training verdicts → 20 kept, 0 rejected",
-        "rows: 24 verdicts → 24 kept, 0 rejected",
+        "rows: 45 verdicts → 45 kept, 0 rejected",
     ):
         assert line in done.stdout.splitlines()
         assert f"- {line}" in (study.output / "README.md").read_text()
@@ -251,11 +251,24 @@ def test_rows_that_are_too_long_are_dropped_and_named(study: Study, tiny_model: 
         study.verdicts[name][6] = verdict_of(study.cases[6], name)
     done = study.build("--tokenizer", tiny_model, "--max_length", "1700")
     assert done.returncode == 0, done.stderr
-    assert "rows: 24 verdicts → 23 kept, 1 rejected (more than 1,700 tokens: 1)" in done.stdout
-    assert study.dropped() == {"more than 1,700 tokens": ["case-6"]}
+    assert "rows: 48 verdicts → 46 kept, 2 rejected (more than 1,700 tokens: 2)" in done.stdout
+    assert study.dropped() == {"more than 1,700 tokens": ["case-6", "case-6"]}
+    assert "training: 19 cases → 19 = 9 strong + 10 weak" in done.stdout  # counted after the long ones
     assert sum(map(len, study.splits().values())) == 23
     tokens = json.loads((study.output / "statistics.json").read_text())["splits"]["stage2"]["tokens"]
     assert 200 < tokens["median"] <= tokens["most"] <= 1700
+
+
+def test_no_length_of_a_training_row_changes_the_test_split(study: Study, tiny_model: Path) -> None:
+    study.build()
+    before = study.splits()["test"]["case_id"][:]
+    number = int(before[0].removeprefix("case-"))
+    long = verdict_of(study.cases[number], "strong", rationale="Analyze:\nStep 1: " + text(random.Random(2), 900))
+    study.verdicts["strong"][number] = long
+    done = study.build("--tokenizer", tiny_model, "--max_length", "1700")
+    assert done.returncode == 0, done.stderr
+    assert "rows: 48 verdicts → 48 kept, 0 rejected" in done.stdout
+    assert study.splits()["test"]["case_id"][:] == before
 
 
 def test_labels_and_topics_are_in_the_card(study: Study) -> None:

@@ -38,7 +38,8 @@ def test_the_papers_study_from_top_to_bottom() -> None:
     assert all(each["dry_run"] for each in of(commands, "publish")), "nothing is sent to the Hub"
     assert steps(commands) == [
         *("prepare_cases", "prepare_medtext", "generate_responses", "build_store"),
-        *("distill_strong", "distill_weak", "build_dataset", "prepare_test", "generate_test"),
+        *("distill_strong", "verify", "prepare_verified", "distill_weak"),
+        *("build_dataset", "prepare_test", "generate_test"),
         *("judge", "judge_likelihood", *(["judge"] * len(OTHERS))),
         *("stage1", "judge", "stage2", "judge", "stage3", "judge"),
         *("judge_training1", "introspect1", "introspection1", "judge"),
@@ -288,7 +289,7 @@ def test_another_base_takes_the_place_of_the_studys_own() -> None:
     assert [words for words in others[1:] if words not in commands] == []
     base = next(each for each in of(commands, "judge") if "runs" in each)
     assert (base["judge"], base["chat_template_path"]) == (model, "none")
-    built = of(commands, "build_dataset")[0]
+    built = next(each for each in of(commands, "build_dataset") if "tokenizer" in each)
     assert (built["tokenizer"], built["chat_template_path"]) == (model, "none")
     (calibrated,) = of(commands, "calibrate")
     assert calibrated["judge"] == f"likelihood:{name}"

@@ -1,13 +1,13 @@
 """Build the instruction data set; each step reports what it kept and dropped.
 
-The steps are: verify, label quality, assign to splits, compare with the evaluation cases, write.
+The steps are: verify, measure lengths, label quality, assign to splits, compare with the evaluation cases, write.
 """
 
 import itertools
 import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ from tqdm import tqdm
 from automedeval.dataset.corruption import corrupt, share_line
 from automedeval.dataset.curriculum import Assignment, Key, Plan, assign, shuffled
 from automedeval.dataset.decontamination import Evaluation
-from automedeval.dataset.folder import write_rows
+from automedeval.dataset.folder import row_faults, write_rows
 from automedeval.dataset.instructions import instruction
 from automedeval.dataset.quality import Labelled, QualityClassifier
 from automedeval.dataset.teacher_verdicts import Fact, JudgedCases
@@ -37,14 +37,24 @@ TOPIC_CASES = 5000  # most cases that topics are fitted to: more change little a
 
 @dataclass
 class InstructionSet:
-    """The data set under construction: judged cases, the plan, the lines reported so far, the verdicts that nobody rated, and
-    those in which physicians saw a fault of `FAULTS`."""
+    """The data set under construction.
+
+    Attributes:
+        judged, plan: the judged cases, and what becomes of them.
+        rubrics, reference_as_response: how a verdict becomes a row, see `instruction`.
+        arithmetic: the lines reported so far.
+        unrated: the verdicts that nobody rated; faulty: those in which physicians saw a fault of `FAULTS`.
+        untrainable: verdict → why no row to train on can be made of it; a test case may carry it.
+    """
 
     judged: JudgedCases
     plan: Plan
+    rubrics: Mapping[str, Rubric]
+    reference_as_response: bool | None = None
     arithmetic: list[str] = field(default_factory=list)
     unrated: set[Key] = field(default_factory=set)
     faulty: dict[Key, Fact] = field(default_factory=dict)
+    untrainable: dict[Key, str] = field(default_factory=dict)
 
     def report(self, *lines: str) -> None:
         """Print the lines that report a step, and keep them for the card."""
@@ -66,13 +76,36 @@ class InstructionSet:
 
         def reason(key: Key, fact: Fact) -> str | None:
             failed = verification.failures.get((key[0], fact.judge, fact.digest))
-            self.unrated -= {key} if failed is not None else set()
-            self.faulty |= {key: fact} if FAULTS & set(failed or ()) else {}
-            return f"fails {' and '.join(failed)}" if failed else None
+            if failed is None:
+                return None
+            self.unrated -= {key}
+            self.faulty |= {key: fact} if FAULTS & set(failed) else {}
+            return f"fails {' and '.join(failed)}" if len(failed) >= self.plan.verification.failed_criteria else None
 
         line = f"verification: {self.judged.filter('verdicts', reason)}"
         self.report(f"{line}; {len(self.unrated):,} unrated ones pass", *verification.lines())
         return verification
+
+    def rows(self, keys: Sequence[Key], step: str) -> Iterator[dict[str, Any]]:
+        """Yield the rows of these verdicts, see `instruction`; `step` names the progress bar."""
+        pairs = zip(keys, self.judged.pairs(tqdm(keys, desc=step, unit="row")))
+        for key, (case, verdict) in pairs:
+            quality = self.judged.facts[key].quality
+            yield instruction(
+                case, verdict, self.rubrics[verdict.rubric], key[1], quality, self.plan.seed, self.reference_as_response
+            )
+
+    def find_untrainable(self, encoder: PromptEncoder | None, max_length: int) -> None:
+        """Find the verdicts that no row to train on can be made of, so that the plan's counts are of rows that are trained on.
+
+        Args:
+            encoder, max_length: see `row_faults`.
+        """
+        keys = list(self.judged.facts)
+        faults = row_faults(self.rows(keys, "length"), encoder, max_length, self.rubrics)
+        self.untrainable = {key: fault for key, fault in zip(keys, faults) if fault is not None}
+        if encoder is None:
+            self.report("rows: no --tokenizer is given, so no length was checked")
 
     def read_labels(self, path: str) -> str:
         """Set the quality of verdicts that people labelled; return the line that reports it.
@@ -186,7 +219,12 @@ class InstructionSet:
     def assign(self) -> Assignment:
         """Assign the verdicts to splits by the plan (section 3.2)."""
         qualities = {key: fact.quality for key, fact in self.judged.facts.items()}
-        assignment = assign(self.plan, qualities, [case.id for case in self.test_cases])
+        test_ids = [case.id for case in self.test_cases]
+        assignment = assign(self.plan, qualities, test_ids, self.untrainable.keys())
+        kept = set(assignment.splits["test"])
+        self.report(
+            f"rows: {self.judged.filter('verdicts', lambda key, _: None if key in kept else self.untrainable.get(key))}"
+        )
         self.report(*assignment.lines)
         return assignment
 
@@ -220,37 +258,20 @@ class InstructionSet:
         self.report(f"leakage: {self.judged.filter('training verdicts', reason, training)}")
 
     def write(
-        self,
-        assignment: Assignment,
-        folder: Path,
-        rubrics: Mapping[str, Rubric],
-        encoder: PromptEncoder | None,
-        max_length: int,
-        reference_as_response: bool | None,
+        self, assignment: Assignment, folder: Path, encoder: PromptEncoder | None
     ) -> tuple[dict[str, dict[str, Any]], Counter]:
-        """Write the rows of every split (see `write_rows`).
+        """Write the rows of every split (see `write_rows`); those of the test split may be too long to train on.
 
         Returns:
             split → statistics, and number of rows by `folder.origin`.
         """
-        splits, reasons = {}, dict[Key, str | None]()
-        options = (self.plan.seed, reference_as_response)
+        splits = {}
         origins: Counter[tuple] = Counter()
         for name, chosen in assignment.splits.items():
             keys = [key for key in chosen if key in self.judged.facts]
-            reasons |= dict.fromkeys(keys)
-            pairs = zip(keys, self.judged.pairs(tqdm(keys, desc=name, unit="row")))
-            rows = (
-                instruction(case, verdict, rubrics[verdict.rubric], key[1], self.judged.facts[key].quality, *options)
-                for key, (case, verdict) in pairs
-            )
-            written = write_rows(folder / f"{name}.parquet", rows, encoder, max_length, rubrics)
-            reasons |= {keys[number]: reason for number, reason in written.rejected.items()}
+            written = write_rows(folder / f"{name}.parquet", self.rows(keys, name), encoder)
             splits[name] = written.statistics
             origins += written.origins
-        self.report(f"rows: {self.judged.filter('verdicts', lambda key, _: reasons[key], reasons)}")
-        if encoder is None:
-            self.report("rows: no --tokenizer is given, so no length was checked")
         return splits, origins
 
     def unrated_rows(self, assignment: Assignment) -> int:

@@ -7,7 +7,7 @@ count, share or with the rest. The result depends on the ids and the seed, not o
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import combinations
@@ -131,12 +131,15 @@ def read_plan(path: str | Path) -> Plan:
     return Plan(str(path), test, tuple(teachers), stages, test_file, rule, file.take(content, "seed", int, 0))
 
 
-def assign(plan: Plan, verdicts: Mapping[Key, str | None], test_ids: Iterable[str] = ()) -> Assignment:
+def assign(
+    plan: Plan, verdicts: Mapping[Key, str | None], test_ids: Iterable[str] = (), untrainable: Collection[Key] = ()
+) -> Assignment:
     """Choose the test cases, one teacher's verdict for every other case, and the stage of each of these verdicts.
 
     Args:
         verdicts: (case id, teacher) of every verdict → its quality, None if unknown.
         test_ids: the test cases, if the plan names a file of them; they are not trained on, with or without a verdict.
+        untrainable: verdicts that only a test case may carry.
 
     Raises:
         RecordError: the plan asks for more verdicts than there are, or for a quality that is unknown.
@@ -156,6 +159,7 @@ def assign(plan: Plan, verdicts: Mapping[Key, str | None], test_ids: Iterable[st
         apart = set(shuffled(plan.seed, "test", pool)[:number])
     test = [(case, plan.test.teacher) for case in shuffled(plan.seed, "test", apart & set(pool))]
     lines = [f"test: {len(apart):,} cases apart, {len(test):,} of them with a verdict of {plan.test}"]
+    verdicts = {key: quality for key, quality in verdicts.items() if key not in untrainable}
     carried, line = _choose_teachers(plan, verdicts, apart)
     lines.append(line)
 

@@ -8,7 +8,7 @@ import itertools
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -150,60 +150,66 @@ class DatasetFolder:
             shutil.rmtree(self._old)
 
 
+def row_faults(
+    rows: Iterable[Mapping[str, Any]],
+    encoder: PromptEncoder | None,
+    max_length: int | None,
+    rubrics: Mapping[str, Rubric] | None,
+) -> Iterator[str | None]:
+    """Yield for each row why training cannot use it, None if it can.
+
+    Args:
+        encoder: counts tokens up to the end of the answer, as training does; more than `max_length` are too many. None counts
+            nothing.
+        rubrics: by name; the completion must be readable by the row's rubric. None checks nothing.
+    """
+    rows = iter(rows)
+    while window := list(itertools.islice(rows, WINDOW)):
+        for row, length in zip(window, row_lengths(window, encoder)):
+            completion = row["completion"][0]["content"]
+            if length is not None and max_length is not None and length > max_length:
+                yield f"more than {max_length:,} tokens"
+            elif rubrics and not reads_back(completion, rubrics[row["rubric"]], len(row["order"])):
+                yield "completion cannot be read back"
+            else:
+                yield None
+
+
 @dataclass
 class WrittenRows:
     """The result of writing a split.
 
-    `statistics` hold counts, lengths and the fingerprint of the rows; `origins` counts them by `origin`; `rejected` maps the
-    number of each row that was left out to the reason.
+    `statistics` hold counts, lengths and the fingerprint of the rows; `origins` counts them by `origin`.
     """
 
     statistics: dict[str, Any]
     origins: Counter
-    rejected: dict[int, str]
 
 
-def write_rows(
-    file: Path,
-    rows: Iterable[Mapping[str, Any]],
-    encoder: PromptEncoder | None = None,
-    max_length: int | None = None,
-    rubrics: Mapping[str, Rubric] | None = None,
-) -> WrittenRows:
-    """Write the rows of one split to a parquet file; leave out those that training cannot use.
+def write_rows(file: Path, rows: Iterable[Mapping[str, Any]], encoder: PromptEncoder | None = None) -> WrittenRows:
+    """Write the rows of one split to a parquet file.
 
     Args:
         rows: their keys are the columns of SCHEMA.
-        encoder: counts tokens up to the end of the answer, as training does; rows of more than `max_length` are left out. None
-            counts nothing.
-        rubrics: by name; rows whose completion cannot be read back by their rubric are left out. None checks nothing.
+        encoder: counts tokens up to the end of the answer, as training does; None counts nothing.
     """
     digest, tokens, number = hashlib.sha256(), [], 0
     counts: dict[str, Counter] = {name: Counter() for name in COUNTED}
     origins: Counter[tuple] = Counter()
-    rejected = {}
-    numbered = enumerate(rows)
+    rows = iter(rows)
     with pa.parquet.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
-        while window := list(itertools.islice(numbered, WINDOW)):
-            kept = []
-            for (place, row), length in zip(window, row_lengths([row for _, row in window], encoder)):
-                if length is not None and max_length is not None and length > max_length:
-                    rejected[place] = f"more than {max_length:,} tokens"
-                elif rubrics and not reads_back(
-                    row["completion"][0]["content"], rubrics[row["rubric"]], len(row["order"])
-                ):
-                    rejected[place] = "completion cannot be read back"
-                else:
-                    # Lone surrogates, which JSON can hold and parquet cannot, become question marks.
-                    kept.append(json.loads(json.dumps(row, ensure_ascii=False).encode("utf-8", "replace")))
-                    digest.update(json.dumps(row, sort_keys=True).encode())
-                    for name, counter in counts.items():
-                        counter[row[name] or "not stated"] += 1
-                    origins[origin(row)] += 1
-                    tokens += [] if length is None else [length]
-            number += len(kept)
-            if kept:
-                writer.write_table(pa.Table.from_pylist(kept, schema=SCHEMA))
+        while window := list(itertools.islice(rows, WINDOW)):
+            shown = []
+            for row, length in zip(window, row_lengths(window, encoder)):
+                # Lone surrogates, which JSON can hold and parquet cannot, become question marks.
+                shown.append(json.loads(json.dumps(row, ensure_ascii=False).encode("utf-8", "replace")))
+                digest.update(json.dumps(row, sort_keys=True).encode())
+                for name, counter in counts.items():
+                    counter[row[name] or "not stated"] += 1
+                origins[origin(row)] += 1
+                tokens += [] if length is None else [length]
+            number += len(shown)
+            writer.write_table(pa.Table.from_pylist(shown, schema=SCHEMA))
     tokens.sort()
     statistics = {
         "rows": number,
@@ -211,7 +217,7 @@ def write_rows(
         **{name: dict(sorted(counter.items())) for name, counter in counts.items()},
         "tokens": {"median": tokens[len(tokens) // 2] if tokens else None, "most": tokens[-1] if tokens else None},
     }
-    return WrittenRows(statistics, origins, rejected)
+    return WrittenRows(statistics, origins)
 
 
 def origin(row: Mapping[str, Any]) -> tuple[str, str, str, str, str, bool]:

@@ -61,8 +61,8 @@ class Recorded:
         """Return the requests whose prompt is the row's own: the same responses in the same slots (Algorithm 2, line 5)."""
         slots, case = self.order, self.case
         pair = (case.models[min(slots)], case.models[max(slots)]) if self.rubric.mode == "pairwise" else None
-        asks = self.reading.rationale is not None
-        return [Request(case, slots, pair, run, asks, self.given) for run in range(runs)]
+        asks, completion = self.reading.rationale is not None, self.row["completion"][0]["content"]
+        return [Request(case, slots, pair, run, asks, self.given, completion=completion) for run in range(runs)]
 
 
 @dataclass(frozen=True)
@@ -216,21 +216,30 @@ def find_mistakes(
         tolerance: largest difference of a score, in points, that is no mistake.
     """
     # Paper: it does not define an incorrect evaluation. Here: other relations, or a score off by more than `tolerance`.
-    mistakes, partly = [], 0
-    for one in recorded:
-        verdicts = sorted(judge.verdicts[one.case.id], key=lambda verdict: verdict.key)
-        partly += any(not set(one.order) <= set(verdict.order) for verdict in verdicts)
+    mistakes, partly, overlong = [], 0, 0
+    for row in recorded:
+        verdicts = sorted(judge.verdicts[row.case.id], key=lambda verdict: verdict.key)
+        partly += any(not set(row.order) <= set(verdict.order) for verdict in verdicts)
         valid = [verdict for verdict in verdicts if verdict.valid]
-        if (kind := _kind(one, valid, tolerance)) is not None:
-            shown = max(valid, key=lambda verdict: _distance(one, verdict)) if valid else verdicts[0]
-            mistakes.append(Mistake(one, kind, shown))
+        if not valid and any(verdict.extra.get("overlong") for verdict in verdicts):
+            overlong += 1  # it says nothing of the judge
+        elif (kind := _kind(row, valid, tolerance)) is not None:
+            shown = max(valid, key=lambda verdict: _distance(row, verdict)) if valid else verdicts[0]
+            mistakes.append(Mistake(row, kind, shown))
     counts = Counter(mistake.kind for mistake in mistakes)
     listed = ", ".join(f"{kind}: {counts[kind]:,}" for kind in KINDS if counts[kind])
     lines = [
         f"introspection: {len(recorded):,} cases → {len(mistakes):,} mistakes" + (f" ({listed})" if listed else "")
     ]
-    without = f"introspection: {partly:,} cases were judged without all of their responses; the others are compared"
-    return mistakes, [*lines, without] if partly else lines
+    if partly:
+        lines.append(
+            f"introspection: {partly:,} cases were judged without all of their responses; the others are compared"
+        )
+    if overlong:
+        lines.append(
+            f"introspection: {overlong:,} cases exceed the judge's context window: they are left out, their rows stay"
+        )
+    return mistakes, lines
 
 
 def _kind(recorded: Recorded, verdicts: Sequence[Verdict], tolerance: float) -> str | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from automedeval.dataset.folder import TEST, Dataset, origin, write_rows
+from automedeval.dataset.folder import TEST, Dataset, origin, row_faults, write_rows
 from automedeval.introspection.discussion import Discussion, Suggestion
 from automedeval.introspection.jury import Ruling
 from automedeval.introspection.mistakes import KINDS, Mistake, Recorded, RoundJudge
@@ -254,7 +254,7 @@ class Round:
 
         Args:
             train_on: "all" writes every row, "revised" only the revised ones.
-            encoder, max_length: see `write_rows`.
+            encoder, max_length: see `row_faults`.
 
         Returns:
             split → statistics, and number of rows by `folder.origin`.
@@ -273,10 +273,12 @@ class Round:
         left_out = waiting if self.on_waiting == LEAVE_OUT else set()
         rows = [revised.get(each.case.id, each.row) for each in chosen if each.case.id not in left_out]
         rubrics = {each.rubric.name: each.rubric for each in chosen}
-        written = write_rows(folder / f"{TRAIN}.parquet", rows, encoder, max_length, rubrics)
+        faults = list(row_faults(rows, encoder, max_length, rubrics))
+        usable = [row for row, fault in zip(rows, faults) if fault is None]
+        written = write_rows(folder / f"{TRAIN}.parquet", usable, encoder)
         splits, origins = {TRAIN: written.statistics}, written.origins
         rejected = [(each.row, WAITS) for each in chosen if each.case.id in left_out]
-        rejected += [(rows[number], reason) for number, reason in written.rejected.items()]
+        rejected += [(row, fault) for row, fault in zip(rows, faults) if fault is not None]
         dropped = [
             {name: row[name] for name in ("case_id", "teacher", "judge")} | {"reason": reason}
             for row, reason in rejected

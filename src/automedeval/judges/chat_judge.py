@@ -97,7 +97,7 @@ class ChatJudge(PromptJudge):
         parts = tuple(answer_parts(rubric, len(texts), rationale))
         constrained = parts if self.score_decoding == "constrained" else None
         label = f"{self.rubric_name}:{self.wording.fingerprint}"
-        return Prompt(messages, constrained, answer_schema(parts), request.run, label)
+        return Prompt(messages, constrained, answer_schema(parts), request.run, label, request.completion)
 
     def shown(self, request: Request) -> str:
         """Return the prompt of a request as the model reads it, its responses shortened where it would be too long."""

@@ -94,12 +94,12 @@ class PromptJudge(BaseJudge):
                 sent.append(index)
             elif wanted[index]:
                 error = f"the prompt is {over} tokens longer than the context window"
-                yield index, self.verdict(requests[index], Answer(error=error))
+                yield index, self.verdict(requests[index], Answer(error=error), {"overlong": True})
         answers = self.answer([prompts[index] for index in sent], [wanted[index] for index in sent])
         for place, answer in answers:
             index = sent[place]
-            if isinstance(answer, Answer) and answer.failed:
-                notes[index]["failed"] = True
+            if isinstance(answer, Answer):
+                notes[index] |= {name: True for name in ("failed", "overlong") if getattr(answer, name)}
             yield index, self.verdict(requests[index], answer, notes[index])
 
     @property

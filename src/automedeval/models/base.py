@@ -73,6 +73,8 @@ class Prompt:
         schema: JSON schema of the answer, for endpoints that accept one.
         run: number of the repetition; a sampled answer depends on it.
         label: rubric and version, a part of the cache's key.
+        completion: the answer of the training row whose prompt this is: the context window needs room for it alone, and an
+            answer is cut where the window ends.
         key: (case id, number of the call in its dialogue), by which a recorded chat finds its answer.
         proposed: (model, score) per slot of a suggestion under review, for a reviewer that is a rule and reads no text.
     """
@@ -82,6 +84,7 @@ class Prompt:
     schema: dict | None = None
     run: int = 0
     label: str = ""
+    completion: str | None = None
     key: tuple[str, int] | None = None
     proposed: tuple[tuple[str, int], ...] | None = None
 
@@ -100,6 +103,7 @@ class Answer:
         usage: "prompt_tokens" and "completion_tokens".
         error: why there is no answer; such an answer makes an invalid verdict.
         refused: whether the error is what the model's endpoint made of this very prompt: a refusal, or an empty answer.
+        overlong: whether the error is that the prompt exceeds the context window.
         failed: whether the error says nothing about the prompt: the endpoint did not answer it, and may answer it later.
     """
 
@@ -113,6 +117,7 @@ class Answer:
     usage: dict[str, int] = field(default_factory=dict)
     error: str | None = None
     refused: bool = False
+    overlong: bool = False
     failed: bool = False
 
 

@@ -115,7 +115,7 @@ def read_batch_line(line: str) -> tuple[dict[str, Any] | None, Answer | None]:
 def refusal(code: Any, message: str) -> Answer | None:
     """Return an answer with an error if the endpoint's error refuses this very prompt; None for other errors."""
     if code == "context_length_exceeded" or _OVERLONG.search(message):
-        return Answer(error="prompt and --max_new_tokens exceed the endpoint's context window")
+        return Answer(error="prompt and --max_new_tokens exceed the endpoint's context window", overlong=True)
     return Answer(error=_FILTERED, refused=True) if code == "content_filter" else None
 
 

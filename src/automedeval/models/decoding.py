@@ -275,12 +275,12 @@ class Written:
 @torch.inference_mode()
 def write_free(
     rows: Rows,
-    most: int,
+    most: Sequence[int],
     ends: set[int],
     stops_at: Callable[[list[int], bool], bool],
     choose: Callable[[torch.Tensor], torch.Tensor],
 ) -> tuple[list[Written], list[int]]:
-    """Write free text in every row, until an end token (neither fed nor kept), a stop, or `most` tokens.
+    """Write free text in every row, until an end token (neither fed nor kept), a stop, or the row's `most` tokens.
 
     Finished rows are excluded from later forward passes. On return all rows are active again, in another order than before.
 
@@ -296,7 +296,11 @@ def write_free(
     written = [Written([]) for _ in range(count)]
     while rows.active:
         chosen = choose(rows.logits).tolist()
-        done = [row for row in range(rows.active) if _ended(written[owner[row]], chosen[row], most, ends, stops_at)]
+        done = [
+            row
+            for row, number in enumerate(owner[: rows.active])
+            if _ended(written[number], chosen[row], most[number], ends, stops_at)
+        ]
         for row in reversed(done):
             last = rows.retire(row)
             owner[row], owner[last] = owner[last], owner[row]

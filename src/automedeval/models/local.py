@@ -25,6 +25,7 @@ from automedeval.models.base import (
     Free,
     Messages,
     Prompt,
+    Slot,
     answer_layout,
     most_tokens,
     without_thoughts,
@@ -48,6 +49,7 @@ from automedeval.records.journal import ALONE, Processes
 
 LOG = logging.getLogger(__name__)
 ROOM_ON_CPU, ROOM_ON_GPU = 65_536, 262_144  # most tokens of a batch
+SEAMS = 4  # tokens by which a text can exceed the pieces that it is joined of
 _NOT_FINITE = "the model's probabilities are not finite: another --dtype may help"
 
 
@@ -194,17 +196,34 @@ class LocalChat(Chat):
     def overflow(self, prompts: Sequence[Prompt]) -> list[int]:
         """Return by how many tokens each prompt with its longest possible answer exceeds the context window; 0 or less fits.
 
-        A token has at least one byte, so most prompts are seen to fit without tokenizing them.
+        The prompt of a training row needs room for the row's own answer alone. A token has at least one byte, so most prompts
+        are seen to fit without tokenizing them.
         """
         sizes = [sum(len(message["content"].encode()) + 64 for message in prompt.messages) for prompt in prompts]
         over = [size + self._reserve(prompt) - self.window for size, prompt in zip(sizes, prompts)]
         doubtful = [index for index, excess in enumerate(over) if excess > 0]
         for index, count in zip(doubtful, self.count_tokens([prompts[index] for index in doubtful])):
             over[index] = count + self._reserve(prompts[index]) - self.window
+        rows = [index for index in doubtful if over[index] > 0 and prompts[index].completion is not None]
+        answers = [{"role": "assistant", "content": prompts[index].completion or ""} for index in rows]
+        answered = [[*prompts[index].messages, answer] for index, answer in zip(rows, answers)]
+        for index, whole in zip(rows, self.encoder.encode(answered, answered=True)):
+            over[index] = len(whole) - self.window
         return over
 
-    def _reserve(self, prompt: Prompt) -> int:
-        return self.max_new_tokens if prompt.parts is None else most_tokens(prompt.parts, self.max_new_tokens)
+    def _reserve(self, prompt: Prompt, free: int | None = None) -> int:
+        """Return the largest number of tokens of an answer with `free` tokens of free text, `max_new_tokens` for None."""
+        free = self.max_new_tokens if free is None else free
+        return free if prompt.parts is None else most_tokens(prompt.parts, free)
+
+    def _most_free(self, prompt: Prompt, size: int) -> int:
+        """Return how many free tokens may follow a prompt of `size` tokens: of a training row, what the window leaves."""
+        if prompt.completion is None:
+            return self.max_new_tokens
+        parts = [each for each in prompt.parts or () if not isinstance(each, Free)]
+        values = "".join(max(each.values, key=len) if isinstance(each, Slot) else each for each in parts)
+        rest = len(self.encoder.after("x", values)) + SEAMS if parts else 0
+        return max(1, min(self.max_new_tokens, self.window - size - rest))
 
     # --- answering ---------------------------------------------------------------------------------------------------
 
@@ -218,10 +237,15 @@ class LocalChat(Chat):
             return
         encoded = self.encoder.encode([prompt.messages for prompt in prompts])
         self._share_prefix(encoded)
-        lengths = [len(ids) + self._reserve(prompt) for ids, prompt in zip(encoded, prompts)]
+        free = [self._most_free(prompt, len(ids)) for ids, prompt in zip(encoded, prompts)]
+        lengths = [len(ids) + self._reserve(prompt, most) for ids, prompt, most in zip(encoded, prompts, free)]
 
         def answer_batch(batch: list[int]) -> list[Answer]:
-            return self._answer_batch([prompts[index] for index in batch], [encoded[index] for index in batch])
+            return self._answer_batch(
+                [prompts[index] for index in batch],
+                [encoded[index] for index in batch],
+                [free[index] for index in batch],
+            )
 
         yield from self._by_batches(lengths, [repr(prompt.parts) for prompt in prompts], wanted, answer_batch)
 
@@ -262,9 +286,9 @@ class LocalChat(Chat):
             yield batch
 
     @torch.inference_mode()
-    def _answer_batch(self, prompts: list[Prompt], encoded: list[list[int]]) -> list[Answer]:
+    def _answer_batch(self, prompts: list[Prompt], encoded: list[list[int]], most: list[int]) -> list[Answer]:
         parts = prompts[0].parts
-        longest = max(map(len, encoded)) + self._reserve(prompts[0])
+        longest = max(len(ids) + self._reserve(prompts[0], free) for ids, free in zip(encoded, most))
         if longest > self._longest_in_batch:
             rows: Rows = SingleRow(self.network)
         else:
@@ -276,7 +300,7 @@ class LocalChat(Chat):
         if parts is None:
             rows.start(encoded, self.forward_tokens)
             not_finite = rows.logits.isnan().any(dim=1).tolist()
-            written, _ = self._write(rows, Free(self.stop), usage)
+            written, _ = self._write(rows, Free(self.stop), usage, most)
             texts = [without_thoughts(self._join(text, Free(self.stop), "")[0]) for text in written]
             return [
                 Answer(error=_NOT_FINITE, usage=count) if bad else Answer(text, truncated=made.truncated, usage=count)
@@ -288,7 +312,7 @@ class LocalChat(Chat):
         start = self.encoder.after("\n", opening) if opening else []
         rows.start([ids + start for ids in encoded], self.forward_tokens)
         literal, slot, following = slots[0]
-        written, owner = self._write(rows, free, usage)
+        written, owner = self._write(rows, free, usage, most)
         joined = [self._join(text, free, literal) for text in written]
         tail = [self.encoder.after("x", joined[index][1] + slot.values[0]) for index in owner]
         _, values, ending = self.encoder.segment(literal, slot, following)
@@ -353,7 +377,9 @@ class LocalChat(Chat):
             return lambda logits: logits.argmax(dim=-1)
         return lambda logits: draw(rows, logits, self.temperature, self.top_k)
 
-    def _write(self, rows: Rows, free: Free, usage: list[dict[str, int]]) -> tuple[list[Written], list[int]]:
+    def _write(
+        self, rows: Rows, free: Free, usage: list[dict[str, int]], most: list[int]
+    ) -> tuple[list[Written], list[int]]:
         """Let every row write a free text (see `write_free`), and count its tokens in `usage`."""
 
         def stops(tokens: list[int], whole: bool) -> bool:
@@ -366,7 +392,7 @@ class LocalChat(Chat):
 
         pattern, lead = _stop_pattern(free)
         final = self._final_tokens(free) if free.stop else ()
-        written, owner = write_free(rows, self.max_new_tokens, self._ends, stops, self._chooser(rows))
+        written, owner = write_free(rows, most, self._ends, stops, self._chooser(rows))
         for text, count in zip(written, usage):
             count["completion_tokens"] = len(text.tokens)
         return written, owner

@@ -1,0 +1,103 @@
+"""The paper's counts: 9,874 synthetic cases with the stated joint distribution of failed criteria, verified and assigned."""
+
+import itertools
+import json
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from programs import ROOT
+
+from automedeval.dataset.builder import InstructionSet
+from automedeval.dataset.curriculum import assign, read_plan
+from automedeval.dataset.teacher_verdicts import JudgedCases
+from automedeval.records import Case, Response, Verdict
+from automedeval.records.journal import Journal
+from automedeval.rubrics import read_rubric
+
+sys.path.insert(0, str(ROOT / "recipes"))
+from study.stand_ins import CHECKS, FAILED, checks
+
+RUN = ROOT / "recipes" / "runs" / "automedeval-13b"
+RUBRICS = {"automedeval@1": read_rubric("automedeval")}
+MET = {"knowledge": 94.06, "attribution": 90.71, "fluency": 94.04}  # percent, section 3.1
+
+
+def case_of(number: int) -> Case:
+    responses = (Response("a", f"Answer {number}."), Response("b", "Another."))
+    return Case(f"case-{number}", f"Question {number}?", responses, "Reference.")
+
+
+def verdict_of(case: Case, teacher: str, number: int) -> Verdict:
+    """Of seven cases one has a strong verdict of low quality, three others a weak one: each has a high one."""
+    quality = "low" if number % 7 in ({0} if teacher == "strong" else {1, 2, 3}) else "high"
+    extra = {"teacher": teacher, "models": case.models, "case_digest": case.digest, "quality": quality}
+    return Verdict(
+        case.id, f"judge-{teacher}", "automedeval@1", (0, 1), valid=True, rationale="R.", scores=(1, 2), extra=extra
+    )
+
+
+def written(file: Path, records: Iterable) -> str:
+    lines = (each if isinstance(each, dict) else each.to_dict() for each in records)
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return str(file)
+
+
+def verified(place: Path, plan: str, verdicts: list[str], ratings: str) -> InstructionSet:
+    place.mkdir()
+    with Journal(place / "dropped.jsonl") as dropped, JudgedCases(place / "texts.db", dropped) as judged:
+        data = InstructionSet(judged, read_plan(RUN / plan), RUBRICS)
+        data.report(*judged.read([str(place.parent / "cases.jsonl")], verdicts, RUBRICS, {}))
+        data.verify(ratings)
+        return data
+
+
+def test_verification_and_assignment_give_the_papers_counts(tmp_path: Path) -> None:
+    cases = [case_of(number) for number in range(9874)]
+    written(tmp_path / "cases.jsonl", cases)
+    strong = [verdict_of(case, "strong", number) for number, case in enumerate(cases)]
+    verdicts = [written(tmp_path / "strong.jsonl", strong)]
+    ratings = written(tmp_path / "ratings.jsonl", checks(strong))
+
+    first = verified(tmp_path / "first", "plan_verified.yaml", verdicts, ratings)
+    kept = {case_id for case_id, _ in first.judged.facts}
+    assert len(kept) == 9569
+    for name, percent in MET.items():
+        assert any(line.startswith(f"{name}: ") and f"({percent:.2f} %;" in line for line in first.arithmetic)
+
+    weak = [verdict_of(case, "weak", number) for number, case in enumerate(cases) if case.id in kept]
+    verdicts.append(written(tmp_path / "weak.jsonl", weak))
+    data = verified(tmp_path / "second", "plan.yaml", verdicts, ratings)
+    splits = assign(data.plan, {key: fact.quality for key, fact in data.judged.facts.items()}).splits
+    assert {name: len(keys) for name, keys in splits.items()} == {
+        "stage1": 1911,
+        "stage2": 4306,
+        "stage3": 2394,
+        "test": 958,
+    }
+
+
+def test_the_stated_distribution_has_the_papers_margins_and_the_largest_entropy() -> None:
+    """Iterative proportional fitting from the uniform distribution, which keeps the entropy as large as the figures allow."""
+    patterns = [tuple(map(bool, each)) for each in itertools.product((0, 1), repeat=3)]
+    failed = {tuple(name in pattern for name in CHECKS): number for pattern, number in FAILED.items()}
+    counts = np.array([failed[pattern] for pattern in patterns])
+    events = [np.array([pattern[at] for pattern in patterns]) for at in range(3)]
+    events.append(np.array([sum(pattern) >= 2 for pattern in patterns]))
+    fitted = np.full(8, counts.sum() / 8)
+    for _ in range(1000):
+        for event in events:
+            fitted *= np.where(
+                event, counts[event].sum() / fitted[event].sum(), counts[~event].sum() / fitted[~event].sum()
+            )
+    assert counts.sum() == 9874
+    assert counts[events[-1]].sum() == 305
+    assert [round(100 - 100 * counts[event].sum() / 9874, 2) for event in events[:3]] == [*MET.values()]
+    assert fitted == pytest.approx(counts, abs=1)  # whole verdicts
+
+
+def test_every_plan_of_the_study_has_one_rule() -> None:
+    rules = {read_plan(file).verification for file in RUN.glob("plan*.yaml")}
+    assert len(rules) == 1
