@@ -297,7 +297,7 @@ def test_another_base_takes_the_place_of_the_studys_own() -> None:
     argument = {"sft": "output_dir"}
     for kind in ("sft", "build_dataset", "introspect", "audit", "report", "calibrate", "compare"):
         made, theirs = ({each[argument.get(kind, "output")] for each in of(some, kind)} for some in (commands, plain))
-        assert made.isdisjoint(theirs), kind
+        assert made & theirs <= {"instructions/verified"}, kind  # physicians' checks of the teacher, before any base
     names = [each["judge_name"] for each in of(commands, "judge") if "judge_name" in each]
     assert len(names) == len({*names}) + 4  # of a training data set, and of the test cases
     assert {"stage3-Qwen-7B", "introspection2-Qwen-7B", "introspection2-Qwen-7B-run2"} <= {*names}
