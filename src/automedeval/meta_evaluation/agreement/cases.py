@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from automedeval.claims.run import disagreements
 from automedeval.records import Case, read_cases, table_of
 from automedeval.stats.agreement import Panel
 
@@ -76,8 +75,12 @@ class Cases:
     @cached_property
     def disagreements(self) -> dict[tuple[str, str], list[dict[str, Any]]]:
         """(case, model) → the statements of the response that another one contradicts, of cases without a reference."""
+        from automedeval.claims.run import (
+            disagreements,
+        )  # needs pint, which the published page of a study does not have
+
         bare = (case for case in self.records if not (case.reference or "").strip())
-        return {(case.id, model): own for case in bare for model, own in disagreements(case).items()}
+        return {(case.id, model): statements for case in bare for model, statements in disagreements(case).items()}
 
     @cached_property
     def pair_index(self) -> dict[tuple[int, int], int]:
