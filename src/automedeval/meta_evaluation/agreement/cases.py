@@ -75,9 +75,7 @@ class Cases:
     @cached_property
     def disagreements(self) -> dict[tuple[str, str], list[dict[str, Any]]]:
         """(case, model) → the statements of the response that another one contradicts, of cases without a reference."""
-        from automedeval.claims.run import (
-            disagreements,
-        )  # needs pint, which the published page of a study does not have
+        from automedeval.claims.run import disagreements  # takes pint, which the published page does not install
 
         bare = (case for case in self.records if not (case.reference or "").strip())
         return {(case.id, model): statements for case in bare for model, statements in disagreements(case).items()}
