@@ -204,7 +204,7 @@ def main() -> None:
         raise RecordError(f"--show_prompt: --judge {judge_name} reads no prompt")
     if args.batch_file or shows:  # no server is asked what it can do
         chat_args.batch_file = "free" if args.score_decoding == "free" else "constrained"
-    chat_args.loads = False  # the weights come after the cases: their faults are told before
+    chat_args.loads = False  # the weights are loaded after the cases, whose faults come first
 
     @cache
     def loaded() -> BaseJudge:
@@ -287,7 +287,7 @@ def folder_name(judge: str) -> str:
 
 
 def what_is_judged(args: JudgeArguments, judge: str) -> list[str]:
-    """Return lines on what was not said and is taken: what the columns of a table hold, and the judge."""
+    """Describe the defaults in use: what the columns of a table hold, and the judge."""
     table, lines = table_of(args.file, blank=args.blank), []
     if table is not None:
         lines.append(f"{args.file}: {'; '.join(table.notes)} (automedeval prepare --columns says it otherwise)")

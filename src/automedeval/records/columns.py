@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 from automedeval.records.rows import filled
 from automedeval.records.types import Case, RecordError, Response
 
-# How people call the columns. Case, blanks, "-" and "_" make no difference.
+# Accepted column names. Case, blanks, "-" and "_" make no difference.
 NAMES = {
     "question": ("question", "prompt", "query", "instruction", "input"),
     "reference": ("reference", "reference_answer", "gold", "gold_answer", "ground_truth", "correct_answer", "ideal"),

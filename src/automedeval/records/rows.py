@@ -67,7 +67,7 @@ def _read_xlsx(file: Path) -> Iterator[tuple[str, dict]]:
         import openpyxl
     except ImportError:
         raise RecordError(f"{file}: save it as 'CSV UTF-8', or install openpyxl to read it as it is") from None
-    with open(file, "rb"):  # a missing file is told as everywhere
+    with open(file, "rb"):  # raises for a missing file as the other readers do
         pass
     sheets = {}
     try:

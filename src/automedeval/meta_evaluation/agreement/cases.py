@@ -78,7 +78,7 @@ class Cases:
         from automedeval.claims.run import disagreements  # takes pint, which the published page does not install
 
         bare = (case for case in self.records if not (case.reference or "").strip())
-        return {(case.id, model): own for case in bare for model, own in disagreements(case).items()}
+        return {(case.id, model): statements for case in bare for model, statements in disagreements(case).items()}
 
     @cached_property
     def pair_index(self) -> dict[tuple[int, int], int]:

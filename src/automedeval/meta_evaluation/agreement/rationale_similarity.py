@@ -48,7 +48,7 @@ def read_teacher(source: str, cases: Cases, judges: Sequence[JudgeVerdicts] = ()
     """Return the verdicts of one teacher, and notes.
 
     Args:
-        given: the name of one of the judges, or a file of verdicts, or a folder that holds a verdicts.jsonl.
+        source: the name of one of the judges, or a file of verdicts, or a folder that holds a verdicts.jsonl.
 
     Raises:
         RecordError: neither a judge nor a file, or both; a file with verdicts of two judges; a verdict on a case whose texts

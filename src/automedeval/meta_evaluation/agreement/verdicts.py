@@ -169,7 +169,7 @@ class JudgeVerdicts:
     def disagreements(self) -> dict[tuple[str, str], list[dict[str, Any]]]:
         """Those of `Cases`, of cases of which no response was checked against evidence."""
         checked = {case_id for case_id, _ in self.contradicted}
-        return {place: own for place, own in self.cases.disagreements.items() if place[0] not in checked}
+        return {place: statements for place, statements in self.cases.disagreements.items() if place[0] not in checked}
 
     @property
     def contradicted_by_model(self) -> dict[str, list[int]]:
