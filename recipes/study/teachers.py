@@ -33,7 +33,7 @@ class Teachers:
             if not model.strip():
                 raise StudyError(f"--teacher {role}: must be ROLE=MODEL, or ROLE=MODEL@URL for an endpoint of your own")
         if self.instead:
-            self.by_role  # noqa: B018  a role that the file lacks is told before the first step
+            self.by_role  # noqa: B018  a role that the file lacks is reported before the first step
 
     @cached_property
     def by_role(self) -> Mapping[str, Mapping[str, Any]]:

@@ -8,6 +8,10 @@ from programs import ENCODER, SAMPLE, needs_encoder, run_command
 
 BARE = [each | {"reference": None} for each in read(SAMPLE / "two_bots.jsonl")]
 PAIR = [
+    {"model": "a", "text": "Adults take at most 4 g of aspirin a day."},
+    {"model": "b", "text": "Adults take at most 40 g of aspirin a day."},
+]
+ADVICE = [
     {"model": "a", "text": "You can take aspirin with warfarin."},
     {"model": "b", "text": "Aspirin must not be combined with warfarin."},
 ]
@@ -39,7 +43,7 @@ def test_each_is_one_that_the_check_finds_and_stands_beside_its_answer(tmp_path:
         (each["case_id"], line["text"]): line
         for each in read(tmp_path / "check" / "claims.jsonl")
         for line in each["statements"]
-        if line.get("rule") in ("dose", "advice", "urgency")
+        if line.get("rule") in ("dose", "urgency")
     }
     assert {case for case, _ in wrong} == set(shown)
     for _, text in wrong:
@@ -49,7 +53,11 @@ def test_each_is_one_that_the_check_finds_and_stands_beside_its_answer(tmp_path:
 
 def test_a_case_with_a_reference_shows_none_and_all_are_named_where_the_page_shows_five(tmp_path: Path) -> None:
     cases = [{"id": f"c{n}", "question": "Aspirin?", "responses": PAIR} for n in range(8)]
-    said, page, result = report([*cases, cases[0] | {"id": "r", "reference": "Ask first."}], tmp_path / "bare")
+    others = [
+        {"id": "r", "reference": "Ask first."},
+        {"id": "advice", "responses": ADVICE},
+    ]  # the rule on advice is left out
+    said, page, result = report([*cases, *(cases[0] | each for each in others)], tmp_path / "bare")
     assert set(result["main_judge"]["cases"]["answers_disagree"]) == {case["id"] for case in cases}
     assert "in 8 cases" in said
     assert "Where answers contradict each other (3 more in agreement.json: main_judge.cases.answers_disagree)" in page

@@ -42,14 +42,15 @@ def evidence_of(case: Case, index: int, kind: str, search: Search | None = None)
 def disagreements(case: Case) -> dict[str, list[dict[str, Any]]]:
     """Return model → the statements of its response that another response contradicts by a rule, as claims.jsonl records them.
 
-    Without an encoder nothing is known to be near, so that doses, advice and urgency are read, and frequencies are not.
+    Doses and urgency count. Frequencies need near sentences, which an encoder would find, and the rule on advice is wrong too
+    often where nothing is known to be near (docs/check.md).
     """
     statements_of: dict[str, list[dict[str, Any]]] = {}
     for index, response in enumerate(case.responses):
         passages, before, findings = evidence_of(case, index, "answers"), "", []
         for each in statements(response.text):
             opposed = contradiction(each.text, passages, (), question_text(case.question), before)
-            if opposed and each.unread is None:
+            if opposed and opposed[0] != "advice" and each.unread is None:
                 findings.append(Finding(each, CONTRADICTED, 1.0, opposed[1], opposed[0]))
             before = each.text
         if findings:
