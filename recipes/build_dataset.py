@@ -26,7 +26,7 @@ from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError, check_least, read_cases
 from automedeval.records.journal import Journal, write_whole
 from automedeval.reports.charts import svg_file, topic_shares
-from automedeval.rubrics import packaged_rubrics, read_rubric
+from automedeval.rubrics import rubrics_with
 
 
 @dataclass
@@ -96,10 +96,7 @@ def main() -> None:
     """Run all steps, write the card, and move the folder to its place."""
     (args,) = parse((BuildDatasetArguments,), __doc__)
     plan = read_plan(args.plan)
-    rubrics = {rubric.name: rubric for rubric in map(read_rubric, packaged_rubrics())}
-    for rubric in map(read_rubric, args.rubrics):
-        if rubrics.setdefault(rubric.name, rubric).fingerprint != rubric.fingerprint:
-            raise RecordError(f"--rubrics: there is another rubric {rubric.name}; change the id or raise the version")
+    rubrics = rubrics_with(args.rubrics)
     encoder = PromptEncoder.from_checkpoint(args.tokenizer, args.chat_template_path) if args.tokenizer else None
     with DatasetFolder(args.output) as folder:
         scratch, place = folder.scratch / "texts.db", folder.scratch

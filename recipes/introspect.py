@@ -31,7 +31,7 @@ from automedeval.models.replay import RecordedChat
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError, check_least, read_cases, verdicts_file
 from automedeval.records.journal import Journal
-from automedeval.rubrics import packaged_rubrics, read_rubric
+from automedeval.rubrics import rubrics_with
 
 
 @dataclass
@@ -119,7 +119,7 @@ def main() -> None:
     if args.partners == "both":
         books.check()
     dataset = read_dataset(args.dataset)
-    rubrics = {rubric.name: rubric for rubric in map(read_rubric, [*packaged_rubrics(), *args.rubrics])}
+    rubrics = rubrics_with(args.rubrics)
     wanted = {row["case_id"] for row in dataset.training}
     cases = {case.id: case for path in args.cases for case in read_cases(path, blank=args.blank) if case.id in wanted}
     recorded = read_recorded(dataset.training, cases, rubrics, args.dataset)

@@ -33,6 +33,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from study.base import check_command, with_base
+from study.counts import count_table
 from study.files import Lists, faults, read_lists, reads
 from study.logs import last_lines, run_logged
 from study.machine import ENDED, Machine
@@ -41,6 +42,7 @@ from study.rehearsal import Rehearsal
 from study.steps import Step, StudyError, read_yaml
 from study.teachers import Teachers, keys, missing_keys
 
+COUNTS = Path("reports", "counts.md")
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -160,7 +162,7 @@ def main() -> int:
                 Path(path).write_text(text, encoding="utf-8", newline="\n")
             status = run(steps, lists, place, rehearsal, machine, lock, logs)
         if not status:
-            conclude(lists, variant)
+            conclude(lists, variant, place, rehearsal.share if rehearsal else 1.0)
         return status
     except StudyError as error:
         print_errors([str(error)])
@@ -255,14 +257,18 @@ def run(
     return 0
 
 
-def conclude(lists: Lists, variant: str | None) -> None:
-    """Print what the study has left, and what to try next."""
+def conclude(lists: Lists, variant: str | None, place: Path, share: float) -> None:
+    """Print what the study has left and counted, and what to try next; `share` is its size beside the paper's."""
     left = lists.leaves.get(variant or "study", {})
     width = max(map(len, left), default=0)
     if left:
         print("\n== what was made")
     for path, what in left.items():
         print(f"{path:<{width}}  {what}".rstrip())
+    if lists.counts and not variant:
+        table = count_table(place, lists.counts, share)
+        (place / COUNTS).write_text(table, encoding="utf-8", newline="\n")
+        print(f"\n== the paper's counts and these, also in {COUNTS}\n{table}", end="")
     if lists.then and not variant:
         print("\n== what to try next")
         for what, command in lists.then.items():

@@ -14,7 +14,8 @@ from typing import Any
 _RESPONSE = re.compile(r"^Doctor (\d+):\n(~{3,})\n(.*?)\n\2$", re.M | re.S)
 _QUESTION = re.compile(r"^Question:\n(~{3,})\n(.*?)\n\1$", re.M | re.S)
 _POINTS = re.compile(r"^Score:(?: Doctor \d+: \d+ points\.)+$", re.M)
-QUOTED = 12  # words of a response that a verdict quotes
+QUOTED = 12  # words of a question that a verdict quotes
+READ = 250  # characters of each response that it quotes, so that a verdict on three has about 250 tokens, as a teacher's has
 
 
 def reply(body: dict[str, Any]) -> str:
@@ -48,7 +49,7 @@ def _review(model: str, material: str, last: str) -> str:
 def _analysis(question: str, responses: list[str]) -> str:
     steps = [f"Step 1: The patient asks: {' '.join(question.split()[:QUOTED])}"]
     for doctor, text in enumerate(responses, 1):
-        quoted = " ".join(text.replace("~", "").split()[:QUOTED])
+        quoted = " ".join(text.replace("~", "").split())[:READ]
         steps.append(f"Step {doctor + 1}: Doctor {doctor} writes {quoted}, which answers the question in part.")
     return "\n".join(["Analyze:", *steps])
 

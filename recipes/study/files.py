@@ -61,6 +61,7 @@ class Lists(NamedTuple):
         brings: what the user brings, by path.
         leaves: what each variant leaves: path → what it is.
         cases: the questions that a teacher judges; a rehearsal makes the counts of the plan smaller in proportion.
+        counts: file → the paper's number of its records, None if the paper gives none; in the order of the study.
         then: what to try when the study has ended, each with its command.
         listed: the keys of a study that lists its steps, see `listed_steps`; else empty.
     """
@@ -68,6 +69,7 @@ class Lists(NamedTuple):
     brings: dict[str, UserFile]
     leaves: dict[str, dict[str, str]]
     cases: int
+    counts: dict[str, int | None]
     then: dict[str, str]
     listed: dict[str, Any]
 
@@ -85,12 +87,12 @@ def read_lists(folder: Path, root: Path) -> Lists:
     """
     file = folder / "study.yaml"
     content, listing = read_yaml(file), {"of", "place", "steps"}
-    if unknown := content.keys() - {"brings", "leaves", "cases", "then", *listing}:
+    if unknown := content.keys() - {"brings", "leaves", "cases", "counts", "then", *listing}:
         raise StudyError(f"{file}: unknown key {min(unknown)!r}")
     listed = {key: content[key] for key in listing & content.keys()}
     if listed and listing - listed.keys():
         raise StudyError(f"{file}: of, place and steps belong together: {min(listing - listed.keys())} is missing")
-    other = read_lists(root / listed["of"], root) if listed else Lists({}, {}, 0, {}, {})
+    other = read_lists(root / listed["of"], root) if listed else Lists({}, {}, 0, {}, {}, {})
     brings, needed = dict(other.brings), {"what", "get", "stand_in"}
     for path, about in content.get("brings", {}).items():
         if not isinstance(about, dict) or needed - about.keys() or about.keys() - needed - {"of", "hub"}:
@@ -100,7 +102,8 @@ def read_lists(folder: Path, root: Path) -> Lists:
         variant: left if isinstance(left, dict) else dict.fromkeys(left, "")
         for variant, left in content.get("leaves", {}).items()
     }
-    return Lists(brings, leaves, content.get("cases", other.cases), content.get("then", {}), listed)
+    cases, counts, then = content.get("cases", other.cases), content.get("counts", {}), content.get("then", {})
+    return Lists(brings, leaves, cases, counts, then, listed)
 
 
 def reads(step: Step) -> Iterator[tuple[str, str]]:
@@ -206,6 +209,6 @@ def faults(steps: Sequence[Step], lists: Lists, variant: str | None) -> list[str
         for step in steps:
             if step.recipe not in FOR_PEOPLE and taken.isdisjoint(writes(step)):
                 errors.append(f"{step.file}: {step.output[0]}: {writes(step)[0]} is read by no step")
-    left = lists.leaves.get(variant or "study", {})
+    left = lists.leaves.get(variant or "study", {}) | (lists.counts if variant is None else {})
     errors += [f"study.yaml: leaves {path}, which no step writes" for path in left if path not in writers]
     return list(dict.fromkeys(errors))

@@ -39,6 +39,7 @@ class Rehearsal:
 
     def __post_init__(self) -> None:
         self.smaller = read_yaml(SMALLER)
+        self.share = CASES / self.lists.cases if self.lists.cases else 1.0
         self.doubled: set[str] = set()  # models of endpoints, as judges are called in later steps
         self.place.mkdir(parents=True, exist_ok=True)
         for name in OWN:
@@ -68,13 +69,12 @@ class Rehearsal:
         """Write a plan with counts in proportion to the rehearsal's cases; return its path."""
         if file.parts[0] == PLANS or not (self.place / file).is_file():
             return str(file)
-        share = CASES / self.lists.cases
 
         def small(value: Any) -> Any:
             if isinstance(value, dict):
                 counted = {key: small(each) for key, each in value.items()}
                 return counted | (
-                    {"take": max(1, int(value["take"] * share))} if type(value.get("take")) is int else {}
+                    {"take": max(1, int(value["take"] * self.share))} if type(value.get("take")) is int else {}
                 )
             return [small(each) for each in value] if isinstance(value, list) else value
 

@@ -9,6 +9,7 @@ import hashlib
 import itertools
 import json
 import os
+import random
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -20,7 +21,14 @@ SAMPLE = Path("src/automedeval/sample")
 TEXTS = SAMPLE / "train_cases.jsonl"  # what the tokenizers learn from
 CASES = 60  # questions in the place of wikidoc
 TEST_CASES = 12  # questions in the place of MedText
-WINDOW = 4096  # tokens
+# Words of a question and of its answer: quantiles of the 5,942 rows of medical_meadow_wikidoc_patient_information, 2026-11-25.
+# The longest answers are more than their share, so that rows occur that the window cannot hold, and rows that leave less room
+# in it than --max_new_tokens.
+QUESTION_WORDS = (3, 4, 6, 8, 10, 12, 14)
+ANSWER_WORDS = (11, 15, 26, 35, 49, 67, 92, 120, 160, 212)
+LONG_ANSWERS = (363, 430, 500, 580, 2393)
+WINDOW = 2048  # tokens, as LLaMA has
+CHAT_WINDOW = 16384  # of a model with a chat template of its own, such as DeepSeek-R1-Distill
 WIDTH = 64  # of an encoder's vectors
 VERIFIERS = ("simulated-chief-1", "simulated-chief-2")
 DOCTORS = tuple(f"simulated-{role}" for role in ("attending-1", "attending-2", "attending-3", "chief-1", "chief-2"))
@@ -98,8 +106,12 @@ def _write(file: Path, records: Iterator[dict[str, Any]]) -> None:
 
 
 def _wikidoc(place: Path) -> Iterator[dict[str, Any]]:
-    for case in _read(place / SAMPLE / "train_cases.jsonl")[:CASES]:
-        yield {"instruction": "Answer this question truthfully", "input": case["question"], "output": case["reference"]}
+    words = [word for case in _read(place / TEXTS) for word in case["reference"].split()]
+    drawn = random.Random(0)  # of the sample's words, in no order: no two texts share a passage
+    short = itertools.islice(itertools.cycle(ANSWER_WORDS), CASES - len(LONG_ANSWERS))
+    for lengths in zip(itertools.cycle(QUESTION_WORDS), [*short, *LONG_ANSWERS]):
+        question, answer = (" ".join(drawn.choices(words, k=length)) for length in lengths)
+        yield {"instruction": "Answer this question truthfully", "input": f"What is {question}?", "output": answer}
     # One row that the exclusion patterns reject (Appendix A).
     rejected = {"input": "The text is to be rephrased.", "output": "No text."}
     yield {"instruction": "Answer this question truthfully"} | rejected
@@ -193,7 +205,8 @@ def _llama(folder: Path, place: Path, chat: bool = False) -> None:
     )
     backend.train([str(place / TEXTS)], trainer)
     names = {"unk_token": "<unk>", "bos_token": "<s>", "eos_token": "</s>", "pad_token": "<unk>"}
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=WINDOW, **names)
+    window = CHAT_WINDOW if chat else WINDOW
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=window, **names)
     if chat:
         template = place / "src/automedeval/models/templates/chat_template.jinja"
         tokenizer.chat_template = template.read_text(encoding="utf-8")
@@ -201,9 +214,11 @@ def _llama(folder: Path, place: Path, chat: bool = False) -> None:
     shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
     ids = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
     torch.manual_seed(int(hashlib.sha256(folder.name.encode()).hexdigest()[:8], 16))
-    network = LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), max_position_embeddings=WINDOW, **shape, **ids))
+    network = LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), max_position_embeddings=window, **shape, **ids))
     for parameter in network.parameters():  # large enough that texts differ
         parameter.data.normal_(0.0, 0.3)
+    if chat:  # it may write 4,096 tokens: one that ends after some hundred is as good
+        network.lm_head.weight.data[ids["eos_token_id"]] *= 3
     network.save_pretrained(folder)
 
 

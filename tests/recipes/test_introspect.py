@@ -428,3 +428,10 @@ def test_what_cannot_be_is_told_in_one_line(lessons, options, said) -> None:
 def test_a_round_is_not_written_over_its_own_data_set(lessons) -> None:
     lessons.output = lessons.folder / "data"
     assert "a round needs another folder than its data set" in error_line(lessons.introspect(*ALONE))
+
+
+def test_another_rubric_of_a_packaged_name_is_refused(lessons) -> None:
+    packaged = (SAMPLE.parent / "rubrics" / "packaged" / "automedeval.yaml").read_text()
+    rubric = lessons.folder / "mine.yaml"
+    rubric.write_text(packaged.replace("max_responses: 3", "max_responses: 4"))
+    assert "there is another rubric automedeval@1" in error_line(lessons.introspect(*ALONE, "--rubrics", rubric))

@@ -33,10 +33,12 @@ def card_facts(splits: Mapping[str, Mapping[str, Any]], written: Mapping[tuple, 
         "fingerprint": fingerprint(splits),
         "splits": splits,
         "licenses": sorted({licence for _, licence in sources}),
-        "sources": [{"source": one, "license": two, "rows": rows} for (one, two), rows in sorted(sources.items())],
+        "sources": [
+            {"source": source, "license": license, "rows": rows} for (source, license), rows in sorted(sources.items())
+        ],
         "teachers": [
-            {"teacher": one, "judge": two, "rubric": three, "rows": rows}
-            for (one, two, three), rows in sorted(teachers.items())
+            {"teacher": teacher, "judge": judge, "rubric": rubric, "rows": rows}
+            for (teacher, judge, rubric), rows in sorted(teachers.items())
         ],
         "reference_rows": sum(rows for key, rows in written.items() if key[-1]),
     }

@@ -124,9 +124,9 @@ def read_plan(path: str | Path) -> Plan:
     if test_file is None and test.take is None:
         file.fail("test.take", "the rest would leave nothing to train on")
     rests = [(stage, part) for stage, parts in stages.items() for part in parts if part.take is None]
-    for (one, earlier), (two, part) in combinations(rests, 2):
+    for (stage, earlier), (other, part) in combinations(rests, 2):
         if part.teacher == earlier.teacher and ("any" in (part.quality, earlier.quality) or part == earlier):
-            file.fail("stages", f"{one} and {two} both take the rest of {part}")
+            file.fail("stages", f"{stage} and {other} both take the rest of {part}")
     rule = Rule.read(file, content.get("verification", {}))
     return Plan(str(path), test, tuple(teachers), stages, test_file, rule, file.take(content, "seed", int, 0))
 

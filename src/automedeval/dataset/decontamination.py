@@ -74,12 +74,12 @@ class ShingleIndex:
         return float(held_here.mean()), float(held.max())
 
 
-def near_duplicates(texts: Sequence[str], threshold: float = 0.9, words: int = 3, known: int = 0) -> list[int | None]:
+def near_duplicates(texts: Sequence[str], threshold: float = 0.9, words: int = 3, kept: int = 0) -> list[int | None]:
     """Return for each text the index of the earlier text that it repeats, None for one that stays.
 
     Two texts repeat each other if they are equal after `normalise`, or if the Jaccard similarity of their sets of shingles is
     at least `threshold`. A text is compared with texts that stay alone, so a chain of small changes does not drop a text that
-    is far from everything kept. The first `known` texts all stay. Texts without words repeat nothing.
+    is far from everything kept. The first `kept` texts all stay. Texts without words repeat nothing.
 
     The result is exact. An inverted index over the rarest shingles of each text leaves few pairs to compare (prefix filtering:
     two sets with a Jaccard similarity of t share a shingle among the first n - ⌈t·n⌉ + 1 of each in any common order). A
@@ -115,7 +115,7 @@ def near_duplicates(texts: Sequence[str], threshold: float = 0.9, words: int = 3
             if common >= threshold * (size + len(sets[other]) - common) - _ROUNDING:
                 repeats[number] = other
                 break
-        if repeats[number] is None or number < known:
+        if repeats[number] is None or number < kept:
             for rank in prefix:
                 holders[rank].append(number)
         original = repeats[number]
@@ -144,7 +144,7 @@ class Evaluation:
         cases, count = iter(cases), len(self._ids)
         while window := list(itertools.islice(cases, WINDOW)):
             questions = [*self._questions, *(question_text(case.question) for case in window)]
-            for case, earlier in zip(window, near_duplicates(questions, SIMILAR, known=count)[count:]):
+            for case, earlier in zip(window, near_duplicates(questions, SIMILAR, kept=count)[count:]):
                 if earlier is not None and earlier < count:
                     kind, what = "question of an evaluation case", f"repeats the question of {self._ids[earlier]!r}"
                     yield case.id, kind, what

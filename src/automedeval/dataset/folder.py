@@ -127,8 +127,8 @@ class DatasetFolder:
         for rest in (self.scratch, self._old):
             if rest.exists():
                 shutil.rmtree(rest)
-        known = (self.place / "statistics.json").exists()
-        if self.place.exists() and not known and not (self.place.is_dir() and not any(self.place.iterdir())):
+        is_dataset = (self.place / "statistics.json").exists()
+        if self.place.exists() and not is_dataset and not (self.place.is_dir() and not any(self.place.iterdir())):
             self._lock.release()
             raise RecordError(
                 f"{self.place}: is not an instruction data set, and is not replaced; choose another --output"

@@ -74,8 +74,8 @@ def stepwise(reasons: Sequence[str | None]) -> str:
 def agree(ratings: Iterable[dict[str, Rating]]) -> bool:
     """Return whether two raters or more agree: no pair of responses in reverse order, no response more than 1 point apart."""
     raters = list(ratings)
-    for one, other in combinations(raters, 2):
-        both = [(one[model].score, other[model].score) for model in one if model in other]
+    for rater, other in combinations(raters, 2):
+        both = [(rater[model].score, other[model].score) for model in rater if model in other]
         if any(abs(a - b) > 1 for a, b in both):
             return False
         if any((a - c) * (b - d) < 0 for (a, b), (c, d) in combinations(both, 2)):

@@ -76,23 +76,23 @@ class QualityClassifier:
                     f"{trained} verdicts of {quality} quality to train on and {measured} to test on: at least {FEWEST} and 1 "
                     "of each quality are needed, on different cases"
                 )
-        groups = np.array([one.case.id for one in train])
-        truth = np.array([one.quality == "high" for one in train])
-        read = self._read([(one.case, one.verdict) for one in train])
+        groups = np.array([example.case.id for example in train])
+        truth = np.array([example.quality == "high" for example in train])
+        read = self._read([(example.case, example.verdict) for example in train])
         features: list[np.ndarray] = [np.empty(0)] * len(train)
         # The tone of a training verdict comes from a model that was fitted without its case, as in use.
         for known, unknown in GroupKFold(min(FOLDS, len(set(groups)))).split(read, groups=groups):
             tone = _fit_tone([read[index] for index in known if truth[index]])
             for index in unknown:
                 features[index] = read[index].features(tone)
-        self._tone = _fit_tone([one for one, high in zip(read, truth) if high])
+        self._tone = _fit_tone([reading for reading, high in zip(read, truth) if high])
         search = _search(read[0].instruction.size, len(train), seed).fit(np.array(features), truth, groups=groups)
         self._machine = search.best_estimator_
         alone = _grid([("scale", StandardScaler())], {}, seed)
         alone.fit(np.array([each.instruction for each in read]), truth, groups=groups)
         tested = self._read([(each.case, each.verdict) for each in held_out])
         by_alone = alone.predict([each.instruction for each in tested])
-        decided = self.decide([(one.case, one.verdict) for one in held_out])
+        decided = self.decide([(example.case, example.verdict) for example in held_out])
         chosen = {name.removeprefix("svc__"): value for name, value in search.best_params_.items() if "svc__" in name}
         components = getattr(search.best_params_["blocks__instruction"], "n_components", 0)
         return {
@@ -136,8 +136,8 @@ class _Features:
         doctors = [doctor for doctor in range(1, count + 1) if doctor in steps]
         self.steps = np.array([vectors[steps[doctor]] for doctor in doctors]).reshape(-1, self.instruction.size)
         scores = verdict.scores or (None,) * len(case.responses)
-        given = [scores[verdict.order[doctor - 1]] for doctor in doctors]
-        self.scores = np.array([np.nan if score is None else score for score in given], dtype=float)
+        by_step = [scores[verdict.order[doctor - 1]] for doctor in doctors]
+        self.scores = np.array([np.nan if score is None else score for score in by_step], dtype=float)
         question = vectors[question_text(case.question)]
         responses = [case.responses[index].text for index in verdict.order]
         near = self.steps @ np.array([vectors[text] for text in responses]).T
@@ -175,11 +175,11 @@ def _fit_of_scores(scores: np.ndarray, tones: np.ndarray) -> list[float]:
     if len(scores) < 2:
         return [*([abs(scores - tones)[0]] * 2 if len(scores) else [0.0, 0.0]), 0.0, 0.0, 0.0, 0.0]
     off = np.abs(scores[:, None] - tones)  # of one step's score from another's tone
-    own, pairs = np.diag(off), np.triu_indices(len(scores), 1)
+    same, pairs = np.diag(off), np.triu_indices(len(scores), 1)
     ahead, apart = (scores[:, None] - scores)[pairs], (tones[:, None] - tones)[pairs]
     agreement = (np.sign(ahead) * apart).sum() / max(np.abs(np.sign(ahead)).sum(), 1.0)
-    gain = (own[:, None] + own - off - off.T)[pairs]
-    return [own.mean(), own.max(), agreement, (ahead * apart).min(), gain.max(), np.ptp(scores)]
+    gain = (same[:, None] + same - off - off.T)[pairs]
+    return [same.mean(), same.max(), agreement, (ahead * apart).min(), gain.max(), np.ptp(scores)]
 
 
 def _closeness(near: np.ndarray, doctors: Sequence[int]) -> list[float]:
@@ -191,20 +191,22 @@ def _closeness(near: np.ndarray, doctors: Sequence[int]) -> list[float]:
     if not doctors or near.shape[1] < 2:
         return [*([near.min(), near.mean()] if doctors else [0.0, 0.0]), 0.0, 0.0, 0.0]
     rows, columns = np.arange(len(doctors)), np.array(doctors) - 1
-    own, others = near[rows, columns], near.copy()
+    same, others = near[rows, columns], near.copy()
     others[rows, columns] = -np.inf
-    lead = own - others.max(axis=1)
-    gained = near[:, columns] - own[:, None]  # of one step on the response of another
+    lead = same - others.max(axis=1)
+    gained = near[:, columns] - same[:, None]  # of one step on the response of another
     gain = (gained + gained.T)[np.triu_indices(len(doctors), 1)]
-    return [own.min(), own.mean(), lead.min(), lead.mean(), gain.max() if gain.size else 0.0]
+    return [same.min(), same.mean(), lead.min(), lead.mean(), gain.max() if gain.size else 0.0]
 
 
 def draw(labelled: Iterable[Labelled], seed: int, per_quality: int, test: int) -> tuple[list[Labelled], list[Labelled]]:
     """Return verdicts to train on and verdicts to test on, equally many of each quality; no case is in both."""
     by_case: dict[str, list[Labelled]] = {}
-    for one in labelled:
-        by_case.setdefault(one.case.id, []).append(one)
-    fewest = min(sum(one.quality == quality for many in by_case.values() for one in many) for quality in QUALITIES)
+    for example in labelled:
+        by_case.setdefault(example.case.id, []).append(example)
+    fewest = min(
+        sum(example.quality == quality for many in by_case.values() for example in many) for quality in QUALITIES
+    )
     share = min(1.0, fewest / (per_quality + test / 2))
     held_out: list[Labelled] = []
     train: list[Labelled] = []
@@ -212,20 +214,23 @@ def draw(labelled: Iterable[Labelled], seed: int, per_quality: int, test: int) -
     rng = random.Random(seed)
     for case_id in rng.sample(sorted(by_case), len(by_case)):
         # A case goes to the test if that still needs a quality that the case has.
-        has = {one.quality for one in by_case[case_id]}
+        has = {example.quality for example in by_case[case_id]}
         most, chosen = next(((m, c) for m, c in wanted if any(_count(c, quality) < m for quality in has)), (0, []))
-        for one in rng.sample(by_case[case_id], len(by_case[case_id])):
-            if _count(chosen, one.quality) < most:
-                chosen.append(one)
+        for example in rng.sample(by_case[case_id], len(by_case[case_id])):
+            if _count(chosen, example.quality) < most:
+                chosen.append(example)
     return train, held_out
 
 
 def _count(labelled: Sequence[Labelled], quality: str) -> int:
-    return sum(one.quality == quality for one in labelled)
+    return sum(example.quality == quality for example in labelled)
 
 
 def _counts(labelled: Sequence[Labelled]) -> dict[str, int]:
-    return {"cases": len({one.case.id for one in labelled}), **{name: _count(labelled, name) for name in QUALITIES}}
+    return {
+        "cases": len({example.case.id for example in labelled}),
+        **{name: _count(labelled, name) for name in QUALITIES},
+    }
 
 
 def _texts(case: Case, verdict: Verdict) -> list[str]:
@@ -236,8 +241,8 @@ def _texts(case: Case, verdict: Verdict) -> list[str]:
 
 def _fit_tone(readings: Sequence[_Features]) -> Ridge:
     """Fit a regression of scores on the vectors of steps, on verdicts of high quality."""
-    steps = np.concatenate([one.steps for one in readings])
-    scores = np.concatenate([one.scores for one in readings])
+    steps = np.concatenate([reading.steps for reading in readings])
+    scores = np.concatenate([reading.scores for reading in readings])
     use = ~np.isnan(scores)
     if not use.any():
         raise RecordError("no verdict of high quality has steps on doctors and scores for them")
@@ -266,15 +271,15 @@ def _grid(steps: list[tuple[str, Any]], parameters: dict[str, Any], seed: int) -
 
 
 def _measures(held_out: Sequence[Labelled], decided: Sequence[str]) -> dict[str, Any]:
-    hits = [one.quality == quality for one, quality in zip(held_out, decided)]
-    places = {case_id: place for place, case_id in enumerate(dict.fromkeys(one.case.id for one in held_out))}
-    rows = [places[one.case.id] for one in held_out]
+    hits = [example.quality == quality for example, quality in zip(held_out, decided)]
+    places = {case_id: place for place, case_id in enumerate(dict.fromkeys(example.case.id for example in held_out))}
+    rows = [places[example.case.id] for example in held_out]
     right, total = np.bincount(rows, hits), np.bincount(rows)
-    pairs = Counter((one.quality, quality) for one, quality in zip(held_out, decided))
+    pairs = Counter((example.quality, quality) for example, quality in zip(held_out, decided))
     confusion = {truth: {quality: pairs[truth, quality] for quality in QUALITIES} for truth in QUALITIES}
     kinds: dict[str, dict[str, int]] = {}
-    for one, hit in zip(held_out, hits):
-        kind = kinds.setdefault(one.kind or one.quality, {"right": 0, "n": 0})
+    for example, hit in zip(held_out, hits):
+        kind = kinds.setdefault(example.kind or example.quality, {"right": 0, "n": 0})
         kind["right"] += int(hit)
         kind["n"] += 1
     accuracy = bootstrap.estimate({"accuracy": bootstrap.ratio(right, total)}, len(total))["accuracy"]

@@ -54,8 +54,8 @@ class Generated:
         for name, kind in kinds.items():
             if not isinstance(record.get(name), kind):
                 raise RecordError(f"{name!r} must be {kind.__name__}, not {json.dumps(record.get(name))[:80]}")
-        known: dict[str, Any] = {name: record.get(name) for name in (*kinds, "error")}
-        return cls(**known, extra={name: value for name, value in record.items() if name not in known})
+        fields: dict[str, Any] = {name: record.get(name) for name in (*kinds, "error")}
+        return cls(**fields, extra={name: value for name, value in record.items() if name not in fields})
 
     def to_dict(self) -> dict[str, Any]:
         record = asdict(self)
@@ -247,13 +247,13 @@ def answered(log: Log, cases: Sequence[Case]) -> dict[str, Generated]:
 
 def summary(name: str, records: Sequence[Generated], responses: int, seconds: float) -> str:
     """Return the counts of a candidate's answers, `responses` of them new, of empty and cut-off ones, and of their tokens."""
-    prompts = sum(one.usage.get("prompt_tokens", 0) for one in records)
-    answers = sum(one.usage.get("completion_tokens", 0) for one in records)
-    empty, cut = sum(not one.text for one in records), sum(one.truncated for one in records)
+    prompts = sum(record.usage.get("prompt_tokens", 0) for record in records)
+    answers = sum(record.usage.get("completion_tokens", 0) for record in records)
+    empty, cut = sum(not record.text for record in records), sum(record.truncated for record in records)
     text = f"{name}: {len(records):,} responses ({responses:,} new), {empty:,} empty, {cut:,} cut off at --max_new_tokens, "
     text += f"{prompts:,} tokens of prompts, {answers:,} of answers"
     text += f", {responses / seconds:.2f} responses/s" if responses and seconds else ""
-    refused = Counter(one.error for one in records if one.error)
+    refused = Counter(record.error for record in records if record.error)
     return "\n".join([text, *(f"  empty, {count}: {error}" for error, count in refused.items())])
 
 

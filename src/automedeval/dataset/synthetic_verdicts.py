@@ -45,8 +45,8 @@ def verdicts_of_pairs(
             raise RecordError(f"case {case.id!r} has responses; these verdicts are made of questions and answers")
         rng = rng_of(seed, case)
         right = clip(case.reference or "", WORDS)
-        own = about[topics[number]]
-        near = _other(cases, own, topics, number, rng, {right}, same=True) if right else None
+        same_topic = about[topics[number]]
+        near = _other(cases, same_topic, topics, number, rng, {right}, same=True) if right else None
         far = _other(cases, answered, topics, number, rng, {right, near}, same=False) if near else None
         if not near or not far:
             missing = "about something else" if near else "on the same topic"
@@ -87,13 +87,13 @@ def _other(
     same: bool,
 ) -> str | None:
     """Return the clipped answer of the first case, from a drawn place on, whose topic fits and that is no text of `unlike`."""
-    known, topic = {"", *map(normalise, unlike)}, set(topics[number].split())
+    unusable, topic = {"", *map(normalise, unlike)}, set(topics[number].split())
     start = rng.randrange(len(among)) if among else 0
     for other in itertools.chain(range(start, len(among)), range(start)):
         # Another topic shares no word with this one: "adult leukemia" is not far from "childhood leukemia".
         if among[other] == number or (not same and topic & set(topics[among[other]].split())):
             continue
         answer = clip(cases[among[other]].reference or "", WORDS)
-        if normalise(answer) not in known:
+        if normalise(answer) not in unusable:
             return answer
     return None

@@ -89,14 +89,14 @@ class JudgedCases(AbstractContextManager):
                 self._database.execute("INSERT INTO cases VALUES (?, ?)", (_name(case.id), json.dumps(record)))
         reasons: Counter = Counter()
         ranks: dict[Key, tuple] = {}
-        known, read = set(rubrics), 0
+        rubric_names, read = set(rubrics), 0
         for path in verdicts:
             for place, verdict in read_placed(path, Verdict):
                 read += 1
                 teacher = verdict.extra.get("teacher")
                 if not isinstance(teacher, str):
                     raise RecordError(f"{place}: 'teacher' is missing; instructions are built from teacher verdicts")
-                reason = self._fault(verdict, digests, known, place)
+                reason = self._fault(verdict, digests, rubric_names, place)
                 rank = (verdict.run, verdict.order, verdict.judge, verdict.rubric, verdict.digest)
                 key = (verdict.case_id, teacher)
                 if reason is None and key in self.facts:
@@ -129,8 +129,8 @@ class JudgedCases(AbstractContextManager):
         if not verdict.valid:
             return "invalid"
         if verdict.rubric not in rubrics:
-            known = ", ".join(sorted(rubrics))
-            raise RecordError(f"{place}: no rubric {verdict.rubric!r} among {known}; give yours with --rubrics")
+            names = ", ".join(sorted(rubrics))
+            raise RecordError(f"{place}: no rubric {verdict.rubric!r} among {names}; give yours with --rubrics")
         return None
 
     def _insert(self, verdict: Verdict) -> int:

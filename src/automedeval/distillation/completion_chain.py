@@ -77,14 +77,14 @@ class CompletionChain:
         Raises:
             RecordError: more responses than the rubric shows at once, or no reference where one is to be shown.
         """
-        models, given = self.judge.models, None
+        models, original = self.judge.models, None
         if self.reference_as_response:
             # Paper: the tuple has two responses and the answer, the figures show three doctors, the third a retrieved text.
             if case.reference is None or REFERENCE in case.models:
                 problem = "has no reference" if case.reference is None else f"has a response of {REFERENCE!r} already"
                 raise RecordError(f"case {case.id!r} {problem}: --reference_as_response cannot show it")
             models = [*(case.models if models is None else models), REFERENCE]
-            given, case = case, replace(case, responses=(*case.responses, Response(REFERENCE, case.reference)))
+            original, case = case, replace(case, responses=(*case.responses, Response(REFERENCE, case.reference)))
         requests = plan_requests(case, self.rubric, seed=self.judge.seed, models=models)
         if len(requests) != 1:
             shown, most = len(case.models if models is None else models), self.rubric.max_responses
@@ -93,7 +93,7 @@ class CompletionChain:
             )
         # Paper: slots are permuted, or the judge learns that a slot is a model.
         slots = requests[0].slots if self.shuffle else tuple(sorted(requests[0].slots))
-        return replace(requests[0], slots=slots, given=given)
+        return replace(requests[0], slots=slots, original=original)
 
     def dialogue(self, request: Request) -> Dialogue:
         """Run Algorithm 1 on one case; yield its prompts, receive the answers, and return the verdict.

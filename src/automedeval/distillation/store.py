@@ -85,11 +85,11 @@ class KnowledgeBase:
         ]
         with _one_line(self.place):
             answers = self._client.query_batch_points(self._collection, requests) if requests else []
-        found = {
+        passages = {
             query: [replace(Passage(**(point.payload or {})), score=point.score) for point in answer.points]
             for query, answer in zip(asked, answers)
         }
-        return [found.get(query, []) for query in queries]
+        return [passages.get(query, []) for query in queries]
 
 
 class StoreWriter(AbstractContextManager):
@@ -191,8 +191,8 @@ def _connect(store: str | Path, url: str | None) -> QdrantClient:
             return QdrantClient(url=url, api_key=key, timeout=60, check_compatibility=False)
         except Exception as error:  # noqa: BLE001  a damaged folder makes it raise a dozen kinds
             if "already accessed" not in str(error):
-                told = "check --qdrant_url" if url else "no store, or a damaged one: remove it and build it again"
-                raise RecordError(f"{url or store}: cannot be opened ({_shown(error)}); {told}") from None
+                advice = "check --qdrant_url" if url else "no store, or a damaged one: remove it and build it again"
+                raise RecordError(f"{url or store}: cannot be opened ({_shown(error)}); {advice}") from None
         if time.monotonic() - begin > PATIENCE:
             raise RecordError(
                 f"{store}: another process is using this store: wait for it, or put the store on a server (--qdrant_url)"

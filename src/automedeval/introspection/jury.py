@@ -39,8 +39,8 @@ class Ruling:
     annotator: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        given = self.reading
-        values = given and [given.rationale, given.scores and list(given.scores), given.choices]
+        reading = self.reading
+        values = reading and [reading.rationale, reading.scores and list(reading.scores), reading.choices]
         return {"decision": self.decision, "annotator": self.annotator, "reading": values}
 
 
@@ -88,9 +88,9 @@ def _ruling(line: Mapping[str, Any], recorded: Recorded, place: str) -> Ruling |
     if decision not in DECISIONS:
         raise RecordError(f"{place}: 'decision' must be keep, revise or null, not {json.dumps(decision)}")
     if judge not in (None, recorded.row["judge"]):
-        own = recorded.row["judge"]
+        recorded_judge = recorded.row["judge"]
         raise RecordError(
-            f"{place}: the decision is on a verdict of {judge!r}, and the verdict on record is by {own!r}"
+            f"{place}: the decision is on a verdict of {judge!r}, and the verdict on record is by {recorded_judge!r}"
         )
     if line.get("digest") not in (None, _digest(recorded)):
         raise RecordError(
@@ -140,16 +140,16 @@ def _reading(line: Mapping[str, Any], recorded: Recorded, order: Any, place: str
     return reading
 
 
-def _choices(given: Any, recorded: Recorded, place: str) -> dict[str, str]:
-    known = choice_names(recorded.case.models, recorded.order)
-    allowed = {name: choice for choice, name in known.items() if choice in recorded.rubric.choices}
+def _choices(choices: Any, recorded: Recorded, place: str) -> dict[str, str]:
+    by_name = choice_names(recorded.case.models, recorded.order)
+    allowed = {name: choice for choice, name in by_name.items() if choice in recorded.rubric.choices}
     names = recorded.rubric.output_criteria
-    fits = isinstance(given, dict) and set(given) == set(names)
-    if not fits or not all(isinstance(choice, str) and choice in allowed for choice in given.values()):
+    fits = isinstance(choices, dict) and set(choices) == set(names)
+    if not fits or not all(isinstance(choice, str) and choice in allowed for choice in choices.values()):
         raise RecordError(
-            f"{place}: 'choices' must give each of {', '.join(names)} one of {', '.join(allowed)}, not {json.dumps(given)}"
+            f"{place}: 'choices' must give each of {', '.join(names)} one of {', '.join(allowed)}, not {json.dumps(choices)}"
         )
-    return {name: allowed[given[name]] for name in names}
+    return {name: allowed[choices[name]] for name in names}
 
 
 def read_readings(

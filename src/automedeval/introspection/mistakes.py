@@ -30,14 +30,14 @@ class Recorded:
 
     Args:
         row: the row of the data set.
-        given: the case as in its file.
+        original: the case as in its file.
         case: the case with the responses that were judged: its own, or these and the reference.
         rubric: the rubric of the verdict.
         reading: the verdict on record, in the slots of `row["order"]`.
     """
 
     row: dict[str, Any]
-    given: Case
+    original: Case
     case: Case
     rubric: Rubric
     reading: ParsedAnswer
@@ -62,7 +62,7 @@ class Recorded:
         slots, case = self.order, self.case
         pair = (case.models[min(slots)], case.models[max(slots)]) if self.rubric.mode == "pairwise" else None
         asks, completion = self.reading.rationale is not None, self.row["completion"][0]["content"]
-        return [Request(case, slots, pair, run, asks, self.given, completion=completion) for run in range(runs)]
+        return [Request(case, slots, pair, run, asks, self.original, completion=completion) for run in range(runs)]
 
 
 @dataclass(frozen=True)
@@ -129,11 +129,11 @@ def read_recorded(
         if row["case_id"] not in cases:
             raise RecordError(f"{where} is in no file of --cases")
         if row["rubric"] not in rubrics:
-            known = ", ".join(sorted(rubrics))
-            raise RecordError(f"{where}: no rubric {row['rubric']!r} among {known}; give yours with --rubrics")
-        rubric, given = rubrics[row["rubric"]], cases[row["case_id"]]
-        shown = Verdict(given.id, row["judge"], row["rubric"], tuple(row["order"]), extra={"models": row["models"]})
-        case = as_shown(given, shown)
+            names = ", ".join(sorted(rubrics))
+            raise RecordError(f"{where}: no rubric {row['rubric']!r} among {names}; give yours with --rubrics")
+        rubric, original = rubrics[row["rubric"]], cases[row["case_id"]]
+        shown = Verdict(original.id, row["judge"], row["rubric"], tuple(row["order"]), extra={"models": row["models"]})
+        case = as_shown(original, shown)
         texts = [case.responses[index].text for index in row["order"]]
         reading = parse_verdict(row["completion"][0]["content"], rubric, len(texts))
         if not reading.valid:
@@ -141,7 +141,7 @@ def read_recorded(
         prompt = judge_messages(rubric, case.question, texts, case.reference, reading.rationale is not None)
         if prompt != row["prompt"]:
             raise RecordError(f"{where}: its texts, or the rubric's wording, have changed since the data set was built")
-        recorded[case.id] = Recorded(row, given, case, rubric, reading)
+        recorded[case.id] = Recorded(row, original, case, rubric, reading)
     if not recorded:
         raise RecordError(f"{place}: not a single training row")
     return list(recorded.values())
@@ -163,16 +163,16 @@ def read_judge(path: str, recorded: Sequence[Recorded], name: str | None = None)
     settings: dict[str, set[str | None]] = defaultdict(set)
     seen: dict[tuple, str] = {}
     for place, verdict in read_placed(path, Verdict):
-        one = by_case.get(verdict.case_id)
-        if one is None or verdict.rubric != one.rubric.name or (name is not None and verdict.judge != name):
+        row = by_case.get(verdict.case_id)
+        if row is None or verdict.rubric != row.rubric.name or (name is not None and verdict.judge != name):
             continue
-        if one.rubric.mode == "pairwise" and set(verdict.order) != set(one.order):
+        if row.rubric.mode == "pairwise" and set(verdict.order) != set(row.order):
             continue  # on another pair than the row
         key = (verdict.judge, *verdict.key)
         if key in seen:
             raise RecordError(f"{place}: this verdict of {verdict.judge} stands at {seen[key]} already")
         seen[key] = place
-        _check(verdict, one, place)
+        _check(verdict, row, place)
         settings[verdict.judge].add(verdict.extra.get("settings"))
         by_judge[verdict.judge][verdict.case_id].append(verdict)
     rubrics = ", ".join(sorted({each.rubric.name for each in recorded}))
@@ -195,7 +195,7 @@ def read_judge(path: str, recorded: Sequence[Recorded], name: str | None = None)
 def _check(verdict: Verdict, recorded: Recorded, place: str) -> None:
     """Raise RecordError if a verdict is on changed texts or does not fit its case."""
     case = recorded.case
-    verdict.check(place, recorded.given.digest, case.digest)
+    verdict.check(place, recorded.original.digest, case.digest)
     there = len(case.responses)
     if not verdict.order or not set(verdict.order) <= set(range(there)):
         raise RecordError(f"{place}: the order {list(verdict.order)} does not fit {there} responses of {case.id!r}")
@@ -254,8 +254,8 @@ def _kind(recorded: Recorded, verdicts: Sequence[Verdict], tolerance: float) -> 
         if present := [score for score in scores if score is not None]:
             judged[index] = sum(present) / len(present)
     on_record = recorded.scores
-    for one, other in itertools.combinations(judged, 2):
-        gaps = np.array([values[one] - values[other] for values in (judged, on_record)])
+    for index, other in itertools.combinations(judged, 2):
+        gaps = np.array([values[index] - values[other] for values in (judged, on_record)])
         if len(set(relation_of(gaps))) > 1:
             return "relations"
     if any(abs(judged[index] - on_record[index]) > tolerance + SAME for index in judged):

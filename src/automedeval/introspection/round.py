@@ -201,9 +201,13 @@ class Round:
         at = Counter(each.accepted[0] for each in discussions if each.accepted and each.consensus)
         silent = Counter(discussion.silent for discussion in discussions if discussion.silent)
         self.unreadable = {
-            "suggestion": sum(bool(each.error) for one in discussions for each in one.suggestions.values()),
-            "review": sum(bool(each.error) for one in discussions for each in one.reviews.values()),
-            "revision": sum(one.revised is not None and not one.revised.valid for one in discussions),
+            "suggestion": sum(
+                bool(each.error) for discussion in discussions for each in discussion.suggestions.values()
+            ),
+            "review": sum(bool(each.error) for discussion in discussions for each in discussion.reviews.values()),
+            "revision": sum(
+                discussion.revised is not None and not discussion.revised.valid for discussion in discussions
+            ),
         } | {f"{who} never in the format": silent[who] for who in ("suggester", "reviewer")}
         exchanges = ", ".join(f"exchange {exchange}: {count:,}" for exchange, count in sorted(at.items()))
         agreed = f"{at.total():,} consensus{f' ({exchanges})' if exchanges else ''}"

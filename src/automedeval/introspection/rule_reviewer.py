@@ -52,9 +52,9 @@ class RuleOnRatings(SequentialChat):
         means = [self._means[prompt.key[0], model] for model, _ in prompt.proposed]
         wrong = []
         slots = list(enumerate(zip(prompt.proposed, means), 1))
-        for (one, ((_, points), mean)), (other, ((_, others), beside)) in itertools.combinations(slots, 2):
+        for (slot, ((_, points), mean)), (other, ((_, others), beside)) in itertools.combinations(slots, 2):
             if abs(mean - beside) <= SAME or (points - others) * (mean - beside) > 0:
                 continue
-            high, low = (one, other) if mean > beside else (other, one)
+            high, low = (slot, other) if mean > beside else (other, slot)
             wrong.append(f"Doctor {high} above Doctor {low} ({max(mean, beside):.2f} and {min(mean, beside):.2f})")
         return Answer(f"Review: object\nThe mean ratings put {', '.join(wrong)}." if wrong else "Review: accept")

@@ -25,7 +25,7 @@ class Request:
         pair: the two models that a pairwise rubric compares.
         run: number of the repetition.
         rationale: whether the prompt asks for one; None leaves it to the judge.
-        given: the case as in its file, if `case` has the reference as one more response.
+        original: the case as in its file, if `case` has the reference as one more response.
         checklist: whether the prompt shows the criteria of the case.
         completion: the answer of the training row whose prompt this is, see `Prompt.completion`.
     """
@@ -35,7 +35,7 @@ class Request:
     pair: tuple[str, str] | None = None
     run: int = 0
     rationale: bool | None = None
-    given: Case | None = None
+    original: Case | None = None
     checklist: bool = False
     completion: str | None = None
 
@@ -47,7 +47,7 @@ class Request:
     @property
     def digest(self) -> str:
         """Return the digest of the case as in its file, with its criteria where they are shown."""
-        case = self.given or self.case
+        case = self.original or self.case
         return case.checklist_digest if self.checklist else case.digest
 
 

@@ -14,5 +14,6 @@ from automedeval.rubrics.rubric import (
     packaged_rubrics,
     read_questions,
     read_rubric,
+    rubrics_with,
     without_scale,
 )

@@ -5,7 +5,7 @@ user's own file has the same keys. `Questions` are asked of people alone, about 
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
@@ -164,6 +164,15 @@ class Questions:
 def packaged_rubrics() -> list[str]:
     """Return the ids of the rubrics that ship with the package."""
     return sorted(path.name.removesuffix(".yaml") for path in PACKAGED.iterdir() if path.name.endswith(".yaml"))
+
+
+def rubrics_with(files: Iterable[str]) -> dict[str, Rubric]:
+    """Return the packaged rubrics and those of the files, by name; RubricError if one differs from another of its name."""
+    rubrics = {rubric.name: rubric for rubric in map(read_rubric, packaged_rubrics())}
+    for rubric in map(read_rubric, files):
+        if rubrics.setdefault(rubric.name, rubric).fingerprint != rubric.fingerprint:
+            raise RubricError(f"--rubrics: there is another rubric {rubric.name}; change the id or raise the version")
+    return rubrics
 
 
 def without_scale(rubric: str) -> bool:

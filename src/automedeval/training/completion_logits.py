@@ -21,16 +21,16 @@ def read_trained_positions(network: Any, backbone: Any) -> None:
     """
     trained: list[Any] = []  # bool [batch, length - 1], of the current forward pass
 
-    def before(_: Any, given: tuple, named: dict[str, Any]) -> tuple[tuple, dict[str, Any]] | None:
+    def before(_: Any, positional: tuple, named: dict[str, Any]) -> tuple[tuple, dict[str, Any]] | None:
         trained.clear()
         if named.get("labels") is None:  # no loss: generation
             return None
         named = dict(named)
         labels = named.pop("labels")[:, 1:]
         trained.append(labels != UNTRAINED)
-        return given, {**named, "shift_labels": labels[trained[0]][None]}  # one row of all labels
+        return positional, {**named, "shift_labels": labels[trained[0]][None]}  # one row of all labels
 
-    def after(_: Any, given: tuple, output: Any) -> Any:
+    def after(_: Any, positional: tuple, output: Any) -> Any:
         if trained:
             output.last_hidden_state = output.last_hidden_state[:, :-1][trained.pop()][None]
         return output

@@ -33,26 +33,26 @@ def without_bfloat16() -> list[str]:
         parser.add_argument(f"--{name}")
     for name in ("use_cpu", "bf16", "fp16"):
         parser.add_argument(f"--{name}", type=string_to_bool, nargs="?", const=True)
-    given = {name: value for name, value in vars(parser.parse_known_args()[0]).items() if value is not None}
-    written = YamlFile(given["config"]).read() if "config" in given else {}
-    asked = {**written, **given} if isinstance(written, dict) else given  # TRL says what is wrong with another file
+    options = {name: value for name, value in vars(parser.parse_known_args()[0]).items() if value is not None}
+    written = YamlFile(options["config"]).read() if "config" in options else {}
+    asked = {**written, **options} if isinstance(written, dict) else options  # TRL says what is wrong with another file
     on_cpu = asked.get("use_cpu") or string_to_bool(os.environ.get("ACCELERATE_USE_CPU", "false"))
     if not (on_cpu or torch.cuda.is_available()) or not bfloat16_missing("cpu" if on_cpu else "cuda"):
         return []
     more = []
-    if "bf16" not in given:
+    if "bf16" not in options:
         more += ["--bf16", "false"]
         half = not on_cpu and asked.get("bf16", True) and not os.environ.get("AUTOMEDEVAL_BF16")
-        more += ["--fp16", "true"] if half and "fp16" not in given else []
-    if asked.get("dtype") == "bfloat16" and "dtype" not in given:
+        more += ["--fp16", "true"] if half and "fp16" not in options else []
+    if asked.get("dtype") == "bfloat16" and "dtype" not in options:
         more += ["--dtype", "float32"]
     return more
 
 
-def loading_options(model: "ModelConfig", given: Mapping[str, Any] | None) -> dict[str, Any]:
+def loading_options(model: "ModelConfig", loading: Mapping[str, Any] | None) -> dict[str, Any]:
     """Return how TRL loads the model that is trained: safetensors alone, by an attention that this machine has."""
     attention = model.attn_implementation and attention_here(model.attn_implementation)
-    return {**(given or {}), "dtype": model.dtype, "attn_implementation": attention, "use_safetensors": True}
+    return {**(loading or {}), "dtype": model.dtype, "attn_implementation": attention, "use_safetensors": True}
 
 
 def tell_of_locks() -> None:

@@ -1,0 +1,53 @@
+"""What a study has counted, file by file, beside the paper's counts; what was left out on the way, and why."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+DROPPED = "dropped.jsonl"  # lines of what a step left out, each with its reason
+COLUMNS = ("file", "paper", "in proportion", "here", "left out, and why")
+
+
+def count_table(place: Path, paper: Mapping[str, int | None], share: float) -> str:
+    """Return a Markdown table of the records of each file that there is.
+
+    Args:
+        place: the working folder of the study.
+        paper: file → the paper's count; None if it gives none.
+        share: how large this run is beside the paper's; 1 for the study itself.
+    """
+    rows, shown = [COLUMNS, ("---", "---:", "---:", "---:", "---")], set[Path]()
+    for path, count in paper.items():
+        file = place / path
+        if not file.exists():
+            continue
+        number, reasons = _counted(file)
+        if file.parent not in shown:  # of a data set, once for all of its splits
+            shown.add(file.parent)
+            reasons += Counter(line["reason"] for line in _lines(file.with_name(DROPPED)))
+        why = "; ".join(f"{times:,} {reason}" for reason, times in reasons.most_common())
+        expected = ("–", "–") if count is None else (f"{count:,}", f"{count * share:,.1f}".removesuffix(".0"))
+        rows.append((f"`{path}`", *expected, f"{number:,}", why))
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _counted(file: Path) -> tuple[int, Counter[str]]:
+    """Return how many records a file has, and of verdicts how many are invalid and why."""
+    if file.suffix == ".parquet":
+        import pyarrow.parquet  # a plan alone needs none
+
+        return pyarrow.parquet.read_metadata(file).num_rows, Counter()
+    number, reasons = 0, Counter[str]()
+    for record in _lines(file):
+        number += 1
+        if record.get("valid") is False:
+            reasons["verdicts beyond the context window" if record.get("overlong") else "invalid verdicts"] += 1
+    return number, reasons
+
+
+def _lines(file: Path) -> Iterator[dict[str, Any]]:
+    if file.exists():
+        with open(file, encoding="utf-8") as stream:
+            yield from map(json.loads, stream)
