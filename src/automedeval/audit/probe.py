@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from automedeval.audit.evidence import measure_evidence
-from automedeval.audit.perturbations import CONTROL, Trial, read_harms, read_paraphrases
+from automedeval.audit.perturbations import CONTROL, TWIN, TWINS, Trial, read_harms
 from automedeval.audit.run import judge_trials
 from automedeval.audit.trials import Templates, grouped, outcome, plan_trials
 from automedeval.cli import comma_list
@@ -83,9 +83,9 @@ def _drawn(judge: BaseJudge, judged: JudgeVerdicts) -> list[Trial]:
     some = random.Random(0).sample(aided, min(CASES, len(aided)))
     before = {verdict.key: verdict for verdict in judged.verdicts}
     clean = [(request, before[request.key]) for case in some for request in judge.plan(case) if request.key in before]
-    templates = Templates(harms=read_harms(), paraphrases=read_paraphrases())
+    templates = Templates(harms=read_harms(), twins=read_harms(packaged=TWINS))
     trials = plan_trials(clean, ["harm"], templates, judged.rubric or read_rubric(PACKAGED), apart=judge.apart)
-    by_kind = grouped((trial.kind, trial) for trial in trials if trial.kind != CONTROL)
+    by_kind = grouped((trial.kind, trial) for trial in trials if trial.kind not in (CONTROL, TWIN))
     in_turn = (trial for those in itertools.zip_longest(*by_kind.values()) for trial in those if trial is not None)
     drawn: list[Trial] = []
     left = TEXT
@@ -94,6 +94,5 @@ def _drawn(judge: BaseJudge, judged: JudgeVerdicts) -> list[Trial]:
         if len(drawn) < EDITS and length <= left:
             drawn.append(trial)
             left -= length
-    places = {(trial.clean.case.id, trial.target) for trial in drawn}
-    twins = [each for each in trials if each.kind == CONTROL and (each.clean.case.id, each.target) in places]
-    return drawn + twins
+    places = {(trial.clean.case.id, trial.target, trial.kind) for trial in drawn}
+    return drawn + [each for each in trials if (each.clean.case.id, each.target, each.mirrors) in places]
