@@ -199,8 +199,8 @@ def _scaled(number: str, factor: float) -> str:
     return f"{value:,.0f}" if "," in number and value >= 1000 else f"{value:g}" if value < 1e6 else f"{value:.0f}"
 
 
-def _kept_case(found: re.Match, new: str) -> str:
-    return new[:1].upper() + new[1:] if found[0][:1].isupper() and not found[0].isupper() else new
+def _kept_case(match: re.Match, new: str) -> str:
+    return new[:1].upper() + new[1:] if match[0][:1].isupper() and not match[0].isupper() else new
 
 
 def reword(text: str, least: int, rules: Sequence[tuple[re.Pattern, str]]) -> str | None:
@@ -208,9 +208,9 @@ def reword(text: str, least: int, rules: Sequence[tuple[re.Pattern, str]]) -> st
     # Every rule matches the original text, so that no rule reverts another.
     taken: list[tuple[int, int, str]] = []
     for pattern, word in rules:
-        for found in pattern.finditer(text):
-            if all(found.end() <= start or found.start() >= end for start, end, _ in taken):
-                taken.append((*found.span(), _kept_case(found, found.expand(word))))
+        for match in pattern.finditer(text):
+            if all(match.end() <= start or match.start() >= end for start, end, _ in taken):
+                taken.append((*match.span(), _kept_case(match, match.expand(word))))
     taken = [(start, end, new) for start, end, new in taken if text[start:end] != new]
     if len(taken) < least:
         return None

@@ -40,11 +40,11 @@ def probe_judge(encoder: EncoderArguments, judged: JudgeVerdicts, notes: list[st
     Returns:
         what `measure_evidence` returns, estimated, and "edits", the number of changed answers; None without a probe.
     """
-    given = judged.run_record.get("arguments", {})
-    if parse_model(str(given.get("judge")))[0] not in ("small", "baseline") or encoder.encoder == "none":
+    arguments = judged.run_record.get("arguments", {})
+    if parse_model(str(arguments.get("judge")))[0] not in ("small", "baseline") or encoder.encoder == "none":
         return None
     try:
-        judge = _load(given, judged)
+        judge = _load(arguments, judged)
     except RecordError as error:
         notes.append(f"no probe of {judged.name}: {error}")
         return None
@@ -65,14 +65,14 @@ def probe_judge(encoder: EncoderArguments, judged: JudgeVerdicts, notes: list[st
     return plain(estimate(figures, len(judged.cases))) | {"edits": len(trials)}
 
 
-def _load(given: dict[str, Any], judged: JudgeVerdicts) -> BaseJudge:
+def _load(arguments: dict[str, Any], judged: JudgeVerdicts) -> BaseJudge:
     """Load the judge again that a run recorded."""
-    encoder = EncoderArguments(given.get("encoder"), given.get("encoder_pooling"))
-    models = comma_list(given["models"]) if given.get("models") else None
-    chat = {"device": given.get("device") or "auto"}
+    encoder = EncoderArguments(arguments.get("encoder"), arguments.get("encoder_pooling"))
+    models = comma_list(arguments["models"]) if arguments.get("models") else None
+    chat = {"device": arguments.get("device") or "auto"}
     cases = judged.cases.records
     return load_judge(
-        given["judge"], judged.rubric, chat, cases=cases, encoder=encoder, models=models, name=judged.judge
+        arguments["judge"], judged.rubric, chat, cases=cases, encoder=encoder, models=models, name=judged.judge
     )
 
 
