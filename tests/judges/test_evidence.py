@@ -10,10 +10,7 @@ from doubles.endpoint import EndpointDouble, good_answer
 from programs import ENCODER, error_line, needs_encoder, run_command, run_recipe
 from sentence_transformers import SentenceTransformer
 
-from automedeval.distillation.arguments import KnowledgeArguments
 from automedeval.judges.chat_judge import PASSAGES
-from automedeval.judges.judge import load_judge
-from automedeval.rewards import JudgeReward
 
 pytestmark = needs_encoder
 
@@ -125,17 +122,6 @@ def test_the_small_judge_checks_statements_against_the_store(store: Path, tmp_pa
     assert (wrong["rule"], wrong["source"]) == ("frequency", "book, Methotrexate")
     assert beside["expected_scores"][0] < without["expected_scores"][0]
     assert beside["expected_scores"][1] == without["expected_scores"][1]
-
-
-def test_a_reward_sees_the_books_of_its_judge(store: Path) -> None:
-    search, fingerprint = KnowledgeArguments(store=str(store), encoder=str(ENCODER)).open("cpu")
-    right, wrong = "b", "a"
-    texts = {each["model"]: each["text"] for each in CASE["responses"]}
-    given = [CASE["question"]] * 2, [texts[wrong], texts[right]]
-    without = JudgeReward(load_judge("small", encoder=str(ENCODER)))(*given)
-    beside = JudgeReward(load_judge("small", encoder=str(ENCODER), search=search, store=fingerprint))(*given)
-    assert beside[0] < without[0]
-    assert beside[1] == without[1]
 
 
 def test_a_checkpoint_reads_them_too(store: Path, tmp_path: Path, tiny_model: Path) -> None:
