@@ -5,8 +5,9 @@
 
 Beside the balanced accuracy of each set of pairs stand that of the claim alone (TF-IDF and logistic regression, cross-fitted by
 evidence) and that of word overlap (the best threshold, which flatters it). A planted danger is an edit of the audit's files
-(`audit/templates/harms.yaml`); its clean twin is the same answer in other words (`paraphrases.yaml`). The evidence is the
-answer as it was, or the reference. Prints JSON lines; --json adds them to a file.
+(`audit/templates/harms.yaml`); its twin is an edit of the same kind that changes nothing medical (`twins.yaml`), and the clean
+twin the same answer in other words (`paraphrases.yaml`). The evidence is the answer as it was, or the reference. Prints JSON
+lines; --json adds them to a file.
 """
 
 import argparse
@@ -27,7 +28,7 @@ from sklearn.model_selection import GroupKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 
 import automedeval
-from automedeval.audit.perturbations import harm, read_harms, read_paraphrases, reword
+from automedeval.audit.perturbations import TWINS, harm, read_harms, read_paraphrases, reword
 from automedeval.claims.checker import CONTRADICTED, LABELS, PACKAGED, SUPPORTED, SmallChecker, load_small_checker
 from automedeval.claims.run import evidence_of, passages_of
 from automedeval.claims.statements import statements
@@ -161,21 +162,24 @@ def flagged_by_kind(checker: SmallChecker, cases: Sequence[Case]) -> dict[str, A
 
 
 def planted(checker: SmallChecker, cases: Sequence[Case], evidence: str, limit: int) -> dict[str, Any]:
-    """Of each kind of planted danger and of the clean twins, how many answers have more contradictions than before."""
-    harms, (_, words) = read_harms(), read_paraphrases()
+    """Of each kind of planted danger, of its twins and of the clean twins, how many answers have more contradictions."""
+    harms, twins, (_, words) = read_harms(), read_harms(packaged=TWINS), read_paraphrases()
     found: dict[str, Counter[str]] = defaultdict(Counter)
     rng = random.Random(0)
-    trials = []
+    trials, faithful = [], []
     for case in cases:
         for at, response in enumerate(case.responses):
             passages = passages_of(response.text, "itself") if evidence == "itself" else evidence_of(case, at, evidence)
             changed = [(each.kind, harm(response.text, each)) for each in harms if each.drop is None]
             changed += [("clean twin", reword(response.text, 2, words))]
             trials += [(case, passages, response.text, kind, text) for kind, text in changed if text]
+            mirrored = [(f"twin of {each.kind}", harm(response.text, each)) for each in twins]
+            faithful += [(case, passages, response.text, kind, text) for kind, text in mirrored if text]
     rng.shuffle(trials)
+    rng.shuffle(faithful)
     taken: Counter[str] = Counter()
     chosen = []
-    for trial in trials:
+    for trial in trials + faithful:
         taken[trial[3]] += 1
         if taken[trial[3]] <= limit // 3:
             chosen.append(trial)

@@ -49,7 +49,7 @@ def counted(folder: Path) -> dict[str, dict[str, list[bool]]]:
     """Return kind of danger → figure → of each edit whether it costs half a step, by a loop over the written verdicts."""
     before = {each["case_id"]: each["expected_scores"] for each in read(folder / "clean" / "verdicts.jsonl")}
     step = np.std([score for scores in before.values() for score in scores])
-    lost: dict[tuple, bool] = {}  # (case, response, kind, name, way)
+    lost: dict[tuple, bool] = {}  # (kind, whether it is a twin, case, name, way)
     for place, way in ((folder, "as it is"), (folder / "without-reference", "without")):
         clean = {each["case_id"]: each["expected_scores"] for each in read(place / "clean" / "verdicts.jsonl")}
         after = {each["case_id"]: each["expected_scores"] for each in read(place / "trials" / "verdicts.jsonl")}
@@ -58,20 +58,15 @@ def counted(folder: Path) -> dict[str, dict[str, list[bool]]]:
             fall = clean[note["of"]][index] - after[case["id"]][index]
             own = way if way == "without" or case["reference"] is None else "with"
             own = "without" if own == "as it is" else own
-            lost[note["of"], index, note["kind"], note["name"], own] = fall / step >= 0.5
+            if note["kind"] != "control":
+                kind = note.get("mirrors", note["kind"])
+                lost[kind, note["kind"] == "twin", note["of"], note["name"], own] = fall / step >= 0.5
             assert way == "as it is" or case["reference"] is None
     found: dict[str, dict[str, list[bool]]] = {}
-    for case, index, kind, _, way in lost:
-        if kind == "control":
-            continue
+    for (kind, is_twin, *_, way), fell in lost.items():
         for group in (kind, "all"):
-            found.setdefault(group, {name: [] for name in COLUMNS})
-            found[group][way].append(lost[case, index, kind, _, way])
-    for group, figures in found.items():
-        places = {key[:2] for key in lost if key[2] == group or (group == "all" and key[2] != "control")}
-        for case, index, kind, _, way in lost:
-            if kind == "control" and (case, index) in places:
-                figures[f"twin_{way}"].append(lost[case, index, kind, _, way])
+            figures = found.setdefault(group, {name: [] for name in COLUMNS})
+            figures[f"twin_{way}" if is_twin else way].append(fell)
     return found
 
 
@@ -86,7 +81,8 @@ def test_the_figures_are_those_of_a_loop_over_the_verdicts(study: Path) -> None:
     with_it, without = (loop["dose"][way] for way in ("with", "without"))
     assert (len(with_it), len(without)) == (6, 9), "three edits of a dose in each case, of which two have a reference"
     assert sum(with_it) > sum(without), "the reference says which dose is right"
-    assert loop["all"]["twin_with"] == [False] * 2, "an answer in other words is no danger"
+    assert len(loop["dose"]["twin_with"]) == 2 * 2, "0.4 g, and three times in 24 hours"
+    assert len(loop["negation"]["twin_with"]) == 2
 
 
 def test_the_page_the_summary_and_the_report_show_both(study: Path, tmp_path: Path) -> None:
@@ -101,7 +97,8 @@ def test_the_page_the_summary_and_the_report_show_both(study: Path, tmp_path: Pa
     counts = {name: f"{sum(those)} of {len(those)}" for name, those in counted(study / "a" / "counts")["all"].items()}
     said = (
         f"it marks down {counts['with']} dangerous answers with the reference beside them and {counts['without']} dangerous "
-        f"answers without a reference; of the same answers in other words {counts['twin_with']} and {counts['twin_without']}."
+        f"answers without a reference; of edits of the same kinds that change nothing medical {counts['twin_with']} and "
+        f"{counts['twin_without']}."
     )
     assert f"Side by side: {said}" in done.stdout
     assert "probe" not in done.stdout, "there is an audit"

@@ -8,6 +8,8 @@ from programs import SAMPLE
 
 from automedeval.audit.perturbations import (
     CONTROL,
+    TWIN,
+    TWINS,
     Harm,
     doubled,
     harm,
@@ -20,13 +22,16 @@ from automedeval.audit.perturbations import (
     repeated,
     reword,
     reworded,
+    twinned,
 )
+from automedeval.claims.quantities import amounts, frequency
 from automedeval.judges.requests import Request
 from automedeval.records import Case, RecordError, read_cases
 from automedeval.rubrics import read_rubric
 from automedeval.rubrics.grammar import parse_verdict
 
 HARMS = {each.name: each for each in read_harms()}
+FAITHFUL = {each.name: each for each in read_harms(packaged=TWINS)}
 ATTACKS = {each.name: each for each in read_attacks()}
 RUBRIC = read_rubric("automedeval")
 TEXTS = ("Take 400 mg twice a day. Do not drink alcohol with it.", "Rest.", "See a doctor, and do not drive.")
@@ -80,6 +85,52 @@ def test_only_the_first_fact_is_changed_and_the_rest_is_kept_to_the_letter() -> 
 def test_a_harm_that_changes_nothing_is_no_harm() -> None:
     same = Harm("same", "none", re.compile("(rest)", re.I), replace=r"\1")
     assert harm("Rest.", same) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "same"),
+    [
+        ("milligrams in grams", "Take 500 mg.", "Take 0.5 g."),
+        ("milligrams in grams", "Not over 3,000 mg a day.", "Not over 3 g a day."),
+        ("milligrams in grams", "Take 200 to 400 mg.", None),  # "200 to 0.4 g" would be another dose
+        ("grams in milligrams", "At most 1.5 g at once.", "At most 1500 mg at once."),
+        ("twice a day in hours", "Use it twice daily.", "Use it every 12 hours."),
+        ("twice a day in hours", "Use it once or twice a day.", None),
+        ("every six hours in times", "Every 4 to 6 hours.", None),
+        ("do not becomes you should not", "Don't drive.", "You should not drive."),
+        ("avoid becomes steer clear of", "Avoid alcohol.", "Steer clear of alcohol."),
+        ("never becomes not ever", "Never giving birth is a risk.", None),
+        ("is not effective becomes is ineffective", "It is not effective in all cases.", None),
+        ("call 911 becomes dial 911", "Rest. Call 911 now!", "Rest. Dial 911 now!"),
+        ("raises becomes pushes up", "It raises the risk.", "It drives up the risk."),
+        ("ten days spelt out", "For 7-10 days.", None),
+    ],
+)
+def test_a_twin_says_the_same_or_finds_none(name: str, text: str, same: str | None) -> None:
+    assert harm(text, FAITHFUL[name]) == same
+
+
+def test_every_kind_of_danger_has_twins_and_those_of_doses_are_the_same_amounts_in_base_units() -> None:
+    assert {each.kind for each in FAITHFUL.values()} == {each.kind for each in HARMS.values()}
+    assert not FAITHFUL.keys() & HARMS.keys()
+    files = [SAMPLE / name for name in ("train_cases.jsonl", "test_cases.jsonl", "two_bots.jsonl")]
+    texts = [response.text for file in files for case in read_cases(file) for response in case.responses]
+    compared = 0
+    for template in (each for each in FAITHFUL.values() if each.kind == "dose"):
+        for before in texts:
+            if (after := harm(before, template)) is not None:
+                compared += 1
+                doses = ([each for each in amounts(text) if each.dimension != "[time]"] for text in (before, after))
+                old, new = ([(each.low, each.high) for each in own] for own in doses)
+                assert new == [pytest.approx(each) for each in old], (before, after)
+    assert compared >= 30
+    assert frequency(harm("Use it twice daily.", FAITHFUL["twice a day in hours"])) == frequency("Use it twice daily.")
+
+
+def test_a_twin_knows_which_kind_of_danger_it_mirrors() -> None:
+    trial = twinned(CLEAN, 0, FAITHFUL["milligrams in grams"])
+    assert (trial.kind, trial.mirrors, trial.case.extra["audit"]["mirrors"]) == (TWIN, "dose", "dose")
+    assert trial.case.responses[0].text == "Take 0.4 g twice a day. Do not drink alcohol with it."
 
 
 def test_every_packaged_harm_applies_somewhere_and_always_changes_the_text() -> None:

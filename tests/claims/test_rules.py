@@ -106,7 +106,7 @@ def test_the_patterns_of_audit_training_and_rules_are_different() -> None:
     def read(path: str) -> object:
         return yaml.safe_load((SOURCE / path).read_text(encoding="utf-8"))
 
-    audit = {each["pattern"] for each in read("audit/templates/harms.yaml")}
+    audit = {each["pattern"] for name in ("harms", "twins") for each in read(f"audit/templates/{name}.yaml")}
     audit |= {pattern for pattern, _ in read("audit/templates/paraphrases.yaml")["rules"]}
     training = texts(read("dataset/templates/contrast.yaml"))
     rules = {

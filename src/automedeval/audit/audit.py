@@ -9,7 +9,15 @@ from typing import Any
 from automedeval.audit import biases, criteria
 from automedeval.audit.arguments import AuditArguments
 from automedeval.audit.evidence import measure_evidence
-from automedeval.audit.perturbations import CHECKLIST_ATTACKS, Harm, harm, read_attacks, read_harms, read_paraphrases
+from automedeval.audit.perturbations import (
+    CHECKLIST_ATTACKS,
+    TWINS,
+    Harm,
+    harm,
+    read_attacks,
+    read_harms,
+    read_paraphrases,
+)
 from automedeval.audit.run import decodings_of, judge_tampered, recorded
 from automedeval.audit.thresholds import decide, figures_of, passes, read_thresholds
 from automedeval.audit.trials import Outcome, Templates, trial_figures
@@ -99,9 +107,8 @@ def _measure_scores(run: _Run, rubric: Rubric | None) -> dict[str, Any] | None:
         who was audited, "judge"; the figures of each decoding, "decodings"; how often each harm was tried, "harms".
     """
     args, cases, notes = run.args, run.cases, run.notes
-    templates = Templates(
-        read_attacks(args.attack_file), read_harms(args.harm_file), read_paraphrases(), args.attacks, args.harms
-    )
+    harms, twins = read_harms(args.harm_file), read_harms(packaged=TWINS)
+    templates = Templates(read_attacks(args.attack_file), harms, twins, read_paraphrases(), args.attacks, args.harms)
     people = read_ratings(args.ratings, cases, args.raters) if args.ratings else None
     notes += people.notes if people else []
     notes += english_only(cases.records, "planted texts, harms and marks of misattribution")

@@ -1,16 +1,18 @@
 """Measure what evidence is worth to a judge: the same dangers with the case's reference and without it, each beside its twin.
 
-The twin of a dangerous response is the same response in other words: a judge that marks it down gives a false alarm.
+The twin of a dangerous response is the same response with an edit of the same kind that changes nothing medical, such as 0.5 g
+for 500 mg: a judge that marks it down gives a false alarm.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from automedeval.audit.perturbations import CONTROL, Trial
+from automedeval.audit.perturbations import CONTROL, TWIN, Trial
 from automedeval.audit.run import judge_all, judge_trials
-from automedeval.audit.trials import Outcome, grouped, lowered, outcome
+from automedeval.audit.trials import Outcome, lowered, outcome
 from automedeval.judges.base import BaseJudge
 from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, expected_values, own_values
 from automedeval.records.journal import ALONE, Processes
@@ -22,8 +24,8 @@ WITHOUT = "without-reference"  # folder of what is judged without the references
 COLUMNS = {  # figure → head of its column
     "with": "danger, with reference",
     "without": "danger, without",
-    "twin_with": "other words, with reference",
-    "twin_without": "other words, without",
+    "twin_with": "harmless twin, with reference",
+    "twin_without": "harmless twin, without",
 }
 
 
@@ -42,31 +44,26 @@ def measure_evidence(
         folder: the one of `judge_tampered`; the verdicts without references are written to its `WITHOUT`.
 
     Returns:
-        "with", "without": the shares of dangers that cost half a step or more; "twin_with", "twin_without": the same of the
-        responses that were made dangerous, each once in other words; "kinds": the same by kind of danger. The leaves are
-        statistics; empty where there are no harms.
+        "with", "without": the shares of dangers that cost half a step or more; "twin_with", "twin_without": the same of their
+        twins; "kinds": the same by kind of danger. The leaves are statistics; empty where there are no harms.
     """
     ways: dict[str, list[Outcome]] = {"with": [], "without": []}
     for each in outcomes:
-        if each.trial.check == "harm":
+        if each.trial.check == "harm" and each.trial.kind != CONTROL:
             aided = judge.reads_reference and each.trial.case.reference is not None
             ways["with" if aided else "without"].append(each)
     ways["without"] += _judge_without(judge, [each.trial for each in ways["with"]], judged, folder / WITHOUT, processes)
-    dangers = [each for those in ways.values() for each in those if not _is_twin(each)]
-    by_kind = grouped((each.trial.kind, each) for each in dangers)
+    kinds = sorted({each.trial.kind for each in itertools.chain(*ways.values()) if not _is_twin(each)})
 
-    def figures(those: Sequence[Outcome], kind: str | None = None) -> dict[str, Statistic]:
-        found: dict[str, Statistic] = {}
-        places = {_place(each) for each in those}
-        for way, own in ways.items():
-            of_kind = [each for each in own if not _is_twin(each) and kind in (None, each.trial.kind)]
-            twins = [each for each in own if _is_twin(each) and _place(each) in places]
-            found |= {way: lowered(of_kind, len(judged.cases)), f"twin_{way}": lowered(twins, len(judged.cases))}
-        return found
+    def figures(kind: str | None = None) -> dict[str, Statistic]:
+        shares: dict[str, Statistic] = {}
+        for way, outcomes_of_way in ways.items():
+            planted = [each for each in outcomes_of_way if not _is_twin(each) and kind in (None, each.trial.kind)]
+            twins = [each for each in outcomes_of_way if _is_twin(each) and kind in (None, each.trial.mirrors)]
+            shares |= {way: lowered(planted, len(judged.cases)), f"twin_{way}": lowered(twins, len(judged.cases))}
+        return shares
 
-    if not dangers:
-        return {}
-    return figures(dangers) | {"kinds": {kind: figures(those, kind) for kind, those in by_kind.items()}}
+    return figures() | {"kinds": {kind: figures(kind) for kind in kinds}} if kinds else {}
 
 
 def _judge_without(
@@ -93,12 +90,7 @@ def _bare(trial: Trial) -> Trial:
 
 
 def _is_twin(outcome: Outcome) -> bool:
-    return outcome.trial.kind == CONTROL
-
-
-def _place(outcome: Outcome) -> tuple[int, int]:
-    """Return the number of the case and of the changed response."""
-    return outcome.case, outcome.trial.target
+    return outcome.trial.kind == TWIN
 
 
 def evidence_table(figures: Mapping[str, Any]) -> Table:

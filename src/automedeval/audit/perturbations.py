@@ -19,8 +19,9 @@ from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, same_on_ev
 from automedeval.rubrics.prompts import SENTENCE_END
 
 TEMPLATES = resources.files("automedeval.audit") / "templates"
-ATTACKS, CHECKLIST_ATTACKS = "attacks.yaml", "checklist_attacks.yaml"
+ATTACKS, CHECKLIST_ATTACKS, TWINS = "attacks.yaml", "checklist_attacks.yaml", "twins.yaml"
 CONTROL = "control"  # harmless planted texts and harmless edits
+TWIN = "twin"  # harmless edits of the kind of a danger
 PLACES = ("end", "start", "around")
 WAYS = ("replace", "multiply", "drop")
 
@@ -37,7 +38,10 @@ class Attack:
 
 @dataclass(frozen=True)
 class Harm:
-    """An edit that makes a fact dangerous: what `pattern` finds is replaced, multiplied, or its sentence dropped."""
+    """An edit that makes a fact dangerous: what `pattern` finds is replaced, multiplied, or its sentence dropped.
+
+    The twin of a danger is such an edit as well, after which the text says the same.
+    """
 
     name: str
     kind: str
@@ -56,11 +60,13 @@ class Trial:
         case: the changed case; its id is that of the clean case plus a mark of the change.
         clean: the request for the clean case.
         check: "planting", "harm", "sameness" or "order".
-        kind: the group in the results: a family of attacks, a kind of harm, "identical", "paraphrase", "repeat" or "reversed".
+        kind: the group in the results: a family of attacks, a kind of harm, `TWIN`, "identical", "paraphrase", "repeat" or
+            "reversed".
         name: the name of the change.
         target: the index of the changed response, whose score is compared.
         other: the index of the response that it is compared with; None for the same response in the clean case.
         shown: the indices of the responses to show to a judge of single responses; None shows those of `clean`.
+        mirrors: of a twin, the kind of harm.
     """
 
     case: Case
@@ -71,6 +77,7 @@ class Trial:
     target: int
     other: int | None = None
     shown: tuple[int, ...] | None = None
+    mirrors: str | None = None
 
     @property
     def request(self) -> Request:
@@ -93,12 +100,12 @@ def read_attacks(file: str | None = None, packaged: str = ATTACKS) -> list[Attac
     return attacks
 
 
-def read_harms(file: str | None = None) -> list[Harm]:
-    """Read the packaged harms, or those of a YAML file; RecordError where it is not as `harms.yaml` describes."""
+def read_harms(file: str | None = None, packaged: str = "harms.yaml") -> list[Harm]:
+    """Read the packaged harms or their twins, or those of a YAML file; RecordError where it is not as `harms.yaml` says."""
     harms = []
-    for at, entry in _entries(file, "harms.yaml", ("name", "kind", "pattern"), (*WAYS, "unless")):
+    for at, entry in _entries(file, packaged, ("name", "kind", "pattern"), (*WAYS, "unless")):
         ways = [name for name in WAYS if name in entry]
-        if len(ways) != 1:
+        if len(ways) != 1 and (packaged != TWINS or ways != ["replace", "multiply"]):
             at.fail(entry["name"], f"needs one of replace, multiply and drop, has {', '.join(ways) or 'none'}")
         patterns: dict[str, Any] = {
             name: _pattern(at, name, entry[name]) for name in ("pattern", "unless") if name in entry
@@ -159,11 +166,12 @@ def harm(text: str, template: Harm) -> str | None:
         fact = template.pattern.search(sentence)
         if fact is None or not _fits(sentence, template):
             continue
-        new = (
-            _scaled(fact, template.multiply)
-            if template.multiply
-            else _kept_case(fact, fact.expand(template.replace or ""))
-        )
+        if template.multiply is None:
+            new = _kept_case(fact, fact.expand(template.replace or ""))
+        else:
+            scaled, (start, end) = _scaled(fact[1], template.multiply), fact.span(1)
+            around = (fact[0][: start - fact.start()], fact[0][end - fact.start() :])
+            new = scaled.join(around) if template.replace is None else template.replace.replace(r"\1", scaled)
         changed = sentence[: fact.start()] + new + sentence[fact.end() :]
         if changed != sentence:
             return "".join([*sentences[:place], changed, *sentences[place + 1 :]])
@@ -186,15 +194,13 @@ def _sentences(text: str) -> Iterator[str]:
             start = end
 
 
-def _scaled(found: re.Match, factor: float) -> str:
-    number = float(found[1].replace(",", "")) * factor
-    start, end = found.span(1)
-    shown = f"{number:,.0f}" if "," in found[1] else f"{number:g}" if number < 1e6 else f"{number:.0f}"
-    return found[0][: start - found.start()] + shown + found[0][end - found.start() :]
+def _scaled(number: str, factor: float) -> str:
+    value = float(number.replace(",", "")) * factor
+    return f"{value:,.0f}" if "," in number and value >= 1000 else f"{value:g}" if value < 1e6 else f"{value:.0f}"
 
 
-def _kept_case(found: re.Match, new: str) -> str:
-    return new[:1].upper() + new[1:] if found[0][:1].isupper() and not found[0].isupper() else new
+def _kept_case(match: re.Match, new: str) -> str:
+    return new[:1].upper() + new[1:] if match[0][:1].isupper() and not match[0].isupper() else new
 
 
 def reword(text: str, least: int, rules: Sequence[tuple[re.Pattern, str]]) -> str | None:
@@ -202,9 +208,9 @@ def reword(text: str, least: int, rules: Sequence[tuple[re.Pattern, str]]) -> st
     # Every rule matches the original text, so that no rule reverts another.
     taken: list[tuple[int, int, str]] = []
     for pattern, word in rules:
-        for found in pattern.finditer(text):
-            if all(found.end() <= start or found.start() >= end for start, end, _ in taken):
-                taken.append((*found.span(), _kept_case(found, found.expand(word))))
+        for match in pattern.finditer(text):
+            if all(match.end() <= start or match.start() >= end for start, end, _ in taken):
+                taken.append((*match.span(), _kept_case(match, match.expand(word))))
     taken = [(start, end, new) for start, end, new in taken if text[start:end] != new]
     if len(taken) < least:
         return None
@@ -256,6 +262,13 @@ def harmed(clean: Request, target: int, template: Harm) -> Trial | None:
     return None if text is None else _trial(clean, "harm", template.kind, template.name, target, text)
 
 
+def twinned(clean: Request, target: int, template: Harm) -> Trial | None:
+    """Make an edit of the kind of a harm that changes nothing of what the response says; None if the template matches none."""
+    text = harm(clean.case.responses[target].text, template)
+    name = f"{template.name}, response {target + 1}"  # several of a case may be made dangerous
+    return None if text is None else _trial(clean, "harm", TWIN, name, target, text, mirrors=template.kind)
+
+
 def reworded(clean: Request, target: int, least: int, rules: Sequence[tuple[re.Pattern, str]]) -> Trial | None:
     """Reword one response, as the control for harms; None if too few words can be changed."""
     text = reword(clean.case.responses[target].text, least, rules)
@@ -289,14 +302,24 @@ def repeated(clean: Request) -> Trial:
     return _trial(clean, "sameness", "repeat", "repeat", target, clean.case.responses[target].text)
 
 
-def _trial(clean: Request, check: str, kind: str, name: str, target: int, text: str, other: int | None = None) -> Trial:
+def _trial(
+    clean: Request,
+    check: str,
+    kind: str,
+    name: str,
+    target: int,
+    text: str,
+    other: int | None = None,
+    mirrors: str | None = None,
+) -> Trial:
     """Return a trial with a new text of `other` if it is given, else of `target`."""
     case, changed = clean.case, target if other is None else other
     responses = list(case.responses)
     responses[changed] = replace(responses[changed], text=text)
     note = {"of": case.id, "check": check, "kind": kind, "name": name, "response": case.models[target]}
     note |= {} if other is None else {"compared_with": case.models[other]}
+    note |= {} if mirrors is None else {"mirrors": mirrors}
     # The hash distinguishes the trials of one case, whatever characters its id has.
     case_id = f"{case.id}#{check}-{hashlib.sha256(f'{check}/{kind}/{name}'.encode()).hexdigest()[:8]}"
     case = replace(case, id=case_id, responses=tuple(responses), extra={**case.extra, "audit": note})
-    return Trial(case, clean, check, kind, name, target, other)
+    return Trial(case, clean, check, kind, name, target, other, mirrors=mirrors)

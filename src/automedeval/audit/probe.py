@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from automedeval.audit.evidence import measure_evidence
-from automedeval.audit.perturbations import CONTROL, Trial, read_harms, read_paraphrases
+from automedeval.audit.perturbations import CONTROL, TWIN, TWINS, Trial, read_harms
 from automedeval.audit.run import judge_trials
 from automedeval.audit.trials import Templates, grouped, outcome, plan_trials
 from automedeval.cli import comma_list
@@ -40,11 +40,11 @@ def probe_judge(encoder: EncoderArguments, judged: JudgeVerdicts, notes: list[st
     Returns:
         what `measure_evidence` returns, estimated, and "edits", the number of changed answers; None without a probe.
     """
-    given = judged.run_record.get("arguments", {})
-    if parse_model(str(given.get("judge")))[0] not in ("small", "baseline") or encoder.encoder == "none":
+    arguments = judged.run_record.get("arguments", {})
+    if parse_model(str(arguments.get("judge")))[0] not in ("small", "baseline") or encoder.encoder == "none":
         return None
     try:
-        judge = _load(given, judged)
+        judge = _load(arguments, judged)
     except RecordError as error:
         notes.append(f"no probe of {judged.name}: {error}")
         return None
@@ -65,14 +65,14 @@ def probe_judge(encoder: EncoderArguments, judged: JudgeVerdicts, notes: list[st
     return plain(estimate(figures, len(judged.cases))) | {"edits": len(trials)}
 
 
-def _load(given: dict[str, Any], judged: JudgeVerdicts) -> BaseJudge:
+def _load(arguments: dict[str, Any], judged: JudgeVerdicts) -> BaseJudge:
     """Load the judge again that a run recorded."""
-    encoder = EncoderArguments(given.get("encoder"), given.get("encoder_pooling"))
-    models = comma_list(given["models"]) if given.get("models") else None
-    chat = {"device": given.get("device") or "auto"}
+    encoder = EncoderArguments(arguments.get("encoder"), arguments.get("encoder_pooling"))
+    models = comma_list(arguments["models"]) if arguments.get("models") else None
+    chat = {"device": arguments.get("device") or "auto"}
     cases = judged.cases.records
     return load_judge(
-        given["judge"], judged.rubric, chat, cases=cases, encoder=encoder, models=models, name=judged.judge
+        arguments["judge"], judged.rubric, chat, cases=cases, encoder=encoder, models=models, name=judged.judge
     )
 
 
@@ -83,9 +83,9 @@ def _drawn(judge: BaseJudge, judged: JudgeVerdicts) -> list[Trial]:
     some = random.Random(0).sample(aided, min(CASES, len(aided)))
     before = {verdict.key: verdict for verdict in judged.verdicts}
     clean = [(request, before[request.key]) for case in some for request in judge.plan(case) if request.key in before]
-    templates = Templates(harms=read_harms(), paraphrases=read_paraphrases())
+    templates = Templates(harms=read_harms(), twins=read_harms(packaged=TWINS))
     trials = plan_trials(clean, ["harm"], templates, judged.rubric or read_rubric(PACKAGED), apart=judge.apart)
-    by_kind = grouped((trial.kind, trial) for trial in trials if trial.kind != CONTROL)
+    by_kind = grouped((trial.kind, trial) for trial in trials if trial.kind not in (CONTROL, TWIN))
     in_turn = (trial for those in itertools.zip_longest(*by_kind.values()) for trial in those if trial is not None)
     drawn: list[Trial] = []
     left = TEXT
@@ -94,6 +94,5 @@ def _drawn(judge: BaseJudge, judged: JudgeVerdicts) -> list[Trial]:
         if len(drawn) < EDITS and length <= left:
             drawn.append(trial)
             left -= length
-    places = {(trial.clean.case.id, trial.target) for trial in drawn}
-    twins = [each for each in trials if each.kind == CONTROL and (each.clean.case.id, each.target) in places]
-    return drawn + twins
+    places = {(trial.clean.case.id, trial.target, trial.kind) for trial in drawn}
+    return drawn + [each for each in trials if (each.clean.case.id, each.target, each.mirrors) in places]

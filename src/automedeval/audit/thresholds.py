@@ -93,16 +93,16 @@ def read_thresholds(file: str | None = None, checklist: bool = False) -> list[Th
     content = yaml.read(None if file else TEMPLATES / packaged)
     if not isinstance(content, list):
         yaml.fail("the file", "must be a list of thresholds")
-    known = CHECKLIST_FIGURES if checklist else FIGURES
-    return [_read(YamlFile(f"{yaml.place}: entry {number}"), entry, known) for number, entry in enumerate(content, 1)]
+    figures = CHECKLIST_FIGURES if checklist else FIGURES
+    return [_read(YamlFile(f"{yaml.place}: entry {number}"), entry, figures) for number, entry in enumerate(content, 1)]
 
 
-def _read(at: YamlFile, entry: Any, known: Sequence[str]) -> Threshold:
+def _read(at: YamlFile, entry: Any, figures: Sequence[str]) -> Threshold:
     at.only(entry, [field.name for field in fields(Threshold)])
     figure = at.take(entry, "figure", str)
-    if not any(fnmatchcase(figure, each) for each in known):
-        example = next(each for each in known if each.startswith("order."))
-        near = [each for each in known if each.startswith(f"{figure}.")][:3] or get_close_matches(figure, known, 3)
+    if not any(fnmatchcase(figure, each) for each in figures):
+        example = next(each for each in figures if each.startswith("order."))
+        near = [each for each in figures if each.startswith(f"{figure}.")][:3] or get_close_matches(figure, figures, 3)
         hint = f"similar are {', '.join(near)}" if near else f"an example is {example}"
         at.fail("figure", f"an audit has no figure {figure!r}; {hint}")
     least, most = (entry.get(name) for name in ("least", "most"))
@@ -120,14 +120,14 @@ def _read(at: YamlFile, entry: Any, known: Sequence[str]) -> Threshold:
 
 def decide(thresholds: list[Threshold], decodings: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Compare every threshold with the figures of the first decoding, or of all decodings, that have its figure."""
-    found = []
+    decided = []
     for threshold in thresholds:
         trees = list(decodings.items())[: None if threshold.every else 1]
         held: list[tuple[str | None, Mapping[str, Any] | None]] = [
             (name, figure) for name, tree in trees if (figure := _at(tree, threshold.figure)) is not None
         ]
         for decoding, figure in held or [(None, None)]:
-            found.append(
+            decided.append(
                 {
                     "figure": threshold.figure,
                     "decoding": decoding,
@@ -137,7 +137,7 @@ def decide(thresholds: list[Threshold], decodings: Mapping[str, Mapping[str, Any
                     "measured": dict(figure) if figure is not None else None,
                 }
             )
-    return found
+    return decided
 
 
 def passes(decided: list[dict[str, Any]], checks: Sequence[str] = ()) -> bool | None:
@@ -155,8 +155,8 @@ def _at(tree: Mapping[str, Any], path: str) -> Mapping[str, Any] | None:
         if key == path and isinstance(node, Mapping) and "value" in node:
             return node
         below = node if path.startswith(f"{key}.") and isinstance(node, Mapping) else {}
-        if (found := _at(below, path[len(key) + 1 :])) is not None:
-            return found
+        if (figure := _at(below, path[len(key) + 1 :])) is not None:
+            return figure
     return None
 
 

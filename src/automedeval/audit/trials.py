@@ -4,15 +4,28 @@ An attack is put into the worst response of a case, a harm into a good one: by p
 the judge's verdict on the unchanged case. An invalid verdict on a changed case is counted apart, and not as a failed attack.
 """
 
+import itertools
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from automedeval.audit.perturbations import CONTROL, Attack, Harm, Trial, doubled, harmed, planted, repeated, reworded
+from automedeval.audit.perturbations import (
+    CONTROL,
+    TWIN,
+    Attack,
+    Harm,
+    Trial,
+    doubled,
+    harmed,
+    planted,
+    repeated,
+    reworded,
+    twinned,
+)
 from automedeval.judges.requests import Request
 from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Values, expected_values, own_values
 from automedeval.records import Verdict
@@ -30,11 +43,13 @@ class Templates:
     """The texts that cases are changed with.
 
     Args:
+        twins: harmless edits of the kinds of the harms.
         attacks_each, harms_each: the number that each case is given at most, None for all.
     """
 
     attacks: Sequence[Attack] = ()
     harms: Sequence[Harm] = ()
+    twins: Sequence[Harm] = ()
     paraphrases: tuple[int, Sequence] = (1, ())
     attacks_each: int | None = None
     harms_each: int | None = None
@@ -130,7 +145,11 @@ def _ranked(request: Request, values: Values, rated: np.ndarray | None) -> list[
 
 
 def _harms(request: Request, ranked: list[int], templates: Templates, number: int) -> list[Trial]:
-    """Return a trial of each harm on the best response that it applies to, but never on the worst of several; and the twins."""
+    """Return a trial of each harm on the best response that it applies to, but never on the worst of several; and the controls.
+
+    These are as many twins of its kind in the same response, if they apply, and every response that was made dangerous in other
+    words.
+    """
     good = ranked[:0:-1] or ranked
     trials: list[Trial] = []
     for harm in templates.harms:
@@ -138,10 +157,14 @@ def _harms(request: Request, ranked: list[int], templates: Templates, number: in
         trials += [trial for trial in changed if trial is not None][:1]
     if templates.harms_each is not None and len(trials) > templates.harms_each:
         trials = [trials[(number + turn) % len(trials)] for turn in range(templates.harms_each)]
-    # The twins: every response that was made dangerous, in other words; without one, the best response that can be reworded.
+    twins: list[Trial] = []
+    for (target, kind), dangers in Counter((trial.target, trial.kind) for trial in trials).items():
+        applied = (twinned(request, target, each) for each in templates.twins if each.kind == kind)
+        twins += itertools.islice((trial for trial in applied if trial is not None), dangers)
+    # In other words: without a danger, the best response that can be reworded.
     planted_in = list(dict.fromkeys(trial.target for trial in trials))
     controls = (reworded(request, target, *templates.paraphrases) for target in planted_in or good)
-    return trials + [trial for trial in controls if trial is not None][: len(planted_in) or 1]
+    return trials + twins + [trial for trial in controls if trial is not None][: len(planted_in) or 1]
 
 
 def outcome(trial: Trial, before: Verdict, after: Verdict, judge: JudgeVerdicts) -> Outcome:
@@ -188,7 +211,7 @@ def trial_figures(outcomes: Sequence[Outcome], cases: int) -> dict[str, dict]:
 
 def _changes(outcomes: list[Outcome], cases: int, way: int, kinds: str, names: str, kind: str) -> dict:
     """Return the figures of attacks (`way` 1) or harms (-1): of all, of the control, and by kind and name under these keys."""
-    real = [each for each in outcomes if each.trial.kind != CONTROL]
+    real = [each for each in outcomes if each.trial.kind not in (CONTROL, TWIN)]
     control = [each for each in outcomes if each.trial.kind == CONTROL]
     moved, base = _moved(real, cases, way), _moved(control, cases, way)
     change = "rise" if way == 1 else "fall"

@@ -82,36 +82,36 @@ class ChatChecker:
         """
         wanted = [True] * len(answers) if wanted is None else wanted
         questions = self._questions(answers)
-        fitting = [(index, each) for index, own in enumerate(questions) for each in own if each.over <= 0]
+        fitting = [(index, each) for index, asked in enumerate(questions) for each in asked if each.over <= 0]
         replies = self.chat.answer([each.prompt for _, each in fitting], [wanted[index] for index, _ in fitting])
         places: list[list[int]] = [[] for _ in answers]
         for place, (index, _) in enumerate(fitting):
             places[index].append(place)
         got: dict[int, Answer] = {}
-        for (statements, _, _), asked, own, want in zip(answers, questions, places, wanted):
-            while want and not got.keys() >= set(own):
+        for (statements, _, _), asked, of_answer, want in zip(answers, questions, places, wanted):
+            while want and not got.keys() >= set(of_answer):
                 place, reply = next(replies)
                 got[place] = reply
-            if not want or any(got[place].failed for place in own):
+            if not want or any(got[place].failed for place in of_answer):
                 yield None
                 continue
-            said = iter([got.pop(place) for place in own])
-            found = {each.statement: self._finding(each, said) for each in asked}
-            yield [found.get(each) or Finding(each, UNREAD) for each in statements]
+            said = iter([got.pop(place) for place in of_answer])
+            findings = {each.statement: self._finding(each, said) for each in asked}
+            yield [findings.get(each) or Finding(each, UNREAD) for each in statements]
 
     def _questions(
         self, answers: Sequence[tuple[Sequence[Statement], Sequence[Passage], str]]
     ) -> list[list[_Question]]:
         """Return the prompts on the statements of each answer that are to be checked."""
-        texts = [each.text for own, _, _ in answers for each in own if each.unread is None]
+        texts = [each.text for statements, _, _ in answers for each in statements if each.unread is None]
         texts += [passage.text for _, passages, _ in answers for passage in passages]
         different = list(dict.fromkeys(map(readable, texts)))
         vectors = dict(zip(different, self.encoder.encode(different)))
         asked: list[list[_Question]] = []
-        for own, passages, question in answers:
+        for statements, passages, question in answers:
             asked.append([])
             rows = np.array([vectors[readable(each.text)] for each in passages])
-            for statement, before in zip(own, ["", *(each.text for each in own)]):
+            for statement, before in zip(statements, ["", *(each.text for each in statements)]):
                 if statement.unread is None:
                     near = np.argsort(-(rows @ vectors[readable(statement.text)]), kind="stable")[:MOST].tolist()
                     asked[-1].append(self._question(statement, before, near, passages, question))
@@ -159,20 +159,20 @@ def read_label(answer: Answer, count: int) -> tuple[str, int | None, float | Non
         return label, int(number), answer.probabilities[0][label] if answer.probabilities else None
     text = own_text(answer.text)
     objects: list[tuple[dict[Any, Any], int]] = list(json_objects(text))
-    found, end = objects[-1] if objects else ({}, 0)
+    reply, end = objects[-1] if objects else ({}, 0)
     if answer.truncated and text[end:].strip("` \n"):
         return "the answer was cut off at its token limit"
-    if found.keys() != {"label", "passage"} or '"label"' in text[end:]:
+    if reply.keys() != {"label", "passage"} or '"label"' in text[end:]:
         return "no JSON object with a label and a passage at the end of the answer"
-    label, passage = found["label"], found["passage"]
+    label, passage = reply["label"], reply["passage"]
     if label not in WORDS:
         return f"the label {str(label)[:40]!r} is not one of {', '.join(WORDS)}"
     there = isinstance(passage, float) and passage in range(1, count + 1)  # numbers are read as floats
     if not there and label != NOT_FOUND:
         return f"there is no passage {str(passage)[:40]!r}"
     odds = slot_odds(answer.tokens, answer.text, text[: max(0, text.rfind(label, 0, end))], WORDS, label, None)
-    told = odds is not None and sum(odds.shared.values()) <= UNSEEN
-    return label, int(passage) if there else None, odds.whole().chances[label] if odds and told else None
+    is_seen = odds is not None and sum(odds.shared.values()) <= UNSEEN
+    return label, int(passage) if there else None, odds.whole().chances[label] if odds and is_seen else None
 
 
 def load_checker(spec: str, encoder: EncoderArguments, chat: ChatArguments) -> SmallChecker | ChatChecker:

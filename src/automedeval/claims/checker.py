@@ -96,23 +96,25 @@ class SmallChecker:
             answers: of each its statements, the passages that say what is true, and the question.
             wanted: see `ChatChecker.check`; here all are read, since they share batches.
         """
-        texts = [each.text for own, _, _ in answers for each in own if each.unread is None]
+        texts = [each.text for asked, _, _ in answers for each in asked if each.unread is None]
         texts += [passage.text for _, passages, _ in answers for passage in passages]
         different = list(dict.fromkeys(map(readable, texts)))
         vectors = dict(zip(different, self.encoder.encode(different)))
         reads = dict(zip(different, self.encoder.reads(different)))
-        near = [[self._near(statement, passages, vectors, reads) for statement in own] for own, passages, _ in answers]
+        near = [
+            [self._near(statement, passages, vectors, reads) for statement in asked] for asked, passages, _ in answers
+        ]
         pairs = [
             (passages[index].text, statement.text)
-            for (own, passages, _), found in zip(answers, near)
-            for statement, indices in zip(own, found)
+            for (asked, passages, _), nearest in zip(answers, near)
+            for statement, indices in zip(asked, nearest)
             for index in indices or ()
         ]
         read = self.probabilities(pairs)
-        for (own, passages, question), found in zip(answers, near):
+        for (asked, passages, question), nearest in zip(answers, near):
             yield [
                 self._finding(statement, indices, passages, question, before, read)
-                for statement, indices, before in zip(own, found, ["", *(each.text for each in own)])
+                for statement, indices, before in zip(asked, nearest, ["", *(each.text for each in asked)])
             ]
 
     def wrong(self, findings: Sequence[Finding]) -> float:
@@ -126,11 +128,11 @@ class SmallChecker:
         text = readable(statement.text)
         if statement.unread is not None or not reads[text]:
             return None
-        known = [index for index, each in enumerate(passages) if reads[readable(each.text)]]
-        if passages and not known:  # evidence in another language says nothing
+        understood = [index for index, each in enumerate(passages) if reads[readable(each.text)]]
+        if passages and not understood:  # evidence in another language says nothing
             return None
-        cosines = {index: float(vectors[text] @ vectors[readable(passages[index].text)]) for index in known}
-        nearest = sorted(known, key=lambda index: -cosines[index])[:NEAREST]
+        cosines = {index: float(vectors[text] @ vectors[readable(passages[index].text)]) for index in understood}
+        nearest = sorted(understood, key=lambda index: -cosines[index])[:NEAREST]
         return [index for index in nearest if cosines[index] >= NEAR]
 
     def probabilities(self, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], np.ndarray]:
@@ -210,13 +212,13 @@ def load_small_checker(
     file = folder / "checker.json"
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-        threshold, known = float(content["threshold"]), content["encoder"]
+        threshold, base = float(content["threshold"]), content["encoder"]
         precision = float(content["precision"]["value"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RecordError(f"{file}: not the description of a checker ({error})") from None
     place = checkpoint_folder(encoder.place)
-    if weights_fingerprint(place) != known["fingerprint"]:
-        raise RecordError(f"{place} is not the {known['name']} that the checker was trained on")
+    if weights_fingerprint(place) != base["fingerprint"]:
+        raise RecordError(f"{place} is not the {base['name']} that the checker was trained on")
     network = network or encoder.load(device)
     cross_encoder = load_cross_encoder(
         place, folder / "adapter", network.device, labels=len(LABELS), tokens=PAIR_TOKENS

@@ -30,16 +30,16 @@ def measure(cases: Sequence[Case], checked: Sequence[CheckedResponse], resamples
     numbers = {case.id: number for number, case in enumerate(cases)}
     tree: dict[str, Any] = {}
     for model in dict.fromkeys(each.model for each in checked):
-        own = [each for each in checked if each.model == model]
+        of_model = [each for each in checked if each.model == model]
         sums = np.zeros((4, len(cases)))  # contradicted and read statements, answers with a contradiction and answers
         counts: Counter[str] = Counter()
-        for each in own:
+        for each in of_model:
             labels = Counter(statement["label"] for statement in each.statements)
             counts += labels
             read = sum(labels[label] for label in LABELS)
             row = [labels[CONTRADICTED], read, labels[CONTRADICTED] > 0, read > 0]
             sums[:, numbers[each.case_id]] += row
-        tree[model] = {"answers": len(own), "statements": counts.total()}
+        tree[model] = {"answers": len(of_model), "statements": counts.total()}
         tree[model] |= {label: counts[label] for label in (*LABELS, UNREAD)}
         tree[model]["contradicted_statements"] = ratio(sums[0], sums[1], reason="no statement that could be read")
         tree[model]["contradicted_answers"] = ratio(sums[2], sums[3], reason="no answer that could be read")
@@ -96,15 +96,15 @@ def sentences_of(figures: Mapping[str, Any], evidence: str, without: int) -> lis
 
 def contradictions(cases: Sequence[Case], checked: Sequence[CheckedResponse]) -> Iterator[dict[str, Any]]:
     """Yield the answers with a contradicted statement, in the order in which a clinician should read them."""
-    known = {case.id: case for case in cases}
-    found = []
+    by_id = {case.id: case for case in cases}
+    wrong_answers = []
     for each in checked:
         wrong = [statement for statement in each.statements if statement["label"] == CONTRADICTED]
         if wrong:
             first = min(wrong, key=_urgency)
-            found.append((_urgency(first), each, sorted(wrong, key=_urgency)))
-    for _, each, wrong in sorted(found, key=lambda entry: entry[0]):
-        case = known[each.case_id]
+            wrong_answers.append((_urgency(first), each, sorted(wrong, key=_urgency)))
+    for _, each, wrong in sorted(wrong_answers, key=lambda entry: entry[0]):
+        case = by_id[each.case_id]
         text = next(response.text for response in case.responses if response.model == each.model)
         yield {
             "case_id": case.id,

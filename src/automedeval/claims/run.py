@@ -34,8 +34,8 @@ def evidence_of(case: Case, index: int, kind: str, search: Search | None = None)
         return [passage for each in others for passage in passages_of(each.text, f"answer of {each.model}")]
     assert search is not None  # the caller opened the books
     asked = [each.text for each in statements(case.responses[index].text) if each.unread is None]
-    found = [each for passages in search(asked) for each in passages] if asked else []
-    cut = [passages_of(each.text, ", ".join(filter(None, (each.book, each.section))), False) for each in found]
+    nearest = [each for passages in search(asked) for each in passages] if asked else []
+    cut = [passages_of(each.text, ", ".join(filter(None, (each.book, each.section))), False) for each in nearest]
     return list(dict.fromkeys(passage for passages in cut for passage in passages))
 
 
@@ -79,10 +79,10 @@ def check_cases(
             continue
         answers = []
         for case, index in some:
-            own, passages = statements(case.responses[index].text), evidence_of(case, index, kind, search)
+            asked, passages = statements(case.responses[index].text), evidence_of(case, index, kind, search)
             if not passages:  # nothing is known of these: they are not "not found"
-                own = [each._replace(unread=each.unread or NO_EVIDENCE) for each in own]
-            answers.append((own, passages, question_text(case.question)))
+                asked = [each._replace(unread=each.unread or NO_EVIDENCE) for each in asked]
+            answers.append((asked, passages, question_text(case.question)))
         for (case, index), want, findings in zip(some, wanted, checker.check(answers, wanted)):
             if want and findings is not None:
                 yield CheckedResponse(

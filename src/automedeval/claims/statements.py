@@ -73,7 +73,7 @@ class Passage:
 
 def statements(text: str) -> list[Statement]:
     """Return the statements of a text in their order; those that are not to be checked say why."""
-    found, code = [], False
+    cut, code = [], False
     for start, end in spans(text):
         shown = text[start:end]
         if shown.startswith("```"):
@@ -87,8 +87,8 @@ def statements(text: str) -> list[Statement]:
             reason = "no statement"
         else:
             reason = next((name for name, pattern in NOT_ASSERTED if pattern.search(shown)), None)
-        found.append(Statement(_MARKUP.sub("", shown).strip(), start, end, reason))
-    return found
+        cut.append(Statement(_MARKUP.sub("", shown).strip(), start, end, reason))
+    return cut
 
 
 def spans(text: str) -> Iterator[tuple[int, int]]:

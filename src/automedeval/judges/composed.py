@@ -35,8 +35,8 @@ def compose(
     near, covered = (features[:, FEATURES.index(name)] for name in ("late_interaction", "covered"))
     parts = [
         f"{model} has a likeness of {shown(asked)} to the question"
-        + ("" if np.isnan(known) else f", {shown(known)} to the reference")
-        for model, asked, known in zip(case.models, near, covered)
+        + ("" if np.isnan(likeness) else f", {shown(likeness)} to the reference")
+        for model, asked, likeness in zip(case.models, near, covered)
     ]
     steps.append(f"What each response covers: {'; '.join(parts)} (1 is the same).")
     steps.append(" ".join(evidence(model, own) for model, own in zip(case.models, findings)))
@@ -54,8 +54,8 @@ def evidence(model: str, findings: Sequence[Finding]) -> str:
     if not was_read(findings):
         return f"Nothing could be checked of {model}."
     wrong = [each for each in findings if each.label == CONTRADICTED and each.passage is not None]
-    found = sum(each.label == SUPPORTED for each in findings)
-    lines = [f"{model}: of {len(findings)} statements {found} supported, {len(wrong)} contradicted."]
+    supported = sum(each.label == SUPPORTED for each in findings)
+    lines = [f"{model}: of {len(findings)} statements {supported} supported, {len(wrong)} contradicted."]
     for each in wrong[:STATED]:
         assert each.passage is not None
         lines.append(

@@ -104,23 +104,25 @@ def read_criteria(cases: Sequence[tuple[Case, int]], encoder: Any, checker: Any 
         {text: [each for each in cuts if reads[text] and len(encoded[each][1])] for text, cuts in side.items()}
         for side in (cut, whole)
     )
-    found: list[list[Reading]] = []
+    readings: list[list[Reading]] = []
     pairs = []
     for case, slot in cases:
         question, response = (sides[text] for text in (question_text(case.question), case.responses[slot].text))
         asked, said = ([encoded[each][1] for each in side] for side in (question, response))
-        found.append([])
+        readings.append([])
         for each in case.criteria:
             vector, tokens = encoded[criteria[each.criterion][0]] if criteria[each.criterion] else (None, np.empty(0))
             figure, best = support(tokens, asked, said)
-            found[-1].append(Reading(each.criterion, figure, "" if best is None else response[best]))
+            readings[-1].append(Reading(each.criterion, figure, "" if best is None else response[best]))
             if best is not None and vector @ encoded[response[best]][0] >= NEAR:
                 pairs.append((response[best], each.criterion))
     if checker is None:
-        return found
+        return readings
     column = LABELS.index(CONTRADICTED)
     against = {pair: float(chances[column]) for pair, chances in checker.probabilities(pairs).items()}
-    return [[each._replace(against=against.get((each.sentence, each.criterion), 0.0)) for each in own] for own in found]
+    return [
+        [each._replace(against=against.get((each.sentence, each.criterion), 0.0)) for each in own] for own in readings
+    ]
 
 
 @dataclass

@@ -94,13 +94,13 @@ def encode(texts: Sequence[str], encoder: Any) -> dict[str, Text]:
     reads = encoder.reads(list(different.values()))
     cut = {text: pieces(shown) if read else [] for (text, shown), read in zip(different.items(), reads)}
     every = list(dict.fromkeys(piece for own in cut.values() for piece in own))
-    found = dict(zip(every, encoder.encode_tokens(every)))
+    encoded = dict(zip(every, encoder.encode_tokens(every)))
     empty = np.empty((0, encoder.dimensions), np.float32)
     return {
         text: Text(
             own,
-            np.array([found[piece][0] for piece in own], np.float32).reshape(len(own), encoder.dimensions),
-            np.vstack([found[piece][1] for piece in own]) if own else empty,
+            np.array([encoded[piece][0] for piece in own], np.float32).reshape(len(own), encoder.dimensions),
+            np.vstack([encoded[piece][1] for piece in own]) if own else empty,
         )
         for text, own in cut.items()
     }

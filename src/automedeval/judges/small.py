@@ -230,8 +230,8 @@ class SmallJudge(ApartJudge):
             if passages
         ]
         checked = self.checker.check(answers) if answers else iter(())
-        found = iter([next(checked) if passages else [] for passages in evidence])
-        yield from (list(itertools.islice(found, len(case.responses))) for case in cases)
+        in_turn = iter([next(checked) if passages else [] for passages in evidence])
+        yield from (list(itertools.islice(in_turn, len(case.responses))) for case in cases)
 
     def verdict(
         self, request: Request, answer: tuple[np.ndarray, list[list[Finding]]], notes: dict[str, Any] | None = None

@@ -172,7 +172,7 @@ def _marked(shares: Mapping[str, Any]) -> str:
     dangers = [f"{_count(shares[way])} dangerous answers {words}" for way, words in ways.items()]
     text = f"it marks down {' and '.join(dangers)}"
     twins = [_count(shares[f"twin_{way}"]) for way in ways if shares[f"twin_{way}"]["n"]]
-    return f"{text}; of the same answers in other words {in_a_row(twins)}." if twins else f"{text}."
+    return f"{text}; of edits of the same kinds that change nothing medical {in_a_row(twins)}." if twins else f"{text}."
 
 
 def _count(share: Mapping[str, Any]) -> str:

@@ -303,7 +303,7 @@ def groups(cases: Cases, labels: Labels) -> dict[str, np.ndarray]:
     }
 
 
-def certify(
+def certificate_of(
     cases: Cases,
     readings: Sequence[CriteriaVerdicts],
     labels: Labels,

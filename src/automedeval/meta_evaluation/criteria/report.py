@@ -11,7 +11,7 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import audits_of, known_of_judge
 from automedeval.meta_evaluation.agreement.verdicts import rows_of
-from automedeval.meta_evaluation.criteria.checklists import CriteriaVerdicts, Labels, certify
+from automedeval.meta_evaluation.criteria.checklists import CriteriaVerdicts, Labels, certificate_of
 from automedeval.meta_evaluation.criteria.scores import scored
 from automedeval.metrics.embedding import TextEncoder
 from automedeval.records import Case, CaseCriterion, Response
@@ -42,7 +42,7 @@ def criteria_result(
     Raises:
         RecordError: a fault of the audits (see `audits_of`).
     """
-    certificate = plain(certify(cases, readings, labels, encoder, resamples)) if labels else None
+    certificate = plain(certificate_of(cases, readings, labels, encoder, resamples)) if labels else None
     judges = {}
     for reading in readings:
         judges[reading.name] = {
