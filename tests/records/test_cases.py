@@ -90,7 +90,7 @@ def test_own_ids_references_and_topics_are_kept_and_numbers_are_no_responses(tmp
         ",,,,,,,\n"
     )
     first, second = read_cases(file)
-    assert first == Case("7", "What?", (Response("rowan", "A."),), "This.", "Gout")
+    assert first == Case("7", "What?", (Response("rowan", "A."),), "This.", "Gout", {"row": 1})
     assert (second.reference, second.topic) == (None, None)
     table = table_of(file)
     assert str(table.columns).endswith("Question, rowan (answers), Ground truth (reference), Category (topic), ID")
@@ -145,7 +145,7 @@ FAULTS = {
 def test_what_is_unclear_or_wrong_is_told(tmp_path, text, message):
     file = write(tmp_path / "a.csv", text)
     if message is None:
-        assert [case.id[:2] for case in read_cases(file)] == ["1", "q-"]
+        assert [case.id[:2] for case in read_cases(file)] == ["1", "c-"]
         return
     with pytest.raises(RecordError, match=message):
         list(read_cases(file))
