@@ -62,7 +62,8 @@ class DistillArguments(PromptArguments):
 def main() -> None:
     """Let the teacher judge what is missing, then count how its chains ended."""
     args, books, chat_args = parse((DistillArguments, KnowledgeArguments, ChatArguments), __doc__)
-    if args.show_prompt is not None:
+    judged = any(Path(args.output).glob("verdicts*.jsonl"))
+    if args.show_prompt is not None or (args.dry_run and not judged):  # no server is asked
         chat_args.batch_file, chat_args.loads = "free", False
     chain = chain_of(args, books, chat_args)
     requests = Requests(args.cases, args.limit, lambda case: [chain.plan(case)], blank=args.blank)

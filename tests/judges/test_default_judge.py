@@ -10,6 +10,7 @@ from automedeval.judges.default_judge import default_judge, small_missing
 from automedeval.models.arguments import EncoderArguments
 from automedeval.models.model_paths import find_model, generating_models, user_models
 from automedeval.records import RecordError
+from automedeval.records.extras import install
 
 
 @pytest.fixture
@@ -51,7 +52,7 @@ def test_a_named_encoder_is_enough_for_the_small_judge(machine):
 
 def test_what_the_small_judge_lacks_is_named(machine, monkeypatch):
     monkeypatch.setattr(module, "find_spec", lambda name: None)
-    assert small_missing(EncoderArguments()) == ["pip install 'automedeval[small]'", "automedeval get-models"]
+    assert small_missing(EncoderArguments()) == [install("small"), "automedeval get-models"]
     put(machine / "models" / "writer", "LlamaForCausalLM")
     assert [folder.name for folder in generating_models()] == ["writer"]
 

@@ -12,7 +12,6 @@ from doubles import clean_machine
 from doubles.tiny_model import build_tiny_model
 from programs import error_line, run_command
 
-from automedeval.commands import doctor
 from automedeval.commands.console import COMMANDS
 
 TABLE = "question;reference;rowan-7b;larch-7b\nIs 4 g a day safe?;At most.;Yes, at most.;No.\nWhat is gout?;;Pain.;A “pain”.\n"
@@ -113,14 +112,14 @@ def test_doctor_works_where_an_extra_is_missing_and_says_what_to_do(tmp_path, mo
     monkeypatch.delenv("AUTOMEDEVAL_JUDGE", raising=False)
     monkeypatch.setattr("automedeval.judges.default_judge.find_spec", lambda name: None)
     asked = ["peft<9; extra == 'small'", "no-such-library; extra == 'small'", "torch>99; extra == 'train'", "numpy>99"]
-    monkeypatch.setattr(doctor, "requires", lambda name: asked)
+    monkeypatch.setattr("automedeval.records.extras.requires", lambda name: asked)
     done = run_command("doctor")
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) <= 30
     assert re.search(r"^  small +lacks no-such-library$", done.stdout, re.M)
     assert re.search(r"^  train +lacks torch>99$", done.stdout, re.M)
     assert "judge without --judge: none" in done.stdout
-    assert "next: pip install 'automedeval[small]' && automedeval get-models && automedeval judge sample" in done.stdout
+    assert "next: pip install no-such-library && automedeval get-models && automedeval judge sample" in done.stdout
 
 
 def test_get_models_tells_in_one_line_that_there_is_no_network(tmp_path, monkeypatch) -> None:

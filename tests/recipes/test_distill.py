@@ -212,7 +212,7 @@ def test_a_dry_run_counts_and_asks_nothing(distill):
         done, verdicts = distill(endpoint.url, "--dry_run", "true", "--price_in", 2, "--price_out", 8)
         assert "6 cases, 0 judged already, 6 to 24 calls" in done.stdout
         assert "which cost at most 0.0" in done.stdout
-        assert endpoint.asked == verdicts == []
+        assert endpoint.requests == verdicts == [], "no server is needed"
 
 
 def test_the_first_prompt_is_shown_as_it_is_sent(distill, books):

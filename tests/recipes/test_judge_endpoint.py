@@ -145,6 +145,14 @@ def test_a_dry_run_counts_and_asks_nothing(judge, tmp_path):
         assert not (tmp_path / "out").exists()
         judge(endpoint.url, limit=3)
         assert "1 cases, 1 prompts, 3 judged already" in judge(endpoint.url, "--dry_run")[1]
+    assert judge(endpoint.url, "--dry_run")[0] == 1, "only the server can say whose verdicts these are"
+    (tmp_path / "out" / "verdicts.jsonl").unlink()
+    status, out, messages, _ = judge(endpoint.url, "--dry_run", "--orders", "latin", *prices)
+    assert (status, messages) == (0, [])
+    assert "counted without the server: " in out
+    without = out.split("about ")[1].split(" prompt tokens, at most ")
+    assert without[0] == tokens
+    assert float(without[1].split()[0]) >= float(cost.split()[0]), "a server that constrains takes more requests"
 
 
 def test_a_run_stops_before_it_could_cost_too_much(judge):

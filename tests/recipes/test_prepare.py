@@ -169,7 +169,10 @@ def test_a_long_table_is_none_of_medquad(tmp_path):
     done = run_recipe("prepare", "--input", tmp_path / "t.csv", "--output", tmp_path / "out")
     assert "read: question, model_name (model), answer; not read: url; 2 rows, 1 cases" in done.stdout
     (case,) = lines(tmp_path, "cases")
-    assert case["responses"] == [{"model": "gpt", "text": "Yes."}, {"model": "llama", "text": "No."}]
+    assert case["responses"] == [
+        {"model": "gpt", "text": "Yes.", "row": 1},
+        {"model": "llama", "text": "No.", "row": 2},
+    ]
 
 
 def test_a_word_for_a_missing_answer_is_no_reference(tmp_path):

@@ -8,6 +8,8 @@ import pytest
 from doubles.agreement_study import CASES, RATINGS, agreeing_verdicts, meta_evaluate, pairwise_verdicts, read, write
 from programs import ENCODER, error_line, needs_encoder, run_recipe
 
+from automedeval.records.extras import install
+
 QUESTION, REFERENCE = "embedding to the question", "embedding to the reference"
 
 
@@ -112,6 +114,6 @@ def test_without_sentence_transformers_a_note_names_what_to_install(
     result, _ = evaluated(tmp_path, agreeing_verdicts())
     (note,) = [note for note in result["notes"] if note.startswith("no baselines that compare embeddings: ")]
     assert "sentence_transformers" in note
-    assert "install automedeval[data]" in note
+    assert note.endswith(f"{install('data')} (--encoder names one, none leaves them out)")
     args = ["--judge", f"baseline:{QUESTION}", "--cases", CASES, "--output", tmp_path / "judged"]
-    assert "install automedeval[data]" in error_line(run_recipe("judge", *args))
+    assert install("data") in error_line(run_recipe("judge", *args))

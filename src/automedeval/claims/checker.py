@@ -19,6 +19,7 @@ from automedeval.claims.rules import contradiction
 from automedeval.claims.statements import Passage, Statement
 from automedeval.metrics.embedding import readable
 from automedeval.records import RecordError, digest
+from automedeval.records.extras import install
 
 SUPPORTED, CONTRADICTED, NOT_FOUND, UNREAD = "supported", "contradicted", "not_found", "unread"
 LABELS = (SUPPORTED, CONTRADICTED, NOT_FOUND)  # in the order of the head's numbers
@@ -207,7 +208,7 @@ def load_small_checker(
     try:  # torch is loaded by those who need it
         from automedeval.models.cross_encoder import load_cross_encoder
     except ImportError as error:
-        raise RecordError(f"the checker cannot be loaded: {error}; install automedeval[small]") from None
+        raise RecordError(f"the checker cannot be loaded: {error}; {install('small')}") from None
 
     file = folder / "checker.json"
     try:

@@ -17,7 +17,19 @@ from automedeval.stats.bootstrap import estimate, plain, ratio
 
 # What a clinician should read first. After the rules comes what the model saw, the surest first.
 ORDER = ("dose", "urgency", "advice", "frequency", None)
-COLUMNS = ("case_id", "model", "statement", "label", "probability", "rule", "passage", "source", "reason")
+COLUMNS = (
+    "case_id",
+    "row",
+    "question",
+    "model",
+    "statement",
+    "label",
+    "probability",
+    "rule",
+    "passage",
+    "source",
+    "reason",
+)
 
 
 def measure(cases: Sequence[Case], checked: Sequence[CheckedResponse], resamples: int = 2000) -> dict[str, Any]:
@@ -150,16 +162,18 @@ def render(
         rows=table,
         answers=list(contradictions(cases, checked)),
     )
-    return pages | {"claims.csv": _csv(checked)}
+    return pages | {"claims.csv": _csv(cases, checked)}
 
 
-def _csv(checked: Sequence[CheckedResponse]) -> str:
-    file = io.StringIO()
+def _csv(cases: Sequence[Case], checked: Sequence[CheckedResponse]) -> str:
+    file, by_id = io.StringIO(), {case.id: case for case in cases}
     writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
     writer.writeheader()
     for each in checked:
+        case = by_id[each.case_id]
         for statement in each.statements:
             row = {"case_id": each.case_id, "model": each.model, "statement": statement["text"], **statement}
+            row |= {"row": case.extra.get("row"), "question": question_text(case.question)}
             writer.writerow({name: _harmless(row.get(name, "")) for name in COLUMNS})
     return file.getvalue()
 

@@ -7,11 +7,10 @@ Reads and writes nothing but this text, which a report of a fault should contain
 
 import os
 import platform
-from importlib.metadata import PackageNotFoundError, metadata, requires, version
+from importlib.metadata import PackageNotFoundError, metadata, version
 
 import psutil
 import torch
-from packaging.requirements import Requirement
 
 import automedeval
 from automedeval.cli import parse
@@ -21,6 +20,7 @@ from automedeval.models.device import best_device
 from automedeval.models.model_paths import HERE, user_models
 from automedeval.models.precision import best_dtype, described
 from automedeval.records import RecordError
+from automedeval.records.extras import missing_of
 
 DEVELOPERS = ("dev", "gpu", "postgresql")  # extras that few users need
 GIB = 2**30
@@ -72,24 +72,9 @@ def extras() -> list[str]:
     lines = []
     for name in names:
         if name not in DEVELOPERS:
-            missing = missing_of(name)
+            missing = [f"{each.name}{each.specifier}" for each in missing_of(name)]
             lines.append(f"  {name:<10}{'lacks ' + ', '.join(missing) if missing else 'installed'}")
     return lines
-
-
-def missing_of(extra: str) -> list[str]:
-    """Return the requirements of an extra that are not installed, or not in a version that is allowed."""
-    missing = []
-    for requirement in map(Requirement, requires("automedeval") or ()):
-        if requirement.marker is None or requirement.marker.evaluate({"extra": ""}):
-            continue  # of the package itself
-        if requirement.marker.evaluate({"extra": extra}):
-            try:
-                there = requirement.specifier.contains(version(requirement.name), prereleases=True)
-                missing += [] if there else [f"{requirement.name}{requirement.specifier}"]
-            except PackageNotFoundError:
-                missing.append(requirement.name)
-    return missing
 
 
 def judge(encoder: EncoderArguments) -> list[str]:

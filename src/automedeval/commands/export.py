@@ -18,15 +18,16 @@ from typing import Any
 
 from automedeval.cli import TableArguments, parse
 from automedeval.harness.writing import inspect_text, lm_eval_text, scored_answers
-from automedeval.judges.tables import ROWS, Verdicts
-from automedeval.records import Case, RecordError, Verdict, read_cases, read_placed, verdicts_file
+from automedeval.judges.tables import ROWS, Verdicts, beside_rows
+from automedeval.records import Case, RecordError, Verdict, read_cases, read_placed, table_of, verdicts_file
 from automedeval.records.journal import replacing, write_whole
+from automedeval.records.rows import read_rows
 from automedeval.reports.text import printable
 
 FORMS = {
     "inspect": "the scores that inspect_ai's precomputed_scores reads",
     "lm_eval": "JSON lines with lm-evaluation-harness's doc_id and one metric",
-    "csv": "a table, one row for each verdict and response (--rows)",
+    "csv": "a table: your own rows if --cases is one, else a row for each verdict and response (--rows)",
     "parquet": "the same table",
 }
 FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # how cells begin that a spreadsheet runs; the last four do in some languages
@@ -45,11 +46,11 @@ class ExportArguments(TableArguments):
         default=None,
         metadata={"help": "the cases that were judged; inspect and lm_eval need the cases.jsonl made of the logs"},
     )
-    rows: str = field(
-        default=ROWS[0],
+    rows: str | None = field(
+        default=None,
         metadata={
             "help": "csv, parquet: one row for each response, or for each criterion of its case, with its text and points if "
-            "there are --cases",
+            "there are --cases (default: your own rows, with scores, flags and contradicted claims, if --cases is a table)",
             "choices": list(ROWS),
         },
     )
@@ -80,7 +81,13 @@ def main() -> None:
         scored = f"{len(records) - reasons.total():,} with a score{printable(why)}"
         print(f"{answers:,} answers of the log: {judged}; {scored}: {printable(str(output))}")
         return
-    table = verdicts.to_pandas(args.rows, (cases or {}).values())
+    own = table_of(args.cases, blank=args.blank) if args.cases and args.rows is None else None
+    if own and cases and not verdicts[0].choices:
+        table = beside_rows(
+            [row for _, row in read_rows(args.cases or "", hub=True)], own.columns, cases.values(), verdicts
+        )
+    else:
+        table = verdicts.to_pandas(args.rows or ROWS[0], (cases or {}).values())
     if args.to == "parquet":
         with replacing(output) as scratch:
             table.to_parquet(scratch, index=False)
@@ -88,7 +95,7 @@ def main() -> None:
         safe = table.apply(lambda column: column.map(no_formula))
         write_whole(output, safe.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC))
     invalid = sum(not verdict.valid for verdict in verdicts)
-    print(f"{len(verdicts):,} verdicts, {invalid:,} invalid: {printable(str(output))}")
+    print(f"{len(verdicts):,} verdicts, {invalid:,} invalid, {len(table):,} rows: {printable(str(output))}")
 
 
 def no_formula(value: Any) -> Any:

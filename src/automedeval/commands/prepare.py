@@ -213,7 +213,7 @@ def rows_of(args: PrepareCasesArguments) -> Iterator[Row]:
             table = table_columns(args.columns, placed, path, near).table(path, placed, args.blank)
             named = "" if args.columns else " (--columns says it otherwise)"
             tqdm.write(f"{path}: {'; '.join(table.notes)}{named}")
-            yield from table_as_cases(table, Path(path).stem)
+            yield from table_as_cases(table, Path(path).stem if len(args.input) > 1 else None)
             continue
         tqdm.write(f"{path}: layout {layout.name}{'' if args.layout else ', by its keys'}")
         unread: Counter[str] | None = Counter() if args.layout else None

@@ -29,6 +29,7 @@ from automedeval.meta_evaluation.report.arguments import ReportArguments
 from automedeval.meta_evaluation.report.report import make_report
 from automedeval.models.arguments import EncoderArguments
 from automedeval.records import RecordError
+from automedeval.records.extras import install
 from automedeval.records.journal import write_json, write_whole
 from automedeval.reports.text import printable
 
@@ -52,5 +53,5 @@ def rationale_metric() -> Callable[..., dict[str, Any]]:
     try:
         from automedeval.metrics.rationale_score.rationale_score import rationale_score
     except ImportError as error:
-        raise RecordError(f"--teacher_verdicts: {error}; install automedeval[metric]") from None
+        raise RecordError(f"--teacher_verdicts: {error}; {install('metric')}") from None
     return rationale_score

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from automedeval.dataset import criteria_sources
 from automedeval.records import Case, Choice, RecordError, Response, Table, question_text
+from automedeval.records.cases import named_cases
 from automedeval.records.hub_names import hub_rows, is_hub_dataset
 from automedeval.records.rows import filled, read_rows
 from automedeval.records.yaml_file import YamlFile
@@ -250,15 +251,15 @@ def beyond(layout: Layout, unknown: Sequence[str]) -> str:
     )
 
 
-def table_as_cases(table: Table, source: str) -> Iterator[Row]:
-    """Yield the cases of a table of answers, with ids as `rows_as_cases` gives them.
+def table_as_cases(table: Table, source: str | None) -> Iterator[Row]:
+    """Yield the cases of a table of answers with the ids of `read_cases`, which begin with `source` if there is one.
 
     Where there are neither responses nor a trusted answer, although the table has a column for it, that answer is empty.
     """
-    for place, case in table.cases:
+    for place, case in named_cases(table):
         if table.columns.reference and case.reference is None and not case.responses:
             case = replace(case, reference="")
-        yield Row(place, replace(case, id=_source_id(source, case)))
+        yield Row(place, replace(case, id=_source_id(source, case) if source else case.id))
 
 
 def _source_id(source: str, case: Case) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from automedeval.judges.empty import put_empty_lowest
 from automedeval.judges.requests import Request, plan_apart
-from automedeval.records import Case, Verdict
+from automedeval.records import Case, Verdict, question_text
 from automedeval.rubrics import Rubric
 
 WINDOW = 512  # requests that are sorted by length and batched together
@@ -115,6 +115,8 @@ class BaseJudge(ABC):
         case, checkpoint = request.case, getattr(self.chat, "checkpoint", None)
         made = {"models": case.models, "case_digest": request.digest, "settings": self.fingerprint}
         made |= {"checkpoint": checkpoint} if checkpoint else {}
+        if "row" in case.extra:  # of a table
+            made |= {"row": case.extra["row"], "question": question_text(case.question)}
         if empty := [case.models[index] for index in request.slots if case.responses[index].is_empty]:
             made["empty"] = empty
             if not request.checklist:

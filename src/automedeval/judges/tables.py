@@ -5,8 +5,9 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from automedeval.judges.base import BaseJudge
-from automedeval.records import Case, RecordError, Response, Verdict
+from automedeval.records import Case, Columns, RecordError, Response, Verdict, question_text
 from automedeval.records.columns import without_blanks
+from automedeval.records.rows import NoText
 
 if TYPE_CHECKING:
     import pandas
@@ -96,7 +97,8 @@ class Verdicts(list[Verdict]):
             cases: the cases that were judged, for the texts and points of their criteria.
 
         Returns:
-            The columns case_id, model, judge, rubric, run, slot (from 0, as shown), valid and empty; of "responses" then score,
+            The columns case_id, row (in the user's table, from 1) and question where they are known, model, judge, rubric, run,
+            slot (from 0, as shown), valid and empty; of "responses" then score,
             expected_score, one column `score_CRITERION` for every criterion that a rubric scores and `choice_CRITERION` for
             every one of a pairwise rubric, by criteria of the cases score, lowest and highest (`Score`) and the numbers
             criteria_met, criteria_not_met and criteria_unread; of "criteria" then criterion (its number from 1), text, points,
@@ -111,12 +113,74 @@ class Verdicts(list[Verdict]):
         for verdict in self:
             models = verdict.extra.get("models") or [None] * (max(verdict.order, default=-1) + 1)
             for slot, index in enumerate(verdict.order):
-                about = {"case_id": verdict.case_id, "model": models[index], "judge": verdict.judge}
+                about = {"case_id": verdict.case_id} | _place(verdict, by_id.get(verdict.case_id))
+                about |= {"model": models[index], "judge": verdict.judge}
                 about |= {"rubric": verdict.rubric, "run": verdict.run, "slot": slot, "valid": verdict.valid}
                 about["empty"] = models[index] in verdict.empty
                 parts = _scores(verdict, index) if rows == ROWS[0] else _criteria(verdict, by_id.get(verdict.case_id))
                 table += [about | each | {"rationale": verdict.rationale, "error": verdict.error} for each in parts]
         return pandas.DataFrame(table)
+
+
+def beside_rows(
+    rows: Sequence[dict[str, Any]], columns: Columns, cases: Iterable[Case], verdicts: Sequence[Verdict]
+) -> "pandas.DataFrame":
+    """Return the rows of a user's table, in their order, with what one judge's verdicts say of the answers in them.
+
+    Args:
+        rows: those of the table, as `read_rows` gives them.
+        columns: the columns that are read.
+        cases: the cases of the table, as `read_cases` gives them.
+
+    Returns:
+        The table's own columns; case_id, where it has no ids; for each candidate `MODEL_score`, the mean of what the valid
+        verdicts say (`Verdict.value`), `MODEL_flags` (contradicted, empty, invalid, unread, unsure, not judged) and
+        `MODEL_claims`, the statements that contradict the evidence, one a line; and the first rationale. Where a row is one
+        answer, the judge's name stands for MODEL.
+
+    Raises:
+        RecordError: the table has a column of one of these names.
+    """
+    import pandas  # comes with datasets
+
+    of_cases: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        of_cases.setdefault(verdict.case_id, []).append(verdict)
+    added: list[dict[str, Any]] = [{} for _ in rows]
+    for case in cases:
+        for index, response in enumerate(case.responses):
+            row = added[response.extra.get("row", case.extra["row"]) - 1]
+            on_it = [verdict for verdict in of_cases.get(case.id, ()) if index in verdict.order]
+            scores = [value for verdict in on_it if (value := verdict.value(index)) is not None]
+            claims = [
+                claim["text"] for verdict in on_it for claim in verdict.extra.get("checked", {}).get(response.model, ())
+            ]
+            flags = {
+                "contradicted": claims,
+                "empty": response.is_empty,
+                "invalid": not all(verdict.valid for verdict in on_it),
+                "unread": any(index in verdict.unread for verdict in on_it),
+                "unsure": any(verdict.extra.get("abstains") for verdict in on_it),
+                "not judged": not on_it,
+            }
+            name = verdicts[0].judge if columns.model else response.model
+            row |= {} if columns.id else {"case_id": case.id}
+            row[f"{name}_score"] = fmean(scores) if scores else None
+            row[f"{name}_flags"] = ", ".join(flag for flag, is_set in flags.items() if is_set)
+            row[f"{name}_claims"] = "\n".join(dict.fromkeys(claims))
+            row["rationale"] = next((verdict.rationale for verdict in on_it if verdict.rationale), None)
+    if taken := {name for row in added for name in row} & {name for row in rows for name in row}:
+        raise RecordError(f"the table has a column {min(taken)!r} already, which would be replaced: rename it")
+    cells = [{name: str(cell) if isinstance(cell, NoText) else cell for name, cell in row.items()} for row in rows]
+    table = pandas.DataFrame([row | more for row, more in zip(cells, added)])
+    return table[[name for name in table if name != "rationale"] + ["rationale"] * ("rationale" in table)]
+
+
+def _place(verdict: Verdict, case: Case | None) -> dict[str, Any]:
+    """Return the row in the user's table and the question, each where it is known."""
+    row = verdict.extra.get("row", case.extra.get("row") if case else None)
+    question = question_text(case.question) if case else verdict.extra.get("question")
+    return {name: value for name, value in (("row", row), ("question", question)) if value is not None}
 
 
 def _scores(verdict: Verdict, index: int) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ from typing import Any
 from automedeval.models.checkpoints import loading
 from automedeval.models.model_paths import find_model, user_models
 from automedeval.records import RecordError, check_least
+from automedeval.records.extras import install
 from automedeval.records.journal import ALONE, Processes
 
 ENCODER = "models/all-MiniLM-L6-v2"  # where `make demo` puts it
@@ -201,7 +202,7 @@ class EncoderArguments:
         try:  # torch is loaded by those who need it
             from automedeval.models.embeddings import Encoder
         except ImportError as error:
-            raise RecordError(f"the encoder cannot be loaded: {error}; install automedeval[data]") from None
+            raise RecordError(f"the encoder cannot be loaded: {error}; {install('data')}") from None
         return Encoder(self.place, device, "float32", pooling=self.encoder_pooling)
 
     def load_if_there(self, notes: list[str], device: str = "auto") -> Any:

@@ -5,6 +5,8 @@ import sys
 
 from transformers.utils import is_flash_attn_2_available
 
+from automedeval.records.extras import install
+
 
 def attention_here(wanted: str) -> str:
     """Return the attention implementation to load a checkpoint with on this machine.
@@ -15,6 +17,6 @@ def attention_here(wanted: str) -> str:
     if wanted != "flash_attention_2" or is_flash_attn_2_available():
         return wanted
     if os.environ.get("RANK", "0") == "0":
-        install = 'pip install --no-build-isolation "automedeval[gpu]"'
-        print(f"flash-attn is not usable here, so attention is computed by sdpa ({install})", file=sys.stderr)
+        command = install("gpu", "--no-build-isolation")
+        print(f"flash-attn is not usable here, so attention is computed by sdpa ({command})", file=sys.stderr)
     return "sdpa"

@@ -1,28 +1,29 @@
 """Read the cases of a file: records of cases, or a table of answers."""
 
 import itertools
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 from automedeval.records.columns import Columns, Table, UnclearAnswers, UnclearColumns
 from automedeval.records.rows import SHEETS, filled, read_rows
-from automedeval.records.types import Case, RecordError, digest
+from automedeval.records.types import Case, RecordError, digest, question_text
 
 
 def read_cases(path: str | Path, least_responses: int = 1, blank: str | None = None) -> Iterator[Case]:
     """Yield the cases of a file one by one; `least_responses=0` accepts cases without responses.
 
     Records of cases (JSON Lines, Parquet, a dataset of the Hub) are read one by one. A table of answers (CSV, a JSON array, a
-    spreadsheet, or JSON Lines without the key `responses`) is read as a whole, see `Columns`; a case without an id is named by
-    its question, so that further candidates and another order of the rows change no id. `without_blanks` says what `blank` is.
+    spreadsheet, or JSON Lines without the key `responses`) is read as a whole, see `Columns` and `named_cases`;
+    `without_blanks` says what `blank` is.
 
     Raises:
         RecordError: a row cannot be read or is no case, an id is repeated, or the file has no case.
     """
     table, rows = _opened(path, least_responses, blank)
     seen: dict[str, str] = {}
-    for place, row in rows if table is None else _named(table):
+    for place, row in rows if table is None else ((place, case.to_dict()) for place, case in named_cases(table)):
         try:
             case = Case.from_dict(row, least_responses)
         except RecordError as error:
@@ -78,13 +79,19 @@ def _is_table(path: str | Path, row: dict, least_responses: int) -> bool:
     return True
 
 
-def _named(table: Table) -> Iterator[tuple[str, dict]]:
-    """Yield the records of a table's cases, each with an id."""
+def named_cases(table: Table) -> Iterator[tuple[str, Case]]:
+    """Yield place and case of a table, each case with an id.
+
+    One without an id is named by the first words of its question and six digits over all of it, so that further candidates and
+    another order of the rows change no id. A question that is asked again is a case of its own.
+    """
     names: set[str] = set()
     for place, case in table.cases:
-        name = case.id or f"q-{digest(case.question)}"
-        if not case.id:  # a question that is asked again is a case of its own
+        name = case.id
+        if not name:
+            words = "-".join(re.findall(r"\w+", question_text(case.question).casefold())[:6])[:48]
+            name = f"{words or 'q'}-{digest(case.question)[:6]}"
             numbered = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
             name = next(each for each in numbered if each not in names)
         names.add(name)
-        yield place, replace(case, id=name).to_dict()
+        yield place, replace(case, id=name)

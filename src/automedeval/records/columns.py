@@ -136,7 +136,8 @@ class Columns:
     def table(self, source: str, placed: Sequence[tuple[str, dict]], blank: str | None = None) -> "Table":
         """Return what the rows `(place, row)` of the file `source` hold; `without_blanks` says what a blank cell is.
 
-        A blank cell is no reference and no topic. In a long table the rows with one id are a case; without ids, or where the
+        A case has the number of its first row as `row`, from 1, and each response of a long table its own. A blank cell is no
+        reference and no topic. In a long table the rows with one id are a case; without ids, or where the
         rows of a question have different ids, those with one question. Questions that differ in blanks alone are one, and the
         shortest of their texts is kept.
 
@@ -183,8 +184,8 @@ class Columns:
 
     def _wide(self, rows: Iterable[tuple[str, dict]]) -> list[tuple[str, Case]]:
         return [
-            (place, self._case(row, [Response(name, _text(row[name])) for name in self.responses]))
-            for place, row in rows
+            (place, self._case(row, [Response(name, _text(row[name])) for name in self.responses], number))
+            for number, (place, row) in enumerate(rows, 1)
         ]
 
     def _long(self, rows: Sequence[tuple[str, dict]]) -> tuple[list[tuple[str, Case]], list[str]]:
@@ -193,6 +194,7 @@ class Columns:
         ids = [_text(row[self.id]) for _, row in rows] if self.id else [""]
         by_id = any(ids) and (len(set(ids)) < len(ids) or len(set(keys)) == len(keys))
         groups: dict[str, list[tuple[str, dict]]] = {}
+        numbers = {place: number for number, (place, _) in enumerate(rows, 1)}
         for (place, row), key in zip(rows, ids if by_id else keys):
             if by_id and not key:
                 raise RecordError(f"{place}: the id is blank, and in other rows it names the case")
@@ -211,17 +213,20 @@ class Columns:
                     head[column] = min((cell for _, cell in cells), key=lambda cell: (len(str(cell)), str(cell)))
                 if role == "question":
                     others += sum(cell != head[column] for _, cell in cells)
-            responses = [Response(_text(row[self.model]), _text(row[self.answer])) for _, row in group]
-            cases.append((place, self._case(head, responses)))
+            responses = [
+                Response(_text(row[self.model]), _text(row[self.answer]), {"row": numbers[where]})
+                for where, row in group
+            ]
+            cases.append((place, self._case(head, responses, numbers[place])))
         notes = [f"questions that differ from another of their case in blanks alone: {others:,}"] if others else []
         return cases, notes + ([f"{self.id!r} names rows, and no cases"] if any(ids) and not by_id else [])
 
-    def _case(self, row: dict, responses: Iterable[Response]) -> Case:
+    def _case(self, row: dict, responses: Iterable[Response], number: int) -> Case:
         question, reference, topic, name = (
             cell if filled(cell := row.get(column)) else None
             for column in (self.question, self.reference, self.topic, self.id)
         )
-        return Case((name or "").strip(), question or "", tuple(responses), reference, topic)
+        return Case((name or "").strip(), question or "", tuple(responses), reference, topic, {"row": number})
 
 
 class Table(NamedTuple):

@@ -63,10 +63,8 @@ def _read_csv(file: Path) -> Iterator[tuple[str, dict]]:
 
 
 def _read_xlsx(file: Path) -> Iterator[tuple[str, dict]]:
-    try:
-        import openpyxl
-    except ImportError:
-        raise RecordError(f"{file}: save it as 'CSV UTF-8', or install openpyxl to read it as it is") from None
+    import openpyxl  # takes its time, and only spreadsheets need it
+
     with open(file, "rb"):  # raises for a missing file as the other readers do
         pass
     sheets = {}

@@ -87,7 +87,7 @@ def published_rubric(model: str) -> Rubric | None:
     if (now := prompt_fingerprint(rubric)) != prompts:
         raise RecordError(
             f"{model}: was published with AutoMedEval {made}, and this version makes other prompts of {name} ({now}, then "
-            f"{prompts}); pip install automedeval=={made}"
+            f"{prompts}): install that version to use it"
         )
     return rubric
 

@@ -1,0 +1,29 @@
+"""The command that installs an extra: libraries by name, and never this package by a name that anybody could own."""
+
+import re
+import shlex
+
+from packaging.requirements import Requirement
+from programs import ROOT
+
+from automedeval.records import extras
+from automedeval.records.extras import install, missing_of
+
+
+def test_the_libraries_that_an_extra_lacks_are_named(monkeypatch) -> None:
+    asked = ["peft<9; extra == 'small'", "no-such[x]<3,>=1; extra == 'small'", "numpy>99", "torch>99; extra == 'gpu'"]
+    monkeypatch.setattr(extras, "requires", lambda name: asked)
+    assert [each.name for each in missing_of("small")] == ["no-such"]
+    assert shlex.split(install("small")) == ["pip", "install", "no-such[x]<3,>=1"]
+    assert shlex.split(install("gpu", "--no-build-isolation"))[2:] == ["--no-build-isolation", "torch>99"]
+    monkeypatch.undo()
+    names = {Requirement(word).name for word in shlex.split(install("small"))[2:]}
+    assert names <= {"gguf", "peft", "sentence-transformers"}
+
+
+def test_nothing_installs_the_package_by_its_bare_name() -> None:
+    pages = [ROOT / "README.md", *(ROOT / "docs").glob("*.*"), *(ROOT / "src").rglob("*")]
+    by_name = re.compile(r"install[\w\s=-]*[\s\\'\"]automedeval(\[|==|$)", re.M)
+    for page in pages:
+        if page.suffix in (".md", ".ipynb", ".py", ".jinja", ".yaml", ".html"):
+            assert not by_name.search(page.read_text(encoding="utf-8")), page
