@@ -219,7 +219,8 @@ def run(
     """Run the steps in the working folder `place`; return the exit status of the last one that ran."""
     if rehearsal:
         for user_file in lists.brings.values():
-            rehearsal.bring(user_file)
+            if not user_file.of:  # ratings come when their step does: until then what is rated may be half written
+                rehearsal.bring(user_file)
         environment = rehearsal.environment()
     else:
         environment = os.environ
