@@ -96,14 +96,14 @@ def test_a_table_of_answers_is_no_public_set(row):
 
 
 def test_a_table_takes_any_columns():
-    def made(*given, **more):
+    def made(*columns, **more):
         row = {"ask": QUESTION, "truth": "Pain.", "A": "Hm.", "B": "", "subject": "Gout", "other": 3} | more
-        (row,) = table_as_cases(Columns.named(given).table("f", [("f:1", row)], "skip"), "set")
+        (row,) = table_as_cases(Columns.named(columns).table("f", [("f:1", row)], "skip"), "set")
         return row.case
 
     case = made("question=ask", "reference=truth", "A", "topic=subject", "B")
     assert case.responses == (Response("A", "Hm."),), "a blank cell was not asked"
-    assert (case.reference, case.topic, case.extra) == ("Pain.", "Gout", {})
+    assert (case.reference, case.topic, case.extra) == ("Pain.", "Gout", {"row": 1})
     assert case.id == f"set-{case.digest}"
     assert made("question=ask", "reference=truth", "A", truth=" ").reference is None
     assert made("question=ask", "reference=truth", truth=" ").reference == "", "an empty answer, which is excluded"
