@@ -108,7 +108,7 @@ def test_a_table_takes_any_columns():
     assert made("question=ask", "reference=truth", "A", truth=" ").reference is None
     assert made("question=ask", "reference=truth", truth=" ").reference == "", "an empty answer, which is excluded"
     assert made("question=ask").reference is None
-    assert made("question=ask", "model=subject", "answer=A").responses == (Response("Gout", "Hm."),)
+    assert made("question=ask", "model=subject", "answer=A").responses == (Response("Gout", "Hm.", {"row": 1}),)
 
 
 def test_ids_come_from_the_content_wherever_a_row_stands():
