@@ -255,6 +255,23 @@ def test_scores_alone_take_two_forward_passes_and_rationales_one_more_for_each_t
         assert abs(widths.count(1) - steps) <= 1
 
 
+def test_training_rows_whose_answers_have_different_room_are_answered_together_as_alone(tmp_path):
+    """In a window of 300 tokens the long row has room for some twenty tokens, and the short one writes its hundred."""
+    folder = build_tiny_model(tmp_path / "narrow", window=300)
+    fresh = LocalChat(str(folder), dtype="float32", device="cpu", max_new_tokens=100)
+    parts = (Free("\nScore"), "\nScore: ", Slot("score", ("1", "2", "3", "4", "5")))
+    rows = [
+        Prompt([{"role": "user", "content": f"How good is {'very ' * words}good?"}], parts, completion="It is.\nScore: 5")
+        for words in (1, 125)
+    ]
+    short, long = fresh.count_tokens(rows)
+    assert 100 < 300 - short and 0 < 300 - long < 50
+    alone = [answer for row in rows for _, answer in fresh.answer([row])]
+    assert [answer.truncated for answer in alone] == [True, True]
+    together = dict(fresh.answer(rows))
+    assert [together[index].text for index in range(2)] == [answer.text for answer in alone]
+
+
 @pytest.mark.parametrize("length", [1, 4])
 def test_grouped_attention_is_that_of_transformers(length) -> None:
     torch.manual_seed(0)

@@ -155,7 +155,7 @@ def other_prompts(folder: Path, patch: pytest.MonkeyPatch) -> None:
         (lambda folder, _: (folder / "rubric/rubric.yaml").unlink(), r"rubric\.yaml: No such file"),
         (
             other_prompts,
-            r"published with AutoMedEval 0\.1\.0, and this version makes other prompts .* automedeval==0\.1\.0",
+            r"published with AutoMedEval 0\.1\.0, and this version makes other prompts .*: install that version",
         ),
     ],
 )
