@@ -75,7 +75,7 @@ class SamplingArguments(ChatArguments):
 
     max_new_tokens: int = field(default=200, metadata={"help": "most tokens of an answer"})  # Paper: App. C
     temperature: float = field(default=0.5, metadata={"help": "0 decodes greedily"})  # Paper: App. C
-    top_logprobs: int = field(default=0, metadata={"help": "endpoint: alternatives per token, not needed"})
+    top_logprobs: int = field(default=0, init=False)  # an answer needs no alternatives of its tokens
 
 
 def main() -> None:
