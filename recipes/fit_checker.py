@@ -100,11 +100,11 @@ def alarm_scores(checker: SmallChecker, cases: list[Case], texts: list[list[str]
     """Return, of the statements on each case, the probabilities of a contradiction; 0 where no passage was read."""
     answers = [
         (
-            [Statement(text, 0, len(text)) for text in own],
+            [Statement(text, 0, len(text)) for text in statements],
             evidence_of(case, 0, "reference"),
             question_text(case.question),
         )
-        for case, own in zip(cases, texts)
+        for case, statements in zip(cases, texts)
     ]
     return [
         np.array([each.probability or 0.0 if each.label == CONTRADICTED else 0.0 for each in findings])
@@ -122,11 +122,13 @@ def measured_precision(
     """
     rules, rng = Rules.read(), random.Random(0)
     changed_texts, places = [], []
-    for place, own in enumerate(texts):
-        changes = [(number, new) for number, text in enumerate(own) if (new := rules.contrary(text, rng)) is not None]
+    for place, statements in enumerate(texts):
+        changes = [
+            (number, new) for number, text in enumerate(statements) if (new := rules.contrary(text, rng)) is not None
+        ]
         if changes:
             number, new = rng.choice(changes)
-            changed_texts.append([*own[:number], new, *own[number + 1 :]])
+            changed_texts.append([*statements[:number], new, *statements[number + 1 :]])
             places.append(place)
     new_scores = alarm_scores(checker, [cases[place] for place in places], changed_texts)
     changed = sum(bool((each >= threshold).any()) for each in new_scores)

@@ -45,8 +45,8 @@ def main() -> None:
     if not rows:
         raise RecordError(f"{args.cases}: no case")
     reward = load_reward(args.reward)
-    own = {each.name for each in fields(GRPOConfig)} - {each.name for each in fields(TrainingArguments)}
-    identity = {name: getattr(training, name) for name in sorted(own | set(DECISIVE)) if hasattr(training, name)}
+    names = {each.name for each in fields(GRPOConfig)} - {each.name for each in fields(TrainingArguments)}
+    identity = {name: getattr(training, name) for name in sorted(names | set(DECISIVE)) if hasattr(training, name)}
     peft = get_peft_config(model)
     identity |= {"dtype": model.dtype, "peft": peft and peft.to_dict(), "processes": state.num_processes}
     identity |= {"rows": digest(rows), "start": fingerprint(start, []), "judge": reward.judge.fingerprint}

@@ -218,9 +218,9 @@ def compared(number: int, first: int, second: int, swapped: bool, first_always: 
 
 def test_a_judge_that_compares_pairs_is_sure_where_no_order_turns_it_round(study: Study) -> None:
     study.verdicts = [
-        compared(at, one, two, swapped, first_always=at % 2 == 0)
+        compared(at, first, second, swapped, first_always=at % 2 == 0)
         for at in range(80)
-        for one, two in ((0, 1), (0, 2), (1, 2))
+        for first, second in ((0, 1), (0, 2), (1, 2))
         for swapped in (False, True)
     ]
     done = study.run()

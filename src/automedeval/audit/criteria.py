@@ -182,10 +182,10 @@ def figures(changes: Sequence[Change], cases: int) -> dict[str, Any]:
     return checks
 
 
-def together(one: Sequence[Verdict], several: Sequence[Verdict], cases: Cases) -> dict[str, Statistic]:
+def together(alone: Sequence[Verdict], several: Sequence[Verdict], cases: Cases) -> dict[str, Statistic]:
     """Return how far verdicts with several criteria in one prompt differ from those with one at a time."""
     other = {verdict.key: verdict for verdict in several}
-    return differences([changed(cases, verdict, other[verdict.key]) for verdict in one], len(cases))
+    return differences([changed(cases, verdict, other[verdict.key]) for verdict in alone], len(cases))
 
 
 def differences(changes: Sequence[Change], cases: int) -> dict[str, Statistic]:

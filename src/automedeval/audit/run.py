@@ -124,8 +124,7 @@ def judge_all(
 ) -> dict[tuple, Verdict]:
     """Judge what a folder does not hold yet; return the verdicts of all requests by `Request.key`, in the order of requests.
 
-    Raises:
-        RecordError: the folder holds verdicts of another judge of that name, or on cases of other texts; an endpoint failed.
+    RecordError if the folder holds verdicts of another judge of that name, on cases of other texts, or an endpoint failed.
     """
     log = verdict_log(folder, judge, processes=processes)
     with log:

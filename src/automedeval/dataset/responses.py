@@ -80,8 +80,7 @@ class Generated:
 def candidate_names(candidates: Sequence[str], names: Sequence[str] = ()) -> list[str]:
     """Return the name of each candidate: the given one, or the checkpoint's folder, its Hub id, or the endpoint's model.
 
-    Raises:
-        RecordError: not one name per candidate, the same name twice, or a reserved one; no such checkpoint.
+    RecordError for not one name per candidate, the same name twice, or a reserved one; no such checkpoint.
     """
     if names and len(names) != len(candidates):
         raise RecordError(f"--names gives {len(names)} names for {len(candidates)} candidates")
@@ -103,8 +102,7 @@ def candidate_names(candidates: Sequence[str], names: Sequence[str] = ()) -> lis
 def question_messages(case: Case, system: str | None = None) -> Messages:
     """Return a case's question as chat messages: a conversation keeps its turns.
 
-    Raises:
-        RecordError: a role that chat templates do not know, two system messages, or no user's message at the end.
+    RecordError for a role that chat templates do not know, two system messages, or no user's message at the end.
     """
     asked = [{"role": "user", "content": case.question}] if isinstance(case.question, str) else case.question
     messages = [{"role": "system", "content": system}] if system else []
@@ -158,8 +156,7 @@ def next_turn(tokenizer: Any) -> str:
 def format_file(path: str | None, model: str, name: str) -> str | None:
     """Return the file with a candidate's chat template: `path`, or NAME.jinja in the folder `path`; None for its own.
 
-    Raises:
-        RecordError: the folder has no file of this name, and the checkpoint no chat template.
+    RecordError if the folder has no file of this name, and the checkpoint no chat template.
     """
     if path is None or not Path(path).is_dir():
         return path
@@ -180,8 +177,7 @@ def respond(
 ) -> Iterator[Generated]:
     """Answer one window of cases but for those that are done; yield responses as they come.
 
-    Raises:
-        RecordError: a case was not answered for a reason of its own, as a prompt beyond an endpoint's window.
+    RecordError if a case was not answered for a reason of its own, as a prompt beyond an endpoint's window.
     """
     prompts = [response_prompt(case, name, system) for case in cases]
     for index, answer in chat.answer(prompts, [case.id not in done for case in cases]):
@@ -238,8 +234,7 @@ def answer_missing(chat: Any, cases: Sequence[Case], window: int, log: Log, syst
 def answered(log: Log, cases: Sequence[Case]) -> dict[str, Generated]:
     """Return the responses of the log's candidate to these cases, by case id.
 
-    Raises:
-        RecordError: a response with other settings, or to a question that has changed since.
+    RecordError for a response with other settings, or to a question that has changed since.
     """
     done = log.done({case.id: digest(case.question) for case in cases})
     return {record.case_id: record for record in log.records() if record.key in done}

@@ -121,7 +121,8 @@ def read_criteria(cases: Sequence[tuple[Case, int]], encoder: Any, checker: Any 
     column = LABELS.index(CONTRADICTED)
     against = {pair: float(chances[column]) for pair, chances in checker.probabilities(pairs).items()}
     return [
-        [each._replace(against=against.get((each.sentence, each.criterion), 0.0)) for each in own] for own in readings
+        [each._replace(against=against.get((each.sentence, each.criterion), 0.0)) for each in sentences]
+        for sentences in readings
     ]
 
 

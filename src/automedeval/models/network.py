@@ -57,10 +57,7 @@ def outline_network(folder: Path, dtype: torch.dtype, device: str):
 
     Attention is computed by "sdpa", or by its grouped form where `GROUPED_TYPES` and the device have it. Architectures that
     "sdpa" cannot compute get "eager": torch's operator leaves out soft-capping (Gemma 2) and attention sinks (gpt-oss).
-    transformers knows which these are.
-
-    Raises:
-        RecordError: the architecture does not take `logits_to_keep`.
+    transformers knows which these are. RecordError if the architecture does not take `logits_to_keep`.
     """
     with torch.device("meta"):
         network = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder), dtype=dtype)
@@ -99,8 +96,7 @@ def load_network(folder: Path, outline, device: str, quantization: str = "none")
 def quantized(bits: str, device: str, dtype: torch.dtype) -> BitsAndBytesConfig | None:
     """Return the configuration that loads weights in 8 bits (LLM.int8) or 4 bits (NF4, double quantization).
 
-    Raises:
-        RecordError: the device is no CUDA GPU, or bitsandbytes is not installed.
+    RecordError if the device is no CUDA GPU, or bitsandbytes is not installed.
     """
     if bits == "none":
         return None

@@ -529,8 +529,7 @@ REFERENCE = "reference"  # the model's name if a teacher was shown the reference
 def as_shown(case: Case, verdict: Verdict) -> Case:
     """Return the case with the responses that the teacher was shown: the case's, or these and the reference.
 
-    Raises:
-        RecordError: the verdict is on responses of other models.
+    RecordError if the verdict is on responses of other models.
     """
     models = list(verdict.extra.get("models", case.models))
     if models == case.models:
