@@ -39,9 +39,8 @@ def main() -> None:
     args, training, model = parse()
     state, output = PartialState(), Path(training.output_dir)
     start = checkpoint_folder(model.model_name_or_path)
-    rows = [
-        row_of(case) for case in read_cases(args.cases, blank="lowest")
-    ]  # of a blank response the question counts too
+    # Of a blank response the question counts too.
+    rows = [row_of(case) for case in read_cases(args.cases, blank="lowest")]
     if not rows:
         raise RecordError(f"{args.cases}: no case")
     reward = load_reward(args.reward)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from doubles.agreement_study import read
 from doubles.criteria_grader import grade
 from doubles.endpoint import EndpointDouble
 from programs import TWO_PROCESSES, error_line, needs_encoder, processes_of, run_command, run_recipe
@@ -18,10 +19,6 @@ from automedeval.reports.text import estimates_in
 CRITERIA = [("says to take it with food", 5), ("names the dose of 400", 3), ("says that it is harmless", -4)]
 TEXTS = [("a", "Take 400 mg with food."), ("b", "It is harmless.")]
 FAMILY = {each.name: each.family for each in read_attacks(packaged=CHECKLIST_ATTACKS)}
-
-
-def lines(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -60,11 +57,11 @@ def audited(cases: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
 
 def changes(folder: Path) -> list[tuple[dict, dict, dict]]:
     """Return (note of the trial, clean checklist, changed checklist or None) of every trial."""
-    clean = {(each["case_id"], each["order"][0]): each for each in lines(folder / "clean" / "verdicts.jsonl")}
-    notes = {each["id"]: each["audit"] for each in lines(folder / "trials.jsonl")}
+    clean = {(each["case_id"], each["order"][0]): each for each in read(folder / "clean" / "verdicts.jsonl")}
+    notes = {each["id"]: each["audit"] for each in read(folder / "trials.jsonl")}
     return [
         (note := notes[each["case_id"]], clean[note["of"], each["order"][0]]["checklist"], each.get("checklist"))
-        for each in lines(folder / "trials" / "verdicts.jsonl")
+        for each in read(folder / "trials" / "verdicts.jsonl")
     ]
 
 
@@ -123,7 +120,7 @@ def test_order_and_number_of_criteria_are_compared_by_their_texts(audited) -> No
     alone, together_answers = (
         {
             (each["case_id"], each["order"][0]): each["checklist"]["met"]
-            for each in lines(folder / way / "clean" / "verdicts.jsonl")
+            for each in read(folder / way / "clean" / "verdicts.jsonl")
         }
         for way in ("one-at-a-time", "3-at-once")
     )
@@ -170,7 +167,7 @@ def test_two_processes_audit_a_checkpoint_as_the_judge_command_judges(cases, tin
         judged = run_command("judge", *model, *again)
         assert judged.returncode == 0, judged.stderr
         answers = [
-            {(each["case_id"], *each["order"]): each["checklist"]["met"] for each in lines(place / "verdicts.jsonl")}
+            {(each["case_id"], *each["order"]): each["checklist"]["met"] for each in read(place / "verdicts.jsonl")}
             for place in (folder / "trials", tmp_path / way)
         ]
         assert answers[0]

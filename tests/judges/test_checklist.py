@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 import yaml
+from doubles.agreement_study import write
 from doubles.endpoint import EndpointDouble, answer, good_answer
 from programs import ENCODER, error_line, needs_encoder, run_command, run_recipe
 
@@ -103,11 +104,6 @@ def test_several_criteria_at_once_change_the_prompt_and_the_fingerprint(chat):
     assert "points" not in prompts[0][0].messages[-1]["content"]
     with pytest.raises(RecordError, match="has no criteria"):
         judges[0].plan(case(criteria=[]))
-
-
-def write(path, cases):
-    path.write_text("".join(json.dumps(each.to_dict()) + "\n" for each in cases))
-    return path
 
 
 def test_verdicts_on_other_criteria_are_not_taken_over(tmp_path, monkeypatch):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from doubles.agreement_study import read, write
 from doubles.criteria_grader import grade
 from doubles.endpoint import EndpointDouble
 from programs import ENCODER, needs_encoder, run_command
@@ -13,15 +14,6 @@ from programs import ENCODER, needs_encoder, run_command
 GOOD, THAI = "Swallow tablets whole together with food or milk.", "รับประทานยาพร้อมอาหาร"
 CRITERIA = [{"criterion": "says to take it together with food or milk", "points": 5}, {"criterion": THAI, "points": 2}]
 HARM = {"criterion": "says that any dose is harmless", "points": -4}
-
-
-def write(path: Path, records: list[dict]) -> Path:
-    path.write_text("".join(json.dumps(each) + "\n" for each in records), encoding="utf-8")
-    return path
-
-
-def read(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.fixture(scope="module")

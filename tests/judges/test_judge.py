@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -120,25 +119,6 @@ def test_thoughts_before_a_verdict_are_no_part_of_it(chat, cases, monkeypatch):
         verdict = verdict_of(text)
         assert (verdict.scores, verdict.rationale, verdict.raw) == ((5, 3, 1), "Good.", answer)
     assert not verdict_of(f"<think>\nHm. {first}").valid
-
-
-def test_top_logprobs_become_expected_scores(chat, cases):
-    text = "Good.\nScore: Doctor 1: 4 points. Doctor 2: 2 points. Doctor 3: 5 points."
-    odds = [{"4": 0.6, "5": 0.2, "The": 0.2}, {"2": 1.0}, {"5": 0.4, "4": 0.4, "9": 0.1}]
-    pieces = re.split(r"(?<=: )([0-9])", text)
-    alternatives = [odds[at // 2] if at % 2 else {piece: 1.0} for at, piece in enumerate(pieces)]
-
-    def tokens(alternatives):
-        rivals = (tuple((word.encode(), p) for word, p in each.items()) for each in alternatives)
-        return tuple(zip((piece.encode() for piece in pieces), rivals))
-
-    request = Request(cases[0], (0, 1, 2))
-    verdict = Judge(chat).verdict(request, Answer(text, tokens=tokens(alternatives)))
-    assert verdict.expected_scores == pytest.approx((4.25, 2.0, 4.5))
-    assert verdict.extra["unseen_probability"] == pytest.approx(0.1 / 0.9, abs=1e-5)
-    blind = Judge(chat).verdict(request, Answer(text, tokens=tokens([*alternatives[:3], {}, *alternatives[4:]])))
-    assert blind.valid
-    assert blind.expected_scores is None
 
 
 def test_invalid_is_never_a_score(chat, cases):

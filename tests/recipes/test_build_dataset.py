@@ -163,9 +163,8 @@ def test_ratings_of_another_text_are_counted_and_not_applied(study: Study) -> No
     ]
     for place, changed in ((0, {"rationale": "Another text."}), (1, {"scores": (4, 2)}), (2, {"order": (0, 1)})):
         study.verdicts["strong"][place] = verdict_of(study.cases[place], "strong", **changed)
-    study.verdicts["strong"][3] = verdict_of(
-        study.cases[3], "strong", run=1, usage={"prompt_tokens": 1}
-    )  # the same text
+    # The same text.
+    study.verdicts["strong"][3] = verdict_of(study.cases[3], "strong", run=1, usage={"prompt_tokens": 1})
     done = study.build("--verdict_ratings", study.write("ratings.jsonl", failed))
     assert done.returncode == 0, done.stderr
     assert study.dropped() == {"fails knowledge": ["case-3", "case-4"]}

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from datasets import load_dataset
+from doubles.agreement_study import read
 from doubles.tiny_model import build_tiny_model
 from programs import ENCODER, error_line, needs_encoder, run_command, run_recipe
 
@@ -117,7 +118,7 @@ def test_a_case_with_one_answer_or_none_has_no_pair(tmp_path: Path) -> None:
     done = preferences("--verdicts", tmp_path / "v", *args, *options)
     assert done.returncode == 0, done.stderr
     assert "3 cases with verdicts → 1 with a pair, 2 rejected (no two answers with a score: 2)" in done.stdout
-    assert [row["case_id"] for row in records_of(tmp_path / "out" / "train.jsonl")] == ["c2"]
+    assert [row["case_id"] for row in read(tmp_path / "out" / "train.jsonl")] == ["c2"]
 
 
 @needs_encoder
@@ -134,12 +135,12 @@ def test_one_empty_answer_does_not_take_the_certificate_from_the_other_cases(tmp
     options = ("--cases", tmp_path / "cases.jsonl")
     done = run_command("judge", *options, "--judge", "small", "--encoder", ENCODER, "--output", tmp_path / "v")
     assert done.returncode == 0, done.stderr
-    abstains = {each["case_id"]: each.get("abstains") for each in records_of(tmp_path / "v" / "verdicts.jsonl")}
+    abstains = {each["case_id"]: each.get("abstains") for each in read(tmp_path / "v" / "verdicts.jsonl")}
     assert [abstains[f"c{number}"] for number in range(4)] == [False, None, None, True]
     done = preferences("--verdicts", tmp_path / "v", *options, "--orders", "any", "--output", tmp_path / "out")
     assert done.returncode == 0, done.stderr
     assert "4 cases with verdicts → 1 with a pair, 3 rejected (not certified: 2, the judge abstains: 1)" in done.stdout
-    assert [row["case_id"] for row in records_of(tmp_path / "out" / "train.jsonl")] == ["c0"]
+    assert [row["case_id"] for row in read(tmp_path / "out" / "train.jsonl")] == ["c0"]
 
 
 @pytest.fixture(scope="module")
@@ -166,20 +167,16 @@ def certified(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def records_of(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 def test_the_certificate_is_of_the_kept_verdicts_alone(certified: Path, tmp_path: Path) -> None:
-    kept, cases = (records_of(certified / "kept" / f"{name}.jsonl") for name in ("verdicts", "cases"))
-    every = records_of(certified / "mine" / "verdicts.jsonl")
+    kept, cases = (read(certified / "kept" / f"{name}.jsonl") for name in ("verdicts", "cases"))
+    every = read(certified / "mine" / "verdicts.jsonl")
     assert 1 < len(kept) < len(every) / 2
     swapped = [kept[0] | {"expected_scores": kept[0]["expected_scores"][::-1]}, *kept[1:]]
     silent = [{key: value for key, value in each.items() if key != "case_digest"} for each in kept]
     edited = [cases[0] | {"responses": [each | {"text": "Other."} for each in cases[0]["responses"]]}, *cases[1:]]
     kept_ids = {each["case_id"] for each in kept}
     queued = [each for each in every if each["case_id"] not in kept_ids]
-    whole = records_of(certified / "cases.jsonl")
+    whole = read(certified / "cases.jsonl")
     for name, verdicts, texts in (
         ("kept", kept, cases), ("turned", kept[::-1], cases[::-1]), ("among others", kept, whole), ("all", every, whole),
         ("a part", kept[1:], cases), ("queued", queued, whole), ("changed", swapped, cases), ("edited", silent, edited),

@@ -23,9 +23,8 @@ from automedeval.records import RecordError, Verdict, verdicts_file
 from automedeval.records.journal import ALONE, Processes, write_lines
 from automedeval.rubrics import Rubric, read_rubric
 
-ORDERS = (
-    "latin"  # of the clean run: each response once in each slot, the fewest orders that separate slots and responses
-)
+# Of the clean run: each response once in each slot, the fewest orders that separate slots and responses.
+ORDERS = "latin"
 
 
 def recorded(place: str, cases: Cases, rubric: str | None, judge_name: str | None, notes: list[str]) -> JudgeVerdicts:

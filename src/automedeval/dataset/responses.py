@@ -10,7 +10,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from automedeval.models.tokenization import read_template
 from automedeval.records import Case, RecordError, Response, digest, read_records
 from automedeval.records.journal import Journal, Processes, write_lines
 from automedeval.records.log import Log
+from automedeval.records.types import Record
 
 ROLES = ("system", "user", "assistant")
 TOP_K = 50  # Paper: App. C, "top k and top p as 50 and 1"
@@ -30,7 +31,7 @@ PLAIN_TEMPLATE = resources.files("automedeval.dataset") / "templates" / "respons
 
 
 @dataclass(frozen=True)
-class Generated:
+class Generated(Record):
     """One line of responses.jsonl: a candidate's answer to a case.
 
     `question_digest` is the digest of the question, `settings` that of everything else that changes the answer. `error` is the
@@ -46,20 +47,6 @@ class Generated:
     question_digest: str
     error: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def from_dict(cls, record: dict[str, Any]) -> "Generated":
-        kinds = {"case_id": str, "model": str, "text": str, "truncated": bool, "usage": dict}
-        kinds |= {"settings": str, "question_digest": str}
-        for name, kind in kinds.items():
-            if not isinstance(record.get(name), kind):
-                raise RecordError(f"{name!r} must be {kind.__name__}, not {json.dumps(record.get(name))[:80]}")
-        fields: dict[str, Any] = {name: record.get(name) for name in (*kinds, "error")}
-        return cls(**fields, extra={name: value for name, value in record.items() if name not in fields})
-
-    def to_dict(self) -> dict[str, Any]:
-        record = asdict(self)
-        return record | record.pop("extra")
 
     @property
     def author(self) -> tuple[str, ...]:

@@ -186,9 +186,8 @@ def chance(reading: Reading) -> float | None:
     if np.isnan(reading.support):
         return None
     said = float(expit(SLOPE * (reading.support - EVEN)))
-    return (
-        said * FALSE if reading.against >= AGAINST else said
-    )  # what is said counts only if the contradiction is false
+    # What is said counts only if the contradiction is false.
+    return said * FALSE if reading.against >= AGAINST else said
 
 
 def finding(reading: Reading, met: bool | None) -> dict[str, str | None]:

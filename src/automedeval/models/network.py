@@ -24,7 +24,6 @@ from automedeval.records import RecordError
 
 LOG = logging.getLogger(__name__)
 
-
 GROUPED_ATTENTION = "sdpa_grouped"
 # Other architectures use transformers' own attention: some ask for its name, or pass a mask per head.
 GROUPED_TYPES = ("gemma3_text", "llama", "mistral", "phi3", "qwen2", "qwen3")
@@ -130,11 +129,6 @@ def takes_positions(model) -> bool:
     return "position_ids" in inspect.signature(model.forward).parameters
 
 
-def _layers(model) -> set[str]:
-    """Return the kinds of cache that transformers' `generate` gives the layers, by name: `DummyLayer` is new in 5.23."""
-    return {type(layer).__name__ for layer in DynamicCache(config=model.config).layers}
-
-
 def longest_in_batch(model) -> float:
     """Return how many tokens a sequence may have to be computed in a batch with others; longer ones are computed alone.
 
@@ -144,7 +138,9 @@ def longest_in_batch(model) -> float:
     its attention counts padding (the temperature of Llama 4).
     Infinity: any other model.
     """
-    if model._is_stateful or not _layers(model) <= {"DynamicLayer", "DynamicSlidingWindowLayer", "DummyLayer"}:
+    # The kinds of cache that transformers' `generate` gives the layers, by name: `DummyLayer` is new in 5.23.
+    layers = {type(layer).__name__ for layer in DynamicCache(config=model.config).layers}
+    if model._is_stateful or not layers <= {"DynamicLayer", "DynamicSlidingWindowLayer", "DummyLayer"}:
         return 0
     config = model.config.get_text_config()
     rope = getattr(config, "rope_parameters", None) or {}

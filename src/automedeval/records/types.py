@@ -372,6 +372,7 @@ class VerdictRating(Record):
     role: str | None = None
     comment: str | None = None
     verdict_digest: str | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
