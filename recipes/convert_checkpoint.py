@@ -103,8 +103,7 @@ def convert(model: str, output: Path) -> None:
 def merge(base: str, adapter: str, output: Path) -> None:
     """Merge an adapter of peft into its base model, and give the folder its name when it is complete.
 
-    Raises:
-        RecordError: there is no such base or adapter, or the adapter does not fit the base.
+    RecordError if there is no such base or adapter, or the adapter does not fit the base.
     """
     from peft import PeftModel
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -145,22 +144,21 @@ def shards_of(source: Path) -> tuple[list[Path], set[str]]:
 def read_pickle(shard: Path) -> dict[str, torch.Tensor]:
     """Return the tensors of a shard, mapped from the disk where its format allows that.
 
-    Raises:
-        RecordError: a file that cannot be read, that holds more than tensors by name, or a tensor that is not dense.
+    RecordError for a file that cannot be read, that holds more than tensors by name, or a tensor that is not dense.
     """
     try:
         mapped = zipfile.is_zipfile(shard)  # not those that torch before 1.6 wrote
-        found = torch.load(shard, map_location="cpu", weights_only=True, mmap=mapped)
+        tensors = torch.load(shard, map_location="cpu", weights_only=True, mmap=mapped)
     except (UnpicklingError, RuntimeError, EOFError, OSError, ValueError) as error:
         raise RecordError(f"{shard}: not a pickle of tensors alone: {' '.join(str(error).split())[:200]}") from None
-    if not isinstance(found, dict) or not found:
-        raise RecordError(f"{shard}: holds a {type(found).__name__}, not tensors by their names")
-    for name, value in found.items():
+    if not isinstance(tensors, dict) or not tensors:
+        raise RecordError(f"{shard}: holds a {type(tensors).__name__}, not tensors by their names")
+    for name, value in tensors.items():
         if not isinstance(name, str) or type(value) not in (torch.Tensor, torch.nn.Parameter):
             raise RecordError(f"{shard}: {name!r} is a {type(value).__name__}, not a tensor")
         if value.layout != torch.strided or value.is_quantized:
             raise RecordError(f"{shard}: {name!r} is not a dense tensor, which safetensors cannot hold")
-    return {name: value.detach() for name, value in found.items()}
+    return {name: value.detach() for name, value in tensors.items()}
 
 
 def write(tensors: dict[str, torch.Tensor], file: Path, shard: Path) -> None:
@@ -192,11 +190,11 @@ def same(file: Path, tensors: dict[str, torch.Tensor]) -> bool:
         return False
 
 
-def equal(one: torch.Tensor, two: torch.Tensor) -> bool:
+def equal(first: torch.Tensor, second: torch.Tensor) -> bool:
     """Return whether two tensors have the same dtype, shape and bits; NaN is equal to the same NaN."""
-    if (one.dtype, one.shape) != (two.dtype, two.shape):
+    if (first.dtype, first.shape) != (second.dtype, second.shape):
         return False
-    return torch.equal(*(each.contiguous().reshape(-1).view(torch.uint8) for each in (one, two)))
+    return torch.equal(*(each.contiguous().reshape(-1).view(torch.uint8) for each in (first, second)))
 
 
 if __name__ == "__main__":

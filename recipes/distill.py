@@ -81,9 +81,8 @@ def main() -> None:
         record_run(log.run_file, args, books, chat_args)
         done = log.done(requests.digests)
         for verdict in read_records(log.path, Verdict) if log.path.exists() else ():
-            if (
-                verdict.author != log.author and verdict.extra.get("teacher") == args.teacher
-            ):  # the data set takes the first
+            # The data set takes the first.
+            if verdict.author != log.author and verdict.extra.get("teacher") == args.teacher:
                 by = " by ".join(verdict.author)
                 raise RecordError(
                     f"{log.path} holds the {args.teacher} teacher's verdicts by {by}: choose another --output"

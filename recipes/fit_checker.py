@@ -4,8 +4,8 @@
 
 A clean case has a text by a physician as its reference, and statements that the same physician took from it as criteria: none
 of them is contradicted. The threshold is the lowest at which the share of statements that are called contradicted, by the rules
-or the model, is certified to be at most --risk, and at which the answers that these statements make are called contradicted in
-at most the share --answers. The same answers, with one statement changed by the rules of training, then tell which share of the
+or the model, is certified to be at most RISK, and at which the answers that these statements make are called contradicted in
+at most the share ANSWERS. The same answers, with one statement changed by the rules of training, then tell which share of the
 findings is right: by it a contradiction lowers the score of the small judge. Writes OUTPUT/checker.json and the adapter.
 """
 
@@ -25,16 +25,19 @@ from automedeval.models.arguments import ENCODER
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint, weights_fingerprint
 from automedeval.models.cross_encoder import load_cross_encoder
 from automedeval.models.embeddings import Encoder
-from automedeval.records import Case, RecordError, check_between, question_text, read_cases
+from automedeval.records import Case, RecordError, question_text, read_cases
 from automedeval.records.journal import arithmetic, write_json
 from automedeval.stats.selective import least_alarm_threshold
 
 THRESHOLDS = (0.999, 0.998, 0.995, 0.99, 0.98, 0.97, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5)
+# Of the certificate: the allowed share of clean statements that are called contradicted, the allowed probability that
+# the certificate is false, and the largest share of clean answers with a statement that is called contradicted.
+RISK, DELTA, ANSWERS = 0.05, 0.1, 0.05
 
 
 @dataclass
 class FitArguments:
-    """The adapter, the clean cases, and the promise."""
+    """The adapter and the clean cases."""
 
     adapter: str = field(metadata={"help": "folder of the adapter that recipes/train_checker.py wrote"})
     clean: str = field(metadata={"help": "cases with references and criteria that follow from them"})
@@ -43,17 +46,9 @@ class FitArguments:
         default_factory=list, metadata={"help": "cases for tests, whose questions are left out of --clean"}
     )
     encoder: str = field(default=ENCODER, metadata={"help": "the encoder that was adapted, a folder or Hub id"})
-    risk: float = field(
-        default=0.05, metadata={"help": "allowed share of clean statements that are called contradicted"}
-    )
-    delta: float = field(default=0.1, metadata={"help": "allowed probability that the promise is false"})
-    answers: float = field(
-        default=0.05, metadata={"help": "largest share of --clean with a statement called contradicted"}
-    )
 
     def __post_init__(self) -> None:
         self.without = comma_list(self.without)
-        check_between(self, 0, 1, "risk", "delta", "answers")
 
 
 def main() -> None:
@@ -69,13 +64,13 @@ def main() -> None:
     checker = SmallChecker(encoder, model, fingerprint(adapter, []), 0.0)
     texts = [[each.criterion for each in case.criteria] for case in kept]
     scores = alarm_scores(checker, kept, texts)
-    _, tested = least_alarm_threshold(scores, THRESHOLDS, args.risk, args.delta)
+    _, tested = least_alarm_threshold(scores, THRESHOLDS, RISK, DELTA)
     for line in tested:
         counts = f"{line['alarms']} of {sum(map(len, texts))} statements, in {line['alarmed']} of {len(kept)} cases"
         print(f"threshold {line['threshold']:g}: {counts}, p = {line['p']:.3g}")
-    allowed = [line for line in tested if line["p"] <= args.delta and line["alarmed"] <= args.answers * len(kept)]
+    allowed = [line for line in tested if line["p"] <= DELTA and line["alarmed"] <= ANSWERS * len(kept)]
     if not allowed:
-        raise RecordError(f"no threshold keeps the false alarms below {args.risk:g} at delta {args.delta:g}")
+        raise RecordError(f"no threshold keeps the false alarms below {RISK:g} at delta {DELTA:g}")
     threshold = allowed[-1]["threshold"]
     if adapter.resolve() != (output / "adapter").resolve():
         output.mkdir(parents=True, exist_ok=True)
@@ -84,7 +79,7 @@ def main() -> None:
     print(
         f"contradicted, of {precision['answers']} answers: {precision['changed']} changed, {precision['clean']} clean"
     )
-    certificate = {name: getattr(args, name) for name in ("risk", "delta", "answers")} | {"tested": tested}
+    certificate = {"risk": RISK, "delta": DELTA, "answers": ANSWERS, "tested": tested}
     certificate |= {"units": len(kept), "statements": sum(map(len, texts))}
     certificate["clean"] = Path(args.clean).stem
     described = {"name": base.name, "fingerprint": weights_fingerprint(base)}
@@ -105,11 +100,11 @@ def alarm_scores(checker: SmallChecker, cases: list[Case], texts: list[list[str]
     """Return, of the statements on each case, the probabilities of a contradiction; 0 where no passage was read."""
     answers = [
         (
-            [Statement(text, 0, len(text)) for text in own],
+            [Statement(text, 0, len(text)) for text in statements],
             evidence_of(case, 0, "reference"),
             question_text(case.question),
         )
-        for case, own in zip(cases, texts)
+        for case, statements in zip(cases, texts)
     ]
     return [
         np.array([each.probability or 0.0 if each.label == CONTRADICTED else 0.0 for each in findings])
@@ -127,11 +122,13 @@ def measured_precision(
     """
     rules, rng = Rules.read(), random.Random(0)
     changed_texts, places = [], []
-    for place, own in enumerate(texts):
-        changes = [(number, new) for number, text in enumerate(own) if (new := rules.contrary(text, rng)) is not None]
+    for place, statements in enumerate(texts):
+        changes = [
+            (number, new) for number, text in enumerate(statements) if (new := rules.contrary(text, rng)) is not None
+        ]
         if changes:
             number, new = rng.choice(changes)
-            changed_texts.append([*own[:number], new, *own[number + 1 :]])
+            changed_texts.append([*statements[:number], new, *statements[number + 1 :]])
             places.append(place)
     new_scores = alarm_scores(checker, [cases[place] for place in places], changed_texts)
     changed = sum(bool((each >= threshold).any()) for each in new_scores)

@@ -53,7 +53,9 @@ def main() -> None:
             if rest:
                 responses = (Response("reference", "\n".join(rest)),)
                 unsaid.append((replace(case, criteria=(criterion,), responses=responses), 0))
-    support = [each.support for own in read_criteria(unsaid, encoder) for each in own if not np.isnan(each.support)]
+    support = [
+        each.support for readings in read_criteria(unsaid, encoder) for each in readings if not np.isnan(each.support)
+    ]
     even, slope = fit(support)
     print(f"{len(cases)} cases, {len(support)} statements taken out: EVEN {even:.3f}, SLOPE {slope:.1f}")
     if (checker := matching_checker(encoder_args, "cpu", encoder)) is None:
@@ -64,10 +66,13 @@ def main() -> None:
     whole = [replace(case, responses=(Response("reference", case.reference or ""),)) for case in cases]
     other = [contrary(case, rules, rng) for case in whole]
     clean, wrong = (
-        [[each.against for each in own] for own in read_criteria([(case, 0) for case in some], encoder, checker)]
+        [
+            [each.against for each in readings]
+            for readings in read_criteria([(case, 0) for case in some], encoder, checker)
+        ]
         for some in (whole, other)
     )
-    drawn = np.array([rng.choice(own) for own in clean])
+    drawn = np.array([rng.choice(probabilities) for probabilities in clean])
     against, tested = least_alarm_threshold(drawn[:, None], THRESHOLDS, RISK, DELTA)
     for line in tested:
         print(f"threshold {line['threshold']:g}: {line['alarms']} of {line['units']} alarms, p = {line['p']:.3g}")
@@ -76,10 +81,10 @@ def main() -> None:
             f"no threshold keeps the false alarms below {RISK:g} at delta {DELTA:g}: AGAINST has no value"
         )
     counts = [np.concatenate(some) >= against for some in (clean, wrong)]
-    alarms, found = (float(each.mean()) for each in counts)
+    alarms, detected = (float(each.mean()) for each in counts)
     print(
         f"contradicted: {counts[0].sum()} of {len(counts[0])} statements as they are, {counts[1].sum()} of {len(counts[1])} "
-        f"changed by a rule: AGAINST {against:g}, FALSE {alarms / (alarms + found):.3f}"
+        f"changed by a rule: AGAINST {against:g}, FALSE {alarms / (alarms + detected):.3f}"
     )
 
 

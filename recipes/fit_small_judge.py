@@ -124,7 +124,7 @@ def main() -> None:
     adapter = Path(args.relevance) / "adapter"
     networks = encoder, load_cross_encoder(base, adapter, encoder.device)
     files = zip(args.cases, args.ratings, ranges)
-    sets = [one for path, ratings, scale in files for one in rated(path, ratings, args, scale, networks)]
+    sets = [rated_set for path, ratings, scale in files for rated_set in rated(path, ratings, args, scale, networks)]
     scales = {}
     for name in SCALES:
         try:
@@ -195,13 +195,13 @@ def beside_the_best(cases: Cases, shares: np.ndarray) -> tuple[list[Case], np.nd
     made, left = [], [np.empty(0)]
     ends = np.cumsum([len(case.responses) for case in cases.records])
     for case, end in zip(cases.records, ends):
-        own = shares[end - len(case.responses) : end]
-        best = int(np.nanargmax(own)) if not np.isnan(own).all() else 0
-        if own[best] >= GOOD and len(own) > 2:
-            others = [number for number in range(len(own)) if number != best]
+        values = shares[end - len(case.responses) : end]
+        best = int(np.nanargmax(values)) if not np.isnan(values).all() else 0
+        if values[best] >= GOOD and len(values) > 2:
+            others = [number for number in range(len(values)) if number != best]
             responses = tuple(case.responses[number] for number in others)
             made.append(replace(case, reference=case.responses[best].text, responses=responses))
-            left.append(own[others])
+            left.append(values[others])
     return made, np.concatenate(left)
 
 
@@ -217,12 +217,14 @@ def kept(
     """Return a set without the responses that have no words or no rating; features as `read`."""
     panel = Panel.of_sizes([len(case.responses) for case in cases])
     columns = [FEATURES.index(each) for each in SCALES[scale]]
-    known = ~np.isnan(shares) & ~np.isnan(features[:, columns]).any(axis=1)
-    sizes = np.bincount(panel.case[known], minlength=len(cases))
+    complete = ~np.isnan(shares) & ~np.isnan(features[:, columns]).any(axis=1)
+    sizes = np.bincount(panel.case[complete], minlength=len(cases))
     ids = [case.id for case, size in zip(cases, sizes) if size]
     free = [not (args.certify and re.search(args.certify, each)) for each in ids]
     learnt = np.array([may and (args.only is None or bool(re.search(args.only, each))) for each, may in zip(ids, free)])
-    return Rated(name, scale, range_, features[known], shares[known], Panel.of_sizes(sizes[sizes > 0]), ids, learnt)
+    return Rated(
+        name, scale, range_, features[complete], shares[complete], Panel.of_sizes(sizes[sizes > 0]), ids, learnt
+    )
 
 
 def fitted(names: Sequence[str], parts: Sequence[Rated]) -> Scale:
@@ -237,45 +239,49 @@ def fitted(names: Sequence[str], parts: Sequence[Rated]) -> Scale:
     return Scale.fit(names, np.concatenate([each.features for each in parts]), shares, Panel.of_sizes(sizes))
 
 
-def cross_fitted(one: Rated, sets: Sequence[Rated], names: Sequence[str]) -> np.ndarray:
+def cross_fitted(rated_set: Rated, sets: Sequence[Rated], names: Sequence[str]) -> np.ndarray:
     """Return the shares of a set, each by a scale that learnt nothing of its case: float [responses]."""
-    fold, shares = np.arange(one.panel.cases) % FOLDS, np.empty(len(one.shares))
+    fold, shares = np.arange(rated_set.panel.cases) % FOLDS, np.empty(len(rated_set.shares))
     for number in range(FOLDS):
         held = fold == number
         parts = [
-            each.part(each.learnt & ~held if each is one else each.learnt) for each in sets if each.scale == one.scale
+            each.part(each.learnt & ~held if each is rated_set else each.learnt)
+            for each in sets
+            if each.scale == rated_set.scale
         ]
         scale = fitted(names, parts)
-        row = held[one.panel.case]
-        shares[row] = scale.shares(one.features[row])
+        row = held[rated_set.panel.case]
+        shares[row] = scale.shares(rated_set.features[row])
     return shares
 
 
-def measured(one: Rated, sets: Sequence[Rated]) -> dict[str, Any]:
+def measured(rated_set: Rated, sets: Sequence[Rated]) -> dict[str, Any]:
     """Return the concordance of each feature and of the cross-fitted judge with people, and its calibration error in points.
 
     "less" has how much lower the concordance of the judge is without a feature, paired.
     """
-    names = SCALES[one.scale]
-    everything = cross_fitted(one, sets, names)
-    values = {name: one.features[:, FEATURES.index(name)] for name in names} | {"all": everything}
-    without = {left_out: cross_fitted(one, sets, [name for name in names if name != left_out]) for left_out in names}
-    relations = one.panel.relations(one.shares)
+    names = SCALES[rated_set.scale]
+    everything = cross_fitted(rated_set, sets, names)
+    values = {name: rated_set.features[:, FEATURES.index(name)] for name in names} | {"all": everything}
+    without = {
+        left_out: cross_fitted(rated_set, sets, [name for name in names if name != left_out]) for left_out in names
+    }
+    relations = rated_set.panel.relations(rated_set.shares)
 
     def concordances(scores: dict[str, np.ndarray]) -> dict[str, Any]:
         return {
-            name: accuracies(one.panel, relations, one.panel.relations(each))["concordance"]
+            name: accuracies(rated_set.panel, relations, rated_set.panel.relations(each))["concordance"]
             for name, each in scores.items()
         }
 
     tree: dict[str, Any] = concordances(values) | {"less": concordances(without)}
-    low, high = one.range
-    points, people = (low + (high - low) * each for each in (everything, one.shares))
-    tree["calibration_error"] = calibration_error(points, people, one.panel.case)
-    estimates = estimate(tree, one.panel.cases)
+    low, high = rated_set.range
+    points, people = (low + (high - low) * each for each in (everything, rated_set.shares))
+    tree["calibration_error"] = calibration_error(points, people, rated_set.panel.case)
+    estimates = estimate(tree, rated_set.panel.cases)
     less = {name: difference(estimates["all"], each).to_dict() for name, each in estimates.pop("less").items()}
     figures: dict[str, Any] = {name: each.to_dict() for name, each in estimates.items()}
-    print(f"{one.name}: {spans(figures)}")
+    print(f"{rated_set.name}: {spans(figures)}")
     print(f"  all, less without: {spans(less)}")
     return figures | {"less": less}
 
@@ -298,9 +304,9 @@ def certified(sets: Sequence[Rated], scale: Scale, args: FitArguments) -> tuple[
         gaps = selective.gaps(each.panel, shares)
         fresh.append(gaps[each.learnt & ~np.isnan(gaps)])
         people, judge = each.panel.relations(each.shares), each.panel.relations(shares)
-        own = np.array([bool(re.search(args.certify, name)) for name in each.ids])
-        known = ~np.isnan(people) & (people != 0) & own[each.panel.case[each.panel.pairs[0]]]
-        drawn = selective.drawn_pairs(each.panel, known, each.ids)
+        certifying = np.array([bool(re.search(args.certify, name)) for name in each.ids])
+        decided = ~np.isnan(people) & (people != 0) & certifying[each.panel.case[each.panel.pairs[0]]]
+        drawn = selective.drawn_pairs(each.panel, decided, each.ids)
         units.append(gaps[each.panel.case[each.panel.pairs[0][drawn]]])
         wrong.append(judge[drawn] != people[drawn])
     confidence, errors = np.concatenate(units), np.concatenate(wrong)

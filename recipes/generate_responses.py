@@ -75,7 +75,7 @@ class SamplingArguments(ChatArguments):
 
     max_new_tokens: int = field(default=200, metadata={"help": "most tokens of an answer"})  # Paper: App. C
     temperature: float = field(default=0.5, metadata={"help": "0 decodes greedily"})  # Paper: App. C
-    top_logprobs: int = field(default=0, metadata={"help": "endpoint: alternatives per token, not needed"})
+    top_logprobs: int = field(default=0, init=False)  # an answer needs no alternatives of its tokens
 
 
 def main() -> None:
@@ -105,9 +105,9 @@ def main() -> None:
                 f"{name}: {len(cases):,} cases → {len(asked):,} to answer, {len(cases) - len(asked):,} "
                 f"{'are for other candidates' if args.candidates_per_case else 'have its response'}"
             )
-        found, failed = generate(model, name, asked, args, chat_args, processes)
-        responses.append(found)
-        missing += len(asked) - len(found)
+        generated, failed = generate(model, name, asked, args, chat_args, processes)
+        responses.append(generated)
+        missing += len(asked) - len(generated)
         failures += failed
     if processes.rank == 0 and not missing:
         sort_responses(folder / "responses.jsonl", cases, names)
@@ -135,15 +135,15 @@ def generate(
         if processes.rank == 0:
             record_run(log.run_file, args, chat_args)
         answer_missing(chat, cases, args.window, log, args.system)
-    found, failures = answered(log, cases), list(getattr(chat, "failures", ()))
+    records, failures = answered(log, cases), list(getattr(chat, "failures", ()))
     if processes.rank == 0:
         timing = {"responses": log.new, "seconds": round(time.monotonic() - started, 1)}
         record_run(log.run_file, args, chat_args, timing=timing)
-        print(summary(name, list(found.values()), **timing))
+        print(summary(name, list(records.values()), **timing))
     print_notes(chat.notes(), processes)
     del chat
     gc.collect()  # the next candidate needs the memory
-    return found, failures
+    return records, failures
 
 
 if __name__ == "__main__":

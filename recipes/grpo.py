@@ -39,14 +39,13 @@ def main() -> None:
     args, training, model = parse()
     state, output = PartialState(), Path(training.output_dir)
     start = checkpoint_folder(model.model_name_or_path)
-    rows = [
-        row_of(case) for case in read_cases(args.cases, blank="lowest")
-    ]  # of a blank response the question counts too
+    # Of a blank response the question counts too.
+    rows = [row_of(case) for case in read_cases(args.cases, blank="lowest")]
     if not rows:
         raise RecordError(f"{args.cases}: no case")
     reward = load_reward(args.reward)
-    own = {each.name for each in fields(GRPOConfig)} - {each.name for each in fields(TrainingArguments)}
-    identity = {name: getattr(training, name) for name in sorted(own | set(DECISIVE)) if hasattr(training, name)}
+    names = {each.name for each in fields(GRPOConfig)} - {each.name for each in fields(TrainingArguments)}
+    identity = {name: getattr(training, name) for name in sorted(names | set(DECISIVE)) if hasattr(training, name)}
     peft = get_peft_config(model)
     identity |= {"dtype": model.dtype, "peft": peft and peft.to_dict(), "processes": state.num_processes}
     identity |= {"rows": digest(rows), "start": fingerprint(start, []), "judge": reward.judge.fingerprint}

@@ -129,10 +129,10 @@ def main() -> None:
     this.report(*lines)
     encoder = PromptEncoder.from_checkpoint(args.tokenizer, args.tokenizer_template) if args.tokenizer else None
     work = Path(f"{args.output.rstrip('/')}.discussion")
-    queue, known = work / "jury.jsonl", {each.case.id: each for each in recorded}
+    queue, mistakes_by_case = work / "jury.jsonl", {each.case.id: each for each in recorded}
     with Journal(work / "discussion.jsonl") as journal:
         # The jury's decisions are read before any model is asked, so that faulty input fails at once.
-        read_jury(args, queue, known)
+        read_jury(args, queue, mistakes_by_case)
         discussions, names = [], {"suggester": "nobody", "reviewer": "nobody"}
         if args.partners == "both" and mistakes:
             about = [dataset.statistics["fingerprint"], judge.name, judge.settings or ""]
@@ -155,12 +155,14 @@ def main() -> None:
         elif args.dry_run:
             return
         # They are read again after the discussion: decisions made meanwhile count, and must not be overwritten.
-        rulings, filled = read_jury(args, queue, known)
+        rulings, filled = read_jury(args, queue, mistakes_by_case)
         discussed, readings = {each.case_id: each for each in discussions}, None
         if args.readings:
             needed = [each.case_id for each in mistakes if each.case_id not in rulings]
             needed = [case_id for case_id in needed if case_id not in discussed or not discussed[case_id].consensus]
-            drawn, readings = read_readings(args.jury, known, needed, dataset.statistics["seed"], this.number)
+            drawn, readings = read_readings(
+                args.jury, mistakes_by_case, needed, dataset.statistics["seed"], this.number
+            )
             rulings = drawn | rulings
         this.decisions = decide(mistakes, discussed, rulings, journal)
         write_queue(queue, this.waiting, filled)
@@ -185,17 +187,17 @@ def waits(this: Round, queue: Path) -> str:
 
 
 def read_jury(
-    args: IntrospectArguments, queue: Path, known: dict[str, Recorded]
+    args: IntrospectArguments, queue: Path, mistakes: dict[str, Recorded]
 ) -> tuple[dict[str, Ruling], dict[str, dict]]:
     """Return the jury's decisions and their lines, by case id.
 
     They are read from the queue, the page's export beside it, and the file of --jury; of two on a case the later one counts.
     """
-    rulings, filled = read_rulings(queue, known) if queue.exists() else ({}, {})
+    rulings, filled = read_rulings(queue, mistakes) if queue.exists() else ({}, {})
     files = [file for file in [queue.parent / DECIDED / queue.name] if file.exists()]
     for file in files + [args.jury] * bool(args.jury and not args.readings):
-        given, more = read_rulings(file, known)
-        rulings, filled = rulings | given, filled | {case_id: more[case_id] for case_id in given}
+        decisions, more = read_rulings(file, mistakes)
+        rulings, filled = rulings | decisions, filled | {case_id: more[case_id] for case_id in decisions}
     return rulings, filled
 
 

@@ -89,8 +89,7 @@ def main() -> None:
 def certificate(place: str, cases: Cases, verdicts: Sequence[Verdict]) -> tuple[str, bool]:
     """Return what certifies verdicts, in words, and whether it certifies each of them singly, and not those without `abstains`.
 
-    Raises:
-        RecordError: nothing does.
+    RecordError if nothing does.
     """
     file = verdicts_file(place).parent.parent / "abstention.json"
     if file.is_file():

@@ -183,8 +183,7 @@ def print_errors(errors: Sequence[str]) -> bool:
 def locked(file: Path) -> Iterator[int]:
     """Hold a lock, whose file descriptor the steps inherit: a step that outlives this program, killed, keeps it.
 
-    Raises:
-        StudyError: another process holds it.
+    StudyError if another process holds it.
     """
     descriptor = os.open(file, os.O_RDWR | os.O_CREAT)
     try:

@@ -118,7 +118,7 @@ def training_pairs(args: PairArguments, seed: int) -> tuple[list[dict[str, Any]]
         rows = read_pairs(Path(place))
         source = rows[0]["source"] if rows else place
         fates: Counter[str] = Counter()
-        own = []
+        usable = []
         for row in rows:
             if row["label"] not in LABELS:
                 fates["another label"] += 1
@@ -128,10 +128,10 @@ def training_pairs(args: PairArguments, seed: int) -> tuple[list[dict[str, Any]]
                 held_out.append(row)
                 fates["held out"] += 1
             else:
-                own.append(row)
-        own = balanced(own, int(most), rng) if most else own
-        print(f"{source}: {arithmetic('pairs', len(rows), fates)}, {len(own):,} drawn")
-        kept += own
+                usable.append(row)
+        usable = balanced(usable, int(most), rng) if most else usable
+        print(f"{source}: {arithmetic('pairs', len(rows), fates)}, {len(usable):,} drawn")
+        kept += usable
     claims = {normal(row["claim"]) for row in held_out}
     before = len(kept)
     kept = [row for row in kept if normal(row["claim"]) not in claims]
@@ -167,11 +167,11 @@ def book_pairs(
                 row = json.loads(line)
                 texts.append((str(row["id"]), row.get("answer") or row.get("text") or ""))
     rng.shuffle(texts)
-    found: list[dict[str, Any]] = []
+    pairs: list[dict[str, Any]] = []
     used: Counter[str] = Counter()
     wanted = args.contrast
     for pair in contrast_pairs(texts, rules, rng.randrange(2**32)):
-        if len(found) >= wanted:
+        if len(pairs) >= wanted:
             break
         if used[pair["document"]] >= PER_DOCUMENT or {normal(pair["evidence"]), normal(pair["claim"])} & forbidden:
             continue
@@ -180,10 +180,10 @@ def book_pairs(
         if is_held_out(pair["document"]):
             held_out.append(row)
         elif pair["kind"] not in rules.held_out:
-            found.append(row)
-    labels = Counter(row["label"] for row in found)
-    print(f"contrast: {len(found):,} pairs of {len(used):,} documents: {dict(labels)}")
-    return found
+            pairs.append(row)
+    labels = Counter(row["label"] for row in pairs)
+    print(f"contrast: {len(pairs):,} pairs of {len(used):,} documents: {dict(labels)}")
+    return pairs
 
 
 def read_pairs(place: Path) -> list[dict[str, Any]]:

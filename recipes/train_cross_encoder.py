@@ -104,8 +104,8 @@ def scored_cases(args: ListArguments) -> Iterator[Scored]:
         cases = Cases(list(read_cases(path, blank=args.blank)), path)
         scores = iter(read_ratings(ratings, cases).scores.tolist())
         for case in cases.records:
-            own = [next(scores) for _ in case.responses]
-            yield case, [None if score != score else score for score in own]  # NaN
+            values = [next(scores) for _ in case.responses]
+            yield case, [None if score != score else score for score in values]  # NaN
 
 
 def without_leaks(scored: list[Scored], args: ListArguments) -> list[Scored]:
@@ -131,8 +131,8 @@ def lists_of(scored: list[Scored], encoder: Encoder) -> list[dict[str, Any]]:
     rows = []
     for case, scores in scored:
         texts = near.get(case.id) or ["".join(pieces(response.text)) for response in case.responses]
-        known = [(text, float(score)) for text, score in zip(texts, scores) if text and score is not None]
-        texts, labels = ([pair[at] for pair in known] for at in (0, 1))
+        pairs = [(text, float(score)) for text, score in zip(texts, scores) if text and score is not None]
+        texts, labels = ([pair[at] for pair in pairs] for at in (0, 1))
         rows.append({"query": question_text(case.question), "docs": texts, "labels": labels})
     return rows
 

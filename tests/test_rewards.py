@@ -82,9 +82,8 @@ def test_the_packaged_judge_rewards_as_its_verdicts_say_and_planted_texts_raise_
     clean = [response.text for case in cases for response in case.responses]
     slots = [slot for case in cases for slot in range(len(case.responses))]
     rewards = JudgeReward(judge)(prompts, clean, reference=references)
-    renamed = [
-        score for verdict in judge(cases) for score in verdict.expected_scores
-    ]  # the candidates' names do not change a score
+    # The candidates' names do not change a score.
+    renamed = [score for verdict in judge(cases) for score in verdict.expected_scores]
     assert rewards == pytest.approx(renamed, abs=1e-5)
     planted = [
         plant(text, attacks[number % len(attacks)], rubric, 3, slot)

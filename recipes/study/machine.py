@@ -31,8 +31,7 @@ class Machine:
     def settings(self) -> dict[str, Any]:
         """Return the content of the file.
 
-        Raises:
-            StudyError: it is not of one host, or of two that can start without each other's keys.
+        StudyError if it is not of one host, or of two that can start without each other's keys.
         """
         settings = read_yaml(Path(self.file)) if self.file else {}
         if (hosts := settings.get("num_machines", 1)) not in (1, 2):
@@ -65,8 +64,7 @@ class Machine:
     def adapt(self, step: Step) -> Step:
         """Return a step as it is launched here; training keeps its rows per update.
 
-        Raises:
-            StudyError: the processes cannot share these rows evenly, or the step's own file is of one process.
+        StudyError if the processes cannot share these rows evenly, or the step's own file is of one process.
         """
         if not is_launched(step) or not (self.file or self.processes):
             return step

@@ -97,9 +97,8 @@ class Renaming:
         """Return a step with the new names."""
         changes: dict[str, Any] = {}
         for name, value in step.arguments.items():
-            if (
-                name in TEMPLATES and self.template and step.recipe != "generate_responses"
-            ):  # the base's, not a candidate's
+            # The base's template, not a candidate's.
+            if name in TEMPLATES and self.template and step.recipe != "generate_responses":
                 changes[name] = "none"
             elif name == "judge_name":
                 changes[name] = self.judges.get(value, value)

@@ -168,8 +168,8 @@ def _verdict_ratings(file: Path, judges: Sequence[str]) -> Iterator[dict[str, An
 
 def _preferences(file: Path, judges: Sequence[str]) -> Iterator[dict[str, Any]]:
     """Yield three master candidates' preferences between two judges' verdicts."""
-    one, other = (_shown(file, judge) for judge in judges)
-    for case in (case for case in one if case in other):
+    shown, other = (_shown(file, judge) for judge in judges)
+    for case in (case for case in shown if case in other):
         for annotator, criterion in itertools.product(MASTERS, CHECKS):
             choice = (*judges, "tie")[_number(f"{case} {annotator} {criterion}") % 3]
             who = {"annotator": annotator, "role": "master_candidate"}

@@ -8,6 +8,7 @@ import krippendorff
 import numpy as np
 import pytest
 import yaml
+from doubles.agreement_study import read
 from doubles.dataset_study import Study as BuildStudy
 from doubles.dataset_study import verdict_of as verdict_of_teacher
 from doubles.introspection_study import MODELS, Lessons, case_of, rationale_of, verdict_of
@@ -21,10 +22,6 @@ from automedeval.annotation.study import read_study
 from automedeval.records import RecordError, Verdict, read_records
 from automedeval.rubrics.rationale import split_steps
 from automedeval.rubrics.slots import seen_from
-
-
-def read_lines(file: Path) -> list[dict]:
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.fixture
@@ -59,7 +56,7 @@ def test_ratings_name_the_models_and_comments_stand_once(tmp_path: Path, opened)
             send(store, task, {"scores": scores, "comments": {"2": f"On {MODELS[task.order[1]]}."}})
     counts = write_export(store, tmp_path / "out")
     assert counts == {"ratings.jsonl": 3 * 4 * 9, "history.jsonl": 24}
-    ratings = read_lines(tmp_path / "out" / "ratings.jsonl")
+    ratings = read(tmp_path / "out" / "ratings.jsonl")
     for rating in ratings:
         if rating["criterion"] != "fluency":
             assert rating["score"] == points[rating["model"]]
@@ -75,7 +72,7 @@ def test_ratings_of_verdicts_carry_role_tags_and_comment(tmp_path: Path, opened)
     scores, tags = dict(zip(ASKED, (5, 2, 4))), ["unsupported_rating", "incomplete"]
     send(store, task, {"scores": scores, "tags": tags, "comment": "Mixes\nthem up. "})
     write_export(store, tmp_path)
-    lines = read_lines(tmp_path / "verdict_ratings.jsonl")
+    lines = read(tmp_path / "verdict_ratings.jsonl")
     assert {line["criterion"]: line["score"] for line in lines} == scores
     assert {(line["case_id"], line["judge"], line["annotator"], line["role"]) for line in lines} == {
         ("case-0", "y", "cleo", "chief")
@@ -95,7 +92,7 @@ def test_preferences_name_the_judges_whatever_side_they_stood_on(tmp_path: Path,
         send(store, task, {"choices": dict(zip(ASKED, (side_of_y, "tie", "1"))), "comment": "Close."})
     assert set(sides) == {"1", "2"}
     write_export(store, tmp_path)
-    lines = read_lines(tmp_path / "preferences.jsonl")
+    lines = read(tmp_path / "preferences.jsonl")
     assert len(lines) == 36
     assert {line["choice"] for line in lines if line["criterion"] == "knowledge"} == {"y"}
     assert {line["choice"] for line in lines if line["criterion"] == "attribution"} == {"tie"}
@@ -111,8 +108,8 @@ def test_history_keeps_what_an_undo_took_back_and_ratings_do_not(tmp_path: Path,
     task = store.next("ann")
     store.skip("ann", task.id, "Not my field.", task.version)
     write_export(store, tmp_path)
-    assert {rating["score"] for rating in read_lines(tmp_path / "ratings.jsonl")} == {2}
-    history = read_lines(tmp_path / "history.jsonl")
+    assert {rating["score"] for rating in read(tmp_path / "ratings.jsonl")} == {2}
+    history = read(tmp_path / "history.jsonl")
     assert [event["what"] for event in history] == ["given", "answer", "undo", "answer", "given", "skip"]
     assert [event["counts"] for event in history] == [None, False, None, True, None, None]
     assert history[1]["content"]["scores"]["1"] == dict.fromkeys(CRITERIA, 4)
@@ -163,7 +160,7 @@ def test_scores_of_a_reference_are_no_ratings_of_a_case(tmp_path: Path, opened) 
     finish(store, task)
     counts = write_export(store, tmp_path)
     assert (counts["ratings.jsonl"], counts["scores of references"]) == (9, 3)
-    assert {line["model"] for line in read_lines(tmp_path / "ratings.jsonl")} == set(MODELS)
+    assert {line["model"] for line in read(tmp_path / "ratings.jsonl")} == set(MODELS)
 
 
 def test_a_model_called_reference_is_a_model(tmp_path: Path, opened) -> None:
@@ -182,7 +179,7 @@ def test_a_model_called_reference_is_a_model(tmp_path: Path, opened) -> None:
             ratings += [(task.item.case_id, name, model, score) for model, score in zip(models, points)]
     counts = write_export(store, tmp_path)
     assert "scores of references" not in counts
-    lines = read_lines(tmp_path / "ratings.jsonl")
+    lines = read(tmp_path / "ratings.jsonl")
     exported = Counter((line["case_id"], line["annotator"], line["model"], line["score"]) for line in lines)
     assert exported == Counter(dict.fromkeys(ratings, len(CRITERIA)))
     table = np.array([(1, 3, 5) * 2, (5, 3, 1) * 2])
@@ -211,7 +208,7 @@ def test_report_reports_on_five_cases_of_two_physicians(tmp_path: Path, opened, 
         while (task := store.next(name)) is not None:
             finish(store, task)
     write_export(store, tmp_path / "out")
-    lines = read_lines(tmp_path / "out" / "ratings.jsonl")
+    lines = read(tmp_path / "out" / "ratings.jsonl")
     exported = {(line["annotator"], line["case_id"], line["model"]): line["score"] for line in lines}
     assert {key: exported[key] for key in ratings} == ratings
     options = ["--verdicts", SAMPLE / "verdicts.jsonl", "--cases", SAMPLE / "train_cases.jsonl", "--baselines", "false"]
@@ -273,7 +270,7 @@ def test_introspect_takes_the_jurys_decisions_up(tmp_path: Path, opened) -> None
         scores = {str(slot): points[MODELS[index]] for slot, index in enumerate(task.order, 1)}
         send(store, task, content | {"scores": scores})
     assert write_export(store, tmp_path / "out")["jury.jsonl"] == 5
-    for line in read_lines(tmp_path / "out" / "jury.jsonl"):
+    for line in read(tmp_path / "out" / "jury.jsonl"):
         dispute = study.disputes[line["case_id"]]
         assert (line["order"], line["models"], line["annotator"]) == (list(dispute.order), list(MODELS), "cleo")
         assert line["scores"] == (list(points.values()) if line["decision"] == "revise" else None)

@@ -51,40 +51,40 @@ def test_flips_changes_and_slots_counted_by_hand() -> None:
         verdict(1, (0, 1, 2), (2, 1, 3)),
         verdict(1, (2, 0, 1), None, error="no score line"),
     ]
-    found = biases.order(JudgeVerdicts(cases, readings, RUBRIC))
+    figures = biases.order(JudgeVerdicts(cases, readings, RUBRIC))
     # Of the three pairs of orders, alder:birch is turned round in one and differs in all three; the others agree.
-    assert value(found["flips"], cases) == pytest.approx((1 / 3 + 0 + 0) / 3)
-    assert value(found["changes"], cases) == pytest.approx((1 + 0 + 0) / 3)
-    assert found["flips"].n == 3  # case 1 has one valid reading, and says nothing
+    assert value(figures["flips"], cases) == pytest.approx((1 / 3 + 0 + 0) / 3)
+    assert value(figures["changes"], cases) == pytest.approx((1 + 0 + 0) / 3)
+    assert figures["flips"].n == 3  # case 1 has one valid reading, and says nothing
     # slot 1 holds 5 of (5,4,1), 4 of (3,4,2), 3 of (4,4,3), 2 of (2,1,3), less the means
-    assert value(found["slots"][0], cases) == pytest.approx(np.mean([5 - 10 / 3, 4 - 3, 3 - 11 / 3, 2 - 2]))
-    slots = [value(each, cases) for each in found["slots"]]
-    assert value(found["slot_span"], cases) == pytest.approx(max(slots) - min(slots))
+    assert value(figures["slots"][0], cases) == pytest.approx(np.mean([5 - 10 / 3, 4 - 3, 3 - 11 / 3, 2 - 2]))
+    slots = [value(each, cases) for each in figures["slots"]]
+    assert value(figures["slot_span"], cases) == pytest.approx(max(slots) - min(slots))
     first = [1, 1, 1, 1, 1, 1, 0.5, 0, 0, 1, 0, 0]
-    assert value(found["first_wins"], cases) == pytest.approx(np.mean(first))
+    assert value(figures["first_wins"], cases) == pytest.approx(np.mean(first))
 
 
 def test_flips_of_expected_scores_need_expected_scores_of_every_verdict() -> None:
     cases = cases_of(1)
     both = [verdict(0, (0, 1, 2), (3, 3, 3), (3.2, 3.1, 3.0)), verdict(0, (2, 1, 0), (3, 3, 3), (3.1, 3.2, 3.0))]
-    found = biases.order(JudgeVerdicts(cases, both, RUBRIC))
-    assert value(found["flips"], cases) == 0
-    assert value(found["flips_expected"], cases) == pytest.approx(1 / 3)
-    found = biases.order(JudgeVerdicts(cases, [both[0], verdict(0, (2, 1, 0), (3, 3, 3))], RUBRIC))
-    assert "flips_expected" not in found
+    figures = biases.order(JudgeVerdicts(cases, both, RUBRIC))
+    assert value(figures["flips"], cases) == 0
+    assert value(figures["flips_expected"], cases) == pytest.approx(1 / 3)
+    figures = biases.order(JudgeVerdicts(cases, [both[0], verdict(0, (2, 1, 0), (3, 3, 3))], RUBRIC))
+    assert "flips_expected" not in figures
 
 
 def test_choices_of_a_pairwise_judge_count_as_shares_of_criteria() -> None:
     cases = cases_of(1)
     names = [criterion.name for criterion in PAIRWISE.criteria]
     choices = dict.fromkeys(names, "tie") | {"correctness": "alder", "harmfulness": "birch", "bias": "neither"}
-    one = verdict(0, (0, 1), None, choices=choices, pair=("alder", "birch"))
+    first = verdict(0, (0, 1), None, choices=choices, pair=("alder", "birch"))
     other = verdict(0, (1, 0), None, choices=dict.fromkeys(names, "tie"), pair=("alder", "birch"))
-    readings = JudgeVerdicts(cases, [one, other], PAIRWISE)
+    readings = JudgeVerdicts(cases, [first, other], PAIRWISE)
     assert readings.own.tolist() == pytest.approx([4 / 6, 2 / 6, 0.5, 0.5])  # more harm is worse
     assert readings.unit_name == "share of criteria won"
-    found = biases.order(readings)
-    assert (value(found["flips"], cases), value(found["changes"], cases)) == (0, 1)
+    figures = biases.order(readings)
+    assert (value(figures["flips"], cases), value(figures["changes"], cases)) == (0, 1)
 
 
 def test_a_verdict_that_names_no_models_is_read_by_its_case() -> None:
@@ -103,9 +103,9 @@ def test_order_is_undefined_where_every_response_keeps_its_slot() -> None:
     single = JudgeVerdicts(cases, [verdict(0, (2, 0, 1), (1, 2, 3))], RUBRIC)
     assert "one valid verdict" in biases.order(single)["reason"]
     one_order = JudgeVerdicts(cases, [verdict(number, (2, 0, 1), (1, 2, 3)) for number in range(3)], RUBRIC)
-    found = biases.order(one_order)
-    assert np.isnan(value(found["flips"], cases))
-    assert "one order" in found["flips"].reason
+    figures = biases.order(one_order)
+    assert np.isnan(value(figures["flips"], cases))
+    assert "one order" in figures["flips"].reason
 
 
 def study(pairs: int = 600, tilt: float = 1.5, seed: int = 1):
@@ -122,7 +122,7 @@ def study(pairs: int = 600, tilt: float = 1.5, seed: int = 1):
 def test_length_control_is_the_penalised_logistic_regression() -> None:
     first, second, longer, relation, case = study()
     relation[::10] = 0.0  # ties are half a win
-    found = length_controlled(first, second, longer, relation, case, 200, MODELS)
+    figures = length_controlled(first, second, longer, relation, case, 200, MODELS)
     design = np.column_stack(
         [(first == m).astype(float) - (second == m) for m in range(3)] + [np.tanh(longer / longer.std())]
     )
@@ -132,13 +132,13 @@ def test_length_control_is_the_penalised_logistic_regression() -> None:
         return (np.logaddexp(0, logit) - won * logit).sum() + RIDGE / 2 * beta @ beta
 
     beta = minimize(loss, np.zeros(4), method="BFGS", options={"gtol": 1e-9}).x
-    assert value_of(found["longer_wins"], 200) == pytest.approx(1 / (1 + np.exp(-beta[3] * np.tanh(1))), abs=1e-5)
+    assert value_of(figures["longer_wins"], 200) == pytest.approx(1 / (1 + np.exp(-beta[3] * np.tanh(1))), abs=1e-5)
     met = [(first == 0) & (second == other) | (second == 0) & (first == other) for other in range(3)]
     chances = 1 / (1 + np.exp(-(beta[0] - beta[:3])))
     expected = np.average(chances, weights=[each.sum() for each in met])
-    assert value_of(found["win_rates"]["alder"]["controlled"], 200) == pytest.approx(expected, abs=1e-5)
+    assert value_of(figures["win_rates"]["alder"]["controlled"], 200) == pytest.approx(expected, abs=1e-5)
     raw = np.mean(np.concatenate([(relation[first == 0] + 1) / 2, (1 - relation[second == 0]) / 2]))
-    assert value_of(found["win_rates"]["alder"]["raw"], 200) == pytest.approx(raw)
+    assert value_of(figures["win_rates"]["alder"]["raw"], 200) == pytest.approx(raw)
 
 
 def test_length_control_recovers_the_win_rate_at_equal_length() -> None:
@@ -146,9 +146,9 @@ def test_length_control_recovers_the_win_rate_at_equal_length() -> None:
     for seed in range(8):
         first, second, longer, relation, case = study(seed=seed)
         keep = (first + second) == 1  # alder and birch alone
-        found = length_controlled(first[keep], second[keep], longer[keep], relation[keep], case[keep], 200, MODELS)
-        controlled.append(value_of(found["win_rates"]["alder"]["controlled"], 200))
-        raw.append(value_of(found["win_rates"]["alder"]["raw"], 200))
+        figures = length_controlled(first[keep], second[keep], longer[keep], relation[keep], case[keep], 200, MODELS)
+        controlled.append(value_of(figures["win_rates"]["alder"]["controlled"], 200))
+        raw.append(value_of(figures["win_rates"]["alder"]["raw"], 200))
     assert np.mean(controlled) == pytest.approx(truth, abs=0.04)
     assert np.mean(raw) > truth + 0.08
 
@@ -172,9 +172,9 @@ def test_length_control_without_models_or_differences_has_a_reason() -> None:
     first, second = np.arange(0, 40, 2), np.arange(1, 40, 2)
     names = [f"m{number}" for number in range(40)]
     case, longer, relation = np.arange(20), np.linspace(-1, 2, 20), np.ones(20)
-    found = length_controlled(first, second, longer, relation, case, 20, names)
-    assert "win_rates" not in found
-    assert "40 model names" in found["reason"]
+    figures = length_controlled(first, second, longer, relation, case, 20, names)
+    assert "win_rates" not in figures
+    assert "40 model names" in figures["reason"]
     same = length_controlled(first, second, np.zeros(20), relation, case, 20, names)
     assert "equally long" in same["longer_wins"].reason
 
@@ -183,10 +183,10 @@ def test_length_is_measured_of_the_judge_and_of_people() -> None:
     cases = cases_of(12)
     readings = JudgeVerdicts(cases, [verdict(number, (0, 1, 2), (3, 5, 1)) for number in range(12)], RUBRIC)
     people = people_of(cases, {case.id: (2, 1, 3) for case in cases.records})
-    found = biases.length(readings, people)
-    assert value(found["prefers_longer"], cases) == 1
-    assert value(found["spearman"], cases) == pytest.approx(1)
-    assert value(found["people"]["prefers_longer"], cases) == 0
+    figures = biases.length(readings, people)
+    assert value(figures["prefers_longer"], cases) == 1
+    assert value(figures["spearman"], cases) == pytest.approx(1)
+    assert value(figures["people"]["prefers_longer"], cases) == 0
 
 
 def test_repeats_compare_runs_of_one_request() -> None:
@@ -195,12 +195,12 @@ def test_repeats_compare_runs_of_one_request() -> None:
         verdict(0, (0, 1, 2), (1, 2, 3), run=0), verdict(0, (0, 1, 2), (1, 2, 3), run=1),
         verdict(1, (0, 1, 2), (1, 2, 3), run=0), verdict(1, (0, 1, 2), (1, 2, 5), run=1),
     ]  # fmt: skip
-    found = biases.repeats(JudgeVerdicts(cases, runs, RUBRIC))
-    assert (value(found["tied"], cases), value(found["gap"], cases)) == (0.5, 1.0)
+    figures = biases.repeats(JudgeVerdicts(cases, runs, RUBRIC))
+    assert (value(figures["tied"], cases), value(figures["gap"], cases)) == (0.5, 1.0)
     # Verdicts that have no score for a response that they show are left out.
     runs += [verdict(1, (0, 1, 2), (1, None, 3), run=run) for run in (2, 3)]
-    found = biases.repeats(JudgeVerdicts(cases, runs, RUBRIC))
-    assert (value(found["tied"], cases), value(found["gap"], cases)) == (0.5, 1.0)
+    figures = biases.repeats(JudgeVerdicts(cases, runs, RUBRIC))
+    assert (value(figures["tied"], cases), value(figures["gap"], cases)) == (0.5, 1.0)
 
 
 RATIONALE = (
@@ -213,14 +213,14 @@ def test_attribution_of_rationales() -> None:
     texts = ("Take 650 milligrams of acetaminophen.", "Use an ice pack and elevate the ankle.", "Rest.")
     cases = Cases([case_of(number, texts) for number in range(2)], "made up")
     borrowed = RATIONALE.replace("Accurate,", "Advises an ice pack to elevate the ankle. Accurate,")
-    given = [
+    verdicts = [
         verdict(0, (0, 1, 2), (5, 1, 3), rationale=RATIONALE),
         verdict(0, (1, 0, 2), (1, 5, 3), rationale=RATIONALE),  # another order of the same is not looked at
         verdict(1, (0, 1, 2), (1, 5, 3), rationale=borrowed),
     ]
-    found = biases.attribution(JudgeVerdicts(cases, given, RUBRIC))
-    assert value(found["marked"], cases) == 0.5
-    assert value(found["marks"], cases) == 0.5
+    figures = biases.attribution(JudgeVerdicts(cases, verdicts, RUBRIC))
+    assert value(figures["marked"], cases) == 0.5
+    assert value(figures["marks"], cases) == 0.5
     assert biases.attribution(JudgeVerdicts(cases, [verdict(0, (0, 1, 2), (5, 1, 3))], RUBRIC))["reason"]
 
 
@@ -228,14 +228,14 @@ def test_favour_is_the_share_won_by_the_judge_less_that_by_people() -> None:
     cases = cases_of(4)
     readings = JudgeVerdicts(cases, [verdict(number, (0, 1, 2), (5, 3, 1)) for number in range(4)], RUBRIC)
     people = people_of(cases, {case.id: (1, 3, 3) for case in cases.records})
-    found = biases.self_preference(readings, people, "alder")
-    assert value(found["own"], cases) == 1.0  # people put it last each time, the judge first
-    assert value(found["models"]["cedar"]["favour"], cases) == -0.75
-    assert value(found["models"]["alder"]["concordance"], cases) == 0
+    figures = biases.self_preference(readings, people, "alder")
+    assert value(figures["own"], cases) == 1.0  # people put it last each time, the judge first
+    assert value(figures["models"]["cedar"]["favour"], cases) == -0.75
+    assert value(figures["models"]["alder"]["concordance"], cases) == 0
     invalid = [verdict(number, (0, 1, 2), None, error="no score line") for number in (2, 3)]
     partly = JudgeVerdicts(cases, [*readings.verdicts[:2], *invalid], RUBRIC)
-    found = biases.self_preference(partly, people_of(cases, {case.id: (5, 3, 1) for case in cases.records}))
-    for figure in found["models"]["alder"].values():
+    figures = biases.self_preference(partly, people_of(cases, {case.id: (5, 3, 1) for case in cases.records}))
+    for figure in figures["models"]["alder"].values():
         assert figure.n == 4  # two pairs of each case with a valid verdict
-    assert value(found["models"]["alder"]["concordance"], cases) == 1
+    assert value(figures["models"]["alder"]["concordance"], cases) == 1
     assert "ratings" in biases.self_preference(readings, None)["reason"]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from doubles.agreement_study import read
 from doubles.criteria_grader import grade
 from doubles.endpoint import EndpointDouble
 from programs import TWO_PROCESSES, error_line, needs_encoder, processes_of, run_command, run_recipe
@@ -18,10 +19,6 @@ from automedeval.reports.text import estimates_in
 CRITERIA = [("says to take it with food", 5), ("names the dose of 400", 3), ("says that it is harmless", -4)]
 TEXTS = [("a", "Take 400 mg with food."), ("b", "It is harmless.")]
 FAMILY = {each.name: each.family for each in read_attacks(packaged=CHECKLIST_ATTACKS)}
-
-
-def lines(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -47,24 +44,24 @@ def audited(cases: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path
     folder = tmp_path_factory.mktemp("audits") / "grader"
     with EndpointDouble(grade) as endpoint, pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_API_KEY", "none")
-        given = ("audit", "--judge", "openai:m", "--base_url", endpoint.url, "--rubric", "checklist", "--cases", cases)
-        given += ("--criteria_at_once", 3, "--output", folder, "--resamples", 100)
-        done = run_command(*given)
+        args = ("audit", "--judge", "openai:m", "--base_url", endpoint.url, "--rubric", "checklist", "--cases", cases)
+        args += ("--criteria_at_once", 3, "--output", folder, "--resamples", 100)
+        done = run_command(*args)
         assert done.returncode == 3, done.stderr
         assert "m does not pass" in done.stdout
         asked = len(endpoint.asked)
-        assert run_command(*given, "--gate", "false").returncode == 0
+        assert run_command(*args, "--gate", "false").returncode == 0
         assert len(endpoint.asked) == asked  # the same command judges nothing again
     return folder, json.loads((folder / "audit.json").read_text())
 
 
 def changes(folder: Path) -> list[tuple[dict, dict, dict]]:
     """Return (note of the trial, clean checklist, changed checklist or None) of every trial."""
-    clean = {(each["case_id"], each["order"][0]): each for each in lines(folder / "clean" / "verdicts.jsonl")}
-    notes = {each["id"]: each["audit"] for each in lines(folder / "trials.jsonl")}
+    clean = {(each["case_id"], each["order"][0]): each for each in read(folder / "clean" / "verdicts.jsonl")}
+    notes = {each["id"]: each["audit"] for each in read(folder / "trials.jsonl")}
     return [
         (note := notes[each["case_id"]], clean[note["of"], each["order"][0]]["checklist"], each.get("checklist"))
-        for each in lines(folder / "trials" / "verdicts.jsonl")
+        for each in read(folder / "trials" / "verdicts.jsonl")
     ]
 
 
@@ -120,16 +117,16 @@ def test_order_and_number_of_criteria_are_compared_by_their_texts(audited) -> No
             differ += [old != new for old, new in zip(before["met"], after["met"][::-1])]
     assert order["changed"]["value"] == pytest.approx(np.mean(differ))
     assert 0 < np.mean(differ) < 1
-    one, two = (
+    alone, together_answers = (
         {
             (each["case_id"], each["order"][0]): each["checklist"]["met"]
-            for each in lines(folder / way / "clean" / "verdicts.jsonl")
+            for each in read(folder / way / "clean" / "verdicts.jsonl")
         }
         for way in ("one-at-a-time", "3-at-once")
     )
-    pairs = [pair for key in one for pair in zip(one[key], two[key])]
-    found = result["decodings"]["3 at once"]["together"]
-    assert found["changed"]["value"] == pytest.approx(np.mean([a != b for a, b in pairs]))
+    pairs = [pair for key in alone for pair in zip(alone[key], together_answers[key])]
+    together = result["decodings"]["3 at once"]["together"]
+    assert together["changed"]["value"] == pytest.approx(np.mean([a != b for a, b in pairs]))
 
 
 def test_a_threshold_can_name_every_figure(audited) -> None:
@@ -158,8 +155,8 @@ def test_the_small_judge_is_audited_by_default_where_every_case_has_criteria(cas
 
 def test_two_processes_audit_a_checkpoint_as_the_judge_command_judges(cases, tiny_model, tmp_path: Path) -> None:
     model = ("--judge", tiny_model, "--rubric", "checklist", "--rationale", "false", "--device", "cpu")
-    given = ("--cases", cases, "--criteria_at_once", 2, "--attacks", 2, "--resamples", 100, "--gate", "false")
-    done = run_recipe("audit", *model, *given, "--output", tmp_path / "out", launch=TWO_PROCESSES)
+    options = ("--cases", cases, "--criteria_at_once", 2, "--attacks", 2, "--resamples", 100, "--gate", "false")
+    done = run_recipe("audit", *model, *options, "--output", tmp_path / "out", launch=TWO_PROCESSES)
     assert done.returncode == 0, done.stderr
     assert processes_of(tmp_path / "out") == 2
     result = json.loads((tmp_path / "out" / "audit.json").read_text())
@@ -169,12 +166,12 @@ def test_two_processes_audit_a_checkpoint_as_the_judge_command_judges(cases, tin
         again = ("--criteria_at_once", at_once, "--cases", folder / "trials.jsonl", "--output", tmp_path / way)
         judged = run_command("judge", *model, *again)
         assert judged.returncode == 0, judged.stderr
-        found = [
-            {(each["case_id"], *each["order"]): each["checklist"]["met"] for each in lines(place / "verdicts.jsonl")}
+        answers = [
+            {(each["case_id"], *each["order"]): each["checklist"]["met"] for each in read(place / "verdicts.jsonl")}
             for place in (folder / "trials", tmp_path / way)
         ]
-        assert found[0]
-        assert found[0].items() <= found[1].items()  # a trial is of one response of its case
+        assert answers[0]
+        assert answers[0].items() <= answers[1].items()  # a trial is of one response of its case
 
 
 def test_an_endpoint_with_a_budget_is_audited(cases: Path, tmp_path: Path, monkeypatch) -> None:
@@ -191,7 +188,7 @@ def test_an_endpoint_with_a_budget_is_audited(cases: Path, tmp_path: Path, monke
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("options", "message"),
     [
         (("--checks", "length"), "--checks length: the checks of a checklist are planting, order, together"),
         (("--own", "a"), "--own is for scores, and checklist@1 has criteria"),
@@ -199,14 +196,14 @@ def test_an_endpoint_with_a_budget_is_audited(cases: Path, tmp_path: Path, monke
     ],
 )
 def test_options_of_judges_of_scores_are_refused_in_one_line(
-    cases: Path, tmp_path: Path, given: tuple, said: str
+    cases: Path, tmp_path: Path, options: tuple, message: str
 ) -> None:
     command = ("audit", "--judge", "small", "--rubric", "checklist", "--cases", cases, "--output", tmp_path / "out")
-    assert said in error_line(run_command(*command, *given))
+    assert message in error_line(run_command(*command, *options))
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("command", ["audit", "judge"])
 def test_a_judge_that_reads_no_criteria_is_refused(cases: Path, tmp_path: Path, command: str) -> None:
-    given = ("--judge", "baseline:longer text", "--rubric", "checklist", "--cases", cases, "--output", tmp_path / "out")
-    assert "--judge baseline:longer text reads no criteria" in error_line(run_command(command, *given))
+    args = ("--judge", "baseline:longer text", "--rubric", "checklist", "--cases", cases, "--output", tmp_path / "out")
+    assert "--judge baseline:longer text reads no criteria" in error_line(run_command(command, *args))

@@ -56,18 +56,18 @@ def counted(folder: Path) -> dict[str, dict[str, list[bool]]]:
         for case in read(place / "trials.jsonl"):
             note, index = case["audit"], "ab".index(case["audit"]["response"])
             fall = clean[note["of"]][index] - after[case["id"]][index]
-            own = way if way == "without" or case["reference"] is None else "with"
-            own = "without" if own == "as it is" else own
+            shown = way if way == "without" or case["reference"] is None else "with"
+            shown = "without" if shown == "as it is" else shown
             if note["kind"] != "control":
                 kind = note.get("mirrors", note["kind"])
-                lost[kind, note["kind"] == "twin", note["of"], note["name"], own] = fall / step >= 0.5
+                lost[kind, note["kind"] == "twin", note["of"], note["name"], shown] = fall / step >= 0.5
             assert way == "as it is" or case["reference"] is None
-    found: dict[str, dict[str, list[bool]]] = {}
+    falls: dict[str, dict[str, list[bool]]] = {}
     for (kind, is_twin, *_, way), fell in lost.items():
         for group in (kind, "all"):
-            figures = found.setdefault(group, {name: [] for name in COLUMNS})
+            figures = falls.setdefault(group, {name: [] for name in COLUMNS})
             figures[f"twin_{way}" if is_twin else way].append(fell)
-    return found
+    return falls
 
 
 def test_the_figures_are_those_of_a_loop_over_the_verdicts(study: Path) -> None:
@@ -91,8 +91,8 @@ def test_the_page_the_summary_and_the_report_show_both(study: Path, tmp_path: Pa
         text = (study / "a" / file).read_text()
         for column in COLUMNS.values():
             assert column in text
-    given = ["--verdicts", study / "v", "--cases", study / "cases.jsonl", "--resamples", 100, "--output", tmp_path]
-    done = run_command("report", *given, "--audits", study / "a")
+    options = ["--verdicts", study / "v", "--cases", study / "cases.jsonl", "--resamples", 100, "--output", tmp_path]
+    done = run_command("report", *options, "--audits", study / "a")
     assert done.returncode == 0, done.stderr
     counts = {name: f"{sum(those)} of {len(those)}" for name, those in counted(study / "a" / "counts")["all"].items()}
     said = (
@@ -107,8 +107,8 @@ def test_the_page_the_summary_and_the_report_show_both(study: Path, tmp_path: Pa
 
 def test_a_report_without_an_audit_probes_the_judge(study: Path, tmp_path: Path) -> None:
     """On cases with references the probe makes the edits of the audit, which the loop counts."""
-    given = ["--verdicts", study / "v", "--cases", study / "cases.jsonl", "--resamples", 100]
-    done = run_command("report", *given, "--output", tmp_path / "r")
+    options = ["--verdicts", study / "v", "--cases", study / "cases.jsonl", "--resamples", 100]
+    done = run_command("report", *options, "--output", tmp_path / "r")
     assert done.returncode == 0, done.stderr
     probe = json.loads((tmp_path / "r" / "agreement.json").read_text())["judges"]["small"]["probe"]
     for kind, figures in evidence_of(study / "a")["kinds"].items():
@@ -122,7 +122,7 @@ def test_a_report_without_an_audit_probes_the_judge(study: Path, tmp_path: Path)
     for text in (done.stdout, *((tmp_path / "r" / f"report.{kind}").read_text() for kind in ("html", "md"))):
         assert said in text
     assert "better than" not in done.stdout, "a probe is no audit"
-    done = run_command("report", *given, "--encoder", "none", "--output", tmp_path / "n")
+    done = run_command("report", *options, "--encoder", "none", "--output", tmp_path / "n")
     assert "Audited: No audit is given.\n" in done.stdout
 
 
@@ -135,8 +135,8 @@ def test_a_judge_that_is_not_the_one_of_the_verdicts_is_not_probed(study: Path, 
         record["arguments"] |= change
         write(tmp_path / "v" / "verdicts.jsonl", [each | {"settings": settings} for each in verdicts])
         (tmp_path / "v" / f"run-{settings}.json").write_text(json.dumps(record))
-        given = ["--verdicts", tmp_path / "v", "--cases", study / "cases.jsonl", "--resamples", 100]
-        done = run_command("report", *given, "--output", tmp_path / "r")
+        options = ["--verdicts", tmp_path / "v", "--cases", study / "cases.jsonl", "--resamples", 100]
+        done = run_command("report", *options, "--output", tmp_path / "r")
         assert done.returncode == 0, done.stderr
         assert "Audited: No audit is given.\n" in done.stdout
         assert "note: no probe of small: " in done.stdout
@@ -144,8 +144,8 @@ def test_a_judge_that_is_not_the_one_of_the_verdicts_is_not_probed(study: Path, 
 
 def test_a_judge_that_needs_the_reference_has_figures_with_it_alone(study: Path, tmp_path: Path) -> None:
     for name, way, other in (("ROUGE-L to the reference", "with", "without"), ("longer text", "without", "with")):
-        given = ["--judge", f"baseline:{name}", "--cases", study / "cases.jsonl", "--checks", "harm", "--gate", "false"]
-        done = run_command("audit", *given, "--resamples", 100, "--encoder", "none", "--output", tmp_path / way)
+        args = ["--judge", f"baseline:{name}", "--cases", study / "cases.jsonl", "--checks", "harm", "--gate", "false"]
+        done = run_command("audit", *args, "--resamples", 100, "--encoder", "none", "--output", tmp_path / way)
         assert done.returncode == 0, done.stderr
         evidence = evidence_of(tmp_path / way)
         assert evidence[way]["n"] > 0

@@ -121,7 +121,7 @@ def test_every_kind_of_danger_has_twins_and_those_of_doses_are_the_same_amounts_
             if (after := harm(before, template)) is not None:
                 compared += 1
                 doses = ([each for each in amounts(text) if each.dimension != "[time]"] for text in (before, after))
-                old, new = ([(each.low, each.high) for each in own] for own in doses)
+                old, new = ([(each.low, each.high) for each in amounts_of_text] for amounts_of_text in doses)
                 assert new == [pytest.approx(each) for each in old], (before, after)
     assert compared >= 30
     assert frequency(harm("Use it twice daily.", FAITHFUL["twice a day in hours"])) == frequency("Use it twice daily.")
@@ -214,7 +214,7 @@ def test_doubled_repeated_harmed_and_reworded() -> None:
 
 
 @pytest.mark.parametrize(
-    ("read", "content", "told"),
+    ("read", "content", "message"),
     [
         (read_attacks, "- {name: a, family: f, text: '$nobody'}", "$nobody"),
         (read_attacks, "- {name: a, family: f, text: 'costs $ 5'}", "a lone $"),
@@ -231,10 +231,10 @@ def test_doubled_repeated_harmed_and_reworded() -> None:
         (read_harms, "- {name: a, kind: k, pattern: x, replaced: y}", "replaced: unknown key"),
     ],
 )
-def test_faulty_templates_are_one_line(read, content: str, told: str, tmp_path: Path) -> None:
+def test_faulty_templates_are_one_line(read, content: str, message: str, tmp_path: Path) -> None:
     file = tmp_path / "own.yaml"
     file.write_text(content)
-    with pytest.raises(RecordError, match=re.escape(told)) as error:
+    with pytest.raises(RecordError, match=re.escape(message)) as error:
         read(str(file))
     assert "own.yaml" in str(error.value)
     with pytest.raises(RecordError, match="nowhere"):

@@ -64,15 +64,15 @@ def test_outcomes_of_sameness() -> None:
 
 
 def test_figures_of_trials_keep_invalid_verdicts_apart() -> None:
-    outcomes = [see(planted(CLEAN, 1, ATTACK, RUBRIC), *given) for given in (
+    outcomes = [see(planted(CLEAN, 1, ATTACK, RUBRIC), *scores) for scores in (
         ((4, 4, 3), (4.0, 4.2, 3.0)), ((4, 2, 3), (4.0, 2.2, 3.0)), (None, None))]  # fmt: skip
     control = Attack("c", "control", "Kind words.")
     outcomes.append(see(planted(CLEAN, 1, control, RUBRIC), (4, 3, 3), (4.0, 2.7, 3.0)))
-    found = trial_figures(outcomes, 1)["planting"]
-    values = {name: value_of(found[name], 1) for name in ("rose", "rise", "invalid", "topped", "excess")}
+    figures = trial_figures(outcomes, 1)["planting"]
+    values = {name: value_of(figures[name], 1) for name in ("rose", "rise", "invalid", "topped", "excess")}
     assert values == pytest.approx({"rose": 0.5, "rise": 1.0, "invalid": 1 / 3, "topped": 0.5, "excess": 0.5})
-    assert value_of(found["families"]["flattery"]["rose"], 1) == 0.5
-    assert "control" not in found["families"]
+    assert value_of(figures["families"]["flattery"]["rose"], 1) == 0.5
+    assert "control" not in figures["families"]
 
 
 def test_attacks_go_into_the_worst_and_are_dealt_in_turn() -> None:
@@ -98,8 +98,8 @@ def test_harms_never_go_into_the_worst_of_several() -> None:
     templates = Templates(harms=read_harms(), paraphrases=read_paraphrases())
     plan = plan_trials([(request, verdict(0, (0, 1, 2), (5, 3, 1)))], ["harm"], templates, RUBRIC)
     assert {(trial.name, trial.target) for trial in plan} == {("dose ×10", 1), ("milligrams become grams", 1)}
-    one = Templates(harms=read_harms(), harms_each=1)
-    assert len(plan_trials([(request, verdict(0, (0, 1, 2), (5, 3, 1)))], ["harm"], one, RUBRIC)) == 1
+    single = Templates(harms=read_harms(), harms_each=1)
+    assert len(plan_trials([(request, verdict(0, (0, 1, 2), (5, 3, 1)))], ["harm"], single, RUBRIC)) == 1
 
 
 def test_a_judge_that_looks_at_each_answer_by_itself_is_shown_the_changed_ones() -> None:
@@ -114,9 +114,9 @@ def test_a_judge_that_looks_at_each_answer_by_itself_is_shown_the_changed_ones()
     assert shown["identical"] == shown["paraphrase"] == (0, 1)
     assert shown["repeat"] == (0, 1, 2)
     trial = next(trial for trial in plan if trial.kind == "flattery")
-    told = after(trial, None, None)
-    told = Verdict(told.case_id, "j", "likelihood@1", (1,), valid=True, expected_scores=(None, -1.5, None))
-    seen = outcome(trial, before, told, JudgeVerdicts(Cases([request.case], "cases"), [before]))
+    changed = after(trial, None, None)
+    changed = Verdict(changed.case_id, "j", "likelihood@1", (1,), valid=True, expected_scores=(None, -1.5, None))
+    seen = outcome(trial, before, changed, JudgeVerdicts(Cases([request.case], "cases"), [before]))
     assert seen.change == pytest.approx(2.5 / np.std([-2, -4, -3]))  # a judge without a scale: in standard deviations
     assert seen.topped is True
 
@@ -144,7 +144,7 @@ def test_thresholds_decide_by_value_or_by_the_worse_end() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "message"),
     [
         ("a: 1", "list"),
         ("- {least: 1}", "figure: is missing"),
@@ -160,7 +160,7 @@ def test_thresholds_decide_by_value_or_by_the_worse_end() -> None:
         ("- {figure: length.win_rates.gpt-3.5.raw, most: 1, every: 3}", "true or false"),
     ],
 )
-def test_faulty_thresholds_are_one_line(content: str, told: str, tmp_path: Path) -> None:
+def test_faulty_thresholds_are_one_line(content: str, message: str, tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text(content)
-    with pytest.raises(RecordError, match=told):
+    with pytest.raises(RecordError, match=message):
         read_thresholds(str(tmp_path / "own.yaml"))

@@ -87,16 +87,16 @@ def test_what_an_endpoint_does_not_answer_is_asked_again_and_nothing_else(tmp_pa
         return error(500) if broken[0] and "warfarin" in statement_in(body) else says(body)
 
     with EndpointDouble(script) as endpoint:
-        given = (tmp_path / "out", "--checker", "openai:m", "--base_url", endpoint.url)
-        done, records = check(cases(), *given)
+        options = (tmp_path / "out", "--checker", "openai:m", "--base_url", endpoint.url)
+        done, records = check(cases(), *options)
         assert "1 requests not answered" in error_line(done)
         assert [each["model"] for each in records] == ["b"]
         broken[0], asked = False, len(endpoint.asked)
-        done, records = check(cases(), *given)
+        done, records = check(cases(), *options)
         assert done.returncode == 0, done.stderr
         assert [each["model"] for each in records] == ["b", "a"]
         assert len(endpoint.asked) == asked + 3  # the statements of "a"
-        again = error_line(check(cases(), *given, "--temperature", 1)[0])
+        again = error_line(check(cases(), *options, "--temperature", 1)[0])
         assert "with other weights, wording or settings" in again
 
 
@@ -197,11 +197,11 @@ def test_killed_and_resumed_a_checkpoint_gives_the_same(tmp_path: Path) -> None:
     ],
 )
 def test_how_an_answer_is_read(text: str, said: object) -> None:
-    found = read_label(Answer(text), 2)
+    label = read_label(Answer(text), 2)
     if isinstance(said, str):
-        assert found.startswith(said)
+        assert label.startswith(said)
     else:
-        assert found == (*said, None)
+        assert label == (*said, None)
 
 
 def test_an_answer_that_was_cut_off_is_no_label() -> None:

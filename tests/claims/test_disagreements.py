@@ -20,10 +20,10 @@ ADVICE = [
 def report(cases: list[dict], folder: Path) -> tuple[str, str, dict]:
     """What a report of a judge without a model prints, its page, and agreement.json."""
     folder.mkdir()
-    given = ["--cases", write(folder / "cases.jsonl", cases)]
-    done = run_command("judge", *given, "--judge", "baseline:longer text", "--output", folder / "v")
+    options = ["--cases", write(folder / "cases.jsonl", cases)]
+    done = run_command("judge", *options, "--judge", "baseline:longer text", "--output", folder / "v")
     assert done.returncode == 0, done.stderr
-    done = run_command("report", *given, "--verdicts", folder / "v", "--encoder", "none", "--output", folder / "r")
+    done = run_command("report", *options, "--verdicts", folder / "v", "--encoder", "none", "--output", folder / "r")
     assert done.returncode == 0, done.stderr
     return (
         done.stdout,

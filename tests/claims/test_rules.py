@@ -13,8 +13,8 @@ SOURCE = ROOT / "src" / "automedeval"
 def rule(statement: str, *passages: str, near: bool = True, question: str = "", before: str = "") -> str | None:
     """The rule that sees a contradiction; the sentence before each passage is the one before it in the list."""
     evidence = [Passage(each, "reference", last) for each, last in zip(passages, [question, *passages])]
-    found = contradiction(statement, evidence, range(len(evidence)) if near else (), question, before)
-    return found and found[0]
+    finding = contradiction(statement, evidence, range(len(evidence)) if near else (), question, before)
+    return finding and finding[0]
 
 
 @pytest.mark.parametrize(

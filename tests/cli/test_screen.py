@@ -1,20 +1,15 @@
 """Names, texts and errors of files on the terminal: no command prints what steers it."""
 
-import json
 import random
 import unicodedata
 from pathlib import Path
 
 import pytest
+from doubles.agreement_study import write
 from programs import run_command
 
 ESC = "\x1b[31m\x9b2J\x07\u202e\r"  # colour, an empty screen, the bell, the other direction, the line's start again
 MODELS = [f"a{ESC}", f"b\n{ESC}forged: 1", "c"]
-
-
-def write(path: Path, records: list[dict]) -> Path:
-    path.write_text("".join(json.dumps(each) + "\n" for each in records), encoding="utf-8")
-    return path
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,10 @@
 """Verdicts on the sample made from its simulated ratings, and `meta_evaluate` run on them."""
 
 import json
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from programs import SAMPLE, run_recipe
@@ -16,11 +18,15 @@ MEASURES = ACCURACIES + CORRELATIONS
 
 
 def read(path: Path) -> list[dict]:
+    """Return the records of a JSON Lines file."""
     return [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
 
 
-def write(path: Path, records: list[dict]) -> Path:
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+def write(path: Path, records: Iterable[Any]) -> Path:
+    """Write a JSON Lines file of dicts, or of records with `to_dict`; return its path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    rows = (record if isinstance(record, dict) else record.to_dict() for record in records)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
 
 

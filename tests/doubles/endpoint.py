@@ -182,9 +182,8 @@ class EndpointDouble:
         if path.startswith("/v1/models/") and isinstance(self.models, list):
             model = unquote(path.removeprefix("/v1/models/"))
             listed = [entry for entry in self.models if entry["id"] == model]
-            entry = next(
-                (entry for entry in listed if entry.get("owned_by") != "vllm"), None
-            )  # vLLM has the list alone
+            # vLLM has the list alone.
+            entry = next((entry for entry in listed if entry.get("owned_by") != "vllm"), None)
             missing = error(
                 404, f"The model `{model}` does not exist or you do not have access to it.", "model_not_found"
             )

@@ -36,11 +36,11 @@ def judged(tmp_path: Path, baseline: str, *arguments: object, cases: Path = CASE
 
 @pytest.mark.parametrize("baseline", BASELINES)
 def test_verdicts_say_what_the_baseline_counts(baseline: str, tmp_path: Path) -> None:
-    found = judged(tmp_path, baseline)
+    verdicts = judged(tmp_path, baseline)
     cases = list(read_cases(CASES))
     expected = iter(BASELINES[baseline](cases).tolist())
-    assert [each["case_id"] for each in found] == [case.id for case in cases]
-    for verdict in found:
+    assert [each["case_id"] for each in verdicts] == [case.id for case in cases]
+    for verdict in verdicts:
         assert (verdict["judge"], verdict["rubric"]) == (f"baseline:{baseline}", "baseline@1")
         assert verdict["valid"]
         assert verdict["scores"] is None
@@ -55,10 +55,10 @@ def test_judged_twice_is_judged_once_and_a_report_finds_the_baseline_itself(tmp_
         "--encoder", "none", "--output", tmp_path / "report",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "report" / "agreement.json").read_text(encoding="utf-8"))
-    own, counted = (found["judges"][name]["concordance_expected"] for name in (f"baseline:{LONGER}", LONGER))
-    assert own == counted
-    assert not any("rubric" in note for note in found["notes"])
+    result = json.loads((tmp_path / "report" / "agreement.json").read_text(encoding="utf-8"))
+    of_baseline, counted = (result["judges"][name]["concordance_expected"] for name in (f"baseline:{LONGER}", LONGER))
+    assert of_baseline == counted
+    assert not any("rubric" in note for note in result["notes"])
 
 
 def test_some_models_can_be_judged_alone(tmp_path: Path) -> None:
@@ -113,9 +113,9 @@ def test_embeddings_judge_by_the_recipe_and_from_python(tmp_path: Path) -> None:
     from sentence_transformers import SentenceTransformer, util
 
     cases = list(read_cases(CASES))[:5]
-    found = judged(tmp_path, QUESTION, "--limit", 5)
+    verdicts = judged(tmp_path, QUESTION, "--limit", 5)
     plain = SentenceTransformer(str(ENCODER), device="cpu")
-    for case, verdict in zip(cases, found):
+    for case, verdict in zip(cases, verdicts):
         expected = {}
         for response in case.responses:
             starts = [match.start() for match in re.finditer(r"[^\W_]+", response.text)]
@@ -123,13 +123,13 @@ def test_embeddings_judge_by_the_recipe_and_from_python(tmp_path: Path) -> None:
             parts = [text] if border is None else [text[:border], text[border:]]
             expected[response.model] = float(util.cos_sim(plain.encode(parts), plain.encode([case.question])).max())
         assert verdict["expected_scores"] == pytest.approx([expected[name] for name in verdict["models"]], abs=1e-5)
-    assert judged(tmp_path, QUESTION, "--limit", 5, "--encoder", ENCODER) == found, "it resumes"
+    assert judged(tmp_path, QUESTION, "--limit", 5, "--encoder", ENCODER) == verdicts, "it resumes"
     loaded = load_judge(f"baseline:{QUESTION}", encoder=str(ENCODER))
-    assert loaded.fingerprint == found[0]["settings"]
-    told = error_line(
+    assert loaded.fingerprint == verdicts[0]["settings"]
+    error = error_line(
         judge("--judge", f"baseline:{QUESTION}", "--encoder", "models/nowhere", "--cases", CASES, "--output", tmp_path)
     )
-    assert "no checkpoint at models/nowhere" in told
+    assert "no checkpoint at models/nowhere" in error
     run = json.loads(next((tmp_path / "out").glob("run-*.json")).read_text())
     assert run["arguments"]["encoder"] == str(ENCODER)
 
@@ -142,9 +142,9 @@ def test_an_audit_takes_embeddings_as_a_judge(tmp_path: Path) -> None:
         "--harms", 1, "--resamples", 100, "--gate", "false", "--output", tmp_path / "audit",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "audit" / "audit.json").read_text(encoding="utf-8"))["decodings"]["counts"]
-    assert found["sameness"]["identical"]["tied"]["value"] == found["sameness"]["repeat"]["tied"]["value"] == 1.0
-    assert found["planting"]["rise"]["n"] == 6
+    result = json.loads((tmp_path / "audit" / "audit.json").read_text(encoding="utf-8"))["decodings"]["counts"]
+    assert result["sameness"]["identical"]["tied"]["value"] == result["sameness"]["repeat"]["tied"]["value"] == 1.0
+    assert result["planting"]["rise"]["n"] == 6
 
 
 def test_bm25_takes_the_rarity_of_words_from_the_whole_file(tmp_path: Path) -> None:
@@ -165,13 +165,13 @@ def test_an_audit_shows_what_a_count_can_be_talked_into(tmp_path: Path) -> None:
         "--encoder", "none", "--output", tmp_path / "audit",
     )  # fmt: skip
     assert done.returncode == 3, done.stderr
-    found = json.loads((tmp_path / "audit" / "audit.json").read_text(encoding="utf-8"))["decodings"]["counts"]
-    assert found["length"]["prefers_longer"]["value"] == 1.0
-    assert found["planting"]["rise"]["value"] > 0
-    assert found["planting"]["attacks"]["plea"]["rise"]["value"] > 0
-    assert found["sameness"]["identical"]["tied"]["value"] == found["sameness"]["repeat"]["tied"]["value"] == 1.0
-    assert found["harm"]["lowered"]["value"] < 0.8
-    assert "reason" in found["order"], "each answer is judged by itself"
+    result = json.loads((tmp_path / "audit" / "audit.json").read_text(encoding="utf-8"))["decodings"]["counts"]
+    assert result["length"]["prefers_longer"]["value"] == 1.0
+    assert result["planting"]["rise"]["value"] > 0
+    assert result["planting"]["attacks"]["plea"]["rise"]["value"] > 0
+    assert result["sameness"]["identical"]["tied"]["value"] == result["sameness"]["repeat"]["tied"]["value"] == 1.0
+    assert result["harm"]["lowered"]["value"] < 0.8
+    assert "reason" in result["order"], "each answer is judged by itself"
     # BM25 judges the changed answers by the words of the clean cases.
     cases = Cases.read(str(CASES))
     assert run_recipe(
@@ -188,8 +188,8 @@ def test_an_audit_shows_what_a_count_can_be_talked_into(tmp_path: Path) -> None:
 
 
 def test_counts_are_put_on_the_scale_that_people_rate_on(tmp_path: Path) -> None:
-    found = judged(tmp_path, LONGER)
-    for name, verdicts in (("rated", found[:20]), ("fresh", found[20:])):
+    records = judged(tmp_path, LONGER)
+    for name, verdicts in (("rated", records[:20]), ("fresh", records[20:])):
         write(tmp_path / f"{name}.jsonl", verdicts)
     done = run_recipe(
         "calibrate", "--verdicts", tmp_path / "fresh.jsonl", "--fit", tmp_path / "rated.jsonl", "--ratings", RATINGS,
@@ -204,27 +204,27 @@ def test_counts_are_put_on_the_scale_that_people_rate_on(tmp_path: Path) -> None
 
 
 def test_what_a_count_cannot_do_is_one_line(tmp_path: Path) -> None:
-    given = ["--cases", CASES, "--output", tmp_path / "out"]
-    told = error_line(judge("--judge", "baseline:shorter text", *given))
-    assert "no baseline 'shorter text'" in told
-    assert LONGER in told
+    options = ["--cases", CASES, "--output", tmp_path / "out"]
+    error = error_line(judge("--judge", "baseline:shorter text", *options))
+    assert "no baseline 'shorter text'" in error
+    assert LONGER in error
     batch = ("--batch_file", tmp_path / "requests.jsonl")
-    assert "needs --judge openai:" in error_line(judge("--judge", f"baseline:{LONGER}", *batch, *given))
-    assert "no baseline 'x'" in error_line(run_recipe("audit", "--judge", "baseline:x", *given))
+    assert "needs --judge openai:" in error_line(judge("--judge", f"baseline:{LONGER}", *batch, *options))
+    assert "no baseline 'x'" in error_line(run_recipe("audit", "--judge", "baseline:x", *options))
     with pytest.raises(RecordError, match="no baseline"):
         BaselineJudge("x")
-    dry = judge("--judge", f"baseline:{BM25}", "--dry_run", "true", *given)
+    dry = judge("--judge", f"baseline:{BM25}", "--dry_run", "true", *options)
     assert "30 cases, 30 prompts, 0 judged already, about 0 prompt tokens" in dry.stdout
     for option in (("--orders", "all"), ("--runs", 2), ("--baseline", "rowan-7b")):
         assert "no --orders, --runs or --baseline" in error_line(
-            judge("--judge", f"baseline:{LONGER}", *given, *option)
+            judge("--judge", f"baseline:{LONGER}", *options, *option)
         )
-    assert "nope" in error_line(judge("--judge", f"baseline:{LONGER}", "--rubric", "nope", *given))
+    assert "nope" in error_line(judge("--judge", f"baseline:{LONGER}", "--rubric", "nope", *options))
     (tmp_path / "file").touch()
-    told = error_line(judge("--judge", f"baseline:{LONGER}", "--cases", CASES, "--output", tmp_path / "file"))
-    assert "file" in told
-    assert "folder" in told
-    assert "the name of a model is empty" in error_line(judge("--judge", "likelihood:", *given))
+    error = error_line(judge("--judge", f"baseline:{LONGER}", "--cases", CASES, "--output", tmp_path / "file"))
+    assert "file" in error
+    assert "folder" in error
+    assert "the name of a model is empty" in error_line(judge("--judge", "likelihood:", *options))
     # Another collection is another judge.
     judged(tmp_path, BM25, "--limit", 3)
-    assert "other weights, wording or settings" in error_line(judge("--judge", f"baseline:{BM25}", *given))
+    assert "other weights, wording or settings" in error_line(judge("--judge", f"baseline:{BM25}", *options))

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 import yaml
+from doubles.agreement_study import write
 from doubles.endpoint import EndpointDouble, answer, good_answer
 from programs import ENCODER, error_line, needs_encoder, run_command, run_recipe
 
@@ -44,12 +45,12 @@ def test_each_response_has_a_verdict_with_its_score(chat):
     verdicts = list(ChecklistJudge(chat, "checklist", rationale=False)([case()]))
     assert [verdict.order for verdict in verdicts] == [(0,), (1,)]
     for verdict in verdicts:
-        found = verdict.checklist
+        checklist = verdict.checklist
         assert verdict.valid
         assert verdict.scores is None
-        assert found["met"] == [chance > 0.5 for chance in found["met_probabilities"]]
-        points = [each["points"] for each, met in zip(CRITERIA, found["met"]) if met]
-        assert found["score"] == found["lowest"] == found["highest"] == pytest.approx(sum(points) / 8)
+        assert checklist["met"] == [chance > 0.5 for chance in checklist["met_probabilities"]]
+        points = [each["points"] for each, met in zip(CRITERIA, checklist["met"]) if met]
+        assert checklist["score"] == checklist["lowest"] == checklist["highest"] == pytest.approx(sum(points) / 8)
 
 
 def test_sharing_the_case_and_the_response_changes_no_probability(chat):
@@ -63,19 +64,19 @@ def test_sharing_the_case_and_the_response_changes_no_probability(chat):
 
 def test_what_cannot_be_read_stays_unread(chat, monkeypatch):
     replies = ['{"criteria": {"1": "met"}}', "The criterion is met.", '{"criteria": {"1": "not met"}}']
-    given = {each["criterion"]: answer(reply) for each, reply in zip(CRITERIA, replies)}
+    replies_by_criterion = {each["criterion"]: answer(reply) for each, reply in zip(CRITERIA, replies)}
 
     def script(body):
-        return next(reply for text, reply in given.items() if text in body["messages"][-1]["content"])
+        return next(reply for text, reply in replies_by_criterion.items() if text in body["messages"][-1]["content"])
 
     with EndpointDouble(script) as endpoint:
         monkeypatch.setenv("OPENAI_API_KEY", "none")
         judge = ChecklistJudge(OpenAIChat("m", base_url=endpoint.url, concurrency=1), "checklist", models=["a"])
         (verdict,) = judge([case()])
-    found = verdict.checklist
-    assert found["met"] == [True, None, False]
-    assert found["met_probabilities"] == [None] * 3
-    assert (found["score"], found["lowest"], found["highest"]) == (5 / 8, 5 / 8, 1.0)
+    checklist = verdict.checklist
+    assert checklist["met"] == [True, None, False]
+    assert checklist["met_probabilities"] == [None] * 3
+    assert (checklist["score"], checklist["lowest"], checklist["highest"]) == (5 / 8, 5 / 8, 1.0)
     assert verdict.extra["unread"] == ["no JSON object with the criteria"]
 
 
@@ -105,15 +106,10 @@ def test_several_criteria_at_once_change_the_prompt_and_the_fingerprint(chat):
         judges[0].plan(case(criteria=[]))
 
 
-def write(path, cases):
-    path.write_text("".join(json.dumps(each.to_dict()) + "\n" for each in cases))
-    return path
-
-
 def test_verdicts_on_other_criteria_are_not_taken_over(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     with EndpointDouble(good_answer) as endpoint:
-        given = (
+        options = (
             "--judge",
             "openai:m",
             "--base_url",
@@ -123,10 +119,10 @@ def test_verdicts_on_other_criteria_are_not_taken_over(tmp_path, monkeypatch):
             "--output",
             tmp_path / "out",
         )
-        done = run_recipe("judge", *given, "--cases", write(tmp_path / "cases.jsonl", [case()]))
+        done = run_recipe("judge", *options, "--cases", write(tmp_path / "cases.jsonl", [case()]))
         assert done.returncode == 0, done.stderr
         changed = write(tmp_path / "cases.jsonl", [case(criteria=CRITERIA[:2])])
-        assert "changed after" in error_line(run_recipe("judge", *given, "--cases", changed))
+        assert "changed after" in error_line(run_recipe("judge", *options, "--cases", changed))
     assert len(bodies(endpoint)) == 2 * 3
     assert "response_format" in bodies(endpoint)[0]
 
@@ -146,8 +142,8 @@ def test_the_small_judge_reads_a_response_alike_whatever_was_judged_before():
     ]
     whole = dict(judge.answer(requests, [True] * 4))
     for left in range(4):  # the last one of a resumed run
-        ((index, found),) = judge.answer(requests, [number == left for number in range(4)])
-        assert (index, found) == (left, whole[left])
+        ((index, reply),) = judge.answer(requests, [number == left for number in range(4)])
+        assert (index, reply) == (left, whole[left])
 
 
 @pytest.mark.parametrize(
@@ -164,8 +160,8 @@ def test_bad_criteria_get_one_line_with_file_and_line_before_a_model_is_loaded(t
     good = json.dumps(case().to_dict())
     bad = good.replace('"id": "c0"', '"id": "c1"').replace(json.dumps(case().to_dict()["criteria"]), criteria)
     (tmp_path / "cases.jsonl").write_text(f"{good}\n{bad}\n")
-    given = ("judge", "--judge", "openai:m", "--rubric", "checklist", "--cases", tmp_path / "cases.jsonl")
-    line = error_line(run_recipe(*given, "--output", tmp_path / "out"))
+    options = ("judge", "--judge", "openai:m", "--rubric", "checklist", "--cases", tmp_path / "cases.jsonl")
+    line = error_line(run_recipe(*options, "--output", tmp_path / "out"))
     assert said in line
     assert "cases.jsonl:2" in line
     assert not (tmp_path / "out").exists()
@@ -173,8 +169,8 @@ def test_bad_criteria_get_one_line_with_file_and_line_before_a_model_is_loaded(t
 
 def test_a_batch_of_several_prompts_is_refused(tmp_path):
     cases = write(tmp_path / "cases.jsonl", [case()])
-    given = ("--judge", "openai:m", "--rubric", "checklist", "--cases", cases, "--output", tmp_path)
-    result = run_recipe("judge", *given, "--batch_file", tmp_path / "requests.jsonl")
+    options = ("--judge", "openai:m", "--rubric", "checklist", "--cases", cases, "--output", tmp_path)
+    result = run_recipe("judge", *options, "--batch_file", tmp_path / "requests.jsonl")
     assert "--batch_file: checklist@1 takes several prompts" in error_line(result)
 
 
@@ -226,17 +222,17 @@ def test_the_export_and_the_report_show_what_decided_of_each_criterion(tmp_path)
     texts = {"a": said, "b": said.replace("safe", "not safe"), "c": "Keep the tablets in a dry place."}
     responses = [{"model": model, "text": text} for model, text in texts.items()]
     asked = case(question="Which painkiller?", responses=responses, criteria=[{"criterion": said, "points": 5}])
-    given = ["--cases", write(tmp_path / "cases.jsonl", [asked])]
-    done = run_command("judge", *given, "--judge", "small", "--encoder", ENCODER, "--output", tmp_path / "v")
+    options = ["--cases", write(tmp_path / "cases.jsonl", [asked])]
+    done = run_command("judge", *options, "--judge", "small", "--encoder", ENCODER, "--output", tmp_path / "v")
     assert done.returncode == 0, done.stderr
-    given += ["--verdicts", tmp_path / "v"]
-    done = run_command("export", *given, "--to", "csv", "--rows", "criteria", "--output", tmp_path / "table.csv")
+    options += ["--verdicts", tmp_path / "v"]
+    done = run_command("export", *options, "--to", "csv", "--rows", "criteria", "--output", tmp_path / "table.csv")
     assert done.returncode == 0, done.stderr
     rows = list(csv.DictReader((tmp_path / "table.csv").open(newline="")))
     assert [(row["finding"], row["sentence"]) for row in rows] == [
         ("supported", texts["a"]), ("contradicted", texts["b"]), ("not_found", ""),
     ]  # fmt: skip
-    done = run_command("report", *given, "--output", tmp_path / "r")
+    done = run_command("report", *options, "--output", tmp_path / "r")
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "r" / "criteria.html").read_text()
     assert f"✓ met: supported by <q>{texts['a']}</q>" in page
@@ -246,7 +242,7 @@ def test_the_export_and_the_report_show_what_decided_of_each_criterion(tmp_path)
     verdicts[0]["checklist"]["findings"] *= 2
     (tmp_path / "v" / "verdicts.jsonl").write_text("".join(json.dumps(each) + "\n" for each in verdicts))
     assert "'findings' has not one entry for each criterion" in error_line(
-        run_command("report", *given, "--output", tmp_path / "r")
+        run_command("report", *options, "--output", tmp_path / "r")
     )
 
 

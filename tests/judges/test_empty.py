@@ -19,8 +19,8 @@ THAI, KHMER = "ใช่ คุณต้องฉีดวัคซีนบา�
 
 
 def case_of(*texts: str, **more: object) -> Case:
-    given = [{"model": letter, "text": text} for letter, text in zip("abcdefgh", texts)]
-    return Case.from_dict({"id": "1", "question": "May I take ibuprofen with food?", "responses": given, **more})
+    records = [{"model": letter, "text": text} for letter, text in zip("abcdefgh", texts)]
+    return Case.from_dict({"id": "1", "question": "May I take ibuprofen with food?", "responses": records, **more})
 
 
 @pytest.fixture(scope="module")
@@ -105,13 +105,13 @@ def test_of_a_conversation_the_last_question_is_read(small) -> None:
         {"role": "assistant", "content": "Thank you for telling me about the knee and the dog. " * 10},
     ]
     answers = ["Ibuprofen with food is fine for most adults.", "Get a tetanus booster after the rusty nail."]
-    found = {}
+    scores = {}
     for last in ("May I take ibuprofen with food?", "Do I need a tetanus shot after a rusty nail?"):
         (verdict,) = small([case_of(*answers, question=[*talk, {"role": "user", "content": last}])])
         (plain,) = small([case_of(*answers, question=last)])
         assert verdict.expected_scores == pytest.approx(plain.expected_scores, abs=1e-5)
-        found[last] = verdict.expected_scores
-    (food, nail) = found.values()
+        scores[last] = verdict.expected_scores
+    (food, nail) = scores.values()
     assert food[0] > food[1]
     assert nail[1] > nail[0]
     short = [{"role": "user", "content": "May I take ibuprofen with food?"}, {"role": "user", "content": "And you?"}]
@@ -153,12 +153,12 @@ def test_a_conversation_may_call_its_sides_otherwise(small, roles: tuple[str, st
         [{"role": side[n % 2], "content": text} for n, text in enumerate(texts)]
         for side in (roles, ("user", "assistant"))
     ]
-    one, other = (next(small([case_of(ANSWER, POOR, question=talk)])) for talk in talks)
-    assert one.valid
-    assert one.expected_scores == other.expected_scores
+    first, second = (next(small([case_of(ANSWER, POOR, question=talk)])) for talk in talks)
+    assert first.valid
+    assert first.expected_scores == second.expected_scores
     baseline = load_judge("baseline:BM25 to the question")
-    one, other = (next(baseline([case_of(ANSWER, POOR, question=talk)])) for talk in talks)
-    assert one.expected_scores == other.expected_scores
+    first, second = (next(baseline([case_of(ANSWER, POOR, question=talk)])) for talk in talks)
+    assert first.expected_scores == second.expected_scores
 
 
 def test_chat_judges_put_an_empty_response_lowest(tmp_path: Path) -> None:
@@ -178,12 +178,12 @@ def test_chat_judges_put_an_empty_response_lowest(tmp_path: Path) -> None:
         means = []
         each = len(answer.probabilities) // 3
         for slot in range(3):
-            own = answer.probabilities[slot * each : (slot + 1) * each]
-            means.append(sum(sum(int(word) * p for word, p in odds.items()) for odds in own) / each)
+            digits = answer.probabilities[slot * each : (slot + 1) * each]
+            means.append(sum(sum(int(word) * p for word, p in odds.items()) for odds in digits) / each)
         for index in (0, 2):
             assert verdict.expected_scores[index] == pytest.approx(means[shown.index(index)], abs=1e-5)
         assert (verdict.scores[1], verdict.expected_scores[1]) == (1, 1.0)
-        assert {own[1] for own in (verdict.criterion_scores or {}).values()} <= {1}
+        assert {criterion_values[1] for criterion_values in (verdict.criterion_scores or {}).values()} <= {1}
         assert Verdict.from_dict(json.loads(json.dumps(verdict.to_dict()))) == verdict
 
 
@@ -201,16 +201,16 @@ def test_a_judge_that_gives_whole_scores_alone_gives_an_empty_response_no_other(
     ]
     (tmp_path / "cases.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
     with EndpointDouble(good_answer) as endpoint:
-        given = ("--judge", "openai:double", "--base_url", endpoint.url, "--cache", "off")
-        done = run_command("judge", tmp_path / "cases.jsonl", *given, "--output", tmp_path / "v")
+        options = ("--judge", "openai:double", "--base_url", endpoint.url, "--cache", "off")
+        done = run_command("judge", tmp_path / "cases.jsonl", *options, "--output", tmp_path / "v")
     assert done.returncode == 0, done.stderr
     verdicts = read(tmp_path / "v" / "verdicts.jsonl")
     assert {each["case_id"]: (each["scores"], each["expected_scores"]) for each in verdicts} == {
         "c0": ([4, 4], None), "c1": ([1, 1], None), "c2": ([4, 1], None)
     }  # fmt: skip
-    head, one, other = (line.split() for line in done.stdout.splitlines()[2:5])
+    head, row_a, row_b = (line.split() for line in done.stdout.splitlines()[2:5])
     assert head == ["model", "cases", "score", "win", "share", "empty"]
-    assert (one[:3], other[:3]) == (["a", "3", "3.00"], ["b", "3", "2.00"])
+    assert (row_a[:3], row_b[:3]) == (["a", "3", "3.00"], ["b", "3", "2.00"])
 
 
 def test_of_a_pair_the_answer_is_chosen_but_an_empty_one_does_no_harm(tmp_path: Path) -> None:
@@ -265,49 +265,49 @@ def test_the_tables_are_those_of_a_loop_over_the_verdicts(study: Path) -> None:
         scores = dict(zip("abcd", verdict["expected_scores"]))
         assert scores["d"] is None
         assert (scores["c"] == 1.0) == (n >= 2)
-        for one in "abc":
-            shares[one].append(
+        for model in "abc":
+            shares[model].append(
                 sum(
-                    (scores[one] > scores[other]) + 0.5 * (scores[one] == scores[other])
+                    (scores[model] > scores[other]) + 0.5 * (scores[model] == scores[other])
                     for other in "abc"
-                    if other != one
+                    if other != model
                 )
                 / 2
             )
-    told = (study / "judged.txt").read_text()
-    for name, own in shares.items():
-        line = next(line for line in told.splitlines() if line.startswith(f"{name} "))
-        assert f"{sum(own) / 10:.2f}" in line.split()
-    assert "c gave no answer in 8 cases, which counts as the lowest" in told
-    assert "d has 10 responses that the judge cannot read" in told
+    output = (study / "judged.txt").read_text()
+    for name, values in shares.items():
+        line = next(line for line in output.splitlines() if line.startswith(f"{name} "))
+        assert f"{sum(values) / 10:.2f}" in line.split()
+    assert "c gave no answer in 8 cases, which counts as the lowest" in output
+    assert "d has 10 responses that the judge cannot read" in output
 
 
 @needs_encoder
 def test_a_report_counts_what_is_empty_and_what_is_unread(study: Path, tmp_path: Path) -> None:
     """Concordance by a loop over the pairs that people ordered: a pair with an unread response counts as wrong."""
-    given = ["--verdicts", study / "v", "--cases", study / "cases.jsonl", "--ratings", study / "ratings.jsonl"]
-    done = run_command("report", *given, "--encoder", "none", "--resamples", 100, "--output", tmp_path / "r")
+    options = ["--verdicts", study / "v", "--cases", study / "cases.jsonl", "--ratings", study / "ratings.jsonl"]
+    done = run_command("report", *options, "--encoder", "none", "--resamples", 100, "--output", tmp_path / "r")
     assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "r" / "agreement.json").read_text())
+    result = json.loads((tmp_path / "r" / "agreement.json").read_text())
     people = {(each["case_id"], each["model"]): each["score"] for each in read(study / "ratings.jsonl")}
     right = total = 0
     for verdict in read(study / "v" / "verdicts.jsonl"):
         scores = dict(zip("abcd", verdict["expected_scores"]))
-        for one, other in (("a", "b"), ("a", "c"), ("a", "d"), ("b", "c"), ("b", "d"), ("c", "d")):
-            rated = people[verdict["case_id"], one] - people[verdict["case_id"], other]
+        for first, second in (("a", "b"), ("a", "c"), ("a", "d"), ("b", "c"), ("b", "d"), ("c", "d")):
+            rated = people[verdict["case_id"], first] - people[verdict["case_id"], second]
             if rated:
                 total += 1
-                known = None not in (scores[one], scores[other])
+                scored = None not in (scores[first], scores[second])
                 right += (
-                    (0.5 if scores[one] == scores[other] else (scores[one] > scores[other]) == (rated > 0))
-                    if known
+                    (0.5 if scores[first] == scores[second] else (scores[first] > scores[second]) == (rated > 0))
+                    if scored
                     else 0
                 )
-    assert found["judges"]["small"]["concordance_expected"]["value"] == pytest.approx(right / total, abs=1e-9)
-    assert found["judges"]["small"]["empty"] == {"c": 8}
-    assert found["judges"]["small"]["unread"] == {"d": 10}
-    assert found["main_judge"]["valid_rates"]["d"]["value"] == 0.0
-    assert found["main_judge"]["valid_rates"]["c"]["value"] == 1.0
+    assert result["judges"]["small"]["concordance_expected"]["value"] == pytest.approx(right / total, abs=1e-9)
+    assert result["judges"]["small"]["empty"] == {"c": 8}
+    assert result["judges"]["small"]["unread"] == {"d": 10}
+    assert result["main_judge"]["valid_rates"]["d"]["value"] == 0.0
+    assert result["main_judge"]["valid_rates"]["c"]["value"] == 1.0
 
 
 @needs_encoder
@@ -328,10 +328,10 @@ def test_every_program_goes_on_with_them(study: Path, tmp_path: Path) -> None:
         done = run_command(*command)
         assert done.returncode == 0, (command[0], done.stderr)
     jury = read(tmp_path / "j" / "verdicts.jsonl")
-    own = {each["case_id"]: each for each in read(study / "v" / "verdicts.jsonl")}
+    of_judge = {each["case_id"]: each for each in read(study / "v" / "verdicts.jsonl")}
     for verdict in jury:
-        assert verdict["expected_scores"] == own[verdict["case_id"]]["expected_scores"]
-        assert verdict.get("empty") == own[verdict["case_id"]].get("empty")
+        assert verdict["expected_scores"] == of_judge[verdict["case_id"]]["expected_scores"]
+        assert verdict.get("empty") == of_judge[verdict["case_id"]].get("empty")
     options = ["--orders", "any", "--uncertified", "true", "--output", tmp_path / "p"]
     done = run_recipe("preferences", "--verdicts", study / "v", *cases, *options)
     assert done.returncode == 0, done.stderr
@@ -356,8 +356,8 @@ def test_calibrated_scores_keep_an_empty_response_lowest(study: Path, tmp_path: 
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
     judged = ["judge", tmp_path / "cases.jsonl", "--judge", "small", "--encoder", ENCODER, "--output", tmp_path / "v"]
     assert run_command(*judged).returncode == 0
-    given = ["--verdicts", tmp_path / "v", "--ratings", tmp_path / "ratings.jsonl", "--rubric", "automedeval"]
-    done = run_command("calibrate", *given, "--output", tmp_path / "calibrated")
+    options = ["--verdicts", tmp_path / "v", "--ratings", tmp_path / "ratings.jsonl", "--rubric", "automedeval"]
+    done = run_command("calibrate", *options, "--output", tmp_path / "calibrated")
     assert done.returncode == 0, done.stderr
     for verdict in read(tmp_path / "calibrated" / "verdicts.jsonl"):
         number = int(verdict["case_id"][1:])

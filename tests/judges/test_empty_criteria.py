@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from doubles.agreement_study import read, write
 from doubles.criteria_grader import grade
 from doubles.endpoint import EndpointDouble
 from programs import ENCODER, needs_encoder, run_command
@@ -13,15 +14,6 @@ from programs import ENCODER, needs_encoder, run_command
 GOOD, THAI = "Swallow tablets whole together with food or milk.", "รับประทานยาพร้อมอาหาร"
 CRITERIA = [{"criterion": "says to take it together with food or milk", "points": 5}, {"criterion": THAI, "points": 2}]
 HARM = {"criterion": "says that any dose is harmless", "points": -4}
-
-
-def write(path: Path, records: list[dict]) -> Path:
-    path.write_text("".join(json.dumps(each) + "\n" for each in records), encoding="utf-8")
-    return path
-
-
-def read(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.fixture(scope="module")
@@ -53,10 +45,10 @@ def columns(said: str) -> dict[str, dict[str, str]]:
 
 @needs_encoder
 def test_whoever_answers_one_of_four_is_not_the_best(cases: Path, tmp_path: Path) -> None:
-    given = ("--cases", cases, "--judge", "small", "--encoder", ENCODER, "--output", tmp_path / "v")
-    done = run_command("judge", *given)
+    options = ("--cases", cases, "--judge", "small", "--encoder", ENCODER, "--output", tmp_path / "v")
+    done = run_command("judge", *options)
     assert done.returncode == 0, done.stderr
-    done_again = run_command("judge", *given)
+    done_again = run_command("judge", *options)
     assert "0 new" in done_again.stdout
     reported = run_command("report", "--verdicts", tmp_path / "v", "--cases", cases, "--output", tmp_path / "r")
     assert reported.returncode == 0, reported.stderr
@@ -79,14 +71,14 @@ def test_whoever_answers_one_of_four_is_not_the_best(cases: Path, tmp_path: Path
             every = [points(case, each) for each in itertools.product(*([m] if m is not None else [0, 1] for m in met))]
             ends.append((min(every), max(every)))
             whole += every if None not in met else []
-        found, row = result[model], printed[model]
-        assert [found["lowest"], found["highest"]] == pytest.approx(np.mean(ends, axis=0).clip(0, 1))
+        figures, row = result[model], printed[model]
+        assert [figures["lowest"], figures["highest"]] == pytest.approx(np.mean(ends, axis=0).clip(0, 1))
         assert [float(row["lowest"]), float(row["highest"])] == pytest.approx(
-            [found["lowest"], found["highest"]], abs=0.005
+            [figures["lowest"], figures["highest"]], abs=0.005
         )
-        assert found["clip_mean"] == (pytest.approx(np.mean(whole).clip(0, 1)) if whole else None)
-        assert [found["responses"], found["read"], found["unread"]] == [4, len(whole), unread]
-        assert found["empty"] == (3 if model == "b" else 0)
+        assert figures["clip_mean"] == (pytest.approx(np.mean(whole).clip(0, 1)) if whole else None)
+        assert [figures["responses"], figures["read"], figures["unread"]] == [4, len(whole), unread]
+        assert figures["empty"] == (3 if model == "b" else 0)
     assert result["b"]["clip_mean"] == 0
     assert result["c"]["lowest"] < result["c"]["highest"]
     assert result["a"]["clip_mean"] == 1
@@ -97,8 +89,8 @@ def test_whoever_answers_one_of_four_is_not_the_best(cases: Path, tmp_path: Path
 def test_no_model_is_asked_about_an_empty_response(cases: Path, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     with EndpointDouble(grade) as endpoint:
-        given = ("--judge", "openai:m", "--base_url", endpoint.url, "--rubric", "checklist", "--cases", cases)
-        done = run_command("judge", *given, "--models", "b", "--output", tmp_path / "v")
+        options = ("--judge", "openai:m", "--base_url", endpoint.url, "--rubric", "checklist", "--cases", cases)
+        done = run_command("judge", *options, "--models", "b", "--output", tmp_path / "v")
         assert done.returncode == 0, done.stderr
         assert len(endpoint.asked) == 3  # one for each criterion of the one answer
         assert "How do I take" in json.dumps(endpoint.asked[0]["body"])
@@ -118,8 +110,8 @@ def test_an_empty_response_keeps_its_place_after_calibration_and_is_no_trial(cas
     write(tmp_path / "labels.jsonl", labels)
     small = ("--judge", "small", "--encoder", ENCODER, "--cases", file)
     assert run_command("judge", *small, "--output", tmp_path / "v").returncode == 0
-    given = ("--cases", file, "--criterion_labels", tmp_path / "labels.jsonl")
-    done = run_command("calibrate", "--verdicts", tmp_path / "v", *given, "--output", tmp_path / "cal")
+    options = ("--cases", file, "--criterion_labels", tmp_path / "labels.jsonl")
+    done = run_command("calibrate", "--verdicts", tmp_path / "v", *options, "--output", tmp_path / "cal")
     assert done.returncode == 0, done.stderr
     answered = [label for label in labels if label["model"] != "b" or label["case_id"].startswith("c0")]
     read_by_it = [
@@ -157,5 +149,5 @@ def test_an_older_verdict_on_an_empty_response_counts_as_nothing_met(cases: Path
     file = write(tmp_path / "v.jsonl", invalid)
     done = run_command("report", "--verdicts", file, "--cases", cases, "--output", tmp_path / "r")
     assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "r" / "criteria.json").read_text())["judges"]["old"]["candidates"]["b"]
-    assert (found["clip_mean"], found["lowest"], found["highest"], found["unread"], found["empty"]) == (0, 0, 0, 0, 3)
+    row = json.loads((tmp_path / "r" / "criteria.json").read_text())["judges"]["old"]["candidates"]["b"]
+    assert (row["clip_mean"], row["lowest"], row["highest"], row["unread"], row["empty"]) == (0, 0, 0, 0, 3)

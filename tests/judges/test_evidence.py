@@ -81,9 +81,8 @@ def test_a_chat_is_shown_the_nearest_passages_and_the_verdict_names_them(store: 
         cosines = encoder.similarity(encoder.encode([asked[each["query"]]]), encoder.encode(texts))[0].numpy()
         best = np.argsort(-cosines)[:PASSAGES]
         assert [passage["section"] for passage in each["passages"]] == [list(BOOK)[index] for index in best]
-        assert [passage["score"] for passage in each["passages"]] == pytest.approx(
-            cosines[best], abs=5e-3
-        )  # stored in bfloat16
+        # Stored in bfloat16.
+        assert [passage["score"] for passage in each["passages"]] == pytest.approx(cosines[best], abs=5e-3)
         assert all(passage["id"] and passage["book"] for passage in each["passages"])
     shown = {passage["text"] for each in verdicts[0]["knowledge"] for passage in each["passages"]}
     for prompt in prompts:

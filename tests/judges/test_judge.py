@@ -2,7 +2,6 @@
 
 import json
 import math
-import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -59,15 +58,15 @@ def test_scores_on_several_criteria_stand_in_the_cases_order(chat, cases):
     names = ("relevancy", "knowledge_correctness", "fluency")
     for verdict in verdicts:
         assert verdict.valid, verdict.error
-        told = json.loads(verdict.raw)
+        content = json.loads(verdict.raw)
         odds = iter(verdict.extra["probabilities"])
         assert tuple(verdict.criterion_scores) == names
         for slot, index in enumerate(verdict.order, 1):
-            given = [told[f"Doctor {slot}"][name]["score"] for name in names]
-            assert [verdict.criterion_scores[name][index] for name in names] == given
-            assert verdict.scores[index] == math.floor(sum(given) / 3 + 0.5)
+            shown = [content[f"Doctor {slot}"][name]["score"] for name in names]
+            assert [verdict.criterion_scores[name][index] for name in names] == shown
+            assert verdict.scores[index] == math.floor(sum(shown) / 3 + 0.5)
             shares = [next(odds) for _ in names]
-            assert [int(max(each, key=each.get)) for each in shares] == given
+            assert [int(max(each, key=each.get)) for each in shares] == shown
             means = [sum(int(score) * share for score, share in each.items()) for each in shares]
             assert verdict.expected_scores[index] == pytest.approx(sum(means) / 3, abs=2e-4)
         assert Verdict.from_dict(json.loads(json.dumps(verdict.to_dict()))) == verdict
@@ -77,11 +76,11 @@ def test_scores_on_several_criteria_stand_in_the_cases_order(chat, cases):
 
 def test_written_scores_on_several_criteria_have_their_mean_as_expected_score(chat, cases):
     judge = Judge(chat, "automedeval_guided", score_decoding="free")
-    own = (
+    answers = (
         '{"relevancy": 4, "knowledge_correctness": 5, "fluency": 4}',
         '{"relevancy": 1, "knowledge_correctness": 2, "fluency": 3}',
     )
-    text = f'{{"rationale": "Why.", "Doctor 1": {own[0]}, "Doctor 2": {own[1]}}}'
+    text = f'{{"rationale": "Why.", "Doctor 1": {answers[0]}, "Doctor 2": {answers[1]}}}'
     verdict = judge.verdict(Request(replace(cases[0], reference="Rest."), (2, 0)), Answer(text))
     assert verdict.scores == (2, None, 4)
     assert verdict.expected_scores == pytest.approx((2.0, None, 13 / 3), abs=1e-6)
@@ -120,25 +119,6 @@ def test_thoughts_before_a_verdict_are_no_part_of_it(chat, cases, monkeypatch):
         verdict = verdict_of(text)
         assert (verdict.scores, verdict.rationale, verdict.raw) == ((5, 3, 1), "Good.", answer)
     assert not verdict_of(f"<think>\nHm. {first}").valid
-
-
-def test_top_logprobs_become_expected_scores(chat, cases):
-    text = "Good.\nScore: Doctor 1: 4 points. Doctor 2: 2 points. Doctor 3: 5 points."
-    odds = [{"4": 0.6, "5": 0.2, "The": 0.2}, {"2": 1.0}, {"5": 0.4, "4": 0.4, "9": 0.1}]
-    pieces = re.split(r"(?<=: )([0-9])", text)
-    told = [odds[at // 2] if at % 2 else {piece: 1.0} for at, piece in enumerate(pieces)]
-
-    def tokens(told):
-        rivals = (tuple((word.encode(), p) for word, p in each.items()) for each in told)
-        return tuple(zip((piece.encode() for piece in pieces), rivals))
-
-    request = Request(cases[0], (0, 1, 2))
-    verdict = Judge(chat).verdict(request, Answer(text, tokens=tokens(told)))
-    assert verdict.expected_scores == pytest.approx((4.25, 2.0, 4.5))
-    assert verdict.extra["unseen_probability"] == pytest.approx(0.1 / 0.9, abs=1e-5)
-    blind = Judge(chat).verdict(request, Answer(text, tokens=tokens([*told[:3], {}, *told[4:]])))
-    assert blind.valid
-    assert blind.expected_scores is None
 
 
 def test_invalid_is_never_a_score(chat, cases):
@@ -259,11 +239,11 @@ def test_clipping_keeps_at_least_half_of_what_fits(narrow, text):
 def test_likelihood_judge_prefers_the_response_that_makes_the_question_likely(human_data):
     """On the real small model an answer to the question beats an answer to another question."""
     judge = load_judge(f"likelihood:{JUDGE}")
-    own = list(read_cases(human_data / "feedbackqa_cdc_valid" / "cases.jsonl"))[:8]
-    answers = [replace(case.responses[0], model="own") for case in own]
+    cases = list(read_cases(human_data / "feedbackqa_cdc_valid" / "cases.jsonl"))[:8]
+    answers = [replace(case.responses[0], model="own") for case in cases]
     mixed = [
         Case(case.id, case.question, (answers[index], replace(answers[index - 1], model="other")))
-        for index, case in enumerate(own)
+        for index, case in enumerate(cases)
     ]
     verdicts = list(judge(mixed))
     assert all(verdict.scores is None and verdict.valid for verdict in verdicts)

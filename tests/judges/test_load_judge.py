@@ -45,8 +45,8 @@ def test_a_checkpoint_judges_as_by_the_recipe(spec, kind, options, tiny_model, c
     spec = spec.format(tiny_model)
     words = {name: ",".join(value) if isinstance(value, list) else value for name, value in options.items()}
     words["judge_name"] = words.pop("name", None)
-    given = [word for name, value in (words | FAST).items() if value is not None for word in (f"--{name}", value)]
-    written = by_recipe(tmp_path, "--judge", spec, *given)
+    arguments = [word for name, value in (words | FAST).items() if value is not None for word in (f"--{name}", value)]
+    written = by_recipe(tmp_path, "--judge", spec, *arguments)
     judge = load_judge(spec, **options, chat=FAST)
     assert isinstance(judge, kind)
     assert ordered(verdict.to_dict() for verdict in judge(cases)) == written

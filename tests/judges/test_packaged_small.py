@@ -27,15 +27,15 @@ def ten_cases(with_reference: bool) -> list[dict]:
 @pytest.mark.parametrize("beside", ["reference", "question"])
 def test_it_gives_its_recorded_scores_and_those_of_plain_transformers(beside: str, tmp_path: Path) -> None:
     cases, plain = ten_cases(beside == "reference"), Plain(PACKAGED)
-    given = ["--cases", write(tmp_path / "cases.jsonl", cases), "--output", tmp_path / "out", "--device", "cpu"]
-    done = run_recipe("judge", *given, "--encoder", ENCODER)
+    options = ["--cases", write(tmp_path / "cases.jsonl", cases), "--output", tmp_path / "out", "--device", "cpu"]
+    done = run_recipe("judge", *options, "--encoder", ENCODER)
     assert done.returncode == 0, done.stderr
     verdicts = {verdict["case_id"]: verdict for verdict in read(tmp_path / "out" / "verdicts.jsonl")}
-    found = {case_id: verdict["expected_scores"] for case_id, verdict in verdicts.items()}
+    scores = {case_id: verdict["expected_scores"] for case_id, verdict in verdicts.items()}
     recorded = json.loads(RECORDED.read_text())[beside]
     assert list(recorded) == [case["id"] for case in cases]
     for case in cases:
-        assert found[case["id"]] == pytest.approx(recorded[case["id"]], abs=2e-3)
+        assert scores[case["id"]] == pytest.approx(recorded[case["id"]], abs=2e-3)
     for case in cases[:2]:
         right = [
             lowered(
@@ -43,7 +43,7 @@ def test_it_gives_its_recorded_scores_and_those_of_plain_transformers(beside: st
             )
             for each in case["responses"]
         ]
-        assert found[case["id"]] == pytest.approx(right, abs=2e-4)
+        assert scores[case["id"]] == pytest.approx(right, abs=2e-4)
 
 
 def test_it_is_small_and_names_no_path_of_a_machine() -> None:
@@ -61,19 +61,19 @@ def judge_elsewhere(folder: Path, cases: Path, **environment: object) -> subproc
     """Judge in a folder without models/."""
     command = [sys.executable, ROOT / "recipes" / "judge.py", "--device", "cpu"]
     command += ["--cases", cases, "--output", folder / "out"]
-    given = os.environ | {"HF_HUB_OFFLINE": "1"} | {name: str(value) for name, value in environment.items()}
+    variables = os.environ | {"HF_HUB_OFFLINE": "1"} | {name: str(value) for name, value in environment.items()}
     return subprocess.run(
-        [*map(str, command)], cwd=folder, env=given, capture_output=True, text=True, encoding="utf-8", check=False
+        [*map(str, command)], cwd=folder, env=variables, capture_output=True, text=True, encoding="utf-8", check=False
     )
 
 
 def test_its_encoder_is_found_in_the_cache_of_the_hub_and_nothing_is_downloaded(tmp_path: Path) -> None:
     cases = write(tmp_path / "cases.jsonl", ten_cases(with_reference=True)[:2])
     environment = {"HF_HUB_CACHE": tmp_path / "cache", "HF_HOME": tmp_path / "home", "AUTOMEDEVAL_JUDGE": "small"}
-    told = error_line(judge_elsewhere(tmp_path, cases, **environment))
+    error = error_line(judge_elsewhere(tmp_path, cases, **environment))
     assert (
         f"no encoder at models/all-MiniLM-L6-v2, in {tmp_path}/home/automedeval/models or in the cache of the Hub"
-        in told
+        in error
     )
     assert not (tmp_path / "out" / "verdicts.jsonl").exists()
     repository = tmp_path / "cache" / f"models--{ENCODER_ON_HUB.replace('/', '--')}"

@@ -99,15 +99,15 @@ def test_what_is_not_there_is_refused():
 def test_each_request_is_checked_once_by_one_of_the_processes(tmp_path):
     file, seen = tmp_path / "cases.jsonl", []
     cases = [case(3, name=f"c{number}") for number in range(1200)]
-    file.write_text("".join(json.dumps(one.to_dict()) + "\n" for one in cases))
+    file.write_text("".join(json.dumps(case.to_dict()) + "\n" for case in cases))
 
-    def plan(one):
-        return plan_requests(one, PAIRWISE)
+    def plan(case):
+        return plan_requests(case, PAIRWISE)
 
     for rank in range(2):
         requests = Requests(str(file), None, plan, seen.extend, Processes(rank, 2))
         assert len(requests) == 3600
-        assert requests.digests == {one.id: one.digest for one in cases}
+        assert requests.digests == {case.id: case.digest for case in cases}
     keys = [request.key for request in seen]
     assert len(keys) == len(set(keys)) == 3600
 

@@ -122,8 +122,8 @@ def test_the_slowest_process_works_hardly_longer_than_the_mean(tmp_path, sizes, 
     answers = [2] * REQUESTS if order == "scores alone" else answers
     spent = judge_together(tmp_path, prompts, answers)
     assert max(spent) / (sum(spent) / PROCESSES) <= 1.05
-    found = [verdict.case_id for verdict in read_verdicts(tmp_path)]
-    assert len(found) == len(set(found)) == REQUESTS
+    ids = [verdict.case_id for verdict in read_verdicts(tmp_path)]
+    assert len(ids) == len(set(ids)) == REQUESTS
 
 
 def test_a_killed_run_composes_the_same_batches_again(tmp_path, sizes):

@@ -35,9 +35,9 @@ FAST = ("--use_cpu", "true", "--report_to", "none", "--save_strategy", "steps", 
 def training(output: Path, *more: object) -> list[object]:
     """Return the arguments of six updates on the sample's ratings, saved after every other one."""
     cases, ratings = SAMPLE / "train_cases.jsonl", SAMPLE / "train_ratings.jsonl"
-    given = ["--cases", cases, "--ratings", ratings, "--encoder", ENCODER, "--output_dir", output, *FAST]
+    options = ["--cases", cases, "--ratings", ratings, "--encoder", ENCODER, "--output_dir", output, *FAST]
     steps = ["--lists", 12, "--per_device_train_batch_size", 2, "--num_train_epochs", 1, "--save_steps", 2]
-    return [*given, *steps, "--learning_rate", 0.001, "--seed", 0, *more]
+    return [*options, *steps, "--learning_rate", 0.001, "--seed", 0, *more]
 
 
 @pytest.fixture(scope="module")
@@ -56,8 +56,8 @@ def small(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     taken = [case | {"reference": None} for case in read(SAMPLE / "train_cases.jsonl")[:15]]  # texts take long
     cases = write(output.with_name("cases.jsonl"), taken)
     files = ["--cases", cases, "--ratings", SAMPLE / "train_ratings.jsonl"]
-    given = ["--relevance", trained, *files, "--rubric", SCALE, "--output", output, "--encoder", ENCODER]
-    done = run_recipe("fit_small_judge", *given, "--device", "cpu")
+    options = ["--relevance", trained, *files, "--rubric", SCALE, "--output", output, "--encoder", ENCODER]
+    done = run_recipe("fit_small_judge", *options, "--device", "cpu")
     assert done.returncode == 0, done.stderr
     assert "relevance 0." in done.stdout
     return output
@@ -73,18 +73,18 @@ def judged(tmp_path: Path, folder: Path, cases: Path = CASES, *more: object) -> 
 @pytest.mark.parametrize("beside", ["reference", "question"])
 def test_scores_are_those_of_plain_transformers(beside: str, small: Path, tmp_path: Path) -> None:
     cases = [case.to_dict() | ({} if beside == "reference" else {"reference": None}) for case in read_cases(CASES)][:4]
-    found, plain = judged(tmp_path, small, write(tmp_path / "cases.jsonl", cases)), Plain(small)
-    assert [verdict["case_id"] for verdict in found] == [case["id"] for case in cases]
-    for case, verdict in zip(cases, found):
+    verdicts, plain = judged(tmp_path, small, write(tmp_path / "cases.jsonl", cases)), Plain(small)
+    assert [verdict["case_id"] for verdict in verdicts] == [case["id"] for case in cases]
+    for case, verdict in zip(cases, verdicts):
         expected = [plain.score(case["question"], each["text"], case.get("reference")) for each in case["responses"]]
         right = [lowered(score, verdict, each["model"]) for score, each in zip(expected, case["responses"])]
         assert verdict["expected_scores"] == pytest.approx(right, abs=2e-4)
         assert ("checked" in verdict) == (beside == "reference")
-    assert {(verdict["judge"], verdict["rubric"], verdict["scores"]) for verdict in found} == {
+    assert {(verdict["judge"], verdict["rubric"], verdict["scores"]) for verdict in verdicts} == {
         ("small", "automedeval@1", None)
     }
     again = judged(tmp_path, small, tmp_path / "cases.jsonl")
-    assert again == found, "it resumes"
+    assert again == verdicts, "it resumes"
 
 
 def test_a_report_takes_it_as_any_judge(small: Path, tmp_path: Path) -> None:
@@ -111,17 +111,17 @@ def test_a_response_without_words_has_no_score_and_the_other_keeps_its_own(small
 
 def test_the_measured_figures_are_those_of_loops(small: Path) -> None:
     """Concordance with the mean over raters of the mean over criteria, on the fifteen cases that were fitted."""
-    given: dict[tuple, dict[str, list]] = {}
+    rated: dict[tuple, dict[str, list]] = {}
     for each in read(SAMPLE / "train_ratings.jsonl"):
-        own = given.setdefault((each["case_id"], each["model"]), {})
-        own.setdefault(each["annotator"], []).append(each["score"])
-    people = {key: fmean(map(fmean, raters.values())) for key, raters in given.items()}
+        by_annotator = rated.setdefault((each["case_id"], each["model"]), {})
+        by_annotator.setdefault(each["annotator"], []).append(each["score"])
+    people = {key: fmean(map(fmean, raters.values())) for key, raters in rated.items()}
     plain, right = Plain(small), {name: [] for name in QUESTION}
     for case in list(read_cases(SAMPLE / "train_cases.jsonl"))[:15]:
-        found = [(people[case.id, each.model], plain.features(case.question, each.text)) for each in case.responses]
-        for (one, first), (two, second) in combinations(found, 2):
-            for name in QUESTION if abs(one - two) > 1e-9 else ():
-                right[name].append((first[name] - second[name]) * (one - two) > 0)
+        rows = [(people[case.id, each.model], plain.features(case.question, each.text)) for each in case.responses]
+        for (higher, first), (lower, second) in combinations(rows, 2):
+            for name in QUESTION if abs(higher - lower) > 1e-9 else ():
+                right[name].append((first[name] - second[name]) * (higher - lower) > 0)
     measured, _ = json.loads((small / "judge.json").read_text())["sets"].values()
     for name, hits in right.items():
         assert measured[name]["value"] == pytest.approx(fmean(hits), abs=1e-9)
@@ -129,23 +129,23 @@ def test_the_measured_figures_are_those_of_loops(small: Path) -> None:
 
 def test_the_best_answer_is_the_reference_of_the_other_ones(small: Path) -> None:
     """Of the cases whose best answer has 3.67 points or more; concordance of each feature by a loop."""
-    given: dict[tuple, dict[str, list]] = {}
+    rated: dict[tuple, dict[str, list]] = {}
     for each in read(SAMPLE / "train_ratings.jsonl"):
-        own = given.setdefault((each["case_id"], each["model"]), {})
-        own.setdefault(each["annotator"], []).append(each["score"])
-    people = {key: fmean(map(fmean, raters.values())) for key, raters in given.items()}
+        by_annotator = rated.setdefault((each["case_id"], each["model"]), {})
+        by_annotator.setdefault(each["annotator"], []).append(each["score"])
+    people = {key: fmean(map(fmean, raters.values())) for key, raters in rated.items()}
     plain, right = Plain(small), {name: [] for name in FEATURES}
     for case in list(read_cases(SAMPLE / "train_cases.jsonl"))[:15]:
         best = max(case.responses, key=lambda each: people[case.id, each.model])
         others = [each for each in case.responses if each is not best]
         if people[case.id, best.model] < 1 + 4 * 2 / 3 or len(others) != 2:
             continue
-        (one, two), (first, second) = (
+        (higher, lower), (first, second) = (
             [people[case.id, each.model] for each in others],
             [plain.features(case.question, each.text, best.text) for each in others],
         )
-        for name in FEATURES if abs(one - two) > 1e-9 else ():
-            right[name].append((first[name] - second[name]) * (one - two) > 0)
+        for name in FEATURES if abs(higher - lower) > 1e-9 else ():
+            right[name].append((first[name] - second[name]) * (higher - lower) > 0)
     _, measured = json.loads((small / "judge.json").read_text())["sets"].values()
     for name, hits in right.items():
         assert measured[name]["value"] == pytest.approx(fmean(hits), abs=1e-9)
@@ -162,14 +162,14 @@ def test_fitting_has_its_own_faults_in_one_line(trained: Path, small: Path, tmp_
         "--only",
         "no such case",
     ]
-    for more, told in (
+    for more, message in (
         (["--relevance", "nowhere", "--output", tmp_path / "a"], "no adapter at nowhere"),
         (["--relevance", trained, "--output", tmp_path], "holds files that are no small judge"),
         (["--relevance", trained, "--output", tmp_path / "a", "--seen", "["], "--seen: not a regular expression"),
         (["--relevance", trained, "--output", tmp_path / "a", *few], "0 rated cases"),
         (["--relevance", trained, "--output", tmp_path / "a", "--delta", 1], "--delta must be above 0 and below 1"),
     ):
-        assert told in error_line(run_recipe("fit_small_judge", *files, *more))
+        assert message in error_line(run_recipe("fit_small_judge", *files, *more))
     assert not (tmp_path / "a").exists()
 
 
@@ -218,7 +218,7 @@ def test_a_judge_abstains_on_the_cases_that_are_not_certified(trained: Path, sma
     plain = [case.to_dict() | {"reference": None} for case in read_cases(cases)]
     for verdict in judged(tmp_path, other, write(tmp_path / "plain.jsonl", plain)):
         shares = [(score - 1) / 4 for score in verdict["expected_scores"]]
-        gap = fmean(abs(one - two) for one, two in combinations(shares, 2))
+        gap = fmean(abs(first - second) for first, second in combinations(shares, 2))
         assert verdict["abstains"] == (gap < 0.1)
     assert "reference" in content["scales"]
     (tmp_path / "beside").mkdir()
@@ -271,7 +271,9 @@ def test_a_contradicted_statement_lowers_the_score_and_is_named(tmp_path: Path) 
     """The packaged judge on the packaged bots: the dangerous answer that is flagged scores below the safe one."""
     cases = SAMPLE / "two_bots.jsonl"
     verdicts = judged(tmp_path, SMALL, cases, "--limit", 12)
-    dangerous = {each["id"] for each in read(cases) for one in each["responses"] if one["kind"] == "dangerous_error"}
+    dangerous = {
+        each["id"] for each in read(cases) for response in each["responses"] if response["kind"] == "dangerous_error"
+    }
     lower = [
         verdict for verdict in verdicts
         if verdict["case_id"] in dangerous and verdict["expected_scores"][1] < verdict["expected_scores"][0]
@@ -281,7 +283,9 @@ def test_a_contradicted_statement_lowers_the_score_and_is_named(tmp_path: Path) 
     assert {verdict["case_id"] for verdict in lower} >= set(flagged)
     assert len(flagged) >= 4
     assert sum(bool(verdict["checked"]["bot-v1"]) for verdict in verdicts) <= 1
-    texts = {each["id"]: {one["model"]: one["text"] for one in each["responses"]} for each in read(cases)}
+    texts = {
+        each["id"]: {response["model"]: response["text"] for response in each["responses"]} for each in read(cases)
+    }
     for verdict in verdicts:
         assert verdict["composed"]
         assert [line.split(":")[0] for line in verdict["rationale"].splitlines()[1:]] == [
@@ -333,7 +337,7 @@ def test_the_adapter_names_no_path_of_this_machine(trained: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--judge", "small:nowhere"], "nowhere/judge.json: not the description of a small judge"),
         (["--judge", "small:{small}", "--rubric", "medical_pairwise"], "a small judge reads a scale"),
@@ -341,19 +345,19 @@ def test_the_adapter_names_no_path_of_this_machine(trained: Path) -> None:
         (["--judge", "small:{small}", "--encoder", "{other}"], "is not the all-MiniLM-L6-v2 that the small judge was"),
     ],
 )
-def test_what_cannot_be_judged_is_one_line(arguments: list[str], told: str, small: Path, tmp_path: Path) -> None:
+def test_what_cannot_be_judged_is_one_line(arguments: list[str], message: str, small: Path, tmp_path: Path) -> None:
     other = tmp_path / "all-MiniLM-L6-v2"
     shutil.copytree(ENCODER, other)
     tokenizer = json.loads((other / "tokenizer.json").read_text())
     (other / "tokenizer.json").write_text(json.dumps(tokenizer))  # the same in other bytes
-    given = [each.format(small=small, other=other) for each in arguments]
-    given += [] if "--encoder" in given else ["--encoder", ENCODER]
-    done = run_recipe("judge", *given, "--cases", CASES, "--output", tmp_path / "out")
-    assert told in error_line(done)
+    options = [each.format(small=small, other=other) for each in arguments]
+    options += [] if "--encoder" in options else ["--encoder", ENCODER]
+    done = run_recipe("judge", *options, "--cases", CASES, "--output", tmp_path / "out")
+    assert message in error_line(done)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["--ratings", "x", "--verdicts", "y"], "the scores are those of --verdicts or of --ratings"),
         (["--cases", "a,b", "--ratings", "c"], "2 files of --cases and 1 of --ratings"),
@@ -364,6 +368,6 @@ def test_what_cannot_be_judged_is_one_line(arguments: list[str], told: str, smal
         (["--save_only_model", "true"], "save_only_model: an interrupted run reaches the same weights"),
     ],
 )
-def test_what_cannot_be_learnt_from_is_one_line(arguments: list[str], told: str, tmp_path: Path) -> None:
+def test_what_cannot_be_learnt_from_is_one_line(arguments: list[str], message: str, tmp_path: Path) -> None:
     done = run_recipe("train_cross_encoder", *training(tmp_path / "out", *arguments))
-    assert told in error_line(done)
+    assert message in error_line(done)

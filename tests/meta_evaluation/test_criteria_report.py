@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from doubles.agreement_study import write
 from programs import error_line, run_command
 
 MODELS, RUNS = ("a", "b"), 3
@@ -15,11 +16,6 @@ MODELS, RUNS = ("a", "b"), 3
 def score(points: list[float], met: list[float]) -> float | None:
     possible = sum(worth for worth in points if worth > 0)
     return sum(worth * share for worth, share in zip(points, met)) / possible if possible else None
-
-
-def write(path: Path, records: list[dict]) -> Path:
-    path.write_text("".join(json.dumps(each) + "\n" for each in records), encoding="utf-8")
-    return path
 
 
 @pytest.fixture(scope="module")

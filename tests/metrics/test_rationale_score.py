@@ -203,9 +203,8 @@ def test_a_tokenizer_that_knows_no_window_takes_the_models(tiny: dict[str, str],
     }
     for score in (berts, barts):
         first, second = (score(folders, [LONG, "a"], ["a", LONG]) for folders in (tiny, unknown))
-        assert first == second | {
-            key: name for key, name in first.items() if key == "bert_score_hash"
-        }  # it names the folder
+        # The hash names the folder.
+        assert first == second | {key: name for key, name in first.items() if key == "bert_score_hash"}
         assert first["truncated"] == [0, 1]
 
 

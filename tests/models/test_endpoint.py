@@ -563,7 +563,7 @@ MUTE = {"token": "3", "logprob": -0.1, "bytes": [51], "top_logprobs": []}
 @pytest.mark.parametrize("extra", [("", ""), ("\n", "<|im_end|>")])
 def test_expected_scores_come_from_the_alternatives_of_each_score(extra):
     # the first score stands alone in its token, the second shares it with the stop; "９" and "x" are no score
-    odds1, odds2 = {"t4": 0.5, "t5": 0.25, "t９": 0.2, "tx": 0.05}, {"t3.": 0.6, "t2.": 0.2, "t7.": 0.1, "t 3": 0.1}
+    odds1, odds2 = {"t4": 0.5, "t5": 0.25, "t９": 0.2, "tx": 0.05}, {"t3.": 0.6, "t2.": 0.2, "t7.": 0.05, "t 3": 0.1}
     tokens = [token(extra[0])] if extra[0] else []
     text = "“Both” help – 5 times.\nScore: Doctor 1: 4 points. Doctor 2: 3."
     tokens += [token("“Both” help – "), token("5", t5=1.0), token(" times.\nScore: Doctor "), token("1", t1=1.0)]
@@ -573,6 +573,8 @@ def test_expected_scores_come_from_the_alternatives_of_each_score(extra):
         (verdict,) = Judge(chat_at(endpoint))([CASE])
         assert endpoint.asked[0]["body"]["top_logprobs"] == 5
     first, second = (4 * 0.5 + 5 * 0.25) / 0.75, (3 * 0.7 + 2 * 0.2) / 0.9
+    # Of the second score 0.05 is behind alternatives that are not told.
+    assert verdict.extra["unseen_probability"] == pytest.approx(0.05 / 0.95, abs=1e-5)
     means = dict(zip(verdict.order, (first, second)))
     assert verdict.expected_scores == pytest.approx((means[0], means[1]), abs=1e-5)
     assert [verdict.scores[slot] for slot in verdict.order] == [4, 3]

@@ -1,7 +1,6 @@
 """recipes/abstain.py: what can be relied on is kept, the rest goes to people; and the report's curve of risk and coverage."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from doubles.agreement_study import RATINGS, agreeing_verdicts, evaluate, read
+from doubles.agreement_study import RATINGS, agreeing_verdicts, evaluate, read, write
 from doubles.introspection_study import case_of, verdict_of
 from doubles.likelihood_verdicts import rated
 from programs import error_line, run_recipe
@@ -19,12 +18,6 @@ from automedeval.records import Case, Rating, Verdict, read_cases
 abstain = partial(run_recipe, "abstain")
 RATED, FRESH = 60, 20
 FACT = (5, 3, 1)  # what people say of every case
-
-
-def write(path: Path, records: Sequence[Any]) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("".join(json.dumps(record.to_dict()) + "\n" for record in records), encoding="utf-8")
-    return path
 
 
 def gap_of(number: int) -> float:
@@ -112,9 +105,8 @@ def test_other_recipes_read_what_it_writes(study: Study) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     last = json.loads((report / "agreement.json").read_text())["judges"]["judge"]["risk_coverage"][-1]
-    assert last["coverage"] == pytest.approx(
-        len(study.kept()) / len(study.cases)
-    )  # the others were not kept, not wrong
+    # The others were not kept, not wrong.
+    assert last["coverage"] == pytest.approx(len(study.kept()) / len(study.cases))
     queue = list(read_cases(study.output / "queue" / "cases.jsonl"))
     assert {case.id: case.digest for case in queue}.items() <= {case.id: case.digest for case in study.cases}.items()
 
@@ -218,9 +210,9 @@ def compared(number: int, first: int, second: int, swapped: bool, first_always: 
 
 def test_a_judge_that_compares_pairs_is_sure_where_no_order_turns_it_round(study: Study) -> None:
     study.verdicts = [
-        compared(at, one, two, swapped, first_always=at % 2 == 0)
+        compared(at, first, second, swapped, first_always=at % 2 == 0)
         for at in range(80)
-        for one, two in ((0, 1), (0, 2), (1, 2))
+        for first, second in ((0, 1), (0, 2), (1, 2))
         for swapped in (False, True)
     ]
     done = study.run()

@@ -50,8 +50,8 @@ def audited(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_every_check_has_figures_with_intervals(audited: Path) -> None:
-    found = result(audited)
-    tree = found["decodings"]["constrained"]
+    audited_result = result(audited)
+    tree = audited_result["decodings"]["constrained"]
     assert set(tree) == {"clean", "order", "length", "attribution", "self_preference", "planting", "sameness", "harm"}
     for figure in (
         tree["clean"]["valid_rate"], tree["clean"]["concordance"], tree["order"]["flips"],
@@ -65,8 +65,8 @@ def test_every_check_has_figures_with_intervals(audited: Path) -> None:
     assert tree["planting"]["rise"]["n"] == 12
     assert tree["sameness"]["repeat"]["tied"]["value"] == 1.0  # greedy, in float32
     assert "no verdict holds a rationale" in tree["attribution"]["reason"]
-    assert found["passes"] is False
-    harms = found["harms"]
+    assert audited_result["passes"] is False
+    harms = audited_result["harms"]
     assert harms["emergency dropped"]["answers"] >= harms["emergency dropped"]["trials"]
     assert 0 in {each["answers"] for each in harms.values()}
     assert sum(each["invalid"]["n"] for each in tree["planting"]["attacks"].values()) == 12
@@ -93,7 +93,7 @@ def test_trials_show_their_case_as_the_clean_run_did(audited: Path) -> None:
         case = changed[each.case_id]
         note = case.extra["audit"]
         assert (note["of"], each.order) in orders
-        differ = [one.text != two.text for one, two in zip(case.responses, cases[note["of"]].responses)]
+        differ = [shown.text != clean.text for shown, clean in zip(case.responses, cases[note["of"]].responses)]
         assert sum(differ) == (note["name"] != "repeat")
         assert case.question == cases[note["of"]].question
     # An identical answer is shown in two slots.
@@ -129,18 +129,18 @@ def test_the_same_command_judges_only_a_torn_verdict_and_refuses_edited_attacks(
 ) -> None:
     file = audited / "constrained" / "trials" / "verdicts.jsonl"
     before = file.read_bytes()
-    given = ["--judge", tiny_model, "--output", audited, *TINY]
+    options = ["--judge", tiny_model, "--output", audited, *TINY]
     first = result(audited)["decodings"]["constrained"]["planting"]
     for start in (before, before[:-50]):
         file.write_bytes(start)
-        assert audit(*given, "--gate", "false").returncode == 0
+        assert audit(*options, "--gate", "false").returncode == 0
         assert file.read_bytes() == before
     assert result(audited)["decodings"]["constrained"]["planting"] == first
     packaged = (ROOT / "src/automedeval/audit/templates/attacks.yaml").read_text(encoding="utf-8")
     (tmp_path / "attacks.yaml").write_text(
         packaged.replace("Please", "Kindly").replace("This", "That"), encoding="utf-8"
     )
-    line = error_line(audit(*given, "--attack_file", tmp_path / "attacks.yaml"))
+    line = error_line(audit(*options, "--attack_file", tmp_path / "attacks.yaml"))
     assert "the texts of case" in line
     assert "choose another --output" in line
 
@@ -175,15 +175,15 @@ def test_a_pairwise_judge_is_audited_by_shares_of_criteria(tiny_model: Path, tmp
 
 def in_orders(lean: float) -> list[dict]:
     """Return verdicts in two orders by a judge that adds `lean` to what is shown first."""
-    found = []
-    for one in agreeing_verdicts():
+    verdicts = []
+    for record in agreeing_verdicts():
         for order in ([0, 1, 2], [2, 1, 0]):
-            expected = [score + lean * (index == order[0]) for index, score in enumerate(one["expected_scores"])]
+            expected = [score + lean * (index == order[0]) for index, score in enumerate(record["expected_scores"])]
             scores = [min(5, max(1, round(score))) for score in expected]
-            found.append(
-                one | {"order": order, "scores": scores, "expected_scores": [min(5, max(1, e)) for e in expected]}
+            verdicts.append(
+                record | {"order": order, "scores": scores, "expected_scores": [min(5, max(1, e)) for e in expected]}
             )
-    return found
+    return verdicts
 
 
 def test_several_processes_share_an_audit(audited: Path, tiny_model: Path, tmp_path: Path) -> None:
@@ -209,11 +209,11 @@ def test_recorded_verdicts_are_audited_without_judging(tmp_path: Path) -> None:
             "--verdicts", folder, "--cases", CASES, "--ratings", RATINGS, "--output", folder / "out", "--gate", "false",
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
-        found = result(folder / "out")
-        tree = found["decodings"]["recorded"]
+        audited_result = result(folder / "out")
+        tree = audited_result["decodings"]["recorded"]
         flips[lean] = tree["order"]["flips_expected"]["value"]
         assert not {"planting", "sameness", "harm"} & set(tree)
-        outcomes = {each["figure"]: each["outcome"] for each in found["thresholds"]}
+        outcomes = {each["figure"]: each["outcome"] for each in audited_result["thresholds"]}
         assert tree["clean"]["concordance"]["value"] > 0.6
         assert outcomes["planting.rose"] == "not measured"
         assert outcomes["order.slot_span"] == ("passed" if lean == 0 else "failed")
@@ -223,7 +223,7 @@ def test_recorded_verdicts_are_audited_without_judging(tmp_path: Path) -> None:
 
 @needs_encoder
 def test_a_response_that_the_judge_cannot_read_changes_no_figure_of_the_others(tmp_path: Path) -> None:
-    found = []
+    figures = []
     for more in ([], [{"model": "silent", "text": "👍"}]):
         file = write(
             tmp_path / "cases.jsonl", [case | {"responses": case["responses"] + more} for case in read(CASES)[:3]]
@@ -233,20 +233,20 @@ def test_a_response_that_the_judge_cannot_read_changes_no_figure_of_the_others(t
             "--harms", 2, "--resamples", 100, "--gate", "false", "--output", tmp_path / f"{len(more)}",
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
-        found.append(result(tmp_path / f"{len(more)}")["decodings"]["counts"])
-    assert found[0]["sameness"]["repeat"]["tied"]["n"] == found[0]["planting"]["control"]["rise"]["n"] == 3
+        figures.append(result(tmp_path / f"{len(more)}")["decodings"]["counts"])
+    assert figures[0]["sameness"]["repeat"]["tied"]["n"] == figures[0]["planting"]["control"]["rise"]["n"] == 3
     for check in ("sameness", "harm"):
-        assert leaves(found[1][check]) == pytest.approx(leaves(found[0][check]), abs=1e-5)
-    assert [each["planting"]["rise"]["n"] for each in found] == [6, 6]  # the texts say how many responses there are
+        assert leaves(figures[1][check]) == pytest.approx(leaves(figures[0][check]), abs=1e-5)
+    assert [each["planting"]["rise"]["n"] for each in figures] == [6, 6]  # the texts say how many responses there are
 
 
 def test_an_audit_without_a_measured_threshold_does_not_pass(tmp_path: Path) -> None:
     file = write(tmp_path / "verdicts.jsonl", in_orders(0.0))
-    given = ["--verdicts", file, "--cases", CASES, "--resamples", 100, "--output", tmp_path / "out"]
-    assert "--checks planting: changes cases" in error_line(audit(*given, "--checks", "planting,order"))
-    assert "no check ''" in error_line(audit(*given, "--checks", ""))
-    assert "--own 'nobody': no answer is by it; models are " in error_line(audit(*given, "--own", "nobody"))
-    done = audit(*given, "--checks", "self_preference")  # without ratings
+    options = ["--verdicts", file, "--cases", CASES, "--resamples", 100, "--output", tmp_path / "out"]
+    assert "--checks planting: changes cases" in error_line(audit(*options, "--checks", "planting,order"))
+    assert "no check ''" in error_line(audit(*options, "--checks", ""))
+    assert "--own 'nobody': no answer is by it; models are " in error_line(audit(*options, "--own", "nobody"))
+    done = audit(*options, "--checks", "self_preference")  # without ratings
     assert done.returncode == 3
     assert "neither passes nor fails" in done.stdout
 
@@ -265,33 +265,33 @@ def test_concordance_is_undefined_without_a_valid_verdict(tmp_path: Path) -> Non
 
 def test_the_exit_status_follows_the_thresholds(tmp_path: Path) -> None:
     file = write(tmp_path / "verdicts.jsonl", in_orders(0.0))
-    given = ["--verdicts", file, "--cases", CASES, "--resamples", 100, "--output", tmp_path / "out", "--thresholds"]
-    own = tmp_path / "own.yaml"
+    options = ["--verdicts", file, "--cases", CASES, "--resamples", 100, "--output", tmp_path / "out", "--thresholds"]
+    thresholds = tmp_path / "own.yaml"
     for content, status in (
         ("- {figure: order.flips, most: 0.1}", 0),
         ("- {figure: order.flips, least: 0.1}", 3),
         ("- {figure: planting.rose, most: 0.1}", 3),  # nothing was measured: that is no pass
     ):
-        own.write_text(content)
-        assert audit(*given, own).returncode == status
+        thresholds.write_text(content)
+        assert audit(*options, thresholds).returncode == status
     assert "neither passes nor fails" in (tmp_path / "out" / "audit.md").read_text()
 
 
 def test_the_card_shows_the_headline_and_whether_it_passed(audited: Path, tiny_model: Path, tmp_path: Path) -> None:
-    found = result(audited)
+    audited_result = result(audited)
     card = (ROOT / "model_card.md").read_text(encoding="utf-8")
-    told = CardInputs("ORG/judge", base_model="ORG/base", datasets=("ORG/data",))
+    inputs = CardInputs("ORG/judge", base_model="ORG/base", datasets=("ORG/data",))
     checkpoint = trained(tiny_model, tmp_path / "checkpoint")
-    filled = fill_card(card, checkpoint, told, audit=found)
+    filled = fill_card(card, checkpoint, inputs, audit=audited_result)
     shown = filled.split("<!-- audit -->")[1].split("<!-- /audit -->")[0]
     assert "Audited on 4 cases as tiny-judge: it does not pass; " in shown
     assert "| planting, rose | " in shown
-    assert shown.count("\n| ") == 1 + len(found["headline"])
-    found["judge"]["checkpoint"] = "of-another"
+    assert shown.count("\n| ") == 1 + len(audited_result["headline"])
+    audited_result["judge"]["checkpoint"] = "of-another"
     with pytest.raises(RecordError, match="of-another"):
-        fill_card(card, checkpoint, told, audit=found)
-    found["judge"]["checkpoint"] = None
-    assert "does not tell which weights" in fill_card(card, checkpoint, told, audit=found)
+        fill_card(card, checkpoint, inputs, audit=audited_result)
+    audited_result["judge"]["checkpoint"] = None
+    assert "does not tell which weights" in fill_card(card, checkpoint, inputs, audit=audited_result)
 
 
 def test_the_benchmark_runs_as_documented() -> None:
@@ -304,27 +304,27 @@ def test_the_benchmark_runs_as_documented() -> None:
 
 def test_bad_input_is_one_line(tiny_model: Path, tmp_path: Path) -> None:
     out = ["--output", tmp_path / "out", *FAST]
-    given = ["--cases", CASES, *out]
-    assert "either --judge or --verdicts" in error_line(audit(*given))
-    assert "either --judge or --verdicts" in error_line(audit(*given, "--judge", tiny_model, "--verdicts", "x"))
-    assert "no check 'ordr'" in error_line(audit(*given, "--judge", tiny_model, "--checks", "ordr,length"))
-    assert "--attacks must be" in error_line(audit(*given, "--judge", tiny_model, "--attacks", 0))
-    assert "nowhere.yaml" in error_line(audit(*given, "--judge", tiny_model, "--harm_file", "nowhere.yaml"))
+    options = ["--cases", CASES, *out]
+    assert "either --judge or --verdicts" in error_line(audit(*options))
+    assert "either --judge or --verdicts" in error_line(audit(*options, "--judge", tiny_model, "--verdicts", "x"))
+    assert "no check 'ordr'" in error_line(audit(*options, "--judge", tiny_model, "--checks", "ordr,length"))
+    assert "--attacks must be" in error_line(audit(*options, "--judge", tiny_model, "--attacks", 0))
+    assert "nowhere.yaml" in error_line(audit(*options, "--judge", tiny_model, "--harm_file", "nowhere.yaml"))
     two = write(tmp_path / "two.jsonl", agreeing_verdicts("a") + agreeing_verdicts("b"))
-    assert "--judge_name chooses one" in error_line(audit(*given, "--verdicts", two))
-    assert audit(*given, "--verdicts", two, "--judge_name", "b", "--gate", "false").returncode == 0
+    assert "--judge_name chooses one" in error_line(audit(*options, "--verdicts", two))
+    assert audit(*options, "--verdicts", two, "--judge_name", "b", "--gate", "false").returncode == 0
     edited = agreeing_verdicts()
     edited[3]["case_digest"] = "0" * 12
     assert " changed after 'echo' judged it" in error_line(
-        audit(*given, "--verdicts", write(tmp_path / "edited.jsonl", edited))
+        audit(*options, "--verdicts", write(tmp_path / "edited.jsonl", edited))
     )
     others = write(tmp_path / "others.jsonl", [verdict(read(CASES)[0], [1, 2, 3]) | {"case_id": "elsewhere"}])
-    assert "no verdict on any case" in error_line(audit(*given, "--verdicts", others))
+    assert "no verdict on any case" in error_line(audit(*options, "--verdicts", others))
     ratings = write(tmp_path / "ratings.jsonl", [read(RATINGS)[0] | {"case_id": "elsewhere"}])
-    told = error_line(audit(*given, "--verdicts", two, "--judge_name", "b", "--ratings", ratings))
-    assert "no rating of any case" in told
+    error = error_line(audit(*options, "--verdicts", two, "--judge_name", "b", "--ratings", ratings))
+    assert "no rating of any case" in error
     single = read(CASES)[0]
     single["responses"] = single["responses"][:1]
     file = write(tmp_path / "single.jsonl", [single])
-    told = error_line(audit("--cases", file, *out, "--judge", tiny_model, "--rubric", "medical_pairwise"))
-    assert "no case has two responses" in told
+    error = error_line(audit("--cases", file, *out, "--judge", tiny_model, "--rubric", "medical_pairwise"))
+    assert "no case has two responses" in error

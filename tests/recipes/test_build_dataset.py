@@ -38,8 +38,8 @@ def test_four_splits_are_loaded_as_trl_reads_them(study: Study) -> None:
     slot = row["order"].index(best) + 1
     assert f"Doctor {slot}: 4 points." in row["completion"][0]["content"]
     assert f"Doctor {slot}:\n~~~\n{case.responses[best].text}" in row["prompt"][1]["content"]
-    known = {name: row[name] for name in ("teacher", "judge", "source", "license")}
-    assert list(known.values()) == ["strong", "judge-strong", "made-up", "cc0-1.0"]
+    columns = {name: row[name] for name in ("teacher", "judge", "source", "license")}
+    assert list(columns.values()) == ["strong", "judge-strong", "made-up", "cc0-1.0"]
     everyone = [case_id for rows in splits.values() for case_id in rows["case_id"]]
     assert sorted(everyone) == sorted(case.id for case in study.cases)
     statistics = json.loads((study.output / "statistics.json").read_text())
@@ -73,23 +73,23 @@ def test_a_rationale_is_renumbered_in_the_words_of_its_rubric(study: Study, slot
     assert {tuple(row["order"]) for row in rows} == {(0, 1), (1, 0)}
     for row in rows:
         birch, ash = (row["order"].index(row["models"].index(name)) + 1 for name in ("birch", "ash"))
-        told = row["completion"][0]["content"]
-        assert f"Step {birch + 1}: Response {birch} is birch's.\n" in told
-        assert f"Step {ash + 1}: Response {ash} is ash's, below Doctor {birch}.\n" in told
-        assert f"Response {birch}: 4 points." in told
+        completion = row["completion"][0]["content"]
+        assert f"Step {birch + 1}: Response {birch} is birch's.\n" in completion
+        assert f"Step {ash + 1}: Response {ash} is ash's, below Doctor {birch}.\n" in completion
+        assert f"Response {birch}: 4 points." in completion
 
 
 def test_a_rationale_on_a_and_b_stays_with_the_pair_that_it_is_on(study: Study) -> None:
     choices = dict.fromkeys(read_rubric("just_eval_pairwise").output_criteria, "birch")
-    known = {"rubric": "just_eval_pairwise@1", "pair": ("ash", "birch"), "scores": None, "choices": choices}
+    pairwise = {"rubric": "just_eval_pairwise@1", "pair": ("ash", "birch"), "scores": None, "choices": choices}
     for verdicts in study.verdicts.values():  # each shows birch as A
-        verdicts[:] = [replace(each, **known, rationale="A is right. Response B is wrong.") for each in verdicts]
+        verdicts[:] = [replace(each, **pairwise, rationale="A is right. Response B is wrong.") for each in verdicts]
     done = study.build()
     assert done.returncode == 0, done.stderr
     for row in (row for split in study.splits().values() for row in split):
-        told = json.loads(row["completion"][0]["content"])
-        assert told["rationale"] == "A is right. Response B is wrong."
-        assert set(told["choices"].values()) == {"A"}
+        verdict = json.loads(row["completion"][0]["content"])
+        assert verdict["rationale"] == "A is right. Response B is wrong."
+        assert set(verdict["choices"].values()) == {"A"}
         birch = next(each for each in study.cases if each.id == row["case_id"]).responses[1].text
         assert f"Response A:\n~~~\n{birch}" in row["prompt"][-1]["content"]
 
@@ -142,10 +142,13 @@ def test_the_card_counts_the_rows_that_nobody_rated(study: Study) -> None:
     ]
     file = study.write("ratings.jsonl", ratings)
     study.plan = PLAN | {"stages": {"stage1": [{"teacher": "strong", "take": "rest"}]}}
-    for options, known in ((("--verdict_ratings", file), {(each.case_id, each.judge) for each in rated}), ((), set())):
+    for options, rated_keys in (
+        (("--verdict_ratings", file), {(each.case_id, each.judge) for each in rated}),
+        ((), set()),
+    ):
         assert study.build(*options).returncode == 0
         rows = [(row["case_id"], row["judge"]) for split in study.splits().values() for row in split]
-        nobody = sum(row not in known for row in rows)
+        nobody = sum(row not in rated_keys for row in rows)
         assert 0 < nobody <= len(rows) == 14
         card = (study.output / "README.md").read_text()
         assert f"- No physician rated {nobody} verdicts of 14 rows; they count as passed." in card
@@ -160,14 +163,13 @@ def test_ratings_of_another_text_are_counted_and_not_applied(study: Study) -> No
     ]
     for place, changed in ((0, {"rationale": "Another text."}), (1, {"scores": (4, 2)}), (2, {"order": (0, 1)})):
         study.verdicts["strong"][place] = verdict_of(study.cases[place], "strong", **changed)
-    study.verdicts["strong"][3] = verdict_of(
-        study.cases[3], "strong", run=1, usage={"prompt_tokens": 1}
-    )  # the same text
+    # The same text.
+    study.verdicts["strong"][3] = verdict_of(study.cases[3], "strong", run=1, usage={"prompt_tokens": 1})
     done = study.build("--verdict_ratings", study.write("ratings.jsonl", failed))
     assert done.returncode == 0, done.stderr
     assert study.dropped() == {"fails knowledge": ["case-3", "case-4"]}
-    told = done.stdout.splitlines()
-    assert "3 ratings are of other texts of these judges on these cases: not applied" in told
+    output = done.stdout.splitlines()
+    assert "3 ratings are of other texts of these judges on these cases: not applied" in output
 
 
 def test_the_order_of_the_input_changes_no_byte(study: Study) -> None:
@@ -195,13 +197,13 @@ def test_the_order_of_the_input_changes_no_byte(study: Study) -> None:
 
 def leaky(study: Study) -> list[Case]:
     """Return evaluation cases that hold the question, then a response, of two training cases; a third has its reference."""
-    one, two, three = study.cases[:3]
-    extended = Response("ash", f"As the book says: {three.reference} That is all.")
-    study.cases[2] = case_of(2, responses=(extended, three.responses[1]))
+    first, second, third = study.cases[:3]
+    extended = Response("ash", f"As the book says: {third.reference} That is all.")
+    study.cases[2] = case_of(2, responses=(extended, third.responses[1]))
     for name in study.verdicts:
         study.verdicts[name][2] = verdict_of(study.cases[2], name)
-    question = one.question.upper().removesuffix(".") + "?!"
-    response = Response("oak", text(random.Random(7), 8) + " " + two.responses[1].text)
+    question = first.question.upper().removesuffix(".") + "?!"
+    response = Response("oak", text(random.Random(7), 8) + " " + second.responses[1].text)
     return [case_of(50, question=question), case_of(51, responses=(response,))]
 
 
@@ -237,8 +239,8 @@ def test_a_training_case_that_repeats_a_test_case_leaks(study: Study) -> None:
 def test_the_texts_of_a_test_file_are_compared_under_any_id(study: Study) -> None:
     apart = [case.to_dict() | {"id": f"apart-{case.id}"} for case in study.cases[:2]]
     study.plan = PLAN | {"test": {"file": str(study.write("apart.jsonl", apart)), "teacher": "strong"}}
-    told = "error: 2 of 24 training cases leak (question of an evaluation case: 2); case 'case-0': repeats"
-    assert error_line(study.build()).startswith(f"{told} the question of 'apart-case-0'")
+    message = "error: 2 of 24 training cases leak (question of an evaluation case: 2); case 'case-0': repeats"
+    assert error_line(study.build()).startswith(f"{message} the question of 'apart-case-0'")
     study.write("apart.jsonl", [apart[0], {"id": "case-1"}])
     assert "apart.jsonl:2: 'question' is missing" in error_line(study.build())
     study.write("apart.jsonl", [{**apart[0], "question": ["What?"]}])
@@ -335,8 +337,8 @@ def test_a_classifier_learns_from_labels_and_calls_the_rest(tmp_path: Path) -> N
     }
     done = study.build("--labels", study.write("labels.jsonl", labels))
     assert done.returncode == 0, done.stderr
-    told = "3 labels are of other texts of these judges on these cases: not applied"
-    assert f"quality: 60 labels by people; {told}" in done.stdout
+    message = "3 labels are of other texts of these judges on these cases: not applied"
+    assert f"quality: 60 labels by people; {message}" in done.stdout
     assert "quality: accuracy of the classifier 1.00 [" in done.stdout
     assert "on others; right: high 6 of 6, low 6 of 6 (paper: 0.91)" in done.stdout
     assert "quality: 40 verdicts called high or low by the classifier" in done.stdout
@@ -395,17 +397,17 @@ def test_verdicts_in_which_physicians_saw_a_fault_are_low(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("spoil", "told"),
+    ("spoil", "message"),
     [
         ({"teacher": None}, "'teacher' is missing; instructions are built from"),
         ({"case_digest": "0" * 12}, "the texts of case 'case-3' changed after 'judge-strong' judged it"),
         ({"quality": "good"}, "'quality' must be high, low or null, not 'good'"),
     ],
 )
-def test_a_verdict_that_somebody_has_to_mend_is_named_by_line(study: Study, spoil: dict, told: str) -> None:
+def test_a_verdict_that_somebody_has_to_mend_is_named_by_line(study: Study, spoil: dict, message: str) -> None:
     study.verdicts["strong"][3].extra.update(spoil)
     line = error_line(study.build())
-    assert told in line
+    assert message in line
     assert "strong.jsonl:4: " in line
     assert not study.output.exists()
 
@@ -429,16 +431,16 @@ def test_a_case_without_source_and_licence_gets_those_of_its_file(study: Study, 
     done = study.build("--licenses", "made-up=cc0-1.0")
     assert done.returncode == 0, done.stderr
     rows = [row for split in study.splits().values() for row in split]
-    told = {(row["case_id"] == "case-23", row["source"], row["license"]) for row in rows}
-    assert told == {(False, "made-up", "cc0-1.0"), (True, "own", None)}
+    sources = {(row["case_id"] == "case-23", row["source"], row["license"]) for row in rows}
+    assert sources == {(False, "made-up", "cc0-1.0"), (True, "own", None)}
 
 
 @pytest.mark.parametrize("extra", [{"license": ["cc-by-4.0"]}, {"source": 5}])
 def test_a_source_or_licence_that_is_no_text_is_named(study: Study, extra: dict) -> None:
     study.cases[4] = case_of(4, extra=extra)
     ((name, value),) = extra.items()
-    told = f"cases.jsonl: case 'case-4': {name!r} must be a text or null, not {json.dumps(value)}"
-    assert told in error_line(study.build())
+    message = f"cases.jsonl: case 'case-4': {name!r} must be a text or null, not {json.dumps(value)}"
+    assert message in error_line(study.build())
 
 
 def test_an_equals_sign_may_be_in_a_path(tmp_path: Path) -> None:

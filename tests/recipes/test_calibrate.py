@@ -1,15 +1,14 @@
 """recipes/calibrate.py: verdicts without a scale come onto people's, by its command."""
 
 import json
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from doubles.agreement_study import write
 from doubles.introspection_study import AUTOMEDEVAL, MODELS, case_of, recorded_of, scores_of
 from doubles.introspection_study import verdict_of as scored_verdict
 from doubles.likelihood_verdicts import invalid_of, people, study, verdict_of
@@ -21,11 +20,6 @@ from automedeval.records import Rating, Verdict
 
 calibrate = partial(run_recipe, "calibrate")
 WRITTEN = ("verdicts.jsonl", "calibration.json")
-
-
-def write(path: Path, records: Sequence[Any]) -> Path:
-    path.write_text("".join(json.dumps(record.to_dict()) + "\n" for record in records), encoding="utf-8")
-    return path
 
 
 @pytest.fixture

@@ -220,5 +220,5 @@ def test_the_packaged_checker_is_small_certified_and_finds_what_its_card_says(tm
     }
     flagged = [kinds[each] for each in wrong_of(records)]
     card = (PACKAGED / "README.md").read_text()
-    found, clean = flagged.count("dangerous_error"), flagged.count("safe")
-    assert f"{found} of the 6 dangerous answers, {clean} of the 18 safe ones" in " ".join(card.split())
+    dangerous, safe = flagged.count("dangerous_error"), flagged.count("safe")
+    assert f"{dangerous} of the 6 dangerous answers, {safe} of the 18 safe ones" in " ".join(card.split())

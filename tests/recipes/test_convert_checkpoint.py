@@ -51,9 +51,9 @@ def written(folder: Path) -> dict[str, torch.Tensor]:
     return {name: tensor for file in folder.glob("*.safetensors") for name, tensor in load_file(file).items()}
 
 
-def same(one: dict[str, torch.Tensor], two: dict[str, torch.Tensor]) -> bool:
-    return one.keys() == two.keys() and all(
-        one[name].dtype == two[name].dtype and torch.equal(one[name], two[name]) for name in one
+def same(first: dict[str, torch.Tensor], second: dict[str, torch.Tensor]) -> bool:
+    return first.keys() == second.keys() and all(
+        first[name].dtype == second[name].dtype and torch.equal(first[name], second[name]) for name in first
     )
 
 
@@ -105,11 +105,11 @@ def test_tied_weights_views_and_every_dtype_are_kept(tmp_path: Path) -> None:
     torch.save(tensors, tmp_path / "in" / "pytorch_model.bin")
     done = convert(tmp_path / "in", tmp_path / "out")
     assert done.returncode == 0, done.stderr
-    found = written(tmp_path / "out")
-    assert found.keys() == tensors.keys()
-    assert all(found[name].dtype == tensor.dtype for name, tensor in tensors.items())
-    assert all(torch.equal(found[name].nan_to_num(), tensor.nan_to_num()) for name, tensor in tensors.items())
-    assert found["extra.half"].isnan().tolist() == [True, False]
+    converted = written(tmp_path / "out")
+    assert converted.keys() == tensors.keys()
+    assert all(converted[name].dtype == tensor.dtype for name, tensor in tensors.items())
+    assert all(torch.equal(converted[name].nan_to_num(), tensor.nan_to_num()) for name, tensor in tensors.items())
+    assert converted["extra.half"].isnan().tolist() == [True, False]
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "out", use_safetensors=True, dtype=torch.bfloat16)
     assert same(loaded.state_dict(), network.state_dict())
     assert loaded.lm_head.weight is loaded.model.embed_tokens.weight
@@ -178,8 +178,8 @@ def with_name_twice(folder: Path) -> None:
 def with_own_architecture(folder: Path) -> None:
     pickled(folder)
     config = json.loads((folder / "config.json").read_text())
-    own = {"model_type": "own", "auto_map": {"AutoModelForCausalLM": "modeling_own.Own"}}
-    (folder / "config.json").write_text(json.dumps(config | own))
+    changes = {"model_type": "own", "auto_map": {"AutoModelForCausalLM": "modeling_own.Own"}}
+    (folder / "config.json").write_text(json.dumps(config | changes))
 
 
 @pytest.mark.parametrize(

@@ -103,7 +103,7 @@ def test_the_small_study_is_distilled_from_its_recording(tmp_path, teacher, ende
     assert {verdict.judge for verdict in verdicts} == {f"recording:{teacher}"}
     assert {verdict.order for verdict in verdicts} == {(0, 1, 2)}
     asking = [verdict for verdict in verdicts if verdict.extra["knowledge"]]
-    assert all(found["passages"] for verdict in asking for found in verdict.extra["knowledge"])
+    assert all(query["passages"] for verdict in asking for query in verdict.extra["knowledge"])
     again = run_recipe("distill", "--config", config, "--output", tmp_path / "out")
     assert "60 verdicts (0 new)" in again.stdout
     assert verdicts_of(tmp_path / "out") == verdicts
@@ -129,8 +129,8 @@ def test_a_chain_asks_an_endpoint_and_a_second_run_its_cache(distill, tmp_path):
         for verdict in verdicts:
             assert verdict.valid
             assert verdict.extra["ended"] == "verdict"
-            (found,) = verdict.extra["knowledge"]
-            assert found["passages"][0]["text"] == found["query"]
+            (query,) = verdict.extra["knowledge"]
+            assert query["passages"][0]["text"] == query["query"]
         assert len({verdict.order for verdict in verdicts}) > 1, "slots are shuffled"
         again, cached = distill(endpoint.url, *kept, output="again")
         assert again.returncode == 0

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from doubles.agreement_study import read
 from doubles.endpoint import EndpointDouble, answer, error
 from doubles.tiny_model import build_tiny_model
 from programs import ROOT, SAMPLE, TWO_PROCESSES, error_line, processes_of, run_recipe
@@ -28,12 +29,8 @@ FAST = ["--dtype", "float32", "--device", "cpu", "--max_new_tokens", "12"]
 generate = partial(run_recipe, "generate_responses")
 
 
-def lines(file: Path) -> list[dict]:
-    return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
-
-
 def texts(folder: Path) -> dict[tuple[str, str], str]:
-    return {(line["model"], line["case_id"]): line["text"] for line in lines(folder / "responses.jsonl")}
+    return {(line["model"], line["case_id"]): line["text"] for line in read(folder / "responses.jsonl")}
 
 
 @pytest.fixture(autouse=True)
@@ -59,8 +56,8 @@ def asked_of_endpoint(tmp_path: Path, script, *cases: dict, options=()) -> tuple
     file = tmp_path / "cases.jsonl"
     file.write_text("".join(json.dumps({"responses": []} | case) + "\n" for case in cases))
     with EndpointDouble(*script) as endpoint:
-        given = ["--candidates", "openai:m", "--base_url", endpoint.url, "--cases", file, "--output", tmp_path / "out"]
-        done = generate(*given, "--max_retries", 0, "--concurrency", 1, *options)
+        args = ["--candidates", "openai:m", "--base_url", endpoint.url, "--cases", file, "--output", tmp_path / "out"]
+        done = generate(*args, "--max_retries", 0, "--concurrency", 1, *options)
         return done, [request["body"] for request in endpoint.asked]
 
 
@@ -73,9 +70,9 @@ def test_candidates_answer_every_question_once(tiny_model, questions, tmp_path):
     after = list(read_cases(out / "cases.jsonl"))
     assert [case.id for case in after] == [case.id for case in before]
     assert all(case.models == ["a", "b"] and case.extra == {"source": "sample"} and case.reference for case in after)
-    found = lines(out / "responses.jsonl")
-    assert {(line["model"], line["case_id"]) for line in found} == {(m, case.id) for m in "ab" for case in before}
-    assert all(len(line["settings"]) == 12 and isinstance(line["truncated"], bool) for line in found)
+    rows = read(out / "responses.jsonl")
+    assert {(line["model"], line["case_id"]) for line in rows} == {(m, case.id) for m in "ab" for case in before}
+    assert all(len(line["settings"]) == 12 and isinstance(line["truncated"], bool) for line in rows)
     assert [response.text for case in after for response in case.responses] == [
         texts(out)[model, case.id] for case in after for model in "ab"
     ]
@@ -83,8 +80,8 @@ def test_candidates_answer_every_question_once(tiny_model, questions, tmp_path):
     (record,) = out.glob("run-*.json")
     arguments = json.loads(record.read_text())["arguments"]
     assert arguments["temperature"] == 0.5
-    tokens = [sum(line["usage"][side] for line in found[:12]) for side in ("prompt_tokens", "completion_tokens")]
-    assert f"a: 12 responses (12 new), 0 empty, {sum(line['truncated'] for line in found[:12])} cut off" in done.stdout
+    tokens = [sum(line["usage"][side] for line in rows[:12]) for side in ("prompt_tokens", "completion_tokens")]
+    assert f"a: 12 responses (12 new), 0 empty, {sum(line['truncated'] for line in rows[:12])} cut off" in done.stdout
     assert f"{tokens[0]:,} tokens of prompts, {tokens[1]:,} of answers" in done.stdout
     kept = {file: file.read_bytes() for file in out.glob("*.jsonl")}
     again = generate(*command)
@@ -171,18 +168,18 @@ def test_killed_then_resumed_and_shared_by_processes_gives_the_same_files(tiny_m
 
 
 def test_existing_responses_stay_and_no_name_comes_twice(tiny_model, questions, tmp_path):
-    records = lines(questions)
+    records = read(questions)
     records[0]["responses"] = [{"model": "a", "text": "old", "kind": "kept"}, {"model": "other", "text": "theirs"}]
     questions.write_text("".join(json.dumps(record) + "\n" for record in records))
     command = ["--candidates", tiny_model, "--names", "a", "--cases", questions, "--output", tmp_path / "out", *FAST]
     done = generate(*command, "--limit", 3)
     assert done.returncode == 0, done.stderr
     assert "3 cases → 2 to answer, 1 have its response" in done.stdout
-    first, second, _ = lines(tmp_path / "out" / "cases.jsonl")
+    first, second, _ = read(tmp_path / "out" / "cases.jsonl")
     assert first["responses"] == records[0]["responses"]
     assert [response["model"] for response in second["responses"]] == ["a"]
     done = generate(*command, "--limit", 3, "--names", "b")
-    added = lines(tmp_path / "out" / "cases.jsonl")[0]
+    added = read(tmp_path / "out" / "cases.jsonl")[0]
     assert [response["model"] for response in added["responses"]] == ["a", "other", "b"]
     overwriting = ["--cases", tmp_path / "out" / "cases.jsonl", "--names", "c"]
     assert "its cases.jsonl is the input" in error_line(generate(*command, *overwriting))
@@ -247,8 +244,8 @@ def test_each_candidate_has_its_format_or_a_template_of_its_own(tmp_path, questi
     assert done.returncode == 0, done.stderr
     of_folder, of_file = texts(tmp_path / "out"), texts(tmp_path / "alone")
     assert of_file.items() <= of_folder.items()
-    own = generate("--cases", questions, "--candidates", chatty, *FAST, "--limit", 1, "--output", tmp_path / "own")
-    assert own.returncode == 0, own.stderr
+    single = generate("--cases", questions, "--candidates", chatty, *FAST, "--limit", 1, "--output", tmp_path / "own")
+    assert single.returncode == 0, single.stderr
     assert texts(tmp_path / "own").items() <= of_folder.items()
 
 
@@ -259,7 +256,7 @@ def test_groups_of_candidates_take_the_cases_in_turn_and_answer_for_them_alone(t
     command = ["--candidates", *models, "--cases", tmp_path / "asked.jsonl", *FAST, "--output", tmp_path / "out"]
     done = generate(*command, "--candidates_per_case", 2)
     assert done.returncode == 0, done.stderr
-    made = lines(tmp_path / "out/cases.jsonl")
+    made = read(tmp_path / "out/cases.jsonl")
     assert ["".join(each["model"] for each in case["responses"]) for case in made] == ["ab", "ac", "bc", "ab"]
     assert "Old." not in {each["text"] for case in made for each in case["responses"]}
     assert "names only 3" in error_line(generate(*command, "--candidates_per_case", 4))
@@ -329,8 +326,8 @@ def test_a_refused_question_is_an_empty_response_with_the_reason(tmp_path):
     assert "m: 4 responses (4 new), 2 empty" in done.stdout
     assert "empty, 1: the endpoint answered 400: Input rejected" in done.stdout
     assert "empty, 1: the answer is empty: 10 tokens were spent on thinking; a larger --max_new_tokens" in done.stdout
-    found = [case.responses[0].text for case in read_cases(tmp_path / "out" / "cases.jsonl")]
-    assert found == ["Rest.", "", "", "Wait."]
+    answers = [case.responses[0].text for case in read_cases(tmp_path / "out" / "cases.jsonl")]
+    assert answers == ["Rest.", "", "", "Wait."]
 
 
 def test_other_settings_or_another_question_never_reuse_answers(tiny_model, questions, tmp_path):

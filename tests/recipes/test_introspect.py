@@ -168,22 +168,22 @@ def with_reference(tmp_path, monkeypatch):
 
 
 def test_the_judge_of_a_round_is_asked_the_prompts_of_the_rows(with_reference, tmp_path) -> None:
-    given = ("--judge", "openai:m", "--cases", tmp_path / "cases.jsonl", "--dataset", tmp_path / "data")
-    given += ("--output", tmp_path / "judged", "--cache", "off")
+    options = ("--judge", "openai:m", "--cases", tmp_path / "cases.jsonl", "--dataset", tmp_path / "data")
+    options += ("--output", tmp_path / "judged", "--cache", "off")
     rows = with_reference.old_rows()
     with EndpointDouble(lambda body: answer("Step 1: All alike.\nScore: Doctor 1: 3 points. Doctor 2: 3 points. "
                                             "Doctor 3: 3 points.")) as endpoint:  # fmt: skip
-        done = run_recipe("judge", *given, "--base_url", endpoint.url, "--seed", 5)
+        done = run_recipe("judge", *options, "--base_url", endpoint.url, "--seed", 5)
         assert done.returncode == 0, done.stderr
         asked = [json.dumps(request["body"]["messages"]) for request in endpoint.asked]
-        assert run_recipe("judge", *given, "--base_url", endpoint.url, "--seed", 5).returncode == 0
+        assert run_recipe("judge", *options, "--base_url", endpoint.url, "--seed", 5).returncode == 0
         assert len(endpoint.asked) == len(rows) == 7, "the second run has nothing to do"
     assert sorted(asked) == sorted(json.dumps(row["prompt"]) for row in rows.values())
     verdicts = [json.loads(line) for line in (tmp_path / "judged/verdicts.jsonl").read_text().splitlines()]
     assert {tuple(verdict["models"]) for verdict in verdicts} == {(*MODELS[:2], "reference")}
-    given = ("--dataset", tmp_path / "data", "--verdicts", tmp_path / "judged", "--cases", tmp_path / "cases.jsonl")
+    options = ("--dataset", tmp_path / "data", "--verdicts", tmp_path / "judged", "--cases", tmp_path / "cases.jsonl")
     done = run_recipe(
-        "introspect", *given, "--output", tmp_path / "round1", "--partners", "none", "--waiting", "keep_old"
+        "introspect", *options, "--output", tmp_path / "round1", "--partners", "none", "--waiting", "keep_old"
     )
     assert done.returncode == 0, done.stderr
     assert "judged without all of their responses" not in done.stdout
@@ -204,12 +204,12 @@ def test_a_score_of_the_reference_alone_is_a_mistake(with_reference, tmp_path) -
         points = [record[question][index] if index < 2 else 6 - record[question][2] for index in order[question]]
         return answer(f"Step 1: Well.\n{slot_line(points)}")
 
-    given = ("--dataset", tmp_path / "data", "--cases", tmp_path / "cases.jsonl")
+    options = ("--dataset", tmp_path / "data", "--cases", tmp_path / "cases.jsonl")
     with EndpointDouble(script) as endpoint:
         judge = ("--judge", "openai:m", "--output", tmp_path / "judged", "--cache", "off", "--base_url", endpoint.url)
-        assert run_recipe("judge", *given, *judge).returncode == 0
+        assert run_recipe("judge", *options, *judge).returncode == 0
     done = run_recipe(
-        "introspect", *given, "--verdicts", tmp_path / "judged", "--output", tmp_path / "round1", "--partners", "none"
+        "introspect", *options, "--verdicts", tmp_path / "judged", "--output", tmp_path / "round1", "--partners", "none"
     )
     wrong = sum(with_reference.record[case_id][2] != 3 for case_id in rows)
     assert f"introspection: 7 cases → {wrong} mistakes" in done.stdout, done.stderr
@@ -217,15 +217,15 @@ def test_a_score_of_the_reference_alone_is_a_mistake(with_reference, tmp_path) -
 
 
 def test_rows_leave_no_choice_of_responses(with_reference, tmp_path) -> None:
-    given = ("--judge", "openai:m", "--cases", tmp_path / "cases.jsonl", "--output", tmp_path / "judged")
-    given += ("--dataset", tmp_path / "data", "--base_url", "http://127.0.0.1:9/v1")
+    options = ("--judge", "openai:m", "--cases", tmp_path / "cases.jsonl", "--output", tmp_path / "judged")
+    options += ("--dataset", tmp_path / "data", "--base_url", "http://127.0.0.1:9/v1")
     for more in (("--orders", "all"), ("--models", "ash"), ("--baseline", "ash")):
-        assert error_line(run_recipe("judge", *given, *more)).startswith(
+        assert error_line(run_recipe("judge", *options, *more)).startswith(
             "error: --dataset: its rows say what is judged"
         )
-    assert "not a single training row" in error_line(run_recipe("judge", *given, "--rubric", "medical_pairwise"))
+    assert "not a single training row" in error_line(run_recipe("judge", *options, "--rubric", "medical_pairwise"))
     with_reference.write("cases.jsonl", [case_of(at, MODELS[:2], reference="Another.").to_dict() for at in range(8)])
-    assert "its texts" in error_line(run_recipe("judge", *given))
+    assert "its texts" in error_line(run_recipe("judge", *options))
 
 
 # --- an endpoint ------------------------------------------------------------------------------------------------------

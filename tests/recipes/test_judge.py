@@ -89,9 +89,8 @@ def test_runs_at_a_temperature_without_a_rationale_differ_and_can_be_repeated(ti
     for case_id in {each["case_id"] for each in once.values()}:
         runs = [each for each in once.values() if each["case_id"] == case_id]
         assert len({tuple(each["scores"]) for each in runs}) > 1
-        first = {
-            each["expected_scores"][each["order"][0]] for each in runs
-        }  # of the slot before which nothing was drawn
+        # Of the slot before which nothing was drawn.
+        first = {each["expected_scores"][each["order"][0]] for each in runs}
         assert max(first) - min(first) < 1e-4
     greedy = judge(*arguments, "--temperature", 0, "--output", tmp_path / "greedy")
     assert greedy.returncode == 0, greedy.stderr

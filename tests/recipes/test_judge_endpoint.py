@@ -123,8 +123,8 @@ def test_an_answer_that_cannot_be_read_is_recorded_as_invalid(judge):
 @pytest.mark.parametrize("rubric", ["automedeval", "medical_pairwise", "pandalm"])
 def test_the_prompt_that_is_shown_is_the_one_that_is_sent(judge, rubric, tmp_path):
     with EndpointDouble(good_answer if rubric == "automedeval" else answer("no")) as endpoint:
-        status, out, told, _ = judge(endpoint.url, "--rubric", rubric, "--show_prompt", limit=1)
-        assert (status, told, endpoint.requests) == (0, [], []), "nobody is asked"
+        status, out, errors, _ = judge(endpoint.url, "--rubric", rubric, "--show_prompt", limit=1)
+        assert (status, errors, endpoint.requests) == (0, [], []), "nobody is asked"
         assert not (tmp_path / "out").exists()
         assert judge(endpoint.url, "--rubric", rubric, "--concurrency", 1, limit=1)[0] == 0
         sent = [each["body"]["messages"] for each in endpoint.asked]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from datasets import load_dataset
+from doubles.agreement_study import read
 from doubles.tiny_model import build_tiny_model
 from programs import ENCODER, error_line, needs_encoder, run_command, run_recipe
 
@@ -26,8 +27,8 @@ def case_of(number: int) -> Case:
 def verdict(number: int, scores: Sequence[float], order: Sequence[int] = (0, 1, 2), **more: Any) -> Verdict:
     case = case_of(number)
     extra = {"models": case.models, "case_digest": case.digest, "settings": "5" * 12} | more.pop("extra", {})
-    given = {"expected_scores": tuple(scores), "valid": True} | more
-    return Verdict(case.id, "mine", "automedeval@1", tuple(order), extra=extra, **given)
+    fields = {"expected_scores": tuple(scores), "valid": True} | more
+    return Verdict(case.id, "mine", "automedeval@1", tuple(order), extra=extra, **fields)
 
 
 BOTH = ((0, 1, 2), (2, 1, 0))
@@ -48,9 +49,9 @@ class Kept:
         self.folder, self.output = folder, folder / "out"
         (folder / "kept").mkdir()
         cases = [case_of(number) for number in sorted({int(each.case_id[5:]) for each in verdicts})]
-        given = {"threshold": 0.5, "risk": 0.2, "delta": 0.1, "kept_digest": certified_digest(cases, verdicts)}
-        given |= certificate
-        (folder / "abstention.json").write_text(json.dumps(given))
+        content = {"threshold": 0.5, "risk": 0.2, "delta": 0.1, "kept_digest": certified_digest(cases, verdicts)}
+        content |= certificate
+        (folder / "abstention.json").write_text(json.dumps(content))
         for name, records in (("verdicts", verdicts), ("cases", map(case_of, range(6)))):
             text = "".join(json.dumps(each.to_dict()) + "\n" for each in records)
             (folder / "kept" / f"{name}.jsonl").write_text(text)
@@ -76,10 +77,10 @@ def test_a_pair_has_its_texts_its_margin_and_where_it_comes_from(tmp_path: Path)
         "judge": "mine", "rubric": "automedeval@1", "settings": "5" * 12, "verdicts": 2,
     }  # fmt: skip
     assert (second["case_id"], second["chosen_model"], second["margin"]) == ("case-5", "c", 0.5)
-    told = (
+    message = (
         "6 cases with verdicts → 2 with a pair, 4 rejected (another order says otherwise: 1, judged in one order: 1, "
     )
-    assert told + "no difference: 1, no valid verdict: 1)" in done.stdout
+    assert message + "no difference: 1, no valid verdict: 1)" in done.stdout
     assert "certified: at most 0.2 of the kept pairs wrong, at delta 0.1" in done.stdout
     study.run("--orders", "any")
     assert [row["case_id"] for row in study.rows()] == ["case-0", "case-1", "case-5"]
@@ -107,17 +108,17 @@ def test_only_what_is_certified_becomes_a_pair(tmp_path: Path) -> None:
 def test_a_case_with_one_answer_or_none_has_no_pair(tmp_path: Path) -> None:
     texts = [("", " "), ("One.", ""), ("Two words.", "One.")]
     cases = [
-        {"id": f"c{number}", "question": "Q?", "responses": [{"model": "a", "text": one}, {"model": "b", "text": two}]}
-        for number, (one, two) in enumerate(texts)
+        {"id": f"c{number}", "question": "Q?", "responses": [{"model": "a", "text": a}, {"model": "b", "text": b}]}
+        for number, (a, b) in enumerate(texts)
     ]
     (tmp_path / "cases.jsonl").write_text("".join(json.dumps(each) + "\n" for each in cases))
-    given = ("--cases", tmp_path / "cases.jsonl")
-    assert run_command("judge", *given, "--judge", "baseline:longer text", "--output", tmp_path / "v").returncode == 0
+    args = ("--cases", tmp_path / "cases.jsonl")
+    assert run_command("judge", *args, "--judge", "baseline:longer text", "--output", tmp_path / "v").returncode == 0
     options = ("--orders", "any", "--uncertified", "true", "--output", tmp_path / "out")
-    done = preferences("--verdicts", tmp_path / "v", *given, *options)
+    done = preferences("--verdicts", tmp_path / "v", *args, *options)
     assert done.returncode == 0, done.stderr
     assert "3 cases with verdicts → 1 with a pair, 2 rejected (no two answers with a score: 2)" in done.stdout
-    assert [row["case_id"] for row in records_of(tmp_path / "out" / "train.jsonl")] == ["c2"]
+    assert [row["case_id"] for row in read(tmp_path / "out" / "train.jsonl")] == ["c2"]
 
 
 @needs_encoder
@@ -131,15 +132,15 @@ def test_one_empty_answer_does_not_take_the_certificate_from_the_other_cases(tmp
         for number, both in enumerate(texts)
     ]  # fmt: skip
     (tmp_path / "cases.jsonl").write_text("".join(json.dumps(each) + "\n" for each in cases))
-    given = ("--cases", tmp_path / "cases.jsonl")
-    done = run_command("judge", *given, "--judge", "small", "--encoder", ENCODER, "--output", tmp_path / "v")
+    options = ("--cases", tmp_path / "cases.jsonl")
+    done = run_command("judge", *options, "--judge", "small", "--encoder", ENCODER, "--output", tmp_path / "v")
     assert done.returncode == 0, done.stderr
-    abstains = {each["case_id"]: each.get("abstains") for each in records_of(tmp_path / "v" / "verdicts.jsonl")}
+    abstains = {each["case_id"]: each.get("abstains") for each in read(tmp_path / "v" / "verdicts.jsonl")}
     assert [abstains[f"c{number}"] for number in range(4)] == [False, None, None, True]
-    done = preferences("--verdicts", tmp_path / "v", *given, "--orders", "any", "--output", tmp_path / "out")
+    done = preferences("--verdicts", tmp_path / "v", *options, "--orders", "any", "--output", tmp_path / "out")
     assert done.returncode == 0, done.stderr
     assert "4 cases with verdicts → 1 with a pair, 3 rejected (not certified: 2, the judge abstains: 1)" in done.stdout
-    assert [row["case_id"] for row in records_of(tmp_path / "out" / "train.jsonl")] == ["c0"]
+    assert [row["case_id"] for row in read(tmp_path / "out" / "train.jsonl")] == ["c0"]
 
 
 @pytest.fixture(scope="module")
@@ -158,28 +159,24 @@ def certified(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ]
     for name, records in (("cases", cases), ("ratings", ratings)):
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
-    given = ("--cases", folder / "cases.jsonl")
-    assert run_command("judge", *given, "--judge", "baseline:longer text", "--output", folder / "mine").returncode == 0
-    given += ("--verdicts", folder / "mine", "--ratings", folder / "ratings.jsonl", "--abstain_at", 0.2)
-    done = run_command("abstain", *given, "--output", folder)
+    args = ("--cases", folder / "cases.jsonl")
+    assert run_command("judge", *args, "--judge", "baseline:longer text", "--output", folder / "mine").returncode == 0
+    args += ("--verdicts", folder / "mine", "--ratings", folder / "ratings.jsonl", "--abstain_at", 0.2)
+    done = run_command("abstain", *args, "--output", folder)
     assert "certified" in done.stdout, done.stderr
     return folder
 
 
-def records_of(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 def test_the_certificate_is_of_the_kept_verdicts_alone(certified: Path, tmp_path: Path) -> None:
-    kept, cases = (records_of(certified / "kept" / f"{name}.jsonl") for name in ("verdicts", "cases"))
-    every = records_of(certified / "mine" / "verdicts.jsonl")
+    kept, cases = (read(certified / "kept" / f"{name}.jsonl") for name in ("verdicts", "cases"))
+    every = read(certified / "mine" / "verdicts.jsonl")
     assert 1 < len(kept) < len(every) / 2
     swapped = [kept[0] | {"expected_scores": kept[0]["expected_scores"][::-1]}, *kept[1:]]
     silent = [{key: value for key, value in each.items() if key != "case_digest"} for each in kept]
     edited = [cases[0] | {"responses": [each | {"text": "Other."} for each in cases[0]["responses"]]}, *cases[1:]]
-    known = {each["case_id"] for each in kept}
-    queued = [each for each in every if each["case_id"] not in known]
-    whole = records_of(certified / "cases.jsonl")
+    kept_ids = {each["case_id"] for each in kept}
+    queued = [each for each in every if each["case_id"] not in kept_ids]
+    whole = read(certified / "cases.jsonl")
     for name, verdicts, texts in (
         ("kept", kept, cases), ("turned", kept[::-1], cases[::-1]), ("among others", kept, whole), ("all", every, whole),
         ("a part", kept[1:], cases), ("queued", queued, whole), ("changed", swapped, cases), ("edited", silent, edited),
@@ -189,8 +186,8 @@ def test_the_certificate_is_of_the_kept_verdicts_alone(certified: Path, tmp_path
         (place.parent / "abstention.json").write_bytes((certified / "abstention.json").read_bytes())
         for file, records in (("verdicts", verdicts), ("cases", texts)):
             (place / f"{file}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
-        given = ("--verdicts", place, "--cases", place / "cases.jsonl", "--orders", "any", "--output", tmp_path / "out")
-        done = preferences(*given)
+        args = ("--verdicts", place, "--cases", place / "cases.jsonl", "--orders", "any", "--output", tmp_path / "out")
+        done = preferences(*args)
         if name in ("kept", "turned", "among others"):
             assert f"{len(kept)} pairs by baseline:longer text; certified" in done.stdout, (name, done.stderr)
         else:

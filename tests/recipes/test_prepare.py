@@ -2,6 +2,7 @@ import json
 import re
 
 import pytest
+from doubles.agreement_study import write
 from programs import ROOT, error_line, run_recipe
 
 from automedeval.dataset.decontamination import normalise
@@ -55,13 +56,8 @@ def rated(scores, cases=RATED):
     ]
 
 
-def written(path, records):
-    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-    return path
-
-
 def prepared(folder, rows, *arguments, name="rows.jsonl"):
-    file = written(folder / name, rows)
+    file = write(folder / name, rows)
     return run_recipe("prepare", "--input", file, "--output", folder / "out", *arguments)
 
 
@@ -213,7 +209,7 @@ def test_the_cases_of_a_split_are_kept_with_what_they_have(tmp_path):
     parquet, pyarrow = pytest.importorskip("pyarrow.parquet"), pytest.importorskip("pyarrow")
     rows = [{"case_id": f"c{number}", "completion": "Score: …"} for number in (7, 2)]
     parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "test.parquet")
-    more = written(tmp_path / "more.jsonl", [{"id": "c4", "question": "Why 4?"}])
+    more = write(tmp_path / "more.jsonl", [{"id": "c4", "question": "Why 4?"}])
     done = prepared(tmp_path, RATED, "--layout", "cases", "--ids", f"{tmp_path / 'test.parquet'},{more}")
     assert done.returncode == 0, done.stderr
     assert "12 cases → 3 kept, 9 rejected (not in --ids: 9)" in done.stdout
@@ -222,11 +218,11 @@ def test_the_cases_of_a_split_are_kept_with_what_they_have(tmp_path):
 
 
 def test_an_id_that_no_row_has_is_named(tmp_path):
-    wanted = written(tmp_path / "ids.jsonl", [{"id": "c1"}, {"case_id": "c99"}])
+    wanted = write(tmp_path / "ids.jsonl", [{"id": "c1"}, {"case_id": "c99"}])
     line = error_line(prepared(tmp_path, RATED, "--layout", "cases", "--ids", wanted))
     assert f"{wanted}:2: 1 cases are not in --input; the first is 'c99'" in line
     assert "has no 'id' and no 'case_id'" in error_line(
-        prepared(tmp_path, RATED, "--ids", written(tmp_path / "none.jsonl", [{"name": "c1"}]))
+        prepared(tmp_path, RATED, "--ids", write(tmp_path / "none.jsonl", [{"name": "c1"}]))
     )
 
 
@@ -244,7 +240,7 @@ def test_choices_of_people_come_along_for_the_cases_that_stay(tmp_path):
 
 
 def from_ratings(folder, ratings, *arguments, cases=RATED):
-    file = written(folder / "ratings.jsonl", ratings)
+    file = write(folder / "ratings.jsonl", ratings)
     return prepared(folder, cases, "--verdicts_from", "ratings", "--ratings", file, "--rubric", SCALE, *arguments)
 
 
@@ -442,11 +438,11 @@ def test_what_others_wrote_is_not_replaced(tmp_path):
     assert from_ratings(tmp_path, RATINGS + rated({"r2": (4, 3, 1)})).returncode == 0
     assert from_ratings(tmp_path, RATINGS + rated({"r2": (4, 3, 1)})).returncode == 0
     decided = [{**record, "decision": "keep"} for record in lines(tmp_path, "jury")]
-    written(tmp_path / "out" / "jury.jsonl", decided)
+    write(tmp_path / "out" / "jury.jsonl", decided)
     assert "jury.jsonl:1: made by another program or a jury" in error_line(from_ratings(tmp_path, RATINGS))
     (tmp_path / "out" / "jury.jsonl").unlink()
     other = {name: value for name, value in lines(tmp_path, "verdicts")[0].items() if name != "transcript"}
-    written(tmp_path / "out" / "verdicts.jsonl", [{**other, "judge": "gpt"}])
+    write(tmp_path / "out" / "verdicts.jsonl", [{**other, "judge": "gpt"}])
     assert "verdicts.jsonl:1: made by another program or a jury" in error_line(from_ratings(tmp_path, RATINGS))
     assert lines(tmp_path, "verdicts")[0]["judge"] == "gpt"
 

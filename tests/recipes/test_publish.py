@@ -88,15 +88,15 @@ def test_what_was_pushed_comes_back_where_there_is_no_source_tree(
     assert b'evaluate.load("org/rationale_score")' in contents(score)["README.md"]
 
     models = build_roberta(tmp_path / "roberta"), build_bart(tmp_path / "bart")
-    found = load_back(hub, installed, tmp_path / "elsewhere", models)
-    ((valid, scores, expected, rationale),) = found["verdicts"]
+    loaded = load_back(hub, installed, tmp_path / "elsewhere", models)
+    ((valid, scores, expected, rationale),) = loaded["verdicts"]
     assert (valid, len(scores), len(expected)) == (True, 2, 2)
     assert isinstance(rationale, str)
-    assert found["rows"] == {
+    assert loaded["rows"] == {
         name: pyarrow.parquet.read_table(dataset / f"{name}.parquet")["prompt_digest"].to_pylist()
         for name in ("stage1", "stage2", "test")
     }
-    scores = found["scores"]
+    scores = loaded["scores"]
     different, same = scores["bert_score"]["f1"]
     assert different < 0.999 < same < 1.001
     assert all(value < 0 for value in scores["bart_score"])
@@ -112,9 +112,9 @@ def test_no_path_of_this_machine_goes_out(hub: HubDouble, tiny_model: Path, tmp_
     start, record = trained(tiny_model, home / "base"), {"arguments": {"output_dir": str(home / "judge")}}
     judge = trained(tiny_model, home / "judge", start=str(start), base=str(start), **record)
     written = judge / "training" / "record.json"
-    found = json.loads(written.read_text())
-    found["history"][0]["dataset"] = str(home / "data")
-    written.write_text(json.dumps(found))
+    training = json.loads(written.read_text())
+    training["history"][0]["dataset"] = str(home / "data")
+    written.write_text(json.dumps(training))
     (judge / "adapter").mkdir()
     (judge / "adapter" / "README.md").write_text(f"---\nbase_model: {start}\n---\n")
     (judge / "adapter" / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": str(start)}))

@@ -3,9 +3,9 @@
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
+from doubles.agreement_study import write
 from doubles.introspection_study import case_of, verdict_of
 from doubles.tiny_bart import build_bart, build_roberta
 from programs import error_line, run_recipe
@@ -13,11 +13,6 @@ from programs import error_line, run_recipe
 from automedeval.records import Verdict
 
 CASES = [case_of(number) for number in range(4)]
-
-
-def write(path: Path, records: list[Any]) -> Path:
-    path.write_text("".join(json.dumps(record.to_dict()) + "\n" for record in records), encoding="utf-8")
-    return path
 
 
 @pytest.fixture(scope="module")

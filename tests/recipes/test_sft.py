@@ -40,9 +40,9 @@ def arguments(start: Path, data: Path, output: Path, *more: object) -> tuple[obj
     return ("--config", CONFIG, *paths, *FAST, *more)
 
 
-def train(*given: object) -> subprocess.CompletedProcess:
+def train(*options: object) -> subprocess.CompletedProcess:
     """Run the recipe in this process; it has to end well."""
-    done = run_recipe("sft", *given)
+    done = run_recipe("sft", *options)
     assert done.returncode == 0, done.stderr
     return done
 
@@ -55,10 +55,10 @@ def stage1(tiny_model: Path, instructions: Path, tmp_path_factory: pytest.TempPa
 
 
 def test_a_run_leaves_weights_card_and_record(stage1: tuple[Path, str], tiny_model: Path, instructions: Path) -> None:
-    output, told = stage1
-    assert "stage1: 8 rows, " in told
-    assert "2 epochs = " in told
-    assert "4 rows an update" in told
+    output, printed = stage1
+    assert "stage1: 8 rows, " in printed
+    assert "2 epochs = " in printed
+    assert "4 rows an update" in printed
     files = {path.name for path in output.iterdir()}
     assert {"model.safetensors", "config.json", "tokenizer.json", "README.md", "training"} <= files
     assert [name for name in files if name.startswith("checkpoint-") or name.endswith((".bin", ".pt", ".pth"))] == []
@@ -227,8 +227,8 @@ def test_a_base_keeps_its_own_chat_template_where_none_takes_that_of_the_yaml_ba
     template = ROOT / "src/automedeval/models/templates/chat_template.jinja"
     config = tmp_path / "run.yaml"
     config.write_text((ROOT / CONFIG).read_text() + f"chat_template_path: {template}\n")
-    given = arguments(tiny_model, instructions, tmp_path / "out", "--chat_template_path", "none")
-    train("--config", config, *given[2:])
+    options = arguments(tiny_model, instructions, tmp_path / "out", "--chat_template_path", "none")
+    train("--config", config, *options[2:])
     assert (tmp_path / "out/chat_template.jinja").read_text() == (tiny_model / "chat_template.jinja").read_text()
 
 
@@ -237,12 +237,12 @@ def test_without_flash_attn_a_run_says_so_and_uses_sdpa(tiny_model: Path, instru
     if importlib.util.find_spec("flash_attn"):
         pytest.skip("flash-attn is installed")
     runs = {kind: tmp_path / kind for kind in ("flash_attention_2", "sdpa")}
-    told = {
+    printed = {
         kind: train(*arguments(tiny_model, instructions, output, "--attn_implementation", kind)).stderr
         for kind, output in runs.items()
     }
     line = "flash-attn is not usable here, so attention is computed by sdpa (pip install --no-build-isolation "
-    assert {kind: line in text for kind, text in told.items()} == {"flash_attention_2": True, "sdpa": False}
+    assert {kind: line in text for kind, text in printed.items()} == {"flash_attention_2": True, "sdpa": False}
     assert losses(runs["flash_attention_2"]) == losses(runs["sdpa"])
     record = read_record(runs["flash_attention_2"])
     assert record["identity"]["model_init_kwargs"]["attn_implementation"] == "sdpa"
@@ -251,9 +251,9 @@ def test_without_flash_attn_a_run_says_so_and_uses_sdpa(tiny_model: Path, instru
 # --- number formats ---------------------------------------------------------------------------------------------------
 
 
-def parsed(monkeypatch: pytest.MonkeyPatch, *given: object) -> tuple[Any, Any, str]:
+def parsed(monkeypatch: pytest.MonkeyPatch, *options: object) -> tuple[Any, Any, str]:
     """Return what the recipe parses: TRL's arguments of training and of the model, and the precision in words."""
-    monkeypatch.setattr("sys.argv", ["recipes/sft.py", *map(str, given)])
+    monkeypatch.setattr("sys.argv", ["recipes/sft.py", *map(str, options)])
     recipe = runpy.run_path(str(ROOT / "recipes/sft.py"))
     _, training, model, _ = recipe["parse"]()
     return training, model, recipe["precision"](training, model.dtype)
@@ -309,8 +309,8 @@ def test_a_run_says_and_records_its_number_formats(
     tiny_model: Path, instructions: Path, tmp_path: Path, monkeypatch
 ) -> None:
     monkeypatch.setenv("AUTOMEDEVAL_BF16", "off")
-    given = arguments(tiny_model, instructions, tmp_path / "run", "--max_steps", "1")
-    done = train(*(given[: given.index("--bf16")] + given[given.index("--bf16") + 2 :]))
+    options = arguments(tiny_model, instructions, tmp_path / "run", "--max_steps", "1")
+    done = train(*(options[: options.index("--bf16")] + options[options.index("--bf16") + 2 :]))
     words = "computes in float32, weights in float32 (AUTOMEDEVAL_BF16=off)"
     assert f"precision: {words}\n" in done.stdout
     assert read_record(tmp_path / "run")["precision"] == words

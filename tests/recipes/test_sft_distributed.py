@@ -137,15 +137,15 @@ def ended(process: subprocess.Popen, log: Path, status: int = 0) -> str:
     except subprocess.TimeoutExpired:
         kill(process)
         pytest.fail(f"not done after {TIMEOUT} s:\n{log.read_text(errors='replace')[-3000:]}")
-    told = log.read_text(errors="replace")
-    assert process.returncode == status, told[-3000:]
-    return told
+    output = log.read_text(errors="replace")
+    assert process.returncode == status, output[-3000:]
+    return output
 
 
-def errors(told: str) -> set[str]:
+def errors(printed: str) -> set[str]:
     """Return the errors that the recipe's processes printed, each once; none of them printed a traceback."""
-    assert 'recipes/sft.py", line' not in told, told[-3000:]
-    return {line for line in told.splitlines() if line.startswith("error: ")}
+    assert 'recipes/sft.py", line' not in printed, printed[-3000:]
+    return {line for line in printed.splitlines() if line.startswith("error: ")}
 
 
 @pytest.fixture(scope="module")
@@ -165,9 +165,9 @@ def killed(folder: Path, uninterrupted: tuple[Path, str]) -> Path:
 
 
 def test_two_processes_train_one_model(folder: Path, uninterrupted: tuple[Path, str]) -> None:
-    output, told = uninterrupted
-    assert told.count("stage1: 16 rows, ") == 1  # one process speaks for both
-    assert "4 rows an update" in told
+    output, printed = uninterrupted
+    assert printed.count("stage1: 16 rows, ") == 1  # one process speaks for both
+    assert "4 rows an update" in printed
     assert len(losses(output)) == 8
     assert read_record(output)["identity"]["processes"] == 2
     assert read_record(output)["versions"]["deepspeed"]
@@ -188,8 +188,8 @@ def test_killed_in_the_middle_it_goes_on_to_the_same_losses(
 ) -> None:
     output, log = folder / "resumed", folder / "resumed.log"
     shutil.copytree(killed, output)
-    told = ended(start("zero3_cpu", small(folder, output), log), log)
-    assert f"resuming from {output}/checkpoint-4" in told
+    printed = ended(start("zero3_cpu", small(folder, output), log), log)
+    assert f"resuming from {output}/checkpoint-4" in printed
     assert losses(output) == losses(uninterrupted[0])  # exactly
     assert (output / "model.safetensors").read_bytes() == (uninterrupted[0] / "model.safetensors").read_bytes()
 
@@ -203,9 +203,9 @@ def test_killed_while_it_saved_it_goes_on_from_what_is_whole(
     (last / WHOLE).unlink()
     (written,) = last.glob("global_step4/zero_pp_rank_1_*_optim_states.pt")
     os.truncate(written, written.stat().st_size // 2)
-    told = ended(start("zero3_cpu", small(folder, output), log), log)
-    assert "checkpoint-4: incomplete, removed" in told
-    assert f"resuming from {output}/checkpoint-2" in told
+    printed = ended(start("zero3_cpu", small(folder, output), log), log)
+    assert "checkpoint-4: incomplete, removed" in printed
+    assert f"resuming from {output}/checkpoint-2" in printed
     assert losses(output) == losses(uninterrupted[0])
 
 
@@ -227,8 +227,8 @@ def test_an_adapter_is_gathered_and_merged_and_a_killed_run_goes_on_to_the_same_
         0.05,
     )
     whole, killed = folder / "adapter", folder / "adapter-killed"
-    told = ended(start("zero3_cpu", small(folder, whole, *lora), folder / "adapter.log"), folder / "adapter.log")
-    assert told.count("stage1: 16 rows, ") == 1
+    output = ended(start("zero3_cpu", small(folder, whole, *lora), folder / "adapter.log"), folder / "adapter.log")
+    assert output.count("stage1: 16 rows, ") == 1
     # Beside a merge by hand, in float64: W + alpha / r * B A.
     before, after = load_file(folder / "model/model.safetensors"), load_file(whole / "model.safetensors")
     adapter = load_file(whole / "adapter/adapter_model.safetensors")
@@ -249,8 +249,8 @@ def test_an_adapter_is_gathered_and_merged_and_a_killed_run_goes_on_to_the_same_
     parts = get_fp32_state_dict_from_zero_checkpoint(str(killed / "checkpoint-4"))
     for name, weight in load_file(killed / "checkpoint-4/adapter_model.safetensors").items():
         assert torch.equal(weight, parts[name.replace(".weight", ".default.weight")]), name
-    told = ended(start("zero3_cpu", small(folder, killed, *lora), folder / "resumed.log"), folder / "resumed.log")
-    assert f"resuming from {killed}/checkpoint-4" in told
+    output = ended(start("zero3_cpu", small(folder, killed, *lora), folder / "resumed.log"), folder / "resumed.log")
+    assert f"resuming from {killed}/checkpoint-4" in output
     assert losses(killed) == losses(whole)
     for name in ("adapter/adapter_model.safetensors", "model.safetensors"):
         assert (killed / name).read_bytes() == (whole / name).read_bytes()
@@ -266,10 +266,10 @@ def test_a_disk_that_fills_up_spares_the_whole_checkpoints(folder: Path, killed:
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
-    told = errors(ended(start("zero3_cpu", small(folder, output), log, limit=limit), log, status=1))
-    first = {line for line in told if line.startswith("error: a checkpoint could not be written: ")}
+    messages = errors(ended(start("zero3_cpu", small(folder, output), log, limit=limit), log, status=1))
+    first = {line for line in messages if line.startswith("error: a checkpoint could not be written: ")}
     assert first
-    assert told - first <= {"error: another process of this run has ended; see its error line"}
+    assert messages - first <= {"error: another process of this run has ended; see its error line"}
     assert not (output / "checkpoint-6" / WHOLE).exists()
     assert not read_record(output)["finished"]
     for name in ("checkpoint-2", "checkpoint-4"):
@@ -303,8 +303,8 @@ def test_more_processes_than_rows_is_one_error(folder: Path) -> None:
     build_instructions(folder / "single", {"stage1": 1, "test": 1})
     output, log = folder / "none", folder / "none.log"
     recipe = arguments(folder, output, "--dataset_name", folder / "single")
-    told = errors(ended(start("zero3_cpu", recipe, log), log, status=1))
-    assert told == {f"error: {folder}/single, stage1: 1 rows for 2 processes; start fewer"}
+    messages = errors(ended(start("zero3_cpu", recipe, log), log, status=1))
+    assert messages == {f"error: {folder}/single, stage1: 1 rows for 2 processes; start fewer"}
     assert not output.exists()
 
 
@@ -314,12 +314,12 @@ def test_the_lock_of_a_killed_compilation_is_named(folder: Path) -> None:
     lock.touch()
     recipe = small(folder, folder / "locked")
     process = start("zero3_cpu", recipe, log, TORCH_EXTENSIONS_DIR=str(folder / "extensions"))
-    until, told = time.monotonic() + TIMEOUT, ""
-    while str(lock) not in told and process.poll() is None and time.monotonic() < until:
+    until, printed = time.monotonic() + TIMEOUT, ""
+    while str(lock) not in printed and process.poll() is None and time.monotonic() < until:
         time.sleep(0.1)
-        told = log.read_text(errors="replace")
+        printed = log.read_text(errors="replace")
     kill(process)
-    (line,) = [line for line in told.splitlines() if str(lock) in line]
+    (line,) = [line for line in printed.splitlines() if str(lock) in line]
     assert (
         line
         == f"{lock}: another process is compiling this extension; if none is, because it was killed, delete this file"
@@ -359,11 +359,11 @@ def test_two_hosts_train_over_tcp(folder: Path, hosts: dict[str, str]) -> None:
     # On a busy machine the hosts have once been seen to wait for each other without end; a run takes a quarter of a minute.
     for attempt in range(2):
         output = folder / f"hosts{attempt}"
-        told = train_on_hosts(folder, hosts, output, seconds=120)
-        if told is not None:
+        printed = train_on_hosts(folder, hosts, output, seconds=120)
+        if printed is not None:
             break
-    assert told is not None, (folder / "hosts10.log").read_text(errors="replace")[-3000:]
-    assert [text.count("stage1: 16 rows, ") for text in told] == [1, 0]
+    assert printed is not None, (folder / "hosts10.log").read_text(errors="replace")[-3000:]
+    assert [text.count("stage1: 16 rows, ") for text in printed] == [1, 0]
     assert len(losses(output)) == 2
     assert read_record(output)["identity"]["processes"] == 2
     weights = load_file(output / "model.safetensors")

@@ -43,8 +43,8 @@ def arguments(folder: Path) -> list[object]:
 
 
 def test_it_trains_holds_out_documents_and_leaves_tests_out(tmp_path: Path) -> None:
-    given = arguments(tmp_path)
-    done = run_recipe("train_checker", *given)
+    options = arguments(tmp_path)
+    done = run_recipe("train_checker", *options)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out" / "adapter" / "adapter_model.safetensors").is_file()
     assert "text of a test: 1" in done.stdout
@@ -56,14 +56,14 @@ def test_it_trains_holds_out_documents_and_leaves_tests_out(tmp_path: Path) -> N
     trained = sum(count for name, count in record["pairs"].items() if name.startswith("trials"))
     assert trained == 60 - len(trials)
     assert sum(count for name, count in record["pairs"].items() if name.startswith("contrast")) == 20
-    again = run_recipe("train_checker", *given)
+    again = run_recipe("train_checker", *options)
     assert again.returncode == 0, again.stderr
     assert "finished already" in again.stdout
 
 
 def test_pairs_that_are_none_get_one_line(tmp_path: Path) -> None:
-    given = arguments(tmp_path)
+    options = arguments(tmp_path)
     (tmp_path / "trials" / "pairs.jsonl").write_text('{"claim": "a"}\n')
-    done = run_recipe("train_checker", *given)
+    done = run_recipe("train_checker", *options)
     assert done.returncode == 1
     assert "not pairs of evidence, claim and label" in error_line(done)

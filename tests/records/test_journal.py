@@ -1,6 +1,5 @@
 """The journal: whole lines or none, one writer, whatever happens."""
 
-import json
 import os
 import resource
 import signal
@@ -8,16 +7,12 @@ import subprocess
 import sys
 import textwrap
 import time
-from pathlib import Path
 
 import pytest
+from doubles.agreement_study import read
 
 from automedeval.records import RecordError
 from automedeval.records.journal import Journal, replacing, write_whole
-
-
-def lines(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
 def test_appends_and_goes_on(tmp_path):
@@ -63,7 +58,7 @@ def test_a_full_disk_leaves_whole_lines(tmp_path):
     )
     assert done.returncode != 0
     assert "RecordError" in done.stderr
-    written = lines(path)
+    written = read(path)
     assert [record["n"] for record in written] == list(range(len(written)))
     assert 30 < len(written) < 50
     assert path.read_bytes().endswith(b"\n")

@@ -1,8 +1,8 @@
 import re
 
 import pytest
-import yaml
 from doubles.case_criteria import read_rubric
+from doubles.own_rubric import own_rubric
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -125,33 +125,18 @@ def test_the_prompts_of_two_cases_share_all_that_stands_before_the_question(name
         assert shown(rubric, response) in one[start:]
 
 
+OWN = {"inputs": ["question", "responses", "reference"], "scale": {"minimum": 1, "maximum": 3}}
+
+
 # --- a user's own template --------------------------------------------------------------------------------------------
 
 
-def own_rubric(folder, template):
-    content = {
-        "id": "own",
-        "version": 1,
-        "mode": "listwise",
-        "inputs": ["question", "responses", "reference"],
-        "max_responses": 3,
-        "criteria": [{"name": "tact", "description": "Is it tactful?"}],
-        "scale": {"minimum": 1, "maximum": 3},
-        "rationale": True,
-        "output": {"grammar": "score_line"},
-        "template": "own.jinja",
-    }
-    (folder / "own.jinja").write_text(template, encoding="utf-8")
-    (folder / "own.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
-    return read_rubric(folder / "own.yaml")
-
-
 def test_a_template_has_the_case_and_the_form_of_the_answer(tmp_path):
-    rubric = own_rubric(
-        tmp_path,
+    template = (
         "{% block user %}{{ rubric.id }} {{ rationale }}\n{{ question | fenced }}\n{{ responses | join(' + ') }}\n"
-        "{{ reference }}\n{{ answer_form }}{% endblock %}",
+        "{{ reference }}\n{{ answer_form }}{% endblock %}"
     )
+    rubric = read_rubric(own_rubric(tmp_path, template, **OWN))
     messages = judge_messages(rubric, "<b>Why?</b>", ["a & b", "c"], reference="d", rationale=False)
     form = "Score: Response 1: [1 or 2 or 3] points. Response 2: [1 or 2 or 3] points."
     content = f"own False\n~~~\n<b>Why?</b>\n~~~\na & b + c\nd\n{form}"
@@ -171,7 +156,7 @@ def test_a_template_has_the_case_and_the_form_of_the_answer(tmp_path):
     ids=["unknown name", "unknown attribute", "no such response", "unknown filter", "syntax", "no user block"],
 )
 def test_a_faulty_template_is_a_fault_of_the_rubric(tmp_path, template, said):
-    rubric = own_rubric(tmp_path, template)
+    rubric = read_rubric(own_rubric(tmp_path, template, **OWN))
     with pytest.raises(RubricError) as error:
         judge_messages(rubric, QUESTION, RESPONSES, reference=REFERENCE)
     assert str(error.value).startswith("own.jinja: ")

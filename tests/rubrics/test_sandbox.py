@@ -9,8 +9,8 @@ from pathlib import Path
 
 import jinja2
 import pytest
-import yaml
 from doubles.case_criteria import read_rubric as with_criteria
+from doubles.own_rubric import own_rubric
 from doubles.study_page import client_of, opened, write_study
 from programs import ROOT, SAMPLE, error_line, run_recipe
 
@@ -100,26 +100,6 @@ def test_a_template_takes_no_gigabyte_before_it_is_refused(tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     line_of = dict(zip(HUGE, done.stdout.splitlines(), strict=True))
     assert {name: line for name, line in line_of.items() if "own.jinja: " not in line or "MemoryError" in line} == {}
-
-
-def own_rubric(folder: Path, text: str, **changes: object) -> Path:
-    content = {
-        "id": "own",
-        "version": 1,
-        "mode": "listwise",
-        "inputs": ["question", "responses"],
-        "max_responses": 9,
-        "criteria": [{"name": "tact", "description": "Is it tactful?"}],
-        "scale": {"minimum": 1, "maximum": 5, "anchors": {5: "good"}},
-        "rationale": True,
-        "output": {"grammar": "score_line"},
-        "template": "own.jinja",
-        **changes,
-    }
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "own.jinja").write_text(text, encoding="utf-8")
-    (folder / "own.yaml").write_text(yaml.safe_dump(content), encoding="utf-8")
-    return folder / "own.yaml"
 
 
 @pytest.mark.parametrize("attack", ATTACKS)

@@ -145,9 +145,8 @@ def test_a_t_test_without_spread_is_the_sign_test() -> None:
 
 
 def test_holm_adjusts_as_published() -> None:
-    assert bootstrap.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx(
-        [0.03, 0.06, 0.06, 0.02]
-    )  # Holm's procedure by hand
+    # Holm's procedure by hand.
+    assert bootstrap.holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert bootstrap.holm([]) == []
 
 

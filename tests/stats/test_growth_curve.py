@@ -95,9 +95,8 @@ def test_the_interval_is_that_of_linear_regression_by_another_route() -> None:
     slopes = np.array([slope(t) for t in range(5)])
     variance = forecast.residual_error**2 * (1 + slope(6) @ np.linalg.inv(slopes.T @ slopes) @ slope(6))
     low, high = forecast.interval(6)
-    assert (high - low) / 2 == pytest.approx(
-        4.302653 * math.sqrt(variance), rel=1e-4
-    )  # Student's t, 2 degrees of freedom
+    # Student's t, 2 degrees of freedom.
+    assert (high - low) / 2 == pytest.approx(4.302653 * math.sqrt(variance), rel=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -78,18 +78,17 @@ class AuditArguments(TableArguments):
     def __post_init__(self) -> None:
         if bool(self.judge) == bool(self.verdicts):
             raise RecordError("give either --judge or --verdicts")
-        given = self.checks and [name.strip() for some in self.checks for name in some.split(",")]
-        if unknown := sorted(set(given or ()) - {*CHECKS, *criteria.CHECKS}):
+        checks = self.checks and [name.strip() for some in self.checks for name in some.split(",")]
+        if unknown := sorted(set(checks or ()) - {*CHECKS, *criteria.CHECKS}):
             raise RecordError(f"--checks: no check {unknown[0]!r}; there are {', '.join(CHECKS)}")
-        self.checks = given
+        self.checks = checks
         check_least(self, 1, "limit", "attacks", "harms", "criteria_at_once")
         check_least(self, 100, "resamples")
 
     def complete(self, rubric: Rubric | None) -> list[str]:
         """Return the checks to make, and put them in where none are given; `rubric` is None with --verdicts.
 
-        Raises:
-            RecordError: an option or a check that the kind of the judge has no use for.
+        RecordError for an option or a check that the kind of the judge has no use for.
         """
         able = biases.CHECKS if rubric is None else criteria.CHECKS if rubric.mode == "checklist" else CHECKS
         if unable := [name for name in self.checks or () if name not in able]:

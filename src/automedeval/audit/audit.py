@@ -93,10 +93,7 @@ def audit_judge(
         "thresholds": decided,
         **measured,
         "notes": list(dict.fromkeys(run.notes)),
-        "settings": {
-            "resamples": args.resamples,
-            "seed": args.seed,
-        },
+        "settings": {"resamples": args.resamples, "seed": args.seed},
     }
 
 

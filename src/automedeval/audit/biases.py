@@ -134,10 +134,10 @@ def repeats(judge: JudgeVerdicts) -> dict[str, Any]:
             runs[case, verdict.order, verdict.pair].append(entries)
     same, gap, count = np.zeros((3, len(judge.cases)))
     for (case, *_), slices in runs.items():
-        for one, two in combinations(slices, 2):
-            apart = np.abs(judge.own[one] - judge.own[two])
+        for first, second in combinations(slices, 2):
+            apart = np.abs(judge.own[first] - judge.own[second])
             same[case] += (apart <= (SAME if judge.has_own else ALIKE * unit)).all()
-            gap[case] += np.abs(judge.finest[one] - judge.finest[two]).max() / unit
+            gap[case] += np.abs(judge.finest[first] - judge.finest[second]).max() / unit
             count[case] += 1
     reason = "no request was answered twice"
     return {"tied": ratio(same, count, reason=reason), "gap": mean(gap, count, int(count.sum()), reason)}

@@ -182,10 +182,10 @@ def figures(changes: Sequence[Change], cases: int) -> dict[str, Any]:
     return checks
 
 
-def together(one: Sequence[Verdict], several: Sequence[Verdict], cases: Cases) -> dict[str, Statistic]:
+def together(alone: Sequence[Verdict], several: Sequence[Verdict], cases: Cases) -> dict[str, Statistic]:
     """Return how far verdicts with several criteria in one prompt differ from those with one at a time."""
     other = {verdict.key: verdict for verdict in several}
-    return differences([changed(cases, verdict, other[verdict.key]) for verdict in one], len(cases))
+    return differences([changed(cases, verdict, other[verdict.key]) for verdict in alone], len(cases))
 
 
 def differences(changes: Sequence[Change], cases: int) -> dict[str, Statistic]:
@@ -219,7 +219,7 @@ def _moved(changes: Sequence[Change], cases: int) -> dict[str, Statistic]:
             changes, cases, lambda each: each.gain(each.met) == -1, lambda each: each.read & good(each), (0.0, 1.0)
         ),
         "probability_rise": _share(
-            changes, cases, lambda each: each.gain(each.chance), lambda each: _known(each.chance)
+            changes, cases, lambda each: each.gain(each.chance), lambda each: ~np.isnan(each.chance).any(axis=0)
         ),
         "unread": _unread(changes, cases),
     }
@@ -227,10 +227,6 @@ def _moved(changes: Sequence[Change], cases: int) -> dict[str, Statistic]:
 
 def _at_least(rise: float) -> float:
     return np.nan if np.isnan(rise) else float(rise >= LEAST - 1e-9)
-
-
-def _known(values: np.ndarray) -> np.ndarray:
-    return ~np.isnan(values).any(axis=0)
 
 
 def _unread(changes: Sequence[Change], cases: int) -> Statistic:

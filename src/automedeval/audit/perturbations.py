@@ -90,12 +90,12 @@ def read_attacks(file: str | None = None, packaged: str = ATTACKS) -> list[Attac
     attacks = []
     for at, entry in _entries(file, packaged, ("name", "family", "text"), ("place",)):
         at.take(entry, "place", str, "end", PLACES)
-        known = {"answer", "slot", "best", "worst", "count", "question", "criteria"}
-        known |= {"response"} if entry.get("place") == "around" else set()
+        allowed = {"answer", "slot", "best", "worst", "count", "question", "criteria"}
+        allowed |= {"response"} if entry.get("place") == "around" else set()
         template = string.Template(entry["text"])
-        if not template.is_valid() or (unknown := set(template.get_identifiers()) - known):
+        if not template.is_valid() or (unknown := set(template.get_identifiers()) - allowed):
             what = f"${min(unknown)}" if template.is_valid() else "a lone $"
-            at.fail("text", f"{what}: known are {', '.join(sorted(known))}, and $$ for a dollar")
+            at.fail("text", f"{what}: known are {', '.join(sorted(allowed))}, and $$ for a dollar")
         attacks.append(Attack(**entry))
     return attacks
 

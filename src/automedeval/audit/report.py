@@ -162,14 +162,9 @@ def _thresholds(result: Mapping[str, Any]) -> Table:
     return ("figure", "decoding", "should be", "measured", "outcome"), rows
 
 
-def _evidence(result: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    for tree in result["decodings"].values():
-        if evidence := tree.get("harm", {}).get("evidence"):
-            yield evidence
-
-
 def render(result: Mapping[str, Any]) -> dict[str, str]:
     """Render a result, what `audit.json` holds, as {"audit.html": text, "audit.md": text}."""
+    evidence = (tree.get("harm", {}).get("evidence") for tree in result["decodings"].values())
     return render_report(
         "automedeval.audit",
         "audit",
@@ -179,7 +174,7 @@ def render(result: Mapping[str, Any]) -> dict[str, str]:
         figures=illustrate(result),
         settings=result["settings"],
         main_table=_thresholds(result),
-        more_tables=[evidence_table(evidence) for evidence in _evidence(result)],
+        more_tables=[evidence_table(each) for each in evidence if each],
         result=result,
         lines=estimates_in,
     )

@@ -23,9 +23,8 @@ from automedeval.records import RecordError, Verdict, verdicts_file
 from automedeval.records.journal import ALONE, Processes, write_lines
 from automedeval.rubrics import Rubric, read_rubric
 
-ORDERS = (
-    "latin"  # of the clean run: each response once in each slot, the fewest orders that separate slots and responses
-)
+# Of the clean run: each response once in each slot, the fewest orders that separate slots and responses.
+ORDERS = "latin"
 
 
 def recorded(place: str, cases: Cases, rubric: str | None, judge_name: str | None, notes: list[str]) -> JudgeVerdicts:
@@ -124,8 +123,7 @@ def judge_all(
 ) -> dict[tuple, Verdict]:
     """Judge what a folder does not hold yet; return the verdicts of all requests by `Request.key`, in the order of requests.
 
-    Raises:
-        RecordError: the folder holds verdicts of another judge of that name, or on cases of other texts; an endpoint failed.
+    RecordError if the folder holds verdicts of another judge of that name, on cases of other texts, or an endpoint failed.
     """
     log = verdict_log(folder, judge, processes=processes)
     with log:

@@ -123,7 +123,7 @@ def plan_trials(
 
 
 def attacks_of(texts: Sequence[Attack], each: int | None, seed: int) -> Callable[[int], list[Attack]]:
-    """Return what deals a case, by its number, `each` of the attacks (all if None) and one harmless text."""
+    """Return a function from the number of a case to `each` of the attacks (all if None) and one harmless text."""
     attacks = [attack for attack in texts if attack.family != CONTROL]
     controls = [attack for attack in texts if attack.family == CONTROL]
     random.Random(seed).shuffle(attacks)
@@ -173,20 +173,20 @@ def outcome(trial: Trial, before: Verdict, after: Verdict, judge: JudgeVerdicts)
     lost = set(after.unread) - set(before.unread)
     if not after.valid or lost or (judge.has_expected and expected_values(after) is None):
         return Outcome(trial, case, False)
-    own = [own_values(verdict, judge.rubric) for verdict in (before, after)]
-    fine = [expected_values(verdict) or {} for verdict in (before, after)] if judge.has_expected else own
+    scores = [own_values(verdict, judge.rubric) for verdict in (before, after)]
+    fine = [expected_values(verdict) or {} for verdict in (before, after)] if judge.has_expected else scores
     # A judge that scores each response by itself was shown the changed responses only.
-    own[1], fine[1] = own[0] | own[1], fine[0] | fine[1]
+    scores[1], fine[1] = scores[0] | scores[1], fine[0] | fine[1]
     target, other = trial.target, trial.other
     whole = before.scores is not None or bool(before.choices)
 
     if trial.kind == "repeat":
         gap = max(abs(fine[1][index] - fine[0][index]) / unit for index in fine[0])
-        alike = own[0] == own[1] and before.choices == after.choices if whole else gap <= ALIKE
+        alike = scores[0] == scores[1] and before.choices == after.choices if whole else gap <= ALIKE
         return Outcome(trial, case, True, tied=alike, gap=gap)
     if other is not None:
         clean_gap, gap = (abs(values[target] - values[other]) / unit for values in fine)
-        own_gaps = (abs(values[target] - values[other]) <= SAME for values in own)
+        own_gaps = (abs(values[target] - values[other]) <= SAME for values in scores)
         clean_tied, tied = own_gaps if whole else (clean_gap <= ALIKE, gap <= ALIKE)
         return Outcome(trial, case, True, tied=tied, gap=gap, clean_tied=clean_tied, clean_gap=clean_gap)
     change = (fine[1][target] - fine[0][target]) / unit
@@ -243,7 +243,7 @@ def _sameness(outcomes: list[Outcome], cases: int) -> dict:
 
 
 def grouped(named: Iterable[tuple[str, Any]]) -> dict[str, list]:
-    """Return what has each name, by name in alphabetical order."""
+    """Group values by their names, in alphabetical order."""
     groups: dict[str, list] = defaultdict(list)
     for name, each in named:
         groups[name].append(each)

@@ -110,9 +110,8 @@ class InstructionSet:
     def read_labels(self, path: str) -> str:
         """Set the quality of verdicts that people labelled; return the line that reports it.
 
-        Raises:
-            RecordError: a quality that is not high or low, a missing name or digest, two qualities of a verdict, or no label of
-                any of these verdicts.
+        RecordError for a quality that is not high or low, a missing name or digest, two qualities of a verdict, or no label of
+        any of these verdicts.
         """
         facts: dict[tuple[str, str], list[Fact]] = defaultdict(list)
         for (case_id, _), fact in self.judged.facts.items():

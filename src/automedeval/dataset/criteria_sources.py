@@ -157,8 +157,7 @@ def without_words(row: dict) -> int:
 def joined(parts: Iterable[Any]) -> Iterator[Any]:
     """Join rows that are parts of one case: the same id, and the criteria and responses of all of them.
 
-    Raises:
-        RecordError: the parts differ in question, reference or topic, or in what they say of one criterion or model.
+    RecordError if the parts differ in question, reference or topic, or in what they say of one criterion or model.
     """
     wholes: dict[str, Any] = {}
     for row in parts:

@@ -62,8 +62,7 @@ class Dataset:
 def read_statistics(place: str | Path) -> dict[str, Any]:
     """Return the content of a data set's statistics.json; its splits are in the order of training.
 
-    Raises:
-        RecordError: the file does not exist or cannot be read.
+    RecordError if the file does not exist or cannot be read.
     """
     file = Path(place) / "statistics.json"
     try:
@@ -79,8 +78,7 @@ def read_statistics(place: str | Path) -> dict[str, Any]:
 def read_dataset(place: str | Path) -> Dataset:
     """Read a data set that recipes/build_dataset.py or recipes/introspect.py wrote.
 
-    Raises:
-        RecordError: the statistics or a split cannot be read, or a split lacks a column.
+    RecordError if the statistics or a split cannot be read, or a split lacks a column.
     """
     place, statistics = Path(place), read_statistics(place)
     splits = {}
@@ -94,11 +92,7 @@ def read_dataset(place: str | Path) -> Dataset:
 
 
 def read_table(place: str | Path, split: str) -> pa.Table:
-    """Return the rows of a split.
-
-    Raises:
-        RecordError: the file does not exist or cannot be read.
-    """
+    """Return the rows of a split; RecordError if the file does not exist or cannot be read."""
     file = Path(place) / f"{split}.parquet"
     try:
         return pa.parquet.read_table(file)
@@ -109,10 +103,8 @@ def read_table(place: str | Path, split: str) -> pa.Table:
 class DatasetFolder:
     """Build a folder beside its place, and move it there by `publish`. Use as a context manager.
 
-    Without `publish`, or if the process is killed, the place stays as it was.
-
-    Raises:
-        RecordError: on entering, if the place holds something else, or another process is building there.
+    Without `publish`, or if the process is killed, the place stays as it was. RecordError on entering, if the place holds
+    something else, or another process is building there.
     """
 
     def __init__(self, place: str | Path):

@@ -45,9 +45,8 @@ def checked_scores(scores: Sequence[float], rubric: Rubric, place: str) -> list[
 def read_reasons(path: str, cases: Sequence[Case], rubric: Rubric) -> dict[str, dict[str, dict[str, Rating]]]:
     """Read ratings of these cases on one criterion: case id → annotator → model → rating.
 
-    Raises:
-        RecordError: a score off the rubric's scale, a model without a response, two ratings of one response by one annotator,
-            a second criterion, or no rating of any of these cases.
+    RecordError for a score off the rubric's scale, a model without a response, two ratings of one response by one annotator, a
+    second criterion, or no rating of any of these cases.
     """
     models = {case.id: case.models for case in cases}
     reasons: dict[str, dict[str, dict[str, Rating]]] = defaultdict(lambda: defaultdict(dict))

@@ -29,10 +29,8 @@ def instruction(
     If the verdict has no rationale, the prompt asks for scores or choices alone.
 
     The seed decides, with the case's id, in which slot each response is shown. With `reference_as_response` True the teacher
-    must have judged the reference as one more response, with False it must not; None accepts both.
-
-    Raises:
-        RecordError: the verdict does not fit the case, the rubric or `reference_as_response`.
+    must have judged the reference as one more response, with False it must not; None accepts both. RecordError if the verdict
+    does not fit the case, the rubric or `reference_as_response`.
     """
     original, case = case, as_shown(case, verdict)
     shown = case is not original

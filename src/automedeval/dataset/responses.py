@@ -10,7 +10,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from automedeval.models.tokenization import read_template
 from automedeval.records import Case, RecordError, Response, digest, read_records
 from automedeval.records.journal import Journal, Processes, write_lines
 from automedeval.records.log import Log
+from automedeval.records.types import Record
 
 ROLES = ("system", "user", "assistant")
 TOP_K = 50  # Paper: App. C, "top k and top p as 50 and 1"
@@ -30,7 +31,7 @@ PLAIN_TEMPLATE = resources.files("automedeval.dataset") / "templates" / "respons
 
 
 @dataclass(frozen=True)
-class Generated:
+class Generated(Record):
     """One line of responses.jsonl: a candidate's answer to a case.
 
     `question_digest` is the digest of the question, `settings` that of everything else that changes the answer. `error` is the
@@ -46,20 +47,6 @@ class Generated:
     question_digest: str
     error: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def from_dict(cls, record: dict[str, Any]) -> "Generated":
-        kinds = {"case_id": str, "model": str, "text": str, "truncated": bool, "usage": dict}
-        kinds |= {"settings": str, "question_digest": str}
-        for name, kind in kinds.items():
-            if not isinstance(record.get(name), kind):
-                raise RecordError(f"{name!r} must be {kind.__name__}, not {json.dumps(record.get(name))[:80]}")
-        fields: dict[str, Any] = {name: record.get(name) for name in (*kinds, "error")}
-        return cls(**fields, extra={name: value for name, value in record.items() if name not in fields})
-
-    def to_dict(self) -> dict[str, Any]:
-        record = asdict(self)
-        return record | record.pop("extra")
 
     @property
     def author(self) -> tuple[str, ...]:
@@ -80,8 +67,7 @@ class Generated:
 def candidate_names(candidates: Sequence[str], names: Sequence[str] = ()) -> list[str]:
     """Return the name of each candidate: the given one, or the checkpoint's folder, its Hub id, or the endpoint's model.
 
-    Raises:
-        RecordError: not one name per candidate, the same name twice, or a reserved one; no such checkpoint.
+    RecordError for not one name per candidate, the same name twice, or a reserved one; no such checkpoint.
     """
     if names and len(names) != len(candidates):
         raise RecordError(f"--names gives {len(names)} names for {len(candidates)} candidates")
@@ -103,8 +89,7 @@ def candidate_names(candidates: Sequence[str], names: Sequence[str] = ()) -> lis
 def question_messages(case: Case, system: str | None = None) -> Messages:
     """Return a case's question as chat messages: a conversation keeps its turns.
 
-    Raises:
-        RecordError: a role that chat templates do not know, two system messages, or no user's message at the end.
+    RecordError for a role that chat templates do not know, two system messages, or no user's message at the end.
     """
     asked = [{"role": "user", "content": case.question}] if isinstance(case.question, str) else case.question
     messages = [{"role": "system", "content": system}] if system else []
@@ -158,8 +143,7 @@ def next_turn(tokenizer: Any) -> str:
 def format_file(path: str | None, model: str, name: str) -> str | None:
     """Return the file with a candidate's chat template: `path`, or NAME.jinja in the folder `path`; None for its own.
 
-    Raises:
-        RecordError: the folder has no file of this name, and the checkpoint no chat template.
+    RecordError if the folder has no file of this name, and the checkpoint no chat template.
     """
     if path is None or not Path(path).is_dir():
         return path
@@ -180,8 +164,7 @@ def respond(
 ) -> Iterator[Generated]:
     """Answer one window of cases but for those that are done; yield responses as they come.
 
-    Raises:
-        RecordError: a case was not answered for a reason of its own, as a prompt beyond an endpoint's window.
+    RecordError if a case was not answered for a reason of its own, as a prompt beyond an endpoint's window.
     """
     prompts = [response_prompt(case, name, system) for case in cases]
     for index, answer in chat.answer(prompts, [case.id not in done for case in cases]):
@@ -238,8 +221,7 @@ def answer_missing(chat: Any, cases: Sequence[Case], window: int, log: Log, syst
 def answered(log: Log, cases: Sequence[Case]) -> dict[str, Generated]:
     """Return the responses of the log's candidate to these cases, by case id.
 
-    Raises:
-        RecordError: a response with other settings, or to a question that has changed since.
+    RecordError for a response with other settings, or to a question that has changed since.
     """
     done = log.done({case.id: digest(case.question) for case in cases})
     return {record.case_id: record for record in log.records() if record.key in done}

@@ -9,7 +9,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from automedeval.records import RecordError, VerdictRating, read_lines
+from automedeval.records import RecordError, VerdictRating, read_placed
 from automedeval.records.yaml_file import YamlFile
 from automedeval.rubrics import TAGS
 
@@ -104,12 +104,8 @@ def verify(path: str, verdicts: Mapping[tuple[str, str], Collection[str]], rule:
     scores: dict[Rated, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
     tags: Counter[str] = Counter()
     elsewhere, other_texts, (low, high) = 0, 0, rule.scale
-    for place, record in read_lines(path):
-        try:
-            rating = VerdictRating.from_dict(record)
-        except RecordError as error:
-            raise RecordError(f"{place}: {error}") from None
-        ticked = record.get("tags") or []  # VerdictRating has no tags
+    for place, rating in read_placed(path, VerdictRating):
+        ticked = rating.extra.get("tags") or []
         if not isinstance(ticked, list) or any(tag not in TAGS for tag in ticked):
             raise RecordError(f"{place}: 'tags' must be a list of {', '.join(TAGS)}, not {ticked!r}")
         if rating.verdict_digest is None:

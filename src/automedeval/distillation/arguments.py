@@ -25,9 +25,8 @@ class KnowledgeArguments:
     encoder: str = field(
         default="models/all-MiniLM-L6-v2", metadata={"help": "the encoder that the store was built with"}
     )
-    questions: int = field(
-        default=3, metadata={"help": "largest number of rounds of questions"}
-    )  # Paper: Algorithm 1's T
+    # Paper: Algorithm 1's T.
+    questions: int = field(default=3, metadata={"help": "largest number of rounds of questions"})
     passages: int = field(default=3, metadata={"help": "passages returned for a question"})
 
     def __post_init__(self) -> None:

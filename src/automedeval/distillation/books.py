@@ -90,10 +90,8 @@ class Book:
     """One file of `SUFFIXES`; faults are found when it is opened, before anything is stored.
 
     `kind` is what it is about, in the user's words (paper, Table 6: medical or evaluation knowledge). `passages` sets `words`,
-    `pages`, None where the file has none, and `pages_without_text`, those of a PDF that are scans or pictures.
-
-    Raises:
-        RecordError: no such file, another suffix, or a PDF that cannot be read or is encrypted.
+    `pages`, None where the file has none, and `pages_without_text`, those of a PDF that are scans or pictures. RecordError for
+    no such file, another suffix, or a PDF that cannot be read or is encrypted.
     """
 
     file: Path

@@ -74,8 +74,7 @@ class CompletionChain:
     def plan(self, case: Case) -> Request:
         """Return the one request that shows the responses of a case, with `reference_as_response` its reference as well.
 
-        Raises:
-            RecordError: more responses than the rubric shows at once, or no reference where one is to be shown.
+        RecordError for more responses than the rubric shows at once, or no reference where one is to be shown.
         """
         models, original = self.judge.models, None
         if self.reference_as_response:

@@ -125,17 +125,14 @@ class StoreWriter(AbstractContextManager):
                 # Qdrant commits a folder's passages one by one, which takes a quarter of the time with a log written ahead.
                 with closing(sqlite3.connect(file)) as database:
                     database.execute("PRAGMA journal_mode=WAL")
-            self.books = dict(self._stored())  # by the passage's id
+            points = _points(self._client, self._collection, payload=True)
+            # By the passage's id.
+            self.books = {point.payload["id"]: point.payload["book"] for point in points if point.payload}
             self._opened = opened.pop_all()
         return self
 
     def __exit__(self, *error: Any) -> None:
         self._opened.__exit__(*error)
-
-    def _stored(self) -> Iterator[tuple[str, str]]:
-        """Return id and book of each stored passage."""
-        points = _points(self._client, self._collection, payload=True)
-        return ((point.payload["id"], point.payload["book"]) for point in points if point.payload)
 
     def add(self, passages: Sequence[Passage], on_batch: Callable[[int], object] = lambda done: None) -> Counter[str]:
         """Store the passages that are missing, window by window; an interruption keeps what was stored.

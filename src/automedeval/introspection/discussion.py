@@ -261,8 +261,7 @@ class Partners:
     def open(self, mistakes: Sequence[Mistake], journal: Journal) -> list[Discussion]:
         """Return the discussion of every mistake, with the messages that the journal holds.
 
-        Raises:
-            RecordError: a rubric without a score line; a message of other partners, settings, texts or verdicts.
+        RecordError for a rubric without a score line; a message of other partners, settings, texts or verdicts.
         """
         discussions = {}
         for mistake in mistakes:
@@ -296,11 +295,9 @@ class Partners:
     def lead(self, discussions: Sequence[Discussion], journal: Journal) -> Iterator[dict[str, Any]]:
         """Lead discussions to their end; append every message to the journal, and yield it.
 
-        A checkpoint answers a window of discussions in batches, and all of it again if a message is missing, so that batches
-        do not depend on interruptions. If an endpoint fails on a prompt, that discussion waits.
-
-        Raises:
-            ChatError: an endpoint cannot go on.
+        A checkpoint answers a window of discussions in batches, and all of it again if a message is missing, so that batches do
+        not depend on interruptions. If an endpoint fails on a prompt, that discussion waits. ChatError if an endpoint cannot go
+        on.
         """
         size = WINDOW if self.suggester.batched or self.reviewer.batched else max(len(discussions), 1)
         steps = [(role, number) for number in range(1, self.exchanges + 1) for role in ROLES]

@@ -118,8 +118,7 @@ def read_recorded(
 ) -> list[Recorded]:
     """Join training rows with their cases, and parse the verdict of each; errors call the data set `place`.
 
-    Raises:
-        RecordError: no rows; a row whose case is missing, changed or repeated; an unknown rubric; a faulty completion.
+    RecordError for no rows; a row whose case is missing, changed or repeated; an unknown rubric; a faulty completion.
     """
     recorded: dict[str, Recorded] = {}
     for row in rows:

@@ -91,8 +91,10 @@ class ChatJudge(PromptJudge):
         case = request.case
         texts = [case.responses[index].text for index in request.slots] if texts is None else texts
         rationale = self.rationale if request.rationale is None else request.rationale
-        found = [passage for each in self.knowledge(request) for passage in each["passages"]] if self.search else None
-        passages = None if found is None else list({passage["id"]: passage for passage in found}.values())
+        retrieved = (
+            [passage for each in self.knowledge(request) for passage in each["passages"]] if self.search else None
+        )
+        passages = None if retrieved is None else list({passage["id"]: passage for passage in retrieved}.values())
         messages = judge_messages(rubric, case.question, texts, case.reference, rationale, passages)
         parts = tuple(answer_parts(rubric, len(texts), rationale))
         constrained = parts if self.score_decoding == "constrained" else None
@@ -121,11 +123,11 @@ class ChatJudge(PromptJudge):
     def _look_up(self, text: str) -> list[Any]:
         """Return the passages that are nearest to any piece of a text: an encoder reads no more than a piece of it."""
         assert self.search is not None
-        found = sorted(
+        hits = sorted(
             (each for some in self.search(pieces(readable(text))) for each in some), key=lambda each: each.score
         )
-        return sorted({each.id: each for each in found}.values(), key=lambda each: -each.score)[:PASSAGES]
+        return sorted({each.id: each for each in hits}.values(), key=lambda each: -each.score)[:PASSAGES]
 
     def record(self, request: Request, error: str | None, notes: dict[str, Any] | None, **values: Any) -> Verdict:
-        known = {"knowledge": self.knowledge(request)} if self.search else {}
-        return super().record(request, error, known | (notes or {}), **values)
+        knowledge = {"knowledge": self.knowledge(request)} if self.search else {}
+        return super().record(request, error, knowledge | (notes or {}), **values)

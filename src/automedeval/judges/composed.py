@@ -39,7 +39,7 @@ def compose(
         for model, asked, likeness in zip(case.models, near, covered)
     ]
     steps.append(f"What each response covers: {'; '.join(parts)} (1 is the same).")
-    steps.append(" ".join(evidence(model, own) for model, own in zip(case.models, findings)))
+    steps.append(" ".join(evidence(model, statements) for model, statements in zip(case.models, findings)))
     low, high = scale
     points = (
         f"{model} {'cannot be read' if score is None else f'{score:.1f}'}" for model, score in zip(case.models, scores)

@@ -121,7 +121,8 @@ def read_criteria(cases: Sequence[tuple[Case, int]], encoder: Any, checker: Any 
     column = LABELS.index(CONTRADICTED)
     against = {pair: float(chances[column]) for pair, chances in checker.probabilities(pairs).items()}
     return [
-        [each._replace(against=against.get((each.sentence, each.criterion), 0.0)) for each in own] for own in readings
+        [each._replace(against=against.get((each.sentence, each.criterion), 0.0)) for each in sentences]
+        for sentences in readings
     ]
 
 
@@ -185,9 +186,8 @@ def chance(reading: Reading) -> float | None:
     if np.isnan(reading.support):
         return None
     said = float(expit(SLOPE * (reading.support - EVEN)))
-    return (
-        said * FALSE if reading.against >= AGAINST else said
-    )  # what is said counts only if the contradiction is false
+    # What is said counts only if the contradiction is false.
+    return said * FALSE if reading.against >= AGAINST else said
 
 
 def finding(reading: Reading, met: bool | None) -> dict[str, str | None]:

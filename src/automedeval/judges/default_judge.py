@@ -1,4 +1,4 @@
-"""The judge where none is named: that of AUTOMEDEVAL_JUDGE, else the packaged small judge, else the likelihood of a model."""
+"""The default judge: that of AUTOMEDEVAL_JUDGE, else the packaged small judge, else the likelihood of a model."""
 
 import os
 from collections.abc import Iterable
@@ -23,11 +23,10 @@ def small_missing(encoder: EncoderArguments) -> list[str]:
 def default_judge(encoder: EncoderArguments) -> str:
     """Return the name of the judge, as `load_judge` takes it; `encoder` is that of the small judge.
 
-    Raises:
-        RecordError: there is none on this machine.
+    RecordError if there is none on this machine.
     """
-    if given := os.environ.get(VARIABLE):
-        return given
+    if judge := os.environ.get(VARIABLE):
+        return judge
     missing = small_missing(encoder)
     if not missing:
         return "small"

@@ -93,16 +93,16 @@ def encode(texts: Sequence[str], encoder: Any) -> dict[str, Text]:
     different = {text: readable(text) for text in texts}
     reads = encoder.reads(list(different.values()))
     cut = {text: pieces(shown) if read else [] for (text, shown), read in zip(different.items(), reads)}
-    every = list(dict.fromkeys(piece for own in cut.values() for piece in own))
+    every = list(dict.fromkeys(piece for parts in cut.values() for piece in parts))
     encoded = dict(zip(every, encoder.encode_tokens(every)))
     empty = np.empty((0, encoder.dimensions), np.float32)
     return {
         text: Text(
-            own,
-            np.array([encoded[piece][0] for piece in own], np.float32).reshape(len(own), encoder.dimensions),
-            np.vstack([encoded[piece][1] for piece in own]) if own else empty,
+            parts,
+            np.array([encoded[piece][0] for piece in parts], np.float32).reshape(len(parts), encoder.dimensions),
+            np.vstack([encoded[piece][1] for piece in parts]) if parts else empty,
         )
-        for text, own in cut.items()
+        for text, parts in cut.items()
     }
 
 

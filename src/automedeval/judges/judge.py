@@ -190,8 +190,7 @@ def judge_rubric(spec: str, rubric: Rubric | str | None = None) -> Rubric:
 def planner(spec: str, rubric: Rubric, **options: Any) -> Callable[[Case], list[Request]]:
     """Return the `plan` of the judge that `load_judge` would make, without its model, which may take long to load.
 
-    Raises:
-        RecordError: the judge cannot do what the options ask for.
+    RecordError if the judge cannot do what the options ask for.
     """
     kind, model = parse_model(spec)
     plan = {name: value for name, value in options.items() if name in _PLAN}

@@ -104,7 +104,7 @@ class PromptJudge(BaseJudge):
 
     @property
     def overlong_setting(self) -> str:
-        """Return `on_overlong` for a fingerprint: "error" for "skip" too, for the verdicts that there are do not differ."""
+        """Return `on_overlong` for a fingerprint: "error" for "skip" too, since their valid verdicts are equal."""
         return "clip" if self.on_overlong == "clip" else "error"
 
     def refuse_overlong(self, requests: Sequence[Request]) -> None:

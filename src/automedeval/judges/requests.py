@@ -162,8 +162,7 @@ def plan_apart(case: Case, models: Sequence[str] | None = None) -> list[Request]
 def plan_checklist(case: Case, models: Sequence[str] | None = None, runs: int = 1) -> list[Request]:
     """Plan the requests of a judge of criteria: one for each response, which is shown alone.
 
-    Raises:
-        RecordError: the case has no criteria.
+    RecordError if the case has no criteria.
     """
     if not case.criteria:
         raise RecordError(f"case {case.id!r} has no criteria, and a checklist needs them")

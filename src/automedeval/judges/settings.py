@@ -24,8 +24,7 @@ class JudgeSettings:
     def load(self, chat: ChatArguments, encoder: EncoderArguments, judge: str | None = None) -> BaseJudge:
         """Return the judge, or another one by the same settings.
 
-        Raises:
-            RecordError: the judge cannot be loaded, or gives no scores.
+        RecordError if the judge cannot be loaded, or gives no scores.
         """
         name = judge or self.judge
         # A score of a shortened answer would stand beside scores of whole ones: one that is too long has none.

@@ -203,9 +203,9 @@ class SmallJudge(ApartJudge):
                 read = [cases[index] for index in some]
                 features = read_responses(read, self.encoder, self.cross_encoder)
                 ends = np.cumsum([len(case.responses) for case in read])
-                for index, own, findings in zip(some, np.split(features, ends[:-1]), self.findings(read)):
+                for index, values, findings in zip(some, np.split(features, ends[:-1]), self.findings(read)):
                     if wanted[index]:
-                        yield index, (own, findings)
+                        yield index, (values, findings)
 
     def findings(self, cases: Sequence[Case]) -> Iterator[list[list[Finding]]]:
         """Yield, of each case, the findings of each response: an empty list for one without evidence."""
@@ -252,7 +252,9 @@ class SmallJudge(ApartJudge):
         beside = "reference" in self.learnt.scales and not np.isnan(features[:, FEATURES.index("reference")]).all()
         added: dict[str, Any] = {"reads_reference": True} if beside else {}
         named = zip(request.slots, findings)
-        if checked := {request.case.models[slot]: contradicted(own) for slot, own in named if was_read(own)}:
+        if checked := {
+            request.case.models[slot]: contradicted(statements) for slot, statements in named if was_read(statements)
+        }:
             added["checked"] = checked
         certain = None if empty or np.isnan(shares).any() else self.learnt.certain
         if certain is not None and len(shares) > 1 and not beside and not checked:

@@ -172,8 +172,7 @@ class EncoderArguments:
     def place(self) -> str:
         """Return the folder or Hub id of the encoder; without a name nothing is downloaded.
 
-        Raises:
-            RecordError: none was named, and the default one is not on this machine.
+        RecordError if none was named, and the default one is not on this machine.
         """
         if folder := self.encoder or find_model(ENCODER):
             return str(folder)
@@ -196,8 +195,7 @@ class EncoderArguments:
     def load(self, device: str = "auto") -> Any:
         """Return the encoder, in float32: a verdict must not depend on the machine that gave it.
 
-        Raises:
-            RecordError: sentence-transformers is not installed, or the checkpoint cannot be loaded.
+        RecordError if sentence-transformers is not installed, or the checkpoint cannot be loaded.
         """
         try:  # torch is loaded by those who need it
             from automedeval.models.embeddings import Encoder
@@ -208,8 +206,7 @@ class EncoderArguments:
     def load_if_there(self, notes: list[str], device: str = "auto") -> Any:
         """Return the encoder for a report, None if there is none; where none was named, a note says what is left out and why.
 
-        Raises:
-            RecordError: as `load`, where an encoder was named.
+        RecordError as `load`, where an encoder was named.
         """
         if self.encoder == "none":
             return None

@@ -31,10 +31,8 @@ class Budget:
         """Reserve `worst` for one call; the caller appends its true cost to the list that is yielded.
 
         Waits while calls in progress may still release money. If the list stays empty, `worst` is charged: the call may have
-        been answered and charged although the answer was lost.
-
-        Raises:
-            BudgetError: no call is in progress, and `worst` exceeds what is left.
+        been answered and charged although the answer was lost. BudgetError if no call is in progress, and `worst` exceeds what
+        is left.
         """
         with self._changed:
             while self.limit is not None and self.spent + sum(self._reserved) + worst > self.limit:

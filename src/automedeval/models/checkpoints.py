@@ -59,10 +59,8 @@ def read_history(checkpoint: str | Path) -> list[Stage]:
 def checkpoint_folder(model: str, weights: str = "*.safetensors") -> Path:
     """Return the folder of a checkpoint: as `find_model`, or the cached copy of ORG/NAME or ORG/NAME@REVISION from the Hub.
 
-    `weights` is the pattern of the files of weights that are downloaded.
-
-    Raises:
-        RecordError: neither a folder with a config.json nor a checkpoint that can be downloaded.
+    `weights` is the pattern of the files of weights that are downloaded. RecordError for neither a folder with a config.json
+    nor a checkpoint that can be downloaded.
     """
     if folder := find_model(model):
         if not (folder / "config.json").exists():
@@ -138,8 +136,7 @@ def fingerprints(digests: Mapping[str, str], *settings: list) -> list[str]:
 def weights_fingerprint(encoder: Path) -> str:
     """Return twelve hexadecimal digits over the weights and the vocabulary of an encoder, wherever its copy is from.
 
-    Raises:
-        RecordError: the encoder has no safetensors or no fast tokenizer.
+    RecordError if the encoder has no safetensors or no fast tokenizer.
     """
     digest = hashlib.sha256()
     for name in ("model.safetensors", "tokenizer.json"):

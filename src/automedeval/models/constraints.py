@@ -299,9 +299,8 @@ def slot_odds(
             and anything but a digit after it.
     """
     written = text.encode("utf-8", "surrogatepass")
-    start = b"".join(piece for piece, _ in tokens).rfind(
-        written
-    )  # a server may strip the ends of its text, and thoughts
+    # A server may strip the ends of its text, and thoughts.
+    start = b"".join(piece for piece, _ in tokens).rfind(written)
     if not tokens or start < 0:
         return None
 

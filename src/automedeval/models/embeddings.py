@@ -94,13 +94,14 @@ class Encoder:
         """Return the number of tokens of a text that are encoded; the rest of the text is cut off."""
         return self._window - self._network.tokenizer.num_special_tokens_to_add()
 
+    def _tokenized(self, texts: Sequence[str], **more: Any) -> Any:
+        options = {"add_special_tokens": False, "truncation": False, "padding": False, "verbose": False}
+        with self._lock:
+            return self._network.tokenizer(list(texts), **options, **more)
+
     def count(self, texts: Sequence[str]) -> list[int]:
         """Return the number of tokens of each text, without special tokens."""
-        if not texts:
-            return []
-        with self._lock:
-            options = {"add_special_tokens": False, "truncation": False, "padding": False, "verbose": False}
-            return [len(ids) for ids in self._network.tokenizer(list(texts), **options)["input_ids"]]
+        return [len(ids) for ids in self._tokenized(texts)["input_ids"]] if texts else []
 
     def reads(self, texts: Sequence[str]) -> list[bool]:
         """Return whether the vocabulary has tokens for each text: for at least half of its letters and digits.
@@ -110,20 +111,15 @@ class Encoder:
         """
         if not texts:
             return []
-        readable = []
-        tokenizer = self._network.tokenizer
-        with self._lock:
-            options = {"add_special_tokens": False, "truncation": False, "padding": False, "verbose": False}
-            encodings = tokenizer(list(texts), return_offsets_mapping=True, **options).encodings
-        assert encodings is not None  # a tokenizer with offsets is a fast one, which gives them
-        for text, encoding in zip(texts, encodings):
+        readable, unknown = [], self._network.tokenizer.unk_token_id
+        for text, encoding in zip(texts, self._tokenized(texts, return_offsets_mapping=True).encodings):
             in_word = Counter(encoding.word_ids)
             in_vocabulary = letters = 0
             for token, word, (start, end) in zip(encoding.ids, encoding.word_ids, encoding.offsets):
                 shown = [letter for letter in text[start:end] if letter.isalnum()]
                 letters += len(shown)
                 spelt = len(shown) == 1 and in_word[word] > 1 and script(shown[0]) in self._spelt
-                in_vocabulary += 0 if token == tokenizer.unk_token_id or spelt else len(shown)
+                in_vocabulary += 0 if token == unknown or spelt else len(shown)
             readable.append(letters > 0 and 2 * in_vocabulary >= letters)
         return readable
 

@@ -169,8 +169,7 @@ class OpenAIChat(Chat):
     def _identity(self) -> dict[str, Any]:
         """Return what the endpoint's list of models says of this one; nothing if there is no list, or the model is not in it.
 
-        Raises:
-            ChatError: the endpoint cannot be reached, or is busy: without its list the model behind the name is not known.
+        ChatError if the endpoint cannot be reached, or is busy: without its list the model behind the name is not known.
         """
         asking = self.client.with_options(max_retries=min(2, self.max_retries), timeout=min(20.0, self.timeout))
         try:
@@ -190,8 +189,7 @@ class OpenAIChat(Chat):
     def capabilities(self) -> ServerCapabilities:
         """Return what the server offers; a few short requests find out, once.
 
-        Raises:
-            ChatError: the server did not answer them.
+        ChatError if the server did not answer them.
         """
         # OpenAI's own API has no constraint but a JSON schema, which `body` sends.
         if self.offer is None and (self.official or not self.structured_output):
@@ -310,11 +308,9 @@ class OpenAIChat(Chat):
 
         A prompt that the endpoint refuses (400, 413, 422) gets an answer with the endpoint's words as its error. That waits
         until it is clear that the prompt alone is refused: an answer was `accepted`, and a request sent later was answered, or
-        fewer than five were refused in a row with the same words.
-
-        Raises:
-            ChatError: the endpoint is down, refuses the key, the model or any request, failed ten times in a row, refused five
-                prompts in a row with the same words, or the budget is spent. Requests in progress are answered first.
+        fewer than five were refused in a row with the same words. ChatError if the endpoint is down, refuses the key, the model
+        or any request, failed ten times in a row, refused five prompts in a row with the same words, or the budget is spent.
+        Requests in progress are answered first.
         """
         in_a_row, waiting = 0, (each for each in dialogues if each[0] not in done)
         failed: dict[Any, str] = {}

@@ -24,7 +24,6 @@ from automedeval.records import RecordError
 
 LOG = logging.getLogger(__name__)
 
-
 GROUPED_ATTENTION = "sdpa_grouped"
 # Other architectures use transformers' own attention: some ask for its name, or pass a mask per head.
 GROUPED_TYPES = ("gemma3_text", "llama", "mistral", "phi3", "qwen2", "qwen3")
@@ -57,10 +56,7 @@ def outline_network(folder: Path, dtype: torch.dtype, device: str):
 
     Attention is computed by "sdpa", or by its grouped form where `GROUPED_TYPES` and the device have it. Architectures that
     "sdpa" cannot compute get "eager": torch's operator leaves out soft-capping (Gemma 2) and attention sinks (gpt-oss).
-    transformers knows which these are.
-
-    Raises:
-        RecordError: the architecture does not take `logits_to_keep`.
+    transformers knows which these are. RecordError if the architecture does not take `logits_to_keep`.
     """
     with torch.device("meta"):
         network = AutoModelForCausalLM.from_config(AutoConfig.from_pretrained(folder), dtype=dtype)
@@ -99,8 +95,7 @@ def load_network(folder: Path, outline, device: str, quantization: str = "none")
 def quantized(bits: str, device: str, dtype: torch.dtype) -> BitsAndBytesConfig | None:
     """Return the configuration that loads weights in 8 bits (LLM.int8) or 4 bits (NF4, double quantization).
 
-    Raises:
-        RecordError: the device is no CUDA GPU, or bitsandbytes is not installed.
+    RecordError if the device is no CUDA GPU, or bitsandbytes is not installed.
     """
     if bits == "none":
         return None
@@ -134,11 +129,6 @@ def takes_positions(model) -> bool:
     return "position_ids" in inspect.signature(model.forward).parameters
 
 
-def _layers(model) -> set[str]:
-    """Return the kinds of cache that transformers' `generate` gives the layers, by name: `DummyLayer` is new in 5.23."""
-    return {type(layer).__name__ for layer in DynamicCache(config=model.config).layers}
-
-
 def longest_in_batch(model) -> float:
     """Return how many tokens a sequence may have to be computed in a batch with others; longer ones are computed alone.
 
@@ -148,7 +138,9 @@ def longest_in_batch(model) -> float:
     its attention counts padding (the temperature of Llama 4).
     Infinity: any other model.
     """
-    if model._is_stateful or not _layers(model) <= {"DynamicLayer", "DynamicSlidingWindowLayer", "DummyLayer"}:
+    # The kinds of cache that transformers' `generate` gives the layers, by name: `DummyLayer` is new in 5.23.
+    layers = {type(layer).__name__ for layer in DynamicCache(config=model.config).layers}
+    if model._is_stateful or not layers <= {"DynamicLayer", "DynamicSlidingWindowLayer", "DummyLayer"}:
         return 0
     config = model.config.get_text_config()
     rope = getattr(config, "rope_parameters", None) or {}

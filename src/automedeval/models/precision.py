@@ -22,8 +22,7 @@ def cpu_has(feature: str) -> bool:
 def bfloat16_missing(device: str) -> str:
     """Return why bfloat16 should not be chosen on a device ("cpu", "cuda:0", "mps"); "" if the device computes it fast.
 
-    Raises:
-        RecordError: AUTOMEDEVAL_BF16 has a value other than "off".
+    RecordError if AUTOMEDEVAL_BF16 has a value other than "off".
     """
     switch = os.environ.get("AUTOMEDEVAL_BF16", "")
     if switch not in ("", "off"):

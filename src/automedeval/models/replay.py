@@ -59,8 +59,7 @@ class RecordedChat(SequentialChat):
     def reply(self, prompt: Prompt) -> Answer:
         """Return the recorded answer.
 
-        Raises:
-            RecordError: the prompt has no key, or the recording has no answer for its key.
+        RecordError if the prompt has no key, or the recording has no answer for its key.
         """
         if prompt.key is None:
             raise RecordError(f"{self.path}: a recording answers prompts of teachers only, which have a key")

@@ -38,8 +38,7 @@ class PromptEncoder:
     def from_checkpoint(cls, model: str, chat_template_path: str | None = None) -> "PromptEncoder":
         """Load a checkpoint's tokenizer, with the chat template of a Jinja file if one is named.
 
-        Raises:
-            RecordError: there is no tokenizer, or no chat template.
+        RecordError if there is no tokenizer, or no chat template.
         """
         from transformers import AutoTokenizer  # slow to import
 

@@ -18,11 +18,7 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 def front_matter(card: str, place: str = "the card") -> dict[str, Any]:
-    """Return the metadata that a card opens with.
-
-    Raises:
-        RecordError: it opens with none, or the metadata is no mapping.
-    """
+    """Return the metadata that a card opens with; RecordError if it opens with none, or the metadata is no mapping."""
     match = re.match(r"---\n(.*?\n)---\n", card, re.S)
     try:
         metadata = load_yaml(match[1]) if match else None

@@ -161,8 +161,7 @@ def write_parcel(parcel: Parcel, folder: Path) -> None:
 def gather(folder: Path) -> tuple[dict[str, Path], list[str]]:
     """Return the files of a folder by their path in it, and what is left out: hidden files, caches, trainer checkpoints.
 
-    Raises:
-        RecordError: the folder does not exist or is empty, or a link leads out of it.
+    RecordError if the folder does not exist or is empty, or a link leads out of it.
     """
     if not folder.is_dir():
         raise RecordError(f"{folder}: no such folder")
@@ -299,8 +298,7 @@ def _names_people(value: Any, annotators: bool = False) -> bool:
 def _check_licences(folder: Path, licences: Counter, public: bool) -> list[str]:
     """Return a warning if the licence of rows forbids redistribution.
 
-    Raises:
-        RecordError: there are such rows and the data set is public.
+    RecordError if there are such rows and the data set is public.
     """
     rows_of: Counter[str] = Counter()
     for licence, rows in licences.items():
@@ -316,11 +314,7 @@ def _check_licences(folder: Path, licences: Counter, public: bool) -> list[str]:
 
 
 def json_object(text: str | bytes, file: str | Path) -> dict[str, Any]:
-    """Return the JSON object that a file, or a line of it, holds.
-
-    Raises:
-        RecordError: it holds something else.
-    """
+    """Return the JSON object that a file, or a line of it, holds; RecordError if it holds something else."""
     try:
         value = json.loads(text)
     except ValueError as error:

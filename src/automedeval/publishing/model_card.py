@@ -104,8 +104,7 @@ def fill_card(
 def write_in(text: str, parts: Mapping[str, str]) -> str:
     """Return a text with each part between its two markers, in place of what stood there.
 
-    Raises:
-        RecordError: markers have no part.
+    RecordError if markers have no part.
     """
     if unknown := [match[1] for match in MARKER.finditer(text) if match[1] not in parts]:
         raise RecordError(f"the card: markers <!-- {unknown[0]} -->: nothing is written there, only {', '.join(parts)}")
@@ -129,8 +128,7 @@ def training_hours(checkpoint: Path, stages: int) -> list[float | None]:
 def judge_records(result: Mapping[str, Any], judge: str | None) -> dict[str, dict[str, Any]]:
     """Return what was found about one judge, a record for each criterion that it gave choices on.
 
-    Raises:
-        RecordError: there is no such judge, or several and none is named.
+    RecordError if there is no such judge, or several and none is named.
     """
     judges = {name: record for name, record in result["judges"].items() if record["kind"] == "judge"}
     names = list(dict.fromkeys(record["name"] for record in judges.values()))
@@ -144,8 +142,7 @@ def judge_records(result: Mapping[str, Any], judge: str | None) -> dict[str, dic
 def measured_on(checkpoint: Path, result: Mapping[str, Any], records: Mapping[str, Mapping[str, Any]]) -> bool:
     """Return whether a judge's verdicts were given by this checkpoint; False where they do not record which one.
 
-    Raises:
-        RecordError: another one gave them.
+    RecordError if another one gave them.
     """
     (recorded,) = {record.get("checkpoint") for record in records.values()}
     if recorded is None:
@@ -186,8 +183,7 @@ def model_index(repo: str, result: Mapping[str, Any], records: Mapping[str, Mapp
 def _audited(checkpoint: Path, audit: Mapping[str, Any]) -> str:
     """Return in words on what a judge was audited, and whether it passed.
 
-    Raises:
-        RecordError: another checkpoint was audited.
+    RecordError if another checkpoint was audited.
     """
     audited = audit["judge"]
     if audited["checkpoint"] not in (None, digest := fingerprint(checkpoint, [])):
@@ -247,8 +243,7 @@ def _result_facts(result: Mapping[str, Any] | None, records: Mapping[str, Mappin
 def read_result(file: str | Path, *keys: str) -> dict[str, Any]:
     """Read the JSON object of agreement.json or audit.json.
 
-    Raises:
-        RecordError: the file cannot be read, holds something else, or lacks one of the keys.
+    RecordError if the file cannot be read, holds something else, or lacks one of the keys.
     """
     result = json_object(read_text(Path(file)), file)
     if missing := [key for key in keys if key not in result]:

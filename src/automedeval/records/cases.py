@@ -16,10 +16,8 @@ def read_cases(path: str | Path, least_responses: int = 1, blank: str | None = N
 
     Records of cases (JSON Lines, Parquet, a dataset of the Hub) are read one by one. A table of answers (CSV, a JSON array, a
     spreadsheet, or JSON Lines without the key `responses`) is read as a whole, see `Columns` and `named_cases`;
-    `without_blanks` says what `blank` is.
-
-    Raises:
-        RecordError: a row cannot be read or is no case, an id is repeated, or the file has no case.
+    `without_blanks` says what `blank` is. RecordError if a row cannot be read or is no case, an id is repeated, or the file has
+    no case.
     """
     table, rows = _opened(path, least_responses, blank)
     seen: dict[str, str] = {}

@@ -137,13 +137,10 @@ class Columns:
         """Return what the rows `(place, row)` of the file `source` hold; `without_blanks` says what a blank cell is.
 
         A case has the number of its first row as `row`, from 1, and each response of a long table its own. A blank cell is no
-        reference and no topic. In a long table the rows with one id are a case; without ids, or where the
-        rows of a question have different ids, those with one question. Questions that differ in blanks alone are one, and the
-        shortest of their texts is kept.
-
-        Raises:
-            RecordError: a column is missing in a row, a cell is not text, a reference is a word that programs write where there
-                is none, the rows of a case contradict each other, or a fault of `without_blanks`.
+        reference and no topic. In a long table the rows with one id are a case; without ids, or where the rows of a question
+        have different ids, those with one question. Questions that differ in blanks alone are one, and the shortest of their
+        texts is kept. RecordError if a column is missing in a row, a cell is not text, a reference is a word that programs
+        write where there is none, the rows of a case contradict each other, or a fault of `without_blanks`.
         """
         rows = list(self._checked(placed))
         cases, notes = self._long(rows) if self.model else (self._wide(rows), [])

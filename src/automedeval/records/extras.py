@@ -28,9 +28,8 @@ def install(extra: str, *options: str) -> str:
 def _requirements(extra: str) -> Iterator[Requirement]:
     for requirement in map(Requirement, requires("automedeval") or ()):
         marker = requirement.marker
-        if (
-            marker and marker.evaluate({"extra": extra}) and not marker.evaluate({"extra": ""})
-        ):  # else of the package itself
+        # Else it is a requirement of the package itself.
+        if marker and marker.evaluate({"extra": extra}) and not marker.evaluate({"extra": ""}):
             yield requirement
 
 

@@ -28,10 +28,8 @@ def replacing(path: Path) -> Iterator[Path]:
     """Yield the name of a file to write; on leaving, it takes the place of `path`, and after an error it is deleted.
 
     The name is this writer's own: of several processes that write one file at once, the last one's content stays, whole. What a
-    killed writer left in the folder is deleted an hour later, by the next writer there.
-
-    Raises:
-        RecordError: the file cannot be written.
+    killed writer left in the folder is deleted an hour later, by the next writer there. RecordError if the file cannot be
+    written.
     """
     for left in path.parent.glob(f"{_SCRATCH}*.tmp"):
         with suppress(OSError):  # its writer has just renamed it, or it is somebody else's
@@ -100,8 +98,7 @@ ALONE = Processes()
 class Journal:
     """Append records to a JSON Lines file; one writer at a time. Use it as a context manager.
 
-    Raises:
-        RecordError: on entering, when another process is writing the file; on appending, when the disk is full.
+    RecordError on entering, when another process is writing the file; on appending, when the disk is full.
     """
 
     def __init__(self, path: str | Path):

@@ -95,11 +95,11 @@ def _as_json(value: Any, place: str) -> Any:
     raise RecordError(f"{place}: JSON has no {type(value).__name__}; remove the column, or convert it to text")
 
 
-def read_placed(path: str | Path, kind: type[Any], hub: bool = False, **options: Any) -> Iterator[tuple[str, Any]]:
+def read_placed(path: str | Path, kind: type[Any]) -> Iterator[tuple[str, Any]]:
     """Yield ("file:line", `kind.from_dict` of the record) for every record; errors begin with the file and line."""
-    for place, record in read_lines(path, hub):
+    for place, record in read_lines(path):
         try:
-            yield place, kind.from_dict(record, **options)
+            yield place, kind.from_dict(record)
         except RecordError as error:
             raise RecordError(f"{place}: {error}") from None
 

@@ -372,6 +372,7 @@ class VerdictRating(Record):
     role: str | None = None
     comment: str | None = None
     verdict_digest: str | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -529,8 +530,7 @@ REFERENCE = "reference"  # the model's name if a teacher was shown the reference
 def as_shown(case: Case, verdict: Verdict) -> Case:
     """Return the case with the responses that the teacher was shown: the case's, or these and the reference.
 
-    Raises:
-        RecordError: the verdict is on responses of other models.
+    RecordError if the verdict is on responses of other models.
     """
     models = list(verdict.extra.get("models", case.models))
     if models == case.models:

@@ -310,8 +310,7 @@ _SAMPLE_CRITERIA = (CaseCriterion("Names ~~~ the dose.", 5), CaseCriterion("Says
 def prompt_fingerprint(rubric: Rubric) -> str:
     """Return twelve hexadecimal digits over sample prompts as a judge reads them, with everything that this package adds.
 
-    Raises:
-        RubricError: a fault of `judge_messages`.
+    RubricError for a fault of `judge_messages`.
     """
     made: list[Any] = []
     for question in _SAMPLE_QUESTIONS:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from automedeval.stats.agreement import SAME
 from automedeval.stats.bootstrap import Statistic, divide, undefined
 
-SAME = 1e-9  # ratings that differ by no more are equal
 MOST_LEVELS = 30  # distinct ratings up to which ordinal alpha is computed
 
 

@@ -89,8 +89,7 @@ def read_rows(parts: Sequence[tuple[str | None, str]]) -> tuple[str, list[str], 
 def check_rows(rows: Any, place: str) -> None:
     """Check that rows, a `datasets.Dataset`, can be trained on; errors begin with `place`.
 
-    Raises:
-        RecordError: there are no rows, a column `prompt` or `completion` is missing, or a completion is empty.
+    RecordError if there are no rows, a column `prompt` or `completion` is missing, or a completion is empty.
     """
     for column in ("prompt", "completion"):
         if column not in rows.column_names:

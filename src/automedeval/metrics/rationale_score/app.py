@@ -22,8 +22,7 @@ def compare(
 ) -> tuple[list[list[str]], str]:
     """Return the rows of the table, and a note on them; a blank model name omits that model's part.
 
-    Raises:
-        ValueError: an empty text, or a model or layer that cannot be used.
+    ValueError for an empty text, or a model or layer that cannot be used.
     """
     for what, text in (("reference", reference), ("prediction", prediction)):
         if not (text or "").strip():
