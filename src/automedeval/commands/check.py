@@ -24,7 +24,7 @@ from automedeval.claims.chat_checker import ChatChecker, load_checker
 from automedeval.claims.checker import UNREAD
 from automedeval.claims.run import EVIDENCE, NO_EVIDENCE, check_cases
 from automedeval.cli import TableArguments, describe_result, parse, print_notes, record_run
-from automedeval.distillation.arguments import KnowledgeArguments
+from automedeval.knowledge.arguments import KnowledgeArguments
 from automedeval.models.arguments import ChatArguments, EncoderArguments
 from automedeval.records import Case, CheckedResponse, RecordError, digest, named_file, read_cases
 from automedeval.records.journal import write_json, write_whole
