@@ -22,9 +22,9 @@ from multiprocessing.connection import Connection
 
 from rows import Results, add_json
 
-from automedeval.distillation.books import Passage
 from automedeval.distillation.completion_chain import CompletionChain
 from automedeval.judges.judge import Judge
+from automedeval.knowledge.books import Passage
 from automedeval.models.endpoint import OpenAIChat
 from automedeval.records import Case, Response
 

@@ -31,8 +31,8 @@ import numpy as np
 from rows import Results, add_json
 from sentence_transformers import SentenceTransformer
 
-from automedeval.distillation.books import Book, Chunking, Passage
-from automedeval.distillation.store import KnowledgeBase, StoreWriter
+from automedeval.knowledge.books import Book, Chunking, Passage
+from automedeval.knowledge.store import KnowledgeBase, StoreWriter
 from automedeval.models.embeddings import Encoder
 from automedeval.records import read_lines
 from automedeval.reports.text import format_table

@@ -13,8 +13,8 @@ from pathlib import Path
 from tqdm import tqdm
 
 from automedeval.cli import comma_list, parse, record_run, run
-from automedeval.distillation.arguments import QDRANT_URL
-from automedeval.distillation.books import Book, Chunking, find_books
+from automedeval.knowledge.arguments import QDRANT_URL
+from automedeval.knowledge.books import Book, Chunking, find_books
 from automedeval.records import RecordError
 from automedeval.records.journal import write_whole
 from automedeval.reports.text import cell
@@ -51,7 +51,7 @@ def main() -> None:
     # Every file is opened before a model is loaded, so that faults are reported at once.
     books, skipped = find_books(args.books)
 
-    from automedeval.distillation.store import StoreWriter
+    from automedeval.knowledge.store import StoreWriter
     from automedeval.models.embeddings import Encoder  # slow to import
 
     encoder = Encoder(args.encoder, args.device, pooling=args.encoder_pooling)

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from automedeval.cli import parse, print_notes, record_run, run
-from automedeval.distillation.arguments import KnowledgeArguments
 from automedeval.distillation.completion_chain import CompletionChain, overview
 from automedeval.judges.judge import Judge
 from automedeval.judges.requests import Requests
 from automedeval.judges.run import PromptArguments, expect_answers, refuse_failures, show_prompts, verdict_log
+from automedeval.knowledge.arguments import KnowledgeArguments
 from automedeval.models.arguments import ChatArguments, parse_model
 from automedeval.models.replay import RecordedChat
 from automedeval.records import RecordError, Verdict, check_least, read_records, table_of

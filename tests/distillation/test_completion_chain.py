@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from programs import SAMPLE
 
-from automedeval.distillation.books import Passage
 from automedeval.distillation.completion_chain import CompletionChain, overview
 from automedeval.judges.judge import Judge
+from automedeval.knowledge.books import Passage
 from automedeval.models.base import Answer, Chat, Prompt
 from automedeval.models.endpoint import OpenAIChat
 from automedeval.models.replay import RecordedChat

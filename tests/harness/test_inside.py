@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 from doubles.endpoint import EndpointDouble, answer, good_answer
+from harness.make_logs import QUESTIONS
+from programs import ENCODER, needs_encoder, run_recipe
 
 from automedeval import Case, RecordError, Verdict
 from automedeval.harness.logs import Answer
@@ -79,6 +81,34 @@ def test_inspect_finds_the_scorer_by_its_name(
     log = json.loads((tmp_path / "scored.json").read_text(encoding="utf-8"))
     lengths = [len(each["output"]["choices"][0]["message"]["content"].split()) for each in log["samples"]]
     assert [each["scores"]["judge"]["value"] for each in log["samples"]] == lengths
+
+
+@needs_encoder
+def test_the_scorer_marks_down_what_the_target_or_a_store_contradicts(
+    harness: Callable[..., str], logs: dict[str, Path], tmp_path: Path
+) -> None:
+    dose = "Take 500 mg of acetaminophen every six hours against a fever."
+    book, log = tmp_path / "book.md", tmp_path / "log.json"
+    book.write_text(f"# Fever\n\n{dose}\n")
+    done = run_recipe("build_store", "--books", book, "--encoder", ENCODER, "--store", tmp_path / "store")
+    assert done.returncode == 0, done.stderr
+    text = logs["json"].read_text(encoding="utf-8")
+    answers = (
+        "Take 5 g of acetaminophen every hour against a fever.",
+        QUESTIONS[1][1],
+        "It is safe in late pregnancy.",
+    )
+    for number, each in enumerate(answers):
+        text = text.replace(f"An answer, number {number}.", each)
+    log.write_text(text, encoding="utf-8")
+    command = ["inspect", "score", log, "--scorer", "automedeval/judge", "--action", "append", "--display", "none"]
+    command += ["-S", "judge=small", "-S", f"encoder={ENCODER}", "-S", f"evidence={tmp_path / 'store'}"]
+    harness(*command, "--output-file", tmp_path / "scored.json")
+    samples = json.loads((tmp_path / "scored.json").read_text(encoding="utf-8"))["samples"]
+    scores = [each["scores"]["judge"] for each in samples if each["epoch"] == 1]
+    assert [each["value"] < 2 for each in scores] == [True, False, True]
+    assert f"Fever says “{dose}”" in scores[0]["explanation"]
+    assert f"reference says “{QUESTIONS[2][1]}”" in scores[2]["explanation"]
 
 
 class Recorder:

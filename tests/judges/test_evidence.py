@@ -7,15 +7,17 @@ import numpy as np
 import pytest
 from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, good_answer
-from programs import ENCODER, error_line, needs_encoder, run_command, run_recipe
+from programs import ENCODER, ROOT, error_line, needs_encoder, run_command, run_recipe
 from sentence_transformers import SentenceTransformer
 
-from automedeval.distillation.arguments import KnowledgeArguments
 from automedeval.judges.chat_judge import PASSAGES
 from automedeval.judges.judge import load_judge
-from automedeval.rewards import JudgeReward
+from automedeval.knowledge.arguments import KnowledgeArguments
+from automedeval.models.checkpoints import read_record
+from automedeval.rewards import JudgeReward, load_reward
 
 pytestmark = needs_encoder
+RUN = ROOT / "recipes" / "runs" / "grpo-135m" / "grpo.yaml"
 
 BOOK = {
     "Methotrexate": "Methotrexate tablets for arthritis are taken once a week.",
@@ -126,15 +128,42 @@ def test_the_small_judge_checks_statements_against_the_store(store: Path, tmp_pa
     assert beside["expected_scores"][1] == without["expected_scores"][1]
 
 
-def test_a_reward_is_lower_where_the_store_contradicts_the_completion(store: Path) -> None:
+def reward_file(folder: Path, **settings: object) -> Path:
+    file = folder / "reward.yaml"
+    file.write_text(f"judge: small\nencoder: {ENCODER}\n" + "".join(f"{key}: {settings[key]}\n" for key in settings))
+    return file
+
+
+def test_a_reward_is_lower_where_the_store_contradicts_the_completion(store: Path, tmp_path: Path) -> None:
     search, content = KnowledgeArguments(store=str(store), encoder=str(ENCODER)).open("cpu")
-    texts = [each["text"] for each in CASE["responses"][:2]]
+    completions = [CASE["question"]] * 2, [each["text"] for each in CASE["responses"][:2]]
     plain, beside = (
-        JudgeReward(load_judge("small", encoder=str(ENCODER), **books))([CASE["question"]] * 2, texts)
+        JudgeReward(load_judge("small", encoder=str(ENCODER), **books))(*completions)
         for books in ({}, {"search": search, "store": content})
     )
     assert beside[0] < plain[0]
     assert beside[1] == plain[1]
+    watched = load_reward(str(reward_file(tmp_path, evidence=store, watch_judge="baseline:longer text")))
+    assert watched(*completions) == beside  # the judge that watches reads no books, and need not
+
+
+def test_the_recipe_trains_on_the_rewards_of_the_judge_beside_the_store(
+    store: Path, tmp_path: Path, tiny_model: Path
+) -> None:
+    def train(evidence: object):
+        given = ("--reward", reward_file(tmp_path, evidence=evidence), "--model_name_or_path", tiny_model)
+        steps = ("--max_steps", 1, "--max_completion_length", 8, "--gradient_accumulation_steps", 1)
+        return run_recipe("grpo", "--config", RUN, *given, *steps, "--output_dir", tmp_path / "out")
+
+    assert "nowhere: no knowledge store" in error_line(train("nowhere"))
+    assert not (tmp_path / "out").exists()
+    done = train(store)
+    assert done.returncode == 0, done.stderr
+    judges = [
+        load_judge("small", encoder=str(ENCODER), search=search, store=content).fingerprint
+        for search, content in ((None, ""), KnowledgeArguments(store=str(store), encoder=str(ENCODER)).open("cpu"))
+    ]
+    assert judges.index(read_record(tmp_path / "out")["identity"]["judge"]) == 1
 
 
 def test_a_checkpoint_reads_them_too(store: Path, tmp_path: Path, tiny_model: Path) -> None:

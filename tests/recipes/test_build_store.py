@@ -14,7 +14,7 @@ from doubles.qdrant_server import QdrantServer
 from programs import ENCODER, ROOT, error_line, needs_encoder, run_recipe
 from qdrant_client import QdrantClient
 
-from automedeval.distillation.store import COLLECTION, KnowledgeBase
+from automedeval.knowledge.store import COLLECTION, KnowledgeBase
 from automedeval.models.embeddings import Encoder
 
 pytestmark = needs_encoder

@@ -17,7 +17,7 @@ TRAIN = SAMPLE / "train_cases.jsonl"
 VERDICT = "Analyze:\nStep 1: Help.\nScore: Doctor 1: 4 points. Doctor 2: 2 points. Doctor 3: 5 points."
 BOOKS = '''
 from types import SimpleNamespace
-from automedeval.distillation.books import Passage
+from automedeval.knowledge.books import Passage
 
 
 class FakeKnowledgeBase:
@@ -34,7 +34,7 @@ class FakeKnowledgeBase:
 
 
 def put_in_place():
-    from automedeval.distillation import store
+    from automedeval.knowledge import store
 
     store.KnowledgeBase = FakeKnowledgeBase
 '''
@@ -43,7 +43,7 @@ def put_in_place():
 @pytest.fixture(autouse=True)
 def books(monkeypatch, tmp_path):
     """Put fake books in the place of the store; return which stores were opened."""
-    monkeypatch.setattr("automedeval.distillation.store.KnowledgeBase", None)  # so that it is put back afterwards
+    monkeypatch.setattr("automedeval.knowledge.store.KnowledgeBase", None)  # so that it is put back afterwards
     names = {}
     exec(BOOKS, names)
     names["put_in_place"]()

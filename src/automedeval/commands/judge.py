@@ -20,11 +20,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import automedeval
 from automedeval.cli import comma_list, join_processes, parse, print_notes, record_run
-from automedeval.distillation.arguments import KnowledgeArguments
 from automedeval.harness.joining import LogArguments, is_log, join_logs
 from automedeval.introspection.mistakes import read_recorded
 from automedeval.judges.base import BaseJudge
@@ -42,6 +40,7 @@ from automedeval.judges.run import (
     show_prompts,
     verdict_log,
 )
+from automedeval.knowledge.arguments import EvidenceArguments
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.standings import rank
 from automedeval.models.arguments import ChatArguments, EncoderArguments, parse_model
@@ -57,7 +56,7 @@ SAMPLE = Path(automedeval.__file__).parent / "sample"
 
 
 @dataclass
-class JudgeArguments(PromptArguments):
+class JudgeArguments(PromptArguments, EvidenceArguments):
     """Which judge judges which cases, and how."""
 
     cases: list[str] = field(
@@ -91,13 +90,6 @@ class JudgeArguments(PromptArguments):
         },
     )
     criteria_at_once: int = field(default=1, metadata={"help": "checklist: criteria of the case in one prompt"})
-    evidence: str | None = field(
-        default=None,
-        metadata={
-            "help": "folder of books, by recipes/build_store.py: their passages nearest to question and responses stand in the "
-            "prompt; the small judge checks statements against them"
-        },
-    )
     rationale: bool = field(default=True, metadata={"help": "false asks for scores or choices alone"})
     score_decoding: str = field(
         default="auto",
@@ -211,14 +203,10 @@ def main() -> None:
 
     @cache
     def loaded() -> BaseJudge:
-        books: dict[str, Any] = {}
-        if args.evidence:
-            knowledge = KnowledgeArguments(store=args.evidence, encoder=encoder_args.place)
-            books = dict(zip(("search", "store"), knowledge.open(chat_args.device)))
         return load_judge(
             judge_name, rubric, chat_args, rationale=args.rationale, score_decoding=args.score_decoding, **plan,
             on_overlong=args.on_overlong, name=args.judge_name, cases=cases_of(args), processes=processes,
-            encoder=encoder_args, criteria_at_once=args.criteria_at_once, **books,
+            encoder=encoder_args, criteria_at_once=args.criteria_at_once, **args.books(encoder_args, chat_args.device),
         )  # fmt: skip
 
     # The length of prompts takes a tokenizer, all else about a case no model: it is loaded when the first cases are planned.

@@ -7,12 +7,13 @@ from typing import Any
 from automedeval.cli import parse
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.judge import load_judge
+from automedeval.knowledge.arguments import EvidenceArguments
 from automedeval.models.arguments import ChatArguments, EncoderArguments
 from automedeval.records import RecordError
 
 
 @dataclass
-class JudgeSettings:
+class JudgeSettings(EvidenceArguments):
     """Which judge gives the scores, and how."""
 
     judge: str = field(default="small", metadata={"help": "the judge, named as for automedeval judge"})
@@ -22,13 +23,14 @@ class JudgeSettings:
     rationale: bool = field(default=False, metadata={"help": "ask the judge for a rationale as well; slower"})
 
     def load(self, chat: ChatArguments, encoder: EncoderArguments, judge: str | None = None) -> BaseJudge:
-        """Return the judge, or another one by the same settings.
+        """Return the judge, or another one by the same settings but without the books.
 
-        RecordError if the judge cannot be loaded, or gives no scores.
+        RecordError if the judge or its books cannot be loaded, or it gives no scores.
         """
-        name = judge or self.judge
+        name, books = (judge, {}) if judge else (self.judge, self.books(encoder, chat.device))
         # A score of a shortened answer would stand beside scores of whole ones: one that is too long has none.
-        loaded = load_judge(name, self.rubric, chat, encoder=encoder, rationale=self.rationale, on_overlong="skip")
+        options = {"rationale": self.rationale, "on_overlong": "skip", **books}
+        loaded = load_judge(name, self.rubric, chat, encoder=encoder, **options)
         if loaded.gives_choices:
             raise RecordError(f"judge {name}: the rubric {loaded.rubric_name} gives choices, and scores are needed")
         return loaded

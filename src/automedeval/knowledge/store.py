@@ -21,7 +21,7 @@ from qdrant_client.common.client_exceptions import QdrantException
 from qdrant_client.http.exceptions import ApiException
 from qdrant_client.local.qdrant_local import META_INFO_FILENAME
 
-from automedeval.distillation.books import Chunking, Passage
+from automedeval.knowledge.books import Chunking, Passage
 from automedeval.models.embeddings import Encoder
 from automedeval.records import RecordError, digest
 

@@ -8,7 +8,7 @@ from doubles.pdf import write_pdf
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automedeval.distillation.books import Book, Chunking, Passage, find_books
+from automedeval.knowledge.books import Book, Chunking, Passage, find_books
 from automedeval.records import RecordError
 
 

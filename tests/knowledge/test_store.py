@@ -15,10 +15,10 @@ import pytest
 from doubles.qdrant_server import QdrantServer
 from programs import ENCODER, needs_encoder
 
-from automedeval.distillation import store
-from automedeval.distillation.arguments import KnowledgeArguments
-from automedeval.distillation.books import Chunking, Passage
-from automedeval.distillation.store import COLLECTION, KnowledgeBase, StoreWriter
+from automedeval.knowledge import store
+from automedeval.knowledge.arguments import KnowledgeArguments
+from automedeval.knowledge.books import Chunking, Passage
+from automedeval.knowledge.store import COLLECTION, KnowledgeBase, StoreWriter
 from automedeval.models.embeddings import Encoder
 from automedeval.records import RecordError, digest
 

@@ -2,7 +2,9 @@
 
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any
 
+from automedeval.models.arguments import EncoderArguments
 from automedeval.records import RecordError, check_least
 from automedeval.rubrics.questions import Search
 
@@ -52,7 +54,7 @@ class KnowledgeArguments:
         if self.knowledge == "none" or self.store is None:
             return None, ""
         # Imported here: they load heavy libraries, and many runs use no knowledge.
-        from automedeval.distillation.store import KnowledgeBase
+        from automedeval.knowledge.store import KnowledgeBase
         from automedeval.models.embeddings import Encoder
 
         def load(pooling: str | None) -> Encoder:
@@ -62,3 +64,31 @@ class KnowledgeArguments:
         base = KnowledgeBase(self.store, load, self.qdrant_url)
         fingerprint = f"{base.encoder.fingerprint}:{base.content}:{self.passages}"
         return partial(base.search, limit=self.passages), fingerprint
+
+
+@dataclass(kw_only=True)
+class EvidenceArguments:
+    """The books beside which a judge reads: the base of the arguments that name a judge."""
+
+    evidence: str | None = field(
+        default=None,
+        metadata={
+            "help": "folder of books, by recipes/build_store.py: their passages nearest to question and responses stand in the "
+            "prompt; the small judge checks statements against them"
+        },
+    )
+
+    def books(self, encoder: EncoderArguments, device: str) -> dict[str, Any]:
+        """Return `search` and `store` for `load_judge`; nothing without books.
+
+        Args:
+            encoder: the one that the store was built with.
+            device: where it runs.
+
+        Raises:
+            RecordError: the store cannot be opened.
+        """
+        if not self.evidence:
+            return {}
+        knowledge = KnowledgeArguments(store=self.evidence, encoder=encoder.place)
+        return dict(zip(("search", "store"), knowledge.open(device)))
