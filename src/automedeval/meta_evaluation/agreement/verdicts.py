@@ -183,7 +183,7 @@ class JudgeVerdicts:
 
     @cached_property
     def layout(self) -> str:
-        """In how many prompts the responses of a case are shown, in words: the prompts of other orders and runs are the same."""
+        """In how many prompts the responses of a case are shown, in words; other orders and runs show the same."""
         if without_scale(self.rubric_name) or any("composed" in verdict.extra for verdict in self.verdicts):
             return "each response by itself"
         groups: dict[str, set[frozenset[int]]] = {}
