@@ -41,6 +41,7 @@ from study.plan import ABLATIONS, Options, Study, listed_steps
 from study.rehearsal import Rehearsal
 from study.steps import Step, StudyError, read_yaml
 from study.teachers import Teachers, keys, missing_keys
+from study.texts import layout_faults, rating_faults
 
 COUNTS = Path("reports", "counts.md")
 ROOT = Path(__file__).resolve().parents[1]
@@ -141,7 +142,7 @@ def main() -> int:
         if variant or lists.listed:  # it needs only a part of what the study takes
             lists = lists.read_by(steps)
         lists, page_studies = teachers.page_studies(lists)
-        errors = faults(steps, lists, variant)
+        errors = [*faults(steps, lists, variant), *layout_faults(steps), *rating_faults(lists.brings.values(), place)]
         if args.dry_run:
             show(steps, lists, place)
             if base and Path(base).is_dir():
@@ -240,6 +241,8 @@ def run(
                 rated = " and ".join(user_file.of)
                 print_errors([f"{step.about} ({step.file}) needs {user_file.path}: {user_file.what}, of {rated}."])
                 print(f"To get it: {user_file.get}; then the same command goes on from here.", file=sys.stderr)
+                return 1
+            if print_errors(list(rating_faults([user_file], place))):
                 return 1
         print(f"\n== {number}/{len(steps)} {step.about}", flush=True)
         command, started = step.command(sys.executable), time.monotonic()

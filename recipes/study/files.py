@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from study.steps import NAMES, TEMPLATES, Step, StudyError, comma_list, has_template, judge_name, read_yaml
+from study.steps import NAMES, TEMPLATES, Step, StudyError, comma_list, judge_name, read_yaml
 
 # Arguments that name models, as folders, Hub ids or KIND:MODEL.
 MODELS = {
@@ -188,12 +188,6 @@ def faults(steps: Sequence[Step], lists: Lists, variant: str | None) -> list[str
             else:
                 errors.append(f"{place}: no earlier step writes it, and study.yaml does not list it as brought")
         writers |= dict.fromkeys(writes(step), step)
-        formats = Path(step.arguments.get("chat_template_path") or "")
-        for model in (
-            comma_list(step.arguments["candidates"]) if step.recipe == "generate_responses" and formats.name else ()
-        ):
-            if formats.is_dir() and not (formats / f"{Path(model).name}.jinja").is_file() and not has_template(model):
-                errors.append(f"{step.file}: {model} has no prompt format: no {Path(model).name}.jinja in {formats}")
         if step.recipe == "judge":
             judges.add(judge_name(step.arguments))
         for argument in NAMES if step.recipe == "report" else ():

@@ -80,3 +80,21 @@ def test_a_judge_by_likelihood_is_not_shown_the_reference(tmp_path: Path) -> Non
     for rubric, shown in ((LIKELIHOOD, False), ("somebodys@1", None)):
         records = [replace(verdict_of(case, (1, 2, 3)), rubric=rubric) for case in CASES.records]
         assert read_back(tmp_path, records).sees_reference is shown
+
+
+def test_the_layout_counts_the_prompts_of_a_case_and_what_they_show(tmp_path: Path) -> None:
+    """Other orders and runs of a prompt show the same; baselines of likelihood see each response by itself."""
+    all_three = read_back(tmp_path, verdicts(3))
+    assert all_three.layout == "one prompt with all 3 responses of a case"
+    pairs = list(combinations(range(3), 2))
+    case = CASES.records[0]
+    for number, layout in (
+        (3, "3 prompts a case, each with 2 of its 3 responses, and a score is their mean"),
+        (1, "one prompt with all 2 responses of a case"),
+    ):
+        shown = [verdict_of(case, [1, 2, 3], order=pair, run=run) for pair in pairs[:number] for run in (0, 1)]
+        assert JudgeVerdicts(CASES, shown).layout == layout
+    mixed = [*verdicts(3), *(verdict_of(case, [1, 2, 3], order=pair) for pair in pairs)]
+    assert JudgeVerdicts(CASES, mixed).layout.startswith("1 to 4 prompts a case, each with 3 of its 3 responses")
+    alone = [replace(verdict, rubric=LIKELIHOOD) for verdict in verdicts(3)]
+    assert JudgeVerdicts(CASES, alone).layout == "each response by itself"

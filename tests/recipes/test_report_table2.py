@@ -345,6 +345,9 @@ def test_runs_without_a_valid_verdict_count_and_judges_are_tested_on_the_same_pa
 
 # --- the page
 
+ALL = "one prompt with all 4 responses of a case"
+PAIRS = "6 prompts a case, each with 2 of its 4 responses"
+
 
 class Tables(HTMLParser):
     """Collects tables: caption, and the cells of each line with their scope."""
@@ -393,6 +396,17 @@ def test_the_table_can_be_read_without_seeing_it(reported: tuple) -> None:
     mean = cell["mean"]
     value, low, high, sd = (f"{100 * each:.2f}" for each in (mean["value"], mean["low"], mean["high"], cell["sd"]))
     assert shown["base"][-1] == f"{value} ± {sd}{cell['mark']} [{low}, {high}]"
+
+
+def test_every_caption_of_tables_and_figures_names_the_layout(reported: tuple) -> None:
+    result, page = reported
+    layouts = {name: record["layout"] for name, record in result["judges"].items() if record["kind"] == "judge"}
+    assert layouts.pop("pairs: correctness") == PAIRS
+    assert set(layouts.values()) == {ALL}
+    captions = re.findall(r"<caption>(.*?)</caption>|<figcaption>(.*?)</figcaption>", page, re.S)
+    assert len(captions) > 10
+    for texts in captions:
+        assert "".join(texts).removesuffix(".").endswith(f". Layout: {ALL}; of pairs: {PAIRS}")
 
 
 def test_the_caption_says_what_the_papers_says_and_how_the_tests_were_made(reported: tuple) -> None:

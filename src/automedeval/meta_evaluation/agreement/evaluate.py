@@ -130,6 +130,7 @@ def _habits(cases: Cases, row: Row, longer: np.ndarray) -> dict[str, Any]:
         "name": judge.name,
         "judge": judge.judge,
         "rubric": judge.rubric_name,
+        "layout": judge.layout,
         "criterion": row.criterion,
         "settings": judge.settings,
         "checkpoint": judge.checkpoint,

@@ -181,6 +181,23 @@ class JudgeVerdicts:
             counts_of_model[1] += 1
         return counts
 
+    @cached_property
+    def layout(self) -> str:
+        """In how many prompts the responses of a case are shown, in words; other orders and runs show the same."""
+        if without_scale(self.rubric_name) or any("composed" in verdict.extra for verdict in self.verdicts):
+            return "each response by itself"
+        groups: dict[str, set[frozenset[int]]] = {}
+        for verdict in self.verdicts:
+            groups.setdefault(verdict.case_id, set()).add(frozenset(verdict.order))
+        prompts, shown, responses = (
+            f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
+            for counts in zip(*((len(each), max(map(len, each)), len(set().union(*each))) for each in groups.values()))
+        )
+        if prompts == "1":
+            return f"one prompt with all {responses} responses of a case"
+        mean = "" if self.of_pairs else ", and a score is their mean"
+        return f"{prompts} prompts a case, each with {shown} of its {responses} responses{mean}"
+
     @property
     def sees_reference(self) -> bool | None:
         """Whether the judge is shown the reference; None where this is not known."""
@@ -439,12 +456,6 @@ class JudgeVerdicts:
             notes.append(
                 f"{self.name} was never asked to compare {left} of {len(first)} pairs: left out of its figures"
             )
-        slots = max((len(verdict.order) for verdict in self.verdicts if verdict.scores), default=0)
-        if slots > 1 and (split := sum(len(case.models) > slots for case in cases.records)):
-            notes.append(
-                f"{self.name}, layout: {split} of {len(cases)} cases in groups of {slots}, and a score is the mean of its "
-                "prompts; the paper shows a case in one prompt"
-            )
         return notes
 
     @cached_property
@@ -490,7 +501,7 @@ class Baseline(JudgeVerdicts):
     `values` is float [responses], NaN where the rule has no score: it counts as not asked there.
     """
 
-    kind, rubric_name, rubric, file, verdicts = "baseline", "counted", None, None, ()
+    kind, rubric_name, rubric, file, verdicts, layout = "baseline", "counted", None, None, (), ""
 
     def __init__(self, cases: Cases, name: str, values: np.ndarray):
         self.cases, self.name, self.judge = cases, name, name

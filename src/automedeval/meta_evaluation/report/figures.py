@@ -1,13 +1,14 @@
 """The figures of the meta-evaluation report: what of the result goes into each, and the numbers behind it."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from statistics import fmean
 from typing import Any
 
 from automedeval.meta_evaluation.agreement.ratings import OUTCOMES
 from automedeval.meta_evaluation.agreement.runs import trainings_of
-from automedeval.meta_evaluation.report.text import real_judges
+from automedeval.meta_evaluation.report.text import layout, real_judges
 from automedeval.reports import charts
 from automedeval.reports.charts import Figure
 from automedeval.reports.text import ends
@@ -15,7 +16,12 @@ from automedeval.stats.growth_curve import AHEAD, Curve
 
 
 def illustrate(result: dict[str, Any]) -> Iterator[Figure]:
-    """Yield every figure there is data for."""
+    """Yield every figure there is data for; its caption ends with the layout."""
+    for figure in _figures(result):
+        yield replace(figure, text=f"{figure.text} {layout(result)}.")
+
+
+def _figures(result: dict[str, Any]) -> Iterator[Figure]:
     if "people" in result:
         yield from _agreement(result)
     if "rounds" in result:

@@ -21,6 +21,17 @@ def real_judges(result: dict[str, Any]) -> dict[str, dict]:
     return {name: record for name, record in result["judges"].items() if record["kind"] == "judge"}
 
 
+def layout(result: dict[str, Any]) -> str:
+    """Say in which prompts the judges were shown the responses of a case, for captions: the most frequent layout first."""
+    judges: dict[str, list[str]] = {}
+    for record in real_judges(result).values():
+        judges.setdefault(record["layout"], []).append(record["name"])
+    first, *others = sorted(judges, key=lambda each: -len(judges[each]))
+    return "; ".join(
+        [f"Layout: {first}", *(f"of {in_a_row(list(dict.fromkeys(judges[each])))}: {each}" for each in others)]
+    )
+
+
 def standing(table: dict[str, Any]) -> dict[str, Any]:
     """Return how the models of one judge's table stand.
 
@@ -130,7 +141,8 @@ def _cases(counts: dict[str, Any]) -> str:
 def _judge(result: dict[str, Any]) -> str:
     main, judges = result["main_judge"], real_judges(result)
     text = f"{main['name']}, with the rubric {judges[main['name']]['rubric']}"
-    return f"{text} ({HOW[main['how']]} of {len(judges)} judges)." if len(judges) > 1 else f"{text}."
+    text += f" ({HOW[main['how']]} of {len(judges)} judges)" if len(judges) > 1 else ""
+    return f"{text}; {judges[main['name']]['layout']}."
 
 
 def credit(result: dict[str, Any]) -> list[str]:
