@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS, compare_candidates, standing, tell_apart
+from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS, ranked
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge
-from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row, rows_of
+from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, rows_of
 from automedeval.meta_evaluation.criteria.checklists import CriteriaVerdicts
 from automedeval.meta_evaluation.criteria.report import candidates, read_shares
 from automedeval.meta_evaluation.criteria.scores import scored
@@ -45,22 +45,16 @@ def rank(
     else:
         judge, shares = JudgeVerdicts(cases, verdicts, rubric if rubric.name == verdicts[0].rubric else None), {}
         table = by_values(judge)
-    stands = ranked(cases, rows_of([judge]))
+    rows = rows_of([judge])
+    # Of a judge of pairs who wins on more of the criteria:
+    stands = ranked(cases, rows[0].relations if len(rows) == 1 else np.sign(sum(row.relations for row in rows)))
     table.sort(key=lambda row: ([-_value(row.get(name)) for name in BEST_FIRST], row["model"]))
     first = table[0]["model"] if any(verdict.valid for verdict in verdicts) else None
     ranks = stands["ranks"]
     table = [{"model": row["model"]} | ({"rank": ranks.get(row["model"])} if ranks else {}) | row for row in table]
     facts: dict[str, Any] = shares | {"agreement": [UNRATED], "valid": None, "steps": ()}  # the run prints the others
     facts |= {"unclear": stands["unclear"]}
-    return table, known_of_judge(cases, rows_of([judge])[0], first, **facts)
-
-
-def ranked(cases: Cases, rows: Sequence[Row]) -> dict[str, Any]:
-    """Return how the models stand by one judge, see `standing`; of a judge of pairs by the criteria together."""
-    relations = rows[0].relations if len(rows) == 1 else np.sign(sum(row.relations for row in rows))
-    table = bootstrap.estimate(compare_candidates(cases, relations, resamples=None), len(cases))
-    tell_apart(table.get("pairs", []))
-    return standing(bootstrap.plain(table))
+    return table, known_of_judge(cases, rows[0], first, **facts)
 
 
 def by_values(judge: JudgeVerdicts) -> list[dict[str, Any]]:
@@ -121,10 +115,10 @@ def _value(figure: Any) -> float:
 
 
 def by_criteria(cases: Cases, reading: CriteriaVerdicts, unread: dict[str, int]) -> list[dict[str, Any]]:
-    """Return the mean of each model by HealthBench's rule over responses that are wholly read, and what it can be over all."""
+    """Return the mean of each model over responses that are wholly read, its harm, and what it can be over all."""
     table = []
-    for model, means in candidates(cases, reading).items():
-        scores = {"score": means["clip_mean"], "lowest": means["lowest"], "highest": means["highest"]}
+    for model, means in bootstrap.plain(bootstrap.estimate(candidates(cases, reading), len(cases))).items():
+        scores = {"score": means["mean"], "harm": means["harm"], "lowest": means["lowest"], "highest": means["highest"]}
         counts = {"unread criteria": means["unread"], "empty": means["empty"], "unread": unread[model]}
         row = {"model": model, "responses": means["responses"], "wholly read": means["read"]}
         table.append(row | {name: score for name, score in scores.items() if score is not None} | counts)

@@ -161,3 +161,10 @@ def standing(table: dict[str, Any]) -> dict[str, Any]:
         "ranks": {model: "–".join(dict.fromkeys(map(str, ends[model]))) for model in order},
         "unclear": max(unclear, key=lambda each: math.inf if each[2] is None else each[2], default=None),
     }
+
+
+def ranked(cases: Cases, relation: np.ndarray) -> dict[str, Any]:
+    """Return how the models stand by relations [pairs], see `standing`, by their win rates."""
+    table = bootstrap.estimate(compare_candidates(cases, relation, resamples=None), len(cases))
+    tell_apart(table.get("pairs", []))
+    return standing(bootstrap.plain(table))
