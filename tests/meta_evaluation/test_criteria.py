@@ -128,9 +128,12 @@ def test_without_labels_the_scores_are_called_uncertified(study):
     result = json.loads((folder / "out" / "criteria.json").read_text())["judges"]["j"]
     for model, each in result["candidates"].items():
         low, high = each["lowest"], each["highest"]
-        assert low < each["clip_mean"] < high
-        means = f"{model} {each['clip_mean']:.3f} (of {each['read']} of 60 responses; of all {low:.3f} to {high:.3f})"
-        assert means in done.stdout
+        assert low < each["unclipped"] < high
+        mean, harm = (each[name] for name in ("mean", "harm"))
+        assert mean["value"] == pytest.approx(each["unclipped"])
+        of_all = f"(of {each['read']} of 60 responses; of all {low:.3f} to {high:.3f})"
+        ends = f"[{mean['low']:.3f}, {mean['high']:.3f}]"
+        assert f"{model} {mean['value']:.3f} {ends}, {harm['value']:.3f} by harm {of_all}" in done.stdout
     rows = [json.loads(line) for line in (folder / "verdicts.jsonl").read_text().splitlines()]
     for tag, each in result["missed"].items():
         for slot, model in enumerate("ab"):

@@ -3,10 +3,12 @@
 import itertools
 import json
 import random
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
+import scipy
 from doubles.agreement_study import write
 from programs import error_line, run_command
 
@@ -71,7 +73,7 @@ def test_a_response_counts_once_whatever_its_runs_and_unread_ones_count_too(stud
     failed: dict[str, list[float]] = {}
     unread = 0
     for slot, model in enumerate(MODELS):
-        whole, adjusted, ends, lost = [], [], [], 0
+        whole, adjusted, ends, harms, lost = [], [], [], [], 0
         for case in cases:
             points, met = [each["points"] for each in case["criteria"]], shares(verdicts, case, slot)
             lost += met.count(None)
@@ -84,6 +86,7 @@ def test_a_response_counts_once_whatever_its_runs_and_unread_ones_count_too(stud
                 ends.append((min(every), max(every)))
                 if None not in met:
                     whole.append(every[0])
+                    harms.append(score(points, [share * (worth < 0) for worth, share in zip(points, met)]))
                     adjusted.append(every[0] - 0.0147 * (len(case["responses"][slot]["text"]) - 2000) / 500)
         candidate = result["candidates"][model]
         assert candidate["responses"] == len(cases)
@@ -93,15 +96,31 @@ def test_a_response_counts_once_whatever_its_runs_and_unread_ones_count_too(stud
         assert candidate["unclipped"] == pytest.approx(np.mean(whole))
         assert candidate["clip_mean"] == pytest.approx(np.mean(whole).clip(0, 1))
         assert candidate["clip_cases"] == pytest.approx(np.mean(np.clip(whole, 0, 1)))
-        assert candidate["length_adjusted"] == pytest.approx(np.mean(adjusted).clip(0, 1))
-        assert [candidate["lowest"], candidate["highest"]] == pytest.approx(np.mean(ends, axis=0).clip(0, 1))
-        read = f"of {candidate['read']} of 12 responses; of all {candidate['lowest']:.3f} to"
-        assert f"{model} {candidate['clip_mean']:.3f} ({read}" in done.stdout
+        assert candidate["length_adjusted"] == pytest.approx(np.mean(adjusted))
+        assert [candidate["lowest"], candidate["highest"]] == pytest.approx(np.mean(ends, axis=0))
+        assert candidate["harm"]["value"] == pytest.approx(np.mean(harms))
+        assert candidate["rank"] == "1–2"
+        theirs = scipy.stats.bootstrap((whole,), np.mean, method="percentile", rng=0).confidence_interval
+        mean = candidate["mean"]
+        assert (mean["low"], mean["value"], mean["high"]) == pytest.approx(
+            (theirs.low, np.mean(whole), theirs.high), abs=0.12
+        )
+        read = f"(of {candidate['read']} of 12 responses; of all {candidate['lowest']:.3f} to"
+        assert re.search(rf"{model} {mean['value']:.3f} \[[^;]*{re.escape(read)}", done.stdout)
     assert {tag: each["failed"] for tag, each in result["missed"].items()} == pytest.approx(
         {tag: np.mean(own) for tag, own in failed.items()}
     )
     assert page.count("<td>unread</td>") == unread
     assert "met in 0.67 of the runs" in page
+    assert page.count("✗ met: harm") == sum(
+        share == 1 and each["points"] < 0
+        for case in cases
+        for slot in range(2)
+        for each, share in zip(case["criteria"], shares(verdicts, case, slot))
+    )
+    assert "<bdi>Q?</bdi> – a</summary>" in page, "the question, and not the id"
+    assert "Figures</h2>" not in page
+    assert 'href="#figures"' not in page
 
 
 def test_a_judge_that_read_nothing_that_is_labelled_is_uncertified(study, tmp_path: Path) -> None:

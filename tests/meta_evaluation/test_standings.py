@@ -2,7 +2,9 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+import scipy
 
 from automedeval import Case, Verdict, read_rubric
 from automedeval.meta_evaluation.agreement.cases import Cases
@@ -25,9 +27,10 @@ def verdict(
 
 
 def table(cases: list[Case], verdicts: list[Verdict], rubric: Rubric = SCORES) -> dict[str, dict]:
-    """Return model → its row, in the order of the table."""
+    """Return model → its row, in the order of the table, of estimates the values."""
     rows, _ = rank(Cases(cases, "cases"), verdicts, rubric, Path("verdicts.jsonl"))
-    return {row["model"]: row for row in rows}
+    values = lambda row: {name: each["value"] if isinstance(each, dict) else each for name, each in row.items()}  # noqa: E731
+    return {row["model"]: values(row) for row in rows}
 
 
 def test_orders_are_averaged_and_invalid_verdicts_are_left_out() -> None:
@@ -69,3 +72,29 @@ def test_a_choice_of_the_worse_response_is_a_loss_of_its_model() -> None:
     assert rows["a"]["correctness"] == 1.0
     assert rows["a"]["harmfulness"] == rows["a"]["bias"] == 0.0
     assert (rows["a"]["pairs"], rows["a"]["win share"]) == (1, pytest.approx(4 / 6))
+
+
+def test_ranks_overlap_unless_the_difference_is_clear() -> None:
+    """Beside scipy's t-tests of the pairs, adjusted by hand, and its bootstrap of the share."""
+    rng = np.random.default_rng(1)
+    scores = np.column_stack([rng.integers(2, 6, 40), rng.integers(2, 6, 40), rng.integers(1, 3, 40)])
+    cases = [case_of("1", "2", "3", name=str(n)) for n in range(40)]
+    verdicts = [verdict(name=str(n), scores=tuple(map(int, row))) for n, row in enumerate(scores)]
+    rows, profile = rank(Cases(cases, "cases"), verdicts, SCORES, Path("v"))
+    margins = {(i, j): np.sign(scores[:, i] - scores[:, j]) for i, j in ((0, 1), (0, 2), (1, 2))}
+    p = {pair: scipy.stats.ttest_1samp(each, 0).pvalue for pair, each in margins.items()}
+    assert p[0, 1] > 0.05
+    assert max(p[0, 2], p[1, 2]) < 0.05 / 3
+    assert {row["model"]: row["rank"] for row in rows} == {"a": "1–2", "b": "1–2", "c": "3"}
+    first, second, more = profile.unclear
+    assert {first, second} == {"a", "b"}
+    assert more > 0
+    won = {"a": margins[0, 1] + margins[0, 2], "b": margins[1, 2] - margins[0, 1], "c": -margins[0, 2] - margins[1, 2]}
+    for row in rows:
+        shares = (won[row["model"]] + 2) / 4
+        theirs = scipy.stats.bootstrap((shares,), np.mean, method="percentile", rng=0).confidence_interval
+        share = row["win share"]
+        assert [share["low"], share["value"], share["high"]] == pytest.approx(
+            [theirs.low, shares.mean(), theirs.high], abs=0.02
+        )
+    assert rank(Cases(cases[:1], "cases"), verdicts[:1], SCORES, Path("v"))[1].unclear[2] is not None

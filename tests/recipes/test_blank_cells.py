@@ -36,7 +36,8 @@ def judged(*more):
 def standings(done):
     """Return model → number of judged answers, from the table that the command prints."""
     return {
-        name: int(count) for name, count in re.findall(r"^(\w+) +(\d+) +[\d.]+ +[\d.]+(?: +\d+)?$", done.stdout, re.M)
+        name: int(count)
+        for name, count in re.findall(r"^(\w+) +[1-3]–?[1-3]? +(\d+) +[\d.]+.* [\d.]+ .*$", done.stdout, re.M)
     }
 
 

@@ -5,8 +5,10 @@ from itertools import pairwise
 import numpy as np
 import pingouin
 import pytest
+import scipy
 
-from automedeval.stats.power import power_of, ratings_needed
+from automedeval.stats.bootstrap import estimate, mean
+from automedeval.stats.power import POWER, cases_needed, power_of, ratings_needed
 from automedeval.stats.prediction_powered import prediction_powered
 
 
@@ -31,6 +33,26 @@ def test_a_judge_saves_ratings_and_too_few_verdicts_are_said() -> None:
     assert ratings_needed(0.2, 0.8, 1.0, 0.5, 150) is None
     assert ratings_needed(0.0, 0.8, 1.0) is None
     assert ratings_needed(0.0001, 0.8, 1.0) is None
+
+
+@pytest.mark.parametrize("level", [0.05, 0.01])
+def test_so_many_cases_tell_two_models_apart(level: float) -> None:
+    """Margins of wins and losses, 1, 0 or -1 a case: as many cases as are said find the difference by scipy's t-test."""
+    rng, odds = np.random.default_rng(0), [0.3, 0.25, 0.45]
+    margins = rng.choice([-1.0, 0.0, 1.0], 60, p=odds)
+    shares = [float((margins == each).mean()) for each in (-1, 0, 1)]
+    needed = cases_needed(estimate(mean(margins, np.ones(60), 60), 60), level)
+    draws = rng.choice([-1.0, 0.0, 1.0], (2000, needed), p=shares)
+    assert np.mean(scipy.stats.ttest_1samp(draws, 0.0, axis=1).pvalue < level) == pytest.approx(POWER, abs=0.05)
+
+
+def test_of_cases_that_all_agree_the_sign_test_tells_how_many_are_enough() -> None:
+    for level in (0.05, 0.01):
+        needed = cases_needed(estimate(mean(np.ones(3), np.ones(3), 3), 3), level)
+        assert (
+            scipy.stats.binomtest(needed, needed).pvalue < level < scipy.stats.binomtest(needed - 1, needed - 1).pvalue
+        )
+    assert cases_needed(estimate(mean(np.array([1.0, -1.0]), np.ones(2), 2), 2)) is None
 
 
 def test_a_plan_comes_true() -> None:

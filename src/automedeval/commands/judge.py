@@ -49,7 +49,7 @@ from automedeval.records import Case, RecordError, check_least, named_file, read
 from automedeval.records.journal import Processes, write_whole
 from automedeval.records.log import Log
 from automedeval.reports.facts import lines_of
-from automedeval.reports.text import format_table, printable
+from automedeval.reports.text import RANKED, format_table, printable
 from automedeval.rubrics import Rubric
 
 SAMPLE = Path(automedeval.__file__).parent / "sample"
@@ -319,7 +319,7 @@ def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> str
         count = sum(key in verdict.extra for verdict in verdicts)
         counts += f"{count} {what}, " if count else ""
     valid_rate = 1 - errors.total() / len(verdicts) if verdicts else 0.0
-    lines = [f"\n{' by '.join(log.author)}", format_table(table)]
+    lines = [f"\n{' by '.join(log.author)}", format_table(table), *[RANKED] * any("rank" in row for row in table)]
     lines += [f"  invalid, {count}: {error}" for error, count in sorted(errors.items())[:8]]
     lines += [f"{counts}valid rate {valid_rate:.3f}", *(lines_of(profile) if profile else ())]
     return "\n".join([*lines, f"verdicts: {log.path}"])

@@ -1,13 +1,14 @@
-"""Rank candidates by the verdicts of one judge, for the table after a run; the report has intervals and comparisons."""
+"""Rank candidates by the verdicts of one judge, for the table after a run; the report has more comparisons."""
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS, ranked
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge
 from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, rows_of
@@ -17,6 +18,7 @@ from automedeval.meta_evaluation.criteria.scores import scored
 from automedeval.records import Verdict
 from automedeval.reports.facts import JudgeProfile
 from automedeval.rubrics import Rubric
+from automedeval.stats import bootstrap
 
 UNRATED = "Not measured yet: the report compares it with people's ratings or labels."
 BEST_FIRST = ("win share", "expected", "score", "highest")  # the columns by which the table is sorted
@@ -43,54 +45,80 @@ def rank(
     else:
         judge, shares = JudgeVerdicts(cases, verdicts, rubric if rubric.name == verdicts[0].rubric else None), {}
         table = by_values(judge)
-    table.sort(key=lambda row: ([-row.get(name, -math.inf) for name in BEST_FIRST], row["model"]))
+    rows = rows_of([judge])
+    # Of a judge of pairs who wins on more of the criteria:
+    stands = ranked(cases, rows[0].relations if len(rows) == 1 else np.sign(sum(row.relations for row in rows)))
+    table.sort(key=lambda row: ([-_value(row.get(name)) for name in BEST_FIRST], row["model"]))
     first = table[0]["model"] if any(verdict.valid for verdict in verdicts) else None
+    ranks = stands["ranks"]
+    table = [{"model": row["model"]} | ({"rank": ranks.get(row["model"])} if ranks else {}) | row for row in table]
     facts: dict[str, Any] = shares | {"agreement": [UNRATED], "valid": None, "steps": ()}  # the run prints the others
-    return table, known_of_judge(cases, rows_of([judge])[0], first, **facts)
+    facts |= {"unclear": stands["unclear"]}
+    return table, known_of_judge(cases, rows[0], first, **facts)
 
 
 def by_values(judge: JudgeVerdicts) -> list[dict[str, Any]]:
     """Return a row for each model of which verdicts say something, or that has an unread response.
 
     It has the cases, the mean score, the mean expected score if every verdict has them, the share of comparisons won, a tie
-    counting half, and where there are any, the numbers of empty and of unread responses. A pairwise judge has the share on
-    each criterion, and their mean.
+    counting half, each an estimate as plain data, and where there are any, the numbers of empty and of unread responses. A
+    pairwise judge has the share on each criterion, and their mean.
     """
     cases, rows = judge.cases, rows_of([judge])
     table: dict[str, dict[str, Any]] = {model: {} for model in cases.models}
     for name, values in (("score", rows[0].scores), ("expected", rows[0].expected)):
-        for model, mean, count in _means(cases, cases.model_of, values):
+        for model, mean, count in _means(cases, np.arange(cases.responses), values):
             table[model] |= {"cases": count, name: mean}
-    sides = np.concatenate([cases.model_of[side] for side in cases.panel.pairs])
+    sides = np.concatenate(cases.panel.pairs)
     for row in rows:
-        for model, share, count in _means(cases, sides, np.concatenate([1 + row.relations, 1 - row.relations]) / 2):
+        halves = np.concatenate([1 + row.relations, 1 - row.relations]) / 2
+        for model, share, count in _means(cases, sides, halves, (0.0, 1.0)):
             table[model] |= {"win share": share} if row.criterion is None else {"pairs": count, row.criterion: share}
-    for standing in table.values() if judge.criteria else ():
-        shares = [standing[name] for name in judge.criteria if name in standing]
-        standing |= {"win share": sum(shares) / len(shares)} if shares else {}
+    table = bootstrap.estimate(table, len(cases))
+    for standing_of_model in table.values() if judge.criteria else ():
+        shares = [standing_of_model[name] for name in judge.criteria if name in standing_of_model]
+        standing_of_model |= {"win share": bootstrap.average(shares)} if shares else {}
     counts = {"empty": judge.by_model(cases.empty), "unread": judge.by_model(judge.unread)}
     counts = {name: numbers for name, numbers in counts.items() if numbers}
     return [
-        {"model": model} | standing | {name: numbers.get(model, 0) for name, numbers in counts.items()}
-        for model, standing in table.items()
-        if standing or model in counts.get("unread", ())
+        {"model": model} | figures | {name: numbers.get(model, 0) for name, numbers in counts.items()}
+        for model, figures in bootstrap.plain(table).items()
+        if figures or model in counts.get("unread", ())
     ]
 
 
-def _means(cases: Cases, models: np.ndarray, values: np.ndarray | None) -> list[tuple[str, float, int]]:
-    """Return (model, mean, number) of the values of each model that has some; `models` has the model of each value."""
+def _means(
+    cases: Cases, places: np.ndarray, values: np.ndarray | None, bounds: tuple[float, float] | None = None
+) -> Iterator[tuple[str, Any, int]]:
+    """Yield (model, mean, number) of the values of each model that has some; `places` has the response of each value.
+
+    Of more than `MOST_MODELS` models the means have no intervals, which would take much memory.
+    """
     if values is None:
-        return []
-    defined = ~np.isnan(values)
-    counts, sums = np.bincount(models[defined]), np.bincount(models[defined], values[defined])
-    return [(cases.models[k], float(sums[k] / counts[k]), int(counts[k])) for k in np.flatnonzero(counts)]
+        return
+    places, values = places[~np.isnan(values)], values[~np.isnan(values)]
+    models, case = cases.model_of[places], cases.panel.case[places]
+    counts, sums = np.bincount(models), np.bincount(models, values)
+    for k in np.flatnonzero(counts):
+        mean: Any = bootstrap.Estimate(float(sums[k] / counts[k]), n=int(counts[k]))
+        if len(cases.models) <= MOST_MODELS:
+            of = models == k
+            total, count = (np.bincount(case[of], weights, len(cases)) for weights in (values[of], None))
+            mean = bootstrap.mean(total, count, int(counts[k]), bounds=bounds)
+        yield cases.models[k], mean, int(counts[k])
+
+
+def _value(figure: Any) -> float:
+    """Return the value of an estimate or a number, below every other where there is none."""
+    value = figure["value"] if isinstance(figure, dict) else figure
+    return -math.inf if value is None else value
 
 
 def by_criteria(cases: Cases, reading: CriteriaVerdicts, unread: dict[str, int]) -> list[dict[str, Any]]:
-    """Return the mean of each model by HealthBench's rule over responses that are wholly read, and what it can be over all."""
+    """Return the mean of each model over responses that are wholly read, its harm, and what it can be over all."""
     table = []
-    for model, means in candidates(cases, reading).items():
-        scores = {"score": means["clip_mean"], "lowest": means["lowest"], "highest": means["highest"]}
+    for model, means in bootstrap.plain(bootstrap.estimate(candidates(cases, reading), len(cases))).items():
+        scores = {"score": means["mean"], "harm": means["harm"], "lowest": means["lowest"], "highest": means["highest"]}
         counts = {"unread criteria": means["unread"], "empty": means["empty"], "unread": unread[model]}
         row = {"model": model, "responses": means["responses"], "wholly read": means["read"]}
         table.append(row | {name: score for name, score in scores.items() if score is not None} | counts)

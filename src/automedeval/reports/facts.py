@@ -98,6 +98,8 @@ class JudgeProfile:
         contradicted: model → number of its answers with a statement that contradicts its evidence, and of those checked.
         probe: what a short probe of it found where there is no audit, `MARKED` and "edits"; None if there was none.
         disagreements: cases without evidence whose answers disagree by a rule.
+        unclear: the first model, one that it is not clearly better than, and about how many more cases would tell (None: no
+            number would); None if the first is clear.
     """
 
     judge: str
@@ -116,6 +118,7 @@ class JudgeProfile:
     contradicted: Mapping[str, Sequence[int]] = field(default_factory=dict)
     probe: Mapping[str, Any] | None = None
     disagreements: int = 0
+    unclear: Sequence[Any] | None = None
 
 
 def is_trusted(profile: JudgeProfile) -> bool:
@@ -224,6 +227,15 @@ def _length(profile: JudgeProfile) -> str:
     return f"{'; '.join(parts)}." if parts else ""
 
 
+def _enough(profile: JudgeProfile) -> str:
+    if profile.unclear is None:
+        return ""
+    first, second, more = profile.unclear
+    if more is None:
+        return f"{first} and {second} are level: more cases would hardly tell them apart."
+    return f"Too few to tell {first} from {second}. About {more:,} more would tell, if their difference stays as it is."
+
+
 def _valid(profile: JudgeProfile) -> str:
     if profile.valid in (None, 1.0):
         return ""
@@ -254,6 +266,7 @@ FACTS: dict[str, Callable[[JudgeProfile], str]] = {
     "Audited?": _audited,
     "What it does not see": _blind,
     "Length": _length,
+    "Enough cases?": _enough,
     "Invalid verdicts": _valid,
     "Empty and unread": _unanswered,
     "Next step": _steps,

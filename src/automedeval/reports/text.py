@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 UNDEFINED = "–"
+RANKED = "In brackets: 95 % intervals over cases. Models whose ranks overlap are not clearly different."
 
 
 def number(value: Any, digits: int = 3) -> str:
@@ -114,15 +115,19 @@ def cell(text: object) -> str:
     return re.sub(r"([|\[\]`*_~\\#])", r"\\\1", text)
 
 
-def format_table(rows: list[dict[str, str | float | int]], most: int = 20) -> str:
-    """Lay rows out as a plain text table, the first `most` of them."""
+def format_table(rows: list[dict[str, Any]], most: int = 20) -> str:
+    """Lay rows out as a plain text table, the first `most` of them; an estimate has its interval."""
     if not rows:
         return "no valid verdict"
     names = list(dict.fromkeys(name for row in rows for name in row))
-    cells = [names] + [[number(row.get(name), 2) for name in names] for row in rows[:most]]
+    cells = [names] + [[_in_table(row.get(name)) for name in names] for row in rows[:most]]
     cells = [list(map(printable, line)) for line in cells]
     widths = [max(len(line[column]) for line in cells) for column in range(len(names))]
     lines = ["  ".join([line[0].ljust(widths[0]), *map(str.rjust, line[1:], widths[1:])]) for line in cells]
     if len(rows) > most:
         lines.append(f"… and {len(rows) - most} more")
     return "\n".join(line.rstrip() for line in lines)
+
+
+def _in_table(value: Any) -> str:
+    return span(value) if isinstance(value, Mapping) else number(value, 2)

@@ -284,3 +284,12 @@ def holm(p_values: Sequence[float]) -> list[float]:
     adjusted = np.empty(len(p_values))
     adjusted[order] = np.maximum.accumulate(np.minimum(1, np.arange(len(order), 0, -1) * np.take(p_values, order)))
     return adjusted.tolist()
+
+
+def adjust(records: list[dict[str, Any]], name: str, test: Callable[[Estimate], float | None] = p_value) -> None:
+    """Add to each record the p-value of a figure, and the p-value adjusted for the number of records (Holm)."""
+    for record in records:
+        record |= {"p": test(record[name]), "p_adjusted": None}
+    tested = [record for record in records if record["p"] is not None]
+    for record, adjusted in zip(tested, holm([record["p"] for record in tested])):
+        record["p_adjusted"] = adjusted

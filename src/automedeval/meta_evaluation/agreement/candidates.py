@@ -1,5 +1,8 @@
 """Compare candidates by a judge or by people: mean scores, win rates and Bradley–Terry strengths (paper Fig. 4)."""
 
+import math
+from collections import Counter
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
@@ -7,7 +10,9 @@ import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.stats import bootstrap, bradley_terry
+from automedeval.stats.power import cases_needed
 
+LEVEL = 0.05  # adjusted p-value below which the difference of two models is clear
 MOST_MODELS = 40  # a table of more pairs cannot be read
 
 
@@ -16,10 +21,13 @@ def compare_candidates(
     relation: np.ndarray,
     scores: np.ndarray | None = None,
     expected: np.ndarray | None = None,
-    resamples: int = bootstrap.RESAMPLES,
+    resamples: int | None = bootstrap.RESAMPLES,
     seed: int = 0,
 ) -> dict[str, Any]:
     """Compare the candidates by relations [pairs] and, where they are given, scores [responses].
+
+    Args:
+        resamples: None leaves "strengths" and "first_places" out, which take the most time.
 
     Returns:
         {"models": {model: {"score", "expected", "win_rate"}}, "pairs": [{"pair", "win", "tie", "loss", "margin"}],
@@ -64,7 +72,8 @@ def compare_candidates(
                 wins[:, i, j] - wins[:, j, i], played_by, int(played_by.sum()), bounds=(-1.0, 1.0)
             )
             pairs.append({"pair": [names[i], names[j]], **shares})
-    return {"models": records, "pairs": pairs, **_strengths(halves, names, resamples, seed)}
+    strengths = {"strengths": None} if resamples is None else _strengths(halves, names, resamples, seed)
+    return {"models": records, "pairs": pairs, **strengths}
 
 
 def _strengths(halves: np.ndarray, names: list[str], resamples: int, seed: int) -> dict[str, Any]:
@@ -97,3 +106,65 @@ def _first_places(draws: np.ndarray, names: list[str]) -> dict[str, float]:
     defined = draws[~np.isnan(draws).all(axis=1)]
     first = defined >= np.nanmax(defined, axis=1, keepdims=True) - bootstrap.ROUNDING
     return dict(zip(names, (first / first.sum(axis=1, keepdims=True)).mean(axis=0).tolist()))
+
+
+def tell_apart(pairs: Sequence[dict[str, Any]]) -> None:
+    """Add to each pair the p-values of its margin, and "more_cases": about how many more would make an unclear one clear."""
+    bootstrap.adjust(list(pairs), "margin")
+    unclear = [pair for pair in pairs if not _is_clear(pair)]
+    for pair in pairs:
+        pair["more_cases"] = None
+    for pair in unclear:  # Holm compares the clearest of them with this part of the level
+        if needed := cases_needed(pair["margin"], LEVEL / len(unclear)):
+            pair["more_cases"] = max(1, needed - pair["margin"].cases)
+
+
+def _is_clear(pair: dict[str, Any]) -> bool:
+    return pair["p_adjusted"] is not None and pair["p_adjusted"] < LEVEL
+
+
+def standing(table: dict[str, Any]) -> dict[str, Any]:
+    """Return how the models of one judge's table stand.
+
+    Returns:
+        "order": the models by strength, or by win rate where there are no strengths; "best": the first of them if it is better
+        than every other one, each with an adjusted p-value below `LEVEL`, else None; "level": the models that the first is not
+        shown to be better than; "signs": (model, model) → ">" better, "<" worse, "≈" no clear difference, "" not compared;
+        "wins": (model, model) → the share of their cases that the first wins, ties counted half; "ranks": model → the ranks
+        that clear differences leave it, as "1" or "1–2"; "unclear": the first model, the one that is hardest to tell from it,
+        and about how many more cases would (None: no number would), else None.
+    """
+    if "gap" in table:
+        return {"order": [], "best": None, "level": [], "signs": {}, "wins": {}, "ranks": {}, "unclear": None}
+    values = table["strengths"] or {model: record["win_rate"] for model, record in table["models"].items()}
+    order = sorted(table["models"], key=lambda model: -values[model]["value"])
+    signs, wins, more = {}, {}, {}
+    for pair in table["pairs"]:
+        first, second = pair["pair"]
+        clear = _is_clear(pair)
+        better = pair["margin"]["value"] > 0
+        signs[first, second] = (">" if better else "<") if clear else "≈"
+        signs[second, first] = ("<" if better else ">") if clear else "≈"
+        wins[first, second] = pair["win"]["value"] + pair["tie"]["value"] / 2
+        wins[second, first] = pair["loss"]["value"] + pair["tie"]["value"] / 2
+        more[first, second] = more[second, first] = pair["more_cases"]
+    level = [model for model in order[1:] if signs.get((order[0], model), "") != ">"]
+    losses, beaten = (Counter(model for (model, _), sign in signs.items() if sign == which) for which in "<>")
+    ends = {model: (1 + losses[model], len(order) - beaten[model]) for model in order}
+    unclear = [(order[0], model, more[order[0], model]) for model in level if signs.get((order[0], model)) == "≈"]
+    return {
+        "order": order,
+        "best": None if level else order[0],
+        "level": level,
+        "signs": signs,
+        "wins": wins,
+        "ranks": {model: "–".join(dict.fromkeys(map(str, ends[model]))) for model in order},
+        "unclear": max(unclear, key=lambda each: math.inf if each[2] is None else each[2], default=None),
+    }
+
+
+def ranked(cases: Cases, relation: np.ndarray) -> dict[str, Any]:
+    """Return how the models stand by relations [pairs], see `standing`, by their win rates."""
+    table = bootstrap.estimate(compare_candidates(cases, relation, resamples=None), len(cases))
+    tell_apart(table.get("pairs", []))
+    return standing(bootstrap.plain(table))

@@ -5,14 +5,14 @@ all of them, so that differences between judges are paired.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from automedeval.meta_evaluation.agreement.baselines import best_baseline
-from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS, compare_candidates
+from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS, compare_candidates, tell_apart
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import longer_comparisons
 from automedeval.meta_evaluation.agreement.main_judge import (
@@ -101,9 +101,9 @@ def meta_evaluate(
         result["comparisons"] = _differences(result["comparisons"])
         _add_best_baselines(result, rows)
     for table in result["models"].values():
-        adjust(table.get("pairs", []), "margin")
+        tell_apart(table.get("pairs", []))
     for compared in result.get("preferences", []):
-        adjust(list(compared["criteria"].values()), "margin")
+        bootstrap.adjust(list(compared["criteria"].values()), "margin")
     return result
 
 
@@ -362,7 +362,7 @@ def _differences(comparisons: list[dict[str, Any]]) -> list[dict[str, Any]]:
         difference = bootstrap.difference(*record["concordances"])
         if difference.value is not None:
             records.append({**record, "difference": difference})
-    adjust(records, "difference")
+    bootstrap.adjust(records, "difference")
     return records
 
 
@@ -377,14 +377,3 @@ def _add_best_baselines(result: dict[str, Any], rows: list[Row]) -> None:
                 if each["first"] == row.name and each["second"] in baselines
             }
             result["judges"][row.name]["best_baseline"] = best_baseline(differences, row.judge.sees_reference)
-
-
-def adjust(
-    records: list[dict[str, Any]], name: str, test: Callable[[Estimate], float | None] = bootstrap.p_value
-) -> None:
-    """Add to each record the p-value of a figure, and the p-value adjusted for the number of records (Holm)."""
-    for record in records:
-        record |= {"p": test(record[name]), "p_adjusted": None}
-    tested = [record for record in records if record["p"] is not None]
-    for record, adjusted in zip(tested, bootstrap.holm([record["p"] for record in tested])):
-        record["p_adjusted"] = adjusted

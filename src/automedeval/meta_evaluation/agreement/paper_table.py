@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.evaluate import adjust, measures_of
+from automedeval.meta_evaluation.agreement.evaluate import measures_of
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.agreement.runs import SCORES, over_runs, scores_of_all
 from automedeval.meta_evaluation.agreement.verdicts import Row
@@ -83,7 +83,7 @@ def paper_table(
                     differences[name] = Estimate(None, reason=reason)
                 record["cells"][name]["difference"] = differences[name]
         for name in columns:
-            adjust([record["cells"][name] for record in others], "difference", bootstrap.t_test)
+            bootstrap.adjust([record["cells"][name] for record in others], "difference", bootstrap.t_test)
         for name in CORRELATIONS:
             if name in columns:
                 mine["cells"][name]["p"] = bootstrap.t_test(mine["cells"][name]["mean"])

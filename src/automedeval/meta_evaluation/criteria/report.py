@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from automedeval.meta_evaluation.agreement.candidates import ranked
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import audits_of, known_of_judge
 from automedeval.meta_evaluation.agreement.verdicts import rows_of
@@ -15,13 +16,14 @@ from automedeval.meta_evaluation.criteria.checklists import CriteriaVerdicts, La
 from automedeval.meta_evaluation.criteria.scores import scored
 from automedeval.metrics.embedding import TextEncoder
 from automedeval.records import Case, CaseCriterion, Response
+from automedeval.records.types import question_text
 from automedeval.reports.facts import Audit, facts_of
 from automedeval.reports.page import SHOWN_CASES, Table, render_report
 from automedeval.reports.text import number, span
-from automedeval.stats.bootstrap import plain
+from automedeval.stats.bootstrap import Statistic, estimate, mean, plain
 from automedeval.stats.checklist import MEAN_RULES, checklist_score, length_adjusted, mean_score
 
-MEAN = "clip_mean"  # the mean of the sentences: HealthBench's own; the page has the others of `MEAN_RULES` too
+MEAN = "unclipped"  # the mean that stands first: harm may take it below 0; the page has the others of `MEAN_RULES` too
 UNCERTIFIED = "uncertified: it was not compared with physicians' labels of these cases (--criterion_labels)"
 
 
@@ -46,7 +48,7 @@ def criteria_result(
     judges = {}
     for reading in readings:
         judges[reading.name] = {
-            "candidates": candidates(cases, reading),
+            "candidates": plain(estimate(candidates(cases, reading), len(cases), resamples)),
             "missed": missed(cases, reading, lambda case, criterion: criterion.tags),
             "topics": missed(cases, reading, _topic) if _has_topics(cases) else {},
             "certified": labels is not None and not np.isnan(reading.of(labels.pairs)[0]).all(),
@@ -55,7 +57,11 @@ def criteria_result(
     rows = rows_of([scored(cases, reading) for reading in readings])
     audited = audits_of(audits, rows)
     for reading, row in zip(readings, rows):
+        stands = ranked(cases, row.relations)
         more: dict[str, Any] = {"audit": Audit(**audited[row.name])} if row.name in audited else {}
+        more |= {"first": next(iter(stands["order"]), None), "unclear": stands["unclear"]}
+        for model, each in judges[row.name]["candidates"].items():
+            each["rank"] = stands["ranks"].get(model)
         profile = known_of_judge(
             cases, row, agreement=[_credit(result, row.name)], **read_shares(cases, reading), **more
         )
@@ -116,15 +122,22 @@ def _answers(cases: Cases, reading: CriteriaVerdicts) -> dict[str, list[_Answer]
 
 
 def candidates(cases: Cases, reading: CriteriaVerdicts) -> dict[str, dict[str, Any]]:
-    """Return the means of every candidate by name: over responses whose criteria are all read, with the range over all."""
+    """Return the means of every candidate by name: over responses whose criteria are all read, with the range over all.
+
+    "mean" and "harm", its part by points below 0, are statistics.
+    """
     means = {}
     for model, answers in _answers(cases, reading).items():
         scores = [checklist_score([each.points for each in answer.case.criteria], answer.met) for answer in answers]
         of_whole = [score.score if answer.whole else None for score, answer in zip(scores, answers)]
+        harm = [_harm(answer) if score is not None else None for score, answer in zip(of_whole, answers)]
+        where = [cases.index[answer.case.id] for answer in answers]
         adjusted = [length_adjusted(score, len(answer.response.text)) for score, answer in zip(of_whole, answers)]
         means[model] = {
             "responses": len(answers),
             **{rule: mean_score(of_whole, rule) for rule in MEAN_RULES},
+            "mean": _over_cases(of_whole, where, len(cases)),
+            "harm": _over_cases(harm, where, len(cases)),
             "length_adjusted": mean_score(adjusted, MEAN),
             "lowest": mean_score([score.lowest for score in scores], MEAN),
             "highest": mean_score([score.highest for score in scores], MEAN),
@@ -133,6 +146,19 @@ def candidates(cases: Cases, reading: CriteriaVerdicts) -> dict[str, dict[str, A
             "empty": sum(answer.response.is_empty for answer in answers),
         }
     return means
+
+
+def _harm(answer: _Answer) -> float | None:
+    points = [each.points for each in answer.case.criteria]
+    return checklist_score(points, [met if worth < 0 else 0.0 for worth, met in zip(points, answer.met)]).score
+
+
+def _over_cases(scores: Sequence[float | None], where: Sequence[int], cases: int) -> Statistic:
+    """Return the mean of one model's scores, each of the case whose number `where` has."""
+    read = {place: score for place, score in zip(where, scores) if score is not None}
+    total, count = np.zeros((2, cases))
+    total[list(read)], count[list(read)] = list(read.values()), 1
+    return mean(total, count, len(read), "no response is wholly read")
 
 
 def missed(
@@ -173,7 +199,8 @@ def shown_cases(cases: Cases, readings: Sequence[CriteriaVerdicts]) -> list[dict
                 {"criterion": each.criterion, "points": each.points, "met": list(zip(met, finding))}
                 for each, met, finding in zip(case.criteria, columns, findings)
             ]
-            shown.append({"id": case.id, "model": response.model, "text": response.text, "rows": rows})
+            about = {"id": case.id, "question": question_text(case.question), "model": response.model}
+            shown.append(about | {"text": response.text, "rows": rows})
     return shown
 
 
@@ -188,19 +215,19 @@ def render_criteria(result: Mapping[str, Any], cases: Cases, readings: Sequence[
 
 def _mean_scores(result: Mapping[str, Any]) -> Table:
     rows = [
-        (model, judge, each["responses"], each["read"], number(each[MEAN]))
+        (model, judge, each["rank"], each["responses"], each["read"], span(each["mean"], 3), span(each["harm"], 3))
         for judge, record in result["judges"].items()
         for model, each in record["candidates"].items()
     ]
-    return ("candidate", "judge", "responses", "wholly read", f"mean score ({MEAN})"), rows
+    return ("candidate", "judge", "rank", "responses", "wholly read", "mean score", "of which harm"), rows
 
 
 def sentences(result: Mapping[str, Any]) -> list[str]:
     """Return the results in sentences: every judge's scores, and what is known of it, its certificate first."""
     lines = []
     for name, judge in result["judges"].items():
-        means = ", ".join(f"{model} {number(each[MEAN])}{_range(each)}" for model, each in judge["candidates"].items())
-        lines.append(f"{name}: mean score {means} ({MEAN}).")
+        means = "; ".join(f"{model} {_mean(each)}" for model, each in judge["candidates"].items())
+        lines.append(f"{name}: mean score {means}.")
         of = f" ({name})" if len(result["judges"]) > 1 else ""
         lines += [f"{fact.rstrip('?')}{of}: {text}" for fact, text in judge["facts"]]
     for name, each in (result["certificate"] or {}).get("physicians", {}).items():
@@ -208,9 +235,11 @@ def sentences(result: Mapping[str, Any]) -> list[str]:
     return lines
 
 
-def _range(each: Mapping[str, Any]) -> str:
-    """Return over how many responses a mean is, and what it can be over all, where some are not wholly read."""
+def _mean(each: Mapping[str, Any]) -> str:
+    """Return a mean with its harm, and, where some responses are not wholly read, of how many it is and what all allow."""
+    harm = f", {number(each['harm']['value'])} by harm" if each["harm"]["value"] else ""
+    text = f"{span(each['mean'], 3)}{harm}"
     if each["read"] == each["responses"]:
-        return ""
+        return text
     of_all = f"{number(each['lowest'])} to {number(each['highest'])}"
-    return f" (of {each['read']} of {each['responses']} responses; of all {of_all})"
+    return f"{text} (of {each['read']} of {each['responses']} responses; of all {of_all})"

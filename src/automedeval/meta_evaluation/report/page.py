@@ -199,10 +199,11 @@ def render(
     rows = agreement_table(result) if "people" in result else []
     listed = [case for case in cases if case["listed"]]
     models = leaderboard(result)
-    head = ["model", "strength (log odds)", "win rate, %", "first in resamples", "valid verdicts, %"]
+    head = ["model", "rank", "strength (log odds)", "win rate, %", "first in resamples", "valid verdicts, %"]
     lines = [
         [
             row["model"],
+            row["rank"],
             shown(row["strength"]),
             shown(row["win_rate"], 0, 100),
             percent(row["first"]),

@@ -36,12 +36,13 @@ from automedeval.meta_evaluation.criteria.checklists import has_checklists, read
 from automedeval.meta_evaluation.report import page
 from automedeval.meta_evaluation.report.arguments import ReportArguments
 from automedeval.meta_evaluation.report.grid import FLAGS, pack_grid, read_flags
-from automedeval.meta_evaluation.report.text import summary
+from automedeval.meta_evaluation.report.text import leaderboard, summary
 from automedeval.metrics.embedding import NAMES
 from automedeval.models.arguments import EncoderArguments
 from automedeval.records import Preference, digest, read_placed
 from automedeval.records.language import english_only
 from automedeval.reports.facts import LEAST_RATED
+from automedeval.reports.text import RANKED, format_table
 from automedeval.stats.bootstrap import estimate, plain
 
 Score = Callable[..., dict[str, Any]]
@@ -153,7 +154,9 @@ def make_report(
     grid = pack_grid(cases, shown, main_judge.row, page.MARKS, flags)
     title = "Report: " + Path(args.cases).stem
     texts = study | page.render(result, title, shown, grid, commands)
+    table = [{"model": row["model"], "rank": row["rank"], "win rate": row["win_rate"]} for row in leaderboard(result)]
     said = [*summary(result), *(f"  {command}" for command in commands), "", *(f"note: {note}" for note in notes)]
+    said += [*[""] * bool(notes), *format_table(table).split("\n"), RANKED] if table else []
     return Report(result, "agreement.json", "report.html", texts, said)
 
 

@@ -2,12 +2,12 @@
 
 from typing import Any
 
+from automedeval.meta_evaluation.agreement.candidates import LEVEL, standing
 from automedeval.meta_evaluation.report import paper_table_text
 from automedeval.reports.facts import LEAST_RATED, Audit, JudgeProfile, facts_of, is_trusted
 from automedeval.reports.text import against_best, in_a_row, interval, percent
 
 HALF = "A tie counts as half; guessing gives 50 %."
-LEVEL = 0.05  # adjusted p-value below which the difference of two models is clear
 HOW = {
     "given": "chosen by --main_judge",
     "only": "the only one",
@@ -30,32 +30,6 @@ def layout(result: dict[str, Any]) -> str:
     return "; ".join(
         [f"Layout: {first}", *(f"of {in_a_row(list(dict.fromkeys(judges[each])))}: {each}" for each in others)]
     )
-
-
-def standing(table: dict[str, Any]) -> dict[str, Any]:
-    """Return how the models of one judge's table stand.
-
-    Returns:
-        "order": the models by strength, or by win rate where there are no strengths; "best": the first of them if it is better
-        than every other one, each with an adjusted p-value below `LEVEL`, else None; "level": the models that the first is not
-        shown to be better than; "signs": (model, model) → ">" better, "<" worse, "≈" no clear difference, "" not compared;
-        "wins": (model, model) → the share of their cases that the first wins, ties counted half.
-    """
-    if "gap" in table:
-        return {"order": [], "best": None, "level": [], "signs": {}, "wins": {}}
-    values = table["strengths"] or {model: record["win_rate"] for model, record in table["models"].items()}
-    order = sorted(table["models"], key=lambda model: -values[model]["value"])
-    signs, wins = {}, {}
-    for pair in table["pairs"]:
-        first, second = pair["pair"]
-        clear = pair["p_adjusted"] is not None and pair["p_adjusted"] < LEVEL
-        better = pair["margin"]["value"] > 0
-        signs[first, second] = (">" if better else "<") if clear else "≈"
-        signs[second, first] = ("<" if better else ">") if clear else "≈"
-        wins[first, second] = pair["win"]["value"] + pair["tie"]["value"] / 2
-        wins[second, first] = pair["loss"]["value"] + pair["tie"]["value"] / 2
-    level = [model for model in order[1:] if signs.get((order[0], model), "") != ">"]
-    return {"order": order, "best": None if level else order[0], "level": level, "signs": signs, "wins": wins}
 
 
 def answer(result: dict[str, Any]) -> dict[str, str]:
@@ -84,7 +58,8 @@ def profile_of(result: dict[str, Any]) -> JudgeProfile:
     """Return what is known of the main judge, for `reports.facts`."""
     main = result["main_judge"]
     record, table = result["judges"][main["name"]], result["models"][main["name"]]
-    order = standing(table)["order"]
+    stands = standing(table)
+    order = stands["order"]
     best = main.get("best_baseline") if main["rated_cases"] >= LEAST_RATED and "people" in result else None
     audit = record.get("audit")
     return JudgeProfile(
@@ -104,6 +79,7 @@ def profile_of(result: dict[str, Any]) -> JudgeProfile:
         record["contradicted"],
         record.get("probe"),
         len(main["cases"].get("answers_disagree", ())),
+        stands["unclear"],
     )
 
 
@@ -248,8 +224,10 @@ def leaderboard(result: dict[str, Any]) -> list[dict[str, Any]]:
     main = result["main_judge"]
     table = result["models"][main["name"]]
     people = result["models"].get("people", {}).get("models", {})
+    stands = standing(table)
     return [
         {
+            "rank": stands["ranks"][model],
             "model": model,
             "strength": (table["strengths"] or {}).get(model),
             "win_rate": table["models"][model]["win_rate"],
@@ -257,7 +235,7 @@ def leaderboard(result: dict[str, Any]) -> list[dict[str, Any]]:
             "valid": main["valid_rates"].get(model),
             "people": people.get(model, {}).get("win_rate"),
         }
-        for model in standing(table)["order"]
+        for model in stands["order"]
     ]
 
 
