@@ -5,6 +5,7 @@ both override the defaults. An unknown key is an error.
 """
 
 import argparse
+import importlib.util
 import io
 import itertools
 import json
@@ -19,9 +20,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
-
-from transformers import HfArgumentParser
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from automedeval.records import BLANK, AutoMedEvalError, RecordError
 from automedeval.records.hub_names import hub_commits
@@ -29,6 +28,15 @@ from automedeval.records.journal import ALONE, Processes, write_json
 from automedeval.records.teachers import teacher_arguments
 from automedeval.records.yaml_file import YamlFile
 from automedeval.reports.text import printable
+
+if TYPE_CHECKING:
+    from transformers import HfArgumentParser
+else:  # read from its file: `import transformers` takes longer than all else that --help needs
+    _transformers = importlib.util.find_spec("transformers").submodule_search_locations[0]
+    _spec = importlib.util.spec_from_file_location("_hf_argparser", Path(_transformers, "hf_argparser.py"))
+    _module = importlib.util.module_from_spec(_spec)
+    _spec.loader.exec_module(_module)
+    HfArgumentParser = _module.HfArgumentParser
 
 
 def comma_list(values: str | Sequence[str] | None) -> list[str]:

@@ -261,11 +261,14 @@ def test_training_rows_whose_answers_have_different_room_are_answered_together_a
     fresh = LocalChat(str(folder), dtype="float32", device="cpu", max_new_tokens=100)
     parts = (Free("\nScore"), "\nScore: ", Slot("score", ("1", "2", "3", "4", "5")))
     rows = [
-        Prompt([{"role": "user", "content": f"How good is {'very ' * words}good?"}], parts, completion="It is.\nScore: 5")
+        Prompt(
+            [{"role": "user", "content": f"How good is {'very ' * words}good?"}], parts, completion="It is.\nScore: 5"
+        )
         for words in (1, 125)
     ]
     short, long = fresh.count_tokens(rows)
-    assert 100 < 300 - short and 0 < 300 - long < 50
+    assert 300 - short > 100
+    assert 0 < 300 - long < 50
     alone = [answer for row in rows for _, answer in fresh.answer([row])]
     assert [answer.truncated for answer in alone] == [True, True]
     together = dict(fresh.answer(rows))

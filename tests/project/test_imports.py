@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from programs import ROOT
 
+from automedeval.commands.console import COMMANDS
+
 LINT = Path(sys.executable).with_name("lint-imports")
 
 
@@ -46,3 +48,34 @@ def test_a_breach_of_the_contract_fails(tmp_path: Path, room: str, line: str, co
 
 def test_the_package_keeps_the_contract() -> None:
     assert lint(ROOT / "src").returncode == 0
+
+
+SLOW = {
+    "torch",
+    "transformers",
+    "sentence_transformers",
+    "openai",
+    "matplotlib",
+    "scipy.special",
+    "scipy.optimize",
+    "pint",
+}
+SLOW |= {"fastapi", "sqlalchemy", "pandas", "pyarrow", "datasets", "huggingface_hub"}
+HELP = """
+import sys
+from contextlib import suppress
+from automedeval.commands.console import main
+for arguments in [["--help"], *([name, "--help"] for name in sys.argv[2:])]:
+    sys.argv[:] = ["automedeval", *arguments]
+    with suppress(SystemExit):
+        main()
+print("loaded:", *sorted(sys.modules.keys() & set({slow})))
+"""
+
+
+def test_no_help_loads_a_slow_library() -> None:
+    command = [sys.executable, "-c", HELP.format(slow=sorted(SLOW)), "-", *COMMANDS]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("usage: automedeval") == 1 + len(COMMANDS)
+    assert done.stdout.splitlines()[-1] == "loaded:"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.special import softmax
+import scipy
 
 from automedeval.claims.rules import contradiction
 from automedeval.claims.statements import Passage, Statement
@@ -147,7 +147,7 @@ class SmallChecker:
             show_progress_bar=False,
             convert_to_numpy=True,
         )
-        return dict(zip(different, softmax(np.asarray(numbers, float), axis=1)))
+        return dict(zip(different, scipy.special.softmax(np.asarray(numbers, float), axis=1)))
 
     def _finding(
         self,

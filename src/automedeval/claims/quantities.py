@@ -9,8 +9,6 @@ from collections.abc import Iterator
 from functools import cache, lru_cache
 from typing import Any, NamedTuple
 
-import pint
-
 _NUMBERS = {
     **{"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10},
     **{"eleven": 11, "twelve": 12, "fifteen": 15, "twenty": 20, "thirty": 30, "fifty": 50, "hundred": 100},
@@ -84,6 +82,8 @@ class Amount(NamedTuple):
 
 @cache
 def _registry() -> Any:
+    import pint  # slow to import
+
     registry: Any = pint.UnitRegistry(cache_folder=None)
     return registry
 

@@ -12,14 +12,15 @@ import socket
 import sys
 from contextlib import closing
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from automedeval.annotation.coordinator import set_password
-from automedeval.annotation.export import FILES, write_export
-from automedeval.annotation.store import Store
-from automedeval.annotation.study import Study, read_study
 from automedeval.cli import parse
 from automedeval.records import RecordError, check_least
+
+if TYPE_CHECKING:  # sqlalchemy and fastapi are slow to import
+    from automedeval.annotation.store import Store
+    from automedeval.annotation.study import Study
 
 PASSWORD = "AUTOMEDEVAL_COORDINATOR_PASSWORD"
 SECRET = "session_secret"
@@ -69,6 +70,10 @@ class AnnotateArguments:
 def main() -> None:
     """Export the answers, or serve the page."""
     (args,) = parse((AnnotateArguments,), __doc__, first=("study", "export"))
+    from automedeval.annotation.export import FILES, write_export
+    from automedeval.annotation.store import Store
+    from automedeval.annotation.study import read_study
+
     study = read_study(args.study)
     with closing(Store(study)) as store:
         if args.export is not None:
@@ -79,7 +84,7 @@ def main() -> None:
             serve(args, study, store)
 
 
-def serve(args: AnnotateArguments, study: Study, store: Store) -> None:
+def serve(args: AnnotateArguments, study: "Study", store: "Store") -> None:
     """Serve the page until it is interrupted."""
     import uvicorn
 
@@ -117,8 +122,10 @@ def listening(host: str, port: int) -> socket.socket:
         raise RecordError(f"port {port} on {host}: {why}: choose another with --port or --host") from None
 
 
-def greet(args: AnnotateArguments, study: Study, store: Store) -> None:
+def greet(args: AnnotateArguments, study: "Study", store: "Store") -> None:
     """Print the numbers of the study, new invitation links, a new password, and the addresses."""
+    from automedeval.annotation.coordinator import set_password
+
     print(f"{study.title}: {len(study.cases):,} cases, {len(study.items):,} items, {len(study.annotators)} annotators")
     for kind, plan in study.plans.items():
         needed = [item.needed for item in study.items if item.kind == kind]

@@ -30,6 +30,7 @@ from automedeval.meta_evaluation.criteria.calibration import WAYS, CriteriaCalib
 from automedeval.meta_evaluation.criteria.checklists import read_checklists, read_labels
 from automedeval.records import RecordError, Verdict, verdicts_file
 from automedeval.records.journal import write_json, write_lines, write_whole
+from automedeval.reports import charts
 from automedeval.reports.text import span
 from automedeval.rubrics import read_rubric
 
@@ -87,7 +88,6 @@ def main() -> None:
     rubric = read_rubric(args.rubric)
     calibration, verdicts = calibrate(args.verdicts, args.ratings, rubric, args.fit, args.judge)
     write(args, output, calibration.to_dict(), verdicts)
-    from automedeval.reports import charts  # matplotlib is slow to load
 
     facts = calibration.facts
     names = {"before": "before", "after": "after, by the other cases"}

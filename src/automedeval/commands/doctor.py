@@ -10,15 +10,12 @@ import platform
 from importlib.metadata import PackageNotFoundError, metadata, version
 
 import psutil
-import torch
 
 import automedeval
 from automedeval.cli import parse
 from automedeval.judges.default_judge import UNTRAINED, VARIABLE, default_judge, small_missing
 from automedeval.models.arguments import EncoderArguments
-from automedeval.models.device import best_device
 from automedeval.models.model_paths import HERE, user_models
-from automedeval.models.precision import best_dtype, described
 from automedeval.records import RecordError
 from automedeval.records.extras import missing_of
 
@@ -35,6 +32,11 @@ def main() -> None:
 
 def machine() -> list[str]:
     """Return lines on the versions and the hardware."""
+    import torch  # slow to import
+
+    from automedeval.models.device import best_device
+    from automedeval.models.precision import best_dtype, described
+
     device = best_device()
     process = psutil.Process()
     cores = (

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import expit
+import scipy
 
 from automedeval.claims.checker import CONTRADICTED, LABELS, NEAR, NOT_FOUND, SUPPORTED, UNREAD
 from automedeval.judges.base import ApartJudge
@@ -185,7 +185,7 @@ def chance(reading: Reading) -> float | None:
     """Return P(met); None where the criterion or the response cannot be read."""
     if np.isnan(reading.support):
         return None
-    said = float(expit(SLOPE * (reading.support - EVEN)))
+    said = float(scipy.special.expit(SLOPE * (reading.support - EVEN)))
     # What is said counts only if the contradiction is false.
     return said * FALSE if reading.against >= AGAINST else said
 

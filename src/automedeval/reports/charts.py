@@ -10,14 +10,16 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib
-import matplotlib.figure
 import numpy as np
-from matplotlib.axes import Axes
 
 from automedeval.reports.text import ends
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+else:
+    Axes = Any  # matplotlib is slow to import, and drawing alone needs it
 
 INK = "#010203"  # stands for the page's own text colour until the SVG is finished
 BLUE, ORANGE, GREEN, GREY = "#3b7dd8", "#c8641e", "#2e8b57", "#8a8f98"
@@ -61,6 +63,9 @@ class Figure:
 
 def svg(draw: Draw, prefix: str) -> str:
     """Return a chart as SVG for the inside of a page; its ids begin with the prefix, as ids are the whole page's."""
+    import matplotlib
+    import matplotlib.figure
+
     # matplotlib's stubs name every setting in a type of its own.
     with matplotlib.rc_context(STYLE), warnings.catch_warnings():  # type: ignore[arg-type]
         # The reader's browser has what this font lacks.

@@ -13,7 +13,7 @@ from markupsafe import Markup
 from automedeval.reports import text
 
 if TYPE_CHECKING:
-    from automedeval.reports.charts import Figure  # loads matplotlib
+    from automedeval.reports.charts import Figure
 
 _BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 SHOWN_CASES = 300  # cases with their texts on a page: more of them make it slow to open

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.special import ndtr, ndtri, stdtr, stdtrit
+import scipy
 
 CHUNK = 64  # resamples whose counts are held at once
 FEW_CASES = 50  # below, an interval is marked approximate
@@ -190,7 +190,7 @@ def interval(
         if bounds is None or bound is None:
             return None, None, NO_SPREAD
         return *binomial_interval(bound, cases, bounds), None
-    tail = float(ndtr(stdtrit(cases - 1, 0.025) * np.sqrt(cases / (cases - 1))))
+    tail = float(scipy.special.ndtr(scipy.special.stdtrit(cases - 1, 0.025) * np.sqrt(cases / (cases - 1))))
     low, high = np.quantile(defined, [tail, 1 - tail])
     return float(low), float(high), None
 
@@ -216,7 +216,7 @@ def p_value(estimate: Estimate) -> float | None:
     if p is None and estimate.low is not None:
         zero = np.abs(defined) <= ROUNDING
         below = ((defined[~zero] < 0).sum() + 0.5 * zero.sum() + 0.5) / (len(defined) + 1)
-        p = _two_sided(ndtri(below), estimate.cases)
+        p = _two_sided(scipy.special.ndtri(below), estimate.cases)
     return p
 
 
@@ -243,7 +243,7 @@ def _without_spread(estimate: Estimate) -> tuple[np.ndarray, float | None]:
 
 def _two_sided(z: float, cases: int) -> float:
     """Return the p-value of a figure that many standard deviations of its resamples from 0, widened as in `interval`."""
-    return float(min(1.0, 2 * stdtr(cases - 1, -abs(z) * np.sqrt((cases - 1) / cases))))
+    return float(min(1.0, 2 * scipy.special.stdtr(cases - 1, -abs(z) * np.sqrt((cases - 1) / cases))))
 
 
 def value_of(statistic: Statistic, cases: int) -> float:

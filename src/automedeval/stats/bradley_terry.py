@@ -1,7 +1,7 @@
 """Bradley-Terry strengths of candidates from won and lost comparisons."""
 
 import numpy as np
-from scipy.sparse.csgraph import connected_components
+import scipy
 
 from automedeval.stats.logistic import fit_logistic
 
@@ -26,7 +26,7 @@ def count_wins(
 
 def unconnected(compared: np.ndarray, models: list[str]) -> str | None:
     """Return why models cannot be ranked together, None if comparisons, float [models, models], connect them all."""
-    parts, part = connected_components(compared > 0, directed=False)
+    parts, part = scipy.sparse.csgraph.connected_components(compared > 0, directed=False)
     if parts == 1:
         return None
     sizes = np.bincount(part)
@@ -68,4 +68,4 @@ def _beats(wins: np.ndarray) -> tuple[int, np.ndarray]:
 
     The strengths are finite if there is one group (Ford 1957).
     """
-    return connected_components(wins > 0, directed=True, connection="strong")
+    return scipy.sparse.csgraph.connected_components(wins > 0, directed=True, connection="strong")

@@ -17,7 +17,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtri, stdtrit
+import scipy
 
 LEVEL = 0.95  # of each one-sided bound
 POWER = 0.8  # with which the planned number of cases decides
@@ -67,7 +67,11 @@ def gate(differences: np.ndarray, by: float, span: float) -> Gate:
 def _bound(differences: np.ndarray, extreme: float, way: int) -> float:
     """Return the bound on one side (-1 or 1), with one difference `extreme` more in the sample."""
     more = np.append(differences, extreme)
-    mean, error, t = float(more.mean()), more.std(ddof=1) / math.sqrt(len(more)), stdtrit(len(more) - 1, LEVEL)
+    mean, error, t = (
+        float(more.mean()),
+        more.std(ddof=1) / math.sqrt(len(more)),
+        scipy.special.stdtrit(len(more) - 1, LEVEL),
+    )
     if not error:
         return mean
     # The third moment by s³, by the root of the number.
@@ -84,7 +88,7 @@ def _needed(differences: np.ndarray, by: float, span: float) -> int | None:
     distance = abs(float(differences.mean()) + by)
     if distance < 1e-9:
         return None
-    factor = ndtri(LEVEL) + ndtri(POWER)
+    factor = scipy.special.ndtri(LEVEL) + scipy.special.ndtri(POWER)
     count = max(len(differences) + 1, math.ceil((factor * differences.std(ddof=1) / distance) ** 2))
     for _ in range(100):  # the added case widens the bound: a fixed point, which is above the first guess
         variance = differences.var() + span**2 / count

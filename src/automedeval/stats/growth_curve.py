@@ -11,8 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.optimize import least_squares
-from scipy.special import stdtrit
+import scipy
 
 LEAST_ROUNDS = 3  # as many as the curve has constants
 SMALL_REST = 0.005  # half a percentage point
@@ -73,7 +72,7 @@ class Forecast:
             return None
         gradient = _gradients(_line(self.curve), np.array([float(t)]))[0]
         error = math.sqrt(gradient @ self.spread @ gradient + self.residual_error**2)
-        reach = float(stdtrit(self.rounds - LEAST_ROUNDS, 0.975)) * error
+        reach = float(scipy.special.stdtrit(self.rounds - LEAST_ROUNDS, 0.975)) * error
         value = self.curve.at(t)
         return max(0.0, value - reach), min(1.0, value + reach)
 
@@ -110,7 +109,7 @@ def _least_squares(values: np.ndarray) -> Forecast:
     """Fit u, v and q, from several starts: the sum of squares can have several minima."""
     rounds, times = len(values), np.arange(len(values), dtype=float)
     fits = [
-        least_squares(
+        scipy.optimize.least_squares(
             lambda line: _values(line, times) - values,
             start,
             jac=lambda line: _gradients(line, times),

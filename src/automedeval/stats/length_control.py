@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.special import expit
+import scipy
 
 from automedeval.stats.bootstrap import Statistic, ratio, undefined
 from automedeval.stats.logistic import fit_logistic
@@ -70,7 +70,9 @@ def length_controlled(
     columns, step = _one_step(design, won, beta, case, cases)
     n = len(won)
     figures: dict[str, Any] = {
-        "longer_wins": Statistic(columns, lambda sums: expit(step(sums)[:, -1] * np.tanh(1.0)), n, bounds=(0.0, 1.0)),
+        "longer_wins": Statistic(
+            columns, lambda sums: scipy.special.expit(step(sums)[:, -1] * np.tanh(1.0)), n, bounds=(0.0, 1.0)
+        ),
         "words": spread,
     }
     if reason:
@@ -86,7 +88,7 @@ def length_controlled(
 
         def controlled(sums: np.ndarray, column: int = column, weights: np.ndarray = weights) -> np.ndarray:
             strengths = step(sums)[:, :-1]
-            return expit(strengths[:, [column]] - strengths) @ weights
+            return scipy.special.expit(strengths[:, [column]] - strengths) @ weights
 
         figures["win_rates"][models[number]] = {
             "raw": ratio(won_of_case, count),
@@ -98,7 +100,7 @@ def length_controlled(
 def _one_step(design: np.ndarray, won: np.ndarray, beta: np.ndarray, case: np.ndarray, cases: int):
     """Return columns [cases, sums], and the function of sums that returns every resample's coefficients."""
     size = len(beta)
-    chance = expit(design @ beta)
+    chance = scipy.special.expit(design @ beta)
     upper = np.triu_indices(size)
     scores = design * (won - chance)[:, None]
     information = design[:, upper[0]] * design[:, upper[1]] * (chance * (1 - chance))[:, None]

@@ -1,8 +1,7 @@
 """Fit a logistic regression by Newton's method: one fit, or many with the same design at once; and weights of features."""
 
 import numpy as np
-from scipy.optimize import minimize
-from scipy.special import expit
+import scipy
 
 from automedeval.stats.agreement import SAME
 
@@ -41,7 +40,7 @@ def fit_logistic(
         return (played * np.logaddexp(0, logit) - won * logit).sum(-1) + ridge / 2 * (beta**2).sum(-1)
 
     for _ in range(STEPS):
-        chance = expit(beta @ design.T)
+        chance = scipy.special.expit(beta @ design.T)
         gradient = (won - played * chance) @ design - ridge * beta
         gradient[endless] = 0.0
         information = (design.T * (played * chance * (1 - chance))[..., None, :]) @ design + ridge * identity
@@ -79,10 +78,12 @@ def order_weights(gaps: np.ndarray) -> np.ndarray:
 
     def loss(weights: np.ndarray) -> tuple[float, np.ndarray]:
         logit = scaled @ weights
-        slope = RIDGE * weights - expit(-logit) @ scaled
+        slope = RIDGE * weights - scipy.special.expit(-logit) @ scaled
         return float(np.logaddexp(0, -logit).sum() + RIDGE / 2 * weights @ weights), slope
 
     features = gaps.shape[1]
     options = {"ftol": 1e-15, "gtol": 1e-10, "maxiter": 1000}
-    optimum = minimize(loss, np.zeros(features), jac=True, bounds=[(0, None)] * features, options=options)
+    optimum = scipy.optimize.minimize(
+        loss, np.zeros(features), jac=True, bounds=[(0, None)] * features, options=options
+    )
     return optimum.x / spread

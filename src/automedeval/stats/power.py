@@ -14,7 +14,7 @@ from bisect import bisect_left
 from functools import partial
 
 import numpy as np
-from scipy.special import nctdtr, stdtrit
+import scipy
 
 from automedeval.stats.bootstrap import ROUNDING, Estimate
 
@@ -47,12 +47,12 @@ def power_of(
     if variance == 0:
         return float(difference != 0)
     freedom = rated - 1
-    edge, centre = -float(stdtrit(freedom, level / 2)), abs(difference) / np.sqrt(variance)
+    edge, centre = -float(scipy.special.stdtrit(freedom, level / 2)), abs(difference) / np.sqrt(variance)
     if centre > 30:
         return 1.0
     # The distribution function is inaccurate in its far tail, where the wrong side is; its value is below 1e-10 there.
-    wrong_side = float(nctdtr(freedom, centre, -edge)) if centre < 4 else 0.0
-    return 1 - float(nctdtr(freedom, centre, edge)) + wrong_side
+    wrong_side = float(scipy.special.nctdtr(freedom, centre, -edge)) if centre < 4 else 0.0
+    return 1 - float(scipy.special.nctdtr(freedom, centre, edge)) + wrong_side
 
 
 def ratings_needed(

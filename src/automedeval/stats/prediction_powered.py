@@ -42,7 +42,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import stdtrit
+import scipy
 
 from automedeval.stats.bootstrap import FEW_CASES, NO_SPREAD, Estimate, binomial_interval
 
@@ -172,7 +172,7 @@ def _interval(value: float, variance: float, cases: int, bounds: tuple[float, fl
             same = "all cases have the same value: exact binomial interval"
             return Estimate(value, low, high, cases, same, cases < FEW_CASES, cases)
         return Estimate(value, n=cases, reason=NO_SPREAD, cases=cases)
-    reach = float(stdtrit(cases - 1, 0.975)) * error
+    reach = float(scipy.special.stdtrit(cases - 1, 0.975)) * error
     low, high = value - reach, value + reach
     if bounds:
         value = min(max(value, bounds[0]), bounds[1])
@@ -188,5 +188,5 @@ def _worth(plain: np.ndarray, parts: np.ndarray, rest: float) -> tuple[float, fl
     ratio = float(plain_squares.sum()) / total
     pulls = plain_squares / plain_squares.sum() - part_squares / total  # influence of each case on the logarithm
     error = float(np.sqrt(pulls.var() * n**2 / (n - 1)))
-    reach = float(stdtrit(n - 1, 0.975)) * error
+    reach = float(scipy.special.stdtrit(n - 1, 0.975)) * error
     return n * ratio, n * ratio * np.exp(-reach), n * ratio * np.exp(reach)

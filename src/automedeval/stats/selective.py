@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from scipy.special import bdtr
+import scipy
 
 from automedeval.stats.agreement import Panel
 from automedeval.stats.bootstrap import divide, ratio
@@ -33,7 +33,7 @@ POINTS = 10  # of a risk-coverage curve
 
 def units_needed(risk: float, delta: float, errors: int = 0) -> int:
     """Return the least number of units that certify a risk with this number of errors among them."""
-    return next(number for number in itertools.count(errors + 1) if bdtr(errors, number, risk) <= delta)
+    return next(number for number in itertools.count(errors + 1) if scipy.special.bdtr(errors, number, risk) <= delta)
 
 
 def thresholds(fresh: np.ndarray, units: int, risk: float, delta: float) -> np.ndarray:
@@ -83,7 +83,7 @@ def certify(
     for threshold in map(float, sequence):
         kept = confidence >= threshold
         count, errors = int(kept.sum()), int(wrong[kept].sum())
-        p = float(bdtr(errors, count, risk)) if count else 1.0
+        p = float(scipy.special.bdtr(errors, count, risk)) if count else 1.0
         tested.append({"threshold": threshold, "units": count, "errors": errors, "p": p})
         if p > delta:
             break
@@ -214,7 +214,7 @@ def least_alarm_threshold(
         alarms = sum(int((each >= threshold).sum()) for each in scores)
         p = 1.0
         if len(scores):
-            p = float(bdtr(alarms, len(scores), risk)) if single else betting_p_value(shares, risk)
+            p = float(scipy.special.bdtr(alarms, len(scores), risk)) if single else betting_p_value(shares, risk)
         tested.append({"threshold": threshold, "units": len(scores), "alarms": alarms, "p": p})
         tested[-1]["alarmed"] = int((shares > 0).sum())
         if p > delta:

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.optimize import isotonic_regression, lsq_linear
+import scipy
 
 from automedeval.meta_evaluation.agreement.ratings import scores_of_people
 from automedeval.records import Rating, RecordError, Verdict, digest, read_placed, read_records, verdicts_file
@@ -64,7 +64,7 @@ class RisingLine:
         y = np.round(y, 9)  # people's scores within 1e-9 are equal, in whatever order their ratings were summed
         levels, level = np.unique(x[:, 0], return_inverse=True)
         weights = np.bincount(level, weights=weight)
-        fitted = isotonic_regression(np.bincount(level, weights=weight * y) / weights, weights=weights)
+        fitted = scipy.optimize.isotonic_regression(np.bincount(level, weights=weight * y) / weights, weights=weights)
         block = np.repeat(np.arange(len(fitted.blocks) - 1), np.diff(fitted.blocks))
         heights = fitted.x[fitted.blocks[:-1]]
         centres = np.bincount(block, weights=weights * levels) / np.bincount(block, weights=weights)
@@ -102,7 +102,7 @@ class LikelihoodLine:
     def fit(cls, x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> "LikelihoodLine":
         """Return the least-squares line; the weight within cases is 0 or more, so that no order turns."""
         design = np.column_stack([x, np.ones(len(x))])
-        weights = lsq_linear(design, y, ([0, -np.inf, -np.inf], np.inf), method="bvls").x
+        weights = scipy.optimize.lsq_linear(design, y, ([0, -np.inf, -np.inf], np.inf), method="bvls").x
         return cls(tuple(weights.round(DIGITS).tolist()))
 
     def points(self, x: np.ndarray) -> np.ndarray:

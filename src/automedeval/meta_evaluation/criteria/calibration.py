@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, logit
+import scipy
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.criteria.checklists import CriteriaVerdicts, Labels, category, measures
@@ -52,22 +52,22 @@ class Line:
         design = np.column_stack([_logits(chance), np.ones(len(chance))])
         slope, shift = fit_logistic(design, met, ridge=RIDGE)
         if not slope > 0:  # a judge that orders no better than chance says the share that is met of every criterion
-            slope, shift = 0.0, logit((met.sum() + 0.5) / (len(met) + 1))
+            slope, shift = 0.0, scipy.special.logit((met.sum() + 0.5) / (len(met) + 1))
         return cls(float(slope), float(shift), len(chance), int(met.sum()))
 
     def __call__(self, chance: Any) -> Any:
-        return expit(self.slope * _logits(chance) + self.shift)
+        return scipy.special.expit(self.slope * _logits(chance) + self.shift)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON can hold it, with the temperature and the threshold; both are null without a slope."""
         line = {"slope": self.slope, "shift": self.shift, "temperature": None, "threshold": None}
         if self.slope:
-            line |= {"temperature": 1 / self.slope, "threshold": float(expit(-self.shift / self.slope))}
+            line |= {"temperature": 1 / self.slope, "threshold": float(scipy.special.expit(-self.shift / self.slope))}
         return line | {"pairs": self.pairs, "met": self.met}
 
 
 def _logits(chance: Any) -> Any:
-    return logit(np.clip(chance, EDGE, 1 - EDGE))
+    return scipy.special.logit(np.clip(chance, EDGE, 1 - EDGE))
 
 
 @dataclass(frozen=True)
