@@ -13,11 +13,12 @@
 
 Each step is one YAML of the run's folder and runs the command in the YAML's first line. Before the first step every path is
 checked: what a step reads is written by an earlier step, held by the repository, or listed in the folder's study.yaml as
-brought by the user. Every step resumes where it stopped, so the same command resumes the study. The terminal shows the results
-and progress of each step; all that it prints is in logs/.
+brought by the user. So are the layout of cases, the candidates' formats, and ratings that are there. Every step resumes where
+it stopped, so the same command resumes the study. The terminal shows the results and progress of each step; all that it
+prints is in logs/.
 
-Exit status: that of the step that failed; 1 if a path leads nowhere or something is missing; with --dry_run 0 if only what
-the user brings is missing.
+Exit status: that of the step that failed; 1 if something does not fit or is missing; with --dry_run 0 if only what the user
+brings is missing.
 """
 
 import argparse
