@@ -11,8 +11,8 @@ from each judge alone, and from both. The intervals of both are valid for any ju
 cases. The first of several judges leads. Of judges of criteria the unclipped scores are compared; --criterion_labels takes the
 place of ratings. Without either all is by the judges alone.
 
-The page shows case by case what changed between two versions: from the first judge to the second on the same scale; of one judge from
-the first candidate to the second. Won and lost are by its scores.
+The page shows case by case what changed from the first judge to the second on its scale; by one judge, from the first candidate
+to the second.
 
 --fail_if_worse is a gate for continuous integration. It takes no ratings: it compares the mean expected scores of two
 candidates on the same cases by one judge. Exit status 0: NEW is not lower than OLD by --by points or more; 3: it is lower by

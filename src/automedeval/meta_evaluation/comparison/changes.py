@@ -60,15 +60,14 @@ class Changes:
         flags: Mapping[str, Any],
     ) -> dict[str, Any]:
         """Return what `grid.html.jinja` needs: the cases with the models as columns, sorted by the size of the change."""
-        records = case_records(cases, judges, people, self.row)
+        records = case_records(cases, judges, people, self.row, {}, {})
         largest = {"won": self.gap, "lost": -self.gap, "models_differ": np.abs(self.gap)}
         for record in records:
             number = cases.index[record["id"]]
-            own = slice(*cases.start[number : number + 2].tolist())
-            for name, values in largest.items():
-                record["measures"].pop(name, None)
-                if not np.isnan(values[own]).all():
-                    record["measures"][name] = float(np.nanmax(values[own]))
+            start, end = cases.start[number : number + 2]
+            record["measures"].pop("models_differ", None)
+            if not np.isnan(self.gap[start:end]).all():
+                record["measures"] |= {name: float(np.nanmax(each[start:end])) for name, each in largest.items()}
         of_judges = self.kind == "judge"
         marks = {name: words[of_judges] for name, words in WORDS.items()} | MARKS
         versions = {"old": self.old} if of_judges else {"base": self.old}
@@ -104,8 +103,8 @@ def changes_of(cases: Cases, rows: Sequence[Row], candidates: Mapping[str, np.nd
             return None
         kind = "model"
         for names in combinations(candidates, 2):
-            sides = np.stack([candidates[name] for name in names])
-            old_at, new_at = sides[:, (sides >= 0).all(axis=0)]
+            both = np.stack([candidates[name] for name in names])
+            old_at, new_at = both[:, (both >= 0).all(axis=0)]
             if len(new_at):
                 break
     if not len(new_at) or not ((old.judge.given > 0) & (new.judge.given > 0)).any():
@@ -118,11 +117,9 @@ def changes_of(cases: Cases, rows: Sequence[Row], candidates: Mapping[str, np.nd
         ties = relation[new_at] == 0
         relation[new_at] += ties * (cases.empty[old_at] * 1.0 - cases.empty[new_at])
     marks = {"won": relation > 0, "lost": relation < 0}
-    was, now = marks_of(cases, old.judge), marks_of(cases, new.judge)
+    sides = [(marks_of(cases, old.judge), old_at), (marks_of(cases, new.judge), new_at)]
     for name, parts in NEWLY.items():
+        had, has = (np.any([marked[part][at] for part in parts], axis=0) for marked, at in sides)
         marks[f"newly_{name}"] = np.zeros(cases.responses, bool)
-        had, has = (
-            np.any([marked[part][at] for part in parts], axis=0) for marked, at in ((was, old_at), (now, new_at))
-        )
         marks[f"newly_{name}"][new_at] = has & ~had
     return Changes(kind, *names, new, before if kind == "judge" else None, gap, marks)

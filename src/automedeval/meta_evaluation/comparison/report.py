@@ -19,6 +19,7 @@ ASSUMPTION = (
     "in another way, the intervals are not valid, with or without a judge."
 )
 MOST_TIMES, MOST_CASES = 10, 5_000  # of what is there, and in all: a plan for more cases is none
+EQUAL = "as far as these cases can tell"
 Estimates = dict[str, Any]  # what `Powered.to_dict` holds
 
 
@@ -66,6 +67,9 @@ class Basis:
             return None
         return int(float(f"{max(1, needed - there):.1e}"))
 
+    def would_tell(self, counts: Sequence[int]) -> str:
+        return f"about {_range(counts)} more {'rated ones ' if self.rated else ''}would tell"
+
 
 def _changed(changes: dict[str, Any] | None) -> list[str]:
     """Return what changed from the old version to the new one, in one sentence."""
@@ -75,7 +79,7 @@ def _changed(changes: dict[str, Any] | None) -> list[str]:
     parts = [
         f"{changes[name]:,} {words[of_judges]}"
         for name, words in WORDS.items()
-        if changes[name] or not name.startswith("newly")
+        if changes[name] or name in ("won", "lost")
     ]
     what = "answers" if of_judges else "cases"
     versions = f"{changes['new']} against {changes['old']}" + ("" if of_judges else f", by {changes['judge']}")
@@ -93,17 +97,11 @@ def _of_two(pair: dict[str, Any], basis: Basis) -> list[str]:
     if _clear(estimate):
         better, worse = (first, second) if estimate["value"] > 0 else (second, first)
         sentences = [f"{basis.rate[0].upper()}{basis.rate[1:]} {better} above {worse}: the difference is {size}"]
-    elif (more := basis.more(pair)) is None:
-        sentences = [
-            f"{first} and {second} are about equal, as far as these cases can tell.",
-            f"{first} less {second} is {size}",
-        ]
     else:
-        ones = "rated ones " if basis.rated else ""
-        sentences = [
-            f"Too few cases to tell {first} from {second}; about {more:,} more {ones}would tell.",
-            f"{first} less {second} is {size}",
-        ]
+        more = basis.more(pair)
+        equal = f"{first} and {second} are about equal, {EQUAL}."
+        few = f"Too few cases to tell {first} from {second}; {basis.would_tell([more])}." if more else equal
+        sentences = [few, f"{first} less {second} is {size}"]
     if _apart(figure["naive"], figure["prediction_powered"]):
         sentences.append(
             f"By {lead} alone it is {span(figure['naive'])}. The intervals do not overlap: {lead} is biased."
@@ -126,11 +124,9 @@ def _of_several(pairs: list[dict[str, Any]], basis: Basis) -> list[str]:
     ]
     unclear = [basis.more(pair) for pair in pairs if tuple(pair["pair"]) in defined.keys() - clear]
     if few := [more for more in unclear if more is not None]:
-        ones = "rated ones " if basis.rated else ""
-        sentences.append(f"Too few cases to tell in {len(few)} of them; about {_range(few)} more {ones}would tell.")
+        sentences.append(f"Too few cases to tell in {len(few)} of them; {basis.would_tell(few)}.")
     if len(few) < len(unclear):
-        equal = len(unclear) - len(few)
-        sentences.append(f"In {equal} of them the two are about equal, as far as these cases can tell.")
+        sentences.append(f"In {len(unclear) - len(few)} of them the two are about equal, {EQUAL}.")
     if len(defined) < len(pairs):
         sentences.append(f"{len(pairs) - len(defined)} pairs cannot be compared; comparison.json says why.")
     biased = sum(_apart(figures[names]["naive"], figures[names]["prediction_powered"]) for names in defined)
@@ -233,14 +229,14 @@ def rows_of_plans(result: dict[str, Any]) -> list[tuple[str, list[str]]]:
 
 def illustrate(result: dict[str, Any]) -> Iterator[Figure]:
     """Yield every figure of two points or more."""
-    lead, rated = result["lead"], result["cases"]["rated_cases"]
-    kinds = KINDS if rated else JUDGE_ALONE
+    lead, kinds, rater = result["lead"], KINDS, "people give"
     text = f"Three estimates with 95 % intervals: by ratings alone, by {lead} alone, and by both together."
-    text = text if rated else f"By {lead} alone, with 95 % intervals."
+    if not result["cases"]["rated_cases"]:
+        kinds, rater, text = JUDGE_ALONE, f"{lead} gives", f"By {lead} alone, with 95 % intervals."
     pairs = {" : ".join(pair["pair"]): pair for pair in result["pairs"]}
     means = {"all responses": result["all"], **result["models"]}
     groups = (
-        ("Mean scores", f"mean score that {'people give' if rated else f'{lead} gives'}", means, "mean", None),
+        ("Mean scores", f"mean score that {rater}", means, "mean", None),
         ("Differences", "difference of mean scores", pairs, "difference", 0.0),
         ("Win rates", "share of cases that the first wins", pairs, "win_rate", 0.5),
     )

@@ -8,7 +8,6 @@ import gzip
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -62,7 +61,7 @@ def pack_grid(
     flags: Mapping[str, Any],
     *,
     models: Sequence[str] = (),
-    marked: Mapping[str, np.ndarray] = MappingProxyType({}),
+    marked: Mapping[str, np.ndarray] | None = None,
     before: np.ndarray | None = None,
     **head: str,
 ) -> dict[str, str]:
@@ -79,7 +78,7 @@ def pack_grid(
     """
     models = models or cases.models
     values = values_of_responses(cases, main)
-    marked = marks_of(cases, main.judge) | dict(marked)
+    marked = marks_of(cases, main.judge) | dict(marked or {})
     rows = []
     for record in records:
         number = cases.index[record["id"]]

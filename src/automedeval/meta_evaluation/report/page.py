@@ -3,7 +3,6 @@
 import random
 from collections.abc import Mapping, Sequence
 from itertools import combinations, product
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -79,8 +78,8 @@ def case_records(
     judges: Sequence[JudgeVerdicts],
     people: People | None,
     main: Row,
-    lists: Mapping[str, Sequence[str]] = MappingProxyType({}),
-    worst: Mapping[str, list[str]] = MappingProxyType({}),
+    lists: Mapping[str, Sequence[str]],
+    worst: Mapping[str, list[str]],
 ) -> list[dict[str, Any]]:
     """Lay out the cases of the page with responses, scores, choices, ratings and rationales side by side.
 
