@@ -114,7 +114,8 @@ def test_a_gate_takes_criteria_and_does_not_decide_where_many_are_unread(study, 
 
 def test_what_is_no_comparison_of_criteria_gets_one_line(study, tmp_path) -> None:
     folder, _ = study
-    assert "--ratings (or, for judges of criteria, --criterion_labels)" in error_line(compare(folder))
+    both = ("--ratings", "r.jsonl", "--criterion_labels", "l.jsonl")
+    assert "--ratings and --criterion_labels exclude each other" in error_line(compare(folder, *both))
     lines = (folder / "labels.jsonl").read_text().splitlines()
     (tmp_path / "few.jsonl").write_text(lines[0] + "\n")
     assert "no response has a strict majority" in error_line(

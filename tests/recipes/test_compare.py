@@ -94,14 +94,14 @@ def test_report_says_it_in_words_and_draws_it(args: list, tmp_path: Path) -> Non
     page = (tmp_path / "out" / "comparison.html").read_text(encoding="utf-8")
     summary = (tmp_path / "out" / "comparison.md").read_text(encoding="utf-8")
     assert page.count("<svg") == 5
-    assert "script" not in page
+    assert page.count("<script") == 1
     assert "default-src 'none'" in page
     assert "://" not in page.replace("http://www.w3.org/", "")
     for text in (page, summary, done.stdout):
         assert "No candidate is shown to be best. “larch-7b” is first" in text
         assert "0 of 3 pairs of candidates differ clearly" in text
         assert "15 rated cases give a difference as precisely as" in text
-        assert "as estimated, with a power of 80%" in text
+        assert "In 3 of them the two are about equal, as far as these cases can tell." in text
     assert "assumes that the rated cases are a random draw of all cases" in page
     rows = [line.split(" | ")[0] for line in summary.splitlines() if line.startswith("| ")]
     assert rows[:2] == ["| mean score", "| all responses"]
@@ -153,6 +153,46 @@ def test_candidates_that_are_level_are_named(tmp_path: Path) -> None:
     assert "2 of 3 pairs of candidates differ clearly" in said
 
 
+@pytest.mark.parametrize("shift", [0.0, 0.12])
+def test_two_that_are_level_are_said_to_be_or_how_many_more_would_tell(tmp_path: Path, shift: float) -> None:
+    said = of_candidates({"a": shift, "b": 0.0}, tmp_path).partition("\n")[0]
+    plan = json.loads((tmp_path / "out" / "comparison.json").read_text(encoding="utf-8"))["pairs"][0]["plan"]
+    needed = plan["with"]["good"]["value"] or plan["without"]["value"]
+    if needed is None or needed > 200:  # ten times the rated cases
+        assert said == "“a” and “b” are about equal, as far as these cases can tell."
+    else:
+        (more,) = re.fullmatch(
+            r"Too few cases to tell “a” from “b”; about (\d+) more rated ones would tell\.", said
+        ).groups()
+        assert int(more) == pytest.approx(needed - 20, rel=0.05)
+
+
+def test_without_ratings_all_is_by_the_judge_alone(args: list, tmp_path: Path) -> None:
+    args = [*args[:4], *args[-2:]]
+    done = compare(*args)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "out" / "comparison.json").read_text(encoding="utf-8"))
+    verdicts = {line["case_id"]: line["expected_scores"] for line in read(tmp_path / "good.jsonl")}
+    for pair in result["pairs"]:
+        gaps = []
+        for case in read(CASES):
+            models = [response["model"] for response in case["responses"]]
+            first, second = (verdicts[case["id"]][models.index(name)] for name in pair["pair"])
+            gaps.append(first - second)
+        figure = pair["difference"]["good"]
+        assert figure["naive"]["value"] == pytest.approx(np.mean(gaps))
+        assert figure["prediction_powered"]["value"] is None
+        # As many cases as statsmodels' t test asks for.
+        power = pytest.importorskip("statsmodels.stats.power").TTestPower()
+        effect = abs(np.mean(gaps)) / np.std(gaps, ddof=1)
+        needed = power.solve_power(effect, power=0.8, alpha=0.05)
+        assert pair["plan"]["without"]["value"] == pytest.approx(needed, abs=1)
+    assert "differ clearly, by good alone." in done.stdout
+    assert "people rate" not in done.stdout
+    assert "Not known. No ratings are given." in done.stdout
+    assert "random draw" not in (tmp_path / "out" / "comparison.html").read_text(encoding="utf-8")
+
+
 def test_hostile_names_stay_text(tmp_path: Path) -> None:
     name = "<script>alert(1)</script>|\u202ex 模型"
     cases = [case | {"responses": [{**each} for each in case["responses"]]} for case in read(CASES)]
@@ -169,7 +209,8 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "Glyph" not in done.stderr
     page = (tmp_path / "out" / "comparison.html").read_text(encoding="utf-8")
-    assert "<script" not in page
+    assert page.count("<script") == 1
+    assert "alert(1)</script" not in page
     assert "模型" in page
     assert "\u202e" not in page, "it would turn the rest of a sentence round"
     assert "<b>" not in page
@@ -259,11 +300,45 @@ def test_names_that_are_no_models_are_not_compared(tmp_path: Path) -> None:
         (("--rated", 31), "--rated 31: only 30 cases are rated"),
         (("--models", "nobody,somebody"), "has no 'nobody'; it has"),
         (("--models", MODELS[0]), "--models must name two candidates or more"),
+        (("--criterion_labels", "labels.jsonl"), "--ratings and --criterion_labels exclude each other"),
     ],
 )
 def test_bad_arguments_are_one_line(args: list, tmp_path: Path, more: tuple, said: str) -> None:
     assert said in error_line(compare(*args, *more))
     assert not (tmp_path / "out").exists()
+
+
+def test_versions_without_a_common_case_are_refused(args: list, tmp_path: Path) -> None:
+    lines = read(tmp_path / "good.jsonl")
+    write(tmp_path / "good.jsonl", lines[:15])
+    write(tmp_path / "poor.jsonl", [line | {"judge": "poor"} for line in lines[15:]])
+    assert f"{CASES}: 'good' and 'poor' have no case in common" in error_line(compare(*args))
+    halves = [
+        case | {"responses": [case["responses"][0] | {"model": f"v{n % 2}"}]} for n, case in enumerate(read(CASES))
+    ]
+    halves = write(tmp_path / "halves.jsonl", halves)
+    verdicts = [verdict(case, [3]) for case in read(halves)]
+    of_halves = ["--cases", halves, "--verdicts", write(tmp_path / "v.jsonl", verdicts), *args[-2:]]
+    assert f"{halves}: 'v0' and 'v1' have no case in common" in error_line(compare(*of_halves))
+    assert not (tmp_path / "out").exists()
+
+
+def test_names_that_differ_by_blanks_are_refused(args: list, tmp_path: Path) -> None:
+    records = read(CASES)
+    records[7]["responses"][0]["model"] = f" {MODELS[0].replace('-', ' -')}"
+    records[8]["responses"][0]["model"] = MODELS[0].replace("-", "  -")
+    cases = write(tmp_path / "blanks.jsonl", records)
+    said = error_line(compare("--cases", cases, *args[2:]))
+    names = [record["responses"][0]["model"] for record in records[7:9]]
+    assert f"{cases}: the models {names[0]!r} and {names[1]!r} differ by blanks alone: give both one name" in said
+
+
+def test_flags_of_another_report_are_refused(args: list, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    file = write(tmp_path / "out" / "flags.jsonl", [{"report": "0" * 12, "case_id": "c", "flagged": True}])
+    error = f"error: {file}:1: a flag of another report, of other cases; remove the file from this folder"
+    assert error_line(compare(*args)) == error
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["flags.jsonl"]
 
 
 def test_ratings_of_other_cases_are_refused(args: list, tmp_path: Path) -> None:

@@ -4,22 +4,25 @@ import csv
 import json
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import quote
 
 import pytest
 from doubles.agreement_study import CASES, FAST, RATINGS, agreeing_verdicts, meta_evaluate, read, write
+from doubles.grid_reader import (  # noqa: F401 (the fixture `browser`)
+    HOSTILE,
+    Visit,
+    case_is,
+    download,
+    needs_chromium,
+    playwright,
+    started_browser,
+    violations,
+)
 from programs import error_line
 
-axe = pytest.importorskip("axe_playwright_python", reason="axe-core comes with axe_playwright_python")
-playwright = pytest.importorskip("playwright.sync_api", reason="the browser is led by playwright")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None, reason="no chromium on this machine (Debian: apt-get install chromium)"
-)
-HOSTILE = "</template><script>alert(1)</script><img src=x onerror=alert(1)>"
+pytestmark = needs_chromium
 ARABIC = "هل يمكنني أخذ الباراسيتامول مع القهوة؟"
 
 
@@ -49,52 +52,6 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     result = json.loads((folder / "out" / "agreement.json").read_text("utf-8"))
     page = folder / "out" / "report.html"
     return SimpleNamespace(folder=folder, command=command, page=page, result=result, cases=cases, verdicts=verdicts)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator["playwright.Browser"]:
-    with playwright.sync_playwright() as driver:
-        chromium = driver.chromium.launch(
-            executable_path=CHROMIUM, args=["--headless", "--no-sandbox", "--disable-gpu"]
-        )
-        yield chromium
-        chromium.close()
-
-
-class Visit:
-    """A reader's browser with the page of a report, and what it complained of."""
-
-    def __init__(self, browser: "playwright.Browser", file: Path, **options: object):
-        self.file, self.complaints = file, []
-        self.context = browser.new_context(**options)
-        self.page = self.context.new_page()
-        self.page.on("console", lambda message: self.complaints.append(message.text))
-        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
-        self.page.on("dialog", lambda dialog: self.complaints.append(dialog.message))
-        self.open()
-
-    def open(self, place: str = "") -> None:
-        self.page.goto("about:blank")
-        self.page.goto(self.file.as_uri() + place)
-        self.page.wait_for_selector("#grid:not([hidden]) #count:not(:empty)")
-
-    def rows(self) -> list[str]:
-        """Return the ids of the rows that are drawn, from the addresses that they lead to."""
-        links = self.page.eval_on_selector_all(
-            "#rows tbody a", "all => all.map(e => new URLSearchParams(e.hash.slice(1)).get('case'))"
-        )
-        return list(links)
-
-    def says(self, text: str) -> None:
-        playwright.expect(self.page.locator("#said")).to_have_text(text)
-
-    def close(self) -> None:
-        assert self.complaints == []
-        self.context.close()
-
-
-def case_is(visit: Visit, case_id: str) -> None:
-    playwright.expect(visit.page.locator("#case[open] h2")).to_contain_text(case_id)
 
 
 def test_rows_have_each_models_score_length_and_marks(made: SimpleNamespace, browser) -> None:
@@ -170,7 +127,8 @@ def test_a_link_opens_a_case_with_its_answers_side_by_side(made: SimpleNamespace
         "all => all.map(e => [e.querySelector('h3').textContent, e.querySelector('.text').textContent])",
     )
     answers = {response["model"]: response["text"] for response in case["responses"]}
-    assert dict(texts) == answers | {"Reference": case["reference"]}
+    rationale = {"Rationale of echo": f"Because. {HOSTILE}"}
+    assert dict(texts) == answers | {"Reference": case["reference"]} | rationale
     assert visit.page.locator("#case img, #case script").count() == 0
     other = case["responses"][1]
     visit.page.select_option("#case select", label=other["model"])
@@ -236,13 +194,6 @@ def test_two_tabs_keep_both_flags(made: SimpleNamespace, browser) -> None:
     visit.open("#show=flagged")
     assert set(visit.rows()) == {first, second}
     visit.close()
-
-
-def download(visit: Visit, button: str, file: Path) -> Path:
-    with visit.page.expect_download() as started:
-        visit.page.get_by_role("button", name=button).click()
-    started.value.save_as(file)
-    return file
 
 
 def test_flags_are_kept_downloaded_and_read_by_the_page_and_by_the_report(
@@ -321,7 +272,5 @@ def test_axe_finds_nothing_in_an_opened_case_on_a_telephone(made: SimpleNamespac
     visit = Visit(browser, made.page, viewport={"width": 390, "height": 844}, color_scheme=scheme, bypass_csp=True)
     visit.open(f"#case={quote(made.cases[0]['id'])}")
     case_is(visit, made.cases[0]["id"])
-    visit.page.add_script_tag(path=str(next(Path(axe.__file__).parent.rglob("axe.min.js"))))
-    violations = visit.page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
-    assert [(each["id"], each["nodes"][0]["html"][:100]) for each in violations] == []
+    assert violations(visit) == []
     visit.close()

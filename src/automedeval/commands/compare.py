@@ -1,15 +1,18 @@
 """Compare candidates by many verdicts and few ratings: the ratings of some cases correct the verdicts on all.
 
     automedeval compare --cases cases.jsonl --verdicts verdicts --ratings ratings.jsonl --output comparison
-    automedeval compare --cases cases.jsonl --verdicts small=v1.jsonl large=v2.jsonl --ratings ratings.jsonl \\
-      --models model-a model-b --output comparison
+    automedeval compare --cases cases.jsonl --verdicts verdicts --models bot-v1 bot-v2 --output comparison
+    automedeval compare --cases cases.jsonl --verdicts old=v1.jsonl new=v2.jsonl --output comparison
     automedeval compare --cases cases.jsonl --verdicts verdicts --criterion_labels labels.jsonl --output comparison
     automedeval compare --cases cases.jsonl --verdicts verdicts --fail_if_worse NEW OLD --by 0.1
 
 Writes OUTPUT/comparison.json, comparison.md and comparison.html: mean scores, differences and win rates from the ratings alone,
 from each judge alone, and from both. The intervals of both are valid for any judge, if the rated cases are a random draw of all
 cases. The first of several judges leads. Of judges of criteria the unclipped scores are compared; --criterion_labels takes the
-place of ratings.
+place of ratings. Without either all is by the judges alone.
+
+The page shows case by case what changed from the first judge to the second on its scale; by one judge, from the first candidate
+to the second.
 
 --fail_if_worse is a gate for continuous integration. It takes no ratings: it compares the mean expected scores of two
 candidates on the same cases by one judge. Exit status 0: NEW is not lower than OLD by --by points or more; 3: it is lower by
@@ -31,6 +34,7 @@ from automedeval.meta_evaluation.comparison import gate, report
 from automedeval.meta_evaluation.comparison.compare import comparison, keep_ratings
 from automedeval.meta_evaluation.criteria.checklists import has_checklists, read_labels
 from automedeval.meta_evaluation.criteria.scores import people_of, read_criteria_scores
+from automedeval.meta_evaluation.report.grid import FLAGS, read_flags
 from automedeval.records import RecordError, check_least
 from automedeval.records.journal import write_json, write_whole
 from automedeval.reports.facts import lines_of
@@ -48,7 +52,7 @@ class CompareArguments(TableArguments):
     ratings: str | None = field(
         default=None,
         metadata={
-            "help": "people's ratings of some of the cases, drawn at random; needed without a gate, or --criterion_labels"
+            "help": "people's ratings of some of the cases, drawn at random; without them all is by the judges alone"
         },
     )
     criterion_labels: str | None = field(
@@ -92,11 +96,12 @@ class CompareArguments(TableArguments):
             raise RecordError("--fail_if_worse and --by need each other")
         if self.fail_if_worse:
             self._check_gate()
-        elif self.output is None or (self.ratings is None) == (self.criterion_labels is None):
-            raise RecordError(
-                "--output and --ratings (or, for judges of criteria, --criterion_labels) are needed; only --fail_if_worse "
-                "does without"
-            )
+        elif self.output is None:
+            raise RecordError("--output is needed; only --fail_if_worse does without")
+        elif self.ratings and self.criterion_labels:
+            raise RecordError("--ratings and --criterion_labels exclude each other")
+        elif self.rated and not (self.ratings or self.criterion_labels):
+            raise RecordError("--rated needs --ratings or --criterion_labels")
         if len(self.models) == 1:
             raise RecordError("--models must name two candidates or more")
         check_least(self, 2, "rated")
@@ -123,25 +128,29 @@ def main() -> None:
         sys.exit(pass_gate(args, args.by or 0.0, cases, judges, notes))
     if args.criterion_labels and not criteria:
         raise RecordError("--criterion_labels: these verdicts are not on criteria; --ratings compares scores")
-    people = read_people(args, cases)
-    result = comparison(cases, people, judges, notes, args.models, args.audits)
+    people, folder = read_people(args, cases), Path(args.output or "")
+    flags = read_flags(folder / FLAGS, cases)
+    result, changes = comparison(cases, people, judges, notes, args.models, args.audits)
     result["settings"] = describe_result("compare")
-    write(Path(args.output), "Candidates, by few ratings: " + Path(args.cases).stem, result)
+    grid = changes.grid(cases, judges, people, list(result["models"]), flags) if changes else {"grid": None}
+    write(folder, "Comparison: " + Path(args.cases).stem, result, grid)
 
 
-def read_people(args: CompareArguments, cases: Cases) -> People:
-    """Read the ratings or the labels; with --rated keep those of some of the cases."""
+def read_people(args: CompareArguments, cases: Cases) -> People | None:
+    """Read the ratings or the labels, None if there are none; with --rated keep those of some of the cases."""
     if args.criterion_labels:
         people = people_of(read_labels(args.criterion_labels, cases), cases)
+    elif args.ratings:
+        people = read_ratings(args.ratings, cases)
     else:
-        people = read_ratings(args.ratings or "", cases)
+        return None
     return keep_ratings(cases, people, args.rated) if args.rated else people
 
 
-def write(folder: Path, title: str, result: dict[str, Any]) -> None:
+def write(folder: Path, title: str, result: dict[str, Any], grid: dict[str, Any]) -> None:
     """Write the report, and print what it says."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in report.render(result, title).items():
+    for name, text in report.render(result, title, grid).items():
         write_whole(folder / name, text)
     write_json(folder / "comparison.json", result)
     counts = result["cases"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from automedeval.records import Case, read_cases, table_of
+from automedeval.records import Case, RecordError, read_cases, table_of
 from automedeval.stats.agreement import Panel
 
 
@@ -43,10 +43,21 @@ class Cases:
 
     @classmethod
     def read(cls, path: str, limit: int | None = None, blank: str | None = None) -> "Cases":
-        """Read the first `limit` cases of a file, or all; `blank` as `read_cases` has it."""
+        """Read the first `limit` cases of a file, or all; `blank` as `read_cases` has it.
+
+        Raises:
+            RecordError: a fault of `read_cases`, or the names of two models differ by blanks alone.
+        """
         table = table_of(path, blank=blank)
         notes = [f"{path}: {'; '.join(table.notes)}"] if table and len(table.notes) > 1 else []
-        return cls(list(islice(read_cases(path, blank=blank), limit)), path, notes)
+        cases = cls(list(islice(read_cases(path, blank=blank), limit)), path, notes)
+        spellings: dict[str, str] = {}
+        for name in cases.models:
+            if (other := spellings.setdefault(" ".join(name.split()), name)) != name:
+                raise RecordError(
+                    f"{path}: the models {other!r} and {name!r} differ by blanks alone: give both one name"
+                )
+        return cases
 
     def __len__(self) -> int:
         return len(self.records)

@@ -16,6 +16,7 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import audited, known_of_judge
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row, rows_of
+from automedeval.meta_evaluation.comparison.changes import Changes, changes_of
 from automedeval.records import RecordError
 from automedeval.reports.facts import facts_of
 from automedeval.reports.text import interval, percent
@@ -111,7 +112,7 @@ def judge_scores(cases: Cases, people: People, rows: Sequence[Row], notes: list[
             notes.append(f"{row.name} has no valid verdict on these cases, and is left out")
             continue
         scale = row.judge.scale
-        on_scale = scale is not None and bool(scale[0] <= ratings.min() and ratings.max() <= scale[1])
+        on_scale = scale is not None and bool(((scale[0] <= ratings) & (ratings <= scale[1])).all())
         if scale is not None and scores is not None and not on_scale:
             what = f"{row.name} scores from {scale[0]} to {scale[1]}"
             notes.append(f"{what}, people on another scale: its own means are left out")
@@ -174,7 +175,8 @@ def compare(
         won = {judge.name: (1 + judge.better(cases, *sides)) / 2 for judge in judges}
         record["difference"] = _figures(judges, gaps, judged)
         record["win_rate"] = _figures(judges, (1 + relation_of(gaps)) / 2, won, bounds=(0.0, 1.0))
-        record["plan"] = _plan(record["difference"], lead.name, int(both.sum()))
+        by_judge = None if rated.any() else judged[lead.name]
+        record["plan"] = _plan(record["difference"], lead.name, int(both.sum()), by_judge)
         pairs.append(record)
     if partly := int(((rated > 0) & (rated < responses)).sum()):
         notes.append(f"{ALL}: {partly} cases are rated in part, and count as not rated there")
@@ -183,36 +185,44 @@ def compare(
 
 def comparison(
     cases: Cases,
-    people: People,
+    people: People | None,
     judges: Sequence[JudgeVerdicts],
     notes: Sequence[str] = (),
     models: Sequence[str] = (),
     audits: Sequence[str] = (),
-) -> dict[str, Any]:
-    """Return the content of `comparison.json`: the figures of `compare`, and what is known of the leading judge.
+) -> tuple[dict[str, Any], Changes | None]:
+    """Return the content of `comparison.json`, and what changed from the first version to the second.
+
+    The content is the figures of `compare`, and what is known of the leading judge.
 
     Args:
+        people: their ratings; None if there are none, and all is by the judges alone.
         notes: those of the verdicts' files.
         models: the candidates to compare; empty for all.
         audits: files audit.json, or folders that hold one.
 
     Raises:
-        RecordError: a fault of `candidates_of`, `judge_scores` or `audits_of`.
+        RecordError: a fault of `candidates_of`, `judge_scores`, `changes_of` or `audits_of`.
     """
+    people = people or People([], {"none": np.full((cases.responses, 1), np.nan)}, True)
     notes = [*people.notes, *notes, *(note for judge in judges for note in judge.notes())]
     rows = rows_of(judges)
-    figures = compare(cases, people, rows, candidates_of(cases, models, notes))
+    candidates = candidates_of(cases, models, notes)
+    figures = compare(cases, people, rows, candidates)
+    changes = changes_of(cases, [row for row in rows if not row.invalid], candidates)
     result = bootstrap.plain(figures, Powered)
     lead = next(row for row in rows if row.name == result["lead"])
-    estimates = {name: record["mean"][lead.name].interval.value for name, record in figures["models"].items()}
+    rated = len(np.unique(cases.panel.case[~np.isnan(people.scores)]))
+    kind = "interval" if rated else "naive"
+    estimates = {name: getattr(each["mean"][lead.name], kind).value for name, each in figures["models"].items()}
     means = {name: value for name, value in estimates.items() if value is not None}
     best = max(means, key=means.__getitem__, default=None)
-    rated = len(np.unique(cases.panel.case[~np.isnan(people.scores)]))
-    agreement = [_agreement(result["judges"], lead.name)]
-    profile = known_of_judge(cases, lead, best, agreement=agreement, rated=rated, **audited(audits, rows, lead))
+    agreement = {"agreement": [_agreement(result["judges"], lead.name)], "rated": rated} if rated else {}
+    profile = known_of_judge(cases, lead, best, **agreement, **audited(audits, rows, lead))
     result["facts"] = [list(fact) for fact in facts_of(profile)]
     result["cases"] = {"file": cases.source, "cases": len(cases), "responses": cases.responses, "rated_cases": rated}
-    return result | {"notes": notes + result["notes"]}
+    result["changes"] = changes and changes.to_dict()
+    return result | {"notes": notes + result["notes"]}, changes
 
 
 def _agreement(judges: Mapping[str, Any], name: str) -> str:
@@ -247,13 +257,16 @@ def _figures(
     return figures
 
 
-def _plan(figures: Mapping[str, Powered], lead: str, cases: int) -> dict[str, Any]:
+def _plan(figures: Mapping[str, Powered], lead: str, cases: int, by_judge: np.ndarray | None) -> dict[str, Any]:
     """Return how many rated cases are needed to find the estimated difference: from ratings alone, and with each judge.
 
+    Without ratings these are the judged cases that the leading judge's own difference needs; `by_judge` has it, float [cases].
     `low` and `high` are the numbers for the ends of its interval; `high` is None where the interval reaches 0.
     """
     estimated = figures[lead].interval if figures[lead].interval.value is not None else figures[lead].classical
     aim, spread = estimated.value, figures[lead].spread
+    if by_judge is not None and (aim := (estimated := figures[lead].naive).value) is not None:
+        spread = float(np.nanstd(by_judge, ddof=1))
     if aim is None or not spread:
         return {"power": POWER, "gap": estimated.reason or "people's differences are the same in every case"}
     ends: dict[str, float | None] = {"value": aim}

@@ -1,10 +1,11 @@
 """Write the report of a comparison in sentences, figures and tables, as an HTML page and a short Markdown summary."""
 
-import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from automedeval.meta_evaluation.comparison.changes import WORDS
 from automedeval.meta_evaluation.comparison.compare import NO_SCORES
 from automedeval.reports import charts
 from automedeval.reports.charts import Figure
@@ -12,64 +13,123 @@ from automedeval.reports.page import render_report
 from automedeval.reports.text import UNDEFINED, ends, number, shown, span
 
 KINDS = {"classical": "ratings alone", "naive": "judge alone", "prediction_powered": "ratings and judge"}
+JUDGE_ALONE = {"naive": KINDS["naive"]}  # without ratings
 ASSUMPTION = (
     "This assumes that the rated cases are a random draw of all cases, made before any of them was rated. If they were chosen "
     "in another way, the intervals are not valid, with or without a judge."
 )
+MOST_TIMES, MOST_CASES = 10, 5_000  # of what is there, and in all: a plan for more cases is none
+EQUAL = "as far as these cases can tell"
 Estimates = dict[str, Any]  # what `Powered.to_dict` holds
 
 
 def words(result: dict[str, Any]) -> list[str]:
-    """Return sentences on which candidate is better, how much a judge adds, and how many ratings are needed.
+    """Return sentences on which candidate is better, what changed, how much a judge adds, and whether more ratings would tell.
 
     Two candidates have sentences of their own. Of more, one sentence says which is best and others sum up the pairs, so that
     the first screen holds the answer however many candidates there are; the tables have every pair.
     """
     lead, pairs = result["lead"], result["pairs"]
+    basis = Basis(lead, bool(result["cases"]["rated_cases"]))
     if len(pairs) > 1:
-        sentences = _of_several(pairs, lead)
+        sentences = _of_several(pairs, basis)
     elif pairs:
-        sentences = _of_two(pairs[0], lead)
+        sentences = _of_two(pairs[0], basis)
     else:
         sentences = _gain(result["all"]["mean"][lead], lead, "the mean score of all responses")
+    sentences[1:1] = _changed(result["changes"])
     return [*sentences, *(f"{name.rstrip('?')}: {text}" for name, text in result["facts"])]
 
 
-def _of_two(pair: dict[str, Any], lead: str) -> list[str]:
-    first, second = (f"“{name}”" for name in pair["pair"])
-    figure = pair["difference"][lead]
-    corrected, alone = figure["prediction_powered"], figure["classical"]
-    if corrected["low"] is None:
-        return [f"{first} and {second} cannot be compared: {corrected.get('reason', 'no interval')}."]
-    if _clear(corrected):
-        better, worse = (first, second) if corrected["value"] > 0 else (second, first)
-        start = f"People rate {better} above {worse}"
-    else:
-        start = f"There is no clear difference between {first} and {second}"
-    sentences = [
-        f"{start}: the difference is {span(corrected)} points by ratings and {lead}, {span(alone)} by ratings alone."
+@dataclass(frozen=True)
+class Basis:
+    """What the first screen rests on: ratings and the leading judge, or the judge alone where nothing is rated."""
+
+    lead: str
+    rated: bool
+
+    @property
+    def rate(self) -> str:
+        return "people rate" if self.rated else f"{self.lead} scores"
+
+    def of(self, figure: Estimates) -> Estimates:
+        """Return the estimate of a figure that counts."""
+        return figure["prediction_powered" if self.rated else "naive"]
+
+    def more(self, pair: dict[str, Any]) -> int | None:
+        """Return about how many more cases would tell a pair apart; None where it is about equal, as far as these tell."""
+        plan, figure = pair["plan"], pair["difference"][self.lead]
+        if "gap" in plan:
+            return None
+        needed = plan["with"].get(self.lead, {}).get("value") or plan["without"]["value"]
+        there = figure["rated"] if self.rated else figure["naive"]["n"]
+        if needed is None or needed > min(MOST_TIMES * there, MOST_CASES):
+            return None
+        return int(float(f"{max(1, needed - there):.1e}"))
+
+    def would_tell(self, counts: Sequence[int]) -> str:
+        return f"about {_range(counts)} more {'rated ones ' if self.rated else ''}would tell"
+
+
+def _changed(changes: dict[str, Any] | None) -> list[str]:
+    """Return what changed from the old version to the new one, in one sentence."""
+    if changes is None:
+        return []
+    of_judges = changes["of"] == "judge"
+    parts = [
+        f"{changes[name]:,} {words[of_judges]}"
+        for name, words in WORDS.items()
+        if changes[name] or name in ("won", "lost")
     ]
-    if _apart(figure["naive"], corrected):
+    what = "answers" if of_judges else "cases"
+    versions = f"{changes['new']} against {changes['old']}" + ("" if of_judges else f", by {changes['judge']}")
+    return [f"{versions}: of {changes['compared']:,} {what} {', '.join(parts)}."]
+
+
+def _of_two(pair: dict[str, Any], basis: Basis) -> list[str]:
+    first, second = (f"“{name}”" for name in pair["pair"])
+    lead, figure = basis.lead, pair["difference"][basis.lead]
+    estimate = basis.of(figure)
+    if estimate["low"] is None:
+        return [f"{first} and {second} cannot be compared: {estimate.get('reason', 'no interval')}."]
+    by = f"by ratings and {lead}, {span(figure['classical'])} by ratings alone" if basis.rated else f"by {lead} alone"
+    size = f"{span(estimate)} points {by}."
+    if _clear(estimate):
+        better, worse = (first, second) if estimate["value"] > 0 else (second, first)
+        sentences = [f"{basis.rate[0].upper()}{basis.rate[1:]} {better} above {worse}: the difference is {size}"]
+    else:
+        more = basis.more(pair)
+        equal = f"{first} and {second} are about equal, {EQUAL}."
+        few = f"Too few cases to tell {first} from {second}; {basis.would_tell([more])}." if more else equal
+        sentences = [few, f"{first} less {second} is {size}"]
+    if _apart(figure["naive"], figure["prediction_powered"]):
         sentences.append(
             f"By {lead} alone it is {span(figure['naive'])}. The intervals do not overlap: {lead} is biased."
         )
-    return [*sentences, *_gain(figure, lead, f"the difference of {first} and {second}"), *_plans([pair], lead)]
+    return [*sentences, *_gain(figure, lead, f"the difference of {first} and {second}")]
 
 
-def _of_several(pairs: list[dict[str, Any]], lead: str) -> list[str]:
+def _of_several(pairs: list[dict[str, Any]], basis: Basis) -> list[str]:
+    lead = basis.lead
     figures = {tuple(pair["pair"]): pair["difference"][lead] for pair in pairs}
-    estimates = {names: figure["prediction_powered"] for names, figure in figures.items()}
+    estimates = {names: basis.of(figure) for names, figure in figures.items()}
     defined = {names: estimate for names, estimate in estimates.items() if estimate["low"] is not None}
     if not defined:
         return [f"The candidates cannot be compared: {next(iter(estimates.values())).get('reason', 'no interval')}."]
     clear = {names for names, estimate in defined.items() if _clear(estimate)}
     sentences = [
-        _best(estimates, defined, clear),
-        f"{len(clear)} of {len(pairs)} pairs of candidates differ clearly, by ratings and {lead} together.",
+        _best(estimates, defined, clear, basis.rate),
+        f"{len(clear)} of {len(pairs)} pairs of candidates differ clearly, by "
+        + (f"ratings and {lead} together." if basis.rated else f"{lead} alone."),
     ]
+    unclear = [basis.more(pair) for pair in pairs if tuple(pair["pair"]) in defined.keys() - clear]
+    if few := [more for more in unclear if more is not None]:
+        sentences.append(f"Too few cases to tell in {len(few)} of them; {basis.would_tell(few)}.")
+    if len(few) < len(unclear):
+        sentences.append(f"In {len(unclear) - len(few)} of them the two are about equal, {EQUAL}.")
     if len(defined) < len(pairs):
         sentences.append(f"{len(pairs) - len(defined)} pairs cannot be compared; comparison.json says why.")
-    biased = sum(_apart(figures[names]["naive"], defined[names]) for names in defined)
+    biased = sum(_apart(figures[names]["naive"], figures[names]["prediction_powered"]) for names in defined)
     if biased:
         sentences.append(
             f"In {biased} of {len(defined)} pairs the interval by {lead} alone does not overlap that with ratings: "
@@ -81,10 +141,10 @@ def _of_several(pairs: list[dict[str, Any]], lead: str) -> list[str]:
         sentences.append(
             f"With {lead}, {rated} rated cases give a difference as precisely as {_range(worth)} without a judge."
         )
-    return [*sentences, *_plans([pair for pair in pairs if tuple(pair["pair"]) not in clear], lead)]
+    return sentences
 
 
-def _best(estimates: dict[tuple, Estimates], defined: dict[tuple, Estimates], clear: set[tuple]) -> str:
+def _best(estimates: dict[tuple, Estimates], defined: dict[tuple, Estimates], clear: set[tuple], rate: str) -> str:
     """Return which candidate is best: the one that is first in most pairs, if it is clearly first in all of its own."""
     names = list(dict.fromkeys(name for pair in estimates for name in pair))
     wins = dict.fromkeys(names, 0.0)
@@ -97,43 +157,14 @@ def _best(estimates: dict[tuple, Estimates], defined: dict[tuple, Estimates], cl
             ahead = pair in clear and (estimate["value"] > 0) == (pair[0] == first)
             level += [] if ahead else [f"“{pair[1] if pair[0] == first else pair[0]}”"]
     if not level:
-        return f"“{first}” is best: people rate it above each of the {len(names) - 1} other candidates."
+        return f"“{first}” is best: {rate} it above each of the {len(names) - 1} other candidates."
     others = " and ".join(level) if len(level) <= 2 else f"{len(level)} other candidates"
     return f"No candidate is shown to be best. “{first}” is first, without a clear difference from {others}."
 
 
-def _plans(pairs: list[dict[str, Any]], lead: str) -> list[str]:
-    """Return how many ratings find the estimated differences of pairs; of one pair also at the ends of its interval."""
-    plans = [pair["plan"] for pair in pairs if "gap" not in pair["plan"]]
-    if not plans:
-        return []
-    what, power = "the differences that are not clear", f"{plans[0]['power']:.0%}"
-    if len(pairs) == 1:
-        what = "the difference of {} and {}".format(*(f"“{name}”" for name in pairs[0]["pair"]))
-    sentence = (
-        f"To detect {what}, as estimated, with a power of {power}, "
-        f"{_counts([plan['without'] for plan in plans])} rated cases are needed without a judge"
-    )
-    with_lead = [plan["with"][lead] for plan in plans if lead in plan["with"]]
-    reached = [numbers for numbers in with_lead if numbers["value"] is not None]
-    if with_lead and not reached:
-        return [f"{sentence}. With {lead} and verdicts on {plans[0]['cases']} cases this power cannot be reached."]
-    if reached:
-        sentence += f", and {_counts(reached)} with {lead}"
-    if len(reached) < len(with_lead):
-        sentence += f" where {plans[0]['cases']} verdicts are enough for it ({len(reached)} of {len(with_lead)} pairs)"
-    return [f"{sentence}."]
-
-
-def _counts(numbers: list[dict[str, int | None]]) -> str:
-    return _count(numbers[0]) if len(numbers) == 1 else _range([each["value"] for each in numbers])
-
-
-def _range(numbers: list[float | None]) -> str:
-    """Return "14 to 17", rounded; None is more than a million."""
-    ends = sorted(math.inf if value is None else value for value in numbers)
-    words = ["more than a million" if value == math.inf else f"{value:,.0f}" for value in (ends[0], ends[-1])]
-    return " to ".join(dict.fromkeys(words))
+def _range(numbers: Sequence[float]) -> str:
+    """Return "14 to 17", rounded."""
+    return " to ".join(dict.fromkeys(f"{value:,.0f}" for value in (min(numbers), max(numbers))))
 
 
 def _clear(estimate: Estimates) -> bool:
@@ -197,30 +228,33 @@ def rows_of_plans(result: dict[str, Any]) -> list[tuple[str, list[str]]]:
 
 
 def illustrate(result: dict[str, Any]) -> Iterator[Figure]:
-    """Yield every figure there is data for."""
-    lead = result["lead"]
+    """Yield every figure of two points or more."""
+    lead, kinds, rater = result["lead"], KINDS, "people give"
+    text = f"Three estimates with 95 % intervals: by ratings alone, by {lead} alone, and by both together."
+    if not result["cases"]["rated_cases"]:
+        kinds, rater, text = JUDGE_ALONE, f"{lead} gives", f"By {lead} alone, with 95 % intervals."
     pairs = {" : ".join(pair["pair"]): pair for pair in result["pairs"]}
     means = {"all responses": result["all"], **result["models"]}
     groups = (
-        ("Mean scores", "mean score that people give", means, "mean", None),
+        ("Mean scores", f"mean score that {rater}", means, "mean", None),
         ("Differences", "difference of mean scores", pairs, "difference", 0.0),
         ("Win rates", "share of cases that the first wins", pairs, "win_rate", 0.5),
     )
     for title, label, records, measure, zero in groups:
-        rows = [(name, [record[measure][lead][kind] for kind in KINDS]) for name, record in records.items()]
-        if any(estimate["value"] is not None for _, estimates in rows for estimate in estimates):
+        rows = [(name, [record[measure][lead][kind] for kind in kinds]) for name, record in records.items()]
+        if sum(estimate["value"] is not None for _, estimates in rows for estimate in estimates) > 1:
             yield Figure(
                 title,
-                f"Three estimates with 95 % intervals: by ratings alone, by {lead} alone, and by both together.",
-                partial(charts.side_by_side, rows, list(KINDS.values()), label, zero),
-                ["", *KINDS.values()],
+                text,
+                partial(charts.side_by_side, rows, list(kinds.values()), label, zero),
+                ["", *kinds.values()],
                 [[name, *(shown(estimate, 3) for estimate in estimates)] for name, estimates in rows],
             )
     first = next(iter(pairs.values()), None)
     measured = first["difference"] if first else result["all"]["mean"]
     of = f"the difference of {' and '.join(first['pair'])}" if first else "the mean score of all responses"
     worth = [(name, each["worth"], charts.BLUE) for name, each in measured.items() if each["worth"]]
-    if worth:
+    if len(worth) > 1:  # of one judge the sentences have it
         rated = float(next(iter(measured.values()))["rated"])
         yield Figure(
             "Rated cases without a judge for the same precision",
@@ -229,27 +263,30 @@ def illustrate(result: dict[str, Any]) -> Iterator[Figure]:
             ["judge", "rated cases", "low", "high"],
             [[name, *(number(value, 1) for value in ends(estimate))] for name, estimate, _ in worth],
         )
-    text = "Concordance on the rated cases. Dotted: one half, which is what guessing gives."
+    about = "Concordance on the rated cases. Dotted: one half, which is what guessing gives."
     agreed = [(name, record["concordance"], charts.BLUE) for name, record in result["judges"].items()]
+    agreed = agreed if len(agreed) > 1 else []
     label, head = "concordance with people", ("judge", "concordance")
-    yield from charts.estimates("Agreement with people", text, agreed, label, 0.5, head=head)
+    yield from charts.estimates("Agreement with people", about, agreed, label, 0.5, head=head)
 
 
-def render(result: dict[str, Any], title: str) -> dict[str, str]:
-    """Render what `comparison.json` holds as {"comparison.html": text, "comparison.md": text}."""
-    tables = rows_of_tables(result)
+def render(result: dict[str, Any], title: str, grid: dict[str, Any]) -> dict[str, str]:
+    """Render what `comparison.json` holds, and `Changes.grid`, as {"comparison.html": text, "comparison.md": text}."""
+    tables, rated = rows_of_tables(result), result["cases"]["rated_cases"]
+    kinds = KINDS if rated else JUDGE_ALONE
     return render_report(
         "automedeval.meta_evaluation",
         "comparison",
         title,
         words=words(result),
-        notes=[ASSUMPTION, *result["notes"]],
+        notes=[*([ASSUMPTION] if rated else []), *result["notes"]],
         figures=illustrate(result),
         settings=result["settings"],
+        scripts=("grid.js",) if grid["grid"] else (),
         main_table=(
-            ("mean score", *KINDS.values()),
+            ("mean score", *kinds.values()),
             [
-                (what, *(shown(figure[kind], 3) for kind in KINDS))
+                (what, *(shown(figure[kind], 3) for kind in kinds))
                 for what, judge, figure in tables["Mean scores"]
                 if judge == result["lead"]
             ],
@@ -257,5 +294,7 @@ def render(result: dict[str, Any], title: str) -> dict[str, str]:
         result=result,
         tables=tables,
         plans=rows_of_plans(result),
-        kinds=KINDS,
+        kinds=kinds,
+        rated=rated,
+        **grid,
     )

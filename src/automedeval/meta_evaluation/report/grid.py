@@ -14,7 +14,7 @@ import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.main_judge import values_of_responses
-from automedeval.meta_evaluation.agreement.verdicts import Row
+from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row
 from automedeval.records import RecordError, digest, read_lines
 
 GRID_CASES = 20_000  # of more cases the file would be too large to send
@@ -43,8 +43,27 @@ def read_flags(file: Path, cases: Cases) -> dict[str, dict[str, Any]]:
     return flags
 
 
+def marks_of(cases: Cases, judge: JudgeVerdicts) -> dict[str, np.ndarray]:
+    """Return mark → whether each response has it by a judge: bool [responses]."""
+    valid, due = judge.valid_by_response
+    marks = {
+        name: np.array([bool(statements.get((case.id, model))) for case in cases.records for model in case.models])
+        for name, statements in (("contradicted", judge.contradicted), ("answers_disagree", judge.disagreements))
+    }
+    return marks | {"empty": cases.empty, "unread": judge.unread, "invalid": (valid < due) & ~judge.unread}
+
+
 def pack_grid(
-    cases: Cases, records: Sequence[Mapping[str, Any]], main: Row, marks: Mapping[str, str], flags: Mapping[str, Any]
+    cases: Cases,
+    records: Sequence[Mapping[str, Any]],
+    main: Row,
+    marks: Mapping[str, str],
+    flags: Mapping[str, Any],
+    *,
+    models: Sequence[str] = (),
+    marked: Mapping[str, np.ndarray] | None = None,
+    before: np.ndarray | None = None,
+    **head: str,
 ) -> dict[str, str]:
     """Return {"rows", "texts"}: two gzip streams in base64, JSON and JSON Lines, of the cases in the order of the records.
 
@@ -52,43 +71,51 @@ def pack_grid(
         records: the cases as `page.case_records` lays them out.
         marks: list of cases to look at → its mark in words.
         flags: what readers flagged, see `read_flags`.
+        models: the columns; by default all models.
+        marked: further marks → whether each response has it: bool [responses].
+        before: a score of each response that stands before the main judge's: float [responses].
+        head: "gap", the name of the measure `models_differ`, and "base", the model with which answers are compared first.
     """
+    models = models or cases.models
     values = values_of_responses(cases, main)
-    valid, due = main.judge.valid_by_response
-    marked = {"empty": cases.empty, "unread": main.judge.unread, "invalid": (valid < due) & ~main.judge.unread}
-    disagreeing = {case_id for case_id, _ in main.judge.disagreements}
+    marked = marks_of(cases, main.judge) | dict(marked or {})
     rows = []
     for record in records:
         number = cases.index[record["id"]]
-        wrong = "answers_disagree" if record["id"] in disagreeing else "contradicted"
-        cells: list[list[Any] | None] = [None] * len(cases.models)
+        cells: dict[str, list[Any]] = {}
         for place, response in enumerate(record["responses"], int(cases.start[number])):
-            names = [
-                *([wrong] if response["wrong"] else []),
-                *(name for name in marked if marked[name][place]),
-            ]
-            score = None if np.isnan(values[place]) else round(float(values[place]), 4)
-            cells[cases.model_of[place]] = [score, len(response["text"]), names]
+            names = [name for name in marked if marked[name][place]]
+            cells[response["model"]] = [_rounded(values[place]), len(response["text"]), names]
+            cells[response["model"]] += [] if before is None else [_rounded(before[place])]
         question = " ".join(record["question"].split())
         question = question if len(question) <= QUESTION else f"{question[:QUESTION]}…"
-        rows.append([record["id"], record["topic"] or "", question, cells, record["reasons"], record["measures"]])
+        in_row = [cells.get(model) for model in models]
+        rows.append([record["id"], record["topic"] or "", question, in_row, record["reasons"], record["measures"]])
     scored = values[~np.isnan(values)]
     scale = main.judge.scale if main.values is not None else None
-    head = {
+    content = {
         "report": fingerprint(cases),
-        "models": cases.models,
+        "models": models,
         "scale": scale or ([float(scored.min()), float(scored.max())] if len(scored) else [0, 1]),
         "marks": marks,
         "flags": flags,
         "rows": rows,
-    }
-    return {"rows": _pack(_json(head)), "texts": _pack("\n".join(_json(_texts(record)) for record in records))}
+    } | head
+    return {"rows": _pack(_json(content)), "texts": _pack("\n".join(_json(_texts(each, models)) for each in records))}
 
 
-def _texts(record: Mapping[str, Any]) -> dict[str, Any]:
+def _rounded(value: float) -> float | None:
+    return None if np.isnan(value) else round(float(value), 4)
+
+
+def _texts(record: Mapping[str, Any], models: Sequence[str]) -> dict[str, Any]:
     """Return what the page shows of an opened case."""
     names = ("question", "reference", "choices", "rationales", "worst")
-    responses = [each | {"wrong": _in_utf16(each["text"], each["wrong"])} for each in record["responses"]]
+    responses = [
+        each | {"wrong": _in_utf16(each["text"], each["wrong"])}
+        for each in record["responses"]
+        if each["model"] in models
+    ]
     return {name: record[name] for name in names} | {"responses": responses}
 
 

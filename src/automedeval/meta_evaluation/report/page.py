@@ -1,7 +1,7 @@
 """Write the report of a meta-evaluation, a self-contained HTML page with its tables and cases, and a short Markdown summary."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import combinations, product
 from typing import Any
 
@@ -65,20 +65,34 @@ def undefined(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
     )
 
 
+def worst_cases(result: dict[str, Any]) -> dict[str, list[str]]:
+    """Return case id → the judges of whose worst disagreements with people it is one."""
+    worst: dict[str, list[str]] = {}
+    for name, record in real_judges(result).items():
+        for case_id in record.get("worst", []):
+            worst.setdefault(case_id, []).append(name)
+    return worst
+
+
 def case_records(
-    result: dict[str, Any], cases: Cases, judges: Sequence[JudgeVerdicts], people: People | None, main: Row
+    cases: Cases,
+    judges: Sequence[JudgeVerdicts],
+    people: People | None,
+    main: Row,
+    lists: Mapping[str, Sequence[str]],
+    worst: Mapping[str, list[str]],
 ) -> list[dict[str, Any]]:
     """Lay out the cases of the page with responses, scores, choices, ratings and rationales side by side.
 
     "reasons" are the lists of `REASONS` that a case is in, and "measures" what sorts the cases, by the main judge's line. Those
     "listed" are shown without a script, too.
+
+    Args:
+        lists: the ids of the cases to look at, by list.
+        worst: see `worst_cases`.
     """
-    worst: dict[str, list[str]] = {}
-    for name, record in real_judges(result).items():
-        for case_id in record.get("worst", []):
-            worst.setdefault(case_id, []).append(name)
     measures = measures_of_cases(cases, main, people)
-    lists = {name: ids[:EACH_LIST] for name, ids in result["main_judge"]["cases"].items()}
+    lists = {name: ids[:EACH_LIST] for name, ids in lists.items()}
     judges = [judge for judge in judges if judge.kind == "judge"]
     statements_of = main.judge.contradicted | main.judge.disagreements
     records, first = [], [*(case_id for ids in lists.values() for case_id in ids), *worst]

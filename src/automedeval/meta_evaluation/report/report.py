@@ -150,7 +150,8 @@ def make_report(
         "settings": settings | {"encoder": encoder and f"{encoder.name} ({encoder.fingerprint})"},
     }
     study, commands = ({}, []) if args.ratings or args.choices else _rating_study(args, cases, options)
-    shown = page.case_records(result, cases, judges, people, main_judge.row)
+    lists = result["main_judge"]["cases"]
+    shown = page.case_records(cases, judges, people, main_judge.row, lists, page.worst_cases(result))
     grid = pack_grid(cases, shown, main_judge.row, page.MARKS, flags)
     title = "Report: " + Path(args.cases).stem
     texts = study | page.render(result, title, shown, grid, commands)

@@ -18,7 +18,7 @@
     for (let place = 0; place < packed.length; place++) bytes[place] = packed.charCodeAt(place);
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
   };
-  const { report, models, scale, marks, flags: embedded, rows: packed } = JSON.parse(await unpack("packed-rows"));
+  const { report, models, scale, marks, gap, old, base: first, flags: embedded, rows: packed } = JSON.parse(await unpack("packed-rows"));
   const rows = packed.map(([id, topic, question, cells, reasons, measures], number) => ({
     id, topic, question, cells, measures, number,
     marks: new Set([...reasons, ...cells.flatMap((cell) => cell?.[2] ?? [])]),
@@ -63,7 +63,8 @@
 
   // Rows: filter, sort, draw.
   const frame = at("frame"), canvas = at("canvas"), table = at("rows");
-  const signs = { contradicted: "✗", answers_disagree: "≠", invalid: "!", unread: "?", empty: "∅", flagged: "⚑", least_sure: "~" };
+  const signs = { contradicted: "✗", answers_disagree: "≠", invalid: "!", unread: "?", empty: "∅", flagged: "⚑", least_sure: "~",
+    won: "▲", lost: "▼", newly_contradicted: "✗⁺", newly_empty: "∅⁺", newly_failing: "!⁺" };
   const names = { ...marks, invalid: "invalid verdict", unread: "not read", empty: "empty", flagged: "flagged" };
   const sign = (name) => {
     const element = make("span", { className: "sign", textContent: signs[name], title: names[name] ?? name });
@@ -71,7 +72,11 @@
     element.setAttribute("aria-label", names[name] ?? name);
     return element;
   };
-  const sorts = { models_differ: "gap between models", file: "place in the file" };
+  // A mark that is new stands in the place of the mark itself.
+  const kinds = { answers_disagree: "contradicted", invalid: "failing", unread: "failing" };
+  const drawnMarks = (all) => all.filter((name) => !all.includes(`newly_${kinds[name] ?? name}`));
+  const points = (score) => (score === null ? "–" : score.toFixed(2));
+  const sorts = { models_differ: gap ?? "gap between models", file: "place in the file" };
   for (const name of Object.keys(marks)) if (rows.some((row) => name in row.measures)) sorts[name] ??= names[name];
   for (const model of models) sorts[`score:${model}`] = `score of ${model}`;
   const value = (row, key) => (key.startsWith("score:") ? row.cells[models.indexOf(key.slice(6))]?.[0] : row.measures[key]) ?? -Infinity;
@@ -110,10 +115,10 @@
     for (const name of ["flagged", "least_sure"]) if (name === "flagged" ? flags[row.id]?.flagged : row.marks.has(name)) link.prepend(sign(name), " ");
     line.append(head, ...row.cells.map((cell) => {
       if (!cell) return make("td", { textContent: "–" });
-      const [score, length, itsMarks] = cell;
-      const text = make("b", { textContent: score === null ? "–" : score.toFixed(2) });
-      const box = make("td", { className: score === null ? "" : `s${step(score)}` }, text, ...itsMarks.map(sign));
-      box.append(make("small", { textContent: length.toLocaleString("en") }));
+      const [score, length, itsMarks, ...before] = cell;
+      const text = make("b", { textContent: points(score) });
+      const box = make("td", { className: score === null ? "" : `s${step(score)}` }, text, ...drawnMarks(itsMarks).map(sign));
+      box.append(make("small", { textContent: before.length ? `was ${points(before[0])}` : length.toLocaleString("en") }));
       return box;
     }));
     return line;
@@ -240,7 +245,7 @@
       ...(response.wrong.length ? [make("ul", { className: "wrong" }, ...response.wrong.map(passage))] : []),
       ...response.comments.map(([who, comment]) => make("p", { className: "soft", dir: "auto", textContent: `${who}: ${comment}` })));
   };
-  let base = null; // the model whose answer the others are compared with; "" for none
+  let base = first; // the model whose answer the others are compared with; "" for none
   const open = async () => {
     if (!state.case) { if (dialog.open) dialog.close(); return; }
     const row = rows.find((each) => each.id === state.case);
@@ -276,7 +281,8 @@
     for (const each of [flagged, comment]) each.addEventListener("input", () => keep({ [row.id]: { flagged: flagged.checked, comment: comment.value } }));
     const rest = [];
     if (text.choices.length) rest.push(make("h3", { textContent: "Choices" }), list(text.choices));
-    for (const [name, words] of text.rationales) rest.push(make("h3", { dir: "auto", textContent: `Rationale of ${name}` }), block(`Rationale of ${name}`, words));
+    const rationales = text.rationales.map(([name, words]) => ({ model: `Rationale of ${name}`, text: words, scores: [], wrong: [], comments: [] }));
+    rest.push(make("div", { className: "responses" }, ...rationales.map((each) => answer(each, rationales[0]))));
     dialog.replaceChildren(
       make("header", {}, title, where,
         button("Previous", () => put({ case: shown[place - 1].id }), place <= 0),
@@ -337,9 +343,9 @@
   at("save-table").addEventListener("click", () => {
     // No table program may take a text for a formula.
     const cell = (each) => `"${String(each).replace(/^[=+\-@\t\r]/, "'$&").replaceAll('"', '""')}"`;
-    const head = ["case_id", "topic", "question", ...models.flatMap((name) => [`${name} score`, `${name} letters`, `${name} marks`]), "flagged", "comment"];
+    const head = ["case_id", "topic", "question", ...models.flatMap((name) => ["score", "letters", "marks", ...(old ? [`score by ${old}`] : [])].map((what) => `${name} ${what}`)), "flagged", "comment"];
     const lines = shown.map((row) => [row.id, row.topic, row.question,
-      ...row.cells.flatMap((each) => (each ? [each[0] ?? "", each[1], each[2].join(" ")] : ["", "", ""])),
+      ...row.cells.flatMap((each) => [...(each ?? ["", "", []]), ...(each || !old ? [] : [""])].map((part) => part?.join?.(" ") ?? part ?? "")),
       flags[row.id]?.flagged ? "yes" : "", flags[row.id]?.comment ?? ""]);
     const number = (each) => (typeof each === "number" ? each : cell(each));
     save("cases.csv", "text/csv", `\ufeff${[head, ...lines].map((line) => line.map(number).join(",")).join("\r\n")}\r\n`);

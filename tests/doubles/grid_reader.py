@@ -1,0 +1,75 @@
+"""A reader's browser with the page of a report or of a comparison: a real Chromium, led by playwright."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+axe = pytest.importorskip("axe_playwright_python", reason="axe-core comes with axe_playwright_python")
+playwright = pytest.importorskip("playwright.sync_api", reason="the browser is led by playwright")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+needs_chromium = pytest.mark.skipif(
+    CHROMIUM is None, reason="no chromium on this machine (Debian: apt-get install chromium)"
+)
+HOSTILE = "</template><script>alert(1)</script><img src=x onerror=alert(1)>"
+
+
+@pytest.fixture(scope="module", name="browser")
+def started_browser() -> Iterator["playwright.Browser"]:
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(
+            executable_path=CHROMIUM, args=["--headless", "--no-sandbox", "--disable-gpu"]
+        )
+        yield chromium
+        chromium.close()
+
+
+class Visit:
+    """A reader's browser with the page of a report, and what it complained of."""
+
+    def __init__(self, browser: "playwright.Browser", file: Path, **options: object):
+        self.file, self.complaints = file, []
+        self.context = browser.new_context(**options)
+        self.page = self.context.new_page()
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.complaints.append(dialog.message))
+        self.open()
+
+    def open(self, place: str = "") -> None:
+        self.page.goto("about:blank")
+        self.page.goto(self.file.as_uri() + place)
+        self.page.wait_for_selector("#grid:not([hidden]) #count:not(:empty)")
+
+    def rows(self) -> list[str]:
+        """Return the ids of the rows that are drawn, from the addresses that they lead to."""
+        links = self.page.eval_on_selector_all(
+            "#rows tbody a", "all => all.map(e => new URLSearchParams(e.hash.slice(1)).get('case'))"
+        )
+        return list(links)
+
+    def says(self, text: str) -> None:
+        playwright.expect(self.page.locator("#said")).to_have_text(text)
+
+    def close(self) -> None:
+        assert self.complaints == []
+        self.context.close()
+
+
+def case_is(visit: Visit, case_id: str) -> None:
+    playwright.expect(visit.page.locator("#case[open] h2")).to_contain_text(case_id)
+
+
+def download(visit: Visit, button: str, file: Path) -> Path:
+    with visit.page.expect_download() as started:
+        visit.page.get_by_role("button", name=button).click()
+    started.value.save_as(file)
+    return file
+
+
+def violations(visit: Visit) -> list[tuple[str, str]]:
+    """Return what axe finds, each with the first element that has it; the context must bypass the page's policy."""
+    visit.page.add_script_tag(path=str(next(Path(axe.__file__).parent.rglob("axe.min.js"))))
+    rules = visit.page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+    return [(each["id"], each["nodes"][0]["html"][:100]) for each in rules]

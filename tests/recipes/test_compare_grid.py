@@ -1,0 +1,179 @@
+"""What changed between two versions of a model, and of a judge: the grid of a comparison's page, in a real browser."""
+
+import csv
+import json
+import re
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from urllib.parse import quote
+
+import pytest
+from doubles.agreement_study import CASES, MODELS, noisy_verdicts, read, verdict, write
+from doubles.grid_reader import (  # noqa: F401 (the fixture `browser`)
+    HOSTILE,
+    Visit,
+    case_is,
+    download,
+    needs_chromium,
+    playwright,
+    started_browser,
+    violations,
+)
+from programs import run_recipe
+
+pytestmark = needs_chromium
+OLD, NEW = MODELS[0], MODELS[1]
+TALL = {"width": 1280, "height": 4000}
+compare = partial(run_recipe, "compare")
+
+
+def place_of(case: dict, model: str) -> int:
+    return [response["model"] for response in case["responses"]].index(model)
+
+
+def compared(folder: Path, cases: list[dict], verdicts: list[Path], *more: object) -> SimpleNamespace:
+    """Return the page, the result and the output of the command, without ratings."""
+    files = ["--cases", write(folder / "cases.jsonl", cases), "--verdicts", *verdicts]
+    done = compare(*files, "--output", folder / "out", *more)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((folder / "out" / "comparison.json").read_text("utf-8"))
+    return SimpleNamespace(cases=cases, page=folder / "out" / "comparison.html", result=result, said=done.stdout)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """Return a comparison of two models; the new one's first answers are hostile and contradicted, empty, and unread."""
+    folder, cases, verdicts = tmp_path_factory.mktemp("models"), read(CASES), noisy_verdicts("good", 0.3, 1)
+    new = [place_of(case, NEW) for case in cases]
+    cases[0]["responses"][new[0]]["text"] = f"Take ten tablets. {HOSTILE}"
+    wrong = {"text": "Take ten tablets.", "start": 0, "end": 17, "label": "contradicted"}
+    wrong |= {"passage": "Take two tablets.", "source": "reference", "rule": "dose"}
+    verdicts[0]["checked"] = {name: [wrong] * (name == NEW) for name in MODELS}
+    cases[1]["responses"][new[1]]["text"] = "\u200b"
+    for name in ("scores", "expected_scores"):
+        verdicts[1][name] = [1] * 3  # a tie, which the empty answer loses
+        verdicts[2][name][new[2]] = None
+    verdicts[3] = verdict(cases[3], None, "good")  # of both: nothing is new
+    made = compared(folder, cases, [write(folder / "v.jsonl", verdicts)], "--models", OLD, NEW)
+    made.gaps = {}
+    for case, line in zip(cases, verdicts):
+        scores = line["expected_scores"] or [None] * 3
+        old, new = (scores[place_of(case, name)] for name in (OLD, NEW))
+        made.gaps[case["id"]] = None if old is None or new is None else new - old
+    return made
+
+
+@pytest.fixture(scope="module")
+def judges(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """Return a comparison of two judges; the new one reads no answer of the first case."""
+    folder, cases = tmp_path_factory.mktemp("judges"), read(CASES)
+    old = noisy_verdicts("old", 0.3, 1, rationale="The dose is right.")
+    new = noisy_verdicts("new", 0.3, 2, rationale=f"The dose is dangerous. {HOSTILE}")
+    new[0] = verdict(cases[0], None, "new")
+    made = compared(folder, cases, [write(folder / f"{name}.jsonl", each) for name, each in (("o", old), ("n", new))])
+    made.scores = {
+        (case["id"], response["model"]): [line["expected_scores"] and line["expected_scores"][place] for line in lines]
+        for case, *lines in zip(cases, old, new)
+        for place, response in enumerate(case["responses"])
+    }
+    return made
+
+
+def test_each_change_between_two_models_is_counted_and_filters(models: SimpleNamespace, browser) -> None:
+    ids = [case["id"] for case in models.cases]
+    gaps = {case_id: gap for case_id, gap in models.gaps.items() if gap is not None}
+    expected = {
+        "won": [case_id for case_id, gap in gaps.items() if gap > 1e-9],
+        "lost": [case_id for case_id, gap in gaps.items() if gap < -1e-9 or case_id == ids[1]],
+        "newly_contradicted": ids[:1],
+        "newly_empty": ids[1:2],
+        "newly_failing": ids[2:3],
+    }
+    versions = {"of": "model", "old": OLD, "new": NEW, "judge": "good", "compared": 28}
+    assert models.result["changes"] == versions | {name: len(each) for name, each in expected.items()}
+    counts = ", ".join(f"{len(each)} {name.replace('_', ' ')}" for name, each in expected.items())
+    assert f"{NEW} against {OLD}, by good: of 28 cases {counts}." in models.said
+    visit = Visit(browser, models.page, viewport=TALL)
+    assert visit.page.eval_on_selector_all("#rows thead th", "all => all.map(e => e.textContent)")[1:] == [OLD, NEW]
+    for name, case_ids in expected.items():
+        visit.page.select_option("#show", name)
+        assert sorted(visit.rows()) == sorted(case_ids)
+    assert re.search("#show=newly_failing", visit.page.url)
+    assert visit.page.locator("#rows tbody td").last.locator(".sign").all_text_contents() == ["!⁺"]
+    visit.close()
+
+
+def test_the_changes_sort_by_size_and_by_side(models: SimpleNamespace, browser) -> None:
+    visit = Visit(browser, models.page, viewport=TALL)
+    for sort, key in (("models_differ", abs), ("won", float), ("lost", lambda gap: -gap)):
+        visit.page.select_option("#sort", sort)
+        sizes = [
+            -9 if models.gaps[case_id] is None else round(key(models.gaps[case_id]), 6) for case_id in visit.rows()
+        ]
+        assert sizes == sorted(sizes, reverse=True)
+    visit.close()
+
+
+def test_a_case_opens_with_the_new_answer_beside_the_old(models: SimpleNamespace, browser) -> None:
+    visit, case = Visit(browser, models.page), models.cases[0]
+    visit.open(f"#case={quote(case['id'])}")
+    case_is(visit, case["id"])
+    heads = visit.page.locator("#case .responses").first.locator("h3").all_text_contents()
+    assert heads == ["Reference", OLD, NEW]
+    assert visit.page.locator("#case select option:checked").text_content() == OLD
+    box = visit.page.locator("#case .response", has=visit.page.get_by_role("heading", name=NEW, exact=True))
+    different = set(re.findall(r"\w+", " ".join(box.locator(".differs").all_text_contents()).lower()))
+    old = set(re.findall(r"\w+", case["responses"][place_of(case, OLD)]["text"].lower()))
+    assert {"ten", "tablets", "script"} - old <= different
+    assert visit.page.locator("#case mark").all_text_contents() == ["Take ten tablets."]
+    assert visit.page.locator("#case img, #case script").count() == 0
+    visit.open("#case=elsewhere")
+    visit.says("There is no case elsewhere in this report.")
+    visit.close()
+
+
+def test_two_judges_stand_in_one_cell_and_their_verdicts_side_by_side(
+    judges: SimpleNamespace, browser, tmp_path: Path
+) -> None:
+    both = {place: scores for place, scores in judges.scores.items() if None not in scores}
+    changes = judges.result["changes"]
+    assert (changes["of"], changes["old"], changes["new"], changes["compared"]) == ("judge", "old", "new", len(both))
+    assert changes["won"] == sum(new - old > 1e-9 for old, new in both.values())
+    assert changes["lost"] == sum(old - new > 1e-9 for old, new in both.values())
+    assert changes["newly_failing"] == 3
+    assert f"new against old: of {len(both)} answers {changes['won']} scored higher, " in judges.said
+    visit, case = Visit(browser, judges.page, viewport=TALL), judges.cases[1]
+    visit.page.select_option("#show", "newly_failing")
+    assert visit.rows() == [judges.cases[0]["id"]]
+    visit.page.select_option("#show", "")
+    heads = visit.page.eval_on_selector_all("#rows thead th", "all => all.map(e => e.textContent)")[1:]
+    row = visit.page.locator("#rows tbody tr").nth(visit.rows().index(case["id"]))
+    cells = zip(row.locator("td b").all_text_contents(), row.locator("td small").all_text_contents())
+    for model, cell in zip(heads, cells, strict=True):
+        old, new = both[case["id"], model]
+        assert cell == (f"{new:.2f}", f"was {old:.2f}")
+    lines = csv.DictReader(download(visit, "Download CSV", tmp_path / "c.csv").read_text("utf-8-sig").splitlines())
+    line = next(line for line in lines if line["case_id"] == case["id"])
+    assert float(line[f"{OLD} score by old"]) == pytest.approx(both[case["id"], OLD][0], abs=1e-4)
+    visit.open(f"#case={quote(case['id'])}")
+    case_is(visit, case["id"])
+    verdicts = visit.page.locator("#case .responses").last.locator(".response")
+    assert verdicts.locator("h3").all_text_contents() == ["Rationale of old", "Rationale of new"]
+    assert verdicts.nth(0).locator(".differs").count() == 0
+    assert verdicts.nth(1).locator(".differs").first.text_content().startswith("dangerous")
+    visit.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_nothing(models: SimpleNamespace, judges: SimpleNamespace, browser, scheme: str) -> None:
+    for made, width in ((models, 390), (judges, 1280)):
+        visit = Visit(
+            browser, made.page, viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True
+        )
+        assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
+        assert violations(visit) == []
+        visit.page.locator("#rows tbody a").first.click()
+        playwright.expect(visit.page.locator("#case[open]")).to_be_visible()
+        assert violations(visit) == []
+        visit.close()
