@@ -71,18 +71,10 @@ def page(records: list[dict[str, Any]]) -> str:
     """Return the page of these records as Markdown."""
     records = sorted(records, key=lambda record: record["title"])
     (usual, _), *_ = Counter(map(setting, records)).most_common(1)
-    missed = [
-        [f"[{record['title']}](#{anchor(record['title'])})", *cells(row)[:-1], "yes" if record["idle"] else "no"]
-        for record in records
-        for row in record["rows"]
-        if row["met"] is False
-    ]
+    missed = Counter(record["title"] for record in records for row in record["rows"] if row["met"] is False)
     count = sum(row["met"] is not None for record in records for row in record["rows"])
-    listed = (
-        f"{len(missed)} of {count}:\n\n{table(('benchmark', *COLUMNS[:-1], 'idle machine'), missed)}"
-        if missed
-        else "None."
-    )
+    where = ", ".join(f"{number} of [{title}](#{anchor(title)})" for title, number in missed.items()) or "none"
+    listed = f"{missed.total()} of {count}: {where}."
     sections = (section(record, usual) for record in records)
     return "\n\n".join([HEAD.strip(), f"Machine: {usual}.", f"## Missed targets\n\n{listed}", *sections]) + "\n"
 
