@@ -32,7 +32,7 @@ class Changes:
         kind: what there are two versions of, "model" or "judge".
         old, new: the names of the versions.
         row: the new judge's line; of two models the line of the judge of both.
-        before: the old judge's scores: float [responses]; None for two models.
+        before: the old judge's scores: float [responses]; empty for two models.
         gap: the score of an answer of the new version less that of the old: float [responses], NaN where not both have one.
         marks: mark of `WORDS` → whether an answer of the new version has it: bool [responses].
     """
@@ -41,7 +41,7 @@ class Changes:
     old: str
     new: str
     row: Row
-    before: np.ndarray | None
+    before: tuple[np.ndarray, ...]
     gap: np.ndarray
     marks: dict[str, np.ndarray]
 
@@ -122,4 +122,4 @@ def changes_of(cases: Cases, rows: Sequence[Row], candidates: Mapping[str, np.nd
         had, has = (np.any([marked[part][at] for part in parts], axis=0) for marked, at in sides)
         marks[f"newly_{name}"] = np.zeros(cases.responses, bool)
         marks[f"newly_{name}"][new_at] = has & ~had
-    return Changes(kind, *names, new, before if kind == "judge" else None, gap, marks)
+    return Changes(kind, *names, new, (before,) if kind == "judge" else (), gap, marks)

@@ -62,7 +62,7 @@ def pack_grid(
     *,
     models: Sequence[str] = (),
     marked: Mapping[str, np.ndarray] | None = None,
-    before: np.ndarray | None = None,
+    before: Sequence[np.ndarray] = (),
     **head: str,
 ) -> dict[str, str]:
     """Return {"rows", "texts"}: two gzip streams in base64, JSON and JSON Lines, of the cases in the order of the records.
@@ -73,7 +73,7 @@ def pack_grid(
         flags: what readers flagged, see `read_flags`.
         models: the columns; by default all models.
         marked: further marks → whether each response has it: bool [responses].
-        before: a score of each response that stands before the main judge's: float [responses].
+        before: the scores that stand below the main judge's in place of the lengths: one float [responses], or none.
         head: "gap", the name of the measure `models_differ`, and "base", the model with which answers are compared first.
     """
     models = models or cases.models
@@ -85,8 +85,8 @@ def pack_grid(
         cells: dict[str, list[Any]] = {}
         for place, response in enumerate(record["responses"], int(cases.start[number])):
             names = [name for name in marked if marked[name][place]]
-            cells[response["model"]] = [_rounded(values[place]), len(response["text"]), names]
-            cells[response["model"]] += [] if before is None else [_rounded(before[place])]
+            scores = [None if np.isnan(each[place]) else round(float(each[place]), 4) for each in (values, *before)]
+            cells[response["model"]] = [scores[0], len(response["text"]), names, *scores[1:]]
         question = " ".join(record["question"].split())
         question = question if len(question) <= QUESTION else f"{question[:QUESTION]}…"
         in_row = [cells.get(model) for model in models]
@@ -104,18 +104,11 @@ def pack_grid(
     return {"rows": _pack(_json(content)), "texts": _pack("\n".join(_json(_texts(each, models)) for each in records))}
 
 
-def _rounded(value: float) -> float | None:
-    return None if np.isnan(value) else round(float(value), 4)
-
-
 def _texts(record: Mapping[str, Any], models: Sequence[str]) -> dict[str, Any]:
     """Return what the page shows of an opened case."""
     names = ("question", "reference", "choices", "rationales", "worst")
-    responses = [
-        each | {"wrong": _in_utf16(each["text"], each["wrong"])}
-        for each in record["responses"]
-        if each["model"] in models
-    ]
+    responses = [each for each in record["responses"] if each["model"] in models]
+    responses = [each | {"wrong": _in_utf16(each["text"], each["wrong"])} for each in responses]
     return {name: record[name] for name in names} | {"responses": responses}
 
 
