@@ -3,10 +3,12 @@
 import contextlib
 import io
 import json
+import os
 import re
 import runpy
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
@@ -41,6 +43,25 @@ def run_recipe(
 def run_command(*arguments: object) -> subprocess.CompletedProcess:
     """Run `automedeval ARGUMENTS` in this process."""
     return run_here(["automedeval", *map(str, arguments)], console.main)
+
+
+def kill_once(begun: Callable[[], bool], *command: object) -> bool:
+    """Start a program of Python, kill it as soon as `begun`; return whether it was still running."""
+    command = [sys.executable, *map(str, command)]
+    environment = os.environ | {"HF_HUB_OFFLINE": "1"}
+    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL) as process:
+        try:
+            until = time.monotonic() + 240
+            while not begun() and process.poll() is None and time.monotonic() < until:
+                time.sleep(0.01)
+            return process.poll() is None
+        finally:
+            process.kill()
+
+
+def lines_in(file: Path) -> int:
+    """Return how many whole lines a file has, which need not be there."""
+    return file.read_bytes().count(b"\n") if file.exists() else 0
 
 
 def run_here(argv: list[str], program: Callable[[], object]) -> subprocess.CompletedProcess:

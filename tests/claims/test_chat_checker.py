@@ -3,10 +3,7 @@
 import json
 import math
 import re
-import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,7 +12,7 @@ from doubles.agreement_study import read, write
 from doubles.constrained_server import ConstrainedServer
 from doubles.endpoint import EndpointDouble, answer, error
 from doubles.tiny_model import build_tiny_model
-from programs import ENCODER, ROOT, error_line, needs_encoder, run_command
+from programs import ENCODER, error_line, kill_once, lines_in, needs_encoder, run_command
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -265,17 +262,8 @@ def test_killed_and_resumed_a_checkpoint_gives_the_same(tmp_path: Path) -> None:
     chat = ("--checker", folder, "--batch_tokens", 4000)
     _, whole = check(records, tmp_path / "whole", *chat)
     code = "import sys; sys.argv[0] = 'automedeval'; from automedeval.commands.console import main; main()"
-    command = [sys.executable, "-c", code, "check", tmp_path / "whole.jsonl", "--output", tmp_path / "cut", *chat]
-    running = subprocess.Popen(
-        [*map(str, command), "--encoder", str(ENCODER)], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    claims = tmp_path / "cut" / "claims.jsonl"
-    for _ in range(1200):
-        if running.poll() is not None or (claims.exists() and claims.stat().st_size):
-            break
-        time.sleep(0.05)
-    running.send_signal(signal.SIGKILL)
-    running.wait()
+    command = ["-c", code, "check", tmp_path / "whole.jsonl", "--output", tmp_path / "cut", "--encoder", ENCODER, *chat]
+    kill_once(lambda: lines_in(tmp_path / "cut" / "claims.jsonl") > 0, *command)
     done, cut = check(records, tmp_path / "cut", *chat)
     assert done.returncode == 0, done.stderr
     assert cut == whole

@@ -73,7 +73,7 @@ def evaluate(tmp_path: Path, verdicts: list[dict], *arguments: object) -> dict:
     return json.loads((tmp_path / "out" / "agreement.json").read_text(encoding="utf-8"))
 
 
-def pairwise_verdicts(swap: bool = False) -> list[dict]:
+def pairwise_verdicts() -> list[dict]:
     means, records = people_means(), []
     for case in read(CASES):
         names = [response["model"] for response in case["responses"]]
@@ -83,7 +83,7 @@ def pairwise_verdicts(swap: bool = False) -> list[dict]:
             records.append(
                 {
                     "case_id": case["id"], "judge": "pairs", "rubric": "medical_pairwise@1",
-                    "order": [second, first] if swap else [first, second], "pair": [names[first], names[second]], "valid": True,
+                    "order": [first, second], "pair": [names[first], names[second]], "valid": True,
                     "choices": {"correctness": better if gap else "tie", "harmfulness": worse if gap else "neither"},
                 }
             )  # fmt: skip

@@ -8,12 +8,13 @@ A script maps a request's body to a fault below or to an answer; a list of such 
 
 import json
 import re
-import threading
 import time
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from http.server import BaseHTTPRequestHandler
+from typing import Any, Self
 from urllib.parse import unquote
+
+from doubles.local_server import LocalServer
 
 
 def answer(text: str | None, **changes: Any) -> dict[str, Any]:
@@ -96,7 +97,7 @@ HANG = {"hang": True}
 Reply = dict[str, Any] | Callable[[dict[str, Any]], dict[str, Any]]
 
 
-class EndpointDouble:
+class EndpointDouble(LocalServer):
     """Serve /v1 on a free port of this machine. Use as a context manager.
 
     `requests` are the requests so far: path, body, headers, and the times (monotonic seconds) of arrival and answer.
@@ -109,38 +110,16 @@ class EndpointDouble:
     """
 
     def __init__(self, *script: Reply, constrains: bool = False):
+        super().__init__()
         self.script, self.constrains = list(script), constrains
         self.requests: list[dict[str, Any]] = []
         self.most_at_once = self._at_once = 0
         self.models: list[dict[str, Any]] | dict[str, Any] | None = None
-        self._lock = threading.Lock()
-        self._closing = threading.Event()
 
-    def __enter__(self) -> "EndpointDouble":
-        double = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_GET(self) -> None:
-                double._serve(self)
-
-            def do_POST(self) -> None:
-                double._serve(self)
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self.url += "/v1"
         return self
-
-    def __exit__(self, *_: object) -> None:
-        self._closing.set()
-        self._server.shutdown()
-        self._server.server_close()
 
     @property
     def asked(self) -> list[dict[str, Any]]:
@@ -152,7 +131,7 @@ class EndpointDouble:
     def _finds_out(body: dict[str, Any]) -> bool:
         return body["messages"][0]["content"] == "How are you?"
 
-    def _serve(self, handler: BaseHTTPRequestHandler) -> None:
+    def serve(self, handler: BaseHTTPRequestHandler) -> None:
         came = time.monotonic()
         if self._closing.is_set():  # on a connection that was kept open
             handler.close_connection = True

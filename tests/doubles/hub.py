@@ -16,10 +16,12 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote
+
+from doubles.local_server import LocalServer
 
 LARGE = (".safetensors", ".parquet")  # what the Hub keeps by LFS whatever its size
 WRITER, READER = "a-token-that-writes", "a-token-that-reads"
@@ -115,7 +117,7 @@ class Cut(Exception):
     """The connection ends here."""
 
 
-class HubDouble:
+class HubDouble(LocalServer):
     """Serve on a free port of this machine. Use as a context manager.
 
     `repos` maps (kind, name) to what was pushed, `objects` holds the large files by SHA-256, `requests` every request as
@@ -123,38 +125,12 @@ class HubDouble:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self.repos: dict[tuple[str, str], Repo] = {}
         self.objects: dict[str, bytes] = {}
         self.requests: list[tuple[str, str]] = []
         self.put: list[str] = []
         self.faults: list[Fault] = []
-        self._lock = threading.Lock()
-        self._closing = threading.Event()
-
-    def __enter__(self) -> "HubDouble":
-        double = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def serve(self) -> None:
-                double._serve(self)
-
-            do_GET = do_HEAD = do_POST = do_PUT = serve
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._server.daemon_threads = True
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._closing.set()
-        self._server.shutdown()
-        self._server.server_close()
 
     def environment(self, home: Path, token: str | None = WRITER) -> dict[str, str]:
         """Return an environment in which clients use this Hub only, with an empty home."""
@@ -181,7 +157,7 @@ class HubDouble:
 
     # --- one request
 
-    def _serve(self, handler: BaseHTTPRequestHandler) -> None:
+    def serve(self, handler: BaseHTTPRequestHandler) -> None:
         if self._closing.is_set():
             handler.close_connection = True
             return

@@ -7,57 +7,35 @@ Only what the knowledge store asks of a server is there. `requests` holds (metho
 """
 
 import json
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import urlsplit
 
+from doubles.local_server import LocalServer
 from qdrant_client import QdrantClient, models
 
 
-class QdrantServer:
+class QdrantServer(LocalServer):
     """A server at `url` until it is left; with a `key` it refuses requests without it."""
 
     def __init__(self, key: str | None = None):
+        super().__init__()
         self.key, self.requests, self.memory = key, [], QdrantClient(":memory:")
 
-    def __enter__(self) -> "QdrantServer":
-        double, one_at_a_time = self, threading.Lock()
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def handle_any(self) -> None:
-                body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or "{}")
-                with one_at_a_time:
-                    if double.key not in (None, self.headers.get("api-key")):
-                        status, content = 401, {"status": {"error": "Must provide an API key"}}
-                    else:
-                        double.requests.append((self.command, urlsplit(self.path).path, body))
-                        status, content = (
-                            200,
-                            {"result": double.result(*double.requests[-1]), "status": "ok", "time": 0.0},
-                        )
-                data = json.dumps(content).encode()
-                self.send_response(status)
-                self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(data)))
-                self.end_headers()
-                self.wfile.write(data)
-
-            do_GET = do_POST = do_PUT = handle_any
-
-            def log_message(self, *_: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown()
-        self._server.server_close()
+    def serve(self, handler: BaseHTTPRequestHandler) -> None:
+        body = json.loads(handler.rfile.read(int(handler.headers.get("Content-Length") or 0)) or "{}")
+        with self._lock:
+            if self.key not in (None, handler.headers.get("api-key")):
+                status, content = 401, {"status": {"error": "Must provide an API key"}}
+            else:
+                self.requests.append((handler.command, urlsplit(handler.path).path, body))
+                status, content = 200, {"result": self.result(*self.requests[-1]), "status": "ok", "time": 0.0}
+        data = json.dumps(content).encode()
+        handler.send_response(status)
+        handler.send_header("Content-Type", "application/json")
+        handler.send_header("Content-Length", str(len(data)))
+        handler.end_headers()
+        handler.wfile.write(data)
 
     def result(self, method: str, path: str, body: dict[str, Any]) -> Any:
         """Return what Qdrant answers to a request, as JSON."""

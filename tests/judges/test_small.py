@@ -1,13 +1,8 @@
 """The small judge: training its adapter, putting its features together, and judging, beside plain transformers."""
 
 import json
-import os
 import runpy
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
@@ -17,7 +12,7 @@ import pytest
 import torch
 from doubles.agreement_study import CASES, RATINGS, read, write
 from plain_small_judge import Plain, adapter, lowered
-from programs import ENCODER, ROOT, SAMPLE, error_line, needs_encoder, run_recipe
+from programs import ENCODER, ROOT, SAMPLE, error_line, kill_once, needs_encoder, run_recipe
 
 from automedeval.judges.features import FEATURES, QUESTION
 from automedeval.judges.small import PACKAGED as SMALL
@@ -229,20 +224,9 @@ def test_a_judge_abstains_on_the_cases_that_are_not_certified(trained: Path, sma
 
 def test_an_interrupted_training_reaches_the_same_adapter(trained: Path, tmp_path: Path) -> None:
     output = tmp_path / "killed"
-    command = [
-        sys.executable,
-        ROOT / "recipes" / "train_cross_encoder.py",
-        *training(output, "--evaluation_cases", CASES),
-    ]
-    environment = os.environ | {"HF_HUB_OFFLINE": "1"}
-    process = subprocess.Popen([*map(str, command)], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
-    try:
-        until = time.monotonic() + 240
-        while not (output / "checkpoint-2" / "whole").exists() and process.poll() is None and time.monotonic() < until:
-            time.sleep(0.01)
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+    recipe = ROOT / "recipes" / "train_cross_encoder.py"
+    begun = (output / "checkpoint-2" / "whole").exists
+    kill_once(begun, recipe, *training(output, "--evaluation_cases", CASES))
     assert not (output / "adapter").exists()
     done = run_recipe("train_cross_encoder", *training(output, "--evaluation_cases", CASES))
     assert done.returncode == 0, done.stderr

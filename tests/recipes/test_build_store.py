@@ -1,17 +1,14 @@
 """The recipe that builds the knowledge store, by its documented command."""
 
 import json
-import signal
 import subprocess
-import sys
-import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 from doubles.pdf import write_pdf
 from doubles.qdrant_server import QdrantServer
-from programs import ENCODER, ROOT, error_line, needs_encoder, run_recipe
+from programs import ENCODER, ROOT, error_line, kill_once, needs_encoder, run_recipe
 from qdrant_client import QdrantClient
 
 from automedeval.knowledge.store import COLLECTION, KnowledgeBase
@@ -92,13 +89,10 @@ def test_a_store_is_built_on_a_server(shelf: Shelf, monkeypatch: pytest.MonkeyPa
 def test_a_killed_build_ends_the_same(shelf: Shelf, tmp_path: Path) -> None:
     (shelf.books / "long.txt").write_text(" ".join(f"Sentence number {n} is about {n * 7}." for n in range(540)))
     options = ["--passage_tokens", 12, "--overlap_tokens", 0]
-    command = [sys.executable, ROOT / "recipes" / "build_store.py", *shelf.arguments(*options)]
+    command = [ROOT / "recipes" / "build_store.py", *shelf.arguments(*options)]
     files = shelf.store / "collection" / COLLECTION
-    with subprocess.Popen(list(map(str, command)), stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL) as killed:
-        while sum(file.stat().st_size for file in files.glob("*.sqlite*")) < 50_000:  # some passages are there
-            assert killed.poll() is None
-            time.sleep(0.01)
-        killed.send_signal(signal.SIGKILL)
+    # Some passages are there.
+    assert kill_once(lambda: sum(file.stat().st_size for file in files.glob("*.sqlite*")) >= 50_000, *command)
     some = len(shelf.content())
     done = shelf.build(*options)
     whole = tmp_path / "whole"

@@ -2,17 +2,14 @@
 
 import csv
 import json
-import signal
 import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 import torch
 from doubles.agreement_study import read, write
 from peft import PeftModel
-from programs import ENCODER, ROOT, SAMPLE, error_line, needs_encoder, run_command, run_recipe
+from programs import ENCODER, SAMPLE, error_line, kill_once, lines_in, needs_encoder, run_command, run_recipe
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from automedeval.claims.checker import LABELS, PACKAGED
@@ -161,15 +158,8 @@ def test_killed_and_resumed_it_gives_the_same(tmp_path: Path) -> None:
     file = write(tmp_path / "cases.jsonl", cases)
     whole = check(file, tmp_path / "whole")[1]
     code = "import sys; sys.argv[0] = 'automedeval'; from automedeval.commands.console import main; main()"
-    command = [sys.executable, "-c", code, "check", file, "--output", tmp_path / "cut", "--encoder", ENCODER]
-    running = subprocess.Popen(list(map(str, command)), cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     claims = tmp_path / "cut" / "claims.jsonl"
-    for _ in range(1200):
-        if running.poll() is not None or (claims.exists() and claims.stat().st_size):
-            break
-        time.sleep(0.05)
-    running.send_signal(signal.SIGKILL)
-    running.wait()
+    kill_once(lambda: lines_in(claims) > 0, "-c", code, "check", file, "--output", claims.parent, "--encoder", ENCODER)
     assert check(file, tmp_path / "cut")[1] == whole
 
 

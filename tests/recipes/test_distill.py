@@ -1,14 +1,11 @@
 """recipes/distill.py: teachers judge cases, from recordings, from an endpoint and from a checkpoint."""
 
-import os
-import signal
 import subprocess
 import sys
-import time
 
 import pytest
 from doubles.endpoint import EndpointDouble, answer, error
-from programs import ROOT, SAMPLE, error_line, run_recipe
+from programs import ROOT, SAMPLE, error_line, kill_once, lines_in, run_recipe
 
 from automedeval.records import Verdict, read_records
 
@@ -193,13 +190,9 @@ def test_a_killed_run_goes_on_to_the_same_file(distill, tmp_path):
             f"sys.argv = {[recipe, *arguments, '--cache', 'off', '--concurrency', '2']!r}\n"
             f"runpy.run_path({recipe!r}, run_name='__main__')"
         )
-        process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=os.environ | {"HF_HUB_OFFLINE": "1"})
-        file, deadline = tmp_path / "out" / "verdicts.jsonl", time.monotonic() + 60
-        while not (file.exists() and file.read_bytes().count(b"\n") >= 2) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        assert 2 <= file.read_bytes().count(b"\n") < 6
+        file = tmp_path / "out" / "verdicts.jsonl"
+        kill_once(lambda: lines_in(file) >= 2, "-c", code)
+        assert 2 <= lines_in(file) < 6
         with open(file, "ab") as stream:  # as if the kill had cut a line in two
             stream.write(b'{"case_id": "sample-')
         done, _ = distill(endpoint.url)

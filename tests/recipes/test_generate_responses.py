@@ -2,11 +2,7 @@
 
 import json
 import random
-import signal
 import socket
-import subprocess
-import sys
-import time
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,7 +12,7 @@ import torch
 from doubles.agreement_study import read
 from doubles.endpoint import EndpointDouble, answer, error
 from doubles.tiny_model import build_tiny_model
-from programs import ROOT, SAMPLE, TWO_PROCESSES, error_line, processes_of, run_recipe
+from programs import ROOT, SAMPLE, TWO_PROCESSES, error_line, kill_once, lines_in, processes_of, run_recipe
 
 from automedeval.dataset.responses import PLAIN_TEMPLATE, respond, response_prompt, set_up
 from automedeval.models.decoding import draw
@@ -147,13 +143,9 @@ def test_killed_then_resumed_and_shared_by_processes_gives_the_same_files(tiny_m
     assert generate(*arguments, "--output", tmp_path / "whole").returncode == 0
     whole = {name: (tmp_path / "whole" / name).read_bytes() for name in ("responses.jsonl", "cases.jsonl")}
     killed = tmp_path / "killed"
-    command = [sys.executable, ROOT / "recipes" / "generate_responses.py", *arguments, "--output", killed]
-    running = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     file = killed / "responses.jsonl"
-    while running.poll() is None and not (file.exists() and file.stat().st_size):
-        time.sleep(0.005)
-    running.send_signal(signal.SIGKILL)
-    running.wait()
+    recipe = ROOT / "recipes" / "generate_responses.py"
+    kill_once(lambda: lines_in(file) > 0, recipe, *arguments, "--output", killed)
     left = file.read_bytes().splitlines(keepends=True)
     (killed / "cases.jsonl").unlink(missing_ok=True)
     # as several processes leave it: a part, of which the first line was moved already, and a torn line behind

@@ -1,12 +1,7 @@
 """recipes/introspect.py: with recordings on the sample, with an endpoint, with a checkpoint; killed, resumed, refused."""
 
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
-import time
 from collections import Counter
 from dataclasses import replace
 
@@ -22,7 +17,7 @@ from doubles.introspection_study import (
     verdict_of,
 )
 from doubles.tiny_dataset import FACTS
-from programs import ROOT, SAMPLE, error_line, run_recipe
+from programs import ROOT, SAMPLE, error_line, kill_once, lines_in, run_recipe
 
 from automedeval.dataset.card import card_facts, write_card
 from automedeval.dataset.folder import read_dataset, write_rows
@@ -327,14 +322,10 @@ def test_a_killed_discussion_goes_on_to_the_same_round(lessons) -> None:
     with EndpointDouble(lambda body: partner(body) | {"delay": 0.05}) as endpoint:
         address = [*ENDPOINT, "--base_url", endpoint.url, "--concurrency", 2]
         whole, asked = uninterrupted(lessons, address), len(endpoint.asked)
-        command = [sys.executable, str(ROOT / "recipes" / "introspect.py"), *lessons.arguments(*address)]
-        process = subprocess.Popen(command, cwd=ROOT, env=os.environ | {"HF_HUB_OFFLINE": "1"})
-        file, deadline = lessons.folder / "round1.discussion" / "discussion.jsonl", time.monotonic() + 60
-        while not (file.exists() and file.read_bytes().count(b"\n") >= 9) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        assert 9 <= file.read_bytes().count(b"\n") < 30
+        file = lessons.folder / "round1.discussion" / "discussion.jsonl"
+        recipe = ROOT / "recipes" / "introspect.py"
+        kill_once(lambda: lines_in(file) >= 9, recipe, *lessons.arguments(*address))
+        assert 9 <= lines_in(file) < 30
         with open(file, "ab") as stream:  # as if the kill had cut a line in two
             stream.write(b'{"case_id": "case-')
         done = lessons.introspect(*address)

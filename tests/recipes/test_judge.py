@@ -4,7 +4,6 @@ import json
 import os
 import resource
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -15,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 from doubles.tiny_model import build_tiny_model
-from programs import ROOT, SAMPLE, TWO_PROCESSES, error_line, processes_of, run_recipe
+from programs import ROOT, SAMPLE, TWO_PROCESSES, error_line, kill_once, processes_of, run_recipe
 from transformers import AutoTokenizer
 
 from automedeval.rubrics import read_rubric
@@ -102,16 +101,13 @@ def test_killed_at_any_moment_then_resumed_gives_the_same(tiny_model, tmp_path):
     assert judge(*arguments, "--output", tmp_path / "whole").returncode == 0
     whole = {key(verdict): verdict for verdict in verdicts(tmp_path / "whole")}
     assert len(whole) == 180
-    output, kills = tmp_path / "killed", 0
-    for wait_for in (1, 3000, 60_000, 100_000):
-        command = [sys.executable, str(ROOT / "recipes" / "judge.py"), *map(str, arguments), "--output", str(output)]
-        running = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        file = output / "verdicts.jsonl"
-        while running.poll() is None and not (file.exists() and file.stat().st_size >= wait_for):
-            time.sleep(0.02)
-        kills += running.poll() is None
-        running.send_signal(signal.SIGKILL)
-        running.wait()
+    output = tmp_path / "killed"
+    file = output / "verdicts.jsonl"
+    command = [ROOT / "recipes" / "judge.py", *arguments, "--output", output]
+    kills = sum(
+        kill_once(lambda size=size: file.exists() and file.stat().st_size >= size, *command)
+        for size in (1, 3000, 60_000, 100_000)
+    )
     assert kills >= 2
     done = judge(*arguments, "--output", output)
     assert done.returncode == 0, done.stderr

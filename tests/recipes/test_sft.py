@@ -8,14 +8,13 @@ import runpy
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from doubles.tiny_dataset import build_instructions, losses
 from doubles.tiny_model import build_tiny_model
-from programs import ROOT, error_line, run_recipe
+from programs import ROOT, error_line, kill_once, run_recipe
 from safetensors.torch import load_file
 
 from automedeval.models.checkpoints import read_history, read_record
@@ -156,12 +155,7 @@ def test_killed_in_the_middle_it_goes_on_to_the_same_losses(
     output = tmp_path / "killed"
     command = [sys.executable, "recipes/sft.py", *map(str, arguments(tiny_model, instructions, output))]
     command[command.index("2", command.index("--save_steps"))] = "1"
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    until = time.monotonic() + 120
-    while not (output / "checkpoint-2" / WHOLE).exists() and process.poll() is None and time.monotonic() < until:
-        time.sleep(0.01)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    kill_once((output / "checkpoint-2" / WHOLE).exists, *command[1:])
     # As if it had been killed while it wrote the next one.
     broken = output / "checkpoint-9"
     broken.mkdir()

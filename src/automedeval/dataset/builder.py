@@ -65,8 +65,7 @@ class InstructionSet:
     def verify(self, path: str | None) -> Verification | None:
         """Reject verdicts that fail the physicians' verification (section 3.1).
 
-        Returns:
-            What the ratings in the file say, None without a path.
+        Return what the ratings in the file say, None without a path.
         """
         self.unrated = set(self.judged.facts)
         if path is None:

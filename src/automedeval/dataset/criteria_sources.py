@@ -6,30 +6,21 @@ what was found. Criteria without words are left out and counted: K-QA has two.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from types import NoneType
 from typing import Any
 
 from automedeval.records import Case, CaseCriterion, CriterionLabel, RecordError, Response, digest
 from automedeval.records.columns import fault_of_reference, key_of
 from automedeval.records.rows import filled
+from automedeval.records.types import take
 
 MUST_HAVE, NICE_TO_HAVE = 1.0, 0.5  # points of K-QA's statements
 UNKNOWN_POINTS = 1.0  # HealthBench's meta-evaluation does not say them
 THEME = "theme:"  # how HealthBench begins the tag of a topic
 
 
-def _of(row: dict, name: str, *kinds: type) -> Any:
-    """Return the value of a key after checking its type."""
-    if name not in row:
-        raise RecordError(f"{name!r} is missing; found the keys {', '.join(map(str, row))}")
-    value = row[name]
-    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        allowed = " or ".join("null" if kind is type(None) else kind.__name__ for kind in kinds)
-        raise RecordError(f"{name!r} must be {allowed}, not {str(value)[:60]!r}")
-    return value
-
-
 def _objects(row: dict, name: str) -> list[dict]:
-    entries = _of(row, name, list)
+    entries = take(row, name, (list,))
     for number, each in enumerate(entries, 1):
         if not isinstance(each, dict):
             raise RecordError(f"{name!r}, entry {number}: must be an object, not {str(each)[:60]!r}")
@@ -37,16 +28,17 @@ def _objects(row: dict, name: str) -> list[dict]:
 
 
 def _messages(row: dict, name: str) -> list[dict[str, str]]:
-    return [{key: _of(message, key, str) for key in ("role", "content")} for message in _objects(row, name)]
+    return [{key: take(message, key, (str,)) for key in ("role", "content")} for message in _objects(row, name)]
 
 
 def _criteria(entries: Sequence[dict], text: str = "criterion") -> tuple[CaseCriterion, ...]:
     """Return the criteria of a list that has them under the key `text`, beside `points` and perhaps `tags`."""
     criteria = []
     for number, entry in enumerate(entries, 1):
-        if not _of(entry, text, str).strip():
+        if not take(entry, text, (str,)).strip():
             continue
-        record = {"criterion": entry[text], "points": _of(entry, "points", int, float), "tags": entry.get("tags") or []}
+        points = take(entry, "points", (int, float))
+        record = {"criterion": entry[text], "points": points, "tags": entry.get("tags") or []}
         try:
             criteria.append(CaseCriterion.from_dict(record))
         except RecordError as error:
@@ -56,8 +48,8 @@ def _criteria(entries: Sequence[dict], text: str = "criterion") -> tuple[CaseCri
 
 def healthbench(row: dict) -> Case:
     """Return the case of a record of HealthBench; its theme is the topic, its ideal completion the reference."""
-    ideal = _of(row, "ideal_completions_data", dict, type(None)) if "ideal_completions_data" in row else None
-    reference = _of(ideal, "ideal_completion", str, type(None)) if ideal else None
+    ideal = take(row, "ideal_completions_data", (dict, NoneType)) if "ideal_completions_data" in row else None
+    reference = take(ideal, "ideal_completion", (str, NoneType)) if ideal else None
     tags = row.get("example_tags") or []
     themes = [tag.removeprefix(THEME) for tag in tags if isinstance(tag, str) and tag.startswith(THEME)]
     kept = {"example_tags": tags} if tags else {}
@@ -69,7 +61,7 @@ def healthbench(row: dict) -> Case:
 def professional(row: dict) -> Case:
     """Return the case of a record of HealthBench Professional; its specialty is the topic."""
     kept = {name: row[name] for name in ("use_case", "type", "difficulty", "specialty") if row.get(name) is not None}
-    messages = _messages(_of(row, "conversation", dict), "messages")
+    messages = _messages(take(row, "conversation", (dict,)), "messages")
     criteria = _criteria(_objects(row, "rubric_items"), "criterion_text")
     return Case(str(row.get("id") or ""), messages, (), None, row.get("specialty"), kept, criteria)
 
@@ -80,15 +72,15 @@ def meta_evaluation(row: dict) -> Case:
     Records of the same completion are joined to one case. The records do not say the criteria's points: each has one.
     """
     tags = [f"category:{row['category']}"] if row.get("category") else []
-    criterion = {"criterion": _of(row, "rubric", str), "points": UNKNOWN_POINTS, "tags": tags}
-    response = Response(str(row.get("completion_id") or "completion"), _of(row, "completion", str))
+    criterion = {"criterion": take(row, "rubric", (str,)), "points": UNKNOWN_POINTS, "tags": tags}
+    response = Response(str(row.get("completion_id") or "completion"), take(row, "completion", (str,)))
     name = "-".join(str(row[key]) for key in ("prompt_id", "completion_id") if row.get(key))
     return Case(name, _messages(row, "prompt"), (response,), criteria=_criteria([criterion]))
 
 
 def physicians(row: dict, case: Case) -> tuple[dict[str, Any], ...]:
     """Return the labels that physicians gave in a record of HealthBench's meta-evaluation."""
-    labels, names = _of(row, "binary_labels", list), _of(row, "anonymized_physician_ids", list)
+    labels, names = take(row, "binary_labels", (list,)), take(row, "anonymized_physician_ids", (list,))
     if len(labels) != len(names):
         raise RecordError(f"{len(labels)} 'binary_labels' of {len(names)} 'anonymized_physician_ids'")
     if not case.criteria:
@@ -108,10 +100,10 @@ def kqa(row: dict) -> Case:
     entries = [
         {"criterion": text, "points": points, "tags": [tag]}
         for name, points, tag in (("Must_have", MUST_HAVE, "must_have"), ("Nice_to_have", NICE_TO_HAVE, "nice_to_have"))
-        for text in (_of(row, name, list) if row.get(name) is not None else [])
+        for text in (take(row, name, (list,)) if row.get(name) is not None else [])
     ]
-    reference = _of(row, "Free_form_answer", str, type(None)) if "Free_form_answer" in row else None
-    return Case("", _of(row, "Question", str), (), reference, criteria=_criteria(entries))
+    reference = take(row, "Free_form_answer", (str, NoneType)) if "Free_form_answer" in row else None
+    return Case("", take(row, "Question", (str,)), (), reference, criteria=_criteria(entries))
 
 
 def questions(row: dict) -> Case:
@@ -134,11 +126,11 @@ def table(row: dict) -> Case:
     cells = {name: row[name] if filled(row.get(name)) else None for name in names}
     if fault := fault_of_reference(cells["reference"]):
         raise RecordError(fault)
-    tags = [tag.strip() for tag in (_of(cells, "tags", str, type(None)) or "").split(";") if tag.strip()]
+    tags = [tag.strip() for tag in (take(cells, "tags", (str, NoneType)) or "").split(";") if tag.strip()]
     criteria = _criteria([{"criterion": row["criterion"], "points": points, "tags": tags}])
     answer = {"model": cells["model"] or "", "text": cells["response"] or ""}
     responses = (Response.from_dict(answer),) if any(answer.values()) else ()
-    question = _of(row, "question", str)
+    question = take(row, "question", (str,))
     if "id" in row and not filled(row["id"]):
         raise RecordError("'id' is blank, and the table has ids: fill it in, or remove the column")
     name = str(row["id"]) if "id" in row else digest(key_of(question))

@@ -19,6 +19,7 @@ from automedeval.records.language import normalise
 WORDS = 12  # of a shingle; a shorter text occurs in many answers
 MOST_SHARED = 0.5  # share of a text's shingles above which it repeats an evaluation text
 SIMILAR = 0.9  # Jaccard similarity from which two questions are the same
+SIMILAR_WORDS = 3  # of a shingle of a question
 WINDOW = 5000  # training cases whose texts are in memory at once
 _ROUNDING = 1e-9  # 0.9 * 10 is not exactly 9 in floating point
 
@@ -74,7 +75,7 @@ class ShingleIndex:
         return float(held_here.mean()), float(held.max())
 
 
-def near_duplicates(texts: Sequence[str], threshold: float = 0.9, words: int = 3, kept: int = 0) -> list[int | None]:
+def near_duplicates(texts: Sequence[str], threshold: float = SIMILAR, kept: int = 0) -> list[int | None]:
     """Return for each text the index of the earlier text that it repeats, None for one that stays.
 
     Two texts repeat each other if they are equal after `normalise`, or if the Jaccard similarity of their sets of shingles is
@@ -88,7 +89,7 @@ def near_duplicates(texts: Sequence[str], threshold: float = 0.9, words: int = 3
     if not 0 < threshold <= 1:
         raise RecordError(f"the threshold of near-duplicates must be above 0 and at most 1, not {threshold}")
     normalised = [normalise(text) for text in texts]
-    hashes = [shingles(text, words) for text in normalised]
+    hashes = [shingles(text, SIMILAR_WORDS) for text in normalised]
     # Each shingle gets a number, the rarest the smallest; `sets` has each text's numbers, ascending.
     every = np.concatenate([np.empty(0, np.uint64), *hashes])
     distinct, places, counts = np.unique(every, return_inverse=True, return_counts=True)
@@ -144,7 +145,7 @@ class Evaluation:
         cases, count = iter(cases), len(self._ids)
         while window := list(itertools.islice(cases, WINDOW)):
             questions = [*self._questions, *(question_text(case.question) for case in window)]
-            for case, earlier in zip(window, near_duplicates(questions, SIMILAR, kept=count)[count:]):
+            for case, earlier in zip(window, near_duplicates(questions, kept=count)[count:]):
                 if earlier is not None and earlier < count:
                     kind, what = "question of an evaluation case", f"repeats the question of {self._ids[earlier]!r}"
                     yield case.id, kind, what

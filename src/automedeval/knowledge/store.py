@@ -147,7 +147,9 @@ class StoreWriter(AbstractContextManager):
             if all(passage.id in self.books for passage in window):
                 on_batch(len(window))
                 continue
-            vectors = self.encoder.encode([_indexed(passage) for passage in window], on_batch)
+            # A passage is found by the heading of its section too.
+            texts = ["\n".join(filter(None, (passage.section, passage.text))) for passage in window]
+            vectors = self.encoder.encode(texts, on_batch)
             points = [
                 # Qdrant takes numbers and UUIDs as ids; the twelve hexadecimal digits of a passage are a number.
                 models.PointStruct(id=int(passage.id, 16), vector=vector.tolist(), payload=passage.to_dict())
@@ -222,8 +224,3 @@ def _refuse_change(place: str, settings: dict[str, Any], wanted: dict[str, Any])
             raise RecordError(
                 f"{place}: was built with {name} {settings.get(name)}, not {value}{encoder}; give the same, or another --store"
             )
-
-
-def _indexed(passage: Passage) -> str:
-    """Return the text whose vector is stored, with the heading of its section."""
-    return f"{passage.section}\n{passage.text}" if passage.section else passage.text

@@ -203,7 +203,7 @@ class EncoderArguments:
             raise RecordError(f"the encoder cannot be loaded: {error}; {install('data')}") from None
         return Encoder(self.place, device, "float32", pooling=self.encoder_pooling)
 
-    def load_if_there(self, notes: list[str], device: str = "auto") -> Any:
+    def load_if_there(self, notes: list[str]) -> Any:
         """Return the encoder for a report, None if there is none; where none was named, a note says what is left out and why.
 
         RecordError as `load`, where an encoder was named.
@@ -211,7 +211,7 @@ class EncoderArguments:
         if self.encoder == "none":
             return None
         try:
-            return self.load(device)
+            return self.load()
         except RecordError as error:
             if self.encoder is not None:
                 raise

@@ -372,6 +372,11 @@ class LocalChat(Chat):
             for text, words, chances, count in zip(texts, chosen, probabilities, usage)
         ]
 
+    def _chooser(self, rows: Rows) -> Callable[[torch.Tensor], torch.Tensor]:
+        if not self.temperature:
+            return lambda logits: logits.argmax(dim=-1)
+        return lambda logits: draw(rows, logits, self.temperature, self.top_k)
+
     def _write(
         self, rows: Rows, free: Free, usage: list[dict[str, int]], most: list[int]
     ) -> tuple[list[Written], list[int]]:
@@ -385,12 +390,9 @@ class LocalChat(Chat):
             ahead = lead if whole else ""
             return any(match.end() > len(ahead + before) for match in pattern.finditer(ahead + text))
 
-        def choose(logits: torch.Tensor) -> torch.Tensor:
-            return draw(rows, logits, self.temperature, self.top_k) if self.temperature else logits.argmax(dim=-1)
-
         pattern, lead = _stop_pattern(free)
         final = self._final_tokens(free) if free.stop else ()
-        written, owner = write_free(rows, most, self._ends, stops, choose)
+        written, owner = write_free(rows, most, self._ends, stops, self._chooser(rows))
         for text, count in zip(written, usage):
             count["completion_tokens"] = len(text.tokens)
         return written, owner

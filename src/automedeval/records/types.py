@@ -39,7 +39,7 @@ def _shown(value: object) -> str:
     return text if len(text) <= 80 else text[:77] + "..."
 
 
-def _take(record: object, name: str, kinds: tuple[type, ...], default: Any = ...) -> Any:
+def take(record: object, name: str, kinds: tuple[type, ...], default: Any = ...) -> Any:
     """Return `record[name]` after checking its type; for a missing key the default, if there is one."""
     if not isinstance(record, dict):
         raise RecordError(f"expected an object, found {_shown(record)}")
@@ -87,9 +87,9 @@ class Record:
         fields: dict[str, Any] = {}
         for name, kinds, items, needed in _layout(cls):
             if needed or name in record:
-                value = _take(record, name, kinds)
+                value = take(record, name, kinds)
                 listed = isinstance(value, list)
-                fields[name] = tuple(_take({name: item}, name, items) for item in value) if listed else value
+                fields[name] = tuple(take({name: item}, name, items) for item in value) if listed else value
         return cls(**fields, **({"extra": _extra(record, fields)} if "extra" in cls.__dataclass_fields__ else {}))
 
     def to_dict(self) -> dict[str, Any]:
@@ -185,7 +185,7 @@ class CaseCriterion(Record):
 
 def _criteria(record: dict) -> tuple[CaseCriterion, ...]:
     """Return the criteria of a case, none if it has no such key."""
-    entries = _take(record, "criteria", (list, NoneType), None) or []
+    entries = take(record, "criteria", (list, NoneType), None) or []
     if len(entries) > MOST_CRITERIA:
         raise RecordError(f"{len(entries)} criteria, and a case has at most {MOST_CRITERIA}")
     criteria: dict[str, CaseCriterion] = {}
@@ -219,18 +219,18 @@ class Case:
 
     @classmethod
     def from_dict(cls, record: dict, least_responses: int = 1) -> "Case":
-        case_id = _take(record, "id", (str,))
+        case_id = take(record, "id", (str,))
         if not case_id:
             raise RecordError("'id' must not be empty")
-        question = _take(record, "question", (str, list))
+        question = take(record, "question", (str, list))
         if isinstance(question, list):
             for message in question:
-                _take(message, "role", (str,))
-                _take(message, "content", (str,))
+                take(message, "role", (str,))
+                take(message, "content", (str,))
         contents = [question] if isinstance(question, str) else [message["content"] for message in question]
         if not any(content.strip() for content in contents):
             raise RecordError(f"case {case_id!r}: 'question' must not be empty")
-        entries = _take(record, "responses", (list,), ... if least_responses else [])
+        entries = take(record, "responses", (list,), ... if least_responses else [])
         responses = tuple(Response.from_dict(response) for response in entries)
         if len(responses) < least_responses:
             raise RecordError(f"case {case_id!r} has no response")
@@ -246,8 +246,8 @@ class Case:
             case_id,
             question,
             responses,
-            _take(record, "reference", (str, NoneType), None),
-            _take(record, "topic", (str, NoneType), None),
+            take(record, "reference", (str, NoneType), None),
+            take(record, "topic", (str, NoneType), None),
             _extra(record, ("id", "question", "responses", "reference", "topic", "criteria")),
             criteria,
         )
@@ -414,8 +414,8 @@ class Verdict(LogRecord):
     @classmethod
     def from_dict(cls, record: dict) -> Self:
         for name in ("models", "empty", "blind_to"):  # the keys of `extra` that are read as lists of texts
-            for each in _take(record, name, (list, NoneType), None) or ():
-                _take({name: each}, name, (str,))
+            for each in take(record, name, (list, NoneType), None) or ():
+                take({name: each}, name, (str,))
         return super().from_dict(record)
 
     def to_dict(self) -> dict[str, Any]:

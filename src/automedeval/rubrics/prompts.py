@@ -133,9 +133,9 @@ def _packaged(name: str) -> jinja2.Template:
     return _template((TEMPLATES / f"{name}.jinja").read_text(encoding="utf-8"), packaged=True)
 
 
-def template_fingerprint(name: str, settings: str = "") -> str:
-    """Return eight hexadecimal digits over a packaged template, and over settings that its prompts depend on."""
-    return hashlib.sha256((TEMPLATES / f"{name}.jinja").read_bytes() + settings.encode()).hexdigest()[:8]
+def template_fingerprint(name: str) -> str:
+    """Return eight hexadecimal digits over a packaged template."""
+    return hashlib.sha256((TEMPLATES / f"{name}.jinja").read_bytes()).hexdigest()[:8]
 
 
 def _block(template: jinja2.Template, name: str, names: dict[str, Any]) -> str:

@@ -151,15 +151,11 @@ def bootstrap(statistics: Sequence[Statistic], cases: int, resamples: int = RESA
     parts = [figures(counts) for counts in resample_counts(cases, resamples, seed)]
     draws = np.concatenate([np.empty((len(statistics), 0)), *parts], axis=1)
     return [
-        _estimate(statistic, float(value), resampled) for statistic, value, resampled in zip(statistics, values, draws)
+        Estimate(None, n=each.n, reason=each.reason, cases=each.cases, draws=resampled)
+        if np.isnan(value)
+        else estimate_from(float(value), resampled, each.cases, each.n, each.bounds)
+        for each, value, resampled in zip(statistics, values, draws)
     ]
-
-
-def _estimate(statistic: Statistic, value: float, draws: np.ndarray) -> Estimate:
-    cases = statistic.cases
-    if np.isnan(value):
-        return Estimate(None, n=statistic.n, reason=statistic.reason, cases=cases, draws=draws)
-    return estimate_from(value, draws, cases, statistic.n, statistic.bounds)
 
 
 def estimate_from(

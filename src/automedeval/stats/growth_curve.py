@@ -124,7 +124,8 @@ def _least_squares(values: np.ndarray) -> Forecast:
     best = min(fits, key=lambda each: each.cost)
     if reason := _flaw(*best.x):
         return Forecast(rounds, reason=reason)
-    curve = _curve(*best.x)
+    u, v, q = best.x
+    curve = Curve(min(1.0, float(u**-3)), float(-math.log(q)), float(math.log(u / v)))
     if rounds == LEAST_ROUNDS:
         return Forecast(rounds, curve)
     slopes = _gradients(best.x, times)
@@ -150,10 +151,6 @@ def _flaw(u: float, v: float, q: float) -> str | None:
     if q < NEARLY:
         return NO_REST
     return OVER_ONE if q > 1 - NEARLY or u**-3 > 1 + NEARLY else None
-
-
-def _curve(u: float, v: float, q: float) -> Curve:
-    return Curve(min(1.0, float(u**-3)), float(-math.log(q)), float(math.log(u / v)))
 
 
 def _line(curve: Curve) -> np.ndarray:

@@ -1,0 +1,41 @@
+"""A web server of this machine, of which each double says what it answers."""
+
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Self
+
+
+class LocalServer:
+    """A server at `url`, on a free port, until it is left; `serve` answers every request."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._closing = threading.Event()
+
+    def __enter__(self) -> Self:
+        double = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def serve(self) -> None:
+                double.serve(self)
+
+            do_GET = do_HEAD = do_POST = do_PUT = serve
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._closing.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+    def serve(self, handler: BaseHTTPRequestHandler) -> None:
+        raise NotImplementedError
