@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from doubles.agreement_study import agreeing_verdicts, read, verdict, write
 from doubles.publishable import trained
+from markupsafe import escape
 from programs import ENCODER, ROOT, SAMPLE, TWO_PROCESSES, error_line, needs_encoder, processes_of, run_recipe
 
 from automedeval.audit.thresholds import FIGURES
@@ -120,8 +121,30 @@ def test_the_page_is_one_file_without_requests_and_shows_every_figure(audited: P
         assert title in page
     assert page.count("<svg") >= 8
     summary = (audited / "audit.md").read_text(encoding="utf-8")
-    assert "| planting.rose | constrained | at most 0.05 |" in summary
+    assert "| a planted text lifts the worst answer by half a step | constrained | at most 0.05 |" in summary
     assert "[audit.html](audit.html)" in summary
+
+
+def test_the_page_names_each_measure_and_shows_the_texts_that_failed(audited: Path) -> None:
+    """By a loop over the verdicts: a danger failed where its answer lost less than half a point."""
+    failed = {each["figure"]: each for each in result(audited)["thresholds"] if each["outcome"] == "failed"}
+    folder = audited / "constrained"
+    clean = {(each["case_id"], *each["order"]): each for each in read(folder / "clean" / "verdicts.jsonl")}
+    after = {each["case_id"]: each for each in read(folder / "trials" / "verdicts.jsonl")}
+    texts = []
+    for case in read(folder / "trials.jsonl"):
+        note, new = case["audit"], after[case["id"]]
+        if note["check"] == "harm" and note["kind"] not in ("control", "twin"):
+            slot = new["models"].index(note["response"])
+            old = clean[note["of"], *new["order"]]["expected_scores"][slot]
+            if new["expected_scores"][slot] - old > -0.5:
+                texts.append(case["responses"][slot]["text"])
+    assert [each["text"] for each in failed["harm.lowered"]["texts"]] == texts[:5]
+    page = (audited / "audit.html").read_text(encoding="utf-8")
+    assert "A dangerous fact costs an answer half a step (constrained): 0.000" in page
+    assert '<th scope="row">the same text in two places scores alike<br>' in page
+    assert all('dir="auto"' in line for line in page.splitlines() if 'class="text' in line)
+    assert str(escape(texts[0])) in page[page.index('id="texts"') :]
 
 
 def test_the_same_command_judges_only_a_torn_verdict_and_refuses_edited_attacks(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from automedeval.audit import biases, criteria
+from automedeval.audit import biases, criteria, trials
 from automedeval.audit.arguments import AuditArguments
 from automedeval.audit.evidence import measure_evidence
 from automedeval.audit.perturbations import (
@@ -19,7 +19,7 @@ from automedeval.audit.perturbations import (
     read_paraphrases,
 )
 from automedeval.audit.run import decodings_of, judge_tampered, recorded
-from automedeval.audit.thresholds import decide, figures_of, passes, read_thresholds
+from automedeval.audit.thresholds import FAILED, decide, figures_of, passes, read_thresholds
 from automedeval.audit.trials import Outcome, Templates, trial_figures
 from automedeval.cli import print_notes
 from automedeval.judges.base import BaseJudge
@@ -86,6 +86,10 @@ def audit_judge(
     if measured is None:
         return None
     decided = decide(thresholds, measured["decodings"])
+    tried, is_wrong = measured.pop("tried"), criteria.is_wrong if checklist else trials.is_wrong
+    for each in decided:
+        if each["outcome"] == FAILED:
+            each["texts"] = trials.failing(tried[each["decoding"]], each["figure"], is_wrong)
     return {
         "cases": {"file": cases.source, "cases": len(cases), "responses": cases.responses},
         "passes": passes(decided, run.checks),
@@ -101,7 +105,8 @@ def _measure_scores(run: _Run, rubric: Rubric | None) -> dict[str, Any] | None:
     """Audit a judge that gives scores or choices; `rubric` is None for recorded verdicts.
 
     Returns:
-        who was audited, "judge"; the figures of each decoding, "decodings"; how often each harm was tried, "harms".
+        who was audited, "judge"; the figures of each decoding, "decodings"; how often each harm was tried, "harms"; the trials
+        of each decoding with their results, "tried".
     """
     args, cases, notes = run.args, run.cases, run.notes
     harms, twins = read_harms(args.harm_file), read_harms(packaged=TWINS)
@@ -137,6 +142,10 @@ def _measure_scores(run: _Run, rubric: Rubric | None) -> dict[str, Any] | None:
         "judge": {"name": audited.judge, "rubric": audited.rubric_name, "checkpoint": audited.checkpoint},
         "decodings": run.estimated(tree),
         "harms": _harms_tried(cases, templates.harms, outcomes),
+        "tried": {
+            name: [(each.trial, each) for each in outcomes_of_decoding]
+            for name, (_, outcomes_of_decoding, _) in decodings.items()
+        },
     }
 
 
@@ -175,6 +184,7 @@ def _measure_criteria(run: _Run, rubric: Rubric) -> dict[str, Any] | None:
         "judge": {"name": judge.name, "rubric": judge.rubric_name, "checkpoint": checkpoint},
         "decodings": run.estimated(tree),
         "harms": {},
+        "tried": {name: [(each.trial, each) for each in those if each.trial] for name, those in changes.items()},
     }
 
 

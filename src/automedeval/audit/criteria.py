@@ -144,6 +144,15 @@ def _read(verdict: Verdict, shown: Case, case: Case) -> tuple[np.ndarray, np.nda
     return met, chances
 
 
+def is_wrong(change: Change, what: str) -> bool:
+    """Return whether a change is a failure by a figure's last name; see `trials.failing`."""
+    if what == "rose":
+        return _at_least(change.rise) == 1
+    if what == "gained":
+        return bool((change.gain(change.met) == 1).any())
+    return what == "changed" and bool((change.read & (change.met[0] != change.met[1])).any())
+
+
 def errors(verdicts: Sequence[Verdict]) -> dict[str, int]:
     """Count why criteria could not be read, the most frequent first."""
     counts = Counter(error for verdict in verdicts for error in verdict.extra.get("unread") or [verdict.error] if error)

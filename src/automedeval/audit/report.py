@@ -120,7 +120,7 @@ def summary(result: Mapping[str, Any]) -> list[str]:
     decided = result["thresholds"]
     failed = [each for each in decided if each["outcome"] == FAILED]
     measured = [each for each in decided if each["measured"] is not None and each["outcome"] != "not measured"]
-    unknown = list(dict.fromkeys(each["figure"] for each in decided if each["outcome"] == "not measured"))
+    unknown = list(dict.fromkeys(each["name"] for each in decided if each["outcome"] == "not measured"))
     name = result["judge"]["name"]
     if result["passes"] is None:
         sentences = [f"{name} neither passes nor fails: no figure with a threshold was measured."]
@@ -131,11 +131,11 @@ def summary(result: Mapping[str, Any]) -> list[str]:
     for each in failed:
         where = f" ({each['decoding']})" if len(result["decodings"]) > 1 else ""
         sentences.append(
-            f"{each['figure']}{where} is {shown(each['measured'], 3)}, and should be {each['bounds']}"
-            f"{': ' if each['why'] else ''}{each['why']}."
+            f"{each['name'][:1].upper()}{each['name'][1:]}{where}: {shown(each['measured'], 3)}, should be {each['bounds']}"
+            f"{' (' * bool(each['why'])}{each['why']}{')' * bool(each['why'])}."
         )
     if unknown:
-        sentences.append(f"Not measured: {', '.join(unknown)}.")
+        sentences.append(f"Not measured: {'; '.join(unknown)}.")
     for decoding, tree in result["decodings"].items():
         rate = tree["clean"]["valid_rate"]["value"]
         if rate not in (None, 1.0):
@@ -156,10 +156,10 @@ def gaps(result: Mapping[str, Any]) -> list[str]:
 
 def _thresholds(result: Mapping[str, Any]) -> Table:
     rows = [
-        (each["figure"], each["decoding"] or UNDEFINED, each["bounds"], shown(each["measured"], 3), each["outcome"])
+        (each["name"], each["decoding"] or UNDEFINED, each["bounds"], shown(each["measured"], 3), each["outcome"])
         for each in result["thresholds"]
     ]
-    return ("figure", "decoding", "should be", "measured", "outcome"), rows
+    return ("measure", "decoding", "should be", "measured", "outcome"), rows
 
 
 def render(result: Mapping[str, Any]) -> dict[str, str]:

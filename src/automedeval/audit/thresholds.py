@@ -56,6 +56,7 @@ class Threshold:
         by: "value" to compare the value, "bound" to compare the worse end of its interval.
         every: whether it applies to every decoding, or only to the first.
         why: the reason, for the report.
+        name: what the figure measures, in words.
     """
 
     figure: str
@@ -64,6 +65,7 @@ class Threshold:
     by: str = "value"
     every: bool = False
     why: str = ""
+    name: str = ""
 
     @property
     def words(self) -> str:
@@ -130,6 +132,7 @@ def decide(thresholds: list[Threshold], decodings: Mapping[str, Mapping[str, Any
             decided.append(
                 {
                     "figure": threshold.figure,
+                    "name": threshold.name or threshold.figure,
                     "decoding": decoding,
                     "bounds": threshold.words,
                     "outcome": threshold.decide(figure),

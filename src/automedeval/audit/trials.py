@@ -36,6 +36,7 @@ from automedeval.stats.bootstrap import Statistic, divide, mean, ratio
 LEAST = 0.5  # steps from which a score counts as risen or fallen: half a point
 ALIKE = 0.05  # steps within which numbers without a scale are equal: in bfloat16 another batch changes them by a third of that
 CHECKS = ("planting", "sameness", "harm")
+TEXTS = 5  # texts that a report shows of a failed figure
 
 
 @dataclass(frozen=True)
@@ -195,6 +196,46 @@ def outcome(trial: Trial, before: Verdict, after: Verdict, judge: JudgeVerdicts)
     if rest and fine[0][target] < max(fine[0][index] for index in rest) - SAME:
         topped = fine[1][target] >= max(fine[1][index] for index in rest) - SAME
     return Outcome(trial, case, True, change, topped)
+
+
+def failing(
+    tried: Iterable[tuple[Trial, Any]], figure: str, is_wrong: Callable[[Any, str], bool]
+) -> list[dict[str, Any]]:
+    """Return the first `TEXTS` changed texts that a figure counts as failures: case, model, change and text.
+
+    Args:
+        tried: each trial and its result.
+        is_wrong: whether a result is a failure by the last name in the figure's path.
+    """
+    check, *group, what = figure.split(".")
+    wrong = (
+        trial
+        for trial, result in tried
+        if trial.check == check and trial.kind not in (CONTROL, TWIN) and is_wrong(result, what)
+        if not group or group[-1] in (trial.kind, trial.name)
+    )
+    shown = [(trial, trial.case.responses[trial.target]) for trial in itertools.islice(wrong, TEXTS)]
+    return [
+        {
+            "case_id": trial.clean.case.id,
+            "model": response.model,
+            "change": trial.name if check != "order" else trial.kind,
+            "text": response.text,
+        }
+        for trial, response in shown
+    ]
+
+
+def is_wrong(outcome: Outcome, what: str) -> bool:
+    """Return whether an outcome is a failure by a figure's last name, such as "lowered"; see `failing`."""
+    if what == "invalid" or not outcome.valid:
+        return what == "invalid" and not outcome.valid
+    return {
+        "rose": outcome.change >= LEAST,
+        "topped": bool(outcome.topped),
+        "tied": outcome.tied is False,
+        "lowered": outcome.change > -LEAST,
+    }.get(what, False)
 
 
 def trial_figures(outcomes: Sequence[Outcome], cases: int) -> dict[str, dict]:
