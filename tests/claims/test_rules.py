@@ -57,6 +57,9 @@ def test_a_contradiction_is_seen(statement: str, passage: str, expected: str | N
         ("Avoid naproxen.", ["Keep taking aspirin."], "", "", None),
         ("You may take ibuprofen with food.", ["Do not take it with alcohol."], "Can I take ibuprofen?", "", None),
         ("Ask whether it is safe to travel.", ["Do not travel."], "", "", None),
+        ("You should not stop the aspirin yourself.", ["It is important to keep taking aspirin."], "", "", None),
+        ("Aspirin shouldn't be skipped.", ["Aspirin is safe."], "", "", None),
+        ("You should not crush aspirin.", ["Aspirin is safe."], "", "", "advice"),
     ],
 )
 def test_what_is_compared_is_the_same_action_and_subject(

@@ -84,7 +84,7 @@ class SmallChecker:
     @cached_property
     def fingerprint(self) -> str:
         """Return a digest of everything that changes a finding."""
-        return digest([4, self.encoder.fingerprint, self.adapter, self.threshold, self.precision, NEAR, NEAREST])
+        return digest([5, self.encoder.fingerprint, self.adapter, self.threshold, self.precision, NEAR, NEAREST])
 
     def check(
         self,
