@@ -57,8 +57,8 @@ class CheckArguments(TableArguments):
     checker: str = field(
         default="small",
         metadata={
-            "help": "small (packaged), the folder of another small checker, or a chat: openai:MODEL (an endpoint, see "
-            "--base_url) or a checkpoint (folder or Hub id); split:CHAT: the chat cuts the answers into statements, too"
+            "help": "small (packaged), the folder of another, or a chat: a checkpoint or openai:MODEL (see --base_url); "
+            "split:CHAT cuts the statements, too"
         },
     )
     fail_if_contradicted: bool = field(default=False, metadata={"help": "exit status 3 if a statement is contradicted"})
