@@ -98,6 +98,7 @@ class JudgeProfile:
         contradicted: model → number of its answers with a statement that contradicts its evidence, and of those checked.
         probe: what a short probe of it found where there is no audit, `MARKED` and "edits"; None if there was none.
         disagreements: cases without evidence whose answers disagree by a rule.
+        rationale_faults: "repeats itself" or "breaks off" → number of valid verdicts with such a rationale.
     """
 
     judge: str
@@ -116,6 +117,7 @@ class JudgeProfile:
     contradicted: Mapping[str, Sequence[int]] = field(default_factory=dict)
     probe: Mapping[str, Any] | None = None
     disagreements: int = 0
+    rationale_faults: Mapping[str, int] = field(default_factory=dict)
 
 
 def is_trusted(profile: JudgeProfile) -> bool:
@@ -230,6 +232,11 @@ def _valid(profile: JudgeProfile) -> str:
     return f"{percent(1 - profile.valid)} of the verdicts are invalid or missing. They have no score."
 
 
+def _rationales(profile: JudgeProfile) -> str:
+    parts = [f"{count} {fault}" for fault, count in profile.rationale_faults.items()]
+    return f"Of the valid verdicts' rationales {' and '.join(parts)}. Do not trust these scores." if parts else ""
+
+
 def _unanswered(profile: JudgeProfile) -> str:
     parts = []
     for counts, words in (
@@ -255,6 +262,7 @@ FACTS: dict[str, Callable[[JudgeProfile], str]] = {
     "What it does not see": _blind,
     "Length": _length,
     "Invalid verdicts": _valid,
+    "Broken rationales": _rationales,
     "Empty and unread": _unanswered,
     "Next step": _steps,
 }

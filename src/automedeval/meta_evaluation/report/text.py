@@ -93,6 +93,7 @@ def profile_of(result: dict[str, Any]) -> JudgeProfile:
         record["contradicted"],
         record.get("probe"),
         len(main["cases"].get("answers_disagree", ())),
+        record["rationale_faults"],
     )
 
 
