@@ -23,8 +23,8 @@ from automedeval.cli import comma_list, git_commit, parse, run
 from automedeval.dataset.contrast import Rules
 from automedeval.models.arguments import ENCODER
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint, weights_fingerprint
-from automedeval.models.cross_encoder import load_cross_encoder
 from automedeval.models.embeddings import Encoder
+from automedeval.models.pair_reader import PairReader
 from automedeval.records import Case, RecordError, question_text, read_cases
 from automedeval.records.journal import arithmetic, write_json
 from automedeval.stats.selective import least_alarm_threshold
@@ -56,7 +56,7 @@ def main() -> None:
     (args,) = parse((FitArguments,), __doc__)
     base, adapter, output = checkpoint_folder(args.encoder), Path(args.adapter), Path(args.output)
     encoder = Encoder(args.encoder, "cpu", "float32")
-    model = load_cross_encoder(base, adapter, "cpu", labels=len(LABELS), tokens=PAIR_TOKENS)
+    model = PairReader(base, adapter, "cpu", labels=len(LABELS), tokens=PAIR_TOKENS)
     clean = list(read_cases(args.clean, least_responses=0, blank="skip"))
     tests = {case.id for path in args.without for case in read_cases(path, blank="skip")}
     kept = [case for case in clean if case.id not in tests and case.reference and case.criteria]

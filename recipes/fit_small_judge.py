@@ -28,7 +28,7 @@ from automedeval.meta_evaluation.agreement.ratings import read_ratings
 from automedeval.meta_evaluation.calibration.scores import FEWEST
 from automedeval.models.arguments import EncoderArguments
 from automedeval.models.checkpoints import checkpoint_folder
-from automedeval.models.cross_encoder import load_cross_encoder
+from automedeval.models.pair_reader import PairReader
 from automedeval.records import Case, RecordError, check_between, check_patterns, read_cases
 from automedeval.records.journal import arithmetic
 from automedeval.reports.text import span
@@ -122,7 +122,7 @@ def main() -> None:
     base = checkpoint_folder(encoder_args.place)
     encoder = encoder_args.load(args.device)
     adapter = Path(args.relevance) / "adapter"
-    networks = encoder, load_cross_encoder(base, adapter, encoder.device)
+    networks = encoder, PairReader(base, adapter, encoder.device)
     files = zip(args.cases, args.ratings, ranges)
     sets = [rated_set for path, ratings, scale in files for rated_set in rated(path, ratings, args, scale, networks)]
     scales = {}

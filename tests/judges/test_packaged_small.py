@@ -46,6 +46,23 @@ def test_it_gives_its_recorded_scores_and_those_of_plain_transformers(beside: st
         assert scores[case["id"]] == pytest.approx(right, abs=2e-4)
 
 
+LOADED = """
+import sys
+from automedeval.commands.console import main
+main()
+print("loaded:", *sorted({"torch", "transformers", "sentence_transformers", "peft", "pandas"} & sys.modules.keys()))
+"""
+
+
+def test_it_computes_with_torch_alone_and_without_it_where_all_is_judged(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", LOADED, "judge", "sample", "--limit", "2", "--encoder", str(ENCODER)]
+    for expected, new in (("loaded: torch", 2), ("loaded:", 0)):
+        done = subprocess.run([*command, "--output", str(tmp_path)], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        assert f"2 verdicts ({new} new)" in done.stdout
+        assert done.stdout.splitlines()[-1] == expected
+
+
 def test_it_is_small_and_names_no_path_of_a_machine() -> None:
     files = [path for path in PACKAGED.rglob("*") if path.is_file()]
     assert sum(path.stat().st_size for path in files if path.suffix == ".safetensors") <= 8e6

@@ -53,6 +53,27 @@ def reported(study: Path, output: Path, *more: object) -> tuple[str, dict]:
     return done.stdout, json.loads((output / "agreement.json").read_text())
 
 
+def test_the_report_counts_the_rationales_that_say_nothing(tmp_path: Path) -> None:
+    texts = ["no, " * 30, "Response 1 is right becau", "Response 1 is right."]
+    written = [
+        each | {"rationale": text, "truncated": text != texts[2]} for each, text in zip(agreeing_verdicts(), texts * 99)
+    ]
+    args = [
+        "--verdicts",
+        write(tmp_path / "v.jsonl", written),
+        "--cases",
+        CASES,
+        "--encoder",
+        "none",
+        "--resamples",
+        200,
+    ]
+    done = run_command("report", *args, "--output", tmp_path / "r")
+    assert done.returncode == 0, done.stderr
+    counts = f"{-(-(len(written) - 1) // 3)} breaks off and {-(-len(written) // 3)} repeats itself"
+    assert f"Of the valid verdicts' rationales {counts}. Do not trust these scores." in done.stdout
+
+
 @needs_encoder
 def test_the_terminal_says_what_the_judge_does_not_see(study: Path) -> None:
     printed = (study / "judged.txt").read_text()
@@ -187,6 +208,7 @@ def test_the_list_is_ordered_and_trust_needs_ratings_or_an_audit() -> None:
     everything = JudgeProfile(
         "j", ["It agrees."], 40, "better", ["dose"], Audit(9, False, harm, False, ("dose",)),
         "m", (3, 4), 0.75, 0.9, {"m": 1}, {"n": 2}, ["Go on."], {"m": (1, 2)}, None, 3, ("m", "n", 1400),
+        {"breaks off": 2},
     )  # fmt: skip
     assert [fact.name for fact in facts_of(everything)] == list(FACTS)
     assert [fact.name for fact in facts_of(JudgeProfile("j", blind_to=[]))] == [

@@ -6,13 +6,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from programs import ENCODER, needs_encoder
 from tokenizers import Tokenizer
 from tokenizers.models import Unigram
 from tokenizers.pre_tokenizers import Metaspace
 from transformers import PreTrainedTokenizerFast
 
+from automedeval.claims.checker import PACKAGED
+from automedeval.models.cross_encoder import load_cross_encoder
 from automedeval.models.embeddings import Encoder
+from automedeval.models.library import Library
+from automedeval.models.pair_reader import PairReader
 from automedeval.records import RecordError
 
 TEXTS = [
@@ -40,6 +45,20 @@ def test_vectors_are_the_librarys_own(exact: Encoder) -> None:
     expected = SentenceTransformer(str(ENCODER), device="cpu").encode(TEXTS)
     np.testing.assert_allclose(vectors, expected, atol=1e-5)
     assert vectors[0] @ vectors[4] > vectors[0] @ vectors[2]
+
+
+def test_tokens_and_pairs_are_the_librarys_own(exact: Encoder) -> None:
+    """The network in torch alone, with the checker's adapter merged into it, beside sentence-transformers and peft."""
+    library = Library(ENCODER, None, "cpu", torch.float32)
+    for (vector, tokens), right, own in zip(exact.encode_tokens(TEXTS), *library.read(TEXTS)):
+        np.testing.assert_allclose(vector, right, atol=1e-5)
+        np.testing.assert_allclose(tokens, torch.nn.functional.normalize(own, dim=1), atol=1e-5)
+    pairs = [(one, two) for one in TEXTS for two in TEXTS]
+    reader = PairReader(ENCODER, PACKAGED / "adapter", "cpu", labels=3, tokens=64)
+    network = load_cross_encoder(ENCODER, PACKAGED / "adapter", labels=3, tokens=64)
+    expected = network.predict(pairs, convert_to_numpy=True, show_progress_bar=False)
+    np.testing.assert_allclose(reader(pairs), expected, atol=1e-4)
+    assert reader([]).shape == (0, 3)
 
 
 def test_batches_keep_to_the_budget_and_change_nothing(exact: Encoder) -> None:

@@ -290,6 +290,12 @@ def test_grouped_attention_is_that_of_transformers(length) -> None:
     assert torch.allclose(grouped, plain, atol=1e-6)
 
 
+def test_the_first_of_many_prompts_is_answered_by_itself(chat):
+    """So a verdict is there soon. Batches depend on all prompts alone: a resumed run has the same."""
+    assert list(chat._batches([7, 5, *range(10, 18)], [""] * 10)) == [[1], [0, *range(2, 10)]]
+    assert list(chat._batches([7, 5, 6], [""] * 3)) == [[1, 2, 0]]
+
+
 # --- sampling, and thoughts -------------------------------------------------------------------------------------------
 
 

@@ -1,16 +1,22 @@
 """What a new user does first: the wheel in a fresh environment, one command on a table, and the command that it prints."""
 
+import csv
 import os
 import re
 import shlex
 import subprocess
+import sys
 import venv
 from pathlib import Path
 
 import pytest
 from doubles import clean_machine
+from doubles.agreement_study import write
+from doubles.endpoint import EndpointDouble, good_answer
 from doubles.tiny_model import build_tiny_model
-from programs import error_line, run_command
+from programs import ENCODER, ROOT, error_line, needs_encoder, run_command
+from project.test_docs import commands
+from project.test_printed_commands import case, rate, stand_ins, verdicts_of
 
 from automedeval.commands.console import COMMANDS
 
@@ -70,6 +76,76 @@ def test_one_command_on_a_table_gives_verdicts_a_leaderboard_and_the_command_of_
     assert shown.stdout.splitlines()[-1].startswith(f"{folder.parent}/wheel/"), "the package is the wheel's"
 
 
+ONE_PROCESS = """
+import shlex, sys, automedeval
+from automedeval.commands.console import main
+print(automedeval.__file__)
+for line in sys.stdin:
+    sys.argv[:] = shlex.split(line)
+    try:
+        main()
+    except SystemExit as stop:
+        assert not stop.code, (line, stop.code)
+"""
+
+
+@needs_encoder
+@pytest.mark.slow
+@pytest.mark.parametrize("place", ["wheel", "clone", "another folder"])
+def test_the_commands_of_the_readme_work_everywhere(place: str, user, tiny_model: Path, tmp_path: Path) -> None:
+    """Of the wheel the models are in the user's cache, of a clone in ./models; all of a place are run by one process."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    written = [words for words in commands(text) if words[0] == "automedeval" and words[1] != "get-models"]
+    written += [
+        shlex.split(line) for line in re.findall(r"`(automedeval \w[^`]*)`", re.sub(r"(?s)```.*?```", "", text))
+    ]
+    environment = user[1] | {"OPENAI_API_KEY": "none"}
+    python, models = user[0].parent / "venv" / "bin" / "python", user[0].parent / "cache" / "automedeval" / "models"
+    folder = tmp_path / place
+    folder.mkdir()
+    if place == "clone":
+        python, models = sys.executable, folder / "models"
+        (folder / "src").symlink_to(ROOT / "src")
+        environment["PYTHONPATH"] = str(folder / "src")
+    if place != "wheel":  # where the small judge judges the sample; elsewhere this takes a moment
+        environment["AUTOMEDEVAL_JUDGE"] = "baseline:BM25 to the question"
+    models.mkdir(parents=True, exist_ok=True)
+    for name, model in (("SmolLM2-135M-Instruct", tiny_model), (ENCODER.name, ENCODER.resolve())):
+        if not (models / name).exists():
+            (models / name).symlink_to(model)
+    cases = [case(number) for number in range(12)]
+    files = {
+        "my_cases.jsonl": cases,
+        "my_ratings.jsonl": rate(cases),
+        "verdicts/mine/verdicts.jsonl": verdicts_of(cases, "x"),
+    }
+    for name, records in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        write(folder / name, records)
+    with open(folder / "my_answers.csv", "w", newline="", encoding="utf-8") as stream:
+        rows = [
+            [each["question"], *(one["text"] for one in each["responses"]), each["reference"]] for each in cases[:2]
+        ]
+        csv.writer(stream).writerows([["question", "a", "b", "reference"], *rows])
+    with EndpointDouble(good_answer) as endpoint:
+        lines = [shlex.join(["automedeval", *stand_ins(words[1:], endpoint.url)]) for words in written]
+        command = [python, "-c", ONE_PROCESS]
+        done = subprocess.run(
+            command, input="\n".join(lines), cwd=folder, env=environment, capture_output=True, text=True, timeout=600
+        )
+    assert done.returncode == 0, f"{done.stdout[-1000:]}{done.stderr[-2000:]}"
+    assert {words[1] for words in written} >= {"judge", "report", "check", "doctor"}
+    assert done.stdout.startswith(f"{folder if place == 'clone' else user[0].parent / 'wheel'}/")
+    judge = "baseline-BM25 to the question" if place != "wheel" else "small"
+    for name, count in (
+        (f"sample-{judge}", 30),
+        ("my_answers-SmolLM2-135M-Instruct", 2),
+        ("my_answers-openai-served", 2),
+    ):
+        assert len((folder / "verdicts" / name / "verdicts.jsonl").read_text().splitlines()) == count
+    assert (folder / "reports" / "mine" / "report.html").is_file()
+
+
 def test_the_packaged_sample_is_judged_by_its_name_and_the_report_has_its_ratings(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("AUTOMEDEVAL_JUDGE", "baseline:longer text")
@@ -86,7 +162,10 @@ def test_the_packaged_sample_is_judged_by_its_name_and_the_report_has_its_rating
     ("words", "message"),
     [
         (["judges"], "error: no command 'judges' (automedeval --help lists them)"),
-        (["judge", "none.csv", "--judge", "baseline:BM25"], "error: none.csv: No such file or directory"),
+        (
+            ["judge", "none.csv", "--judge", "baseline:BM25 to the question"],
+            "error: none.csv: No such file or directory",
+        ),
         (["judge", "a.csv", "--orders", "some"], "(--help_all lists what there is)"),
         (["compare", "a.csv"], "error: the following arguments are required: "),
     ],

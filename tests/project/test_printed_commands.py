@@ -73,6 +73,7 @@ def reader(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) ->
     for place in ("models/SmolLM2-135M-Instruct", "MODEL"):
         (tmp_path / place).symlink_to(tiny_model)
     (tmp_path / "models" / ENCODER.name).symlink_to(ENCODER.resolve())
+    (tmp_path / "src").symlink_to(ROOT / "src")
     rated, mine = [case(n) for n in range(24)], [case(n) for n in range(24, 36)]
     for name, records in {
         "rated.jsonl": rated, "my_cases.jsonl": mine, "new.jsonl": mine, "cases.jsonl": mine[:4],
@@ -172,7 +173,7 @@ def test_the_commands_of_a_page_end_well_on_small_files(page: str, reader: Endpo
         prepared(words)
         done = run_command(*words)
         assert done.returncode in ENDS.get(words[0], (0,)), f"{line}\n{done.stdout[-400:]}{done.stderr[-800:]}"
-        if words[0] == "judge" and "--dry_run" not in words and "sample" not in words:
+        if words[0] == "judge" and "--dry_run" not in words and "sample" not in line:
             check_verdicts(words, done.stdout)
         run += 1
     assert run, f"{page} prints no command that is run"

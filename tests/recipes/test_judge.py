@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+from collections import Counter
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -17,6 +18,7 @@ from doubles.tiny_model import build_tiny_model
 from programs import ROOT, SAMPLE, TWO_PROCESSES, error_line, kill_once, processes_of, run_recipe
 from transformers import AutoTokenizer
 
+from automedeval.records import Verdict
 from automedeval.rubrics import read_rubric
 from automedeval.rubrics.prompts import judge_messages
 
@@ -76,6 +78,16 @@ def test_free_decoding_records_invalid_verdicts(tiny_model, tmp_path):
         not verdict["valid"] and verdict["error"] and verdict["scores"] is None for verdict in verdicts(tmp_path)
     )
     assert "valid rate 0.000" in done.stdout
+
+
+def test_rationales_that_break_off_are_counted(tiny_model, tmp_path):
+    done = judge("--judge", tiny_model, "--cases", CASES, "--output", tmp_path, "--limit", 3, *FAST)
+    assert done.returncode == 0, done.stderr
+    faults = Counter(Verdict.from_dict(each).rationale_fault for each in verdicts(tmp_path))
+    del faults[None]
+    counts = " and ".join(f"{count} {fault}" for fault, count in sorted(faults.items()))
+    assert f"Broken rationales: Of the valid verdicts' rationales {counts}. Do not trust" in done.stdout
+    assert faults
 
 
 def test_runs_at_a_temperature_without_a_rationale_differ_and_can_be_repeated(tiny_model, tmp_path):

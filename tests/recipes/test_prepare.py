@@ -393,6 +393,11 @@ FAULTS = {
     ),
     "columns of a layout": (WIKIDOC, ["--layout", "wikidoc", "--columns", "a"], "no other layout takes them"),
     "no question": (WIKIDOC, ["--columns", "reference=output"], "--columns: question=COLUMN is missing"),
+    "one column twice": (
+        WIKIDOC,
+        ["--columns", "question=a", "m", "reference=m"],
+        "--columns: the column 'm' is named twice",
+    ),
     "column": (WIKIDOC, ["--columns", "question=Q"], "no column 'Q'; the columns are instruction, input, output"),
     "long": (WIKIDOC, ["--columns", "question=input,model=output"], "model=COLUMN and answer=COLUMN need each other"),
     "sample": (WIKIDOC, ["--sample", "0"], "--sample must be at least 1, not 0"),

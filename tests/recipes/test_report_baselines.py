@@ -109,7 +109,8 @@ def test_without_an_encoder_a_note_says_what_is_left_out(tmp_path: Path, monkeyp
 def test_without_sentence_transformers_a_note_names_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "automedeval.models.embeddings", raising=False)
+    monkeypatch.setattr("automedeval.models.embeddings.plain_window", lambda folder: None)  # an encoder of another kind
+    monkeypatch.delitem(sys.modules, "automedeval.models.library", raising=False)
     monkeypatch.setitem(sys.modules, "sentence_transformers", None)
     result, _ = evaluated(tmp_path, agreeing_verdicts())
     (note,) = [note for note in result["notes"] if note.startswith("no baselines that compare embeddings: ")]

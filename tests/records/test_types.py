@@ -1,5 +1,6 @@
 import itertools
 import json
+import random
 import tracemalloc
 from datetime import date, datetime
 from decimal import Decimal
@@ -9,6 +10,7 @@ import pyarrow.parquet
 import pytest
 
 from automedeval.records import Case, Rating, RecordError, Response, Verdict, read_cases, read_lines, read_records
+from automedeval.records.types import repeats
 
 CASE = {
     "id": "c1",
@@ -272,3 +274,37 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
         tracemalloc.stop()
     assert path.stat().st_size > 8_000_000
     assert peak < 1_000_000
+
+
+# --- rationales -------------------------------------------------------------------------------------------------------
+
+
+def repeats_by_loops(words: list[str]) -> bool:
+    """Return whether some phrase makes up the end of words four times, with whatever of a fifth one, in eight words or more."""
+    words = words[:-1]
+    for size in range(1, len(words) // 4 + 1):
+        for length in range(max(8, 4 * size), len(words) + 1):
+            end = words[-length:]
+            if end == (end[:size] * length)[:length]:
+                return True
+    return False
+
+
+def test_a_text_that_repeats_itself_is_told_from_one_that_does_not():
+    drawn = random.Random(0)
+    texts = [drawn.choices("ab", k=drawn.randrange(30)) for _ in range(300)]
+    texts += [[*drawn.choices("abc", k=9), *(drawn.choices("abc", k=drawn.randrange(1, 5)) * 6)] for _ in range(100)]
+    answers = [repeats(", ".join(words).upper()) for words in texts]
+    assert answers == [repeats_by_loops(words) for words in texts]
+    assert 50 < sum(answers) < 350
+    assert repeats("The patient is wrong, " * 5 + "The pat")
+    assert not repeats("Answer 1 is right. Answer 2 is right. Answer 3 is wrong. No, no, no.")
+
+
+def test_a_valid_verdict_says_what_is_wrong_with_its_rationale():
+    verdict = {"case_id": "c1", "judge": "j", "rubric": "r@1", "order": [0, 1], "valid": True, "scores": [1, 2]}
+    faults = [
+        Verdict.from_dict(verdict | {"rationale": text, "truncated": cut}).rationale_fault
+        for text, cut in ((None, True), ("Short.", False), ("It brea", True), ("no " * 20, True))
+    ]
+    assert faults == [None, None, "breaks off", "repeats itself"]

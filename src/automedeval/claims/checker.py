@@ -19,7 +19,6 @@ from automedeval.claims.rules import contradiction
 from automedeval.claims.statements import Passage, Statement
 from automedeval.metrics.embedding import readable
 from automedeval.records import RecordError, digest
-from automedeval.records.extras import install
 
 SUPPORTED, CONTRADICTED, NOT_FOUND, UNREAD = "supported", "contradicted", "not_found", "unread"
 LABELS = (SUPPORTED, CONTRADICTED, NOT_FOUND)  # in the order of the head's numbers
@@ -67,14 +66,14 @@ class SmallChecker:
 
     Args:
         encoder: an `Encoder`, for the nearest passages.
-        cross_encoder: a `sentence_transformers.CrossEncoder` with the adapter and three labels.
+        pair_reader: a `PairReader` with the adapter and three labels.
         adapter: the fingerprint of the adapter.
         threshold: least probability of a contradiction by the model that is called one.
         precision: the share of the statements called contradicted that are, where as many are contradicted as are clean.
     """
 
     encoder: Any
-    cross_encoder: Any
+    pair_reader: Any
     adapter: str
     threshold: float
     precision: float = 0.5
@@ -141,13 +140,8 @@ class SmallChecker:
         different = list(dict.fromkeys(pairs))
         if not different:
             return {}
-        numbers = self.cross_encoder.predict(
-            [(spelt_out(passage), spelt_out(statement)) for passage, statement in different],
-            batch_size=8 if self.cross_encoder.device.type == "cpu" else 64,
-            show_progress_bar=False,
-            convert_to_numpy=True,
-        )
-        return dict(zip(different, scipy.special.softmax(np.asarray(numbers, float), axis=1)))
+        numbers = self.pair_reader([(spelt_out(passage), spelt_out(statement)) for passage, statement in different])
+        return dict(zip(different, scipy.special.softmax(numbers, axis=1)))
 
     def _finding(
         self,
@@ -204,11 +198,7 @@ def load_small_checker(
         RecordError: a library is missing, the folder holds none, the encoder is missing or not the one that it was trained on.
     """
     from automedeval.models.checkpoints import checkpoint_folder, fingerprint, weights_fingerprint
-
-    try:  # torch is loaded by those who need it
-        from automedeval.models.cross_encoder import load_cross_encoder
-    except ImportError as error:
-        raise RecordError(f"the checker cannot be loaded: {error}; {install('small')}") from None
+    from automedeval.models.pair_reader import PairReader
 
     file = folder / "checker.json"
     try:
@@ -221,10 +211,8 @@ def load_small_checker(
     if weights_fingerprint(place) != base["fingerprint"]:
         raise RecordError(f"{place} is not the {base['name']} that the checker was trained on")
     network = network or encoder.load(device)
-    cross_encoder = load_cross_encoder(
-        place, folder / "adapter", network.device, labels=len(LABELS), tokens=PAIR_TOKENS
-    )
-    return SmallChecker(network, cross_encoder, fingerprint(folder / "adapter", []), threshold, precision)
+    pair_reader = PairReader(place, folder / "adapter", device, labels=len(LABELS), tokens=PAIR_TOKENS)
+    return SmallChecker(network, pair_reader, fingerprint(folder / "adapter", []), threshold, precision)
 
 
 def matching_checker(encoder: Any, device: str, network: Any) -> SmallChecker | None:

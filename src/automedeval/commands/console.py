@@ -35,7 +35,7 @@ def main() -> None:
     elif name not in COMMANDS:
         sys.exit(f"error: no command {name!r} (automedeval --help lists them)")
     else:
-        from automedeval.cli import run  # loads transformers
+        from automedeval.cli import run
 
         if name in FIRST and arguments and not arguments[0].startswith("-"):
             arguments = [FIRST[name], *arguments]

@@ -301,7 +301,7 @@ def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> str
     """Return the standings of the models by this judge's verdicts, old and new, the counts of the run, and what is known."""
     # What a ranking does not need is left out: this holds all cases and verdicts in memory.
     shown = {each.case.id: replace(each.case, question="", reference=None) for each in requests}
-    cases, verdicts = Cases(list(shown.values()), requests.file), []
+    cases, verdicts, faults = Cases(list(shown.values()), requests.file), [], Counter[str]()
     for verdict in log.records():
         if verdict.case_id in shown and max(verdict.order) < len(shown[verdict.case_id].responses):
             extra = {
@@ -309,6 +309,8 @@ def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> str
                 for name in ("blind_to", "checked", "clipped", "truncated")
                 if name in verdict.extra
             }
+            if verdict.valid and verdict.rationale_fault:
+                faults[verdict.rationale_fault] += 1
             verdicts.append(replace(verdict, raw="", rationale=None, usage={}, extra=extra))
     table, profile = rank(cases, verdicts, rubric, log.path) if verdicts else ([], None)
     errors = Counter(verdict.error for verdict in verdicts if not verdict.valid)
@@ -321,7 +323,10 @@ def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> str
     valid_rate = 1 - errors.total() / len(verdicts) if verdicts else 0.0
     lines = [f"\n{' by '.join(log.author)}", format_table(table), *[RANKED] * any("rank" in row for row in table)]
     lines += [f"  invalid, {count}: {error}" for error, count in sorted(errors.items())[:8]]
-    lines += [f"{counts}valid rate {valid_rate:.3f}", *(lines_of(profile) if profile else ())]
+    lines += [
+        f"{counts}valid rate {valid_rate:.3f}",
+        *(lines_of(replace(profile, rationale_faults=faults)) if profile else ()),
+    ]
     return "\n".join([*lines, f"verdicts: {log.path}"])
 
 

@@ -4,7 +4,7 @@ A text that the encoder cannot read (see `Encoder.reads`) counts as one without 
 message is the question.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -12,7 +12,6 @@ import numpy as np
 
 from automedeval.metrics.embedding import pieces, readable
 from automedeval.metrics.lexical import WORD, patient_messages, rouge_l
-from automedeval.models.cross_encoder import relevance
 from automedeval.records import Case
 
 # What is read of a response and its question:
@@ -42,12 +41,12 @@ class Text(NamedTuple):
     tokens: np.ndarray
 
 
-def read_responses(cases: Sequence[Case], encoder: Any, cross_encoder: Any) -> np.ndarray:
+def read_responses(cases: Sequence[Case], encoder: Any, pair_reader: Callable) -> np.ndarray:
     """Return the features of every response of some cases.
 
     Args:
         encoder: an `Encoder`.
-        cross_encoder: a `sentence_transformers.CrossEncoder` with the adapter for relevance.
+        pair_reader: a `PairReader` with the adapter for relevance.
 
     Returns:
         float [responses of all cases, FEATURES]; NaN where there are no words, those of REFERENCE also without a reference.
@@ -68,7 +67,7 @@ def read_responses(cases: Sequence[Case], encoder: Any, cross_encoder: Any) -> n
                 pairs.append((len(rows) - 1, (question, text.pieces[nearest])))
     features = np.array(rows, float).reshape(len(rows), len(FEATURES))
     different = list(dict.fromkeys(pair for _, pair in pairs))
-    values = dict(zip(different, relevance(cross_encoder, different).tolist()))
+    values = dict(zip(different, pair_reader(different)[:, 0].tolist()))
     for row, pair in pairs:
         features[row, FEATURES.index("relevance")] = values[pair]
     return features

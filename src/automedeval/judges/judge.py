@@ -14,13 +14,14 @@ from automedeval.judges.checklist import ChecklistJudge
 from automedeval.judges.criteria import CriteriaJudge
 from automedeval.judges.likelihood import LikelihoodJudge
 from automedeval.judges.requests import Request, plan_apart, plan_checklist, plan_requests
+from automedeval.judges.small import PACKAGED as SMALL
+from automedeval.judges.small import load_small_judge
 from automedeval.metrics.embedding import EMBEDDINGS
 from automedeval.metrics.lexical import Collection
 from automedeval.models.arguments import ChatArguments, EncoderArguments, checked_model, parse_model
 from automedeval.models.base import Answer, Prompt
 from automedeval.models.constraints import UNSEEN, slot_odds
 from automedeval.records import Case, RecordError, Verdict
-from automedeval.records.extras import install
 from automedeval.records.journal import ALONE, Processes
 from automedeval.rubrics import Rubric, read_rubric
 from automedeval.rubrics.grammar import ParsedAnswer
@@ -156,11 +157,6 @@ def load_judge(
         network = encoder.load(chat.device)
         return CriteriaJudge(network, checker=matching_checker(encoder, chat.device, network), **named)
     if kind == "small":
-        try:  # torch is loaded by those who need it
-            from automedeval.judges.small import PACKAGED as SMALL
-            from automedeval.judges.small import load_small_judge
-        except ImportError as error:
-            raise RecordError(f"the small judge cannot be loaded: {error}; {install('small')}") from None
         return load_small_judge(Path(model) if model else SMALL, rubric, encoder, chat.device, **named, **books)
     if kind == "likelihood":
         on_overlong = options.get("on_overlong", "error")

@@ -9,7 +9,7 @@ import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, pairwise
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -26,7 +26,7 @@ from automedeval.judges.features import FEATURES, QUESTION, asked_last, read_res
 from automedeval.judges.requests import Request
 from automedeval.models.arguments import EncoderArguments
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint, weights_fingerprint
-from automedeval.models.cross_encoder import load_cross_encoder
+from automedeval.models.pair_reader import PairReader
 from automedeval.records import Case, RecordError, Verdict, digest
 from automedeval.records.journal import write_json
 from automedeval.reports.facts import UNSEEN
@@ -39,7 +39,7 @@ from automedeval.stats.logistic import fit_logistic, order_weights
 PACKAGED = Path(__file__).parent / "packaged" / "small"
 ADAPTER = "relevance"  # folder of the adapter
 READING = 3  # version of what is read, for the fingerprint: 2 checked no statements
-CHUNK = 32  # cases that are read together: the vectors of all their tokens are kept
+CHUNK = 32  # cases that are read together, but for the first one: the vectors of all their tokens are kept
 SCALES = {"question": QUESTION, "reference": FEATURES}  # what is read without and with a reference
 
 
@@ -146,7 +146,7 @@ class SmallJudge(ApartJudge):
 
     Args:
         encoder: an `Encoder`.
-        cross_encoder: the encoder with the adapter for relevance.
+        pair_reader: the encoder with the adapter for relevance.
         learnt: what was learnt from people.
         adapter: the fingerprint of the adapter.
         rubric: its scale is the one of the scores.
@@ -158,7 +158,7 @@ class SmallJudge(ApartJudge):
     """
 
     encoder: Any
-    cross_encoder: Any
+    pair_reader: PairReader
     learnt: SmallJudgeModel
     adapter: str
     rubric: Rubric
@@ -198,10 +198,11 @@ class SmallJudge(ApartJudge):
         """
         cases = [shown(prompt) for prompt in prompts]
         by_length = sorted(range(len(cases)), key=lambda index: sum(len(each.text) for each in cases[index].responses))
-        for some in (by_length[start : start + CHUNK] for start in range(0, len(by_length), CHUNK)):
+        starts = [0, *range(1, len(by_length), CHUNK), len(by_length)]  # a first verdict is there soon
+        for some in (by_length[start:end] for start, end in pairwise(starts)):
             if any(wanted[index] for index in some):
                 read = [cases[index] for index in some]
-                features = read_responses(read, self.encoder, self.cross_encoder)
+                features = read_responses(read, self.encoder, self.pair_reader)
                 ends = np.cumsum([len(case.responses) for case in read])
                 for index, values, findings in zip(some, np.split(features, ends[:-1]), self.findings(read)):
                     if wanted[index]:
@@ -301,12 +302,12 @@ def load_small_judge(
     if weights_fingerprint(place) != base:
         raise RecordError(f"{place} is not the {base_name} that the small judge was trained on (fingerprint {base})")
     network = encoder.load(device)
-    cross_encoder = load_cross_encoder(place, folder / ADAPTER, network.device)
+    pair_reader = PairReader(place, folder / ADAPTER, device)
     adapter = fingerprint(folder / ADAPTER, [])
     checker = matching_checker(encoder, device, network)
     if search and checker is None:
         raise RecordError(f"{folder}: the packaged checker reads with another encoder, so this judge reads no books")
-    return SmallJudge(network, cross_encoder, learnt, adapter, rubric, models, name, checker, search, store)
+    return SmallJudge(network, pair_reader, learnt, adapter, rubric, models, name, checker, search, store)
 
 
 def write_small_judge(folder: Path, learnt: SmallJudgeModel, encoder: Path, facts: Mapping[str, Any]) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 from automedeval.models.checkpoints import loading
 from automedeval.models.model_paths import find_model, user_models
 from automedeval.records import RecordError, check_least
-from automedeval.records.extras import install
 from automedeval.records.journal import ALONE, Processes
 
 ENCODER = "models/all-MiniLM-L6-v2"  # where `make demo` puts it
@@ -195,12 +194,10 @@ class EncoderArguments:
     def load(self, device: str = "auto") -> Any:
         """Return the encoder, in float32: a verdict must not depend on the machine that gave it.
 
-        RecordError if sentence-transformers is not installed, or the checkpoint cannot be loaded.
+        RecordError if the checkpoint cannot be loaded, or sentence-transformers is not installed, which it takes.
         """
-        try:  # torch is loaded by those who need it
-            from automedeval.models.embeddings import Encoder
-        except ImportError as error:
-            raise RecordError(f"the encoder cannot be loaded: {error}; {install('data')}") from None
+        from automedeval.models.embeddings import Encoder
+
         return Encoder(self.place, device, "float32", pooling=self.encoder_pooling)
 
     def load_if_there(self, notes: list[str]) -> Any:

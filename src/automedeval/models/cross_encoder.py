@@ -1,4 +1,4 @@
-"""Read two texts together by a small encoder with an adapter and a head of one or more numbers."""
+"""The cross-encoder that is trained, and read with where the encoder is no plain BERT (see `PairReader`)."""
 
 import logging
 from collections.abc import Iterator
@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from peft.tuners.lora import LoraLayer
 from peft.utils import get_peft_model_state_dict
@@ -14,10 +13,9 @@ from safetensors.torch import save_file
 from sentence_transformers import CrossEncoder
 
 from automedeval.models.checkpoints import loading
+from automedeval.models.pair_reader import TOKENS
 from automedeval.records import RecordError
 from automedeval.records.journal import write_json
-
-TOKENS = 256  # of question and piece together; the longer of the two is cut
 
 
 def load_cross_encoder(
@@ -83,13 +81,3 @@ def save_adapter(model: CrossEncoder, folder: Path) -> None:
     }
     save_file(weights, folder / "adapter_model.safetensors")
     write_json(folder / "adapter_config.json", config)
-
-
-def relevance(model: CrossEncoder, pairs: list[tuple[str, str]]) -> np.ndarray:
-    """Return how well each text answers its question, by (question, text): float [pairs], without a scale."""
-    if not pairs:
-        return np.empty(0)
-    # As for the texts of an Encoder: a processor is faster with few at once.
-    batch = 8 if model.device.type == "cpu" else 32
-    scores = model.predict(pairs, batch_size=batch, show_progress_bar=False, convert_to_numpy=True)
-    return scores.astype(float)

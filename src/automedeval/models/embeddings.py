@@ -1,4 +1,4 @@
-"""Texts to vectors, for the search of passages and for the quality classifier of verdicts.
+"""Texts to vectors, for the small judge, the search of passages and the quality classifier of verdicts.
 
 A checkpoint of sentence-transformers says in its modules.json how the vectors of a text's tokens become one. For a plain
 checkpoint of transformers this pooling has to be named. Code inside a checkpoint is never run.
@@ -11,20 +11,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from safetensors import safe_open
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Transformer
-from sentence_transformers.sentence_transformer.modules import Pooling
 
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint, loading
-from automedeval.models.device import best_device
 from automedeval.models.model_paths import find_model
-from automedeval.models.precision import best_dtype
 from automedeval.records import RecordError, check_choice, check_least
+from automedeval.records.extras import install
+
+if TYPE_CHECKING:  # torch is loaded by those who need it
+    import torch
 
 DTYPES = ("auto", "bfloat16", "float16", "float32")
 # The vector of the first token; the mean over the tokens; the first token's after the checkpoint's own dense layer.
@@ -60,48 +57,81 @@ class Encoder:
         pooling: str | None = None,
     ):
         check_choice("dtype", dtype, DTYPES)
-        self.device = best_device() if device == "auto" else device
-        usual = BATCH_TOKENS_ON_CPU if self.device == "cpu" else BATCH_TOKENS
-        self.batch_tokens = usual if batch_tokens is None else batch_tokens
-        check_least(self, 1, "batch_tokens")
-        folder = checkpoint_folder(model)
+        self._batch_tokens, self._device, self._dtype, self._pooling = batch_tokens, device, dtype, pooling
+        if batch_tokens is not None:
+            check_least(self, 1, "batch_tokens")
+        self._folder = folder = checkpoint_folder(model)
         _refuse_code(folder)
         _check_pooling(model, folder, pooling)
-        loaded = best_dtype(self.device) if dtype == "auto" else getattr(torch, dtype)
-        options = {"dtype": loaded, "use_safetensors": True}
-        source: dict[str, Any] = {"model_name_or_path": str(folder), "local_files_only": True, "model_kwargs": options}
-        with loading(model):
-            if pooling:
-                source = {"modules": _modules(folder, pooling, options)}
-            network = SentenceTransformer(**source, device=self.device)
-        self._network = network.eval()
         self.name = folder.name if find_model(model) else model
-        self.dtype = str(loaded).removeprefix("torch.")
         self._lock = threading.Lock()  # a tokenizer serves one thread at a time
-        self._window = self._network.max_seq_length or 512
+        self._plain = None if pooling else plain_window(folder)
+        self._window: int = self._plain or self._network.window
         written = [file.read_text(encoding="utf-8") for file in sorted(folder.glob("*/config.json"))]
         self.fingerprint = fingerprint(folder, ["encoder", self._window, *([pooling] if pooling else written)])
+
+    @cached_property
+    def device(self) -> str:
+        """The device that the encoder runs on."""
+        from automedeval.models.device import best_device
+
+        return best_device() if self._device == "auto" else self._device
+
+    @cached_property
+    def _loaded_dtype(self) -> "torch.dtype":
+        import torch
+
+        from automedeval.models.precision import best_dtype
+
+        return best_dtype(self.device) if self._dtype == "auto" else getattr(torch, self._dtype)
+
+    @property
+    def dtype(self) -> str:
+        """The format of the weights: "bfloat16", "float16" or "float32"."""
+        return str(self._loaded_dtype).removeprefix("torch.")
+
+    @property
+    def batch_tokens(self) -> int:
+        """The largest number of tokens of a batch, padding included."""
+        usual = BATCH_TOKENS_ON_CPU if self.device == "cpu" else BATCH_TOKENS
+        return usual if self._batch_tokens is None else self._batch_tokens
+
+    @cached_property
+    def _network(self) -> Any:
+        """The `Bert`, or the `Library` of any other checkpoint; loaded when it is first needed."""
+        with loading(self.name):
+            if self._plain:
+                from automedeval.models.bert import Bert
+
+                return Bert(self._folder, self._plain, self.device, self._loaded_dtype)
+            try:
+                from automedeval.models.library import Library
+            except ImportError as error:
+                raise RecordError(f"the encoder cannot be loaded: {error}; {install('data')}") from None
+            return Library(self._folder, self._pooling, self.device, self._loaded_dtype)
 
     @property
     def dimensions(self) -> int:
         """Return the length of a vector."""
-        dimensions = self._network.get_embedding_dimension()
-        assert dimensions is not None  # every checkpoint of sentence-transformers that pools has one
-        return dimensions
+        return self._network.dimensions
 
     @property
     def max_tokens(self) -> int:
         """Return the number of tokens of a text that are encoded; the rest of the text is cut off."""
-        return self._window - self._network.tokenizer.num_special_tokens_to_add()
-
-    def _tokenized(self, texts: Sequence[str], **more: Any) -> Any:
-        options = {"add_special_tokens": False, "truncation": False, "padding": False, "verbose": False}
-        with self._lock:
-            return self._network.tokenizer(list(texts), **options, **more)
+        return self._window - self._network.tokenizer.num_special_tokens_to_add(False)
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """Return the number of tokens of each text, without special tokens."""
-        return [len(ids) for ids in self._tokenized(texts)["input_ids"]] if texts else []
+        return list(map(len, self._whole(texts)))
+
+    def _whole(self, texts: Sequence[str]) -> list[Any]:
+        """Return the encodings of whole texts, without special tokens."""
+        tokenizer = self._network.tokenizer
+        with self._lock:
+            tokenizer.no_truncation()
+            encodings = tokenizer.encode_batch(list(texts), add_special_tokens=False)
+            tokenizer.enable_truncation(self._window)
+        return encodings
 
     def reads(self, texts: Sequence[str]) -> list[bool]:
         """Return whether the vocabulary has tokens for each text: for at least half of its letters and digits.
@@ -109,17 +139,15 @@ class Encoder:
         A letter counts as unknown if its token is the unknown one, or if it is one letter of a word of a script that the
         vocabulary can only spell. A text without letters and digits cannot be read.
         """
-        if not texts:
-            return []
-        readable, unknown = [], self._network.tokenizer.unk_token_id
-        for text, encoding in zip(texts, self._tokenized(texts, return_offsets_mapping=True).encodings):
+        readable = []
+        for text, encoding in zip(texts, self._whole(texts)):
             in_word = Counter(encoding.word_ids)
             in_vocabulary = letters = 0
             for token, word, (start, end) in zip(encoding.ids, encoding.word_ids, encoding.offsets):
                 shown = [letter for letter in text[start:end] if letter.isalnum()]
                 letters += len(shown)
                 spelt = len(shown) == 1 and in_word[word] > 1 and script(shown[0]) in self._spelt
-                in_vocabulary += 0 if token == unknown or spelt else len(shown)
+                in_vocabulary += 0 if token == self._network.unknown or spelt else len(shown)
             readable.append(letters > 0 and 2 * in_vocabulary >= letters)
         return readable
 
@@ -146,16 +174,10 @@ class Encoder:
             RecordError: a vector is not finite.
         """
         vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
-        for batch in self._batches([min(count, self.max_tokens) for count in self.count(texts)]):
+        for batch in self._batches(texts):
             with self._lock:
-                encoded = self._network.encode(
-                    [texts[index] for index in batch],
-                    batch_size=len(batch),
-                    convert_to_tensor=True,
-                    show_progress_bar=False,
-                )
-            # Normalised again: in bfloat16 the lengths are between 0.99 and 1.01.
-            vectors[batch] = torch.nn.functional.normalize(encoded.float(), dim=1).cpu().numpy()
+                encoded, _ = self._network.read([texts[index] for index in batch])
+            vectors[batch] = _unit(encoded)
             if on_batch:
                 on_batch(len(batch))
         if not np.isfinite(vectors).all():
@@ -176,36 +198,75 @@ class Encoder:
             RecordError: a vector is not finite.
         """
         pairs: list = [None] * len(texts)
-        special = torch.tensor(self._network.tokenizer.all_special_ids)
-        for batch in self._batches([min(count, self.max_tokens) for count in self.count(texts)]):
+        for batch in self._batches(texts):
             with self._lock:
-                encoded: Any = self._network.encode(
-                    [texts[index] for index in batch],
-                    batch_size=len(batch),
-                    output_value=None,
-                    show_progress_bar=False,
-                )
-            for index, row in zip(batch, encoded):
-                tokens = row["token_embeddings"].cpu()[~torch.isin(row["input_ids"].cpu(), special)]
-                stacked = torch.vstack([row["sentence_embedding"].cpu(), tokens]).float()
-                vectors = torch.nn.functional.normalize(stacked, dim=1).numpy()
-                if not np.isfinite(vectors).all():
+                encoded, tokens = self._network.read([texts[index] for index in batch])
+            for index, vector, own in zip(batch, _unit(encoded), tokens, strict=True):
+                pairs[index] = vector, _unit(own)
+                if not all(np.isfinite(each).all() for each in pairs[index]):
                     raise RecordError(f"{self.name}: a vector is not finite; --dtype float32 may help")
-                pairs[index] = vectors[0], vectors[1:]
         return pairs
 
-    def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
-        """Yield indices of texts in batches, longest first, so that a batch that is too large for the memory fails at once."""
-        batch: list[int] = []
+    def _batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
         around = self._window - self.max_tokens
-        for index in sorted(range(len(lengths)), key=lambda index: (-lengths[index], index)):
-            longest = lengths[batch[0]] + around if batch else 0
-            if batch and ((len(batch) + 1) * longest > self.batch_tokens or len(batch) == ROWS):
-                yield batch
-                batch = []
-            batch.append(index)
-        if batch:
+        yield from batches([min(count, self.max_tokens) + around for count in self.count(texts)], self.batch_tokens)
+
+
+def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
+    """Yield indices in batches of like lengths, the longest first: a batch that is too large for the memory fails at once.
+
+    Args:
+        lengths: in tokens, special ones included.
+        budget: most tokens of a batch, padding included; a longer text is a batch by itself.
+    """
+    batch: list[int] = []
+    for index in sorted(range(len(lengths)), key=lambda index: (-lengths[index], index)):
+        if batch and ((len(batch) + 1) * lengths[batch[0]] > budget or len(batch) == ROWS):
             yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch
+
+
+def _unit(vectors: "torch.Tensor") -> np.ndarray:
+    """Return vectors with length 1 in float32. Normalised ones too: in bfloat16 the lengths are between 0.99 and 1.01."""
+    from torch.nn.functional import normalize
+
+    return normalize(vectors.float(), dim=-1).cpu().numpy()
+
+
+def plain_window(folder: Path) -> int | None:
+    """Return the most tokens of a text of a checkpoint that `bert.Bert` computes, None of any other.
+
+    It is a BERT of sentence-transformers that takes the mean of the tokens, with one file of weights and words in pieces.
+    """
+    names = (
+        "config.json",
+        "modules.json",
+        "1_Pooling/config.json",
+        "sentence_bert_config.json",
+        "tokenizer_config.json",
+    )
+    try:
+        network, modules, pooling, text, words = (json.loads((folder / name).read_text("utf-8")) for name in names)
+        tokenizer = json.loads((folder / "tokenizer.json").read_text("utf-8"))
+        kinds = [each["type"].rpartition(".")[2] for each in modules]
+        plain = (
+            network["model_type"] == "bert"
+            and network["hidden_act"] == "gelu"
+            and network.get("position_embedding_type", "absolute") == "absolute"
+            and not network.get("is_decoder")
+            and kinds in (["Transformer", "Pooling"], ["Transformer", "Pooling", "Normalize"])
+            and [name for name, value in pooling.items() if value is True] == ["pooling_mode_mean_tokens"]
+            and tokenizer["model"]["type"] == "WordPiece"
+            and tokenizer["normalizer"]["lowercase"] == words.get("do_lower_case", True)
+            and not text.get("do_lower_case")
+            and (folder / "model.safetensors").is_file()
+        )
+        return int(text["max_seq_length"]) if plain else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 def script(letter: str) -> str:
@@ -238,20 +299,3 @@ def _check_pooling(model: str, folder: Path, pooling: str | None) -> None:
             f"{model} has no modules.json, which says how tokens are pooled: give --encoder_pooling cls (as for unsupervised "
             "SimCSE), mean, or pooler (as for supervised SimCSE)"
         )
-
-
-def _modules(folder: Path, pooling: str, options: dict) -> list[torch.nn.Module]:
-    """Return the modules of sentence-transformers for a plain checkpoint."""
-    kind = {"model_kwargs": options | {"local_files_only": True}}
-    if pooling != "pooler":
-        network = Transformer(str(folder), **kind)
-        return [network, Pooling(network.get_embedding_dimension(), pooling)]
-    whole = {"text": {"method": "forward", "method_output_name": "pooler_output"}}
-    network = Transformer(str(folder), modality_config=whole, module_output_name="sentence_embedding", **kind)
-    # The library would draw weights that are missing at random, with no more than a warning.
-    layer = getattr(network.model, "pooler", None)
-    wanted = [] if layer is None else [f"pooler.{name}" for name in layer.state_dict()]
-    stored = [name for file in folder.glob("*.safetensors") for name in safe_open(file, "pt").keys()]  # noqa: SIM118
-    if not wanted or not all(any(f".{name}".endswith(f".{each}") for name in stored) for each in wanted):
-        raise RecordError(f"{folder} has no weights of a pooler; --encoder_pooling must be cls or mean")
-    return [network]

@@ -49,6 +49,7 @@ from automedeval.records.journal import ALONE, Processes
 
 LOG = logging.getLogger(__name__)
 ROOM_ON_CPU, ROOM_ON_GPU = 65_536, 262_144  # most tokens of a batch
+MANY = 8  # prompts from which on, on a CPU, the first is answered by itself
 SEAMS = 4  # tokens by which a text can exceed the pieces that it is joined of
 _NOT_FINITE = "the model's probabilities are not finite: another --dtype may help"
 
@@ -273,14 +274,18 @@ class LocalChat(Chat):
                 yield from ((index, result) for index, result in zip(batch, compute(batch)) if wanted[index])
 
     def _batches(self, lengths: list[int], shapes: Sequence) -> Iterator[list[int]]:
-        """Yield indices in batches of one shape, shortest first, each within the token budget."""
+        """Yield indices in batches of one shape, shortest first, each within the token budget.
+
+        On a CPU the first one of many is a batch by itself: an answer, and the time that the others take, is there soon.
+        """
         batch: list[int] = []
+        alone = self.device == "cpu" and len(lengths) > MANY
         for index in sorted(range(len(lengths)), key=lambda i: (shapes[i], lengths[i], i)):
             other = batch and shapes[batch[0]] != shapes[index]
             over = (len(batch) + 1) * lengths[index] > self.batch_tokens or lengths[index] > self._longest_in_batch
-            if batch and (other or over):
+            if batch and (other or over or alone):
                 yield batch
-                batch = []
+                batch, alone = [], False
             batch.append(index)
         if batch:
             yield batch

@@ -21,6 +21,7 @@ def read_cases(path: str | Path, least_responses: int = 1, blank: str | None = N
     """
     table, rows = _opened(path, least_responses, blank)
     seen: dict[str, str] = {}
+    names: dict[str, str] = {}  # of models, without blanks
     for place, row in rows if table is None else ((place, case.to_dict()) for place, case in named_cases(table)):
         try:
             case = Case.from_dict(row, least_responses)
@@ -29,6 +30,11 @@ def read_cases(path: str | Path, least_responses: int = 1, blank: str | None = N
         if case.id in seen:
             raise RecordError(f"{place}: the id {case.id!r} stands at {seen[case.id]} already")
         seen[case.id] = place
+        for name in case.models:
+            if (other := names.setdefault("".join(name.split()), name)) != name:
+                raise RecordError(
+                    f"{place}: the models {other!r} and {name!r} differ by blanks alone: rename one of them"
+                )
         yield case
     if not seen:
         raise RecordError(f"{path}: the file is empty")

@@ -66,7 +66,7 @@ class Columns:
     def named(cls, entries: Sequence[str]) -> Self:
         """Return the columns that `--columns` names: ROLE=COLUMN, or a column with a candidate's responses.
 
-        RecordError for no question, a role that comes twice, or one of model and answer without the other.
+        RecordError for no question, a role or a column that comes twice, or one of model and answer without the other.
         """
         roles: dict[str, Any] = {}
         for entry in entries:
@@ -79,6 +79,9 @@ class Columns:
                 roles[role] = column
         if "question" not in roles:
             raise RecordError("--columns: question=COLUMN is missing")
+        named = [name for each in roles.values() for name in ([each] if isinstance(each, str) else each)]
+        if twice := next((name for name in named if named.count(name) > 1), None):
+            raise RecordError(f"--columns: the column {twice!r} is named twice")
         if ("model" in roles) != ("answer" in roles):
             raise RecordError("--columns: model=COLUMN and answer=COLUMN need each other")
         return cls(**{**roles, "responses": tuple(roles.get("responses", ()))})

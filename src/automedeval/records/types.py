@@ -7,6 +7,7 @@ that names the value; `readers` adds the file and the line.
 import hashlib
 import json
 import math
+import re
 import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import MISSING, dataclass, field, fields, replace
@@ -32,6 +33,17 @@ class RecordError(AutoMedEvalError):
 def digest(value: object, **options: Any) -> str:
     """Return twelve hexadecimal digits (SHA-256) over a value as JSON; `options` are those of `json.dumps`."""
     return hashlib.sha256(json.dumps(value, **options).encode()).hexdigest()[:12]
+
+
+def repeats(text: str) -> bool:
+    """Return whether a text ends by saying the same words again and again: four times or more, eight words or more."""
+    words = re.findall(r"\w+", text.lower())[:-1]  # the last one may be cut off
+    for period in range(1, len(words) // 4 + 1):
+        pairs = zip(reversed(words), reversed(words[:-period]))
+        same = period + next((number for number, (one, two) in enumerate(pairs) if one != two), len(words) - period)
+        if same >= max(4 * period, 8):
+            return True
+    return False
 
 
 def _shown(value: object) -> str:
@@ -458,6 +470,13 @@ class Verdict(LogRecord):
     def empty(self) -> tuple[str, ...]:
         """Return the models whose response is empty, among those that are shown."""
         return tuple(self.extra.get("empty") or ())
+
+    @property
+    def rationale_fault(self) -> str | None:
+        """Return what is wrong with the rationale, of which `valid` says nothing: it "repeats itself" or "breaks off"."""
+        if not self.rationale:
+            return None
+        return "repeats itself" if repeats(self.rationale) else "breaks off" if self.extra.get("truncated") else None
 
     @property
     def key(self) -> tuple:

@@ -100,6 +100,7 @@ class JudgeProfile:
         disagreements: cases without evidence whose answers disagree by a rule.
         unclear: the first model, one that it is not clearly better than, and about how many more cases would tell (None: no
             number would); None if the first is clear.
+        rationale_faults: "repeats itself" or "breaks off" → number of valid verdicts with such a rationale.
     """
 
     judge: str
@@ -119,6 +120,7 @@ class JudgeProfile:
     probe: Mapping[str, Any] | None = None
     disagreements: int = 0
     unclear: Sequence[Any] | None = None
+    rationale_faults: Mapping[str, int] = field(default_factory=dict)
 
 
 def is_trusted(profile: JudgeProfile) -> bool:
@@ -242,6 +244,11 @@ def _valid(profile: JudgeProfile) -> str:
     return f"{percent(1 - profile.valid)} of the verdicts are invalid or missing. They have no score."
 
 
+def _rationales(profile: JudgeProfile) -> str:
+    parts = [f"{count} {fault}" for fault, count in profile.rationale_faults.items()]
+    return f"Of the valid verdicts' rationales {' and '.join(parts)}. Do not trust these scores." if parts else ""
+
+
 def _unanswered(profile: JudgeProfile) -> str:
     parts = []
     for counts, words in (
@@ -268,6 +275,7 @@ FACTS: dict[str, Callable[[JudgeProfile], str]] = {
     "Length": _length,
     "Enough cases?": _enough,
     "Invalid verdicts": _valid,
+    "Broken rationales": _rationales,
     "Empty and unread": _unanswered,
     "Next step": _steps,
 }

@@ -12,7 +12,8 @@ from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncode
 
 from automedeval.cli import describe_run
 from automedeval.models.checkpoints import fingerprint
-from automedeval.models.cross_encoder import TOKENS, load_cross_encoder, save_adapter
+from automedeval.models.cross_encoder import load_cross_encoder, save_adapter
+from automedeval.models.pair_reader import TOKENS
 from automedeval.records import RecordError, digest
 from automedeval.training.checkpointing import WholeCheckpoints
 from automedeval.training.stages import DECISIVE, begin, plain, remove_checkpoints, write_record

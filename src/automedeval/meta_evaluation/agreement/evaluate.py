@@ -138,6 +138,7 @@ def _habits(cases: Cases, row: Row, longer: np.ndarray) -> dict[str, Any]:
         "errors": dict(judge.errors.most_common(8)),
         "blind_to": judge.blind_to,
         "contradicted": judge.contradicted_by_model,
+        "rationale_faults": judge.rationale_faults,
         "empty": judge.by_model(cases.empty),
         "unread": judge.by_model(judge.unread),
         "usage": judge.usage if row.criterion in (None, *judge.criteria[:1]) else {},

@@ -83,6 +83,7 @@ def known_of_judge(cases: Cases, row: Row, first: str | None = None, **more: Any
         "prefers_longer": float(np.mean((relation * longer)[ordered] + 1) / 2) if ordered.any() else None,
         "valid": float(valid / due) if due else None,
         "contradicted": judge.contradicted_by_model,
+        "rationale_faults": judge.rationale_faults,
         "empty": judge.by_model(cases.empty),
         "unread": judge.by_model(judge.unread),
         "steps": next_steps(judge, "agreement" in more, "audit" in more),

@@ -199,6 +199,11 @@ class JudgeVerdicts:
         return f"{prompts} prompts a case, each with {shown} of its {responses} responses{mean}"
 
     @property
+    def rationale_faults(self) -> dict[str, int]:
+        """What is wrong with a rationale (`Verdict.rationale_fault`) → the number of valid verdicts."""
+        return dict(sorted(Counter(fault for each in self.valid if (fault := each.rationale_fault)).items()))
+
+    @property
     def sees_reference(self) -> bool | None:
         """Whether the judge is shown the reference; None where this is not known."""
         if self.rubric_name == LIKELIHOOD:

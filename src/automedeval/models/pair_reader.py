@@ -1,0 +1,63 @@
+"""Read two texts together by a small encoder with an adapter and a head of one or more numbers."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from automedeval.models.checkpoints import loading
+from automedeval.models.embeddings import BATCH_TOKENS, BATCH_TOKENS_ON_CPU, batches, plain_window
+from automedeval.records import RecordError
+
+TOKENS = 256  # of question and piece together; the longer of the two is cut
+
+
+class PairReader:
+    """Give the numbers of the head for pairs of texts, in float32. The weights are loaded when they are first needed.
+
+    Args:
+        base: folder of the encoder.
+        adapter: folder of the adapter, see `cross_encoder.save_adapter`.
+        device: "auto" (see `best_device`), "cpu", "cuda", "cuda:N" or "mps".
+        labels: the numbers of the head.
+        tokens: most of both texts together; the longer of the two is cut.
+
+    Raises:
+        RecordError: there is no adapter; when it is loaded, that it is one of another encoder.
+    """
+
+    def __init__(self, base: Path, adapter: Path, device: str = "auto", labels: int = 1, tokens: int = TOKENS):
+        if not (adapter / "adapter_config.json").is_file():
+            raise RecordError(f"no adapter at {adapter}")
+        self._base, self._adapter, self._device, self._labels, self._tokens = base, adapter, device, labels, tokens
+        self._plain = plain_window(base) is not None
+
+    @cached_property
+    def _network(self) -> Any:
+        from automedeval.models.device import best_device
+
+        device = best_device() if self._device == "auto" else self._device
+        if not self._plain:
+            from automedeval.models.cross_encoder import load_cross_encoder
+
+            return load_cross_encoder(self._base, self._adapter, device, labels=self._labels, tokens=self._tokens)
+        from automedeval.models.bert import Bert
+
+        with loading(str(self._adapter)):
+            return Bert(self._base, self._tokens, device, adapter=self._adapter)
+
+    def __call__(self, pairs: Sequence[tuple[str, str]]) -> np.ndarray:
+        """Return the numbers of each pair: float [pairs, labels], without a scale."""
+        numbers = np.zeros((len(pairs), self._labels))
+        if not pairs:
+            return numbers
+        on_cpu = self._network.device.type == "cpu"
+        if not self._plain:  # few at once: as for the texts of an Encoder
+            read = self._network.predict(list(pairs), batch_size=8 if on_cpu else 64, show_progress_bar=False)
+            return read.astype(float).reshape(numbers.shape)
+        lengths = [len(each) for each in self._network.tokenizer.encode_batch(list(pairs))]
+        for batch in batches(lengths, BATCH_TOKENS_ON_CPU if on_cpu else BATCH_TOKENS):
+            numbers[batch] = self._network.classify([pairs[index] for index in batch]).cpu().numpy()
+        return numbers
