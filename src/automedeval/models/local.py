@@ -288,12 +288,13 @@ class LocalChat(Chat):
     @torch.inference_mode()
     def _answer_batch(self, prompts: list[Prompt], encoded: list[list[int]], most: list[int]) -> list[Answer]:
         parts = prompts[0].parts
-        longest = max(len(ids) + self._reserve(prompts[0], free) for ids, free in zip(encoded, most))
-        if longest > self._longest_in_batch:
+        reserves = [self._reserve(prompts[0], free) for free in most]
+        if max(len(ids) + reserve for ids, reserve in zip(encoded, reserves)) > self._longest_in_batch:
             rows: Rows = SingleRow(self.network)
         else:
             pad = self.tokenizer.pad_token_id or 0
-            rows = Rows(self.network, len(prompts), longest + 64, self._prefix, pad)
+            # All rows end at one place: behind the longest prompt, another row may have the longest answer.
+            rows = Rows(self.network, len(prompts), max(map(len, encoded)) + max(reserves) + 64, self._prefix, pad)
         keys = [json.dumps([self.seed, prompt.run, prompt.label, prompt.messages]) for prompt in prompts]
         rows.chance = list(map(random.Random, keys))  # seeded by the text's SHA-512
         usage = [{"prompt_tokens": len(ids), "completion_tokens": 0} for ids in encoded]
