@@ -186,7 +186,7 @@ def test_the_list_is_ordered_and_trust_needs_ratings_or_an_audit() -> None:
     harm = {"value": 0.1, "low": 0.0, "high": 0.3, "n": 20}
     everything = JudgeProfile(
         "j", ["It agrees."], 40, "better", ["dose"], Audit(9, False, harm, False, ("dose",)),
-        "m", (3, 4), 0.75, 0.9, {"m": 1}, {"n": 2}, ["Go on."], {"m": (1, 2)}, None, 3, ("m", "n", 1400),
+        "m", (3, 4), 0.75, 0.9, {"m": 1}, {"n": 2}, ["Go on."], {"m": (1, 2)}, None, 3, ("m", "n", 1400), (5, 9),
     )  # fmt: skip
     assert [fact.name for fact in facts_of(everything)] == list(FACTS)
     assert [fact.name for fact in facts_of(JudgeProfile("j", blind_to=[]))] == [

@@ -100,6 +100,7 @@ class JudgeProfile:
         disagreements: cases without evidence whose answers disagree by a rule.
         unclear: the first model, one that it is not clearly better than, and about how many more cases would tell (None: no
             number would); None if the first is clear.
+        foreign: the answers that are not in English, by a judge that reads no other language, and all of them.
     """
 
     judge: str
@@ -119,6 +120,7 @@ class JudgeProfile:
     probe: Mapping[str, Any] | None = None
     disagreements: int = 0
     unclear: Sequence[Any] | None = None
+    foreign: Sequence[int] = (0, 0)
 
 
 def is_trusted(profile: JudgeProfile) -> bool:
@@ -255,6 +257,15 @@ def _unanswered(profile: JudgeProfile) -> str:
     return f"{'. '.join(parts)}." if parts else ""
 
 
+def _foreign(profile: JudgeProfile) -> str:
+    count, answers = profile.foreign
+    if not count:
+        return ""
+    return (
+        f"{count:,} of {answers:,} answers are not in English, and {profile.judge} reads English: doubt their scores."
+    )
+
+
 def _steps(profile: JudgeProfile) -> str:
     return " ".join(profile.steps)
 
@@ -269,5 +280,6 @@ FACTS: dict[str, Callable[[JudgeProfile], str]] = {
     "Enough cases?": _enough,
     "Invalid verdicts": _valid,
     "Empty and unread": _unanswered,
+    "Other languages": _foreign,
     "Next step": _steps,
 }

@@ -69,6 +69,7 @@ def profile_of(result: dict[str, Any]) -> JudgeProfile:
         record.get("probe"),
         len(main["cases"].get("answers_disagree", ())),
         stands["unclear"],
+        record["foreign"],
     )
 
 
