@@ -185,6 +185,19 @@ def test_every_kind_of_task(
     visit.context.close()
 
 
+@pytest.mark.parametrize(("viewport", "columns"), [(WIDE, 3), ({"width": 390, "height": 800}, 1)])
+def test_the_answers_stand_side_by_side_where_the_window_allows(
+    browser: "playwright.Browser", store: Store, address: str, viewport: dict, columns: int
+) -> None:
+    visit = Visit(browser, address, viewport=viewport)
+    visit.begin(store.invite("physician-1"))
+    boxes = [each.bounding_box() for each in visit.page.locator(".answer").all()]
+    assert len({round(box["x"]) for box in boxes}) == columns
+    assert len({round(box["y"]) for box in boxes}) == 3 // columns
+    assert visit.page.locator(".prose:not([dir=auto])").count() == 0
+    visit.examine()
+
+
 @pytest.mark.parametrize("screen", [WIDE, TELEPHONE], ids=["wide", "telephone"])
 def test_verdicts_are_verified_and_the_way_back_shows_what_is_stored(
     browser: "playwright.Browser", tmp_path: Path, screen: dict

@@ -34,7 +34,7 @@ RESPONSES, VERDICT = "/tasks/1/responses", "/tasks/1/verdict-1"
 
 def responses_of(page: str) -> dict[str, str]:
     """Return the text of each doctor's response, by the doctor's number."""
-    return dict(re.findall(r"<h2>Doctor (\d)</h2>\s*<div class=\"prose\">(.*?)</div>", page, re.S))
+    return dict(re.findall(r"<h2>Doctor (\d)</h2>\s*<div class=\"prose\" dir=\"auto\">(.*?)</div>", page, re.S))
 
 
 def safe_one(page: str) -> str:

@@ -235,8 +235,8 @@ def test_the_export_and_the_report_show_what_decided_of_each_criterion(tmp_path)
     done = run_command("report", *options, "--output", tmp_path / "r")
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "r" / "criteria.html").read_text()
-    assert f"✓ met: supported by <q>{texts['a']}</q>" in page
-    assert f"✗ not met: contradicted by <q>{texts['b']}</q>" in page
+    assert f'✓ met: supported by <q dir="auto">{texts["a"]}</q>' in page
+    assert f'✗ not met: contradicted by <q dir="auto">{texts["b"]}</q>' in page
     assert "✗ not met: silent" in page
     verdicts = [json.loads(line) for line in (tmp_path / "v" / "verdicts.jsonl").read_text().splitlines()]
     verdicts[0]["checklist"]["findings"] *= 2

@@ -209,8 +209,8 @@ def test_a_judge_that_gives_whole_scores_alone_gives_an_empty_response_no_other(
         "c0": ([4, 4], None), "c1": ([1, 1], None), "c2": ([4, 1], None)
     }  # fmt: skip
     head, row_a, row_b = (line.split() for line in done.stdout.splitlines()[2:5])
-    assert head == ["model", "cases", "score", "win", "share", "empty"]
-    assert (row_a[:3], row_b[:3]) == (["a", "3", "3.00"], ["b", "3", "2.00"])
+    assert head == ["model", "rank", "cases", "score", "win", "share", "empty"]
+    assert (row_a[:4], row_b[:4]) == (["a", "1–2", "3", "3.00"], ["b", "1–2", "3", "2.00"])
 
 
 def test_of_a_pair_the_answer_is_chosen_but_an_empty_one_does_no_harm(tmp_path: Path) -> None:

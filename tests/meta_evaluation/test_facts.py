@@ -208,7 +208,7 @@ def test_the_list_is_ordered_and_trust_needs_ratings_or_an_audit() -> None:
     everything = JudgeProfile(
         "j", ["It agrees."], 40, "better", ["dose"], Audit(9, False, harm, False, ("dose",)),
         "m", (3, 4), 0.75, 0.9, {"m": 1}, {"n": 2}, ["Go on."], {"m": (1, 2)}, None, 3, ("m", "n", 1400),
-        {"breaks off": 2},
+        {"breaks off": 2}, (5, 9),
     )  # fmt: skip
     assert [fact.name for fact in facts_of(everything)] == list(FACTS)
     assert [fact.name for fact in facts_of(JudgeProfile("j", blind_to=[]))] == [

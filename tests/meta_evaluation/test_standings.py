@@ -9,6 +9,7 @@ import scipy
 from automedeval import Case, Verdict, read_rubric
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.standings import rank
+from automedeval.reports.facts import facts_of
 from automedeval.rubrics import Rubric
 
 SCORES, PAIRS = read_rubric("automedeval"), read_rubric("medical_pairwise")
@@ -98,3 +99,21 @@ def test_ranks_overlap_unless_the_difference_is_clear() -> None:
             [theirs.low, shares.mean(), theirs.high], abs=0.02
         )
     assert rank(Cases(cases[:1], "cases"), verdicts[:1], SCORES, Path("v"))[1].unclear[2] is not None
+
+
+def test_answers_in_languages_that_the_small_judge_does_not_read_are_counted() -> None:
+    english = "You should take one tablet with water and call your doctor if the pain does not stop after some days."
+    german = (
+        "Nehmen Sie eine Tablette mit Wasser und rufen Sie Ihren Arzt, wenn der Schmerz nach drei Tagen noch da ist."
+    )
+    arabic = (
+        "خذ قرصا واحدا مع الماء واتصل بطبيبك إذا لم يتوقف الألم بعد عدة أيام ولا تتناول أكثر من ثمانية أقراص في اليوم"
+    )
+    cases = [case_of(english, german, arabic)]
+    for blind_to, counted in ((["dose"], (2, 3)), (None, (0, 0))):
+        shown = verdict(scores=(3, 2, 1), extra={"blind_to": blind_to} if blind_to else {})
+        _, profile = rank(Cases(cases, "cases"), [shown], SCORES, Path("v"))
+        assert profile.foreign == counted
+        assert ("2 of 3 answers are not in English" in dict(facts_of(profile)).get("Other languages", "")) == (
+            counted[0] == 2
+        )

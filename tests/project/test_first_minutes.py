@@ -60,7 +60,7 @@ def test_one_command_on_a_table_gives_verdicts_a_leaderboard_and_the_command_of_
     assert done.returncode == 0, done.stderr
     assert "my answers.csv: read: question, rowan-7b, larch-7b (answers), reference; 2 rows, 2 cases" in done.stdout
     assert "judge: likelihood:models/tiny: it was not trained to judge" in done.stdout
-    assert re.search(r"^(rowan|larch)-7b +2 ", done.stdout, re.M), "a leaderboard"
+    assert re.search(r"^(rowan|larch)-7b +1–2 +2 ", done.stdout, re.M), "a leaderboard"
     verdicts = folder / "verdicts" / "my answers-likelihood-tiny" / "verdicts.jsonl"
     assert len(verdicts.read_text().splitlines()) == 2
     (line,) = re.findall(r"^The report: (.*)$", done.stdout, re.M)

@@ -101,6 +101,7 @@ class JudgeProfile:
         unclear: the first model, one that it is not clearly better than, and about how many more cases would tell (None: no
             number would); None if the first is clear.
         rationale_faults: "repeats itself" or "breaks off" → number of valid verdicts with such a rationale.
+        foreign: the answers that are not in English, by a judge that reads no other language, and all of them.
     """
 
     judge: str
@@ -121,6 +122,7 @@ class JudgeProfile:
     disagreements: int = 0
     unclear: Sequence[Any] | None = None
     rationale_faults: Mapping[str, int] = field(default_factory=dict)
+    foreign: Sequence[int] = (0, 0)
 
 
 def is_trusted(profile: JudgeProfile) -> bool:
@@ -262,6 +264,15 @@ def _unanswered(profile: JudgeProfile) -> str:
     return f"{'. '.join(parts)}." if parts else ""
 
 
+def _foreign(profile: JudgeProfile) -> str:
+    count, answers = profile.foreign
+    if not count:
+        return ""
+    return (
+        f"{count:,} of {answers:,} answers are not in English, and {profile.judge} reads English: doubt their scores."
+    )
+
+
 def _steps(profile: JudgeProfile) -> str:
     return " ".join(profile.steps)
 
@@ -277,5 +288,6 @@ FACTS: dict[str, Callable[[JudgeProfile], str]] = {
     "Invalid verdicts": _valid,
     "Broken rationales": _rationales,
     "Empty and unread": _unanswered,
+    "Other languages": _foreign,
     "Next step": _steps,
 }

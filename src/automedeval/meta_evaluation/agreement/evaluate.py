@@ -141,6 +141,7 @@ def _habits(cases: Cases, row: Row, longer: np.ndarray) -> dict[str, Any]:
         "rationale_faults": judge.rationale_faults,
         "empty": judge.by_model(cases.empty),
         "unread": judge.by_model(judge.unread),
+        "foreign": list(judge.foreign),
         "usage": judge.usage if row.criterion in (None, *judge.criteria[:1]) else {},
         "polarity": "worse" if row.criterion in judge.worse else "better",
         "valid_rate": bootstrap.ratio(judge.verdicts_valid, judge.verdicts_due, reason="no verdict"),

@@ -86,6 +86,7 @@ def known_of_judge(cases: Cases, row: Row, first: str | None = None, **more: Any
         "rationale_faults": judge.rationale_faults,
         "empty": judge.by_model(cases.empty),
         "unread": judge.by_model(judge.unread),
+        "foreign": judge.foreign,
         "steps": next_steps(judge, "agreement" in more, "audit" in more),
     }
     return JudgeProfile(row.name, **facts | more)

@@ -17,6 +17,7 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.cases import Cases, UnknownCases
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.records import Case, RecordError, Verdict, check_number, named_file, read_placed, verdicts_file
+from automedeval.records.language import is_english
 from automedeval.rubrics import LIKELIHOOD, Rubric, RubricError, read_rubric, without_scale
 from automedeval.stats.agreement import CHOICES, Panel, relation_of
 from automedeval.stats.bootstrap import divide
@@ -434,6 +435,15 @@ class JudgeVerdicts:
         """Whether valid verdicts show each response and none says anything of it: bool [responses]."""
         shown = np.isin(np.arange(self.cases.responses), self.response[self.is_valid[self.panel.group]])
         return shown & np.isnan(self.per_response(self.finest))
+
+    @cached_property
+    def foreign(self) -> tuple[int, int]:
+        """The answers in another language than English, and all: of a small judge, which reads English; else (0, 0)."""
+        if self.blind_to is None or without_scale(self.rubric_name):
+            return 0, 0
+        texts = [response.text for case in self.cases.records for response in case.responses]
+        shown = [text for text, asked in zip(texts, self.asked) if asked]
+        return sum(is_english(text) is False for text in shown), len(shown)
 
     def by_model(self, which: np.ndarray) -> dict[str, int]:
         """Return model → number of its responses that the judge was asked about and that are among these, bool [responses]."""

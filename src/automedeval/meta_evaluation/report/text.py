@@ -81,6 +81,7 @@ def profile_of(result: dict[str, Any]) -> JudgeProfile:
         len(main["cases"].get("answers_disagree", ())),
         stands["unclear"],
         record["rationale_faults"],
+        record["foreign"],
     )
 
 
