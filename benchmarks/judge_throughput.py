@@ -223,7 +223,7 @@ def limit(results: Results, told: str, row: dict, baseline: dict) -> None:
         for what, sizes in (("reads prompts in products", read), ("decodes in products", steps))
         if sizes
     ]
-    results.note(
+    results.detail(
         f"{told}: {len(widths)} forward passes with {passes.operations / 1e12:.2f} TFLOP, "
         f"{passes.state_bytes / 1e9:.1f} GB of keys and values. The machine {', '.join(speeds)}; "
         f"a product of 2048 rows reaches {machine.speed(2048) / 1e9:.0f} GFLOP/s, memory {machine.bandwidth / 1e9:.1f} GB/s. "

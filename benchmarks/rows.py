@@ -31,6 +31,7 @@ class Results:
         self.title, self.file = title, file
         self.rows: list[dict[str, Any]] = []
         self.notes: list[str] = []
+        self.details: list[str] = []
         self.started, self.busy, self.own = time.perf_counter(), busy_seconds(), own_seconds()
 
     def add(
@@ -61,8 +62,12 @@ class Results:
         """Add a sentence that belongs to the rows: a limit that was found, the size of the input."""
         self.notes.append(text)
 
+    def detail(self, text: str) -> None:
+        """Add a sentence that is printed and kept in the file, and not on the page."""
+        self.details.append(text)
+
     def show(self) -> None:
-        """Print the rows as a table, and the notes below it."""
+        """Print the rows as a table, with notes and details below it."""
         met = {True: "yes", False: "no", None: None}
         table = [
             {"measured": row["name"], "value": figure(row["value"]), "unit": row["unit"], "ratio": row["ratio"]}
@@ -70,7 +75,7 @@ class Results:
             for row in self.rows
         ]
         print(format_table(table, most=len(table)))
-        print(*self.notes, sep="\n")
+        print(*self.notes, *self.details, sep="\n")
 
     def write(self) -> None:
         """Print how long the run took, and write the file."""
@@ -82,7 +87,13 @@ class Results:
         record = {"title": self.title, "command": command(self.file), "date": time.strftime("%Y-%m-%d")}
         record |= {"seconds": round(seconds, 1), "processor_seconds": round(own, 1)}
         record |= {"idle": others <= IDLE, "other_cores": round(others, 2), "machine": machine()}
-        record |= {"versions": versions(), "commit": commit(), "rows": self.rows, "notes": self.notes}
+        record |= {
+            "versions": versions(),
+            "commit": commit(),
+            "rows": self.rows,
+            "notes": self.notes,
+            "details": self.details,
+        }
         self.file.parent.mkdir(parents=True, exist_ok=True)
         self.file.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
