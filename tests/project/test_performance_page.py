@@ -36,8 +36,7 @@ def test_missed_targets_come_first(tmp_path: Path) -> None:
     (tmp_path / "x.json").write_text(json.dumps(record | {"rows": rows}))
     page = written(tmp_path, tmp_path)
     top, section = page.split("\n## Judging speed\n")
-    assert "1 of 2" in top
-    assert "| [Judging speed](#judging-speed) | with a rationale | 0.475 cases/s | 7.00 × generate | ≥ 8 | no |" in top
+    assert "1 of 2: 1 of [Judging speed](#judging-speed)." in top
     assert "scores alone" not in top
     assert "| with a rationale | 0.475 cases/s | 7.00 × generate | ≥ 8 | **no** |" in section
     assert "| scores alone | 2.03 cases/s | 29.70 × generate | ≥ 8 | yes |" in section

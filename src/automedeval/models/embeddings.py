@@ -249,8 +249,10 @@ def plain_window(folder: Path) -> int | None:
         "tokenizer_config.json",
     )
     try:
-        network, modules, pooling, text, words = (json.loads((folder / name).read_text("utf-8")) for name in names)
-        tokenizer = json.loads((folder / "tokenizer.json").read_text("utf-8"))
+        network, modules, pooling, text, words = (
+            json.loads((folder / name).read_text(encoding="utf-8")) for name in names
+        )
+        tokenizer = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
         kinds = [each["type"].rpartition(".")[2] for each in modules]
         plain = (
             network["model_type"] == "bert"
