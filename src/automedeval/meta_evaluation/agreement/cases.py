@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from automedeval.records import Case, RecordError, read_cases, table_of
+from automedeval.records import Case, read_cases, table_of
 from automedeval.stats.agreement import Panel
 
 
@@ -46,18 +46,11 @@ class Cases:
         """Read the first `limit` cases of a file, or all; `blank` as `read_cases` has it.
 
         Raises:
-            RecordError: a fault of `read_cases`, or the names of two models differ by blanks alone.
+            RecordError: a fault of `read_cases`.
         """
         table = table_of(path, blank=blank)
         notes = [f"{path}: {'; '.join(table.notes)}"] if table and len(table.notes) > 1 else []
-        cases = cls(list(islice(read_cases(path, blank=blank), limit)), path, notes)
-        spellings: dict[str, str] = {}
-        for name in cases.models:
-            if (other := spellings.setdefault(" ".join(name.split()), name)) != name:
-                raise RecordError(
-                    f"{path}: the models {other!r} and {name!r} differ by blanks alone: give both one name"
-                )
-        return cases
+        return cls(list(islice(read_cases(path, blank=blank), limit)), path, notes)
 
     def __len__(self) -> int:
         return len(self.records)
