@@ -4,7 +4,8 @@ import pytest
 import yaml
 from programs import ROOT
 
-from automedeval.claims.rules import contradiction
+from automedeval.claims.rules import contradiction, omitted_help
+from automedeval.claims.run import passages_of
 from automedeval.claims.statements import Passage
 
 SOURCE = ROOT / "src" / "automedeval"
@@ -32,6 +33,25 @@ def rule(statement: str, *passages: str, near: bool = True, question: str = "", 
 )
 def test_a_contradiction_is_seen(statement: str, passage: str, expected: str | None) -> None:
     assert rule(statement, passage) == expected
+
+
+@pytest.mark.parametrize(
+    ("answer", "reference", "omitted"),
+    [
+        (
+            "Rest.",
+            "Drink. With chest pain, ring for an ambulance at once.",
+            "With chest pain, ring for an ambulance at once.",
+        ),
+        ("Rest. If it hurts, 911.", "With chest pain, call an ambulance at once.", None),
+        ("Go to the ER if it hurts.", "With chest pain, call an ambulance at once.", None),
+        ("Rest and drink.", "See your doctor in a few days.", None),  # no help at once
+        ("Rest and drink.", "Take the missed tablet the same day.", None),  # at once, but no help
+    ],
+)
+def test_an_omitted_call_for_help_is_seen(answer: str, reference: str, omitted: str | None) -> None:
+    passage = omitted_help(answer, passages_of(reference, "reference"))
+    assert (passage and passage.text) == omitted
 
 
 @pytest.mark.parametrize(

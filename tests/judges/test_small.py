@@ -270,6 +270,8 @@ def test_a_contradicted_statement_lowers_the_score_and_is_named(tmp_path: Path) 
     texts = {
         each["id"]: {response["model"]: response["text"] for response in each["responses"]} for each in read(cases)
     }
+    silent = [each["case_id"] for each in verdicts if "nowhere tells to seek help at once" in each["rationale"]]
+    assert silent == ["two-bots-stroke-signs"]
     for verdict in verdicts:
         assert verdict["composed"]
         assert [line.split(":")[0] for line in verdict["rationale"].splitlines()[1:]] == [

@@ -75,6 +75,25 @@ def test_it_marks_what_contradicts_the_reference_and_writes_every_file(tmp_path:
     assert figures["wrong"]["contradicted_answers"]["value"] == 1.0
 
 
+def test_an_answer_that_omits_a_call_for_help_is_shown(tmp_path: Path) -> None:
+    reference = "Rest. Ring the emergency number at once if he cannot breathe."
+    cases = [case(1, reference, silent="Let him rest in a quiet room.", short="Let him rest. No air? Ambulance.")]
+    done, records = check(cases, tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    omitted = "Ring the emergency number at once if he cannot breathe."
+    assert {each["model"]: each.get("omitted") for each in records} == {"silent": omitted, "short": None}
+    assert "silent: 1 of 1 answers nowhere tell to seek help at once" in done.stdout
+    page = (tmp_path / "out" / "check.html").read_text()
+    assert "Answers to look at (1)" in page
+    assert page.count("Nowhere tells to seek help at once") == 1
+    with open(tmp_path / "out" / "claims.csv", newline="") as file:
+        assert [(row["model"], row["passage"]) for row in csv.DictReader(file) if row["label"] == "omitted"] == [
+            ("silent", omitted)
+        ]
+    figures = json.loads((tmp_path / "out" / "check.json").read_text())["models"]
+    assert {model: each["omitting_answers"]["value"] for model, each in figures.items()} == {"silent": 1, "short": 0}
+
+
 def test_evidence_in_a_language_that_is_not_read_leaves_statements_unread(tmp_path: Path) -> None:
     thai = "รับประทานยาเม็ดวันละครั้งหลังอาหารเช้า"
     done, records = check([case(1, thai, a="Take one 50 mg tablet every day.")], tmp_path / "out")

@@ -36,25 +36,28 @@ def measure(cases: Sequence[Case], checked: Sequence[CheckedResponse], resamples
     """Return the figures of each model, with intervals by bootstrap over cases.
 
     Returns:
-        model → {"answers", "statements", counts of each label, "contradicted_statements", "contradicted_answers"}; the last two
-        are shares with intervals, of the statements that could be read and of the answers that have one.
+        model → {"answers", "statements", counts of each label, "contradicted_statements", "contradicted_answers",
+        "omitting_answers"}; the last three are shares with intervals, of the statements that could be read and of the answers
+        that have one.
     """
     numbers = {case.id: number for number, case in enumerate(cases)}
     tree: dict[str, Any] = {}
     for model in dict.fromkeys(each.model for each in checked):
         of_model = [each for each in checked if each.model == model]
-        sums = np.zeros((4, len(cases)))  # contradicted and read statements, answers with a contradiction and answers
+        # Contradicted and read statements; answers with a contradiction, answers, answers that omit a call for help.
+        sums = np.zeros((5, len(cases)))
         counts: Counter[str] = Counter()
         for each in of_model:
             labels = Counter(statement["label"] for statement in each.statements)
             counts += labels
             read = sum(labels[label] for label in LABELS)
-            row = [labels[CONTRADICTED], read, labels[CONTRADICTED] > 0, read > 0]
+            row = [labels[CONTRADICTED], read, labels[CONTRADICTED] > 0, read > 0, "omitted" in each.extra]
             sums[:, numbers[each.case_id]] += row
         tree[model] = {"answers": len(of_model), "statements": counts.total()}
         tree[model] |= {label: counts[label] for label in (*LABELS, UNREAD)}
         tree[model]["contradicted_statements"] = ratio(sums[0], sums[1], reason="no statement that could be read")
         tree[model]["contradicted_answers"] = ratio(sums[2], sums[3], reason="no answer that could be read")
+        tree[model]["omitting_answers"] = ratio(sums[4], sums[3], reason="no answer that could be read")
     return plain(estimate(tree, len(cases), resamples))
 
 
@@ -66,6 +69,7 @@ def rows_of(figures: Mapping[str, Any]) -> list[dict[str, str | float | int]]:
             "model": model,
             "answers": figures[model]["answers"],
             "contradicted answers": shown(figures[model]["contradicted_answers"]),
+            "omit a call for help": count_of(figures[model]["omitting_answers"]),
             "statements": figures[model]["statements"],
             **{
                 label.replace("_", " "): figures[model][label] for label in (CONTRADICTED, SUPPORTED, NOT_FOUND, UNREAD)
@@ -73,6 +77,11 @@ def rows_of(figures: Mapping[str, Any]) -> list[dict[str, str | float | int]]:
         }
         for model in order
     ]
+
+
+def count_of(share: Mapping[str, Any]) -> int:
+    """Return the number of answers that a share is of."""
+    return round((share["value"] or 0) * share["n"])
 
 
 def sentences_of(figures: Mapping[str, Any], evidence: str, without: int) -> list[str]:
@@ -93,15 +102,19 @@ def sentences_of(figures: Mapping[str, Any], evidence: str, without: int) -> lis
         if not share["n"]:
             lines.append(f"{row['model']}: no statement could be read.")
             continue
-        count = round(share["value"] * share["n"])
         lines.append(
-            f"{row['model']}: {count} of {share['n']} answers ({percent(share['value'])}) hold a statement that "
+            f"{row['model']}: {count_of(share)} of {share['n']} answers ({percent(share['value'])}) hold a statement that "
             f"contradicts {against}."
         )
+        if omitting := count_of(each["omitting_answers"]):
+            lines.append(
+                f"{row['model']}: {omitting} of {share['n']} answers nowhere tell to seek help at once, as the reference does."
+            )
     if without:
         lines.append(f"{without} answers had nothing to be checked against: of them nothing is known.")
     lines.append(
-        "What no passage speaks of is not found, which is neither right nor wrong. A danger of omission is not seen."
+        "What no passage speaks of is not found, which is neither right nor wrong. Of what answers leave out, only calls for "
+        "help at once are looked for."
     )
     return lines
 
@@ -118,14 +131,14 @@ def split_notes(checked: Sequence[CheckedResponse]) -> list[str]:
 
 
 def contradictions(cases: Sequence[Case], checked: Sequence[CheckedResponse]) -> Iterator[dict[str, Any]]:
-    """Yield the answers with a contradicted statement, in the order in which a clinician should read them."""
+    """Yield the answers that contradict their evidence or omit its call for help, in the order for a clinician to read."""
     by_id = {case.id: case for case in cases}
     wrong_answers = []
     for each in checked:
         wrong = [statement for statement in each.statements if statement["label"] == CONTRADICTED]
-        if wrong:
-            first = min(wrong, key=_urgency)
-            wrong_answers.append((_urgency(first), each, sorted(wrong, key=_urgency)))
+        if wrong or "omitted" in each.extra:
+            first = min(map(_urgency, wrong), default=(ORDER.index("urgency"), 0.0))
+            wrong_answers.append((first, each, sorted(wrong, key=_urgency)))
     for _, each, wrong in sorted(wrong_answers, key=lambda entry: entry[0]):
         case = by_id[each.case_id]
         text = next(response.text for response in case.responses if response.model == each.model)
@@ -135,6 +148,7 @@ def contradictions(cases: Sequence[Case], checked: Sequence[CheckedResponse]) ->
             "question": question_text(case.question),
             "text": marked(text, each.statements),
             "wrong": wrong,
+            "omitted": each.extra.get("omitted"),
         }
 
 
@@ -182,8 +196,9 @@ def _csv(cases: Sequence[Case], checked: Sequence[CheckedResponse]) -> str:
     writer.writeheader()
     for each in checked:
         case = by_id[each.case_id]
-        for statement in each.statements:
-            row = {"case_id": each.case_id, "model": each.model, "statement": statement["text"], **statement}
+        omitted = [{"label": "omitted", "passage": each.extra["omitted"]}] if "omitted" in each.extra else []
+        for statement in [*each.statements, *omitted]:
+            row = {"case_id": each.case_id, "model": each.model, "statement": statement.get("text"), **statement}
             row |= {"row": case.extra.get("row"), "question": question_text(case.question)}
             writer.writerow({name: _harmless(row.get(name, "")) for name in COLUMNS})
     return file.getvalue()

@@ -124,6 +124,13 @@ def another_frequency(statement: str, passages: Sequence[Passage]) -> Passage | 
     return theirs[0][1] if theirs else None
 
 
+def omitted_help(text: str, passages: Sequence[Passage]) -> Passage | None:
+    """Return the first passage that tells to seek help at once, if nothing in an answer does, in however few words."""
+    if (said := _sides(text))["seeks_help"] or said["urgent"]:
+        return None
+    return next((each for each in passages if _sides(each.text)["urgent"] and _sides(each.text)["helper"]), None)
+
+
 def opposite_advice(statement: str, passage: Passage, before: str = "") -> str | None:
     """Return "advice" or "urgency" if one allows what the other forbids, or puts off what the other calls urgent."""
     said, evidence = _sides(statement), _sides(passage.text)

@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from automedeval.claims.checker import CONTRADICTED, Finding, contradicted
-from automedeval.claims.rules import contradiction
+from automedeval.claims.checker import CONTRADICTED, Finding, contradicted, was_read
+from automedeval.claims.rules import contradiction, omitted_help
 from automedeval.claims.statements import Passage, spans, statements
 from automedeval.records import Case, CheckedResponse, question_text
 from automedeval.rubrics.questions import Search
@@ -87,6 +87,9 @@ def check_cases(
         wanted = [want and extra is not None for want, (_, extra) in zip(wanted, cut)]
         for (case, index), want, findings, (_, extra) in zip(some, wanted, checker.check(answers, wanted), cut):
             if want and findings is not None:
+                text, reference = case.responses[index].text, evidence_of(case, index, "reference")
+                if kind == "reference" and was_read(findings) and (passage := omitted_help(text, reference)):
+                    extra = {**extra, "omitted": passage.text}
                 yield CheckedResponse(
                     case.id,
                     case.responses[index].model,
