@@ -1,10 +1,11 @@
-"""Measure how fast the report's page of 10,000 cases opens, searches and scrolls in a real browser.
+"""Measure how fast the pages of a report and of a comparison with 10,000 cases open, search and scroll in a real browser.
 
     python benchmarks/grid.py
     python benchmarks/grid.py --cases 1000
 
-Synthetic cases of three responses, of 20,000 random words, which compress worse than real texts do. Chromium opens the page by
-playwright, without a GPU. The exit status is 0 whether a limit is met or not.
+Synthetic cases of three responses, of 20,000 random words, which compress worse than real texts do. The comparison is of two
+judges, and holds the rationales of both. Chromium opens each page by playwright, without a GPU. The exit status is 0 whether a
+limit is met or not.
 """
 
 import argparse
@@ -44,8 +45,31 @@ def timed(action: Callable[[], object], done: playwright.Locator, pattern: str) 
     return time.perf_counter() - started
 
 
+def visit(browser: playwright.Browser, file: Path, cases: int, what: str, results: Results) -> None:
+    """Open a page five times, and add how long each step took."""
+    seconds: dict[str, list[float]] = {}
+    gaps: list[float] = []
+    for _ in range(5):
+        page = browser.new_page(viewport={"width": 1280, "height": 800})
+        count, case, rows = (page.locator(name) for name in ("#count", "#case h2", "#rows tbody tr"))
+        opened = timed(lambda page=page: page.goto(file.as_uri(), wait_until="commit"), count, "cases")
+        seconds.setdefault("open until the rows are there", []).append(opened)
+        seconds.setdefault("open the first case", []).append(timed(rows.nth(1).click, case, "case-"))
+        page.keyboard.press("Escape")
+        search = timed(lambda page=page: page.fill("#search", "no such words"), count, "^0 of")
+        seconds.setdefault("first search in all texts", []).append(search)
+        page.fill("#search", "")
+        playwright.expect(count).to_contain_text(f"{cases:,} of")
+        gaps += page.evaluate(SCROLL)
+        page.close()
+    for name, values in seconds.items():
+        results.add(f"{what}: {name}", median(values), "s", most=2)
+    results.add(f"{what}: scroll, median time of a frame", median(gaps), "ms", most=33)
+    results.add(f"{what}: size of the page", file.stat().st_size / 1e6, "MB")
+
+
 def main() -> None:
-    """Make a report, open it five times, and print one table."""
+    """Make a report and a comparison, open each five times, and print one table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cases", type=int, default=10_000)
     add_json(parser)
@@ -56,33 +80,26 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch, playwright.sync_playwright() as driver:
         folder = Path(scratch)
         synthetic.write_study(folder, args.cases, 1, [(0, 1, 2)])
-        files = [f"--{name}={folder / f'{name}.jsonl'}" for name in ("verdicts", "cases")]
-        report = [sys.executable, ROOT / "recipes" / "report.py", "--encoder=none", "--resamples=200"]
-        subprocess.run([*report, *files, f"--output={folder / 'out'}"], check=True, stdout=subprocess.DEVNULL)
-        page_file = folder / "out" / "report.html"
+        cases, old, new = (folder / f"{name}.jsonl" for name in ("cases", "verdicts", "newer"))
+        new.write_text(old.read_text("utf-8").replace('"judge": "synthetic"', '"judge": "newer"'), encoding="utf-8")
+        report = ("report", "--verdicts", old, "--encoder=none", "--resamples=200")
+        pages = {"report": report, "comparison": ("compare", "--verdicts", old, new)}
         browser = driver.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--headless", "--no-sandbox", "--disable-gpu"]
         )
-        seconds: dict[str, list[float]] = {}
-        gaps: list[float] = []
-        for _ in range(5):
-            page = browser.new_page(viewport={"width": 1280, "height": 800})
-            count, case, rows = (page.locator(name) for name in ("#count", "#case h2", "#rows tbody tr"))
-            opened = timed(lambda page=page: page.goto(page_file.as_uri(), wait_until="commit"), count, "cases")
-            seconds.setdefault("open until the rows are there", []).append(opened)
-            seconds.setdefault("open the first case", []).append(timed(rows.nth(1).click, case, "case-"))
-            page.keyboard.press("Escape")
-            search = timed(lambda page=page: page.fill("#search", "no such words"), count, "^0 of")
-            seconds.setdefault("first search in all texts", []).append(search)
-            page.fill("#search", "")
-            playwright.expect(count).to_contain_text(f"{args.cases:,} of")
-            gaps += page.evaluate(SCROLL)
-            page.close()
+        for name, (recipe, *options) in pages.items():
+            command = [
+                sys.executable,
+                ROOT / "recipes" / f"{recipe}.py",
+                *options,
+                "--cases",
+                cases,
+                "--output",
+                folder / name,
+            ]
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            visit(browser, folder / name / f"{name}.html", args.cases, name, results)
         browser.close()
-        for name, values in seconds.items():
-            results.add(name, median(values), "s", most=2)
-        results.add("scroll, median time of a frame", median(gaps), "ms", most=33)
-        results.add("size of the page", page_file.stat().st_size / 1e6, "MB")
     results.note(f"{args.cases:,} cases of three responses; medians of five visits, chromium without a GPU.")
     results.show()
     results.write()

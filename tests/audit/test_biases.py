@@ -221,7 +221,41 @@ def test_attribution_of_rationales() -> None:
     figures = biases.attribution(JudgeVerdicts(cases, verdicts, RUBRIC))
     assert value(figures["marked"], cases) == 0.5
     assert value(figures["marks"], cases) == 0.5
+    (text,) = biases.failing(JudgeVerdicts(cases, verdicts, RUBRIC), failed("attribution.marked"))
+    assert text == {
+        "case_id": "case-1", "model": "alder", "change": "credited with words of birch",
+        "text": "Advises an ice pack to elevate the ankle.",
+    }  # fmt: skip
     assert biases.attribution(JudgeVerdicts(cases, [verdict(0, (0, 1, 2), (5, 1, 3))], RUBRIC))["reason"]
+
+
+def failed(figure: str, share: float = 1.0) -> dict:
+    return {"figure": figure, "measured": {"value": share}}
+
+
+def test_the_texts_of_a_failed_figure_are_those_that_a_reader_finds() -> None:
+    cases = cases_of(2)
+    turned = [verdict(0, (0, 1, 2), (5, 4, 1)), verdict(0, (2, 1, 0), (3, 4, 3)), verdict(1, (0, 1, 2), (5, 5, 1))]
+    readings = JudgeVerdicts(cases, turned, RUBRIC)
+
+    def pairs(figure: str, share: float = 1.0, people: People | None = None) -> list[tuple[str, ...]]:
+        texts = biases.failing(readings, failed(figure, share), people)
+        each = [f"{text['case_id'][-1]} {text['model']}" for text in texts]
+        return sorted(zip(each[::2], each[1::2], strict=True))
+
+    # alder:birch is turned round in case 0; alder:cedar is a tie in one of its two orders
+    assert pairs("order.flips") == [("0 alder", "0 birch")]
+    assert pairs("order.changes") == [("0 alder", "0 birch"), ("0 alder", "0 cedar")]
+    # of lengths 2, 4 and 1 the longer is ahead of cedar; alder and birch are level in the mean
+    longer = [(f"{case} {model}", f"{case} cedar") for case in (0, 1) for model in ("alder", "birch")]
+    assert set(pairs("length.longer_wins")) < set(longer)
+    assert len(pairs("length.longer_wins")) == biases.PAIRS
+    assert pairs("length.longer_wins", 0.1) == []
+    people = people_of(cases, {"case-0": (5, 5, 1), "case-1": (1, 5, 1)})
+    assert pairs("length.prefers_longer", people=people) == [("1 alder", "1 cedar")]
+    assert biases.failing(readings, failed("order.slot_span")) == []
+    (first, _) = biases.failing(readings, failed("order.flips"))
+    assert (first["text"], first["change"]) == ("One two.", "ahead in one order, not in another · 2 words")
 
 
 def test_favour_is_the_share_won_by_the_judge_less_that_by_people() -> None:

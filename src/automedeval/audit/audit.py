@@ -86,10 +86,10 @@ def audit_judge(
     if measured is None:
         return None
     decided = decide(thresholds, measured["decodings"])
-    tried, is_wrong = measured.pop("tried"), criteria.is_wrong if checklist else trials.is_wrong
+    failing = measured.pop("failing")
     for each in decided:
         if each["outcome"] == FAILED:
-            each["texts"] = trials.failing(tried[each["decoding"]], each["figure"], is_wrong)
+            each["texts"] = failing(each)
     return {
         "cases": {"file": cases.source, "cases": len(cases), "responses": cases.responses},
         "passes": passes(decided, run.checks),
@@ -105,8 +105,8 @@ def _measure_scores(run: _Run, rubric: Rubric | None) -> dict[str, Any] | None:
     """Audit a judge that gives scores or choices; `rubric` is None for recorded verdicts.
 
     Returns:
-        who was audited, "judge"; the figures of each decoding, "decodings"; how often each harm was tried, "harms"; the trials
-        of each decoding with their results, "tried".
+        who was audited, "judge"; the figures of each decoding, "decodings"; how often each harm was tried, "harms"; a function
+        from a failed threshold to texts that show it, "failing".
     """
     args, cases, notes = run.args, run.cases, run.notes
     harms, twins = read_harms(args.harm_file), read_harms(packaged=TWINS)
@@ -142,10 +142,7 @@ def _measure_scores(run: _Run, rubric: Rubric | None) -> dict[str, Any] | None:
         "judge": {"name": audited.judge, "rubric": audited.rubric_name, "checkpoint": audited.checkpoint},
         "decodings": run.estimated(tree),
         "harms": _harms_tried(cases, templates.harms, outcomes),
-        "tried": {
-            name: [(each.trial, each) for each in outcomes_of_decoding]
-            for name, (_, outcomes_of_decoding, _) in decodings.items()
-        },
+        "failing": lambda each: _failing(each, *decodings[each["decoding"]][:2], people),
     }
 
 
@@ -184,8 +181,20 @@ def _measure_criteria(run: _Run, rubric: Rubric) -> dict[str, Any] | None:
         "judge": {"name": judge.name, "rubric": judge.rubric_name, "checkpoint": checkpoint},
         "decodings": run.estimated(tree),
         "harms": {},
-        "tried": {name: [(each.trial, each) for each in those if each.trial] for name, those in changes.items()},
+        "failing": lambda each: trials.failing(
+            [(change.trial, change) for change in changes[each["decoding"]] if change.trial],
+            each["figure"],
+            criteria.is_wrong,
+        ),
     }
+
+
+def _failing(
+    decided: Mapping[str, Any], judge: JudgeVerdicts, outcomes: Sequence[Outcome], people: People | None
+) -> list[dict[str, Any]]:
+    """Return texts that show a failed threshold: of changed cases, else of the clean ones."""
+    tried = [(each.trial, each) for each in outcomes]
+    return trials.failing(tried, decided["figure"], trials.is_wrong) or biases.failing(judge, decided, people)
 
 
 def _figures(

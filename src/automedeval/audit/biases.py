@@ -5,25 +5,27 @@ Checks that need changed cases are in `trials`.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
 import numpy as np
 
-from automedeval.audit.trials import ALIKE
+from automedeval.audit.trials import ALIKE, TEXTS
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts
 from automedeval.metrics.lexical import longer_text
-from automedeval.rubrics.misattribution import misattributions
+from automedeval.records import Verdict
+from automedeval.rubrics.misattribution import Misattribution, misattributions
 from automedeval.stats import agreement
 from automedeval.stats.agreement import SAME
 from automedeval.stats.bootstrap import Statistic, divide, mean, ratio, undefined
 from automedeval.stats.length_control import MOST_MODELS, length_controlled
 
 CHECKS = ("order", "length", "repeats", "attribution", "self_preference")
+PAIRS = 3  # pairs of answers that a report shows of a failed figure
 
 
 def audit_clean(
@@ -145,8 +147,18 @@ def repeats(judge: JudgeVerdicts) -> dict[str, Any]:
 
 def attribution(judge: JudgeVerdicts) -> dict[str, Any]:
     """Return the share of rationales with sentences that `rubrics.misattribution` marks, and their mean number."""
-    cases = judge.cases
-    marked, marks, written = np.zeros((3, len(cases)))
+    marked, marks, written = np.zeros((3, len(judge.cases)))
+    for case, _, sentences in _rationales(judge):
+        written[case] += 1
+        marked[case] += bool(sentences)
+        marks[case] += len(sentences)
+    if not written.any():
+        return {"reason": "no verdict holds a rationale"}
+    return {"marked": ratio(marked, written), "marks": mean(marks, written, int(written.sum()))}
+
+
+def _rationales(judge: JudgeVerdicts) -> Iterator[tuple[int, Verdict, list[Misattribution]]]:
+    """Yield the number of the case, the verdict and its marked sentences, of the first valid verdict on the same texts."""
     seen: set[tuple] = set()
     for case, verdict in zip(judge.case_of.tolist(), judge.verdicts):
         # Of several orders of one case only the first valid verdict of every run counts: the others are about the same texts.
@@ -154,13 +166,63 @@ def attribution(judge: JudgeVerdicts) -> dict[str, Any]:
         if texts in seen or not verdict.valid or not (verdict.rationale or "").strip():
             continue
         seen.add(texts)
-        sentences = misattributions(cases.records[case], verdict)
-        written[case] += 1
-        marked[case] += bool(sentences)
-        marks[case] += len(sentences)
-    if not written.any():
-        return {"reason": "no verdict holds a rationale"}
-    return {"marked": ratio(marked, written), "marks": mean(marks, written, int(written.sum()))}
+        yield case, verdict, misattributions(judge.cases.records[case], verdict)
+
+
+def failing(judge: JudgeVerdicts, decided: Mapping[str, Any], people: People | None = None) -> list[dict[str, Any]]:
+    """Return texts that show a failed threshold of `thresholds.decide`, as `trials.failing` does; none of other measures.
+
+    They are pairs of answers that another order turns round, or whose longer one (shorter, where that wins too often) is put
+    first and people do not put first; and sentences that credit an answer with another's words.
+    """
+    cases, panel = judge.cases, judge.cases.panel
+    check, _, what = decided["figure"].partition(".")
+    if check == "attribution":
+        texts = []
+        for case, verdict, sentences in _rationales(judge):
+            models = [cases.records[case].models[index] for index in verdict.order]
+            texts += [
+                _text(
+                    cases,
+                    case,
+                    models[each.credited - 1],
+                    f"credited with words of {models[each.said_by - 1]}",
+                    each.sentence,
+                )
+                for each in sentences
+            ]
+        return texts[:TEXTS]
+    words = longer_text(cases.records)
+    if check == "order" and what.startswith(("flips", "changes")):
+        values = judge.expected_score if what.endswith("_expected") else judge.own
+        above, below, level = judge.tally(judge.panel.relations(values), (1, -1, 0))
+        ties = level * (above + below) * what.startswith("changes")
+        pairs, change = (
+            np.unique(judge.pair_runs[1][above * below + ties > 0]),
+            ("ahead in one order, not in another",) * 2,
+        )
+    elif check == "length" and what in ("longer_wins", "prefers_longer"):
+        relation, longer = judge.pair_relations, panel.relations(words)
+        wrong = (longer != 0) & (relation == longer * (1 if decided["measured"]["value"] > 0.5 else -1))
+        if people is not None:
+            wrong &= panel.relations(people.scores) != relation
+        pairs, change = np.flatnonzero(wrong), ("put first", "put second")
+    else:
+        return []
+    texts = []
+    for pair in pairs[:PAIRS].tolist():
+        sides = [int(side[pair]) for side in panel.pairs]
+        if check == "length" and judge.pair_relations[pair] < 0:
+            sides.reverse()
+        for side, how in zip(sides, change, strict=True):
+            case = int(panel.case[side])
+            response = cases.records[case].responses[side - int(cases.start[case])]
+            texts.append(_text(cases, case, response.model, f"{how} · {words[side]:.0f} words", response.text))
+    return texts
+
+
+def _text(cases: Cases, case: int, model: str, change: str, text: str) -> dict[str, Any]:
+    return {"case_id": cases.records[case].id, "model": model, "change": change, "text": text}
 
 
 def self_preference(judge: JudgeVerdicts, people: People | None, own: str | None = None) -> dict[str, Any]:

@@ -3,6 +3,7 @@
     automedeval compare --cases cases.jsonl --verdicts verdicts --ratings ratings.jsonl --output comparison
     automedeval compare --cases cases.jsonl --verdicts verdicts --models bot-v1 bot-v2 --output comparison
     automedeval compare --cases cases.jsonl --verdicts old=v1.jsonl new=v2.jsonl --output comparison
+    automedeval compare --cases v1=old.jsonl v2=new.jsonl --verdicts verdicts/old verdicts/new --output comparison
     automedeval compare --cases cases.jsonl --verdicts verdicts --criterion_labels labels.jsonl --output comparison
     automedeval compare --cases cases.jsonl --verdicts verdicts --fail_if_worse NEW OLD --by 0.1
 
@@ -12,7 +13,7 @@ cases. The first of several judges leads. Of judges of criteria the unclipped sc
 place of ratings. Without either all is by the judges alone.
 
 The page shows case by case what changed from the first judge to the second on its scale; by one judge, from the first candidate
-to the second.
+to the second. Two versions of a model may stand in two files of cases, each judged by itself by the same judge.
 
 --fail_if_worse is a gate for continuous integration. It takes no ratings: it compares the mean expected scores of two
 candidates on the same cases by one judge. Exit status 0: NEW is not lower than OLD by --by points or more; 3: it is lower by
@@ -32,10 +33,11 @@ from automedeval.meta_evaluation.agreement.ratings import People, read_ratings
 from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, read_verdicts
 from automedeval.meta_evaluation.comparison import gate, report
 from automedeval.meta_evaluation.comparison.compare import comparison, keep_ratings
+from automedeval.meta_evaluation.comparison.runs import join_runs
 from automedeval.meta_evaluation.criteria.checklists import has_checklists, read_labels
 from automedeval.meta_evaluation.criteria.scores import people_of, read_criteria_scores
 from automedeval.meta_evaluation.report.grid import FLAGS, read_flags
-from automedeval.records import RecordError, check_least
+from automedeval.records import RecordError, check_least, named_file
 from automedeval.records.journal import write_json, write_whole
 from automedeval.reports.facts import lines_of
 from automedeval.reports.text import printable
@@ -45,9 +47,15 @@ from automedeval.reports.text import printable
 class CompareArguments(TableArguments):
     """The files to compare, and the options of the report and the gate."""
 
-    cases: str = field(metadata={"help": "the cases, or the table of answers, that were judged"})
+    cases: list[str] = field(
+        metadata={
+            "help": "the cases, or the table of answers, that were judged; of two runs both, NAME=FILE names the version"
+        }
+    )
     verdicts: list[str] = field(
-        metadata={"help": "verdict files, or folders with a verdicts.jsonl; NAME=FILE names its judge NAME"}
+        metadata={
+            "help": "verdict files, or folders with a verdicts.jsonl; NAME=FILE names its judge NAME; of two runs one of each"
+        }
     )
     ratings: str | None = field(
         default=None,
@@ -92,6 +100,10 @@ class CompareArguments(TableArguments):
             setattr(self, name, list(dict.fromkeys(comma_list(getattr(self, name)))))
         if not self.verdicts:
             raise RecordError("--verdicts names no file")
+        if len(self.cases) > 1 and not len(self.cases) == len(self.verdicts) == 2:
+            raise RecordError(
+                "--cases of two runs are two files, and --verdicts names those of each, in the same order"
+            )
         if bool(self.fail_if_worse) != (self.by is not None):
             raise RecordError("--fail_if_worse and --by need each other")
         if self.fail_if_worse:
@@ -119,11 +131,15 @@ class CompareArguments(TableArguments):
 def main() -> None:
     """Read the files, compare the candidates, and write the report."""
     (args,) = parse((CompareArguments,), __doc__, first=("cases", "verdicts", "ratings"))
-    cases = Cases.read(args.cases, blank=args.blank)
-    if criteria := has_checklists(args.verdicts):
-        judges, notes = read_criteria_scores(args.verdicts, cases)
+    criteria = has_checklists(args.verdicts)
+    if len(args.cases) > 1:
+        cases, judges, notes = join_runs(args.cases, args.verdicts, args.rubric, args.blank)
     else:
-        judges, notes = read_verdicts(args.verdicts, cases, args.rubric)
+        cases = Cases.read(args.cases[0], blank=args.blank)
+        if criteria:
+            judges, notes = read_criteria_scores(args.verdicts, cases)
+        else:
+            judges, notes = read_verdicts(args.verdicts, cases, args.rubric)
     if args.fail_if_worse:
         sys.exit(pass_gate(args, args.by or 0.0, cases, judges, notes))
     if args.criterion_labels and not criteria:
@@ -133,7 +149,8 @@ def main() -> None:
     result, changes = comparison(cases, people, judges, notes, args.models, args.audits)
     result["settings"] = describe_result("compare")
     grid = changes.grid(cases, judges, people, list(result["models"]), flags) if changes else {"grid": None}
-    write(folder, "Comparison: " + Path(args.cases).stem, result, grid)
+    names = " and ".join(Path(named_file(each)[1]).stem for each in args.cases)
+    write(folder, f"Comparison: {names}", result, grid)
 
 
 def read_people(args: CompareArguments, cases: Cases) -> People | None:

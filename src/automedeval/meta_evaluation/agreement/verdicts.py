@@ -185,7 +185,10 @@ class JudgeVerdicts:
     @cached_property
     def layout(self) -> str:
         """In how many prompts the responses of a case are shown, in words; other orders and runs show the same."""
-        if without_scale(self.rubric_name) or any("composed" in verdict.extra for verdict in self.verdicts):
+        alone = any("composed" in each.extra for each in self.verdicts) or all(
+            len(each.order) == 1 for each in self.verdicts
+        )
+        if alone or without_scale(self.rubric_name):
             return "each response by itself"
         groups: dict[str, set[frozenset[int]]] = {}
         for verdict in self.verdicts:

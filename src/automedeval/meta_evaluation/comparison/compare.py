@@ -148,6 +148,8 @@ def compare(
         "lead": lead.name,
         "judges": {
             judge.name: {
+                "name": judge.row.judge.name,
+                "layout": judge.row.judge.layout,
                 "concordance": concordance(cases.panel, relations, judge.row.finest),
                 "cases_with_verdict": int((judge.row.judge.verdicts_valid > 0).sum()),
                 "on_scale": judge.on_scale,

@@ -1,12 +1,13 @@
 """Write the report of a comparison in sentences, figures and tables, as an HTML page and a short Markdown summary."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from automedeval.meta_evaluation.comparison.changes import WORDS
 from automedeval.meta_evaluation.comparison.compare import NO_SCORES
+from automedeval.meta_evaluation.report.text import layout as layout_of
 from automedeval.reports import charts
 from automedeval.reports.charts import Figure
 from automedeval.reports.page import render_report
@@ -273,14 +274,14 @@ def illustrate(result: dict[str, Any]) -> Iterator[Figure]:
 def render(result: dict[str, Any], title: str, grid: dict[str, Any]) -> dict[str, str]:
     """Render what `comparison.json` holds, and `Changes.grid`, as {"comparison.html": text, "comparison.md": text}."""
     tables, rated = rows_of_tables(result), result["cases"]["rated_cases"]
-    kinds = KINDS if rated else JUDGE_ALONE
+    kinds, layout = KINDS if rated else JUDGE_ALONE, layout_of(result["judges"].values())
     return render_report(
         "automedeval.meta_evaluation",
         "comparison",
         title,
         words=words(result),
         notes=[*([ASSUMPTION] if rated else []), *result["notes"]],
-        figures=illustrate(result),
+        figures=[replace(figure, text=f"{figure.text} {layout}.") for figure in illustrate(result)],
         settings=result["settings"],
         scripts=("grid.js",) if grid["grid"] else (),
         main_table=(
@@ -296,5 +297,6 @@ def render(result: dict[str, Any], title: str, grid: dict[str, Any]) -> dict[str
         plans=rows_of_plans(result),
         kinds=kinds,
         rated=rated,
+        layout=layout,
         **grid,
     )

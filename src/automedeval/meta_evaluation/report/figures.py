@@ -18,7 +18,7 @@ from automedeval.stats.growth_curve import AHEAD, Curve
 def illustrate(result: dict[str, Any]) -> Iterator[Figure]:
     """Yield every figure there is data for; its caption ends with the layout."""
     for figure in _figures(result):
-        yield replace(figure, text=f"{figure.text} {layout(result)}.")
+        yield replace(figure, text=f"{figure.text} {layout(real_judges(result).values())}.")
 
 
 def _figures(result: dict[str, Any]) -> Iterator[Figure]:

@@ -240,7 +240,7 @@ def render(
         judges=real_judges(result),
         answer=answer(result),
         beside=beside(result),
-        layout=layout(result),
+        layout=layout(real_judges(result).values()),
         rate=rate,
         leaderboard=models,
         standing=standing(result["models"][result["main_judge"]["name"]]),

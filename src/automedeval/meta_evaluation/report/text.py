@@ -1,5 +1,6 @@
 """Put the result into words: first the answer, which model scores highest and what is known of the judge, then the rest."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from automedeval.meta_evaluation.agreement.candidates import LEVEL, standing
@@ -21,10 +22,10 @@ def real_judges(result: dict[str, Any]) -> dict[str, dict]:
     return {name: record for name, record in result["judges"].items() if record["kind"] == "judge"}
 
 
-def layout(result: dict[str, Any]) -> str:
-    """Say in which prompts the judges were shown the responses of a case, for captions: the most frequent layout first."""
+def layout(records: Iterable[dict[str, Any]]) -> str:
+    """Say in which prompts judges, {"name", "layout"}, saw the responses of a case, for captions: the most frequent first."""
     judges: dict[str, list[str]] = {}
-    for record in real_judges(result).values():
+    for record in records:
         judges.setdefault(record["layout"], []).append(record["name"])
     first, *others = sorted(judges, key=lambda each: -len(judges[each]))
     return "; ".join(
