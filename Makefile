@@ -15,10 +15,10 @@ export DS_BUILD_OPS := 0
 .PHONY: demo study rehearse test test-lowest style quality benchmark clean
 
 demo: $(JUDGE) $(ENCODER)  ## first verdicts and a report, then a small study of the same steps; it goes on from where it stopped
-	PYTHON=$(BIN)/python bash recipes/reproduce.sh recipes/runs/demo
+	@PYTHON=$(BIN)/python bash recipes/reproduce.sh recipes/runs/demo
 
 study: $(JUDGE) $(ENCODER)  ## the whole study on the small model and the sample; it goes on from where it stopped
-	PYTHON=$(BIN)/python bash recipes/reproduce.sh recipes/runs/automedeval-135m
+	@PYTHON=$(BIN)/python bash recipes/reproduce.sh recipes/runs/automedeval-135m
 
 rehearse: .venv/installed  ## the paper's study and its ablations with tiny models; it goes on from where it stopped
 	for ablation in "" no_chain no_curriculum no_introspection vanilla; do \
@@ -57,10 +57,11 @@ benchmark: $(JUDGE) $(ENCODER)  ## on a machine that does nothing else; writes d
 
 # Python compiles a module when it is first imported; compiling all of them takes minutes, and most are never used.
 .venv/installed: setup.cfg pyproject.toml constraints.txt
-	test -d .venv || $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt torch==2.13.0
-	$(BIN)/python -m pip install --quiet --no-compile --constraint constraints.txt --editable ".[dev]"
-	touch $@
+	@echo "installing the packages into .venv"
+	@test -d .venv || $(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install -qq --no-compile --constraint constraints.txt torch==2.13.0
+	@$(BIN)/python -m pip install -qq --no-compile --constraint constraints.txt --editable ".[dev]"
+	@touch $@
 
 .venv-lowest/installed: setup.cfg pyproject.toml
 	rm -rf .venv-lowest
@@ -70,7 +71,7 @@ benchmark: $(JUDGE) $(ENCODER)  ## on a machine that does nothing else; writes d
 	touch $@
 
 $(JUDGE) $(ENCODER) &: | .venv/installed
-	$(BIN)/python recipes/get_models.py --output models
+	@$(BIN)/python recipes/get_models.py --output models
 
 clean:
 	rm -rf .venv .venv-lowest rehearsals demo logs verdicts/sample* reports/sample* stores/sample instructions/sample* checkpoints/sample* $(JUDGE) $(ENCODER)

@@ -14,8 +14,7 @@
 Each step is one YAML of the run's folder and runs the command in the YAML's first line. Before the first step every path is
 checked: what a step reads is written by an earlier step, held by the repository, or listed in the folder's study.yaml as
 brought by the user. So are the layout of cases, the candidates' formats, and ratings that are there. Every step resumes where
-it stopped, so the same command resumes the study. The terminal shows the results and progress of each step; all that it
-prints is in logs/.
+it stopped, so the same command resumes the study. The terminal shows one line for each step; all that it prints is in logs/.
 
 Exit status: that of the step that failed; 1 if something does not fit or is missing; with --dry_run 0 if only what the user
 brings is missing.
@@ -28,7 +27,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -202,8 +200,8 @@ def follow(machine: Machine, steps: Sequence[Step], lock: int, logs: Path) -> in
     print(f"the second host: it waits for the steps that the first one launches; the logs are in {logs}", flush=True)
     for number in machine.launched(logs):
         log = logs / f"{number:02}-{steps[number - 1].file.stem}-host2.log"
-        print(f"\n== {number}/{len(steps)} {steps[number - 1].about}", flush=True)
-        status = run_logged(steps[number - 1].command(sys.executable), log, os.environ, lock)
+        heading = f"== {number}/{len(steps)} {steps[number - 1].about}"
+        status = run_logged(steps[number - 1].command(sys.executable), log, os.environ, lock, heading)
         print(f"exit status {status}; log: {log}", flush=True)
     return 0
 
@@ -245,18 +243,16 @@ def run(
                 return 1
             if print_errors(list(rating_faults([user_file], place))):
                 return 1
-        print(f"\n== {number}/{len(steps)} {step.about}", flush=True)
-        command, started = step.command(sys.executable), time.monotonic()
+        command, heading = step.command(sys.executable), f"== {number}/{len(steps)} {step.about}"
         log = logs / f"{number:02}-{step.file.stem}.log"
         machine.announce(logs, number, step)
-        status = run_logged(command, log, environment, lock)
+        status = run_logged(command, log, environment, lock, heading)
         if status and rehearsal and rehearsal.decide(step):
-            status = run_logged(command, log, environment, lock)
+            status = run_logged(command, log, environment, lock, heading)
         if status:
             print(f"\n{step.file.name} has failed; the last lines of {log}:", file=sys.stderr)
             print(*last_lines(log), sep="\n", file=sys.stderr)
             return status
-        print(f"{step.file.name}: {time.monotonic() - started:,.0f} s; log: {log}", flush=True)
     machine.announce(logs, ENDED)
     return 0
 

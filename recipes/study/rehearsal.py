@@ -4,9 +4,11 @@ In this folder the paths of the YAMLs mean the same as in the repository: src, r
 lead there, and stand-ins lie where the user's own files would.
 """
 
+import io
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -88,7 +90,8 @@ class Rehearsal:
         """Put a stand-in where the user's file would be, if what people rate in it is there; `judges` are whose verdicts."""
         if brought.there(self.place) or not all((self.place / file).exists() for file in brought.of):
             return
-        stand_in(brought, self.place, judges)
+        with redirect_stdout(io.StringIO()):  # DeepSpeed writes there when it is first imported
+            stand_in(brought, self.place, judges)
 
     def decide(self, step: Step) -> bool:
         """Play the jury of a round that waits for it, in the form of the page's export; return whether a case waited."""

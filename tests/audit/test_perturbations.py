@@ -120,7 +120,7 @@ def test_every_kind_of_danger_has_twins_and_those_of_doses_are_the_same_amounts_
         for before in texts:
             if (after := harm(before, template)) is not None:
                 compared += 1
-                doses = ([each for each in amounts(text) if each.dimension != "[time]"] for text in (before, after))
+                doses = ([each for each in amounts(text) if each.dimension != "time"] for text in (before, after))
                 old, new = ([(each.low, each.high) for each in amounts_of_text] for amounts_of_text in doses)
                 assert new == [pytest.approx(each) for each in old], (before, after)
     assert compared >= 30

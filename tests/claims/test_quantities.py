@@ -1,10 +1,20 @@
 """Amounts and frequencies, beside what a reader says of the same sentences."""
 
+import pint
 import pytest
 
-from automedeval.claims.quantities import amounts, frequency
+from automedeval.claims.quantities import _FACTORS, COUNTED, amounts, frequency
 
 GRAM = 1e-3  # kg
+
+
+@pytest.mark.parametrize("unit", sorted(_FACTORS.keys() - set(COUNTED)))
+def test_a_unit_beside_pint(unit: str) -> None:
+    factor, dimension = _FACTORS[unit]
+    quantity = pint.application_registry.Quantity(1.0, unit).to_base_units()
+    assert quantity.to(
+        "kg" if dimension == "mass" else "m^3" if dimension == "volume" else "s"
+    ).magnitude == pytest.approx(factor)
 
 
 @pytest.mark.parametrize(
@@ -26,7 +36,7 @@ GRAM = 1e-3  # kg
 def test_an_amount_in_kilograms(sentence: str, low: float, high: float, per: str) -> None:
     first = amounts(sentence)[0]
     assert (first.low, first.high) == pytest.approx((low, high))
-    assert (first.dimension, first.per) == ("[mass]", per)
+    assert (first.dimension, first.per) == ("mass", per)
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from automedeval.judges import default_judge as module
-from automedeval.judges.default_judge import default_judge, small_missing
+from automedeval.judges.default_judge import default_judge
 from automedeval.models.arguments import EncoderArguments
 from automedeval.models.model_paths import find_model, generating_models, user_models
 from automedeval.records import RecordError
-from automedeval.records.extras import install
 
 
 @pytest.fixture
@@ -41,6 +39,7 @@ def test_the_order_is_variable_small_likelihood_none(machine, monkeypatch):
     assert default_judge(encoder) == "likelihood:models/zebra", "the folder that one works in comes first"
     put(machine / "cache" / "automedeval" / "models" / "all-MiniLM-L6-v2", "BertModel")
     assert default_judge(encoder) == "small"
+    assert [folder.name for folder in generating_models()] == ["zebra", "writer"]
     assert Path(encoder.place) == find_model("all-MiniLM-L6-v2") == user_models() / "all-MiniLM-L6-v2"
     monkeypatch.setenv("AUTOMEDEVAL_JUDGE", "openai:m")
     assert default_judge(encoder) == "openai:m"
@@ -48,13 +47,6 @@ def test_the_order_is_variable_small_likelihood_none(machine, monkeypatch):
 
 def test_a_named_encoder_is_enough_for_the_small_judge(machine):
     assert default_judge(EncoderArguments(encoder="elsewhere")) == "small"
-
-
-def test_what_the_small_judge_lacks_is_named(machine, monkeypatch):
-    monkeypatch.setattr(module, "find_spec", lambda name: None)
-    assert small_missing(EncoderArguments()) == [install("small"), "automedeval get-models"]
-    put(machine / "models" / "writer", "LlamaForCausalLM")
-    assert [folder.name for folder in generating_models()] == ["writer"]
 
 
 def test_the_folder_for_models_follows_where_caches_are_kept(machine, monkeypatch):

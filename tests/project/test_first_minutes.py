@@ -189,16 +189,15 @@ def test_doctor_works_where_an_extra_is_missing_and_says_what_to_do(tmp_path, mo
     monkeypatch.setenv("HF_HOME", str(tmp_path))
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.delenv("AUTOMEDEVAL_JUDGE", raising=False)
-    monkeypatch.setattr("automedeval.judges.default_judge.find_spec", lambda name: None)
-    asked = ["peft<9; extra == 'small'", "no-such-library; extra == 'small'", "torch>99; extra == 'train'", "numpy>99"]
+    asked = ["peft<9; extra == 'data'", "no-such-library; extra == 'data'", "torch>99; extra == 'train'", "numpy>99"]
     monkeypatch.setattr("automedeval.records.extras.requires", lambda name: asked)
     done = run_command("doctor")
     assert done.returncode == 0, done.stderr
     assert len(done.stdout.splitlines()) <= 30
-    assert re.search(r"^  small +lacks no-such-library$", done.stdout, re.M)
+    assert re.search(r"^  data +lacks no-such-library$", done.stdout, re.M)
     assert re.search(r"^  train +lacks torch>99$", done.stdout, re.M)
     assert "judge without --judge: none" in done.stdout
-    assert "next: pip install no-such-library && automedeval get-models && automedeval judge sample" in done.stdout
+    assert "next: automedeval get-models && automedeval judge sample" in done.stdout
 
 
 def test_get_models_tells_in_one_line_that_there_is_no_network(tmp_path, monkeypatch) -> None:

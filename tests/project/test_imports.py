@@ -58,7 +58,6 @@ SLOW = {
     "matplotlib",
     "scipy.special",
     "scipy.optimize",
-    "pint",
 }
 SLOW |= {"fastapi", "sqlalchemy", "pandas", "pyarrow", "datasets", "huggingface_hub"}
 HELP = """

@@ -11,14 +11,14 @@ from automedeval.records.extras import install, missing_of
 
 
 def test_the_libraries_that_an_extra_lacks_are_named(monkeypatch) -> None:
-    asked = ["peft<9; extra == 'small'", "no-such[x]<3,>=1; extra == 'small'", "numpy>99", "torch>99; extra == 'gpu'"]
+    asked = ["peft<9; extra == 'data'", "no-such[x]<3,>=1; extra == 'data'", "numpy>99", "torch>99; extra == 'gpu'"]
     monkeypatch.setattr(extras, "requires", lambda name: asked)
-    assert [each.name for each in missing_of("small")] == ["no-such"]
-    assert shlex.split(install("small")) == ["pip", "install", "no-such[x]<3,>=1"]
+    assert [each.name for each in missing_of("data")] == ["no-such"]
+    assert shlex.split(install("data")) == ["pip", "install", "no-such[x]<3,>=1"]
     assert shlex.split(install("gpu", "--no-build-isolation"))[2:] == ["--no-build-isolation", "torch>99"]
     monkeypatch.undo()
-    names = {Requirement(word).name for word in shlex.split(install("small"))[2:]}
-    assert names <= {"gguf", "peft", "sentence-transformers"}
+    names = {Requirement(word).name for word in shlex.split(install("data"))[2:]}
+    assert names <= {"peft", "pyarrow", "pypdf", "qdrant-client", "scikit-learn", "sentence-transformers"}
 
 
 def test_nothing_installs_the_package_by_its_bare_name() -> None:

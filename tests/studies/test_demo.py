@@ -31,16 +31,14 @@ def test_a_listed_study_runs_and_goes_on(tmp_path: Path) -> None:
     options = {"cwd": ROOT, "capture_output": True, "text": True, "env": environment, "timeout": 300}
     done = subprocess.run(command, **options)
     assert done.returncode == 0, done.stderr
-    assert [line for line in done.stdout.splitlines() if line.startswith("==")] == [
-        "== 1/2 a first judge, so that there are verdicts",
-        "== 2/2 what they say",
-        "== what was made",
-        "== what to try next",
+    steps = done.stdout.partition("\n\n")[0].splitlines()
+    assert [re.sub(r"\(\d+ s", "(N s", line) for line in steps] == [
+        "2 steps; the logs are in logs/short",
+        "== 1/2 a first judge, so that there are verdicts (N s, logs/short/01-judge_likelihood.out)",
+        "== 2/2 what they say (N s, logs/short/02-report.out)",
     ]
-    assert "2 steps; the logs are in logs/short\n" in done.stdout
-    assert "4 verdicts (4 new)" in done.stdout
-    assert re.search(r"^100%.* 4/4 .*verdict/s\]$|^100%.* 4/4 .*s/verdict\]$", done.stdout, re.M)
-    assert re.search(r"^judge_likelihood.yaml: \d+ s; log: logs/short/01-judge_likelihood.log$", done.stdout, re.M)
+    assert "\r" not in done.stdout + done.stderr
+    assert "4 verdicts (4 new)" in (place / "logs/short/01-judge_likelihood.out").read_text()
     made = done.stdout.partition("== what was made\n")[2].partition("\n\n")[0]
     assert made.splitlines() == [
         "short/reports/sample/report.html  the report",
@@ -50,10 +48,8 @@ def test_a_listed_study_runs_and_goes_on(tmp_path: Path) -> None:
         assert (place / path).exists()
     # What a library prints, here transformers as it loads the weights, is in the log alone.
     assert "Loading weights" in (place / "logs/short/01-judge_likelihood.log").read_text()
-    assert "Loading weights" not in done.stdout + done.stderr
     again = subprocess.run(command, **options)
     assert again.returncode == 0, again.stderr
-    assert "4 new" not in again.stdout
     assert (place / "short/verdicts/sample/verdicts.jsonl").read_text().count("\n") == 4
 
 

@@ -193,7 +193,8 @@ def test_ratings_of_other_texts_stop_the_study_where_the_texts_are_made(tmp_path
         shutil.rmtree(ROOT / "logs" / folder.name, ignore_errors=True)
         (ROOT / f".{folder.name}.lock").unlink(missing_ok=True)
     assert done.returncode == 1
-    assert [line for line in done.stdout.splitlines() if line.startswith("==")] == ["== 1/2 a judge"]
+    (line,) = [line for line in done.stdout.splitlines() if line.startswith("==")]
+    assert line.startswith("== 1/2 a judge (")
     assert done.stderr == f"error: {ratings}: ratings of other texts: none of 1 is of {verdicts}\n"
 
 

@@ -1,4 +1,4 @@
-"""Amounts, rates and frequencies of a sentence, in units that can be compared; pint knows the units.
+"""Amounts, rates and frequencies of a sentence, in units that can be compared.
 
 A dose per weight ("10 mg/kg"), an amount per time ("4 g in 24 hours") and how often something is done ("every 6 hours") are
 three things: 4 g a day is no single dose, and 40 mg per kg is no frequency.
@@ -6,8 +6,8 @@ three things: 4 g a day is no single dose, and 40 mg per kg is no frequency.
 
 import re
 from collections.abc import Iterator
-from functools import cache, lru_cache
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import NamedTuple
 
 _NUMBERS = {
     **{"one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9, "ten": 10},
@@ -17,22 +17,30 @@ _UNITS = {
     "milligram": "mg milligram milligrams",
     "microgram": "mcg µg μg ug microgram micrograms",
     "gram": "g gram grams",
+    "kilogram": "kg kilogram kilograms kilo kilos",
     "milliliter": "ml milliliter milliliters millilitre millilitres",
     "liter": "l liter liters litre litres",
-    "tablet": "tablet tablets pill pills capsule capsules",
-    "puff": "puff puffs",
-    "drop": "drop drops",
-    "unit": "unit units iu",
     "minute": "minute minutes min mins",
     "hour": "hour hours hr hrs h",
     "day": "day days",
     "week": "week weeks",
     "month": "month months",
     "year": "year years",
-    "kilogram": "kg kilogram kilograms kilo kilos",
+    "tablet": "tablet tablets pill pills capsule capsules",
+    "puff": "puff puffs",
+    "drop": "drop drops",
+    "unit": "unit units iu",
 }
 _UNIT = {word: unit for unit, words in _UNITS.items() for word in words.split()}
-COUNTED = ("tablet", "puff", "drop", "unit")  # what pint has no unit for; they are not compared with each other
+COUNTED = ("tablet", "puff", "drop", "unit")  # not compared with each other
+# What a unit is in kilograms, cubic metres or seconds, and its dimension; a year has 365.25 days.
+_FACTORS = {
+    **{"microgram": (1e-9, "mass"), "milligram": (1e-6, "mass"), "gram": (1e-3, "mass"), "kilogram": (1.0, "mass")},
+    **{"milliliter": (1e-6, "volume"), "liter": (1e-3, "volume")},
+    **{"minute": (60.0, "time"), "hour": (3600.0, "time"), "day": (86400.0, "time"), "week": (604800.0, "time")},
+    **{"month": (2629800.0, "time"), "year": (31557600.0, "time")},
+    **{unit: (1.0, unit) for unit in COUNTED},
+}
 _ANY_UNIT = "|".join(sorted(_UNIT, key=len, reverse=True))
 _TIME = r"(?P<time>minutes?|hours?|days?|weeks?|months?|years?)"
 _NUMBER = rf"(?:\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?|\d+(?:\.\d+)?|{'|'.join(_NUMBERS)})"
@@ -68,7 +76,7 @@ class Amount(NamedTuple):
     """An amount from `low` to `high` in SI base units, those per time per day.
 
     Args:
-        dimension: of the unit, as pint writes it, such as "[mass]"; or one of `COUNTED`.
+        dimension: "mass", "volume" or "time", or one of `COUNTED`.
         per: "", "weight" (per kg of body weight) or "time" (per day), or both.
         text: its words.
     """
@@ -80,23 +88,6 @@ class Amount(NamedTuple):
     text: str
 
 
-@cache
-def _registry() -> Any:
-    import pint  # slow to import
-
-    registry: Any = pint.UnitRegistry(cache_folder=None)
-    return registry
-
-
-@cache
-def _factor(unit: str) -> tuple[float, str]:
-    """Return what one unit is in base units (kilograms, cubic metres, seconds), and its dimension."""
-    if unit in COUNTED:
-        return 1.0, unit
-    quantity = _registry().Quantity(1.0, unit).to_base_units()
-    return float(quantity.magnitude), str(quantity.dimensionality)
-
-
 def number(text: str) -> float:
     """Return the number that digits or a word say."""
     word = text.lower()
@@ -105,7 +96,7 @@ def number(text: str) -> float:
 
 def days(unit: str, count: float = 1.0) -> float:
     """Return how many days so many of a unit of time are."""
-    return count * _factor(_UNIT[unit.lower()])[0] / _factor("day")[0]
+    return count * _FACTORS[_UNIT[unit.lower()]][0] / _FACTORS["day"][0]
 
 
 @lru_cache(4096)  # a sentence is read beside many others
@@ -116,8 +107,7 @@ def amounts(sentence: str) -> tuple[Amount, ...]:
 
 def _amounts(sentence: str) -> Iterator[tuple[Amount, tuple[int, int]]]:
     for match in _AMOUNT.finditer(sentence):
-        unit = _UNIT[match["unit"].lower()]
-        factor, dimension = _factor(unit)
+        factor, dimension = _FACTORS[_UNIT[match["unit"].lower()]]
         low, high = number(match["low"]), number(match["high"] or match["low"])
         per, end = "weight" if match["weight"] else "", match.end()
         rest = _PER.match(sentence[end:])
@@ -141,7 +131,7 @@ def frequency(sentence: str) -> tuple[float, float] | None:
     taken = [
         place
         for amount, place in _amounts(sentence)
-        if "time" in amount.per and (amount.dimension == "[time]" or not _EVERY.search(amount.text))
+        if "time" in amount.per and (amount.dimension == "time" or not _EVERY.search(amount.text))
     ]
     rates: list[tuple[float, float]] = []
     for place in _OFTEN.finditer(sentence):

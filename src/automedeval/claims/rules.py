@@ -19,7 +19,7 @@ APART = 1.5  # a factor between two amounts or frequencies from which they contr
 SAME = (
     1.05  # and from which they are not the same; people leave out "a day" beside an amount that stands in the evidence
 )
-COMPARED = ("[mass]", "[length] ** 3", *COUNTED)  # dimensions of doses
+COMPARED = ("mass", "volume", *COUNTED)  # dimensions of doses
 BODY = 1.0  # kg; from here on a mass is a body's weight and no dose
 DRINK = 2e-4  # cubic metres; from here on a volume is a drink and no dose
 _WORD = re.compile(r"[a-z]{5,}")
@@ -103,7 +103,7 @@ def _doses(text: str, weights: Sequence[float]) -> list[Amount]:
     """Return the amounts of a text that can be doses; those per weight for the patient's weight too, if one is known."""
     doses = []
     for each in amounts(text):
-        least = {"[mass]": BODY, "[length] ** 3": DRINK}.get(each.dimension, math.inf)
+        least = {"mass": BODY, "volume": DRINK}.get(each.dimension, math.inf)
         if each.dimension not in COMPARED or (each.low >= least and not each.per):
             continue
         if "weight" in each.per:

@@ -13,7 +13,7 @@ import psutil
 
 import automedeval
 from automedeval.cli import parse
-from automedeval.judges.default_judge import UNTRAINED, VARIABLE, default_judge, small_missing
+from automedeval.judges.default_judge import UNTRAINED, VARIABLE, default_judge
 from automedeval.models.arguments import EncoderArguments
 from automedeval.models.model_paths import HERE, user_models
 from automedeval.records import RecordError
@@ -81,8 +81,8 @@ def extras() -> list[str]:
 
 def judge(encoder: EncoderArguments) -> list[str]:
     """Return lines on the small judge, on the judge where none is named, and on what to do next."""
-    missing = small_missing(encoder)
-    lines = [f"packaged small judge: {'ready' if not missing else 'needs ' + ', '.join(missing)}"]
+    missing = [] if encoder.is_there() else ["automedeval get-models"]
+    lines = [f"packaged small judge: {'needs ' + missing[0] if missing else 'ready'}"]
     try:
         chosen = default_judge(encoder)
     except RecordError:

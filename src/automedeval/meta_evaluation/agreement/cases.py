@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from automedeval.claims.run import disagreements
 from automedeval.records import Case, read_cases, table_of
 from automedeval.stats.agreement import Panel
 
@@ -79,8 +80,6 @@ class Cases:
     @cached_property
     def disagreements(self) -> dict[tuple[str, str], list[dict[str, Any]]]:
         """(case, model) → the statements of the response that another one contradicts, of cases without a reference."""
-        from automedeval.claims.run import disagreements  # takes pint, which the published page does not install
-
         bare = (case for case in self.records if not (case.reference or "").strip())
         return {(case.id, model): statements for case in bare for model, statements in disagreements(case).items()}
 
