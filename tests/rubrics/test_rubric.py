@@ -223,8 +223,11 @@ FAULTS = [
     ("words of a pair", WORDS, "mode", "listwise", ["mode", "pointwise"]),
     ("words on a line", WORDS, "output.grammar", "first_line", ["output.grammar", "json"]),
     (
-        "words of one criterion alone", WORDS, "criteria",
-        [*WORDS["criteria"], {"name": "bare", "description": "?"}], ["criteria.bare.values", "is missing"],
+        "words of one criterion alone",
+        WORDS,
+        "criteria",
+        [*WORDS["criteria"], {"name": "bare", "description": "?"}],
+        ["criteria.bare.values", "is missing"],
     ),
     ("template not there", SCORES, "template", "none.jinja", ["template", "'none.jinja'"]),
 ]

@@ -42,7 +42,7 @@ KEYS: Keys = {
 }
 TEXTS = dict.fromkeys(("value_key", "choices_key", "rationale_key"), (str, None))
 OUTPUT = {"grammar": (str, ..., GRAMMARS), "slot": (str, None), "order": (list, None)} | TEXTS
-CRITERION = {
+CRITERION: Keys = {
     "name": (str,),
     "description": (str,),
     "polarity": (str, "better", ("better", "worse")),
@@ -137,6 +137,11 @@ class Rubric:
     def in_words(self) -> bool:
         """Return whether each criterion lists the words that answer it, in the place of a scale or choices."""
         return any(criterion.values for criterion in self.criteria)
+
+    @property
+    def degree(self) -> Criterion:
+        """Return the criterion with a threshold, which each rubric in words has once: its values are degrees."""
+        return next(criterion for criterion in self.criteria if criterion.threshold)
 
     def labels(self, name: str) -> dict[str, str]:
         """Return what a verdict records of a criterion → the word of the answer."""
@@ -314,6 +319,8 @@ class _Reader(YamlFile):
             self.fail(f"criteria.{bare[0]}.values", "is missing, and other criteria have values")
         if keys["mode"] != "pointwise" or keys["scale"] is not None or keys["choices"]:
             self.fail("mode", "criteria with values need the mode pointwise, and neither 'scale' nor 'choices'")
+        if (count := sum(bool(criterion.threshold) for criterion in criteria)) != 1:
+            self.fail("criteria", f"one criterion with values needs a 'threshold', not {count}")
         if grammar != "json" or keys["output"].get("value_key"):
             self.fail("output.grammar", "criteria with values are answered as json, without value_key")
 
