@@ -74,9 +74,9 @@ def readings(draw, rubric):
         scores = {criterion.name: draw(each) for criterion in rubric.criteria}
         means = tuple(int(Decimal(mean(of)).quantize(Decimal(1), ROUND_HALF_UP)) for of in zip(*scores.values()))
         return ParsedAnswer(True, rationale=rationale, scores=means, criterion_scores=scores)
-    choice = st.sampled_from(sorted(rubric.choices))
     names = [criterion.name for criterion in rubric.criteria]
-    return ParsedAnswer(True, rationale=rationale, choices={name: draw(choice) for name in names})
+    choices = {name: draw(st.sampled_from(sorted(rubric.labels(name)))) for name in names}
+    return ParsedAnswer(True, rationale=rationale, choices=choices)
 
 
 @pytest.mark.parametrize("rubric", RUBRICS.values(), ids=list(RUBRICS))

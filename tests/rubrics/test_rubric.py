@@ -26,6 +26,7 @@ PACKAGED = {
     ),
     "just_eval_pairwise": ("pairwise", "json", 2, False, True, None, LETTERS, JUST_EVAL),
     "pandalm": ("pairwise", "first_line", 2, False, False, None, {"a": "1", "b": "2", "tie": "Tie"}, ("overall",)),
+    "harm": ("pointwise", "json", 1, False, True, None, {}, ("degree", "likelihood", "cause")),
     "checklist": ("checklist", "json", 1, False, True, None, {"met": "met", "not_met": "not met"}, ()),
 }  # fmt: skip
 
@@ -49,7 +50,7 @@ def test_a_packaged_rubric_is_the_published_one(name):
     for criterion in rubric.criteria:
         assert criterion.description
         assert criterion.polarity == ("worse" if criterion.name in ("harmfulness", "bias") else "better")
-        assert criterion.neutral == "tie"
+        assert criterion.neutral == ("cannot be told" if name == "harm" else "tie")
         assert rubric.criterion(criterion.name) is criterion
     for example in rubric.examples:
         reading = parse_verdict(example["answer"], rubric)
@@ -156,6 +157,18 @@ def test_choices_may_stand_beside_the_rationale(tmp_path):
     assert reading.choices == {"warmth": "a", "tact": "tie"}
 
 
+def test_harm_has_the_degrees_of_who_and_what_cannot_be_told_is_no_degree():
+    rubric = read_rubric("harm")
+    assert rubric.criterion("degree").words == ("none", "mild", "moderate", "severe", "death", "cannot be told")
+    assert rubric.criterion("degree").threshold == "moderate"
+    assert all(criterion.words[-1] == "cannot be told" not in criterion.values for criterion in rubric.criteria)
+
+
+WORDS = SCORES | {
+    "criteria": [{"name": "size", "description": "?", "values": {"small": "s", "large": "l"}, "neutral": "unclear"}],
+    "output": {"grammar": "json"},
+}
+del WORDS["scale"]
 JSON_SCORES = SCORES | {"output": {"grammar": "json", "value_key": "score"}}
 FAULTS = [
     ("a scored criterion of the worse", JSON_SCORES, "criteria.0.polarity", "worse", ["criteria.warmth.polarity"]),
@@ -203,6 +216,19 @@ FAULTS = [
     ("a pair of three", PAIR, "max_responses", 3, ["max_responses", "3"]),
     ("two at a time, pointwise", SCORES, "max_responses", 2, ["max_responses", "pointwise"]),
     ("none at a time", SCORES, "max_responses", 0, ["max_responses", "0"]),
+    ("words without a neutral one", WORDS, "criteria.0.neutral", "Small", ["criteria[0].values", "are the same"]),
+    ("a word without a meaning", WORDS, "criteria.0.values.small", 1, ["criteria[0].values.small", "must be a text"]),
+    ("a threshold that is no value", WORDS, "criteria.0.threshold", "huge", ["criteria[0].threshold", "'huge'"]),
+    ("words and a scale", WORDS, "scale", {"minimum": 1, "maximum": 5}, ["mode", "neither 'scale' nor 'choices'"]),
+    ("words of a pair", WORDS, "mode", "listwise", ["mode", "pointwise"]),
+    ("words on a line", WORDS, "output.grammar", "first_line", ["output.grammar", "json"]),
+    (
+        "words of one criterion alone",
+        WORDS,
+        "criteria",
+        [*WORDS["criteria"], {"name": "bare", "description": "?"}],
+        ["criteria.bare.values", "is missing"],
+    ),
     ("template not there", SCORES, "template", "none.jinja", ["template", "'none.jinja'"]),
 ]
 

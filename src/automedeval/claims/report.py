@@ -146,7 +146,7 @@ def contradictions(cases: Sequence[Case], checked: Sequence[CheckedResponse]) ->
             "case_id": case.id,
             "model": each.model,
             "question": question_text(case.question),
-            "text": marked(text, each.statements),
+            "text": marked(text, [s for s in each.statements if s["label"] == CONTRADICTED]),
             "wrong": wrong,
             "omitted": each.extra.get("omitted"),
         }
@@ -156,14 +156,13 @@ def _urgency(statement: Mapping[str, Any]) -> tuple[int, float]:
     return ORDER.index(statement.get("rule")), -statement.get("probability", 0.0)
 
 
-def marked(text: str, statements: Sequence[Mapping[str, Any]]) -> Markup:
-    """Return an answer as HTML with its contradicted statements marked."""
+def marked(text: str, passages: Sequence[Mapping[str, Any]]) -> Markup:
+    """Return an answer as HTML with passages of it marked, from `start` to `end`, each behind the one before it."""
     parts, position = [], 0
-    for each in statements:
-        if each["label"] == CONTRADICTED:
-            parts += [escape(text[position : each["start"]]), Markup("<mark>")]
-            parts += [escape(text[each["start"] : each["end"]]), Markup("</mark>")]
-            position = each["end"]
+    for each in passages:
+        parts += [escape(text[position : each["start"]]), Markup("<mark>")]
+        parts += [escape(text[each["start"] : each["end"]]), Markup("</mark>")]
+        position = each["end"]
     return Markup("").join([*parts, escape(text[position:])])
 
 

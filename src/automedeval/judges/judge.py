@@ -62,8 +62,8 @@ class Judge(ChatJudge):
                 for name, scores in reading.criterion_scores.items()
             }
         if reading.choices:
-            names = choice_names(case.models, slots)
-            values["choices"] = {name: names[choice] for name, choice in reading.choices.items()}
+            names = {} if self.wording.in_words else choice_names(case.models, slots)
+            values["choices"] = {name: names.get(choice, choice) for name, choice in reading.choices.items()}
         if reading.valid:
             self.chat.accepted = True
         rationale = reading.rationale if reading.valid else None

@@ -15,6 +15,8 @@ from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, rows_o
 from automedeval.meta_evaluation.criteria.checklists import CriteriaVerdicts
 from automedeval.meta_evaluation.criteria.report import candidates, read_shares
 from automedeval.meta_evaluation.criteria.scores import scored
+from automedeval.meta_evaluation.harm.readings import rater_of
+from automedeval.meta_evaluation.harm.report import counts_table, harm_result
 from automedeval.records import Verdict
 from automedeval.reports.facts import JudgeProfile
 from automedeval.rubrics import Rubric
@@ -35,6 +37,8 @@ def rank(
         rubric: that of the run; a judge without a scale follows none.
         file: the verdicts' file.
     """
+    if rubric.in_words:
+        return by_degrees(cases, verdicts, rubric)
     if rubric.mode == "checklist":
         shown = defaultdict(list)
         for verdict in verdicts:
@@ -55,6 +59,16 @@ def rank(
     facts: dict[str, Any] = shares | {"agreement": [UNRATED], "valid": None, "steps": ()}  # the run prints the others
     facts |= {"unclear": stands["unclear"]}
     return table, known_of_judge(cases, rows[0], first, **facts)
+
+
+def by_degrees(cases: Cases, verdicts: Sequence[Verdict], rubric: Rubric) -> tuple[list[dict[str, Any]], JudgeProfile]:
+    """Return how many responses of each model have which degree by a rubric in words, and what is known of the judge."""
+    judge = rater_of(verdicts, cases, rubric)
+    harm = harm_result(cases, [judge], None, bootstrap.RESAMPLES)
+    head, rows = counts_table(harm)
+    table = [{name: cell for name, cell in zip(head, row) if name != "by"} for row in rows]
+    valid = sum(verdict.valid for verdict in verdicts) / len(verdicts)
+    return table, JudgeProfile(judge.name, agreement=[UNRATED], valid=valid, harm=harm)
 
 
 def by_values(judge: JudgeVerdicts) -> list[dict[str, Any]]:

@@ -88,7 +88,7 @@ def fill_card(
         **{name: record[name] for name in ("rubrics", "device", "commit")},
         **_result_facts(result, records),
         "tied": tied,
-        "known": facts_of(_profile(inputs.judge or inputs.repo, records, audit)),
+        "known": facts_of(_profile(inputs.judge or inputs.repo, records, audit, (result or {}).get("harm", {}))),
     }
     template = environment("automedeval.publishing").get_template("model_card_parts.md.jinja")
     context = template.new_context(facts)
@@ -198,8 +198,13 @@ def _audited(checkpoint: Path, audit: Mapping[str, Any]) -> str:
     return f"Audited on {audit['cases']['cases']:,} cases as {audited['name']}: it {word}; {met}.{unknown}"
 
 
-def _profile(name: str, records: Mapping[str, Mapping[str, Any]], audit: Mapping[str, Any] | None) -> JudgeProfile:
-    """Return what is known of the judge, from the first line of its results and from its audit."""
+def _profile(
+    name: str,
+    records: Mapping[str, Mapping[str, Any]],
+    audit: Mapping[str, Any] | None,
+    harm: Mapping[str, Any],
+) -> JudgeProfile:
+    """Return what is known of the judge, from the first line of its results, its audit, and the harm of the answers."""
     record = next(iter(records.values()), {})
     best, name = record.get("best_baseline"), record.get("name", name)
     figure, agreement = record.get(record.get("headline", "")), []
@@ -215,6 +220,7 @@ def _profile(name: str, records: Mapping[str, Mapping[str, Any]], audit: Mapping
         prefers_longer=record.get("prefers_longer", {}).get("value"),
         valid=record.get("valid_rate", {}).get("value"),
         unread=record.get("unread", {}),
+        harm=harm,
     )
 
 

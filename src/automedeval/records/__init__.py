@@ -28,6 +28,7 @@ from automedeval.records.types import (
     CheckedResponse,
     Choice,
     CriterionLabel,
+    HarmRating,
     Preference,
     Rating,
     RecordError,

@@ -332,6 +332,25 @@ class Rating(Record):
     extra: dict[str, Any] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class HarmRating(Record):
+    """What one physician said of one response by a rubric whose criteria are answered in words.
+
+    `choices` maps criteria to words of the rubric. Each of `marks` is a passage of the response that does the harm: its `text`,
+    and its place, `start` and `end` in characters. `missing` names the step that the response leaves out.
+    """
+
+    case_id: str
+    model: str
+    annotator: str
+    rubric: str
+    choices: dict[str, str]
+    marks: tuple[dict, ...] = ()
+    missing: str | None = None
+    comment: str | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+
 def _check_choice(choice: str, two: tuple[str, ...], names: str, kind: str, words: tuple[str, ...]) -> None:
     """Raise RecordError unless a choice is one of two different names, which the key `names` holds, or one of `words`."""
     if len(two) != 2 or two[0] == two[1]:
@@ -393,9 +412,10 @@ class Verdict(LogRecord):
 
     `order` lists the indices of the case's responses as they were shown (slot 0 first). `scores` and `expected_scores` are in
     the order of the case's responses, None for a response that was not shown. `choices` maps each criterion of a pairwise
-    rubric to a model's name, "tie" or "neither". `checklist` has what a judge of criteria says of the one response that it was
-    shown, in the order of the case's criteria: `met` (true, false, or null where it could not be read), `met_probabilities`,
-    and `score`, `lowest` and `highest` as `stats.checklist.Score` has them; the small judge adds `findings` (`CriteriaJudge`).
+    rubric to a model's name, "tie" or "neither", and of a rubric in words to one of these. `checklist` has what a judge of
+    criteria says of the one response that it was shown, in the order of the case's criteria: `met` (true, false, or null where
+    it could not be read), `met_probabilities`, and `score`, `lowest` and `highest` as `stats.checklist.Score` has them; the
+    small judge adds `findings` (`CriteriaJudge`).
     An invalid verdict has none of these; `error` gives the reason.
 
     Under a rubric that scores several criteria, `criterion_scores` maps each criterion to whole scores in the order of the

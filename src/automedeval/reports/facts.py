@@ -102,6 +102,7 @@ class JudgeProfile:
             number would); None if the first is clear.
         rationale_faults: "repeats itself" or "breaks off" → number of valid verdicts with such a rationale.
         foreign: the answers that are not in English, by a judge that reads no other language, and all of them.
+        harm: the harm of the answers by degree, "threshold", "raters" and "people" as harm.json has them; empty: not rated.
     """
 
     judge: str
@@ -123,6 +124,7 @@ class JudgeProfile:
     unclear: Sequence[Any] | None = None
     rationale_faults: Mapping[str, int] = field(default_factory=dict)
     foreign: Sequence[int] = (0, 0)
+    harm: Mapping[str, Any] = field(default_factory=dict)
 
 
 def is_trusted(profile: JudgeProfile) -> bool:
@@ -214,6 +216,27 @@ def _contradicted(profile: JudgeProfile) -> str:
     return f"By {profile.judge}'s check: {'; '.join(parts[:SHOWN] + more)}. Read these answers first." if parts else ""
 
 
+def _harm(profile: JudgeProfile) -> str:
+    return harm_in_words(profile.harm) if profile.harm else "Not rated."
+
+
+def harm_in_words(harm: Mapping[str, Any]) -> str:
+    """Say how many answers of each model are harmful, and by whom; `harm` as `JudgeProfile` has it."""
+    said: list[str] = []
+    names = harm.get("people", {}).get("names", ())
+    people = in_a_row(names) if len(names) <= SHOWN else f"{len(names)} of them"
+    for name, by_model in harm["raters"].items():
+        parts = []
+        for model, each in sorted(by_model.items(), key=lambda entry: -(entry[1]["share"]["value"] or 0)):
+            share, untold = each["share"], f", none told of {each['untold']}" if each["untold"] else ""
+            spread = f" ({interval(share)})" if share["value"] is not None else ""
+            parts.append(f"{model} in {each['worse']} of {share['n']} answers{spread}{untold}")
+        more = [f"{len(parts) - SHOWN} more models less often"] if len(parts) > SHOWN else []
+        who = f"{name} ({people})" if names and not said else name
+        said.append(f"{who}: {'; '.join(parts[:SHOWN] + more)}.")
+    return f"{harm['threshold'].capitalize()} or worse by {' By '.join(said)} No score depends on it."
+
+
 def _disagree(profile: JudgeProfile) -> str:
     if not profile.disagreements:
         return ""
@@ -279,6 +302,7 @@ def _steps(profile: JudgeProfile) -> str:
 
 FACTS: dict[str, Callable[[JudgeProfile], str]] = {
     "Contradicts its evidence": _contradicted,
+    "Harm": _harm,
     "Answers that disagree": _disagree,
     "Can the judge be believed?": _rated,
     "Audited?": _audited,

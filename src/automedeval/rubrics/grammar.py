@@ -74,7 +74,7 @@ def answer_parts(rubric: Rubric, slots: int, rationale: bool = True) -> list[Par
             text = closing + "}, "
         return [*parts, closing + ("}}}" if inner else "}}")]
     for name in rubric.output_criteria:
-        parts += [f'{text}"{name}": {opening}"', Slot(name, labels)]
+        parts += [f'{text}"{name}": {opening}"', Slot(name, tuple(rubric.labels(name).values()))]
         text = f'"{closing}, '
     return [*parts, f'"{closing}' + ("}}" if inner else "}")]
 
@@ -137,7 +137,7 @@ def format_verdict(reading: ParsedAnswer, rubric: Rubric) -> str:
     elif reading.scores:
         values = [str(score) for score in reading.scores]
     else:
-        values = [rubric.choices[choices[name]] for name in rubric.output_criteria]
+        values = [rubric.labels(name)[choices[name]] for name in rubric.output_criteria]
     text = ""
     for part in answer_parts(rubric, slots, reading.rationale is not None):
         if isinstance(part, Slot):
@@ -212,8 +212,8 @@ def _scored(values: Sequence[int], rubric: Rubric, rationale: str | None) -> Par
     return ParsedAnswer(True, rationale=rationale, scores=means, criterion_scores=scores)
 
 
-def _words(rubric: Rubric) -> dict[str, str]:
-    return {word.casefold(): choice for choice, word in rubric.choices.items()}
+def _words(rubric: Rubric, name: str) -> dict[str, str]:
+    return {word.casefold(): choice for choice, word in rubric.labels(name).items()}
 
 
 def _label(text: str, marks: str = "") -> str:
@@ -225,7 +225,7 @@ def _label(text: str, marks: str = "") -> str:
 def _choices(labels: list[str], rubric: Rubric) -> dict[str, str]:
     """Return criterion → choice for the words of an answer, in its order."""
     label_of = dict(zip(rubric.output_criteria, labels, strict=True))
-    return {criterion.name: _words(rubric)[label_of[criterion.name].casefold()] for criterion in rubric.criteria}
+    return {each.name: _words(rubric, each.name)[label_of[each.name].casefold()] for each in rubric.criteria}
 
 
 _MARK = r"[*_`~]{0,4}"
@@ -403,8 +403,11 @@ def _json_choices(answers: dict, rubric: Rubric, rationale: str | None) -> Parse
     labels = []
     for name in rubric.output_criteria:
         value = _json_value(answers[name], rubric)
-        if not isinstance(value, str) or _label(value).casefold() not in _words(rubric):
-            shown, words = value.strip() if isinstance(value, str) else type(value).__name__, rubric.choices.values()
+        if not isinstance(value, str) or _label(value).casefold() not in _words(rubric, name):
+            shown, words = (
+                value.strip() if isinstance(value, str) else type(value).__name__,
+                rubric.labels(name).values(),
+            )
             return ParsedAnswer(False, f"{name}: {shown[:40]!r} is not one of {', '.join(words)}")
         labels.append(_label(value))
     return ParsedAnswer(True, rationale=rationale, choices=_choices(labels, rubric))
@@ -435,7 +438,7 @@ _PREFIX = re.compile(rf"\A(?:my |the )?(?:final )?(?:answers?|choices?|verdicts?
 
 
 def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int]:
-    wanted, allowed = len(rubric.output_criteria), _words(rubric)
+    wanted, allowed = len(rubric.output_criteria), _words(rubric, rubric.output_criteria[0])
     end = len(text)
     after: list[list[str]] = []
     for line in reversed(text.split("\n")):
@@ -458,7 +461,7 @@ def _read_first_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
     """Read a choice that stands alone on the first line; what follows is not read, so that nothing in it can be the answer."""
     line, stop, _ = text.lstrip().partition("\n")
     label = _label(line, "*_`~")
-    if label.casefold() not in _words(rubric):
+    if label.casefold() not in _words(rubric, rubric.output_criteria[0]):
         allowed = ", ".join(rubric.choices.values())
         return ParsedAnswer(False, f"the first line {label[:40]!r} is not one of {allowed}"), len(text)
     # Where the output was cut off, a label without a line break may be the beginning of something else: "1" of "10".

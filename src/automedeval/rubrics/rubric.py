@@ -42,11 +42,13 @@ KEYS: Keys = {
 }
 TEXTS = dict.fromkeys(("value_key", "choices_key", "rationale_key"), (str, None))
 OUTPUT = {"grammar": (str, ..., GRAMMARS), "slot": (str, None), "order": (list, None)} | TEXTS
-CRITERION = {
+CRITERION: Keys = {
     "name": (str,),
     "description": (str,),
     "polarity": (str, "better", ("better", "worse")),
-    "neutral": (str, "tie", ("tie", "neither")),
+    "neutral": (str, "tie"),
+    "values": (dict, {}),
+    "threshold": (str, ""),
 }
 SCALE: Keys = {"minimum": (int,), "maximum": (int,), "anchors": (dict, {})}
 QUESTIONS: Keys = {
@@ -71,12 +73,22 @@ class Criterion:
 
     A choice names the better response if `polarity` is "better", the worse one (risk of harm, bias) if it is "worse".
     `neutral`, "tie" or "neither", is the choice that prefers none.
+
+    A criterion with `values`, word → meaning, the lowest first, is answered by one of these words or by `neutral`, which says
+    that none can be told. From the value `threshold` on an answer is counted in reports; "": none is.
     """
 
     name: str
     description: str
     polarity: str = "better"
     neutral: str = "tie"
+    values: dict[str, str] = field(default_factory=dict, hash=False)
+    threshold: str = ""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """Return the words that answer a criterion with values, `neutral` last."""
+        return (*self.values, self.neutral)
 
 
 @dataclass(frozen=True)
@@ -120,6 +132,20 @@ class Rubric:
     def scores_criteria(self) -> bool:
         """Return whether an answer has a score of each response on each criterion, instead of one score that sums them up."""
         return self.scale is not None and self.grammar == "json"
+
+    @property
+    def in_words(self) -> bool:
+        """Return whether each criterion lists the words that answer it, in the place of a scale or choices."""
+        return any(criterion.values for criterion in self.criteria)
+
+    @property
+    def degree(self) -> Criterion:
+        """Return the criterion with a threshold, which each rubric in words has once: its values are degrees."""
+        return next(criterion for criterion in self.criteria if criterion.threshold)
+
+    def labels(self, name: str) -> dict[str, str]:
+        """Return what a verdict records of a criterion → the word of the answer."""
+        return {word: word for word in self.criterion(name).words} if self.in_words else self.choices
 
     @property
     def bounds(self) -> tuple[int, int]:
@@ -243,7 +269,9 @@ class _Reader(YamlFile):
             self.fail("output.order", f"must name every criterion once: {', '.join(names)}")
         scale, anchors = (None, {}) if keys["scale"] is None else self.scale(keys["scale"])
         choices = self.choices(keys["choices"], READINGS if mode == "checklist" else CHOICES)
-        if (mode in ("pairwise", "checklist")) != bool(choices) or bool(choices) == bool(scale):
+        if any(criterion.values for criterion in criteria):
+            self.in_words(keys, criteria, grammar)
+        elif (mode in ("pairwise", "checklist")) != bool(choices) or bool(choices) == bool(scale):
             needed = (
                 "pairwise and checklist rubrics need 'choices' and no 'scale', every other a 'scale' and no 'choices'"
             )
@@ -285,6 +313,17 @@ class _Reader(YamlFile):
             self.fail("criteria", "needs at least one criterion")
         return Questions(keys["title"], criteria, scale, anchors, tags, fingerprint)
 
+    def in_words(self, keys: dict[str, Any], criteria: Sequence[Criterion], grammar: str) -> None:
+        """Fail unless a rubric whose criteria have values says all that they need, and nothing else."""
+        if bare := [criterion.name for criterion in criteria if not criterion.values]:
+            self.fail(f"criteria.{bare[0]}.values", "is missing, and other criteria have values")
+        if keys["mode"] != "pointwise" or keys["scale"] is not None or keys["choices"]:
+            self.fail("mode", "criteria with values need the mode pointwise, and neither 'scale' nor 'choices'")
+        if (count := sum(bool(criterion.threshold) for criterion in criteria)) != 1:
+            self.fail("criteria", f"one criterion with values needs a 'threshold', not {count}")
+        if grammar != "json" or keys["output"].get("value_key"):
+            self.fail("output.grammar", "criteria with values are answered as json, without value_key")
+
     def criteria(self, items: list) -> Iterator[Criterion]:
         seen = set()
         for number, item in enumerate(items):
@@ -293,6 +332,13 @@ class _Reader(YamlFile):
             if keys["name"] in seen:
                 self.fail(f"{inside}name", f"{keys['name']!r} came before")
             seen.add(keys["name"])
+            values = {word: self.take(keys["values"], word, str, inside=f"{inside}values.") for word in keys["values"]}
+            if not values and keys["neutral"] not in CHOICES[2:]:
+                self.fail(f"{inside}neutral", f"must be one of {', '.join(CHOICES[2:])}, not {keys['neutral']!r}")
+            if values and len({str(word).casefold() for word in (*values, keys["neutral"])}) <= len(values):
+                self.fail(f"{inside}values", "two of the words, 'neutral' among them, are the same")
+            if keys["threshold"] and keys["threshold"] not in list(values)[1:]:
+                self.fail(f"{inside}threshold", f"must be a value above the lowest, not {keys['threshold']!r}")
             yield Criterion(**keys | {"description": keys["description"].strip()})
 
     def scale(self, scale: dict) -> tuple[tuple[int, int], dict[int, str]]:

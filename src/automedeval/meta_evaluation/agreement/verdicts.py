@@ -759,6 +759,10 @@ def _score_lists(verdict: Verdict) -> dict[str, Any]:
 
 def check_verdict(place: str, case: Case, verdict: Verdict, rubric: Rubric | None) -> None:
     """Raise RecordError, with the place in front, unless a verdict fits its case and its rubric."""
+    if rubric is not None and rubric.in_words:
+        raise RecordError(
+            f"{place}: a verdict by {verdict.rubric} has words and no scores; automedeval report reads these"
+        )
     check_order(place, case, verdict)
     scale = rubric.scale if rubric else None
     for name, values in _score_lists(verdict).items():

@@ -34,12 +34,14 @@ def criteria_result(
     encoder: TextEncoder | None,
     resamples: int,
     audits: Sequence[str] = (),
+    harm: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the figures of judges of criteria, certified if there are labels.
 
     Args:
         encoder: of the scores that need no judge; None leaves out those that compare embeddings.
         audits: files audit.json of these judges, or their folders.
+        harm: the harm of the answers by degree, as harm.json has it.
 
     Raises:
         RecordError: a fault of the audits (see `audits_of`).
@@ -59,7 +61,7 @@ def criteria_result(
     for reading, row in zip(readings, rows):
         stands = ranked(cases, row.relations)
         more: dict[str, Any] = {"audit": Audit(**audited[row.name])} if row.name in audited else {}
-        more |= {"first": next(iter(stands["order"]), None), "unclear": stands["unclear"]}
+        more |= {"first": next(iter(stands["order"]), None), "unclear": stands["unclear"], "harm": harm or {}}
         for model, each in judges[row.name]["candidates"].items():
             each["rank"] = stands["ranks"].get(model)
         profile = known_of_judge(

@@ -43,6 +43,9 @@ class ReportArguments(TableArguments):
     preferences: str | None = field(
         default=None, metadata={"help": "people's preferences between two judges' verdicts"}
     )
+    harm_ratings: str | None = field(
+        default=None, metadata={"help": "physicians' ratings of the harm of the responses, by a rubric in words"}
+    )
     audits: list[str] = field(
         default_factory=list,
         metadata={"help": "results of automedeval audit for these judges: its folders, or their audit.json"},

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,8 @@ from automedeval.meta_evaluation.agreement.runs import (
 from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, read_verdicts, rows_of
 from automedeval.meta_evaluation.criteria import report as criteria_report
 from automedeval.meta_evaluation.criteria.checklists import has_checklists, read_checklists, read_labels
+from automedeval.meta_evaluation.harm.readings import harm_files
+from automedeval.meta_evaluation.harm.report import harm_report
 from automedeval.meta_evaluation.report import page
 from automedeval.meta_evaluation.report.arguments import ReportArguments
 from automedeval.meta_evaluation.report.grid import FLAGS, pack_grid, read_flags
@@ -43,6 +45,7 @@ from automedeval.records import Preference, digest, read_placed
 from automedeval.records.language import english_only
 from automedeval.reports.facts import LEAST_RATED
 from automedeval.reports.text import RANKED, format_table
+from automedeval.rubrics import read_rubric
 from automedeval.stats.bootstrap import estimate, plain
 
 Score = Callable[..., dict[str, Any]]
@@ -86,10 +89,22 @@ def make_report(
         RecordError: a file or an argument is wrong.
     """
     cases = Cases.read(args.cases, args.limit, args.blank)
+    on_harm, rubric = harm_files(args.verdicts, args.rubric)
+    harm: dict[str, Any] = {}
+    harm_pages: dict[str, str] = {}
+    harm_lines: list[str] = []
+    if on_harm or args.harm_ratings:
+        by = (args.harm_ratings, args.rubric, args.resamples)
+        harm, harm_pages, harm_lines = harm_report(cases, on_harm, rubric, *by)
+    if len(on_harm) == len(args.verdicts):
+        return Report(harm, "harm.json", "harm.html", harm_pages, harm_lines)
+    args.verdicts = [file for file in args.verdicts if file not in on_harm]
+    own = None if args.rubric and read_rubric(args.rubric).in_words else args.rubric
     if args.criterion_labels or has_checklists(args.verdicts):
-        return _criteria_report(args, encoder_args, cases)
+        report = _criteria_report(args, encoder_args, cases, harm)
+        return replace(report, texts=report.texts | harm_pages, lines=report.lines + harm_lines[1:])
     flags = read_flags(Path(args.output) / FLAGS, cases)
-    judges, notes = read_verdicts(args.verdicts, cases, args.rubric, frozenset({*NAMES, "people"}))
+    judges, notes = read_verdicts(args.verdicts, cases, own, frozenset({*NAMES, "people"}))
     teacher = None
     if args.teacher_verdicts:
         teacher, more = read_teacher(args.teacher_verdicts, cases, judges)
@@ -144,7 +159,8 @@ def make_report(
     if not audited and (probed := probe(main_judge.row.judge, notes)):
         main_record["probe"] = probed
     settings = describe_result("report", resamples=args.resamples)
-    result = plain(result) | {
+    result = plain(result) | ({"harm": harm} if harm else {})
+    result |= {
         "next_steps": next_steps(main_judge.row.judge, people is not None, audited),
         "notes": notes,
         "settings": settings | {"encoder": encoder and f"{encoder.name} ({encoder.fingerprint})"},
@@ -154,19 +170,22 @@ def make_report(
     shown = page.case_records(cases, judges, people, main_judge.row, lists, page.worst_cases(result))
     grid = pack_grid(cases, shown, main_judge.row, page.MARKS, flags)
     title = "Report: " + Path(args.cases).stem
-    texts = study | page.render(result, title, shown, grid, commands)
+    texts = study | harm_pages | page.render(result, title, shown, grid, commands)
     table = [{"model": row["model"], "rank": row["rank"], "win rate": row["win_rate"]} for row in leaderboard(result)]
-    said = [*summary(result), *(f"  {command}" for command in commands), "", *(f"note: {note}" for note in notes)]
+    said = [*summary(result), *harm_lines[1:], *(f"  {command}" for command in commands), ""]
+    said += [f"note: {note}" for note in notes]
     said += [*[""] * bool(notes), *format_table(table).split("\n"), RANKED] if table else []
     return Report(result, "agreement.json", "report.html", texts, said)
 
 
-def _criteria_report(args: ReportArguments, encoder_args: EncoderArguments, cases: Cases) -> Report:
+def _criteria_report(
+    args: ReportArguments, encoder_args: EncoderArguments, cases: Cases, harm: dict[str, Any]
+) -> Report:
     notes: list[str] = []
     readings = read_checklists(args.verdicts, cases)
     labels = read_labels(args.criterion_labels, cases) if args.criterion_labels else None
     encoder = encoder_args.load_if_there(notes) if labels and args.baselines else None
-    result = criteria_report.criteria_result(cases, readings, labels, encoder, args.resamples, args.audits)
+    result = criteria_report.criteria_result(cases, readings, labels, encoder, args.resamples, args.audits, harm)
     result |= {"notes": notes, "settings": describe_result("report", resamples=args.resamples)}
     texts = criteria_report.render_criteria(result, cases, readings)
     lines = [*criteria_report.sentences(result), *(f"note: {note}" for note in notes)]

@@ -83,6 +83,7 @@ def profile_of(result: dict[str, Any]) -> JudgeProfile:
         stands["unclear"],
         record["rationale_faults"],
         record["foreign"],
+        result.get("harm", {}),
     )
 
 

@@ -1,0 +1,233 @@
+"""Report harm by degree: how many answers of each model, by whom, how far judges agree with physicians, and the answers.
+
+Agreement is on the answers that both gave a degree; what cannot be told is counted apart. Harm is never part of a score.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from automedeval.claims.report import marked
+from automedeval.cli import describe_result
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.harm.readings import Rater, Reading, read_harm_ratings, read_harm_verdicts
+from automedeval.records import question_text
+from automedeval.reports.facts import harm_in_words
+from automedeval.reports.page import SHOWN_CASES, Table, render_report
+from automedeval.reports.text import number, percent, span
+from automedeval.rubrics import Rubric
+from automedeval.stats.bootstrap import Statistic, estimate, plain, ratio
+from automedeval.stats.degrees import degree_tables, detection, weighted_kappa
+
+
+def harm_report(
+    cases: Cases, files: Sequence[str], rubric: Rubric | None, ratings: str | None, own: str | None, resamples: int
+) -> tuple[dict[str, Any], dict[str, str], list[str]]:
+    """Return the result, the pages and the lines of a report on harm.
+
+    Args:
+        files, rubric: what `harm_files` returns.
+        ratings: the file of physicians' ratings; None: only where there are files of verdicts.
+        own: the path of a user's own rubric.
+
+    Raises:
+        RecordError: a fault of the verdicts or the ratings.
+    """
+    judges: list[Rater] = []
+    notes: list[str] = []
+    physicians = None
+    if ratings is not None:
+        physicians, notes = read_harm_ratings(ratings, cases, rubric, own)
+        rubric = physicians.rubric
+    if files and rubric is not None:
+        judges, more = read_harm_verdicts(files, cases, rubric)
+        notes += more
+    settings = describe_result("report", resamples=resamples)
+    result = harm_result(cases, judges, physicians, resamples) | {"notes": notes, "settings": settings}
+    words = sentences(result)
+    pages = render_report(
+        "automedeval.meta_evaluation", "harm", f"Harm: {Path(cases.source).stem}", words=words, notes=notes,
+        figures=[], settings=settings, main_table=counts_table(result), result=result,
+        head_and_rows=counts_table(result), answers=shown_answers(cases, judges, physicians),
+    )  # fmt: skip
+    return result, pages, [*words, *(f"note: {note}" for note in notes)]
+
+
+def harm_result(cases: Cases, judges: Sequence[Rater], physicians: Rater | None, resamples: int) -> dict[str, Any]:
+    """Return the figures of harm.json.
+
+    `raters` has for each rater what its degrees are, by model, with the share at the threshold or worse; `people` how two
+    physicians agree; `judges` how each judge agrees with the middle degree of the physicians, and with one of them.
+    """
+    raters = [*([physicians] if physicians else []), *judges]
+    rubric = raters[0].rubric
+    tree: dict[str, Any] = {
+        "rubric": rubric.name,
+        "degrees": list(rubric.degree.values),
+        "threshold": rubric.degree.threshold,
+        "untold": rubric.degree.neutral,
+        "raters": {rater.name: degrees_by_model(rater) for rater in raters},
+        "judges": {},
+    }
+    if physicians is not None:
+        own = degree_tables(*physicians.pairs(physicians), len(cases), len(rubric.degree.values))
+        tree["people"] = {"names": physicians.people, "ratings": sum(map(len, physicians.readings.values()))}
+        tree["people"] |= {"kappa": _of_pairs(own)}
+        tree["judges"] = {judge.name: agreement(judge, physicians) for judge in judges}
+    return plain(estimate(tree, len(cases), resamples))
+
+
+def _of_pairs(tables: np.ndarray) -> Statistic:
+    """Return the kappa of pairs that are in the tables both ways round; they count once."""
+    return weighted_kappa(tables / 2)
+
+
+def degrees_by_model(rater: Rater) -> dict[str, dict[str, Any]]:
+    """Return, for each model, how many of its responses have each degree, and the share at the threshold or worse."""
+    cases, criterion, counts = rater.cases, rater.rubric.degree, {}
+    least = list(criterion.values).index(criterion.threshold)
+    invalid = np.isin(np.arange(cases.responses), [place for place, count in rater.invalid.items() if count])
+    for place, model in enumerate(cases.models):
+        of_model = cases.model_of == place
+        degrees = np.where(of_model, rater.degrees, np.nan)
+        told = ~np.isnan(degrees)
+        unread = of_model & invalid & ~told & ~rater.untold
+        untold = of_model & rater.untold
+        if not (told | unread | untold).any():
+            continue
+        worse, rated = (cases.panel.per_case(each.astype(float), "responses") for each in (degrees >= least, told))
+        counted = Counter(degrees[told].astype(int).tolist())
+        counts[model] = {
+            "degrees": [counted[degree] for degree in range(len(criterion.values))],
+            "untold": int(untold.sum()),
+            "unread": int(unread.sum()),
+            "worse": int((degrees >= least).sum()),
+            "share": ratio(worse, rated, reason="no degree can be told"),
+        }
+    return counts
+
+
+def agreement(judge: Rater, physicians: Rater) -> dict[str, Any]:
+    """Return how a judge agrees with physicians: the table, kappa, and what it finds of each degree or a worse one."""
+    cases, degrees = judge.cases, judge.rubric.degree.values
+    tables = degree_tables(physicians.degrees, judge.degrees, cases.panel.case, len(cases), len(degrees))
+    theirs, own, case = physicians.pairs(judge)
+    single = degree_tables(theirs, own, case, len(cases), len(degrees))
+    rated = np.isin(np.arange(cases.responses), list(physicians.readings))
+    return {
+        "table": tables.sum(axis=0).astype(int).tolist(),
+        "kappa": weighted_kappa(tables),
+        "kappa_with_one": weighted_kappa(single),
+        "from": {name: detection(tables, least) for least, name in enumerate(degrees) if least},
+        "rated": int(rated.sum()),
+        "untold_by_judge": int((rated & judge.untold).sum()),
+        "untold_by_physicians": int(physicians.untold.sum()),
+        "unread": int((rated & np.isnan(judge.degrees) & ~judge.untold).sum()),
+        "under_called": [
+            [cases.records[cases.panel.case[place]].id, cases.models[cases.model_of[place]]]
+            for place in _under_called(judge, physicians)
+        ],
+    }
+
+
+def _under_called(judge: Rater, physicians: Rater) -> list[int]:
+    """Return the responses to which a judge gives a lower degree than physicians, the widest gap first, then the worst."""
+    gap = physicians.degrees - judge.degrees
+    order = np.lexsort([-physicians.degrees, -gap])
+    return [int(place) for place in order if gap[place] > 0]
+
+
+def shown_answers(cases: Cases, judges: Sequence[Rater], physicians: Rater | None) -> list[dict[str, Any]]:
+    """Return the answers to read: those that a judge under-called, then the others from the worst degree of anybody down."""
+    raters = [*([physicians] if physicians else []), *judges]
+    under = dict.fromkeys(place for judge in judges if physicians for place in _under_called(judge, physicians))
+    worst = np.nan_to_num(np.fmax.reduce([rater.degrees for rater in raters]), nan=-1)
+    places = [*under, *(int(place) for place in np.argsort(-worst, kind="stable") if place not in under)]
+    shown = []
+    for place in places:
+        readings = [reading for rater in raters for reading in rater.readings.get(place, ())]
+        if not readings:
+            continue
+        case = cases.records[cases.panel.case[place]]
+        text = case.responses[place - int(cases.start[cases.panel.case[place]])].text
+        shown.append(
+            {
+                "id": case.id,
+                "model": cases.models[cases.model_of[place]],
+                "question": question_text(case.question),
+                "text": marked(text, _merged(readings)),
+                "under": place in under,
+                "degrees": [(rater.name, _word(rater, place)) for rater in raters],
+                "criteria": raters[0].rubric.output_criteria,
+                "readings": readings,
+            }
+        )
+    return shown[:SHOWN_CASES]
+
+
+def _word(rater: Rater, place: int) -> str:
+    degree = rater.degrees[place]
+    if np.isnan(degree):
+        return rater.rubric.degree.neutral if rater.untold[place] else "not rated"
+    return list(rater.rubric.degree.values)[int(degree)]
+
+
+def _merged(readings: Sequence[Reading]) -> list[dict[str, int]]:
+    """Return the marks of all readings, those that overlap as one."""
+    spans: list[dict[str, int]] = []
+    for start, end in sorted(mark for reading in readings for mark in reading.marks):
+        if spans and start <= spans[-1]["end"]:
+            spans[-1]["end"] = max(spans[-1]["end"], end)
+        else:
+            spans.append({"start": start, "end": end})
+    return spans
+
+
+def counts_table(result: Mapping[str, Any]) -> Table:
+    """Return one row for each rater and model, how many answers have which degree."""
+    threshold = f"{result['threshold']} or worse, %"
+    rows = [
+        (model, name, *each["degrees"], each["untold"], each["unread"], span(each["share"], 0, 100))
+        for name, by_model in result["raters"].items()
+        for model, each in by_model.items()
+    ]
+    return ("model", "by", *result["degrees"], result["untold"], "invalid", threshold), rows
+
+
+def sentences(result: Mapping[str, Any]) -> list[str]:
+    """Return the results in sentences: harm of each model, then each judge beside the physicians."""
+    lines, worse = [f"Harm: {harm_in_words(result)}"], f"{result['threshold']} or worse"
+    for name, each in result["judges"].items():
+        found = each["from"][result["threshold"]]
+        lines.append(
+            f"{name} beside physicians: weighted kappa (quadratic) {span(each['kappa'])} over {each['kappa']['n']} answers. Of "
+            f"the {found['sensitivity']['n']} that physicians rate {worse} it finds {_share(found['sensitivity'])}; of the "
+            f"{found['false_alarms']['n']} others it calls {_share(found['false_alarms'])} so."
+        )
+        lines.append(
+            f"{name} gives {len(each['under_called'])} answers a lower degree than physicians: read these first. "
+            f"Left out: {each['untold_by_judge']} of which it, and {each['untold_by_physicians']} of which physicians could "
+            f"tell no degree, and {each['unread']} without a valid verdict."
+        )
+    if people := result.get("people"):
+        pairs = people["kappa"]["n"]
+        lines.append(
+            f"Two physicians agree with each other at {span(people['kappa'])} over {pairs} pairs of ratings"
+            + "".join(
+                f"; {name} agrees with one at {span(each['kappa_with_one'])}" for name, each in result["judges"].items()
+            )
+            + "."
+            if pairs
+            else "No answer has a degree by two physicians: how far they agree is not known."
+        )
+    return lines
+
+
+def _share(figure: Mapping[str, Any]) -> str:
+    if figure["value"] is None:
+        return number(None)
+    interval = "no interval" if figure["low"] is None else f"{100 * figure['low']:.0f}–{100 * figure['high']:.0f} %"
+    return f"{percent(figure['value'])} [{interval}]"

@@ -1,0 +1,54 @@
+"""Agreement of two raters on ordered degrees: weighted kappa, and the detection of a degree or a worse one.
+
+Both are functions of a table of counts, which adds up over cases, so that the bootstrap resamples whole cases.
+"""
+
+import numpy as np
+
+from automedeval.stats.bootstrap import Statistic, divide, ratio
+
+
+def degree_tables(first: np.ndarray, second: np.ndarray, case: np.ndarray, cases: int, degrees: int) -> np.ndarray:
+    """Return float [cases, degrees, degrees]: how often the first rater gave the row's degree, and the second the column's.
+
+    Args:
+        first, second: float [units], degrees from 0; NaN where a rater gave none: such a unit is left out.
+        case: int [units], the case of each unit.
+    """
+    both = ~np.isnan(first) & ~np.isnan(second)
+    tables = np.zeros((cases, degrees, degrees))
+    np.add.at(tables, (case[both], first[both].astype(int), second[both].astype(int)), 1)
+    return tables
+
+
+def weighted_kappa(tables: np.ndarray) -> Statistic:
+    """Return Cohen's kappa with quadratic weights (Cohen 1968): two degrees apart count four times as one degree apart.
+
+    Args:
+        tables: what `degree_tables` returns.
+    """
+    cases, degrees, _ = tables.shape
+    weights = np.subtract.outer(np.arange(degrees), np.arange(degrees)) ** 2
+
+    def kappa(sums: np.ndarray) -> np.ndarray:
+        counts = sums.reshape(len(sums), degrees, degrees)
+        chance = counts.sum(axis=2)[:, :, None] * counts.sum(axis=1)[:, None]
+        apart, expected = ((weights * each).sum(axis=(1, 2)) for each in (counts, chance))
+        return 1 - divide(apart * counts.sum(axis=(1, 2)), expected)
+
+    reason = "both raters give one degree throughout" if tables.any() else "no answer has a degree by both"
+    return Statistic(tables.reshape(cases, -1), kappa, int(tables.sum()), reason)
+
+
+def detection(tables: np.ndarray, degree: int) -> dict[str, Statistic]:
+    """Return how the second rater finds what the first gave a degree or a worse one.
+
+    "sensitivity" is the share of them that the second gives such a degree too, "false_alarms" the share of the others.
+    """
+    of_case = tables[:, :, degree:].sum(axis=2)
+    rated = tables.sum(axis=2)
+    shares = {}
+    for name, rows in (("sensitivity", slice(degree, None)), ("false_alarms", slice(0, degree))):
+        alarmed, all_of_case = (each[:, rows].sum(axis=1) for each in (of_case, rated))
+        shares[name] = ratio(alarmed, all_of_case, reason="no such answer")
+    return shares

@@ -1,0 +1,57 @@
+"""Agreement on ordered degrees, beside scikit-learn and naive loops."""
+
+import numpy as np
+import pytest
+from sklearn.metrics import cohen_kappa_score, confusion_matrix, recall_score
+
+from automedeval.stats.bootstrap import bootstrap, value_of
+from automedeval.stats.degrees import degree_tables, detection, weighted_kappa
+
+
+def raters(seed, units=120, cases=40, missing=0.1):
+    rng = np.random.default_rng(seed)
+    first = rng.choice(5, units, p=[0.4, 0.3, 0.15, 0.1, 0.05]).astype(float)
+    second = np.clip(first + rng.integers(-1, 2, units), 0, 4)
+    for each in (first, second):
+        each[rng.random(units) < missing] = np.nan
+    return first, second, np.sort(rng.integers(0, cases, units)), cases
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_weighted_kappa_is_that_of_scikit_learn_and_so_is_each_resample(seed):
+    first, second, case, cases = raters(seed)
+    tables = degree_tables(first, second, case, cases, 5)
+    both = ~np.isnan(first) & ~np.isnan(second)
+    labels = list(range(5))
+    assert np.array_equal(tables.sum(axis=0), confusion_matrix(first[both], second[both], labels=labels))
+    kappa = weighted_kappa(tables)
+    assert value_of(kappa, cases) == pytest.approx(cohen_kappa_score(first[both], second[both], weights="quadratic"))
+    drawn = np.random.default_rng(seed).integers(0, cases, cases)
+    units = np.concatenate([np.flatnonzero(both & (case == each)) for each in drawn])
+    counts = np.bincount(drawn, minlength=cases)[None].astype(float)
+    again = cohen_kappa_score(first[units], second[units], weights="quadratic")
+    assert kappa.of(kappa.sums(counts))[0] == pytest.approx(again)
+
+
+@pytest.mark.parametrize("degree", [1, 2, 3, 4])
+def test_detection_is_the_recall_of_each_side(degree):
+    first, second, case, cases = raters(3, missing=0.2)
+    both = ~np.isnan(first) & ~np.isnan(second)
+    figures = detection(degree_tables(first, second, case, cases, 5), degree)
+    truth, alarm = first[both] >= degree, second[both] >= degree
+    assert value_of(figures["sensitivity"], cases) == pytest.approx(recall_score(truth, alarm))
+    assert value_of(figures["false_alarms"], cases) == pytest.approx(1 - recall_score(truth, alarm, pos_label=False))
+    assert figures["sensitivity"].n == truth.sum()
+    assert figures["false_alarms"].n == (~truth).sum()
+
+
+def test_what_has_no_value_has_none_and_says_why():
+    nothing = degree_tables(np.full(4, np.nan), np.zeros(4), np.arange(4), 4, 5)
+    same = degree_tables(np.zeros(4), np.zeros(4), np.arange(4), 4, 5)
+    estimates = bootstrap([weighted_kappa(nothing), weighted_kappa(same), detection(same, 2)["sensitivity"]], 4)
+    assert [each.value for each in estimates] == [None] * 3
+    assert [each.reason for each in estimates] == [
+        "no answer has a degree by both",
+        "both raters give one degree throughout",
+        "no such answer",
+    ]
