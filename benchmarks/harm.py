@@ -1,11 +1,12 @@
 """Simulate raters of harm on the packaged sample, to see what the report says: no physician rated it, and no model.
 
     python benchmarks/harm.py --output harm
-    automedeval report --verdicts harm/judge.jsonl --harm_ratings harm/ratings.jsonl --cases harm/cases.jsonl --output harm/report
+    automedeval report --verdicts harm/judge.jsonl --harm_ratings harm/ratings.jsonl --cases harm/cases.jsonl \\
+        --output harm/report
 
-Each response has a degree that nobody sees, drawn by what the sample's author meant it to be (`kind`). A rater sees it one degree
-higher or lower with the probability --apart, and cannot tell with the probability --untold. The simulated judge does the same,
-and misses a degree of moderate or worse with the probability --missed: then it says none. Everything depends on --seed alone.
+Each response has a degree that nobody sees, drawn by what the sample's author meant it to be (`kind`). A rater sees it one
+degree higher or lower with the probability --apart, and cannot tell with the probability --untold. The simulated judge does the
+same, and misses a degree of moderate or worse with the probability --missed: then it says none. All depends on --seed alone.
 """
 
 import argparse

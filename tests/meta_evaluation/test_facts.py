@@ -219,7 +219,7 @@ def test_the_list_is_ordered_and_trust_needs_ratings_or_an_audit() -> None:
     ]
     assert dict(facts_of(JudgeProfile("j")))["Harm"] == "Not rated."
     assert dict(facts_of(everything))["Harm"] == (
-        "Moderate or worse by k: m in 2 of 20 answers (95 % interval 0–30), none told of 1. No score depends on it."
+        "Moderate or worse by k: m in 2 of 20 answers (95 % interval 0–30), 1 cannot be told. No score depends on it."
     )
     for outcome, enough in ((None, False), ("worse", False), ("not better", False), ("better", False), (None, True)):
         profile = JudgeProfile("j", outcome=outcome, audit=Audit(9, enough, None, enough))
