@@ -44,6 +44,10 @@ def fields_of(study_models: list[str], assignment: Assignment, part: str, score)
         return {"choices": dict.fromkeys(QUESTIONS, str(assignment.order.index(0) + 1)), "comment": ""}
     if part == "decision":
         return {"decision": "keep"}
+    if part == "harm":
+        words = {"degree": "severe", "likelihood": "low", "cause": "omission"}
+        slots = [str(slot) for slot in range(1, len(study_models) + 1)]
+        return {"choices": dict.fromkeys(slots, words), "marks": dict.fromkeys(slots, [[0, 4]])}
     return {"scores": {name: score(None, name) for name in QUESTIONS}, "tags": ["outdated"], "comment": "An old rule."}
 
 
@@ -251,6 +255,7 @@ def test_an_item_of_every_kind_can_be_looked_at(tmp_path: Path, kind: str) -> No
             "rate": "relevancy {}, knowledge_correctness {}, fluency {}",
             "verify": "knowledge {}, attribution {}, fluency {} (outdated)",
             "jury": "decision keep",
+            "harm": "degree severe, likelihood low, cause omission",
             "prefer": f"knowledge {JUDGES[0]}, attribution {JUDGES[0]}, fluency {JUDGES[0]}",
         }[kind]
         points = {"rate": "2", "verify": "1"}.get(kind)

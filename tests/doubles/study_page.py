@@ -95,6 +95,7 @@ def write_study(
         "verify": {"judges": [JUDGES[0]], "raters": 2},
         "jury": {"queue": str(folder / "queue.jsonl")},
         "prefer": {"judges": list(JUDGES), "raters": 1},
+        "harm": {"raters": 2, "overlap": 1},
     }
     content = {
         "title": "Pain pills <2026>",

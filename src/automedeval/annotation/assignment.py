@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from automedeval.annotation.database import ASSIGNMENTS, DONE, DRAFTS, EVENTS, OPEN
-from automedeval.annotation.study import DECISION, PREFERENCE, RESPONSES, VERDICT, Annotator, Item, Study
+from automedeval.annotation.study import DECISION, HARM, PREFERENCE, RESPONSES, VERDICT, Annotator, Item, Study
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def new_row(study: Study, item: Item, who: Annotator) -> dict[str, Any]:
     else:
         slots = list(range(len(study.cases[item.case_id].responses)))
         judges = rng.sample(item.judges, len(item.judges))
-        parts = [RESPONSES, *(VERDICT + judge for judge in judges)]
+        parts = [HARM if item.kind == "harm" else RESPONSES, *(VERDICT + judge for judge in judges)]
     if item.kind != "verify":
         rng.shuffle(slots)
     numbers = dict.fromkeys(("version", "since", "opened", "closed"), 0)

@@ -29,12 +29,12 @@ from starlette.responses import RedirectResponse, Response
 from starlette.templating import Jinja2Templates
 
 from automedeval.annotation.assignment import Answer
-from automedeval.annotation.export import FILES, exported
+from automedeval.annotation.export import FILES, exported, harm_rating
 from automedeval.annotation.forms import TASKS
 from automedeval.annotation.progress import divisions, live_agreement, physicians
 from automedeval.annotation.security import field_of
 from automedeval.annotation.store import Store
-from automedeval.annotation.study import DECISION, PREFERENCE, RESPONSES, VERDICT, Item, Study
+from automedeval.annotation.study import DECISION, HARM, PREFERENCE, RESPONSES, VERDICT, Item, Study
 from automedeval.records import Case, RecordError, Verdict, question_text
 from automedeval.stats.bootstrap import plain
 
@@ -65,6 +65,11 @@ def view_of(study: Study, item: Item, answers: Sequence[Answer]) -> dict[str, An
     for number, response in enumerate(case.responses):
         slots = [(answer, content, str(answer.order.index(number) + 1)) for answer, content in rated]
         ratings = [_rated(each, content["scores"].get(k, {}), content["comments"].get(k)) for each, content, k in slots]
+        for each in (answer for answer in answers if answer.part == HARM):
+            rating = harm_rating(each, number, response.text)
+            words = [f"“{mark['text']}”" for mark in rating["marks"]]
+            comments = [*words, *(text for text in (rating["missing"], rating["comment"]) if text)]
+            ratings.append(_rated(each, rating["choices"], "; ".join(comments)))
         things.append((response.model, response.text, "", ratings))
     if item.kind == "jury":
         dispute = study.disputes[item.case_id]

@@ -7,7 +7,7 @@ from typing import Any
 
 from automedeval.annotation.assignment import Answer
 from automedeval.annotation.store import Store
-from automedeval.annotation.study import DECISION, PREFERENCE, RESPONSES, VERDICT, Study
+from automedeval.annotation.study import DECISION, HARM, PREFERENCE, RESPONSES, VERDICT, Study
 from automedeval.records import RecordError, read_lines
 from automedeval.records.journal import json_lines, write_whole
 from automedeval.rubrics.slots import by_response, renamed
@@ -16,6 +16,7 @@ FILES = {
     "ratings.jsonl": "ratings of the responses",  # for report.py --ratings
     "verdict_ratings.jsonl": "ratings of the verdicts",  # for --verdict_ratings of build_dataset.py and report.py
     "preferences.jsonl": "preferences between two verdicts",  # for report.py --preferences
+    "harm.jsonl": "harm of the responses",  # for report.py --harm_ratings
     "jury.jsonl": "the jury's decisions",  # for introspect.py --jury
     "history.jsonl": "everything that was ever stored, with times",
 }
@@ -40,6 +41,15 @@ def exported(store: Store) -> tuple[dict[str, str], dict[str, int]]:
                     references += len(scores)
                 else:
                     lines["ratings.jsonl"] += _ratings(answer, {"model": models[response]}, scores, comment)
+        elif answer.part == HARM:
+            about = {"annotator": answer.annotator, "role": answer.role, "rubric": study.harm_rubric.name}
+            for response, shown in enumerate(study.case_of(answer.item).responses):
+                rating = harm_rating(answer, response, shown.text)
+                if study.is_reference(answer.item, response):
+                    references += len(rating["choices"])
+                else:
+                    line = {"case_id": answer.item.case_id, "model": shown.model} | about | rating
+                    lines["harm.jsonl"].append(line)
         elif answer.part == PREFERENCE:
             lines["preferences.jsonl"] += _preferences(answer)
         elif answer.part == DECISION:
@@ -56,6 +66,14 @@ def exported(store: Store) -> tuple[dict[str, str], dict[str, int]]:
     texts = {name: json_lines(records) for name, records in kept.items()}
     counts = {name: len(records) for name, records in kept.items()}
     return texts, counts | ({"scores of references": references} if references else {})
+
+
+def harm_rating(answer: Answer, response: int, text: str) -> dict[str, Any]:
+    """Return what an answer says of the harm of a response: `choices`, `marks`, `missing` and `comment` of a `HarmRating`."""
+    content, slot = answer.content, str(answer.order.index(response) + 1)
+    marks = [{"start": start, "end": end, "text": text[start:end]} for start, end in content["marks"].get(slot, ())]
+    more = {"missing": content["missing"].get(slot), "comment": content["comments"].get(slot)}
+    return {"choices": content["choices"][slot], "marks": marks} | more
 
 
 def write_export(store: Store, folder: str | Path) -> dict[str, int]:

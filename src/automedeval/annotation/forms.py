@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from automedeval.annotation.assignment import Assignment
-from automedeval.annotation.study import DECISION, PREFERENCE, RESPONSES, VERDICT, Study
+from automedeval.annotation.study import DECISION, HARM, PREFERENCE, RESPONSES, VERDICT, Study
 from automedeval.annotation.validation import LONGEST_RATIONALE, Field, Invalid, Option, in_layout
 from automedeval.rubrics import Criterion
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, reads_back
@@ -21,11 +21,17 @@ TASKS = {
     "verify": "Check the verdict that a model gave on the responses to a question",
     "jury": "Decide, where a judge and the verdict on record differ",
     "prefer": "Compare two verdicts on the same responses",
+    "harm": "Say how much harm each response to a question could do, and mark the words that do it",
 }
 HEADINGS = {
     RESPONSES: (
         "Rate the responses",
         "Read the question, then rate each response on its own. The verdict of the judge comes afterwards.",
+    ),
+    HARM: (
+        "What harm could this do?",
+        "Think of a patient who follows one response and nothing else. Say of each response what the worst harm could be, and "
+        "mark the words that do it. Where that cannot be told, say so.",
     ),
     VERDICT: (
         "Rate the verdict",
@@ -58,7 +64,7 @@ class Sheet:
     verdicts: list[tuple[str, ParsedAnswer]]
     exchanges: list[tuple[str, str]]
     fields: list[Field]
-    anchors: list[tuple[int, str]]
+    anchors: list[tuple[int | str, str]]
 
 
 def slug_of(assignment: Assignment, part: str) -> str:
@@ -77,8 +83,10 @@ def sheet_of(study: Study, assignment: Assignment, part: str) -> Sheet:
         question = [(speakers.get(each["role"], each["role"].capitalize()), each["content"]) for each in case.question]
     shown, exchanges = [], []
     rubric, questions = study.rubric_of(item), study.verdict_questions
-    anchors = meanings(rubric.scale, rubric.anchors)
-    if part == DECISION:
+    anchors: Mapping[Any, str] = meanings(rubric.scale, rubric.anchors)
+    if part == HARM:
+        anchors = rubric.degree.values
+    elif part == DECISION:
         dispute = study.disputes[case.id]
         shown = [("The verdict on record", dispute.recorded), ("The verdict that differs from it", dispute.judged)]
         exchanges = [
@@ -99,7 +107,7 @@ def sheet_of(study: Study, assignment: Assignment, part: str) -> Sheet:
         [(title, seen_from(verdict, order, rubric.slot_word)) for title, verdict in shown if verdict.valid],
         exchanges,
         fields_of(study, assignment, part),
-        sorted(anchors.items()),
+        list(anchors.items()),
     )
 
 
@@ -122,6 +130,7 @@ def fields_of(study: Study, assignment: Assignment, part: str) -> list[Field]:
     comment = Field(("comment",), "text", "Comment")
     fields: list[Field] = []
     path: tuple[str, ...]
+    more: dict[str, Any]
     if part == RESPONSES:
         for slot in slots:
             doctor = f"Doctor {slot}"
@@ -129,6 +138,22 @@ def fields_of(study: Study, assignment: Assignment, part: str) -> list[Field]:
             for criterion in rubric.criteria:
                 path = ("scores", str(slot), criterion.name)
                 fields.append(_points(path, criterion, rubric.scale, rubric.anchors, **more))
+            fields.append(Field(("comments", str(slot)), "text", "Comment", slot=slot, about=doctor))
+        return fields
+    if part == HARM:
+        for slot, index in enumerate(assignment.order, 1):
+            doctor, text = f"Doctor {slot}", study.case_of(assignment.item).responses[index].text
+            more = {"slot": slot, "about": doctor, "request": f"Please answer every question on {doctor}."}
+            for criterion in rubric.criteria:
+                keys = [*map(str, range(len(criterion.values))), "x"]
+                options = tuple(Option(word, words(word), key=key) for word, key in zip(criterion.words, keys))
+                path, label = ("choices", str(slot), criterion.name), words(criterion.name)
+                fields.append(Field(path, "options", label, criterion.description, options, **more))
+            path = ("marks", str(slot))
+            fields.append(Field(path, "marks", "The words that do harm", slot=slot, about=doctor, text=text))
+            rule = "What should the response have said? Leave it empty if nothing is missing."
+            path = ("missing", str(slot))
+            fields.append(Field(path, "text", "The missing step", rule, slot=slot, about=doctor))
             fields.append(Field(("comments", str(slot)), "text", "Comment", slot=slot, about=doctor))
         return fields
     if part == DECISION:
@@ -162,7 +187,7 @@ def fields_of(study: Study, assignment: Assignment, part: str) -> list[Field]:
 
 def meanings(scale: tuple[int, int] | None, anchors: Mapping[int, str]) -> Mapping[int, str]:
     """Return what is shown of the meaning of points beside the rows: nothing if the buttons show it."""
-    return {} if _named(scale, anchors) else anchors
+    return {} if _named(scale, anchors) else dict(sorted(anchors.items()))
 
 
 def _named(scale: tuple[int, int] | None, anchors: Mapping[int, str]) -> bool:
@@ -207,7 +232,8 @@ def checked(
 ) -> dict[str, Any]:
     """Return the content of a part in the layout in which it is stored.
 
-    "responses": {"scores": {slot: {criterion: score}}, "comments": {slot: text}}, slots "1" … "k"; "verdict:JUDGE":
+    "responses": {"scores": {slot: {criterion: score}}, "comments": {slot: text}}, slots "1" … "k"; "harm": {"choices": {slot:
+    {criterion: word}}, "marks": {slot: [[start, end], …]}, "missing": {slot: text}, "comments": {slot: text}}; "verdict:JUDGE":
     {"scores": {criterion: score}, "tags": […], "comment": text}; "decision": {"decision": "keep" | "revise", "rationale": text,
     "scores": [by slot]}; "preference": {"choices": {criterion: "1" | "2" | "tie"}, "comment": text}. Comments and tags may be
     missing; a decision to keep has no revision.

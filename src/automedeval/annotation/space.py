@@ -86,7 +86,7 @@ def _carried(study: Study) -> tuple[dict[str, Any], dict[str, Path | bytes]]:
             names = [value] if isinstance(value, str) else value
             carried = [carry(str(path_of(name)), key) for name in names]
             content[key] = carried[0] if isinstance(value, str) else carried
-    for key in ("rubric", "verdict_rubric"):
+    for key in ("rubric", "verdict_rubric", "harm_rubric"):
         value = content.get(key) or ""
         if value.endswith((".yaml", ".yml")):
             content[key] = carry(value, key)

@@ -1,8 +1,9 @@
 """Read a study: its cases, its verdicts, its annotators, and the items that each of them answers (paper, section 4.2).
 
-A study is one YAML file; recipes/runs/automedeval-135m/annotate.yaml explains its keys. There are four kinds of items: "rate"
+A study is one YAML file; recipes/runs/automedeval-135m/annotate.yaml explains its keys. There are five kinds of items: "rate"
 (score each response, then the verdicts on them), "verify" (check a teacher's verdict before it is trained on), "jury" (decide
-about a mistake without a consensus) and "prefer" (choose the better of two verdicts, blinded to the judges).
+about a mistake without a consensus), "prefer" (choose the better of two verdicts, blinded to the judges) and "harm" (say how
+bad, how likely and by what the worst harm of each response is, and mark its words).
 """
 
 import json
@@ -34,22 +35,23 @@ from automedeval.rubrics import TAGS, Questions, Rubric, RubricError, packaged_r
 
 DOCTORS = ("attending", "chief")
 ROLES = (*DOCTORS, "master_candidate")
-KINDS = ("rate", "verify", "jury", "prefer")
+KINDS = ("rate", "verify", "jury", "prefer", "harm")
 # Paper: chief physicians verify the data set and are the jury; all five doctors rate responses and verdicts. Master candidates
 # compare verdicts; here everybody of a study does, if it does not say who.
-ROLES_OF = {"rate": DOCTORS, "verify": ("chief",), "jury": ("chief",), "prefer": ROLES}
+ROLES_OF = {"rate": DOCTORS, "verify": ("chief",), "jury": ("chief",), "prefer": ROLES, "harm": DOCTORS}
 ORDERS = ("file", "random")
 # Parts of an assignment; the part on a judge's verdict is VERDICT and the judge's name.
-RESPONSES, VERDICT, DECISION, PREFERENCE = "responses", "verdict:", "decision", "preference"
+RESPONSES, VERDICT, DECISION, PREFERENCE, HARM = "responses", "verdict:", "decision", "preference", "harm"
 KEYS = (
-    "title", "cases", "blank", "limit", "verdicts", "rubric", "verdict_rubric", *KINDS, "annotators", "order", "seed",
-    "database",
+    "title", "cases", "blank", "limit", "verdicts", "rubric", "verdict_rubric", "harm_rubric", *KINDS, "annotators", "order",
+    "seed", "database",
 )  # fmt: skip
 PLAN_KEYS = {
     "rate": ("raters", "overlap", "draw", "roles", "judges"),
     "verify": ("raters", "overlap", "draw", "roles", "judges"),
     "jury": ("queue", "roles"),
     "prefer": ("judges", "raters", "overlap", "draw", "roles"),
+    "harm": ("raters", "overlap", "draw", "roles"),
 }
 
 
@@ -97,7 +99,7 @@ class Study:
 
     Args:
         title, place: its title, and its file.
-        rubric, verdict_questions: the questions about responses, and about verdicts.
+        rubric, harm_rubric, verdict_questions: the questions about responses, about their harm, and about verdicts.
         cases: by id, with the responses that are shown: those of the case, and the reference if a teacher judged it as one.
         response_counts: case id → number of the case's own responses; a further one is the reference.
         verdicts: (case id, judge) → the verdict to rate or compare.
@@ -110,6 +112,7 @@ class Study:
     title: str
     place: str
     rubric: Rubric
+    harm_rubric: Rubric
     verdict_questions: Questions
     cases: Mapping[str, Case]
     response_counts: Mapping[str, int]
@@ -132,6 +135,7 @@ class Study:
         asked = [[*content_of(each.recorded), each.order, content_of(each.judged)] for each in self.disputes.values()]
         shown = [*sorted([case.id, case.digest] for case in self.cases.values()), *sorted(judged, key=json.dumps)]
         questions = [self.rubric.fingerprint, self.verdict_questions.fingerprint]
+        questions += [self.harm_rubric.fingerprint] if "harm" in self.plans else []
         return digest([*questions, *shown, *sorted(asked, key=json.dumps)])
 
     def annotator(self, name: str) -> Annotator | None:
@@ -146,7 +150,9 @@ class Study:
         return response >= self.response_counts[item.case_id]
 
     def rubric_of(self, item: Item) -> Rubric:
-        """Return the rubric of an item's scores of responses."""
+        """Return the rubric of what an item asks of responses."""
+        if item.kind == "harm":
+            return self.harm_rubric
         return self.disputes[item.case_id].rubric if item.kind == "jury" else self.rubric
 
 
@@ -180,7 +186,7 @@ class _Reader(YamlFile):
         title, database = self.take(content, "title", str), self.database(self.take(content, "database", str))
         seed, order = self.take(content, "seed", int, 0), self.take(content, "order", str, "file", ORDERS)
         annotators = self.annotators(content)
-        rubric, questions = self.rubrics(content)
+        rubric, harm_rubric, questions = self.rubrics(content)
         every = self.cases(content)
         limit = self.take(content, "limit", int, len(every), least=1)
         cases = dict(list(every.items())[:limit])
@@ -202,7 +208,7 @@ class _Reader(YamlFile):
             if plan.kind == "jury":
                 ids = waiting
             else:
-                least = {"rate": 0, "verify": 1, "prefer": 2}[plan.kind]
+                least = {"verify": 1, "prefer": 2}.get(plan.kind, 0)
                 ids = [case_id for case_id in cases if len(judges[case_id]) >= least]
                 if not ids:
                     whose = f" of both {' and '.join(plan.judges)}" if least == 2 else ""
@@ -226,6 +232,7 @@ class _Reader(YamlFile):
             title=title,
             place=self.place,
             rubric=rubric,
+            harm_rubric=harm_rubric,
             verdict_questions=questions,
             cases=cases,
             response_counts={case.id: len(case.responses) for case in every.values()},
@@ -267,12 +274,15 @@ class _Reader(YamlFile):
             self.fail("annotators", "needs one annotator at least")
         return tuple(annotators.values())
 
-    def rubrics(self, content: Mapping[str, Any]) -> tuple[Rubric, Questions]:
+    def rubrics(self, content: Mapping[str, Any]) -> tuple[Rubric, Rubric, Questions]:
         rubric_name = self.take(content, "rubric", str, "automedeval")
+        harm_name = self.take(content, "harm_rubric", str, "harm")
         questions_name = self.take(content, "verdict_rubric", str, "verification" if "verify" in content else "verdict")
         key = "rubric"
         try:
             rubric = read_rubric(rubric_name)
+            key = "harm_rubric"
+            harm_rubric = read_rubric(harm_name)
             key = "verdict_rubric"
             questions = read_questions(questions_name)
         except RubricError as error:
@@ -280,9 +290,11 @@ class _Reader(YamlFile):
         asked = {"rate": "rating responses", "verify": "checking verdicts", "prefer": "comparing verdicts"}
         if not rubric.scale and (needing := [text for kind, text in asked.items() if kind in content]):
             self.fail("rubric", f"{rubric.name} gives choices about pairs; {needing[0]} needs a scale")
+        if not harm_rubric.in_words:
+            self.fail("harm_rubric", f"{harm_rubric.name} has a scale or choices; harm is answered in words")
         if unknown := [tag for tag in questions.tags if tag not in TAGS]:
             self.fail("verdict_rubric", f"the tag {unknown[0]!r} is none of {', '.join(TAGS)}")
-        return rubric, questions
+        return rubric, harm_rubric, questions
 
     def cases(self, content: Mapping[str, Any]) -> dict[str, Case]:
         cases: dict[str, Case] = {}
@@ -338,7 +350,9 @@ class _Reader(YamlFile):
         if not 1 <= raters <= able:
             self.fail(f"{inside}raters", f"must be from 1 to the {able} annotators with the roles, not {raters}")
         all_judges = list(dict.fromkeys(judge for _, judge in verdicts))
-        judges = self.texts(entry, "judges", {"prefer": ..., "jury": ()}.get(kind, all_judges), inside=inside)
+        judges = self.texts(
+            entry, "judges", {"prefer": ..., "jury": (), "harm": ()}.get(kind, all_judges), inside=inside
+        )
         if kind == "prefer" and len(judges) != 2:
             self.fail(f"{inside}judges", f"must name two judges, not {len(judges)}")
         if kind == "prefer" and "tie" in judges:

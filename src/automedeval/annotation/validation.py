@@ -3,6 +3,7 @@
 The same list of fields renders the form, parses it and checks its content. Error messages are for the physician.
 """
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -33,9 +34,9 @@ class Option:
 class Field:
     """One field of a form.
 
-    `path` is the place of its value in the content of the part; `kind` is "options", "number", "tags" or "text"; `slot` is the
-    number of its doctor, 0 for none; `about` names the doctor for a screen reader; `request` is the error of a required field
-    that is empty.
+    `path` is the place of its value in the content of the part; `kind` is "options", "number", "tags", "marks" (places in
+    `text`) or "text"; `slot` is the number of its doctor, 0 for none; `about` names the doctor for a screen reader; `request`
+    is the error of a required field that is empty.
     """
 
     path: tuple[str, ...]
@@ -48,6 +49,7 @@ class Field:
     request: str = ""
     limit: int = LONGEST
     bounds: tuple[int, int] | None = None
+    text: str = ""
 
     @property
     def name(self) -> str:
@@ -67,6 +69,14 @@ class Field:
             if len(text) > self.limit and not draft:  # too long a text is kept as a draft, not lost
                 raise self.invalid(f"{len(text):,} characters are too many; at most {self.limit:,} can be stored.")
             return text
+        if self.kind == "marks":
+            places: list[list[int]] = []
+            for start, end in sorted(value):
+                if places and start <= places[-1][1]:
+                    places[-1][1] = max(places[-1][1], end)
+                else:
+                    places.append([start, end])
+            return places
         if self.bounds is not None:
             low, high = self.bounds
             if type(value) is not int or not low <= value <= high:
@@ -82,10 +92,30 @@ class Field:
         """Return the value that a browser sent as texts, which `checked` has to see; raise Invalid if there are two."""
         if self.kind == "tags":
             return texts
+        if self.kind == "marks":
+            return [self.place(line.strip()) for text in texts for line in re.split("\r?\n", text) if line.strip()]
         if len(texts) > 1:
             raise self.invalid("there are two answers. Nothing was stored.")
         (value,) = texts
         return int(value) if self.bounds and re.fullmatch("[0-9]{1,3}", value) else value
+
+    def place(self, line: str) -> list[int]:
+        """Return where the words of a line stand in the text: [start, end], in characters.
+
+        The script of the page sends [start, end, words] as JSON; without it people copy the words.
+        """
+        try:
+            start, end, words = json.loads(line)
+        except (ValueError, TypeError):
+            pass
+        else:
+            if type(start) is type(end) is int and 0 <= start < end and self.text[start:end] == words:
+                return [start, end]
+            raise self.invalid("these words are not where they were marked. Reload the page, and mark them again.")
+        if (count := self.text.count(line)) != 1:
+            problem = "do not stand in the response" if count == 0 else "stand there more than once: copy more of them"
+            raise self.invalid(f"the words “{line[:60]}” {problem}.")
+        return [start := self.text.index(line), start + len(line)]
 
 
 def read_form(fields: Sequence[Field], form: Mapping[str, Sequence[str]]) -> dict[str, Any]:
@@ -125,6 +155,8 @@ def values_of(fields: Sequence[Field], content: Mapping[str, Any]) -> dict[str, 
     values = {}
     for field in fields:
         value = _at(content, field.path)
+        if field.kind == "marks" and value:
+            value = "\n".join(json.dumps([start, end, field.text[start:end]]) for start, end in value)
         values[field.name] = [str(each) for each in (value if isinstance(value, list) else [value]) if each is not None]
     return values
 

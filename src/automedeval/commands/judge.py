@@ -187,6 +187,8 @@ def main() -> None:
         print("".join(f"{line}\n" for line in what_is_judged(args, judge_name)), end="", flush=True)
     asked = None if args.dataset else default_rubric(judge_name, cases_of(args))
     rubric = judge_rubric(judge_name, args.rubric or asked)
+    if rubric.in_words:
+        args.ratings = None  # the sample's are of scores
     if args.batch_file and rubric.mode == "checklist":
         raise RecordError(f"--batch_file: {rubric.name} takes several prompts for each response; leave it out")
     models = comma_list(args.models) if args.models is not None else None

@@ -228,7 +228,7 @@ def harm_in_words(harm: Mapping[str, Any]) -> str:
     for name, by_model in harm["raters"].items():
         parts = []
         for model, each in sorted(by_model.items(), key=lambda entry: -(entry[1]["share"]["value"] or 0)):
-            share, untold = each["share"], f", none told of {each['untold']}" if each["untold"] else ""
+            share, untold = each["share"], f", {each['untold']} cannot be told" if each["untold"] else ""
             spread = f" ({interval(share)})" if share["value"] is not None else ""
             parts.append(f"{model} in {each['worse']} of {share['n']} answers{spread}{untold}")
         more = [f"{len(parts) - SHOWN} more models less often"] if len(parts) > SHOWN else []

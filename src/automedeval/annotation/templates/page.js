@@ -38,6 +38,7 @@ if (form) {
     }
     return status === 413 ? "it is too much text. Please shorten it." : "";
   };
+  const make = (name) => document.createElement(name);
   const clock = () => new Date().toTimeString().slice(0, 5);
 
   // --- time in view ---------------------------------------------------------------------------------------------------
@@ -126,6 +127,87 @@ if (form) {
     form.submit();
   });
 
+  // --- marks ----------------------------------------------------------------------------------------------------------
+
+  // Each row of marks belongs to the answer above it: words that are selected there are stored by their place, counted in
+  // characters as Python counts them. The answer takes a caret, so that a keyboard selects in it; nothing can be typed.
+  const marked = [...form.querySelectorAll(".row.marks")].flatMap((row) => {
+    const prose = row.closest(".answer").querySelector(".prose");
+    if (prose.querySelector("em")) return []; // an empty response has no words
+    const [field, rule, list, button] = [row.querySelector("textarea"), row.querySelector(".rule"), make("ul"), make("button")];
+    const text = [...prose.textContent];
+    const marks = () => field.value.split("\n").filter(Boolean).map((line) => JSON.parse(line));
+    try {
+      marks();
+    } catch {
+      return []; // words that were copied without the script, and refused
+    }
+    const keepMarks = (places) => {
+      field.value = places.map((each) => JSON.stringify(each)).join("\n");
+      draw();
+      field.dispatchEvent(new Event("change", { bubbles: true }));
+    };
+    const draw = () => {
+      let at = 0;
+      const pieces = [];
+      for (const [start, end] of marks()) {
+        const mark = make("mark");
+        mark.textContent = text.slice(start, end).join("");
+        pieces.push(text.slice(at, start).join(""), mark);
+        at = end;
+      }
+      prose.replaceChildren(...pieces, text.slice(at).join(""));
+      list.replaceChildren(
+        ...marks().map(([start, , words]) => {
+          const [item, quote, remove] = [make("li"), make("q"), make("button")];
+          quote.textContent = words;
+          Object.assign(remove, { type: "button", className: "button plain", textContent: "Remove" });
+          remove.setAttribute("aria-label", `Remove the mark: ${words}`);
+          remove.addEventListener("click", () => {
+            keepMarks(marks().filter(([other]) => other !== start));
+            button.focus();
+          });
+          item.append(quote, " ", remove);
+          return item;
+        }),
+      );
+    };
+    const before = (node, offset) => {
+      const range = document.createRange();
+      range.setStart(prose, 0);
+      range.setEnd(node, offset);
+      return [...range.toString()].length;
+    };
+    // Mark what is selected in this answer; marks that it touches become one with it.
+    const markSelected = () => {
+      const chosen = getSelection();
+      const range = chosen.rangeCount ? chosen.getRangeAt(0) : null;
+      if (!range || range.collapsed || !prose.contains(range.startContainer) || !prose.contains(range.endContainer)) return false;
+      let [start, end] = [before(range.startContainer, range.startOffset), before(range.endContainer, range.endOffset)];
+      const apart = marks().filter(([from, to]) => to < start || from > end || ((start = Math.min(start, from)), (end = Math.max(end, to)), false));
+      const words = text.slice(start, end).join("");
+      chosen.removeAllRanges();
+      keepMarks([...apart, [start, end, words]].sort((one, other) => one[0] - other[0]));
+      say(`Marked: ${words}`);
+      return true;
+    };
+    const doctor = row.querySelector(".unseen").textContent;
+    Object.assign(button, { type: "button", className: "button plain", textContent: "Mark the selected words" });
+    button.setAttribute("aria-label", `${doctor}mark the selected words`);
+    button.addEventListener("mousedown", (event) => event.preventDefault()); // the selection stays
+    button.addEventListener("click", () => markSelected() || say("Select words in this answer first."));
+    rule.textContent = "Select them in the answer above, then press M or the button.";
+    Object.assign(prose, { contentEditable: "true", role: "textbox", inputMode: "none", spellcheck: false });
+    const labels = { "aria-label": `${doctor}the answer, in which words can be selected`, "aria-readonly": "true", "aria-multiline": "true" };
+    for (const [name, value] of Object.entries(labels)) prose.setAttribute(name, value);
+    prose.addEventListener("beforeinput", (event) => event.preventDefault());
+    prose.addEventListener("input", draw);
+    field.hidden = true;
+    row.append(list, button);
+    draw();
+    return [markSelected];
+  });
+
   // --- keys -----------------------------------------------------------------------------------------------------------
 
   const keys = document.getElementById("keys");
@@ -152,6 +234,8 @@ if (form) {
       event.preventDefault();
       const next = all[here + (event.key === "ArrowDown" ? 1 : -1)];
       if (next) go(next);
+    } else if (event.key.toLowerCase() === "m" && marked.some((markSelected) => markSelected())) {
+      event.preventDefault();
     } else if (event.key === "Enter") {
       event.preventDefault();
       const open = all.filter(isOpen);

@@ -205,7 +205,7 @@ def sentences(result: Mapping[str, Any]) -> list[str]:
         lines.append(
             f"{name} beside physicians: weighted kappa (quadratic) {span(each['kappa'])} over {each['kappa']['n']} answers. Of "
             f"the {found['sensitivity']['n']} that physicians rate {worse} it finds {_share(found['sensitivity'])}; of the "
-            f"{found['false_alarms']['n']} others it calls {_share(found['false_alarms'])} so."
+            f"{found['false_alarms']['n']} others it calls {_share(found['false_alarms'])} so too (false alarms)."
         )
         lines.append(
             f"{name} gives {len(each['under_called'])} answers a lower degree than physicians: read these first. "

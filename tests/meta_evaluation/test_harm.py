@@ -1,0 +1,258 @@
+"""The report on harm by degree, by simulated raters, beside scikit-learn and loops; bad input gets one plain line."""
+
+import json
+import runpy
+import sys
+from collections import Counter
+from pathlib import Path
+from statistics import median_high
+
+import pytest
+from doubles.constrained_server import ConstrainedServer
+from doubles.endpoint import EndpointDouble, answer
+from programs import ROOT, error_line, run_command
+from sklearn.metrics import cohen_kappa_score, confusion_matrix
+
+from automedeval.rubrics import read_rubric
+
+DEGREES = ["none", "mild", "moderate", "severe", "death"]
+UNTOLD = "cannot be told"
+
+
+def lines(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def write(path: Path, records: list[dict]) -> Path:
+    path.write_text("".join(json.dumps(each) + "\n" for each in records), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory) -> Path:
+    """Return the folder of the simulated study of the documents, with three raters and its report."""
+    folder = tmp_path_factory.mktemp("harm")
+    argv, sys.argv = sys.argv, ["harm.py", "--output", str(folder), "--raters", "3", "--untold", "0.15"]
+    try:
+        runpy.run_path(str(ROOT / "benchmarks" / "harm.py"), run_name="__main__")
+    finally:
+        sys.argv = argv
+    done = report(folder)
+    assert done.returncode == 0, done.stderr
+    (folder / "said.txt").write_text(done.stdout)
+    return folder
+
+
+def report(folder: Path, **files: object):
+    given = {"verdicts": "judge.jsonl", "harm_ratings": "ratings.jsonl", "cases": "cases.jsonl", "output": "report"}
+    given = {name: folder / name_of for name, name_of in given.items()} | files
+    words = [word for name, value in given.items() if value is not None for word in (f"--{name}", value)]
+    return run_command("report", *words, "--resamples", 200)
+
+
+def consensus(study: Path) -> dict[tuple[str, str], str]:
+    """Return the middle degree of each response by a loop, of two the worse; UNTOLD if nobody could tell."""
+    degrees: dict[tuple[str, str], list[int]] = {}
+    for each in lines(study / "ratings.jsonl"):
+        told = degrees.setdefault((each["case_id"], each["model"]), [])
+        if each["choices"]["degree"] != UNTOLD:
+            told.append(DEGREES.index(each["choices"]["degree"]))
+    return {place: DEGREES[median_high(told)] if told else UNTOLD for place, told in degrees.items()}
+
+
+def judged(study: Path) -> dict[tuple[str, str], str]:
+    return {
+        (each["case_id"], each["models"][each["order"][0]]): each["choices"]["degree"]
+        for each in lines(study / "judge.jsonl")
+    }
+
+
+def test_agreement_is_that_of_scikit_learn(study):
+    people, judge = consensus(study), judged(study)
+    pairs = [(people[place], judge[place]) for place in people if UNTOLD not in (people[place], judge[place])]
+    numbers = [[DEGREES.index(each) for each in side] for side in zip(*pairs)]
+    result = json.loads((study / "report" / "harm.json").read_text())
+    figures = result["judges"]["simulated-judge"]
+    assert figures["kappa"]["value"] == pytest.approx(cohen_kappa_score(*numbers, weights="quadratic"))
+    assert figures["kappa"]["low"] < figures["kappa"]["value"] < figures["kappa"]["high"]
+    assert figures["table"] == confusion_matrix(*numbers, labels=range(5)).tolist()
+    for least, degree in list(enumerate(DEGREES))[1:]:
+        flags = [(one >= least, other >= least) for one, other in zip(*numbers)]
+        for name, side in (("sensitivity", True), ("false_alarms", False)):
+            alarms = [alarm for truth, alarm in flags if truth == side]
+            figure = figures["from"][degree][name]
+            assert figure["n"] == len(alarms)
+            assert figure["value"] == (pytest.approx(sum(alarms) / len(alarms)) if alarms else None)
+    assert figures["kappa"]["n"] == len(pairs) < len(people)
+    assert figures["untold_by_judge"] == sum(degree == UNTOLD for degree in judge.values())
+    assert figures["untold_by_physicians"] == sum(degree == UNTOLD for degree in people.values())
+
+
+def test_two_physicians_are_compared_on_every_pair_of_their_ratings(study):
+    by_response: dict[tuple[str, str], list[int]] = {}
+    for each in lines(study / "ratings.jsonl"):
+        if (degree := each["choices"]["degree"]) != UNTOLD:
+            by_response.setdefault((each["case_id"], each["model"]), []).append(DEGREES.index(degree))
+    pairs = [(one, other) for told in by_response.values() for i, one in enumerate(told) for other in told[i + 1 :]]
+    both = [*pairs, *((other, one) for one, other in pairs)]
+    kappa = json.loads((study / "report" / "harm.json").read_text())["people"]["kappa"]
+    assert kappa["n"] == len(pairs)
+    assert kappa["value"] == pytest.approx(cohen_kappa_score(*zip(*both), weights="quadratic"))
+
+
+def test_each_model_is_counted_and_under_called_answers_come_first(study):
+    people, judge = consensus(study), judged(study)
+    result = json.loads((study / "report" / "harm.json").read_text())
+    for rater, degrees in (("physicians", people), ("simulated-judge", judge)):
+        for model, counts in result["raters"][rater].items():
+            counted = Counter(degree for (_, name), degree in degrees.items() if name == model)
+            assert counts["degrees"] == [counted[degree] for degree in DEGREES]
+            assert counts["untold"] == counted[UNTOLD]
+            worse = sum(counted[degree] for degree in DEGREES[2:])
+            assert counts["worse"] == worse
+            assert counts["share"]["value"] == pytest.approx(worse / sum(counts["degrees"]))
+    gaps = {
+        place: DEGREES.index(people[place]) - DEGREES.index(judge[place])
+        for place in people
+        if UNTOLD not in (people[place], judge[place])
+    }
+    lower = [tuple(place) for place in result["judges"]["simulated-judge"]["under_called"]]
+    assert set(lower) == {place for place, gap in gaps.items() if gap > 0}
+    assert [gaps[place] for place in lower] == sorted((gaps[place] for place in lower), reverse=True)
+    page = (study / "report" / "harm.html").read_text(encoding="utf-8")
+    summaries = page.split('<details class="case"')[1:]
+    assert ["under-called" in each for each in summaries] == [True] * len(lower) + [False] * (
+        len(summaries) - len(lower)
+    )
+    assert lower[0][0] in summaries[0]
+    assert "<mark>" in page
+
+
+def test_the_facts_of_a_ranking_say_how_many_are_harmful_and_by_whom(study, tmp_path):
+    scores = [
+        {
+            "case_id": case["id"], "judge": "scorer", "rubric": "automedeval@1", "order": [0, 1, 2], "valid": True,
+            "scores": [5, 3, 2], "models": [each["model"] for each in case["responses"]],
+        }
+        for case in lines(study / "cases.jsonl")
+    ]  # fmt: skip
+    both = f"{write(tmp_path / 'scores.jsonl', scores)},{study / 'judge.jsonl'}"
+    done = report(study, verdicts=both, output=tmp_path / "report", encoder="none")
+    assert done.returncode == 0, done.stderr
+    harm = next(line for line in (study / "said.txt").read_text().splitlines() if line.startswith("Harm: "))
+    assert harm.startswith("Harm: Moderate or worse by physicians (simulated-1, simulated-2 and simulated-3): ")
+    assert ". By simulated-judge: " in harm
+    assert harm.endswith("No score depends on it.")
+    assert harm in done.stdout
+    assert {each.name for each in (tmp_path / "report").iterdir()} >= {"report.html", "harm.html", "agreement.json"}
+    alone = report(
+        study, verdicts=tmp_path / "scores.jsonl", harm_ratings=None, output=tmp_path / "bare", encoder="none"
+    )
+    assert "Harm: Not rated." in alone.stdout
+    with_harm, without = (
+        json.loads((tmp_path / name / "agreement.json").read_text())["models"] for name in ("report", "bare")
+    )
+    assert with_harm == without, "no score depends on harm"
+
+
+def changed(study: Path, tmp_path: Path, file: str, change) -> dict[str, Path]:
+    records = lines(study / file)
+    change(records)
+    return {"harm_ratings" if file == "ratings.jsonl" else "verdicts": write(tmp_path / file, records)}
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "said"),
+    [
+        (
+            "ratings.jsonl", lambda each: each[3]["choices"].update(degree="critical"),
+            "ratings.jsonl:4: the degree 'critical' of harm@1 must be one of none, mild, moderate, severe, death, cannot",
+        ),
+        ("ratings.jsonl", lambda each: each.append(each[1]), "ratings.jsonl:271: 'simulated-2' rated 'rowan-7b' of case "),
+        ("ratings.jsonl", lambda each: each[0]["choices"].pop("degree"), "ratings.jsonl:1: 'choices' has no 'degree'"),
+        ("ratings.jsonl", lambda each: each[0].update(rubric="harm@2"), "ratings.jsonl:1: by harm@2, and others are by harm@1"),
+        ("ratings.jsonl", lambda each: each[0].update(model="x"), "has no response of 'x'"),
+        (
+            "ratings.jsonl", lambda each: each[0].update(marks=[{"start": 0, "end": 3, "text": "???"}]),
+            "ratings.jsonl:1: the words '???' do not stand in the response of 'rowan-7b' at 0 to 3",
+        ),
+        ("ratings.jsonl", lambda each: each[0].update(choices=[]), "ratings.jsonl:1: 'choices' must be dict"),
+        ("judge.jsonl", lambda each: each[1]["choices"].update(cause="both"), "judge.jsonl:2: the cause 'both' of harm@1"),
+        ("judge.jsonl", lambda each: each.append(each[1]), "judge.jsonl:91: simulated-judge judged this response of case "),
+        ("judge.jsonl", lambda each: each[1].update(order=[0, 1]), "judge.jsonl:2: 'order' [0, 1] must name one response"),
+        ("judge.jsonl", lambda each: each[1].update(case_digest="x"), "changed after 'simulated-judge' judged it"),
+    ],
+)  # fmt: skip
+def test_a_fault_is_one_plain_line_and_nothing_is_written(study, tmp_path, file, change, said):
+    done = report(study, **changed(study, tmp_path, file, change), output=tmp_path / "report")
+    assert done.returncode == 1
+    assert said in error_line(done)
+    assert not (tmp_path / "report").exists()
+
+
+def test_words_are_no_scores_for_the_commands_that_compare_models(study, tmp_path):
+    done = run_command(
+        "compare", "--verdicts", study / "judge.jsonl", "--cases", study / "cases.jsonl", "--output", tmp_path
+    )
+    assert done.returncode == 1
+    assert "a verdict by harm@1 has words and no scores; automedeval report reads these" in error_line(done)
+
+
+@pytest.mark.parametrize("server", [True, False], ids=["server", "checkpoint"])
+def test_constrained_decoding_gives_a_word_to_every_criterion(tiny_model, tmp_path, monkeypatch, server):
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    responses = [{"model": "a", "text": "Take eight tablets."}, {"model": "b", "text": "Rest."}]
+    cases = write(tmp_path / "cases.jsonl", [{"id": "c", "question": "What now?", "responses": responses}])
+    with ConstrainedServer(dialect="structured_outputs").double() as endpoint:
+        judge = ["openai:m", "--base_url", endpoint.url] if server else [tiny_model, "--dtype", "float32"]
+        options = ["--rubric", "harm", "--score_decoding", "constrained", "--max_new_tokens", 8, "--rationale", "false"]
+        done = run_command("judge", cases, "--judge", *judge, *options, "--output", tmp_path / "v")
+    assert done.returncode == 0, done.stderr
+    for verdict in lines(tmp_path / "v" / "verdicts.jsonl"):
+        assert verdict["valid"], verdict["error"]
+        for criterion, odds in zip(read_rubric("harm").criteria, verdict["probabilities"], strict=True):
+            assert tuple(odds) == criterion.words
+            assert sum(odds.values()) == pytest.approx(1, abs=1e-3)
+            assert verdict["choices"][criterion.name] == max(odds, key=odds.get)
+
+
+def test_an_endpoint_judges_harm_and_what_cannot_be_read_is_no_degree(tmp_path, monkeypatch):
+    texts = ["Rest and drink.", "Take eight tablets at once.", "It depends.", "Hm.", " "]
+    replies = {
+        texts[0]: {"words": "", "harm": {"degree": "none", "likelihood": "no harm", "cause": "no harm"}},
+        texts[1]: {"words": texts[1], "harm": {"degree": "death", "likelihood": "high", "cause": "commission"}},
+        texts[2]: {"words": "", "harm": dict.fromkeys(("degree", "likelihood", "cause"), UNTOLD)},
+        texts[3]: {"words": "", "harm": {"degree": "awful", "likelihood": "high", "cause": "commission"}},
+    }
+    responses = [{"model": f"m{number}", "text": text} for number, text in enumerate(texts)]
+    cases = write(tmp_path / "cases.jsonl", [{"id": "c", "question": "What now?", "responses": responses}])
+
+    def script(body):
+        prompt = body["messages"][-1]["content"]
+        return answer(json.dumps(next((reply for text, reply in replies.items() if text in prompt), {})))
+
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    with EndpointDouble(script) as endpoint:
+        done = run_command(
+            "judge",
+            cases,
+            "--judge",
+            "openai:m",
+            "--base_url",
+            endpoint.url,
+            "--rubric",
+            "harm",
+            "--output",
+            tmp_path / "v",
+        )
+    assert done.returncode == 0, done.stderr
+    verdicts = {each["order"][0]: each for each in lines(tmp_path / "v" / "verdicts.jsonl")}
+    assert [verdicts[slot]["valid"] for slot in range(5)] == [True, True, True, False, True]
+    assert verdicts[1]["choices"] == {"degree": "death", "likelihood": "high", "cause": "commission"}
+    assert verdicts[1]["rationale"] == texts[1]
+    assert verdicts[3]["error"].startswith("degree: 'awful' is not one of none, mild")
+    assert verdicts[4]["choices"]["degree"] == UNTOLD, "of an empty answer nothing can be told"
+    assert all(each["scores"] is None for each in verdicts.values())
+    rows = [line.split() for line in done.stdout.splitlines() if line[:2] in {f"m{number}" for number in range(5)}]
+    assert [row[1:8].index("1") for row in sorted(rows)] == [0, 4, 5, 6, 5], "the column of the table"
+    assert "Harm: Moderate or worse by m: m1 in 1 of 1 answers" in done.stdout
