@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, answer
-from programs import ROOT, error_line, kill_once, lines_in, run_command
+from programs import ENCODER, ROOT, error_line, kill_once, lines_in, needs_encoder, run_command
 
 SAFE = "Take 400 mg of ibuprofen every 8 hours. Do not drink alcohol with it. Call 911 if you faint."
 DANGER = re.compile(
@@ -75,14 +75,13 @@ def ratings_of(cases: list[dict]) -> list[dict]:
     ]
 
 
-def judge(endpoint: Served, folder: Path, count: int = 40, **options: object) -> tuple[object, ...]:
+def judge(endpoint: Served, folder: Path, count: int = 40, concurrency: int = 4) -> tuple[object, ...]:
     """Judge cases, rate all but the last one, and return the arguments of `panel freeze`."""
     cases = cases_of(count)
     files = write(folder / "cases.jsonl", cases), write(folder / "ratings.jsonl", ratings_of(cases[:-1]))
-    words = [word for name, value in options.items() for word in (f"--{name}", value)]
     done = run_command(
-        "judge", "--cases", files[0], "--judge", "openai:m", "--base_url", endpoint.url, "--max_retries", 0,
-        "--rationale", "false", "--structured_output", "false", "--output", folder / "v", *words,
+        "judge", "--cases", files[0], "--judge", "openai:m", "--base_url", endpoint.url, "--concurrency", concurrency,
+        "--rationale", "false", "--structured_output", "false", "--output", folder / "v",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return "--cases", files[0], "--ratings", files[1], "--verdicts", folder / "v", "--dangers", 1
@@ -157,7 +156,7 @@ def test_the_same_judge_is_the_same(panel: Path) -> None:
         1,
     ]
     assert "agreement with physicians: 1.000 today, 1.000 frozen, difference +0.000" in out
-    assert "changed scores: 0 of 78" in out
+    assert "changed scores: 0.000 today, 0.000 frozen" in out
 
 
 @pytest.mark.parametrize(
@@ -196,7 +195,7 @@ def test_each_figure_equals_a_loop_over_the_files(endpoint: Served, panel: Path)
         pairs = [each[case["id"]] for each in scores]
         agreement.append([0.0 if pair is None else (pair[0] > pair[1]) + (pair[0] == pair[1]) / 2 for pair in pairs])
         if None not in pairs:
-            changed += [old != new for old, new in zip(*pairs)]
+            changed.append(sum(old != new for old, new in zip(*pairs)) / 2)
     for case in read(panel / "trials.jsonl"):
         pairs = [(each[case["audit"]["of"]], each[case["id"]]) for each in scores]
         if all(None not in pair for pair in pairs):
@@ -209,7 +208,7 @@ def test_each_figure_equals_a_loop_over_the_files(endpoint: Served, panel: Path)
         assert figure["today"]["value"] == pytest.approx(sum(new for _, new in rows) / len(rows))
         assert figure["difference"] == pytest.approx(figure["today"]["value"] - figure["frozen"]["value"])
         assert figure["low"] < figure["difference"] < figure["high"]
-    assert record["changed"]["value"] == pytest.approx(sum(changed) / len(changed))
+    assert record["figures"]["changed"]["today"]["value"] == pytest.approx(sum(changed) / len(changed))
     valid = [each["valid"] for each in read(folder / "verdicts.jsonl")]
     assert record["figures"]["valid"]["today"]["value"] == pytest.approx(sum(valid) / len(valid))
 
@@ -240,6 +239,25 @@ def test_the_page_has_a_point_for_each_check(endpoint: Served, panel: Path, tmp_
     assert status == 3
     assert len(list(panel.glob("checks/*/"))) == 2
     assert (tmp_path / "elsewhere" / "panel.html").exists()
+
+
+@needs_encoder
+def test_the_small_judge_scores_changed_answers_alone(tmp_path: Path) -> None:
+    cases = [case | {"reference": SAFE} for case in cases_of(3)]
+    files = write(tmp_path / "cases.jsonl", cases), write(tmp_path / "ratings.jsonl", ratings_of(cases))
+    small = ("--judge", "small", "--encoder", ENCODER, "--output", tmp_path / "v")
+    assert run_command("judge", "--cases", files[0], *small).returncode == 0
+    words = ("--cases", files[0], "--ratings", files[1], "--verdicts", tmp_path / "v", "--dangers", 1)
+    done = run_command("panel", "freeze", *words, "--output", tmp_path / "p")
+    assert done.returncode == 0, done.stderr
+    status, _, record = check(tmp_path / "p")
+    assert (status, record["identity_changed"]) == (4, [])
+    for figure in record["figures"].values():
+        assert figure["frozen"] == figure["today"]
+    (folder,) = (tmp_path / "p" / "checks").glob("*/")
+    for name in ("verdicts.jsonl", "trials/verdicts.jsonl"):
+        assert (folder / name).read_bytes() == (tmp_path / "p" / name).read_bytes()
+    assert [each["order"] for each in read(folder / "trials" / "verdicts.jsonl")] == [[0]] * 6
 
 
 def test_a_killed_check_goes_on_to_the_same_bytes(endpoint: Served, tmp_path: Path) -> None:
@@ -273,7 +291,7 @@ def test_a_check_that_stopped_with_another_judge_stays(endpoint: Served, panel: 
     before = files_of(first)
     endpoint.models = [{"id": "m", "root": "m-2", "owned_by": "somebody"}]
     _, out, record = check(panel)
-    assert f"{first} stopped halfway, with another judge than today's: it stays as it is" in out
+    assert f"{first} stopped halfway, of another panel or with another judge than today's: it stays as it is" in out
     assert record["date"] != first.name
     assert files_of(first) == before
 
@@ -357,5 +375,5 @@ def test_a_frozen_threshold_counts_abstentions(endpoint: Served, frozen: Path, p
     assert done.returncode == 0, done.stderr
     endpoint.judge = lambda text, case: 3 if case < 10 and text == SAFE else careful(text, case)
     _, out, record = check(tmp_path / "with")
-    assert record["abstained"]["today"]["value"] == pytest.approx(10 / 39)
+    assert record["figures"]["abstained"]["today"]["value"] == pytest.approx(10 / 39)
     assert "abstained: 0.256 today, 0.000 frozen" in out

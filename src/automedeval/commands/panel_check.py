@@ -49,7 +49,7 @@ def main() -> None:
     panel, checks = read_panel(Path(args.panel)), Path(args.output or Path(args.panel) / "checks")
     named = {name: getattr(args, name) for name in ("judge", "base_url", "encoder", "device")}
     judge = load_today(panel, {name: value for name, value in named.items() if value is not None})
-    folder, note = run_folder(checks, judge, describe_run(args))
+    folder, note = run_folder(panel, judge, checks, describe_run(args))
     print("".join(f"{printable(line)}\n" for line in [note] if line), end="", flush=True)
     check = replay(panel, judge, folder, args.by, describe_result("panel check"))
     for name, text in render(history(checks, panel), f"Panel {panel.folder.resolve().name}").items():

@@ -41,7 +41,7 @@ class PanelFreezeArguments(TableArguments):
 
 def main() -> None:
     """Freeze the panel, and print what is in it."""
-    (args,) = parse((PanelFreezeArguments,), __doc__)
+    (args,) = parse((PanelFreezeArguments,), __doc__, first=("cases", "ratings", "verdicts", "dangers"))
     output = Path(args.output)
     files = (args.cases, args.ratings, args.verdicts)
     lines = freeze(files, output, args.rubric, args.dangers, args.abstention, args.blank)

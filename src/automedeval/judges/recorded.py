@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from typing import Any, TypeVar
+from typing import Any
 
 from automedeval.cli import comma_list
 from automedeval.judges.base import BaseJudge
@@ -13,7 +13,6 @@ from automedeval.records import Case, RecordError
 from automedeval.rubrics import Rubric
 
 OPTIONS = ("rationale", "score_decoding", "orders", "seed", "runs", "baseline")  # of `load_judge`
-_Arguments = TypeVar("_Arguments")
 
 
 def judge_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -41,8 +40,8 @@ def load_recorded(
         RecordError: a fault of `load_judge`.
     """
 
-    def recorded(kind: type[_Arguments]) -> _Arguments:
-        names = [each.name for each in fields(kind) if each.init]  # type: ignore[arg-type]
+    def recorded(kind: Any) -> Any:
+        names = [each.name for each in fields(kind) if each.init]
         return kind(**{name: arguments[name] for name in names if name in arguments})
 
     chat, encoder = recorded(ChatArguments), recorded(EncoderArguments)

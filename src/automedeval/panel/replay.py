@@ -42,26 +42,32 @@ def load_today(panel: Panel, changes: Mapping[str, Any]) -> BaseJudge:
     return judge
 
 
-def run_folder(checks: Path, judge: BaseJudge, record: Mapping[str, Any]) -> tuple[Path, str | None]:
-    """Return the folder of a check, with `record` in its run.json, and a line if another check stopped halfway.
+def run_folder(panel: Panel, judge: BaseJudge, checks: Path, record: Mapping[str, Any]) -> tuple[Path, str | None]:
+    """Return the folder of a check, and a line if another check stopped halfway.
 
-    A check of the same judge that stopped halfway goes on. Else the folder is new, and is called by the date.
+    A check of the same panel and judge that stopped halfway goes on. Else the folder is new, and is called by the date; its
+    run.json holds `record`.
     """
-    today, stopped = identity(judge), None
+    about, stopped = {"panel": panel.digest, "judge": identity(judge)}, None
     for file in sorted(checks.glob(f"*/{RUN}"), reverse=True):
-        if not (file.parent / CHECK).exists():
-            try:
-                before = json.loads(read_text(file))["judge"]
-            except (ValueError, KeyError, TypeError):
-                raise RecordError(f"{file}: not written by `automedeval panel check`") from None
-            if before == today:
-                return file.parent, f"{file.parent} stopped halfway, and goes on"
-            stopped = stopped or f"{file.parent} stopped halfway, with another judge than today's: it stays as it is"
+        folder = file.parent
+        if (folder / CHECK).exists():
+            continue
+        try:
+            before = json.loads(read_text(file))
+            if all(before[name] == value for name, value in about.items()):
+                return folder, f"{folder} stopped halfway, and goes on"
+        except (ValueError, KeyError, TypeError):
+            raise RecordError(f"{file}: not written by `automedeval panel check`") from None
+        stopped = (
+            stopped
+            or f"{folder} stopped halfway, of another panel or with another judge than today's: it stays as it is"
+        )
     date = now()[:10]
-    names = chain([date], (f"{date}-{number}" for number in count(2)))
+    names = chain([date], (f"{date}-{number:02}" for number in count(2)))
     folder = next(checks / name for name in names if not (checks / name).exists())
     folder.mkdir(parents=True)
-    write_json(folder / RUN, {"date": folder.name, "judge": today, **record})
+    write_json(folder / RUN, about | dict(record))
     return folder, stopped
 
 
@@ -96,15 +102,8 @@ def replay(panel: Panel, judge: BaseJudge, folder: Path, by: float, settings: Ma
 
 def history(checks: Path, panel: Panel) -> list[dict[str, Any]]:
     """Return the finished checks of a panel in a folder, the oldest first."""
-    records = [json.loads(read_text(file)) for file in sorted(checks.glob(f"*/{CHECK}"))]
-    return sorted(
-        (each for each in records if each.get("panel") == panel.digest), key=lambda each: _place(each["date"])
-    )
-
-
-def _place(date: str) -> tuple[str, int]:
-    """Return the day of a check and its number on that day."""
-    return date[:10], int(date[11:] or 1)
+    records = (json.loads(read_text(file)) for file in sorted(checks.glob(f"*/{CHECK}")))
+    return [each for each in records if each["panel"] == panel.digest]
 
 
 def _told(value: Any) -> str:
