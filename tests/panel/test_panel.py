@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, answer
 from programs import ENCODER, ROOT, error_line, kill_once, lines_in, needs_encoder, run_command
@@ -220,7 +221,7 @@ def test_few_rated_cases_cannot_tell(endpoint: Served, tmp_path: Path, panel: Pa
     assert status == 4
     # Without a difference among n cases, at most 1 - 0.05^(1/n) of all differ: below 0.1 from 29 cases on.
     assert record["figures"]["agreement"]["more"] == 19
-    assert "cannot be told (exit status 4): about 19 more rated cases would tell" in out
+    assert "Cannot be told (exit status 4): about 19 more rated cases would tell" in out
 
 
 def test_the_page_has_a_point_for_each_check(endpoint: Served, panel: Path, tmp_path: Path) -> None:
@@ -258,6 +259,21 @@ def test_the_small_judge_scores_changed_answers_alone(tmp_path: Path) -> None:
     for name in ("verdicts.jsonl", "trials/verdicts.jsonl"):
         assert (folder / name).read_bytes() == (tmp_path / "p" / name).read_bytes()
     assert [each["order"] for each in read(folder / "trials" / "verdicts.jsonl")] == [[0]] * 6
+
+
+def test_the_workflow_of_the_documents_checks_a_panel(panel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (ROOT / "docs" / "panel.md").read_text(encoding="utf-8")
+    workflow = yaml.safe_load(re.search(r"```yaml\n(.*?)```", text, re.DOTALL)[1])
+    (steps,) = (job["steps"] for job in workflow["jobs"].values())
+    (command,) = [step["run"] for step in steps if "automedeval panel" in step.get("run", "")]
+    assert f"* * * {command} " in text, "cron runs the same"
+    monkeypatch.chdir(panel.parent)
+    (panel.parent / "panels").mkdir()
+    panel.rename("panels/mine")
+    done = run_command(*command.removeprefix("automedeval ").split())
+    assert done.returncode == 0, done.stderr
+    (step,) = [step["run"] for step in steps if "git add" in step.get("run", "")]
+    assert f"git add {re.findall('page: (.*)/panel.html', done.stdout)[0]} " in step
 
 
 def test_a_killed_check_goes_on_to_the_same_bytes(endpoint: Served, tmp_path: Path) -> None:

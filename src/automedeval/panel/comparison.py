@@ -158,7 +158,7 @@ def words(record: Mapping[str, Any]) -> list[str]:
         if more
         else "no number of rated cases would tell",
     }
-    lines = [f"{record['result']} (exit status {record['status']}): {why[record['status']]}"]
+    lines = [f"{record['result'].capitalize()} (exit status {record['status']}): {why[record['status']]}"]
     for name, figure in figures.items():
         today, before = (number(figure[side]["value"]) for side in ("today", "frozen"))
         line = f"{FIGURES[name]}: {today} today, {before} frozen"
