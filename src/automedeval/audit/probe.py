@@ -13,9 +13,8 @@ from automedeval.audit.evidence import measure_evidence
 from automedeval.audit.perturbations import CONTROL, TWIN, TWINS, Trial, read_harms
 from automedeval.audit.run import judge_trials
 from automedeval.audit.trials import Templates, grouped, outcome, plan_trials
-from automedeval.cli import comma_list
 from automedeval.judges.base import BaseJudge
-from automedeval.judges.judge import load_judge
+from automedeval.judges.recorded import load_recorded
 from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts
 from automedeval.models.arguments import EncoderArguments, parse_model
 from automedeval.records import RecordError
@@ -44,7 +43,7 @@ def probe_judge(encoder: EncoderArguments, judged: JudgeVerdicts, notes: list[st
     if parse_model(str(arguments.get("judge")))[0] not in ("small", "baseline") or encoder.encoder == "none":
         return None
     try:
-        judge = _load(arguments, judged)
+        judge = load_recorded(arguments, judged.rubric, judged.cases.records)
     except RecordError as error:
         notes.append(f"no probe of {judged.name}: {error}")
         return None
@@ -63,17 +62,6 @@ def probe_judge(encoder: EncoderArguments, judged: JudgeVerdicts, notes: list[st
         outcomes = [outcome(trial, before[trial.clean.key], after[trial.request.key], judged) for trial in trials]
         figures = measure_evidence(judge, outcomes, judged, folder)
     return plain(estimate(figures, len(judged.cases))) | {"edits": len(trials)}
-
-
-def _load(arguments: dict[str, Any], judged: JudgeVerdicts) -> BaseJudge:
-    """Load the judge again that a run recorded."""
-    encoder = EncoderArguments(arguments.get("encoder"), arguments.get("encoder_pooling"))
-    models = comma_list(arguments["models"]) if arguments.get("models") else None
-    chat = {"device": arguments.get("device") or "auto"}
-    cases = judged.cases.records
-    return load_judge(
-        arguments["judge"], judged.rubric, chat, cases=cases, encoder=encoder, models=models, name=judged.judge
-    )
 
 
 def _drawn(judge: BaseJudge, judged: JudgeVerdicts) -> list[Trial]:

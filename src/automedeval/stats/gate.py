@@ -10,10 +10,11 @@ the farther one of two:
 
 Each bound takes one case more into the sample, with the largest difference that the scale allows, downwards for the lower bound
 and upwards for the upper one, because a sample may have none of the rare differences. What this and the correction add is of
-the order of 1/n.
+the order of 1/n. Where all differences are equal, the bound is the exact one of a share that was not seen.
 """
 
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
@@ -57,43 +58,45 @@ def gate(differences: np.ndarray, by: float, span: float) -> Gate:
     count = len(differences)
     if count < LEAST:
         return Gate(UNDECIDED, count, None, None, None, None)
-    low, high = (_bound(differences, way * span, way) for way in (-1, 1))
+    low, high = (_bound(differences, span, way, count) for way in (-1, 1))
     mean = float(differences.mean())
     status = NOT_LOWER if low > -by else LOWER if high < -by else UNDECIDED
     needed = _needed(differences, by, span) if status == UNDECIDED else None
     return Gate(status, count, mean, low, high, needed)
 
 
-def _bound(differences: np.ndarray, extreme: float, way: int) -> float:
-    """Return the bound on one side (-1 or 1), with one difference `extreme` more in the sample."""
-    more = np.append(differences, extreme)
-    mean, error, t = (
-        float(more.mean()),
-        more.std(ddof=1) / math.sqrt(len(more)),
-        scipy.special.stdtrit(len(more) - 1, LEVEL),
-    )
-    if not error:
-        return mean
+def _bound(differences: np.ndarray, span: float, way: int, cases: int) -> float:
+    """Return the bound on one side (-1 or 1) of so many cases with these moments, and one more with the largest difference."""
+    count, extreme = len(differences), way * span
+    first = float(differences[0])
+    if (differences == first).all():
+        # As many alike have a probability of 5 % if this share of all cases differs, at most by all of the scale.
+        return first + (extreme - first) * (1 - (1 - LEVEL) ** (1 / cases))
+    mean = (cases * differences.mean() + extreme) / (cases + 1)
+
+    def moment(power: int) -> float:  # the sum over all cases
+        return float(cases / count * ((differences - mean) ** power).sum() + (extreme - mean) ** power)
+
+    error, t = math.sqrt(moment(2) / cases / (cases + 1)), scipy.special.stdtrit(cases, LEVEL)
     # The third moment by s³, by the root of the number.
-    skew = ((more - mean) ** 3).mean() / (error**3 * len(more) ** 2)
+    skew = moment(3) / (error**3 * (cases + 1) ** 3)
     steps = [way * t]  # from the mean, in standard errors
     if skew:
         # Hall: z + a z²/3 + a² z³/27 + a/6 is about t-distributed, with z = (mean - d) / error and a = `skew`.
         steps.append(-3 / skew * (np.cbrt(1 - skew * (way * t + skew / 6)) - 1))
-    return mean + way * max(way * step for step in steps) * float(error)
+    return float(mean + way * max(way * step for step in steps) * error)
 
 
 def _needed(differences: np.ndarray, by: float, span: float) -> int | None:
     """Return the number of cases that decides with probability `POWER`, if mean and spread are as they are here."""
-    distance = abs(float(differences.mean()) + by)
-    if distance < 1e-9:
+    mean, spread = float(differences.mean()), float(differences.std(ddof=1))
+    if abs(mean + by) < 1e-9:
         return None
-    factor = scipy.special.ndtri(LEVEL) + scipy.special.ndtri(POWER)
-    count = max(len(differences) + 1, math.ceil((factor * differences.std(ddof=1) / distance) ** 2))
-    for _ in range(100):  # the added case widens the bound: a fixed point, which is above the first guess
-        variance = differences.var() + span**2 / count
-        fresh = math.ceil(span / distance + factor**2 * variance / distance**2)
-        if fresh <= count:
-            break
-        count = fresh
-    return count
+    way = -1 if mean > -by else 1
+
+    def decides(cases: int) -> bool:
+        worst = differences + way * scipy.special.ndtri(POWER) * spread / math.sqrt(cases)  # of the draws that decide
+        return way * (_bound(worst, span, way, cases) + by) < 0
+
+    most = next((count for count in (len(differences) << power for power in range(1, 40)) if decides(count)), None)
+    return most and bisect_left(range(most), True, lo=len(differences) + 1, key=decides)

@@ -1,0 +1,112 @@
+"""Replay a panel with today's judge, in a folder of its own; a replay that was interrupted goes on."""
+
+import json
+from collections.abc import Mapping
+from itertools import chain, count
+from pathlib import Path
+from typing import Any
+
+from automedeval.audit.perturbations import read_trial
+from automedeval.audit.run import judge_all, judge_trials
+from automedeval.judges.base import BaseJudge
+from automedeval.judges.recorded import load_recorded
+from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts
+from automedeval.panel.comparison import Reading, compare
+from automedeval.panel.folder import NAMES, Panel, identity
+from automedeval.records import RecordError, read_text
+from automedeval.records.journal import now, write_json
+
+RUN, CHECK = "run.json", "check.json"
+
+
+def load_today(panel: Panel, changes: Mapping[str, Any]) -> BaseJudge:
+    """Load the judge of a panel as it is today, or another one by the panel's rubric.
+
+    Args:
+        changes: arguments that take the place of the frozen ones.
+
+    Raises:
+        RecordError: a fault of `load_judge`, another scale, or a served model that lost its identity.
+    """
+    arguments = panel.record["arguments"] | ({"judge_name": None} if "judge" in changes else {}) | changes
+    judge = load_recorded(arguments, panel.rubric, panel.ordered)
+    then, today = panel.record["judge"], identity(judge)
+    scales = [f"{each['rubric']} ({'–'.join(map(str, each['scale'] or ['no scale']))})" for each in (then, today)]
+    if scales[0] != scales[1]:
+        raise RecordError(f"{judge.name} scores by {scales[1]}, and {panel.folder} was frozen with {scales[0]}")
+    if then["served"] and not today["served"] and today["name"] == then["name"]:
+        raise RecordError(
+            f"{judge.name}: the endpoint no longer says which model it serves ({_told(then['served'])} when {panel.folder} was "
+            "frozen): nobody could say whose verdicts these are"
+        )
+    return judge
+
+
+def run_folder(panel: Panel, judge: BaseJudge, checks: Path, record: Mapping[str, Any]) -> tuple[Path, str | None]:
+    """Return the folder of a check, and a line if another check stopped halfway.
+
+    A check of the same panel and judge that stopped halfway goes on. Else the folder is new, and is called by the date; its
+    run.json holds `record`.
+    """
+    about, stopped = {"panel": panel.digest, "judge": identity(judge)}, None
+    for file in sorted(checks.glob(f"*/{RUN}"), reverse=True):
+        folder = file.parent
+        if (folder / CHECK).exists():
+            continue
+        try:
+            before = json.loads(read_text(file))
+            if all(before[name] == value for name, value in about.items()):
+                return folder, f"{folder} stopped halfway, and goes on"
+        except (ValueError, KeyError, TypeError):
+            raise RecordError(f"{file}: not written by `automedeval panel check`") from None
+        stopped = (
+            stopped
+            or f"{folder} stopped halfway, of another panel or with another judge than today's: it stays as it is"
+        )
+    date = now()[:10]
+    names = chain([date], (f"{date}-{number:02}" for number in count(2)))
+    folder = next(checks / name for name in names if not (checks / name).exists())
+    folder.mkdir(parents=True)
+    write_json(folder / RUN, about | dict(record))
+    return folder, stopped
+
+
+def replay(panel: Panel, judge: BaseJudge, folder: Path, by: float, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Judge what the folder does not hold yet, compare, and write FOLDER/check.json; return its content.
+
+    Args:
+        folder: of `run_folder`; gets verdicts.jsonl, trials.jsonl and trials/verdicts.jsonl.
+        by: as for `compare`.
+        settings: how the result is made.
+
+    Raises:
+        RecordError: a fault of `judge_all`.
+    """
+    cases, planned = panel.cases, {case.id: judge.plan(case) for case in panel.ordered}
+    verdicts = judge_all(judge, list(chain.from_iterable(planned.values())), folder)
+    trials = [read_trial(case, planned[case.extra["audit"]["of"]], judge.apart) for case in panel.changed]
+    after = judge_trials(judge, trials, folder) if trials else {}
+    judged = JudgeVerdicts(cases, list(verdicts.values()), panel.judged.rubric)
+    frozen = Reading.of(panel.judged, panel.changed, panel.after)
+    today = Reading.of(judged, panel.changed, {verdict.case_id: verdict for verdict in after.values()})
+    result = compare(cases, panel.people, frozen, today, by, panel.record["abstain_below"])
+    then, is_now = panel.record["judge"], identity(judge)
+    changed = [
+        f"{name}: {_told(then[key])} → {_told(is_now[key])}" for key, name in NAMES.items() if then[key] != is_now[key]
+    ]
+    record = {"date": folder.name, "frozen": panel.record["frozen"], "panel": panel.digest, "judge": is_now}
+    result = record | {"identity_changed": changed} | result | {"settings": dict(settings)}
+    write_json(folder / CHECK, result)
+    return result
+
+
+def history(checks: Path, panel: Panel) -> list[dict[str, Any]]:
+    """Return the finished checks of a panel in a folder, the oldest first."""
+    records = (json.loads(read_text(file)) for file in sorted(checks.glob(f"*/{CHECK}")))
+    return [each for each in records if each["panel"] == panel.digest]
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {each}" for name, each in value.items())
+    return "nothing" if value is None else str(value)
