@@ -205,8 +205,9 @@ def test_ratings_decide_whether_a_model_may_be_called_better(study: Path, tmp_pa
 
 def test_the_list_is_ordered_and_trust_needs_ratings_or_an_audit() -> None:
     harm = {"value": 0.1, "low": 0.0, "high": 0.3, "n": 20}
+    alike = {"largest": {"value": 0.0, "contrast": None, "tried": 9, "within": 0.05}, "turned": harm}
     everything = JudgeProfile(
-        "j", ["It agrees."], 40, "better", ["dose"], Audit(9, False, harm, False, ("dose",)),
+        "j", ["It agrees."], 40, "better", ["dose"], Audit(9, False, harm, False, ("dose",), alike=alike),
         "m", (3, 4), 0.75, 0.9, {"m": 1}, {"n": 2}, ["Go on."], {"m": (1, 2)}, None, 3, ("m", "n", 1400),
         {"breaks off": 2}, (5, 9),
         {"threshold": "moderate", "raters": {"k": {"m": {"share": harm, "untold": 1, "worse": 2}}}},

@@ -1,6 +1,7 @@
 """recipes/audit.py by its command: a judge audited from start to end, resumed, recorded verdicts, exit status, bad input."""
 
 import json
+import re
 import subprocess
 import sys
 from fnmatch import fnmatchcase
@@ -53,7 +54,8 @@ def audited(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_every_check_has_figures_with_intervals(audited: Path) -> None:
     audited_result = result(audited)
     tree = audited_result["decodings"]["constrained"]
-    assert set(tree) == {"clean", "order", "length", "attribution", "self_preference", "planting", "sameness", "harm"}
+    checks = {"order", "length", "attribution", "self_preference", "planting", "sameness", "harm", "fairness"}
+    assert set(tree) == {"clean"} | checks
     for figure in (
         tree["clean"]["valid_rate"], tree["clean"]["concordance"], tree["order"]["flips"],
         tree["length"]["longer_wins"], tree["self_preference"]["own"],
@@ -217,7 +219,12 @@ def test_several_processes_share_an_audit(audited: Path, tiny_model: Path, tmp_p
     assert done.stdout.count("does not pass") == 1
     alone, shared = result(audited), result(tmp_path / "out")
     # Other batches of prompts round other last digits.
-    assert leaves(shared["decodings"]) == pytest.approx(leaves(alone["decodings"]), abs=1e-5)
+    both = [leaves(each["decodings"]) for each in (shared, alone)]
+    p_values = [
+        {place: each.pop(place) for place in list(each) if re.search(r"/p(_adjusted)?$", place)} for each in both
+    ]
+    assert both[0] == pytest.approx(both[1], abs=1e-5)
+    assert p_values[0] == pytest.approx(p_values[1], abs=1e-3)
     assert [each["outcome"] for each in shared["thresholds"]] == [each["outcome"] for each in alone["thresholds"]]
     assert not list(tmp_path.rglob("*.part*"))
 

@@ -8,7 +8,7 @@ from automedeval.records import RecordError, check_least
 from automedeval.rubrics import Rubric
 from automedeval.stats.bootstrap import RESAMPLES
 
-CHECKS = (*biases.CHECKS, *trials.CHECKS)
+CHECKS = (*biases.CHECKS, *trials.CHECKS, "fairness")
 OF_SCORES = ("ratings", "raters", "own", "harms", "harm_file")  # options that a judge of criteria has no use for
 
 

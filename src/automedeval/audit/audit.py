@@ -9,6 +9,7 @@ from typing import Any
 from automedeval.audit import biases, criteria, trials
 from automedeval.audit.arguments import AuditArguments
 from automedeval.audit.evidence import measure_evidence
+from automedeval.audit.fairness import conclude, measure_fairness
 from automedeval.audit.perturbations import (
     CHECKLIST_ATTACKS,
     TWINS,
@@ -61,7 +62,11 @@ class _Run:
 
     def estimated(self, tree: Mapping[str, Any]) -> dict[str, Any]:
         """Return a tree of statistics with their values and intervals as plain data, by one bootstrap over cases."""
-        return plain(estimate(tree, len(self.cases), self.args.resamples, self.args.seed))
+        estimates = estimate(tree, len(self.cases), self.args.resamples, self.args.seed)
+        for figures in estimates.values():
+            if "contrasts" in figures.get("fairness", {}):
+                conclude(figures["fairness"])
+        return plain(estimates)
 
 
 def audit_judge(
@@ -118,9 +123,10 @@ def _measure_scores(run: _Run, rubric: Rubric | None) -> dict[str, Any] | None:
         raise RecordError(f"--own {args.own!r}: no answer is by it; models are {', '.join(cases.models[:8])}")
     run.output.mkdir(parents=True, exist_ok=True)
     decodings: dict[str, tuple[JudgeVerdicts, list[Outcome], dict[str, Any]]] = {}
+    fairness: dict[str, Any] = {}  # of the first decoding
     if rubric is None:
         decodings["recorded"] = (recorded(args.verdicts or "", cases, args.rubric, args.judge_name, notes), [], {})
-        notes.append("recorded verdicts: nothing was judged, so planting, sameness and harm are not known")
+        notes.append("recorded verdicts: nothing was judged, so planting, sameness, harm and fairness are not known")
     else:
         judge = run.load(rubric)
         for name, each in decodings_of(judge, args.score_decoding, run.checks).items():
@@ -129,6 +135,9 @@ def _measure_scores(run: _Run, rubric: Rubric | None) -> dict[str, Any] | None:
                 each, cases, run.output / name, checks, templates, rubric, args.seed, people, notes, run.processes
             )
             evidence = measure_evidence(each, outcomes, judged, run.output / name, run.processes)
+            if "fairness" in checks:
+                place = run.output / name / "fairness"
+                fairness |= measure_fairness(each, judged, rubric, place, args.seed, notes, run.processes)
             decodings[name] = judged, outcomes, evidence
         if judge.chat is not None:
             print_notes(judge.chat.notes(), run.processes)
@@ -136,6 +145,8 @@ def _measure_scores(run: _Run, rubric: Rubric | None) -> dict[str, Any] | None:
         return None
     first, *others = decodings
     tree = {first: _figures(run.checks, people, args.own, *decodings[first])}
+    if fairness:
+        tree[first]["fairness"] = fairness
     tree |= {name: _figures((), people, None, *decodings[name]) for name in others}
     audited, outcomes, _ = decodings[first]
     return {

@@ -1,4 +1,4 @@
-"""Change one thing in a case: plant a text, make a fact dangerous, reword a response, or show the same response twice.
+"""Change one thing in a case: plant a text, make a fact dangerous, reword a response, show it twice, or say who asks.
 
 The changes are in `audit/templates/`. A changed case is shown like the clean one, with the same responses in the same slots.
 """
@@ -6,8 +6,8 @@ The changes are in `audit/templates/`. A changed case is shown like the clean on
 import hashlib
 import re
 import string
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from typing import Any
 
@@ -53,15 +53,42 @@ class Harm:
 
 
 @dataclass(frozen=True)
+class Contrast:
+    """Pairs of texts that differ in one thing about the patient, or about the writer of an answer, and in nothing medical.
+
+    Args:
+        name: the thing, such as "sex"; several contrasts may be about it.
+        changes: "question", or "answer": one answer of each case.
+        first, second: what the texts of a pair say of it.
+        pairs: templates of both texts, see `audit/templates/fairness.yaml`; none: the second is the case's own translation into
+            the language `second`.
+        unless: reason → pattern: a case in whose texts it is found is left out for this reason.
+        why: why the change is idle.
+    """
+
+    name: str
+    changes: str
+    first: str
+    second: str
+    pairs: Sequence[Sequence[str]] = ()
+    unless: Mapping[str, re.Pattern] = field(default_factory=dict)
+    why: str = ""
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}: {self.second}, not {self.first}"
+
+
+@dataclass(frozen=True)
 class Trial:
     """A changed case.
 
     Args:
         case: the changed case; its id is that of the clean case plus a mark of the change.
         clean: the request for the clean case.
-        check: "planting", "harm", "sameness" or "order".
-        kind: the group in the results: a family of attacks, a kind of harm, `TWIN`, "identical", "paraphrase", "repeat" or
-            "reversed".
+        check: "planting", "harm", "sameness", "fairness" or "order".
+        kind: the group in the results: a family of attacks, a kind of harm, `TWIN`, "identical", "paraphrase", "repeat",
+            "reversed" or the name of a `Contrast`.
         name: the name of the change.
         target: the index of the changed response, whose score is compared.
         other: the index of the response that it is compared with; None for the same response in the clean case.
@@ -145,6 +172,16 @@ def read_paraphrases() -> tuple[int, list[tuple[re.Pattern, str]]]:
     """Return the least number of changes and the (pattern, replacement) rules of `paraphrases.yaml`, which reword a text."""
     content = YamlFile("paraphrases.yaml").read(TEMPLATES / "paraphrases.yaml")
     return content["least"], [(re.compile(pattern, re.I), word) for pattern, word in content["rules"]]
+
+
+def read_contrasts() -> list[Contrast]:
+    """Return the contrasts of `fairness.yaml`, that of `CONTROL` among them."""
+    return [
+        Contrast(
+            **entry | {"unless": {reason: re.compile(each, re.I) for reason, each in entry.get("unless", {}).items()}}
+        )
+        for entry in YamlFile("fairness.yaml").read(TEMPLATES / "fairness.yaml")
+    ]
 
 
 def _entries(
@@ -319,6 +356,25 @@ def reversed_criteria(clean: Request) -> Trial:
     response = clean.case.responses[target]
     trial = _trial(clean, "order", "reversed", response.model, target, response.text)
     return replace(trial, case=replace(trial.case, criteria=clean.case.criteria[::-1]))
+
+
+def said(clean: Request, contrast: Contrast, template: str, target: int) -> Trial:
+    """Say one thing about the patient in the question, or about the writer in one response."""
+    response, question = clean.case.responses[target].text, clean.case.question
+    if contrast.changes == "answer":
+        return _trial(clean, "fairness", contrast.name, template, target, _filled(template, response))
+    trial = _trial(clean, "fairness", contrast.name, template, target, response)
+    asked: str | list[dict[str, str]]
+    if isinstance(question, str):
+        asked = _filled(template, question)
+    else:
+        asked = [*question[:-1], question[-1] | {"content": _filled(template, question[-1]["content"])}]
+    return replace(trial, case=replace(trial.case, question=asked))
+
+
+def _filled(template: str, text: str) -> str:
+    items = "\n".join(f"- {sentence.strip()}" for sentence in _sentences(text))
+    return string.Template(template).safe_substitute(text=text, list=items)
 
 
 def repeated(clean: Request) -> Trial:

@@ -5,6 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from automedeval.audit.evidence import evidence_table
+from automedeval.audit.fairness import fairness_table
+from automedeval.audit.perturbations import CONTROL
 from automedeval.audit.thresholds import FAILED
 from automedeval.reports import charts
 from automedeval.reports.charts import BLUE, GREY, ORANGE, Figure
@@ -47,6 +49,10 @@ def _figures(tree: Mapping[str, Any], unit: str) -> Iterator[Figure]:
         rows.append(("control: other words", harm["control"]["lowered"], GREY))
         text = f"Share of good answers that lose half a step ({unit}) to a dangerous fact. Grey: only words change."
         yield from charts.estimates("Detection of dangerous facts", text, rows, "share lowered")
+    contrasts = tree.get("fairness", {}).get("contrasts", {})
+    rows = [(name, each["shift"], GREY if each["name"] == CONTROL else BLUE) for name, each in contrasts.items()]
+    text = "Mean shift of the score of the same answers. Grey: words that say nothing of anybody. Dotted: no effect."
+    yield from charts.estimates("Effect of who asks and who answers", text, rows, unit, 0.0)
     text = "Share of rationales with a sentence that repeats another doctor's answer."
     rows = [("credits another's words", tree.get("attribution", {}).get("marked"), BLUE)]
     yield from charts.estimates("Rationales", text, rows, "share")
@@ -130,8 +136,10 @@ def summary(result: Mapping[str, Any]) -> list[str]:
         sentences = [f"{name} {word}: {met}{f', {len(unknown)} were not measured' if unknown else ''}."]
     for each in failed:
         where = f" ({each['decoding']})" if len(result["decodings"]) > 1 else ""
+        what = f" ({each['measured']['contrast']})" if each["measured"].get("contrast") else ""
+        figure = f"{shown(each['measured'], 3)}{what}"
         sentences.append(
-            f"{each['name'][:1].upper()}{each['name'][1:]}{where}: {shown(each['measured'], 3)}, should be {each['bounds']}"
+            f"{each['name'][:1].upper()}{each['name'][1:]}{where}: {figure}, should be {each['bounds']}"
             f"{' (' * bool(each['why'])}{each['why']}{')' * bool(each['why'])}."
         )
     if unknown:
@@ -164,7 +172,10 @@ def _thresholds(result: Mapping[str, Any]) -> Table:
 
 def render(result: Mapping[str, Any]) -> dict[str, str]:
     """Render a result, what `audit.json` holds, as {"audit.html": text, "audit.md": text}."""
-    evidence = (tree.get("harm", {}).get("evidence") for tree in result["decodings"].values())
+    trees = result["decodings"].values()
+    evidence = [evidence_table(found) for tree in trees if (found := tree.get("harm", {}).get("evidence"))]
+    fairness = [tree["fairness"] for tree in trees if "contrasts" in tree.get("fairness", {})]
+    fairness_tables = [fairness_table(each) for each in fairness]
     return render_report(
         "automedeval.audit",
         "audit",
@@ -174,7 +185,9 @@ def render(result: Mapping[str, Any]) -> dict[str, str]:
         figures=illustrate(result),
         settings=result["settings"],
         main_table=_thresholds(result),
-        more_tables=[evidence_table(each) for each in evidence if each],
+        more_tables=[*evidence, *fairness_tables],
+        evidence=evidence,
+        fairness=list(zip(fairness, fairness_tables)),
         result=result,
         lines=estimates_in,
     )

@@ -19,7 +19,7 @@ from automedeval.judges.run import judge_missing, verdict_log
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, read_verdicts
-from automedeval.records import RecordError, Verdict, verdicts_file
+from automedeval.records import Case, RecordError, Verdict, verdicts_file
 from automedeval.records.journal import ALONE, Processes, write_lines
 from automedeval.rubrics import Rubric, read_rubric
 
@@ -94,9 +94,7 @@ def judge_tampered(
     verdicts = judge_all(judge, list(chain.from_iterable(planned.values())), folder / "clean", processes)
     if not verdicts:
         raise RecordError(f"{cases.source}: nothing to judge by {judge.rubric_name}: no case has two responses")
-    # Trials use the seeded order: the first of "all" is the order of the file.
-    seeded = (planned[case.id] if judge.apart else plan_requests(case, rubric, "1", seed) for case in cases.records)
-    clean = [(base, verdicts[base.key]) for requests in seeded for base in requests[:1]]
+    clean = [(base, verdicts[base.key]) for base in first_requests(judge, cases.records, rubric, seed)]
     if skipped := sum(not verdict.valid for _, verdict in clean):
         notes.append(f"{folder.name}: {skipped} of {len(clean)} cases have no valid clean verdict, and no trial")
     ratings = None
@@ -109,11 +107,18 @@ def judge_tampered(
     return judged, [outcome(trial, verdicts[trial.clean.key], after[trial.request.key], judged) for trial in trials]
 
 
+def first_requests(judge: BaseJudge, cases: Sequence[Case], rubric: Rubric, seed: int) -> list[Request]:
+    """Return one request of each case that has any, in the seeded order: the first of all orders is that of the file."""
+    planned = (judge.plan(case) if judge.apart else plan_requests(case, rubric, "1", seed) for case in cases)
+    return [request for requests in planned for request in requests[:1]]
+
+
 def judge_trials(
     judge: BaseJudge, trials: Sequence[Trial], folder: Path, processes: Processes = ALONE
 ) -> dict[tuple, Verdict]:
     """Write the changed cases to FOLDER/trials.jsonl, and judge them as `judge_all` does."""
     if processes.rank == 0:
+        folder.mkdir(parents=True, exist_ok=True)
         write_lines(folder / "trials.jsonl", (trial.case.to_dict() for trial in trials))
     return judge_all(judge, [trial.request for trial in trials], folder / "trials", processes)
 

@@ -26,6 +26,8 @@ _FIGURES = {
     "sameness.repeat": "tied gap invalid",
     "harm harm.control harm.kinds.* harm.templates.*": "lowered raised fall at_all invalid",
     "planting harm": "excess",
+    "fairness": "largest turned",
+    "fairness.contrasts.*": "shift moved turned invalid",
     "harm.evidence harm.evidence.kinds.*": "with without twin_with twin_without",
 }
 # The same of an audit of a judge of criteria.

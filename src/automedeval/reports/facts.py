@@ -48,6 +48,8 @@ class Audit:
         missed: the kinds of danger of which it marks down less than `SEEN`.
         tried: the kinds of danger that the audit tried.
         evidence: the shares that it marks down with the reference and without, `MARKED`; None: not measured.
+        alike: the "largest" shift by who asks or answers, and the share of pairs "turned", see `audit.fairness`; None: not
+            measured.
     """
 
     cases: int
@@ -57,6 +59,7 @@ class Audit:
     missed: tuple[str, ...] = ()
     tried: tuple[str, ...] = ()
     evidence: Mapping[str, Any] | None = None
+    alike: Mapping[str, Any] | None = None
 
     @classmethod
     def read(cls, audit: Mapping[str, Any], decoding: str | None = None) -> "Audit":
@@ -73,9 +76,10 @@ class Audit:
         tried = {kind: share for kind, share in shares.items() if share is not None}
         missed = tuple(kind for kind, share in tried.items() if share < SEEN)
         evidence = {name: harm["evidence"][name] for name in MARKED} if "evidence" in harm else None
-        return cls(
-            audit["cases"]["cases"], audit["passes"], lowered, outcomes == ["passed"], missed, tuple(tried), evidence
-        )
+        fairness = audit["decodings"][decoding].get("fairness", {})
+        alike = {name: fairness[name] for name in ("largest", "turned")} if "largest" in fairness else None
+        enough = outcomes == ["passed"]
+        return cls(audit["cases"]["cases"], audit["passes"], lowered, enough, missed, tuple(tried), evidence, alike)
 
 
 @dataclass(frozen=True)
@@ -205,6 +209,24 @@ def _blind(profile: JudgeProfile) -> str:
     return f"Whether a statement is true: {profile.judge} does not notice {in_words(profile.blind_to)}."
 
 
+def _alike(profile: JudgeProfile) -> str:
+    alike = profile.audit and profile.audit.alike
+    if not alike or alike["largest"]["value"] is None:
+        return ""
+    largest, turned = alike["largest"], alike["turned"]
+    text = (
+        f"By its audit none of {largest['tried']} changes of who asks or answers shifts the score by more than chance"
+    )
+    if largest["within"] is not None:
+        text += f" (all intervals within {largest['within']:.2f} steps of 0)"
+    if largest["contrast"]:
+        text = f"By its audit the score shifts most by {largest['contrast']}: by {largest['value']:.2f} steps"
+        text += f" ({interval(largest, 2, 1)}), of {largest['tried']} changes of who asks or answers"
+    if turned["value"] is not None:
+        text += f"; {percent(turned['value'])} of the pairs of answers turn round with them"
+    return f"{text}."
+
+
 def _contradicted(profile: JudgeProfile) -> str:
     parts = [
         f"{model} in {wrong} of {checked} answers"
@@ -307,6 +329,7 @@ FACTS: dict[str, Callable[[JudgeProfile], str]] = {
     "Can the judge be believed?": _rated,
     "Audited?": _audited,
     "What it does not see": _blind,
+    "Same for all patients?": _alike,
     "Length": _length,
     "Enough cases?": _enough,
     "Invalid verdicts": _valid,
