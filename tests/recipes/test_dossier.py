@@ -44,8 +44,11 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     decisions = [("c1", "keep"), ("c2", "revise"), ("c3", "revise"), ("c4", None)]
     jury = [{"case_id": case, "judge": "good", "annotator": "chief-1", "decision": each} for case, each in decisions]
     write(folder / "rated" / "jury.jsonl", jury)
+    audit = ("--verdicts", folder / "verdicts", "--judge_name", "good", "--cases", CASES, "--output", folder / "audit")
+    done = run_command("audit", *audit, "--resamples", 100)
+    assert done.returncode in (0, 3), done.stderr
     options = ("--cases", CASES, "--ratings", folder / "rated" / "ratings.jsonl", "--output", folder / "report", *FAST)
-    done = meta_evaluate("--verdicts", folder / "verdicts", *options)
+    done = meta_evaluate("--verdicts", folder / "verdicts", "--audits", folder / "audit", *options)
     assert done.returncode == 0, done.stderr
     one = dossier(folder / "report", folder / "pack")
     one.folder = folder
@@ -108,6 +111,15 @@ def test_every_figure_is_that_of_the_file_beside_it(made: SimpleNamespace) -> No
     assert facts["cases"] == "30 cases with 90 responses of 3 models"
     assert "29 of" not in facts["verdicts"]
     assert facts["seeds"] == "Seed 5; orders: latin; runs: 1; resamples of the bootstrap: 200"
+    passes = json.loads((made.folder / "audit" / "audit.json").read_text("utf-8"))["passes"]
+    assert facts["audit"] == f"The judge passes its audit of 30 cases: {'yes' if passes else 'no'}"
+    assert "The audit changed no answers: 1 fact left out (dangers)." in made.said
+    packaged = ROOT / "src" / "automedeval" / "rubrics"
+    assert (made.pack / "prompts" / "rubric.yaml").read_bytes() == (
+        packaged / "packaged" / "automedeval.yaml"
+    ).read_bytes()
+    template = (packaged / "templates" / "automedeval.jinja").read_bytes()
+    assert (made.pack / "prompts" / "automedeval.jinja").read_bytes() == template
     assert facts["generation"] == "Temperature 0.25; at most 300 new tokens; decoding of scores: free"
     cost = round((30 * 100 * 2 + 30 * 7 * 8) / 1e6, 4)
     assert facts["cost"] == f"Judging took: prompt_tokens 3000; completion_tokens 210; seconds 12.5; cost {cost:.4g}"
@@ -147,13 +159,22 @@ def test_the_ledger_says_who_rated_and_who_overruled_whom(made: SimpleNamespace)
     assert sum(each["overruled"] is not None for each in jury) == 1
     assert "chief-1 overruled good in 2 cases" in made.page
     kinds = {each["kind"] for each in read(made.pack / "ledger.jsonl")}
-    assert kinds == {"cases", "jury", "prompts", "ratings", "report", "verdicts"}
+    assert kinds == {"audits", "cases", "jury", "prompts", "ratings", "report", "verdicts"}
 
 
-def test_a_pack_is_the_same_again_and_moves(made: SimpleNamespace, tmp_path: Path) -> None:
-    again = dossier(made.folder / "report", tmp_path / "again").pack
-    for name in ("ledger.jsonl", "prompts/rubric.yaml"):
-        assert (again / name).read_bytes() == (made.pack / name).read_bytes()
+def test_a_pack_that_was_cut_off_is_completed_to_the_same_bytes_and_moves(
+    made: SimpleNamespace, tmp_path: Path
+) -> None:
+    again = tmp_path / "again"
+    first = dossier(made.folder / "report", again).pack
+    whole = {path: path.read_bytes() for path in first.rglob("*") if path.is_file()}
+    assert (again / "ledger.jsonl").read_bytes() == (made.pack / "ledger.jsonl").read_bytes()
+    for name in ("head.json", "dossier.md", "prompts/rubric.yaml"):
+        (again / name).unlink()
+    (again / "dossier.html").write_bytes(whole[again / "dossier.html"][:500])
+    assert run_command("dossier", "--verify", again).returncode == 3
+    dossier(made.folder / "report", again)
+    assert {path: path.read_bytes() for path in again.rglob("*") if path.is_file()} == whole
     moved = again.rename(tmp_path / "elsewhere")
     done = run_recipe("dossier", "--verify", moved)
     assert (done.returncode, done.stdout.splitlines()[0]) == (0, f"{moved}: unchanged.")
@@ -182,15 +203,18 @@ def test_a_report_of_another_version_without_ratings_or_audit_gets_a_line_each(
         "version": "0.0.9",
         "command": "automedeval report --verdicts v --cases c --output o --old 1",
     }
+    del result["judges"]["good"]["audit"], result["judges"]["good"]["usage"]
     (tmp_path / "report" / "agreement.json").write_text(json.dumps(result | {"people": None}), encoding="utf-8")
     one = dossier(tmp_path / "report", tmp_path / "pack")
     notes = [line for line in one.said.splitlines() if line.startswith("note: ")]
     assert notes[0].startswith("note: The report is by automedeval 0.0.9, this dossier by ")
     assert "--old" in notes[1]
     assert "its inputs are not in the pack" in notes[1]
-    counted = r"No ratings of people are given to the report: 2 facts left out \(raters, reliability\)\."
-    assert [note for note in notes if re.search(counted, note)]
-    assert [note for note in notes if "No audit is given to the report: 1 fact left out (audit)." in note]
+    assert (
+        "note: No ratings of people are given to the report: 3 facts left out (records, raters, reliability)." in notes
+    )
+    assert [note for note in notes if "No audit is given to the report: 2 facts left out (audit, dangers)." in note]
+    assert [note for note in notes if "The files of this run lack other figures: " in note and "cost" in note]
     assert check_figures(one.pack, one.page) > 50
     assert {path.parent.name for path in one.pack.rglob("*.json*")} == {"report", "pack"}
     assert run_command("dossier", "--verify", one.pack).returncode == 0
@@ -208,6 +232,7 @@ def test_inputs_that_are_gone_or_newer_than_the_report_get_a_line(tmp_path: Path
     assert f"note: --cases {cases}: there is no such file from this folder, and none in the pack." in one.said
     assert "note: Written after the report, which may be of other contents: verdicts/1/verdicts.jsonl." in one.said
     assert "note: The record of the judge's run is not beside its verdicts:" in one.said
+    assert "note: No ratings of people are given to the report: 7 facts left out (rated, records, raters," in one.said
     assert "No card of the judge echo is on this machine." in one.said
 
 
@@ -261,17 +286,18 @@ def test_the_page_calls_nothing_and_axe_finds_nothing(made: SimpleNamespace) -> 
         pytest.skip("no chromium on this machine (Debian: apt-get install chromium)")
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM, args=["--headless", "--no-sandbox", "--disable-gpu"])
-        for scheme in ("light", "dark"):
-            page = browser.new_page(viewport={"width": 390, "height": 844}, color_scheme=scheme, bypass_csp=True)
-            calls: list[str] = []
-            page.on("request", lambda request, calls=calls: calls.append(request.url))
-            page.goto((made.pack / "dossier.html").as_uri())
-            assert len(calls) == 1, "the page itself"
-            assert violations(SimpleNamespace(page=page)) == []
-            assert page.evaluate("document.documentElement.scrollWidth") <= 390
-            for heading, rows in tables(made.page).items():
-                names = page.locator("h2", has_text=heading).locator("xpath=following::table[1]//tbody//tr/th")
-                assert names.all_text_contents() == [row[0] for row in rows]
+        page = browser.new_page(viewport={"width": 390, "height": 844}, color_scheme="dark", bypass_csp=True)
+        calls: list[str] = []
+        page.on("request", lambda request: calls.append(request.url))
+        page.goto((made.pack / "dossier.html").as_uri())
+        assert len(calls) == 1, "the page itself"
+        assert violations(SimpleNamespace(page=page)) == []
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
+        for heading, rows in tables(made.page).items():
+            cells = page.locator("h2", has_text=heading).locator("xpath=following::table[1]//tbody//tr/*")
+            assert cells.all_text_contents() == [cell.strip() for row in rows for cell in row], (
+                "the same as in Markdown"
+            )
         browser.close()
 
 

@@ -1,6 +1,6 @@
 """Make the dossier of a report, for an ethics board: what reporting lists ask, answered from the run, and all its files.
 
-    automedeval dossier --report reports/mine --output pack
+    automedeval dossier reports/mine --output pack
     automedeval dossier --verify pack
 
 Writes copies of the report and of what it was made from, ledger.jsonl with the sha256 of each, dossier.html and dossier.md.
@@ -19,7 +19,6 @@ from automedeval.cli import describe_result, parse
 from automedeval.dossier.dossier import make_dossier
 from automedeval.dossier.ledger import verify
 from automedeval.records import RecordError
-from automedeval.records.journal import replacing, write_whole
 
 
 @dataclass
@@ -48,12 +47,11 @@ def main() -> None:
     there = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
     if others := sorted(there - files.keys()):
         raise RecordError(f"{folder}: holds {others[0]}, which is not part of this pack; choose another folder")
-    for name, content in files.items():
+    for name, content in files.items():  # head.json is the last: without it a pack that was cut off is no pack
         place = folder / name
         place.parent.mkdir(parents=True, exist_ok=True)
         if isinstance(content, bytes):
-            write_whole(place, content)
+            place.write_bytes(content)
         else:
-            with replacing(place) as scratch:
-                shutil.copyfile(content, scratch)
+            shutil.copyfile(content, place)
     print("\n".join([*lines, f"dossier: {folder / 'dossier.html'}", "Not for clinical use."]))

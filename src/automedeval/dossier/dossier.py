@@ -54,7 +54,7 @@ def make_dossier(report: Path, settings: Mapping[str, Any]) -> tuple[dict[str, P
     left_out = [f"{each['name']} ({each['why']})" for each in read_packaged("left_out.yaml")]
     words += [
         f"Lists that are left out: {in_a_row(left_out)}.",
-        f"It is about the judge {evidence.judge}; the report has {len(evidence.result['judges'])} judges and baselines.",
+        f"It is about the judge {evidence.judge}. Judges and baselines in the report: {len(evidence.result['judges'])}.",
         f"{len(hashes)} files, and {len(entries)} lines in the ledger. The hash of the last one: {last}",
     ]
     sections.append(("Files", "", (("file", "sha256"), list(hashes.items()))))

@@ -79,9 +79,11 @@ def gather(folder: Path) -> Evidence:
         )
         return evidence
     for option in ("cases", "rubric", *PEOPLE):
-        evidence.add(option, getattr(args, option), option)
-        if option in PEOPLE and (jury := Path(getattr(args, option) or "none/none").with_name("jury.jsonl")).is_file():
-            evidence.files["jury/jury.jsonl"] = jury
+        place = getattr(args, option)
+        evidence.add(option, place, option)
+        jury = Path(place or "none").with_name("jury.jsonl")
+        if place and option in PEOPLE and jury.is_file() and jury not in evidence.files.values():
+            evidence.files[f"jury/{option}.jsonl"] = jury
     _add_runs(evidence, args, settings)
     written = (folder / name).stat().st_mtime
     inputs = {path: file for path, file in evidence.files.items() if isinstance(file, Path)}
