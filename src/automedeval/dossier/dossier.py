@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import automedeval
-from automedeval.dossier.evidence import Evidence, gather, limits_in, who_did_what
+from automedeval.dossier.evidence import RESULTS, Evidence, gather, limits_in, who_did_what
 from automedeval.dossier.facts import Fact, Root, facts_of, read_packaged
 from automedeval.dossier.ledger import HEAD, LEDGER, PAGES, chained, head_of, sha256_of
 from automedeval.reports.page import Table, render_report
@@ -97,7 +97,7 @@ def _roots(evidence: Evidence, people: Sequence[Mapping[str, Any]]) -> dict[str,
     made = {"cases": _cases(evidence), "files": len(evidence.files), "raters": raters or None, "jury": jury or None}
     certificates = (result.get("certificate") or {}).get("judges") or {}
     roots = {
-        Path(file).stem.replace("agreement", "report"): Root(result, file),
+        RESULTS[Path(file).name]: Root(result, file),
         "settings": Root(result["settings"], file, ("settings",)),
         "notes": Root(result.get("notes"), file, ("notes",)),
         "judge": Root(result["judges"][judge], file, ("judges", judge)),

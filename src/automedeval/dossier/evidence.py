@@ -34,6 +34,7 @@ class Evidence:
         judge: the name of the judge whose ranking the report shows.
         files: path in the pack → the file, or its content.
         run, run_file: the record of the judge's run and its path in the pack; empty if it is not there.
+        judged_by: the judge as that run named it, as "openai:MODEL"; empty if not known.
         prompts: "rubric" and "fingerprint" of the prompts, if the judge reads some.
         gaps: what is not there, a sentence each.
     """
@@ -44,6 +45,7 @@ class Evidence:
     files: dict[str, Path | bytes] = field(default_factory=dict)
     run: dict[str, Any] = field(default_factory=dict)
     run_file: str = ""
+    judged_by: str = ""
     prompts: dict[str, str] = field(default_factory=dict)
     gaps: list[str] = field(default_factory=list)
 
@@ -89,9 +91,8 @@ def gather(folder: Path) -> Evidence:
     inputs = {path: file for path, file in evidence.files.items() if isinstance(file, Path)}
     if newer := [path for path, file in inputs.items() if file.stat().st_mtime > written and path[:6] != "report"]:
         evidence.gaps.append(f"Written after the report, which may be of other contents: {', '.join(newer)}.")
-    spec = evidence.run.get("arguments", {}).get("judge") or ""
-    _add_prompts(evidence, spec, rubric or "", args.rubric)
-    _add_cards(evidence, spec)
+    _add_prompts(evidence, rubric or "", args.rubric)
+    _add_card(evidence)
     return evidence
 
 
@@ -105,9 +106,12 @@ def _add_runs(evidence: Evidence, args: ReportArguments, settings: str | None) -
             evidence.files[path] = record
             if record.name == f"run-{settings}.json":
                 try:
-                    evidence.run, evidence.run_file = dict(json.loads(read_text(record))), path
-                except (ValueError, TypeError):
+                    content = json.loads(read_text(record))
+                    evidence.judged_by = content["arguments"].get("judge") or ""
+                except (ValueError, KeyError, TypeError, AttributeError):
                     evidence.gaps.append(f"{path}: no record of a run can be read there.")
+                else:
+                    evidence.run, evidence.run_file = content, path
     for number, place in enumerate(args.audits, 1):
         audit = Path(place, "audit.json") if Path(place).is_dir() else Path(place)
         evidence.add("audits", audit, f"audits/{number}")
@@ -116,7 +120,7 @@ def _add_runs(evidence: Evidence, args: ReportArguments, settings: str | None) -
                 evidence.files[f"audits/{number}/{each.relative_to(audit.parent).as_posix()}"] = each
 
 
-def _add_prompts(evidence: Evidence, spec: str, rubric: str, file: str | None) -> None:
+def _add_prompts(evidence: Evidence, rubric: str, file: str | None) -> None:
     """Add the judge's rubric and, unless the judge is known to read no prompts, their template and fingerprint."""
     if not rubric or without_scale(rubric):
         return
@@ -130,15 +134,15 @@ def _add_prompts(evidence: Evidence, spec: str, rubric: str, file: str | None) -
         evidence.gaps.append(f"The rubric {rubric} and its prompts are not in the pack: {error}.")
         return
     evidence.files["prompts/rubric.yaml"] = definition
-    if not spec or parse_model(spec)[0] in ("checkpoint", "openai"):
+    if parse_model(evidence.judged_by)[0] in ("checkpoint", "openai"):  # not known: as a checkpoint
         evidence.files[f"prompts/{installed.template}"] = template
         evidence.prompts = {"rubric": rubric, "fingerprint": fingerprint}
 
 
-def _add_cards(evidence: Evidence, spec: str) -> None:
+def _add_card(evidence: Evidence) -> None:
     """Add the cards of the judge: of the packaged one, or the README.md in the folder that the run named."""
-    place = parse_model(spec)[1]
-    if spec == "small":
+    place = parse_model(evidence.judged_by)[1]
+    if evidence.judged_by == "small":
         for name, folder in CARDS.items():
             evidence.files[f"card/{name}.md"] = (
                 resources.files("automedeval").joinpath(folder, "README.md").read_bytes()

@@ -57,7 +57,7 @@ def verify(pack: Path) -> tuple[list[str], int, str]:
             problems.append(
                 f"{LEDGER}: ends with another hash than {name} says: it was cut, or one of them was changed"
             )
-    listed = {entry["file"]: entry["sha256"] for entry in entries if entry.keys() >= {"file", "sha256"}}
+    listed = {str(entry["file"]): entry["sha256"] for entry in entries if entry.keys() >= {"file", "sha256"}}
     problems += [f"{name}: missing" for name in (*listed, HEAD, *PAGES) if name not in there]
     problems += [f"{name}: not in the ledger" for name in there if name not in {*listed, LEDGER, HEAD, *PAGES}]
     changed = (name for name, digest in listed.items() if name in there and sha256_of(there[name]) != digest)
