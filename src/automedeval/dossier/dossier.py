@@ -142,4 +142,7 @@ def _pages(
         else:
             lines += [f"- {cell(each)}" for each in content or ["none"]]
     lines += ["", cell(f"{settings['command']}, automedeval {settings['version']}")]
-    return {"dossier.html": rendered["dossier.html"].encode(), "dossier.md": ("\n".join(lines) + "\n").encode()}
+    texts = {"dossier.html": rendered["dossier.html"], "dossier.md": "\n".join(lines) + "\n"}
+    return {
+        name: text.encode("utf-8", "backslashreplace") for name, text in texts.items()
+    }  # a name may hold a surrogate

@@ -29,7 +29,7 @@ def chained(entries: Iterable[Mapping[str, Any]]) -> tuple[bytes, str]:
     """Return entries as a ledger, and the hash of its last line."""
     lines, last = [], START
     for entry in entries:
-        lines.append(json.dumps({**entry, "previous": last}, ensure_ascii=False).encode() + b"\n")
+        lines.append(json.dumps({**entry, "previous": last}).encode() + b"\n")
         last = sha256_of(lines[-1])
     return b"".join(lines), last
 
@@ -84,17 +84,12 @@ def _follow(ledger: bytes) -> tuple[list[dict[str, Any]], str, list[str]]:
 def _against_head(head: bytes, entries: int, last: str, pages: Mapping[str, str]) -> list[str]:
     """Return in what head.json differs from the ledger and the pages that are there."""
     try:
-        said = json.loads(head)
-    except (ValueError, RecursionError):
-        said = None
-    if not isinstance(said, dict) or head != head_of(
-        entries, last, {**{name: said.get(name) for name in PAGES}, **pages}
-    ):
-        said = said if isinstance(said, dict) else {}
-        problems = [
-            f"{name}: changed, or {HEAD} is" for name, digest in pages.items() if name in said and said[name] != digest
-        ]
-        if said.keys() >= {"entries", "last"} and (said["entries"], said["last"]) != (entries, last):
-            problems.append(f"{LEDGER}: {entries} lines, the last hash {last}; {HEAD} says otherwise: cut or changed")
-        return problems or [f"{HEAD}: changed"]
-    return []
+        said = dict(json.loads(head))
+    except (ValueError, TypeError, RecursionError):
+        return [f"{HEAD}: changed"]
+    if head == head_of(entries, last, {**{name: said.get(name) for name in PAGES}, **pages}):
+        return []
+    problems = [f"{name}: changed, or {HEAD} is" for name, digest in pages.items() if said.get(name) != digest]
+    if (said.get("entries"), said.get("last")) != (entries, last):
+        problems.append(f"{LEDGER}: {entries} lines, the last hash {last}; {HEAD} says otherwise: cut or changed")
+    return problems or [f"{HEAD}: changed"]
