@@ -16,9 +16,8 @@ SHORT = {
     "steps": [
         {"run": "judge_likelihood", "about": "a first judge, so that there are verdicts", "with": {"limit": 4}},
         {"run": "report", "about": "what they say", "with": {"encoder": "none", "baselines": False, "limit": 4}},
-        {"run": "dossier", "about": "what a board is given"},
     ],
-    "leaves": {"study": {"short/packs/sample/dossier.html": "the dossier", "short/verdicts/sample": "the verdicts"}},
+    "leaves": {"study": {"short/reports/sample/report.html": "the report", "short/verdicts/sample": "the verdicts"}},
     "then": {"Look at the plan": "bash recipes/reproduce.sh recipes/runs/short --dry_run"},
 }
 
@@ -33,27 +32,25 @@ def test_a_listed_study_runs_and_goes_on(tmp_path: Path) -> None:
     done = subprocess.run(command, **options)
     assert done.returncode == 0, done.stderr
     assert [line for line in done.stdout.splitlines() if line.startswith("==")] == [
-        "== 1/3 a first judge, so that there are verdicts",
-        "== 2/3 what they say",
-        "== 3/3 what a board is given",
+        "== 1/2 a first judge, so that there are verdicts",
+        "== 2/2 what they say",
         "== what was made",
         "== what to try next",
     ]
-    assert "3 steps; the logs are in logs/short\n" in done.stdout
+    assert "2 steps; the logs are in logs/short\n" in done.stdout
     assert "4 verdicts (4 new)" in done.stdout
     assert re.search(r"^100%.* 4/4 .*verdict/s\]$|^100%.* 4/4 .*s/verdict\]$", done.stdout, re.M)
     assert re.search(r"^judge_likelihood.yaml: \d+ s; log: logs/short/01-judge_likelihood.log$", done.stdout, re.M)
     made = done.stdout.partition("== what was made\n")[2].partition("\n\n")[0]
     assert made.splitlines() == [
-        "short/packs/sample/dossier.html  the dossier",
-        "short/verdicts/sample            the verdicts",
+        "short/reports/sample/report.html  the report",
+        "short/verdicts/sample             the verdicts",
     ]
     for path in SHORT["leaves"]["study"]:
         assert (place / path).exists()
     # What a library prints, here transformers as it loads the weights, is in the log alone.
     assert "Loading weights" in (place / "logs/short/01-judge_likelihood.log").read_text()
     assert "Loading weights" not in done.stdout + done.stderr
-    assert '"verdicts/1/verdicts.jsonl"' in (place / "short/packs/sample/ledger.jsonl").read_text()
     again = subprocess.run(command, **options)
     assert again.returncode == 0, again.stderr
     assert "4 new" not in again.stdout

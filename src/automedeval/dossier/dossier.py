@@ -97,10 +97,11 @@ def _roots(evidence: Evidence, people: Sequence[Mapping[str, Any]]) -> dict[str,
     made = {"cases": _cases(evidence), "files": len(evidence.files), "raters": raters or None, "jury": jury or None}
     certificates = (result.get("certificate") or {}).get("judges") or {}
     roots = {
+        "harm": Root(result.get("harm"), file, ("harm",)),
         RESULTS[Path(file).name]: Root(result, file),
         "settings": Root(result["settings"], file, ("settings",)),
         "notes": Root(result.get("notes"), file, ("notes",)),
-        "judge": Root(result["judges"][judge], file, ("judges", judge)),
+        "judge": Root(result["judges"].get(judge), file, ("judges", judge)),
         "standing": Root((result.get("models") or {}).get(judge), file, ("models", judge)),
         "certificate": Root((certificates.get(judge) or {}).get("all"), file, ("certificate", "judges", judge, "all")),
         "made": Root(made | evidence.prompts, LEDGER),

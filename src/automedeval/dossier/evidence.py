@@ -19,8 +19,12 @@ from automedeval.rubrics import read_rubric
 from automedeval.rubrics.prompts import prompt_fingerprint
 from automedeval.rubrics.rubric import rubric_files, without_scale
 
-RESULTS = {"agreement.json": "report", "criteria.json": "criteria"}  # what a report writes → the name of its pages
-PEOPLE = ("ratings", "choices", "verdict_ratings", "preferences", "criterion_labels")
+RESULTS = {
+    "agreement.json": "report",
+    "criteria.json": "criteria",
+    "harm.json": "harm",
+}  # of a report → the name of its pages
+PEOPLE = ("ratings", "choices", "verdict_ratings", "preferences", "criterion_labels", "harm_ratings")
 CARDS = {"judge": "judges/packaged/small", "checker": "claims/packaged/small"}  # of the packaged small judge
 LIMITS = re.compile(r"limit|\bnot\b|neither|scope|audit|ethic", re.I)  # in the heading of a card's section
 
@@ -64,13 +68,14 @@ def gather(folder: Path) -> Evidence:
         raise RecordError(f"{folder}: no {' or '.join(RESULTS)}: automedeval report did not write this folder")
     try:
         result = json.loads(read_text(folder / name))
-        judge = (result.get("main_judge") or {}).get("name") or next(iter(result["judges"]))
-        settings, rubric = (result["judges"][judge].get(key) for key in ("settings", "rubric"))
+        judges = result["judges"] or result["raters"]
+        judge = (result.get("main_judge") or {}).get("name") or next(iter(judges))
+        settings, rubric = (judges[judge].get(key) for key in ("settings", "rubric"))
         words = shlex.split(result["settings"]["command"])[2:]
     except (ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
         raise RecordError(f"{folder / name}: automedeval report did not write this file ({error!r})") from None
     evidence = Evidence(result, f"report/{name}", judge)
-    for each in (name, f"{RESULTS[name]}.html", f"{RESULTS[name]}.md", FLAGS):
+    for each in (*RESULTS, *(f"{page}.{end}" for page in RESULTS.values() for end in ("html", "md")), FLAGS):
         if (folder / each).is_file():
             evidence.files[f"report/{each}"] = folder / each
     try:
@@ -81,7 +86,7 @@ def gather(folder: Path) -> Evidence:
         )
         return evidence
     for option in ("cases", "rubric", *PEOPLE):
-        place = getattr(args, option)
+        place = getattr(args, option, None)
         evidence.add(option, place, option)
         jury = Path(place or "none").with_name("jury.jsonl")
         if place and option in PEOPLE and jury.is_file() and jury not in evidence.files.values():
@@ -124,11 +129,11 @@ def _add_prompts(evidence: Evidence, rubric: str, file: str | None) -> None:
     """Add the judge's rubric and, unless the judge is known to read no prompts, their template and fingerprint."""
     if not rubric or without_scale(rubric):
         return
-    name = file or rubric.partition("@")[0]
     try:
-        installed, (definition, template) = read_rubric(name), rubric_files(name)
-        if installed.name != rubric:
-            raise RecordError(f"this version has {installed.name}")
+        names = [name for name in (file, rubric.partition("@")[0]) if name and read_rubric(name).name == rubric]
+        if not names:
+            raise RecordError("this version has another version of it")
+        installed, (definition, template) = read_rubric(names[0]), rubric_files(names[0])
         fingerprint = prompt_fingerprint(installed)
     except AutoMedEvalError as error:
         evidence.gaps.append(f"The rubric {rubric} and its prompts are not in the pack: {error}.")
