@@ -28,11 +28,12 @@ WRITES = {
     "judge": ("output", ("", "verdicts.jsonl")),
     "introspect": ("output", ("", "train.parquet", "test.parquet")),
     "sft": ("output_dir", ("",)),
-    "report": ("output", ("agreement.json", "report.html", "report.md")),
+    "report": ("output", ("", "agreement.json", "report.html", "report.md")),
     "calibrate": ("output", ("", "verdicts.jsonl", "calibration.json")),
     "compare": ("output", ("comparison.html", "comparison.md", "comparison.json")),
     "check": ("output", ("claims.jsonl", "check.html", "check.md", "check.json")),
     "audit": ("output", ("audit.html", "audit.md", "audit.json")),
+    "dossier": ("output", ("dossier.html", "dossier.md", "ledger.jsonl")),
     "publish": (None, ()),
 }
 

@@ -18,13 +18,21 @@ COMMANDS = {
     "panel check": ("panel_check", "tell whether today's judge is worse than the frozen one"),
     "calibrate": ("calibrate", "fit a judge's expected scores to people's ratings"),
     "abstain": ("abstain", "keep only the verdicts that a certified threshold allows"),
+    "dossier": ("dossier", "answer reporting lists from a report, and keep its files with their hashes"),
     "export": ("export", "write verdicts for inspect_ai, lm-evaluation-harness or a table program"),
     "annotate": ("annotate", "let people rate answers and verdicts on a page"),
     "get-models": ("get_models", "get two small models, without a key or the Hub"),
     "doctor": ("doctor", "show what this machine has, and what to do next"),
 }
 # What stands before the first option of a command are the values of this one: `judge FILE` equals `judge --cases FILE`.
-FIRST = {"judge": "--cases", "check": "--cases", "prepare": "--input", "report": "--verdicts", "panel check": "--panel"}
+FIRST = {
+    "judge": "--cases",
+    "check": "--cases",
+    "prepare": "--input",
+    "report": "--verdicts",
+    "panel check": "--panel",
+    "dossier": "--report",
+}
 
 
 def main() -> None:
