@@ -21,7 +21,7 @@ from qdrant_client.common.client_exceptions import QdrantException
 from qdrant_client.http.exceptions import ApiException
 from qdrant_client.local.qdrant_local import META_INFO_FILENAME
 
-from automedeval.knowledge.books import Chunking, Passage
+from automedeval.knowledge.books import Chunking, Passage, find_books
 from automedeval.models.embeddings import Encoder
 from automedeval.records import RecordError, digest
 
@@ -161,6 +161,30 @@ class StoreWriter(AbstractContextManager):
         on_batch(repeated)
         added = len(self.books) - before
         return Counter(passages=len(passages), repeated=repeated, there=len(unique) - added, added=added)
+
+
+def store_of(books: str, folder: Path, encoder: Encoder) -> str:
+    """Return the folder of a store: `books` if it is one, else `folder`, which gets the passages of these books.
+
+    Args:
+        books: a store, a file of a book, or a folder with such files.
+
+    Raises:
+        RecordError: no store and no book, or `folder` has passages of other books.
+    """
+    if Path(books, META_INFO_FILENAME).exists():
+        return books
+    ids: set[str] = set()
+    with StoreWriter(folder, encoder, None, Chunking()) as store:
+        for book in find_books([books])[0]:
+            passages = book.passages(encoder.count, Chunking())
+            store.add(passages)
+            ids |= {passage.id for passage in passages}
+        if others := store.books.keys() - ids:
+            raise RecordError(
+                f"{folder}: has {len(others):,} passages that are not of {books}: remove it, or choose another --output"
+            )
+    return str(folder)
 
 
 def _points(client: QdrantClient, collection: str, payload: bool) -> Iterator[models.Record]:

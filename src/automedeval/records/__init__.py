@@ -27,6 +27,7 @@ from automedeval.records.types import (
     CaseCriterion,
     CheckedResponse,
     Choice,
+    CriteriaDraft,
     CriterionLabel,
     Preference,
     Rating,

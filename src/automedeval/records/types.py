@@ -531,6 +531,43 @@ class CheckedResponse(LogRecord):
         return (self.checker, self.evidence)
 
 
+@dataclass(frozen=True)
+class CriteriaDraft(LogRecord):
+    """The criteria that are proposed for a case, before a physician has read them.
+
+    Each of `criteria` has the keys of a `CaseCriterion`, points of 1 or -1, and a `citation`: `passage` (its id in the store,
+    null for the trusted answer), `source` and `text`. `invalid` says of each answer of a model why it is no criterion; `reason`
+    why there is none at all.
+    """
+
+    verb: ClassVar[str] = "drafted criteria for"
+
+    drafter: str
+    criteria: tuple[dict, ...]
+    invalid: tuple[str, ...] = ()
+    reason: str | None = None
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def from_dict(cls, record: dict) -> Self:
+        draft = super().from_dict(record)
+        for criterion in _criteria(record):
+            citation = take(criterion.extra, "citation", (dict,))
+            take(citation, "source", (str,))
+            take(citation, "text", (str,))
+        return draft
+
+    @property
+    def key(self) -> tuple:
+        """Return for which case the criteria are."""
+        return (self.case_id,)
+
+    @property
+    def author(self) -> tuple[str, ...]:
+        """Return who proposed them: a model's name, or "reference"."""
+        return (self.drafter,)
+
+
 RATER = "rater:"  # begins the judge's name if the scores of one rater are the verdict
 # The models of synthetic responses, by what they are of the question's own answer.
 PAIR_MODELS = {kind: f"answer-{kind}" for kind in ("right", "near", "far", "cut")}
