@@ -228,7 +228,7 @@ def test_what_does_not_fit_is_one_line(tmp_path: Path, books: Path) -> None:
     assert "changed after 'reference' drafted criteria for it" in error_line(draft(changed, out, "--books", books)[0])
     assert (out / "drafts.jsonl").read_bytes() == before
     (books / "guide.md").write_text("# Guide\n\nNothing of it is left.\n")
-    assert "that are not of" in error_line(draft(CASES, out, "--books", books)[0])
+    assert "with other weights" in error_line(draft(CASES, out, "--books", books)[0])
 
 
 def test_the_packaged_sample_has_drafts_without_a_model(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ class Field:
         if len(texts) > 1:
             raise self.invalid("there are two answers. Nothing was stored.")
         (value,) = texts
-        return int(value) if self.bounds and re.fullmatch("[0-9]{1,3}", value) else value
+        return int(value) if self.bounds and re.fullmatch("-?[0-9]{1,3}", value) else value
 
 
 def read_form(fields: Sequence[Field], form: Mapping[str, Sequence[str]]) -> dict[str, Any]:

@@ -164,27 +164,14 @@ class StoreWriter(AbstractContextManager):
 
 
 def store_of(books: str, folder: Path, encoder: Encoder) -> str:
-    """Return the folder of a store: `books` if it is one, else `folder`, which gets the passages of these books.
-
-    Args:
-        books: a store, a file of a book, or a folder with such files.
-
-    Raises:
-        RecordError: no store and no book, or `folder` has passages of other books.
-    """
+    """Return the folder of a store: `books` if it is one, else a new one inside `folder`, named after these books' passages."""
     if Path(books, META_INFO_FILENAME).exists():
         return books
-    ids: set[str] = set()
-    with StoreWriter(folder, encoder, None, Chunking()) as store:
-        for book in find_books([books])[0]:
-            passages = book.passages(encoder.count, Chunking())
-            store.add(passages)
-            ids |= {passage.id for passage in passages}
-        if others := store.books.keys() - ids:
-            raise RecordError(
-                f"{folder}: has {len(others):,} passages that are not of {books}: remove it, or choose another --output"
-            )
-    return str(folder)
+    passages = [each for book in find_books([books])[0] for each in book.passages(encoder.count, Chunking())]
+    place = folder / f"store-{digest([each.id for each in passages])}"
+    with StoreWriter(place, encoder, None, Chunking()) as store:
+        store.add(passages)
+    return str(place)
 
 
 def _points(client: QdrantClient, collection: str, payload: bool) -> Iterator[models.Record]:

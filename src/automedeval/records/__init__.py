@@ -28,6 +28,7 @@ from automedeval.records.types import (
     CheckedResponse,
     Choice,
     CriteriaDraft,
+    CriterionApproval,
     CriterionLabel,
     Preference,
     Rating,
