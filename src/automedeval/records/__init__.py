@@ -27,6 +27,8 @@ from automedeval.records.types import (
     CaseCriterion,
     CheckedResponse,
     Choice,
+    CriteriaDraft,
+    CriterionApproval,
     CriterionLabel,
     HarmRating,
     Preference,

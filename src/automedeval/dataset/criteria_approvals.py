@@ -1,0 +1,153 @@
+"""Put the drafted criteria that physicians approved into their cases, and say how far the physicians agree.
+
+A criterion is approved if everybody who decided on it accepts the same words, with points of the same sign: two physicians at
+least. Its points are their mean. A wording that only some of them chose is a draft for a second round.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from automedeval.records import Case, CaseCriterion, CriteriaDraft, CriterionApproval, RecordError, read_placed
+from automedeval.records.types import APPROVAL, LARGEST
+from automedeval.stats.bootstrap import estimate, mean
+from automedeval.stats.interrater import krippendorff_alpha
+
+NEEDED = 2  # physicians
+CHANGED, FEW, DIFFER = "changed by some", "decided by fewer than two", "physicians differ"
+PHYSICIANS = "physicians"  # the drafter of a new wording
+Key = tuple[str, str]  # case id and text
+
+
+class Approved(NamedTuple):
+    """What became of drafted criteria.
+
+    Args:
+        cases: those with a criterion, in their order.
+        changed: new wordings, on which a second round has to decide.
+        drafted: how many criteria there were.
+        left_out: why criteria are left out, with counts.
+        agreement: see `agreement_of`.
+    """
+
+    cases: list[Case]
+    changed: list[CriteriaDraft]
+    drafted: int
+    left_out: Counter[str]
+    agreement: dict[str, Any]
+
+
+def read_drafts(path: str, cases: Mapping[str, Case]) -> dict[str, dict[str, dict[str, Any]]]:
+    """Return case id → text → drafted criterion, of all drafters; drafts on other cases are left out.
+
+    RecordError if a question or a trusted answer changed after the draft, or no criterion is left.
+    """
+    drafts: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
+    for place, draft in read_placed(path, CriteriaDraft):
+        if draft.case_id in cases:
+            draft.check(place, cases[draft.case_id].asked_digest)
+            for each in draft.criteria:
+                drafts[draft.case_id].setdefault(each["criterion"], each)
+    if not any(drafts.values()):
+        raise RecordError(f"{path}: no criterion was drafted for these cases")
+    return {name: drafted for name, drafted in drafts.items() if drafted}
+
+
+def approve(cases: Sequence[Case], drafts: Mapping[str, Mapping[str, dict]], paths: Sequence[str]) -> Approved:
+    """Return the cases with the criteria that physicians approved, beside those that they have.
+
+    Args:
+        drafts: see `read_drafts`.
+        paths: files of approvals, of one round after another.
+
+    Raises:
+        RecordError: an approval of what was not drafted, or two of one physician on one criterion.
+    """
+    drafted: dict[Key, dict[str, Any]] = {
+        (name, text): each for name, of in drafts.items() for text, each in of.items()
+    }
+    first = dict(zip(drafted, drafted))  # of a new wording the draft that it came from
+    decisions: dict[Key, dict[str, CriterionApproval]] = defaultdict(dict)
+    for path in paths:
+        for place, each in read_placed(path, CriterionApproval):
+            key, new = (each.case_id, each.criterion), (each.case_id, each.text)
+            if key not in drafted:
+                raise RecordError(
+                    f"{place}: no criterion {each.criterion[:60]!r} was drafted for case {each.case_id!r}"
+                )
+            if decisions[key].setdefault(each.annotator, each) is not each:
+                raise RecordError(f"{place}: {each.annotator!r} decided on this criterion before")
+            if each.accepts and new not in drafted:
+                points = 1.0 if (each.points or 0) > 0 else -1.0
+                drafted[new], first[new] = {**drafted[key], "criterion": each.text, "points": points}, first[key]
+    rounds: dict[Key, list[Key]] = defaultdict(list)  # each draft, then the new wordings of it
+    for key, draft in first.items():
+        rounds[draft].append(key)
+    accepted = {case.id: {each.criterion: each for each in case.criteria} for case in cases}
+    changed: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    left_out: Counter[str] = Counter()
+    for (name, _), keys in rounds.items():
+        outcomes = [(key, _outcome(list(decisions[key].values()))) for key in keys if decisions[key]]
+        taken = [(drafted[key], *outcome) for key, outcome in outcomes if isinstance(outcome, tuple)]
+        for entry, text, points in taken:
+            criterion = CaseCriterion.from_dict({**entry, "criterion": text, "points": points})
+            accepted[name].setdefault(text, criterion)
+        if not taken:
+            left_out[str(outcomes[-1][1]) if outcomes else FEW] += 1
+            changed[name] += [drafted[key] for key in keys[1:] if not decisions[key]]
+    counts = {"approved": len(rounds) - left_out.total(), "drafted": len(rounds)}
+    kept = [
+        replace(case, criteria=tuple(accepted[case.id].values()), extra={**case.extra, APPROVAL: counts})
+        for case in cases
+        if accepted[case.id]
+    ]
+    again = [
+        CriteriaDraft(case.id, PHYSICIANS, tuple(changed[case.id]), extra={"case_digest": case.asked_digest})
+        for case in cases
+        if changed[case.id]
+    ]
+    agreement = agreement_of(each for of in decisions.values() for each in of.values())
+    return Approved(kept, again, len(rounds), left_out, agreement)
+
+
+def _outcome(decisions: Sequence[CriterionApproval]) -> tuple[str, float] | str:
+    """Return the words and the points that are approved, or why none are."""
+    accepts, texts = {each.accepts for each in decisions}, {each.text for each in decisions}
+    points = [each.points for each in decisions if each.points is not None and each.accepts]
+    if len(decisions) < NEEDED:
+        return FEW
+    if None in accepts:
+        return "a physician cannot tell"
+    if accepts == {False}:
+        return "refused"
+    if False in accepts or len({each > 0 for each in points}) > 1:
+        return DIFFER
+    return CHANGED if len(texts) > 1 else (texts.pop(), sum(points) / len(points))
+
+
+def agreement_of(approvals: Iterable[CriterionApproval], resamples: int = 2000) -> dict[str, Any]:
+    """Return how far physicians agree on drafted criteria, with intervals over cases.
+
+    Returns:
+        {"approval" (accepted or refused), "points" (of accepted ones): {measure: Estimate}}, of criteria of which two or more
+        said it: the share on which all say the same, and Krippendorff's alpha. No measure where one physician alone answered.
+    """
+    every = [each for each in approvals if each.accepts is not None]
+    keys = {key: place for place, key in enumerate(dict.fromkeys((each.case_id, each.criterion) for each in every))}
+    cases = {name: place for place, name in enumerate(dict.fromkeys(name for name, _ in keys))}
+    names = sorted({each.annotator for each in every})
+    case, tables = np.array([cases[name] for name, _ in keys], int), np.full((2, len(keys), len(names)), np.nan)
+    for each in every:
+        place = keys[each.case_id, each.criterion], names.index(each.annotator)
+        tables[0][place], tables[1][place] = float(bool(each.accepts)), each.points if each.accepts else np.nan
+    tree: dict[str, Any] = {"approval": {}, "points": {}}
+    for measures, table in zip(tree.values(), tables if len(names) > 1 else ()):
+        shared = (~np.isnan(table)).sum(axis=1) > 1
+        same = shared & (np.nanmax(table, axis=1, initial=-LARGEST) == np.nanmin(table, axis=1, initial=LARGEST))
+        alike, both = (np.bincount(case[mask], minlength=len(cases)) for mask in (same, shared))
+        measures["alike"] = mean(alike, both, int(shared.sum()))
+        measures["alpha (ordinal)"] = krippendorff_alpha(table, case, len(cases), "ordinal")
+    return estimate(tree, len(cases), resamples) if keys else {}
