@@ -120,6 +120,7 @@ def test_every_figure_is_that_of_the_file_beside_it(made: SimpleNamespace) -> No
     passes = json.loads((made.folder / "audit" / "audit.json").read_text("utf-8"))["passes"]
     assert facts["audit"] == f"The judge passes its audit of 30 cases: {'yes' if passes else 'no'}"
     assert "The audit changed no answers: 1 fact left out (dangers)." in made.said
+    assert "The audit did not change who asks or answers: 1 fact left out (alike)." in made.said
     packaged = ROOT / "src" / "automedeval" / "rubrics"
     assert (made.pack / "prompts" / "rubric.yaml").read_bytes() == (
         packaged / "packaged" / "automedeval.yaml"
@@ -225,7 +226,9 @@ def test_a_report_of_another_version_without_ratings_or_audit_gets_a_line_each(
     assert (
         "note: No ratings of people are given to the report: 3 facts left out (records, raters, reliability)." in notes
     )
-    assert [note for note in notes if "No audit is given to the report: 2 facts left out (audit, dangers)." in note]
+    assert [
+        note for note in notes if "No audit is given to the report: 3 facts left out (audit, dangers, alike)." in note
+    ]
     assert [note for note in notes if "The files of this run lack other figures: " in note and "cost" in note]
     assert "note: No physicians rated harm: 1 fact left out (harm_people)." in notes
     assert "share 0.25 [0.10, 0.60] (n = 8)" in one.page.replace("\\", "")
