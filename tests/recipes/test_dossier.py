@@ -120,6 +120,7 @@ def test_every_figure_is_that_of_the_file_beside_it(made: SimpleNamespace) -> No
     passes = json.loads((made.folder / "audit" / "audit.json").read_text("utf-8"))["passes"]
     assert facts["audit"] == f"The judge passes its audit of 30 cases: {'yes' if passes else 'no'}"
     assert "The audit changed no answers: 1 fact left out (dangers)." in made.said
+    assert "The audit did not change who asks or answers: 1 fact left out (alike)." in made.said
     packaged = ROOT / "src" / "automedeval" / "rubrics"
     assert (made.pack / "prompts" / "rubric.yaml").read_bytes() == (
         packaged / "packaged" / "automedeval.yaml"
@@ -213,7 +214,10 @@ def test_a_report_of_another_version_without_ratings_or_audit_gets_a_line_each(
         "command": "automedeval report --verdicts v --cases c --output o --old 1",
     }
     del result["judges"]["good"]["audit"], result["judges"]["good"]["usage"]
-    (tmp_path / "report" / "agreement.json").write_text(json.dumps(result | {"people": None}), encoding="utf-8")
+    share = {"value": 0.25, "low": 0.1, "high": 0.6, "n": 8}
+    harm = {"degrees": ["none", "severe"], "raters": {"physicians": {"m": {"degrees": [6, 2], "share": share}}}}
+    text = json.dumps(result | {"people": None, "harm": harm})
+    (tmp_path / "report" / "agreement.json").write_text(text, encoding="utf-8")
     one = dossier(tmp_path / "report", tmp_path / "pack")
     notes = [line for line in one.said.splitlines() if line.startswith("note: ")]
     assert notes[0].startswith("note: The report is by automedeval 0.0.9, this dossier by ")
@@ -222,8 +226,12 @@ def test_a_report_of_another_version_without_ratings_or_audit_gets_a_line_each(
     assert (
         "note: No ratings of people are given to the report: 3 facts left out (records, raters, reliability)." in notes
     )
-    assert [note for note in notes if "No audit is given to the report: 2 facts left out (audit, dangers)." in note]
+    assert [
+        note for note in notes if "No audit is given to the report: 3 facts left out (audit, dangers, alike)." in note
+    ]
     assert [note for note in notes if "The files of this run lack other figures: " in note and "cost" in note]
+    assert "note: No physicians rated harm: 1 fact left out (harm_people)." in notes
+    assert "share 0.25 [0.10, 0.60] (n = 8)" in one.page.replace("\\", "")
     assert check_figures(one.pack, one.page) > 50
     assert {path.parent.name for path in one.pack.rglob("*.json*")} == {"report", "pack"}
     assert run_command("dossier", "--verify", one.pack).returncode == 0

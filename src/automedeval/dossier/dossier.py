@@ -74,10 +74,10 @@ def answers(
         there = [facts[name] for name in item["facts"] if name in facts]
         missing = [name.replace("_", " ") for name in item["facts"] if name not in facts]
         answer = [f"{fact.text}." for fact in there]
-        if missing:
-            answer.append(f"Not in this run: {', '.join(missing)}.")
         if "rest" in item or not there:
             answer.append(f"{TO_WRITE.capitalize()}{': ' * ('rest' in item)}{item.get('rest', '')}.")
+        if missing:
+            answer.append(f"Not in this run: {', '.join(missing)}.")
         states[STATES[2 if not there else 1 if missing or "rest" in item else 0]] += 1
         files = dict.fromkeys(file for fact in there for file in fact.places)
         rows.append((item["item"], item["asks"], " ".join(answer), ", ".join(files)))
