@@ -22,7 +22,14 @@ FILES = {
     "chat_template_path", "tokenizer_template", "teacher_verdicts", "attack_file", "harm_file", "thresholds", "agreement",
     "audit", "folder", "study", "card",
 }  # fmt: skip
-FOR_PEOPLE = {"report", "check", "compare", "audit", "publish"}  # recipes whose output no step has to read
+FOR_PEOPLE = {
+    "report",
+    "check",
+    "draft_criteria",
+    "compare",
+    "audit",
+    "publish",
+}  # recipes whose output no step has to read
 NOT_PATHS = {"repo", "base_model", "base_url"}  # of the Hub, or of an endpoint
 OWN = ("src", "recipes", "accelerate_configs", "model_card.md")  # what the repository holds
 PLANS = "plans"  # where a rehearsal puts its plans, with small counts
