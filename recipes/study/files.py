@@ -22,7 +22,8 @@ FILES = {
     "chat_template_path", "tokenizer_template", "teacher_verdicts", "attack_file", "harm_file", "thresholds", "agreement",
     "audit", "folder", "study", "card", "report",
 }  # fmt: skip
-FOR_PEOPLE = {"report", "check", "compare", "audit", "dossier", "publish"}  # recipes whose output no step has to read
+# Recipes whose output no step has to read.
+FOR_PEOPLE = {"report", "check", "draft_criteria", "compare", "audit", "dossier", "publish"}
 NOT_PATHS = {"repo", "base_model", "base_url"}  # of the Hub, or of an endpoint
 OWN = ("src", "recipes", "accelerate_configs", "model_card.md")  # what the repository holds
 PLANS = "plans"  # where a rehearsal puts its plans, with small counts

@@ -71,12 +71,12 @@ def test_the_demo_from_top_to_bottom() -> None:
             "dossier",
             "check",
             "build_store",
+            "draft_criteria",
             "distill_strong",
             "distill_weak",
-            "build_dataset",
-            "judge",
         ),
-        *("stage1", "stage2", "stage3", "judge", "judge_training1", "introspect1", "introspection1", "judge"),
+        *("build_dataset", "judge", "stage1", "stage2", "stage3", "judge", "judge_training1", "introspect1"),
+        *("introspection1", "judge"),
         *("report", "audit"),
     ]
     runs = of(commands, "sft")

@@ -318,6 +318,9 @@ def _decided(drafts: Mapping[int, Mapping[str, Any]], stored: dict[str, Any]) ->
         name, decision = f"Criterion {place}", decisions[str(place)]
         if APPROVALS[decision] and not points.get(str(place)):
             raise Invalid(f"{name}: please give it points, but not 0; or refuse it.")
+        if decision == "approve" and points[str(place)] * each["points"] < 0:
+            side = "below 0: an answer must not say it" if each["points"] < 0 else "above 0: an answer must say it"
+            raise Invalid(f"{name}: please give it points {side}. Only a changed criterion can change sides.")
         if decision == "change" and wordings.get(str(place), "") in ("", each["criterion"]):
             raise Invalid(f"{name}: please change its words, or approve it as it is.")
     stored["points"] = {place: value for place, value in points.items() if APPROVALS[decisions[place]]}

@@ -210,7 +210,9 @@ class _Reader(YamlFile):
         if "verify" in plans and (other := [kind for kind in ("rate", "prefer") if kind in plans]):
             self.fail("verify", f"asks other questions about verdicts than {other[0]}: it needs a study of its own")
         disputes = self.disputes(content, every, rubric) if "jury" in plans else {}
-        drafts = self.drafts(content["approve"], cases) if "approve" in plans else {}
+        drafts: Mapping[str, Sequence[Mapping[str, Any]]] = {}
+        if "approve" in plans:
+            drafts = read_drafts(self.take(content["approve"] or {}, "drafts", str, inside="approve."), cases)
         waiting = [name for name, dispute in disputes.items() if dispute.line.get("decision") is None]
         items = []
         for plan in plans.values():
@@ -348,10 +350,6 @@ class _Reader(YamlFile):
         queue = self.take(content["jury"] or {}, "queue", str, inside="jury.")
         rubrics = {each.name: each for each in (*map(read_rubric, packaged_rubrics()), rubric)}
         return read_disputes(queue, cases, rubrics)
-
-    def drafts(self, entry: Any, cases: Mapping[str, Case]) -> dict[str, Sequence[Mapping[str, Any]]]:
-        drafts = read_drafts(self.take(entry or {}, "drafts", str, inside="approve."), cases)
-        return {name: list(of.values()) for name, of in drafts.items()}
 
     def plan(
         self, kind: str, entry: Any, annotators: Sequence[Annotator], verdicts: Mapping[tuple[str, str], Verdict]

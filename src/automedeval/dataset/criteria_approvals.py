@@ -40,23 +40,23 @@ class Approved(NamedTuple):
     agreement: dict[str, Any]
 
 
-def read_drafts(path: str, cases: Mapping[str, Case]) -> dict[str, dict[str, dict[str, Any]]]:
-    """Return case id → text → drafted criterion, of all drafters; drafts on other cases are left out.
+def read_drafts(path: str, cases: Mapping[str, Case]) -> dict[str, list[dict[str, Any]]]:
+    """Return case id → the drafted criteria of all drafters; drafts on other cases are left out.
 
     RecordError if a question or a trusted answer changed after the draft, or no criterion is left.
     """
     drafts: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
     for place, draft in read_placed(path, CriteriaDraft):
-        if draft.case_id in cases:
+        if draft.criteria and draft.case_id in cases:
             draft.check(place, cases[draft.case_id].asked_digest)
             for each in draft.criteria:
                 drafts[draft.case_id].setdefault(each["criterion"], each)
-    if not any(drafts.values()):
+    if not drafts:
         raise RecordError(f"{path}: no criterion was drafted for these cases")
-    return {name: drafted for name, drafted in drafts.items() if drafted}
+    return {name: list(of.values()) for name, of in drafts.items()}
 
 
-def approve(cases: Sequence[Case], drafts: Mapping[str, Mapping[str, dict]], paths: Sequence[str]) -> Approved:
+def approve(cases: Sequence[Case], drafts: Mapping[str, Sequence[dict]], paths: Sequence[str]) -> Approved:
     """Return the cases with the criteria that physicians approved, beside those that they have.
 
     Args:
@@ -66,9 +66,7 @@ def approve(cases: Sequence[Case], drafts: Mapping[str, Mapping[str, dict]], pat
     Raises:
         RecordError: an approval of what was not drafted, or two of one physician on one criterion.
     """
-    drafted: dict[Key, dict[str, Any]] = {
-        (name, text): each for name, of in drafts.items() for text, each in of.items()
-    }
+    drafted = {(name, each["criterion"]): each for name, of in drafts.items() for each in of}
     first = dict(zip(drafted, drafted))  # of a new wording the draft that it came from
     decisions: dict[Key, dict[str, CriterionApproval]] = defaultdict(dict)
     for path in paths:

@@ -562,8 +562,7 @@ class CriteriaDraft(LogRecord):
     """The criteria that are proposed for a case, before a physician has read them.
 
     Each of `criteria` has the keys of a `CaseCriterion`, points of 1 or -1, and a `citation`: `passage` (its id in the store,
-    null for the trusted answer), `source` and `text`. `invalid` says of each answer of a model why it is no criterion; `reason`
-    why there is none at all.
+    null for the trusted answer), `source`, `text`. `invalid` says why an answer of a model is none, `reason` why there is none.
     """
 
     verb: ClassVar[str] = "drafted criteria for"
@@ -578,9 +577,8 @@ class CriteriaDraft(LogRecord):
     def from_dict(cls, record: dict) -> Self:
         draft = super().from_dict(record)
         for criterion in _criteria(record):
-            citation = take(criterion.extra, "citation", (dict,))
-            take(citation, "source", (str,))
-            take(citation, "text", (str,))
+            for name in ("source", "text"):
+                take(take(criterion.extra, "citation", (dict,)), name, (str,))
         return draft
 
     @property

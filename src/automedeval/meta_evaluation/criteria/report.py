@@ -56,7 +56,8 @@ def criteria_result(
             "certified": labels is not None and not np.isnan(reading.of(labels.pairs)[0]).all(),
         }
     result = {"cases": len(cases), "responses": cases.responses, "judges": judges, "certificate": certificate}
-    result["approval"] = approval_of(cases)
+    counts = (case.extra[APPROVAL] for case in cases.records if APPROVAL in case.extra)
+    result["approved"] = sorted({(each["approved"], each["drafted"]) for each in counts})
     rows = rows_of([scored(cases, reading) for reading in readings])
     audited = audits_of(audits, rows)
     for reading, row in zip(readings, rows):
@@ -70,12 +71,6 @@ def criteria_result(
         )
         judges[row.name]["facts"] = [list(fact) for fact in facts_of(profile)]
     return result
-
-
-def approval_of(cases: Cases) -> list[dict[str, int]]:
-    """Return how many of how many drafted criteria physicians approved, as the cases record it: once for each set of drafts."""
-    counts = [case.extra[APPROVAL] for case in cases.records if APPROVAL in case.extra]
-    return [each for number, each in enumerate(counts) if each not in counts[:number]]
 
 
 def read_shares(cases: Cases, reading: CriteriaVerdicts) -> dict[str, Any]:
@@ -234,8 +229,7 @@ def _mean_scores(result: Mapping[str, Any]) -> Table:
 def sentences(result: Mapping[str, Any]) -> list[str]:
     """Return the results in sentences: every judge's scores, and what is known of it, its certificate first."""
     lines = [
-        f"criteria: {each['approved']:,} of {each['drafted']:,} approved by two physicians."
-        for each in result["approval"]
+        f"criteria: {approved:,} of {drafted:,} approved by two physicians." for approved, drafted in result["approved"]
     ]
     for name, judge in result["judges"].items():
         means = "; ".join(f"{model} {_mean(each)}" for model, each in judge["candidates"].items())
