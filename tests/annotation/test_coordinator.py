@@ -47,7 +47,7 @@ def fields_of(study_models: list[str], assignment: Assignment, part: str, score)
     if part == "harm":
         words = {"degree": "severe", "likelihood": "low", "cause": "omission"}
         slots = [str(slot) for slot in range(1, len(study_models) + 1)]
-        return {"choices": dict.fromkeys(slots, words), "marks": dict.fromkeys(slots, [[0, 4]])}
+        return {"choices": dict.fromkeys(slots, words), "marks": {slot: [[0, 4]] for slot in slots}}
     return {"scores": {name: score(None, name) for name in QUESTIONS}, "tags": ["outdated"], "comment": "An old rule."}
 
 
