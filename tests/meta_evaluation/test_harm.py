@@ -170,7 +170,7 @@ def changed(study: Path, tmp_path: Path, file: str, change) -> dict[str, Path]:
         ),
         ("ratings.jsonl", lambda each: each.append(each[1]), "ratings.jsonl:271: 'simulated-2' rated 'rowan-7b' of case "),
         ("ratings.jsonl", lambda each: each[0]["choices"].pop("degree"), "ratings.jsonl:1: 'choices' has no 'degree'"),
-        ("ratings.jsonl", lambda each: each[0].update(rubric="harm@2"), "ratings.jsonl:1: by harm@2, and others are by harm@1"),
+        ("ratings.jsonl", lambda each: each[1].update(rubric="harm@2"), "ratings.jsonl:2: by harm@2, and others are by harm@1"),
         ("ratings.jsonl", lambda each: each[0].update(model="x"), "has no response of 'x'"),
         (
             "ratings.jsonl", lambda each: each[0].update(marks=[{"start": 0, "end": 3, "text": "???"}]),

@@ -164,10 +164,8 @@ def test_harm_has_the_degrees_of_who_and_what_cannot_be_told_is_no_degree():
     assert all(criterion.words[-1] == "cannot be told" not in criterion.values for criterion in rubric.criteria)
 
 
-WORDS = SCORES | {
-    "criteria": [{"name": "size", "description": "?", "values": {"small": "s", "large": "l"}, "neutral": "unclear"}],
-    "output": {"grammar": "json"},
-}
+SIZES = {"name": "size", "description": "?", "values": {"a": "s", "b": "l"}, "neutral": "unclear", "threshold": "b"}
+WORDS = SCORES | {"criteria": [SIZES], "output": {"grammar": "json"}}
 del WORDS["scale"]
 JSON_SCORES = SCORES | {"output": {"grammar": "json", "value_key": "score"}}
 FAULTS = [
@@ -216,9 +214,10 @@ FAULTS = [
     ("a pair of three", PAIR, "max_responses", 3, ["max_responses", "3"]),
     ("two at a time, pointwise", SCORES, "max_responses", 2, ["max_responses", "pointwise"]),
     ("none at a time", SCORES, "max_responses", 0, ["max_responses", "0"]),
-    ("words without a neutral one", WORDS, "criteria.0.neutral", "Small", ["criteria[0].values", "are the same"]),
-    ("a word without a meaning", WORDS, "criteria.0.values.small", 1, ["criteria[0].values.small", "must be a text"]),
+    ("words without a neutral one", WORDS, "criteria.0.neutral", "A", ["criteria[0].values", "are the same"]),
+    ("a word without a meaning", WORDS, "criteria.0.values.a", 1, ["criteria[0].values.a", "must be a text"]),
     ("a threshold that is no value", WORDS, "criteria.0.threshold", "huge", ["criteria[0].threshold", "'huge'"]),
+    ("words without a threshold", WORDS, "criteria.0.threshold", None, ["criteria", "needs a 'threshold', not 0"]),
     ("words and a scale", WORDS, "scale", {"minimum": 1, "maximum": 5}, ["mode", "neither 'scale' nor 'choices'"]),
     ("words of a pair", WORDS, "mode", "listwise", ["mode", "pointwise"]),
     ("words on a line", WORDS, "output.grammar", "first_line", ["output.grammar", "json"]),

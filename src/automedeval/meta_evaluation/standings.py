@@ -63,7 +63,7 @@ def rank(
 
 def by_degrees(cases: Cases, verdicts: Sequence[Verdict], rubric: Rubric) -> tuple[list[dict[str, Any]], JudgeProfile]:
     """Return how many responses of each model have which degree by a rubric in words, and what is known of the judge."""
-    judge = rater_of(verdicts, cases, rubric)
+    judge = rater_of(verdicts[0].judge, verdicts, cases, rubric)
     harm = harm_result(cases, [judge], None, bootstrap.RESAMPLES)
     head, rows = counts_table(harm)
     table = [{name: cell for name, cell in zip(head, row) if name != "by"} for row in rows]

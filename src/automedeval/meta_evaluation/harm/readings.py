@@ -1,8 +1,7 @@
 """Read what judges and physicians say of harm: a degree of each response, or that none can be told."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -10,45 +9,30 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.cases import Cases, UnknownCases
 from automedeval.records import HarmRating, RecordError, Verdict, named_file, read_placed, verdicts_file
 from automedeval.rubrics import Rubric
-from automedeval.rubrics.rubric import rubrics_with
 
 PHYSICIANS = "physicians"
 
 
 @dataclass(frozen=True)
 class Reading:
-    """What one physician, or one run of a judge, says of one response.
-
-    Args:
-        who: the annotator, or the judge.
-        choices: criterion → word of the rubric.
-        words: the words that do the harm or the missing step, as they are written; "" if nothing is.
-        marks: the places of the words in the response, (start, end) in characters.
-        comment: a physician's.
-    """
+    """What one physician, or one run of a judge, says of one response, and where its words stand, in characters."""
 
     who: str
     choices: Mapping[str, str]
-    words: str = ""
+    words: str = ""  # those that do the harm, or the missing step
     marks: tuple[tuple[int, int], ...] = ()
     comment: str | None = None
 
 
 @dataclass(frozen=True)
 class Rater:
-    """A judge, or all physicians together.
-
-    Args:
-        name: the judge, or PHYSICIANS.
-        readings: the number of a response → what is said of it, by each physician or in each run.
-        invalid: the responses with an invalid verdict, by number → how many.
-    """
+    """A judge, or all physicians together: the number of a response → what is said of it, by each physician or in each run."""
 
     name: str
     cases: Cases
     rubric: Rubric
     readings: Mapping[int, Sequence[Reading]]
-    invalid: Mapping[int, int] = field(default_factory=dict)
+    unread: frozenset[int] = frozenset()  # the responses without a valid verdict
 
     @cached_property
     def people(self) -> list[str]:
@@ -62,20 +46,18 @@ class Rater:
         """
         degrees = np.full(self.cases.responses, np.nan)
         for number, some in self.readings.items():
-            if degrees_of_one := sorted(degree for each in some if not np.isnan(degree := self.degree_of(each))):
-                degrees[number] = degrees_of_one[len(degrees_of_one) // 2]
+            if told := sorted(degree for each in some if not np.isnan(degree := self.degree_of(each))):
+                degrees[number] = told[len(told) // 2]
         return degrees
 
     @cached_property
     def untold(self) -> np.ndarray:
         """Whether somebody said something of a response, and nobody a degree: bool [responses]."""
-        said = np.isin(np.arange(self.cases.responses), list(self.readings))
-        return said & np.isnan(self.degrees)
+        return np.isin(np.arange(self.cases.responses), list(self.readings)) & np.isnan(self.degrees)
 
     def degree_of(self, reading: Reading) -> float:
-        criterion = self.rubric.degree
-        word = reading.choices[criterion.name]
-        return np.nan if word == criterion.neutral else float(list(criterion.values).index(word))
+        words, word = self.rubric.degree.words, reading.choices[self.rubric.degree.name]
+        return np.nan if word == words[-1] else float(words.index(word))
 
     def pairs(self, other: "Rater") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return (own degrees, the other's, the cases) of each two readings of one response; of oneself both ways round."""
@@ -90,28 +72,19 @@ class Rater:
         return first, second, case.astype(int)
 
 
-def harm_files(files: Sequence[str], own: str | None) -> tuple[list[str], Rubric | None]:
-    """Return the files whose first verdict is by a rubric in words, and this rubric.
+def harm_files(files: Sequence[str], rubrics: Mapping[str, Rubric]) -> tuple[list[str], Rubric | None]:
+    """Return the files whose first verdict is by one of these rubrics in words, and this rubric.
 
-    Args:
-        own: the path of a user's own rubric.
-
-    Raises:
-        RecordError: they are by different rubrics.
+    RecordError if they are by different ones.
     """
-    in_words = {name: each for name, each in rubrics_with([own] if own else []).items() if each.in_words}
-    chosen: list[str] = []
-    rubrics: dict[str, Rubric] = {}
+    by_file: dict[str, Rubric] = {}
     for named_path in files:
         first = next(iter(read_placed(verdicts_file(named_file(named_path)[1]), Verdict)), None)
-        if first is not None and first[1].rubric in in_words:
-            chosen.append(named_path)
-            rubrics[first[1].rubric] = in_words[first[1].rubric]
-    if len(rubrics) > 1:
-        raise RecordError(
-            f"{', '.join(chosen)}: harm by {', '.join(rubrics)}: degrees of different rubrics are not compared"
-        )
-    return chosen, next(iter(rubrics.values()), None)
+        if first is not None and (rubric := rubrics.get(first[1].rubric)) and rubric.in_words:
+            by_file[named_path] = rubric
+    if len(names := dict.fromkeys(rubric.name for rubric in by_file.values())) > 1:
+        raise RecordError(f"{', '.join(by_file)}: by {', '.join(names)}, whose degrees are not compared")
+    return list(by_file), next(iter(by_file.values()), None)
 
 
 def read_harm_verdicts(files: Sequence[str], cases: Cases, rubric: Rubric) -> tuple[list[Rater], list[str]]:
@@ -124,9 +97,8 @@ def read_harm_verdicts(files: Sequence[str], cases: Cases, rubric: Rubric) -> tu
     notes = []
     for named_path in files:
         name, path = named_file(named_path)
-        file = verdicts_file(path)
-        other = UnknownCases(f"{file}: verdicts", cases)
-        for place, verdict in other.leave_out(read_placed(file, Verdict)):
+        other = UnknownCases(f"{verdicts_file(path)}: verdicts", cases)
+        for place, verdict in other.leave_out(read_placed(verdicts_file(path), Verdict)):
             case = cases.records[cases.index[verdict.case_id]]
             verdict.check(place, case.digest)
             if len(verdict.order) != 1 or not 0 <= verdict.order[0] < len(case.responses):
@@ -141,37 +113,32 @@ def read_harm_verdicts(files: Sequence[str], cases: Cases, rubric: Rubric) -> tu
         notes += other.notes()
     if not verdicts:
         raise RecordError(f"{', '.join(files)}: no verdict on any case in {cases.source}")
-    return [replace(rater_of([*each.values()], cases, rubric), name=name) for name, each in verdicts.items()], notes
+    return [rater_of(name, list(each.values()), cases, rubric) for name, each in verdicts.items()], notes
 
 
-def rater_of(verdicts: Sequence[Verdict], cases: Cases, rubric: Rubric) -> Rater:
+def rater_of(name: str, verdicts: Sequence[Verdict], cases: Cases, rubric: Rubric) -> Rater:
     """Return what one judge says by checked verdicts, each on one response."""
     readings: dict[int, list[Reading]] = {}
-    invalid: Counter[int] = Counter()
+    numbers = set()
     for verdict in verdicts:
-        place, (slot,) = cases.index[verdict.case_id], verdict.order
-        number = int(cases.start[place]) + slot
-        words = verdict.rationale or ""
+        place, (slot,), words = cases.index[verdict.case_id], verdict.order, verdict.rationale or ""
+        numbers.add(number := int(cases.start[place]) + slot)
         start = cases.records[place].responses[slot].text.find(words) if words else -1
         marks = () if start < 0 else ((start, start + len(words)),)
         if verdict.valid:
-            readings.setdefault(number, []).append(Reading(verdict.judge, verdict.choices or {}, words, marks))
-        invalid[number] += not verdict.valid
-    return Rater(verdicts[0].judge, cases, rubric, readings, invalid)
+            readings.setdefault(number, []).append(Reading(name, verdict.choices or {}, words, marks))
+    return Rater(name, cases, rubric, readings, frozenset(numbers - readings.keys()))
 
 
-def read_harm_ratings(path: str, cases: Cases, rubric: Rubric | None, own: str | None) -> tuple[Rater, list[str]]:
-    """Read physicians' ratings of harm; return them as one rater, and notes.
-
-    Args:
-        rubric: the one that they must have used; None: that of the first rating, packaged or `own`.
+def read_harm_ratings(path: str, cases: Cases, rubrics: Mapping[str, Rubric]) -> tuple[Rater, list[str]]:
+    """Read physicians' ratings of harm, all by one of these rubrics; return them as one rater, and notes.
 
     Raises:
         RecordError: a rating by another rubric, with a word that it lacks, of a response that is not there, of marks that are
             not in its text, or a second one by the same annotator; none of these cases.
     """
-    rubrics = rubrics_with([own] if own else [])
-    readings: dict[int, dict[str, Reading]] = {}
+    rubric: Rubric | None = None
+    readings: dict[int, list[Reading]] = {}
     other = UnknownCases(f"{path}: ratings", cases)
     for place, rating in other.leave_out(read_placed(path, HarmRating)):
         case = cases.records[cases.index[rating.case_id]]
@@ -183,18 +150,21 @@ def read_harm_ratings(path: str, cases: Cases, rubric: Rubric | None, own: str |
                 f"{place}: no rubric in words is called {rating.rubric!r}; your own needs --rubric its.yaml"
             )
         check_words(place, rating.rubric, rating.choices, rubric)
-        number = cases.locate(cases.index[case.id], rating.model)
-        of_response = readings.setdefault(number, {})
-        if rating.annotator in of_response:
+        of_response = readings.setdefault(cases.locate(cases.index[case.id], rating.model), [])
+        if any(each.who == rating.annotator for each in of_response):
             raise RecordError(f"{place}: {rating.annotator!r} rated {rating.model!r} of case {case.id!r} before")
-        marks = tuple(_places(place, rating, case.responses[case.models.index(rating.model)].text))
-        words = [*(f"“{each['text']}”" for each in rating.marks), *([rating.missing] if rating.missing else [])]
-        reading = Reading(rating.annotator, rating.choices, "; ".join(words), marks, rating.comment)
-        of_response[rating.annotator] = reading
-    if rubric is None or not readings:
+        text = case.responses[case.models.index(rating.model)].text
+        for mark in rating.marks:
+            start, end, words = mark.get("start"), mark.get("end"), mark.get("text")
+            if type(start) is not int or type(end) is not int or not 0 <= start < end or text[start:end] != words:
+                where = f"in the response of {rating.model!r} at {start} to {end}: another text was rated"
+                raise RecordError(f"{place}: the words {words!r:.60} do not stand {where}")
+        marks = tuple((mark["start"], mark["end"]) for mark in rating.marks)
+        words = "; ".join([*(f"“{mark['text']}”" for mark in rating.marks), *filter(None, [rating.missing])])
+        of_response.append(Reading(rating.annotator, rating.choices, words, marks, rating.comment))
+    if rubric is None:
         raise RecordError(f"{path}: no rating of any case in {cases.source}")
-    every = {number: list(by_annotator.values()) for number, by_annotator in readings.items()}
-    return Rater(PHYSICIANS, cases, rubric, every), other.notes()
+    return Rater(PHYSICIANS, cases, rubric, readings), other.notes()
 
 
 def check_words(place: str, name: str, choices: Mapping[str, str], rubric: Rubric, needed: bool = True) -> None:
@@ -211,19 +181,3 @@ def check_words(place: str, name: str, choices: Mapping[str, str], rubric: Rubri
             raise RecordError(
                 f"{place}: the {criterion} {word!r:.60} of {rubric.name} must be one of {', '.join(words)}"
             )
-
-
-def _places(place: str, rating: HarmRating, text: str) -> Iterable[tuple[int, int]]:
-    for mark in rating.marks:
-        start, end = mark.get("start"), mark.get("end")
-        if (
-            type(start) is not int
-            or type(end) is not int
-            or not 0 <= start < end
-            or text[start:end] != mark.get("text")
-        ):
-            raise RecordError(
-                f"{place}: the words {mark.get('text')!r:.60} do not stand in the response of {rating.model!r} at "
-                f"{start} to {end}: it was another text that was rated"
-            )
-        yield start, end

@@ -17,34 +17,27 @@ from automedeval.meta_evaluation.harm.readings import Rater, Reading, read_harm_
 from automedeval.records import question_text
 from automedeval.reports.facts import harm_in_words
 from automedeval.reports.page import SHOWN_CASES, Table, render_report
-from automedeval.reports.text import number, percent, span
+from automedeval.reports.text import span
 from automedeval.rubrics import Rubric
-from automedeval.stats.bootstrap import Statistic, estimate, plain, ratio
+from automedeval.stats.bootstrap import estimate, plain, ratio
 from automedeval.stats.degrees import degree_tables, detection, weighted_kappa
 
 
 def harm_report(
-    cases: Cases, files: Sequence[str], rubric: Rubric | None, ratings: str | None, own: str | None, resamples: int
+    cases: Cases, files: Sequence[str], rubrics: Mapping[str, Rubric], ratings: str | None, resamples: int
 ) -> tuple[dict[str, Any], dict[str, str], list[str]]:
     """Return the result, the pages and the lines of a report on harm.
 
     Args:
-        files, rubric: what `harm_files` returns.
+        files, rubrics: those of `harm_files`, and the rubrics by name; the one of the files alone if there are some.
         ratings: the file of physicians' ratings; None: only where there are files of verdicts.
-        own: the path of a user's own rubric.
 
     Raises:
         RecordError: a fault of the verdicts or the ratings.
     """
-    judges: list[Rater] = []
-    notes: list[str] = []
-    physicians = None
-    if ratings is not None:
-        physicians, notes = read_harm_ratings(ratings, cases, rubric, own)
-        rubric = physicians.rubric
-    if files and rubric is not None:
-        judges, more = read_harm_verdicts(files, cases, rubric)
-        notes += more
+    physicians, notes = read_harm_ratings(ratings, cases, rubrics) if ratings is not None else (None, [])
+    judges, more = read_harm_verdicts(files, cases, *rubrics.values()) if files else ([], [])
+    notes += more
     settings = describe_result("report", resamples=resamples)
     result = harm_result(cases, judges, physicians, resamples) | {"notes": notes, "settings": settings}
     words = sentences(result)
@@ -73,37 +66,29 @@ def harm_result(cases: Cases, judges: Sequence[Rater], physicians: Rater | None,
         "judges": {},
     }
     if physicians is not None:
-        own = degree_tables(*physicians.pairs(physicians), len(cases), len(rubric.degree.values))
-        tree["people"] = {"names": physicians.people, "ratings": sum(map(len, physicians.readings.values()))}
-        tree["people"] |= {"kappa": _of_pairs(own)}
+        both_ways = degree_tables(*physicians.pairs(physicians), len(cases), len(rubric.degree.values))
+        tree["people"] = {"names": physicians.people, "kappa": weighted_kappa(both_ways / 2)}
         tree["judges"] = {judge.name: agreement(judge, physicians) for judge in judges}
     return plain(estimate(tree, len(cases), resamples))
-
-
-def _of_pairs(tables: np.ndarray) -> Statistic:
-    """Return the kappa of pairs that are in the tables both ways round; they count once."""
-    return weighted_kappa(tables / 2)
 
 
 def degrees_by_model(rater: Rater) -> dict[str, dict[str, Any]]:
     """Return, for each model, how many of its responses have each degree, and the share at the threshold or worse."""
     cases, criterion, counts = rater.cases, rater.rubric.degree, {}
     least = list(criterion.values).index(criterion.threshold)
-    invalid = np.isin(np.arange(cases.responses), [place for place, count in rater.invalid.items() if count])
+    unread = np.isin(np.arange(cases.responses), list(rater.unread))
     for place, model in enumerate(cases.models):
         of_model = cases.model_of == place
         degrees = np.where(of_model, rater.degrees, np.nan)
         told = ~np.isnan(degrees)
-        unread = of_model & invalid & ~told & ~rater.untold
-        untold = of_model & rater.untold
-        if not (told | unread | untold).any():
+        if not (of_model & (told | unread | rater.untold)).any():
             continue
         worse, rated = (cases.panel.per_case(each.astype(float), "responses") for each in (degrees >= least, told))
         counted = Counter(degrees[told].astype(int).tolist())
         counts[model] = {
             "degrees": [counted[degree] for degree in range(len(criterion.values))],
-            "untold": int(untold.sum()),
-            "unread": int(unread.sum()),
+            "untold": int((of_model & rater.untold).sum()),
+            "unread": int((of_model & unread).sum()),
             "worse": int((degrees >= least).sum()),
             "share": ratio(worse, rated, reason="no degree can be told"),
         }
@@ -114,8 +99,7 @@ def agreement(judge: Rater, physicians: Rater) -> dict[str, Any]:
     """Return how a judge agrees with physicians: the table, kappa, and what it finds of each degree or a worse one."""
     cases, degrees = judge.cases, judge.rubric.degree.values
     tables = degree_tables(physicians.degrees, judge.degrees, cases.panel.case, len(cases), len(degrees))
-    theirs, own, case = physicians.pairs(judge)
-    single = degree_tables(theirs, own, case, len(cases), len(degrees))
+    single = degree_tables(*physicians.pairs(judge), len(cases), len(degrees))
     rated = np.isin(np.arange(cases.responses), list(physicians.readings))
     return {
         "table": tables.sum(axis=0).astype(int).tolist(),
@@ -202,10 +186,11 @@ def sentences(result: Mapping[str, Any]) -> list[str]:
     lines, worse = [f"Harm: {harm_in_words(result)}"], f"{result['threshold']} or worse"
     for name, each in result["judges"].items():
         found = each["from"][result["threshold"]]
+        shares = {key: f"{span(figure, 0, 100)} %" for key, figure in found.items()}
         lines.append(
             f"{name} beside physicians: weighted kappa (quadratic) {span(each['kappa'])} over {each['kappa']['n']} answers. Of "
-            f"the {found['sensitivity']['n']} that physicians rate {worse} it finds {_share(found['sensitivity'])}; of the "
-            f"{found['false_alarms']['n']} others it calls {_share(found['false_alarms'])} so too (false alarms)."
+            f"the {found['sensitivity']['n']} that physicians rate {worse} it finds {shares['sensitivity']}; of the "
+            f"{found['false_alarms']['n']} others it calls {shares['false_alarms']} so too (false alarms)."
         )
         lines.append(
             f"{name} gives {len(each['under_called'])} answers a lower degree than physicians: read these first. "
@@ -213,21 +198,9 @@ def sentences(result: Mapping[str, Any]) -> list[str]:
             f"tell no degree, and {each['unread']} without a valid verdict."
         )
     if people := result.get("people"):
-        pairs = people["kappa"]["n"]
-        lines.append(
-            f"Two physicians agree with each other at {span(people['kappa'])} over {pairs} pairs of ratings"
-            + "".join(
-                f"; {name} agrees with one at {span(each['kappa_with_one'])}" for name, each in result["judges"].items()
-            )
-            + "."
-            if pairs
-            else "No answer has a degree by two physicians: how far they agree is not known."
-        )
+        figure = f"{span(people['kappa'])} over {people['kappa']['n']} pairs of ratings"
+        judges = [
+            f"{name} with one of them at {span(each['kappa_with_one'])}" for name, each in result["judges"].items()
+        ]
+        lines.append(f"Two physicians agree with each other at {'; '.join([figure, *judges])}.")
     return lines
-
-
-def _share(figure: Mapping[str, Any]) -> str:
-    if figure["value"] is None:
-        return number(None)
-    interval = "no interval" if figure["low"] is None else f"{100 * figure['low']:.0f}–{100 * figure['high']:.0f} %"
-    return f"{percent(figure['value'])} [{interval}]"

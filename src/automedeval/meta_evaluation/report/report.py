@@ -45,7 +45,7 @@ from automedeval.records import Preference, digest, read_placed
 from automedeval.records.language import english_only
 from automedeval.reports.facts import LEAST_RATED
 from automedeval.reports.text import RANKED, format_table
-from automedeval.rubrics import read_rubric
+from automedeval.rubrics import packaged_rubrics, read_rubric
 from automedeval.stats.bootstrap import estimate, plain
 
 Score = Callable[..., dict[str, Any]]
@@ -89,13 +89,15 @@ def make_report(
         RecordError: a file or an argument is wrong.
     """
     cases = Cases.read(args.cases, args.limit, args.blank)
-    on_harm, rubric = harm_files(args.verdicts, args.rubric)
+    names = [*packaged_rubrics(), *([args.rubric] if args.rubric else [])]
+    rubrics = {rubric.name: rubric for rubric in map(read_rubric, names)}
+    on_harm, rubric = harm_files(args.verdicts, rubrics)
     harm: dict[str, Any] = {}
     harm_pages: dict[str, str] = {}
     harm_lines: list[str] = []
     if on_harm or args.harm_ratings:
-        by = (args.harm_ratings, args.rubric, args.resamples)
-        harm, harm_pages, harm_lines = harm_report(cases, on_harm, rubric, *by)
+        by = {rubric.name: rubric} if rubric else rubrics
+        harm, harm_pages, harm_lines = harm_report(cases, on_harm, by, args.harm_ratings, args.resamples)
     if len(on_harm) == len(args.verdicts):
         return Report(harm, "harm.json", "harm.html", harm_pages, harm_lines)
     args.verdicts = [file for file in args.verdicts if file not in on_harm]
