@@ -121,6 +121,7 @@ def _judge(judged: JudgeVerdicts, ordered: Sequence[Case], rubric: str | None) -
             f"{judged.file}: run-{judged.settings}.json, the record of its run, is not beside it: the judge is not known"
         )
     arguments = judge_arguments(judged.run_record["arguments"]) | {"cache": "off", "judge_name": judged.judge}
+    arguments |= {"rubric": rubric} if rubric else {}
     judge = load_recorded(arguments, read_rubric(rubric) if rubric else judged.rubric, ordered)
     settings = {verdict.settings for verdict in judged.verdicts}
     if settings != {judge.fingerprint}:
