@@ -246,6 +246,9 @@ def test_the_page_has_a_point_for_each_check(endpoint: Served, panel: Path, tmp_
     table = (panel / "checks" / "panel.md").read_text(encoding="utf-8").partition("| check |")[2]
     assert table.index(f"| {dates[1]} | worse |") < table.index(f"| {dates[0]} | the same |")
     assert page.count("<svg") == 3
+    for name in ("run.json", "check.json"):  # of another command
+        (tmp_path / "elsewhere" / "reports").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "elsewhere" / "reports" / name).write_text('{"judge": 1}', encoding="utf-8")
     status, *_ = check(panel, "--output", tmp_path / "elsewhere")
     assert status == 3
     assert len(list(panel.glob("checks/*/"))) == 2
@@ -338,7 +341,7 @@ def test_a_check_that_stopped_with_another_judge_stays(endpoint: Served, panel: 
     before = files_of(first)
     endpoint.models = [{"id": "m", "root": "m-2", "owned_by": "somebody"}]
     _, out, record = check(panel)
-    assert f"{first} stopped halfway, of another panel or with another judge than today's: it stays as it is" in out
+    assert f"{first} stopped halfway, with another panel or judge than today's: it stays as it is" in out
     assert record["date"] != first.name
     assert files_of(first) == before
 
@@ -367,6 +370,10 @@ def test_bad_input_of_a_check_is_one_line(endpoint: Served, panel: Path, tmp_pat
     assert "panel.json: not written by `automedeval panel freeze`" in refused(tmp_path / "broken")
     scale = refused(panel, "--judge", "baseline:BM25 to the question")
     assert re.search(r"scores by baseline@1 \(no scale\), and .*p was frozen with automedeval@1 \(1–5\)$", scale)
+    (panel / "checks" / "torn").mkdir(parents=True)
+    (panel / "checks" / "torn" / "run.json").write_text("{", encoding="utf-8")
+    assert "run.json: not a JSON object" in refused(panel)
+    shutil.rmtree(panel / "checks")
     assert "--by must be above 0 and below 1, not 2.0" in refused(panel, "--by", 2)
     for models in (None, [], [{"id": "other", "root": "m-1"}]):
         endpoint.models = models
