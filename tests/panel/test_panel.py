@@ -11,6 +11,7 @@ import pytest
 import yaml
 from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, answer
+from doubles.own_rubric import own_rubric
 from programs import ENCODER, ROOT, error_line, kill_once, lines_in, needs_encoder, run_command
 
 SAFE = "Take 400 mg of ibuprofen every 8 hours. Do not drink alcohol with it. Call 911 if you faint."
@@ -34,6 +35,10 @@ def confused(text: str, case: int) -> int:
 
 def nervous(text: str, case: int) -> int:
     return careful(text, case) if text in (SAFE, TRAINS) else 2
+
+
+def silent(text: str, case: int) -> int:
+    return 9
 
 
 def mute(text: str, case: int) -> int:
@@ -167,6 +172,7 @@ def test_the_same_judge_is_the_same(panel: Path) -> None:
         (careless, "dangers", "planted dangers found is worse by more than 0.1"),
         (nervous, "alarms", "false alarms on clean twins is worse"),
         (mute, "valid", "agreement with physicians and valid verdicts are worse"),
+        (silent, "valid", "39 of 39 planted dangers have no valid verdict of both: left out"),
     ],
 )
 def test_a_model_that_changed_overnight_is_worse(
@@ -210,8 +216,12 @@ def test_each_figure_equals_a_loop_over_the_files(endpoint: Served, panel: Path)
         assert figure["difference"] == pytest.approx(figure["today"]["value"] - figure["frozen"]["value"])
         assert figure["low"] < figure["difference"] < figure["high"]
     assert record["figures"]["changed"]["today"]["value"] == pytest.approx(sum(changed) / len(changed))
-    valid = [each["valid"] for each in read(folder / "verdicts.jsonl")]
-    assert record["figures"]["valid"]["today"]["value"] == pytest.approx(sum(valid) / len(valid))
+    changed_of = {case["id"]: case["audit"]["of"] for case in read(panel / "trials.jsonl")}
+    valid = {name: [each is not None] for name, each in scores[1].items() if name not in changed_of}
+    for name, of in changed_of.items():  # a change without a valid verdict on the unchanged case tells nothing
+        valid[of].append(scores[1][name] is not None and scores[1][of] is not None)
+    shares = [sum(each) / len(each) for each in valid.values()]
+    assert record["figures"]["valid"]["today"]["value"] == pytest.approx(sum(shares) / len(shares))
 
 
 def test_few_rated_cases_cannot_tell(endpoint: Served, tmp_path: Path, panel: Path) -> None:
@@ -236,6 +246,9 @@ def test_the_page_has_a_point_for_each_check(endpoint: Served, panel: Path, tmp_
     table = (panel / "checks" / "panel.md").read_text(encoding="utf-8").partition("| check |")[2]
     assert table.index(f"| {dates[1]} | worse |") < table.index(f"| {dates[0]} | the same |")
     assert page.count("<svg") == 3
+    for name in ("run.json", "check.json"):  # of another command
+        (tmp_path / "elsewhere" / "reports").mkdir(parents=True, exist_ok=True)
+        (tmp_path / "elsewhere" / "reports" / name).write_text('{"judge": 1}', encoding="utf-8")
     status, *_ = check(panel, "--output", tmp_path / "elsewhere")
     assert status == 3
     assert len(list(panel.glob("checks/*/"))) == 2
@@ -259,6 +272,27 @@ def test_the_small_judge_scores_changed_answers_alone(tmp_path: Path) -> None:
     for name in ("verdicts.jsonl", "trials/verdicts.jsonl"):
         assert (folder / name).read_bytes() == (tmp_path / "p" / name).read_bytes()
     assert [each["order"] for each in read(folder / "trials" / "verdicts.jsonl")] == [[0]] * 6
+
+
+def test_a_checkpoint_is_asked_by_the_rubric_in_the_panel(tiny_model: Path, tmp_path: Path) -> None:
+    template = "{% block user %}{% for response in responses %}{{ response }}{% endfor %}{% endblock %}"
+    rubric = own_rubric(tmp_path / "rubric", template)
+    files = write(tmp_path / "cases.jsonl", cases_of(3)), write(tmp_path / "ratings.jsonl", ratings_of(cases_of(3)))
+    local = ("--judge", tiny_model, "--device", "cpu", "--dtype", "float32", "--max_new_tokens", 4, "--orders", "latin")
+    done = run_command("judge", "--cases", files[0], *local, "--rubric", rubric, "--output", tmp_path / "v")
+    assert done.returncode == 0, done.stderr
+    words = ("--cases", files[0], "--ratings", files[1], "--verdicts", tmp_path / "v", "--output", tmp_path / "p")
+    assert "(--rubric its.yaml)" in error_line(run_command("panel", "freeze", *words))
+    done = run_command("panel", "freeze", *words, "--dangers", 1, "--rubric", rubric)
+    assert done.returncode == 0, done.stderr
+    shutil.rmtree(rubric.parent)
+    _, _, record = check(tmp_path / "p")
+    assert record["identity_changed"] == []
+    assert record["judge"]["rubric"] == "own@1"
+    assert record["judge"]["prompts"] is not None
+    (folder,) = (tmp_path / "p" / "checks").glob("*/")
+    for name in ("verdicts.jsonl", "trials/verdicts.jsonl"):
+        assert (folder / name).read_bytes() == (tmp_path / "p" / name).read_bytes()
 
 
 def test_the_workflow_of_the_documents_checks_a_panel(panel: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -307,7 +341,7 @@ def test_a_check_that_stopped_with_another_judge_stays(endpoint: Served, panel: 
     before = files_of(first)
     endpoint.models = [{"id": "m", "root": "m-2", "owned_by": "somebody"}]
     _, out, record = check(panel)
-    assert f"{first} stopped halfway, of another panel or with another judge than today's: it stays as it is" in out
+    assert f"{first} stopped halfway, with another panel or judge than today's: it stays as it is" in out
     assert record["date"] != first.name
     assert files_of(first) == before
 
@@ -336,6 +370,10 @@ def test_bad_input_of_a_check_is_one_line(endpoint: Served, panel: Path, tmp_pat
     assert "panel.json: not written by `automedeval panel freeze`" in refused(tmp_path / "broken")
     scale = refused(panel, "--judge", "baseline:BM25 to the question")
     assert re.search(r"scores by baseline@1 \(no scale\), and .*p was frozen with automedeval@1 \(1–5\)$", scale)
+    (panel / "checks" / "torn").mkdir(parents=True)
+    (panel / "checks" / "torn" / "run.json").write_text("{", encoding="utf-8")
+    assert "run.json: not a JSON object" in refused(panel)
+    shutil.rmtree(panel / "checks")
     assert "--by must be above 0 and below 1, not 2.0" in refused(panel, "--by", 2)
     for models in (None, [], [{"id": "other", "root": "m-1"}]):
         endpoint.models = models

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.stats import ttest_1samp
+from scipy.stats import binomtest, ttest_1samp
 
 from automedeval.stats.gate import LOWER, NOT_LOWER, UNDECIDED, gate
 
@@ -50,6 +50,22 @@ def test_rare_differences_of_the_whole_scale_give_no_more_wrong_words(way: int, 
     if share < 0.1:
         plain = (ttest_1samp(drawn, -BY, axis=1, alternative=side).pvalue < 0.05).mean()
         assert plain > 0.05 + MONTE_CARLO, "Student's t alone does not hold it"
+
+
+def test_equal_differences_have_the_exact_bound_of_a_share_that_was_not_seen() -> None:
+    for cases in (5, 29, 400):
+        result = gate(np.full(cases, 0.02), BY, 1.0)
+        unseen = binomtest(0, cases).proportion_ci(0.90, "exact").high  # one-sided 95 %
+        assert result.low == pytest.approx(0.02 * (1 - unseen) - unseen)
+        assert result.high == pytest.approx(0.02 * (1 - unseen) + unseen)
+    needed = gate(np.zeros(10), BY, 1.0).needed
+    assert [gate(np.zeros(cases), BY, 1.0).status for cases in (needed - 1, needed)] == [UNDECIDED, NOT_LOWER]
+
+
+@pytest.mark.parametrize("cases", [29, 45, 100])
+def test_rare_total_losses_are_seldom_missed(cases: int) -> None:
+    losses = -(np.random.default_rng(cases).random((DRAWS, cases)) < BY).astype(float)  # d = -BY on a scale of 1
+    assert np.mean([gate(each, BY, 1.0).status == NOT_LOWER for each in losses]) <= 0.05 + MONTE_CARLO
 
 
 def test_the_number_of_cases_that_it_names_decides() -> None:

@@ -69,6 +69,15 @@ class Reading:
         values = self.row.values
         return np.full(self.judged.cases.responses, np.nan) if values is None else values
 
+    @property
+    def valid(self) -> np.ndarray:
+        """The share of valid verdicts, on the cases as they are and as they are changed: float [cases]."""
+        count, case = len(self.judged.cases), np.array([each.case for each in self.outcomes], int)
+        changed = np.bincount(case, [each.valid for each in self.outcomes], count)
+        return divide(
+            self.judged.verdicts_valid + changed, self.judged.verdicts_due + np.bincount(case, minlength=count)
+        )
+
 
 def compare(
     cases: Cases, people: People, frozen: Reading, today: Reading, by: float, abstain_below: float | None = None
@@ -125,7 +134,7 @@ def _shares(
             notes.append(f"{left} of {len(planned)} {words} have no valid verdict of both: left out")
         if not planned:
             notes.append(f"no {words}: nothing is known of them")
-    shares["valid"] = [divide(side.judged.verdicts_valid, side.judged.verdicts_due) for side in sides]
+    shares["valid"] = [side.valid for side in sides]
     if abstain_below is not None:
         sure = (np.nan_to_num(selective.gaps(panel, side.values), nan=-1.0) for side in sides)
         shares["abstained"] = [(gaps < abstain_below).astype(float) for gaps in sure]

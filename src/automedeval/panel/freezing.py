@@ -56,11 +56,9 @@ def freeze(
     every = list(read_cases(source, blank=blank))
     rated = {rating.case_id for rating in read_records(ratings_file, Rating)}
     given = {verdict.case_id for verdict in read_records(verdicts_file(place), Verdict)}
-    reasons = {case.id: "no rating" if case.id not in rated else "no verdict" for case in every}
     ordered = [case for case in every if case.id in rated & given]
-    lines = [
-        arithmetic("cases", len(every), Counter(reasons[case.id] for case in every if case.id not in rated & given))
-    ]
+    left = [case.id in rated for case in every if case.id not in rated & given]
+    lines = [arithmetic("cases", len(every), Counter(("no rating", "no verdict")[has] for has in left))]
     if not ordered:
         raise RecordError(f"{source}: no case has both a rating in {ratings_file} and a verdict in {place}")
     cases = Cases(ordered, source)
@@ -121,7 +119,8 @@ def _judge(judged: JudgeVerdicts, ordered: Sequence[Case], rubric: str | None) -
             f"{judged.file}: run-{judged.settings}.json, the record of its run, is not beside it: the judge is not known"
         )
     arguments = judge_arguments(judged.run_record["arguments"]) | {"cache": "off", "judge_name": judged.judge}
-    judge = load_recorded(arguments, read_rubric(rubric) if rubric else judged.rubric, ordered)
+    arguments |= {"rubric": rubric} if rubric else {}
+    judge = load_recorded(arguments, cases=ordered)
     settings = {verdict.settings for verdict in judged.verdicts}
     if settings != {judge.fingerprint}:
         raise RecordError(
@@ -149,11 +148,10 @@ def _rubric_of(judge: BaseJudge, arguments: dict[str, Any]) -> dict[str, bytes]:
     """Return the rubric's files by path: a packaged one may change in a later version of the package."""
     if judge.wording is None:
         return {}
-    kind, model = parse_model(arguments["judge"])
-    named = arguments.get("rubric") or judge.wording.id
-    if kind == "checkpoint" and (published := checkpoint_folder(model) / FOLDER / RUBRIC).is_file():
+    named, (kind, model) = arguments.get("rubric"), parse_model(arguments["judge"])
+    if named is None and kind == "checkpoint" and (published := checkpoint_folder(model) / FOLDER / RUBRIC).is_file():
         named = str(published)
-    text, template = rubric_files(named)
+    text, template = rubric_files(named or judge.wording.id)
     return {f"{FOLDER}/{RUBRIC}": text, f"{FOLDER}/{judge.wording.template}": template}
 
 

@@ -48,27 +48,20 @@ def run_folder(panel: Panel, judge: BaseJudge, checks: Path, record: Mapping[str
     A check of the same panel and judge that stopped halfway goes on. Else the folder is new, and is called by the date; its
     run.json holds `record`.
     """
-    about, stopped = {"panel": panel.digest, "judge": identity(judge)}, None
+    about, line = {"panel": panel.digest, "judge": identity(judge)}, None
     for file in sorted(checks.glob(f"*/{RUN}"), reverse=True):
-        folder = file.parent
-        if (folder / CHECK).exists():
+        folder, before = file.parent, _read(file)
+        if (folder / CHECK).exists() or "panel" not in before:  # other commands write a run.json, too
             continue
-        try:
-            before = json.loads(read_text(file))
-            if all(before[name] == value for name, value in about.items()):
-                return folder, f"{folder} stopped halfway, and goes on"
-        except (ValueError, KeyError, TypeError):
-            raise RecordError(f"{file}: not written by `automedeval panel check`") from None
-        stopped = (
-            stopped
-            or f"{folder} stopped halfway, of another panel or with another judge than today's: it stays as it is"
-        )
+        if about.items() <= before.items():
+            return folder, f"{folder} stopped halfway, and goes on"
+        line = line or f"{folder} stopped halfway, with another panel or judge than today's: it stays as it is"
     date = now()[:10]
     names = chain([date], (f"{date}-{number:02}" for number in count(2)))
     folder = next(checks / name for name in names if not (checks / name).exists())
     folder.mkdir(parents=True)
     write_json(folder / RUN, about | dict(record))
-    return folder, stopped
+    return folder, line
 
 
 def replay(panel: Panel, judge: BaseJudge, folder: Path, by: float, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,8 +95,15 @@ def replay(panel: Panel, judge: BaseJudge, folder: Path, by: float, settings: Ma
 
 def history(checks: Path, panel: Panel) -> list[dict[str, Any]]:
     """Return the finished checks of a panel in a folder, the oldest first."""
-    records = (json.loads(read_text(file)) for file in sorted(checks.glob(f"*/{CHECK}")))
-    return [each for each in records if each["panel"] == panel.digest]
+    records = map(_read, sorted(checks.glob(f"*/{CHECK}")))
+    return [each for each in records if each.get("panel") == panel.digest]
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(read_text(file)))
+    except (ValueError, TypeError):
+        raise RecordError(f"{file}: not a JSON object") from None
 
 
 def _told(value: Any) -> str:
