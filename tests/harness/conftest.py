@@ -90,3 +90,12 @@ def logs(harness: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) 
     (packed,) = folder.glob("inspect-eval/*.eval")
     (details,) = folder.glob("lighteval/details/**/details_medtext*.parquet")
     return {"lm": lm, "json": inspect, "eval": packed, "error": failed, "lighteval": details, "odd": folder / "odd"}
+
+
+@pytest.fixture(scope="session")
+def helm_runs(harness: Callable[..., str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Let HELM write its runs; return the folder that holds those of `make_helm_logs`."""
+    folder = Path(os.environ.get(LOGS) or tmp_path_factory.mktemp("logs")) / "helm"
+    if not list(folder.glob("runs/suite/apart/*")):
+        harness("python", Path(__file__).with_name("make_helm_logs.py"), folder)
+    return folder / "runs" / "suite"

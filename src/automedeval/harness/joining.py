@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from automedeval.harness.logs import Answer, Answers, is_details, read_log
+from automedeval.harness.logs import Answer, Answers, is_details, is_helm_run, read_log
 from automedeval.harness.questions import Question, is_blank, question_expression, question_in, question_key
 from automedeval.records import Case, RecordError, Response, digest, named_file, read_text
 
@@ -32,8 +32,8 @@ class LogArguments:
 
 
 def is_log(value: str) -> bool:
-    """Return whether a value of --cases is a log: NAME=FILE, .eval, details of lighteval, or .json that is no table."""
-    if named_file(value)[0] or value.endswith(".eval") or is_details(value):
+    """Return whether --cases names a log: NAME=FILE, .eval, details of lighteval, a run of HELM, .json that is no table."""
+    if named_file(value)[0] or value.endswith(".eval") or is_details(value) or is_helm_run(value):
         return True
     if not value.endswith(".json") or not Path(value).is_file():
         return False
@@ -57,7 +57,7 @@ class _Joined:
         """Return the case; by the extra keys of its responses `automedeval export` finds the answers in their logs again."""
         name = digest(question_key(self.question))
         responses = tuple(
-            Response(model, answer.text, {"harness_id": answer.id, "harness_epoch": answer.epoch})
+            Response(model, answer.text, {"harness_id": answer.id, "harness_epoch": answer.epoch, **answer.extra})
             for model, answer in self.answers.items()
         )
         case_id = name if self.epoch == 1 else f"{name}/epoch-{self.epoch}"

@@ -3,6 +3,7 @@
 - lm-evaluation-harness: `samples_*.jsonl` (0.4.13), one line for each filter, with bare NaN in its JSON.
 - inspect_ai: `.json`, and `.eval` where inspect_ai is installed (0.3.285): a zip file that Python 3.11 alone cannot read.
 - lighteval: `details_*.parquet` (0.13.0), one row for each document.
+- HELM: `scenario_state.json` with `run_spec.json` beside it (crfm-helm 0.5.16), or the folder of both.
 """
 
 import json
@@ -12,9 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from automedeval.harness.jury import KEY as JURY
+from automedeval.harness.jury import Jury
 from automedeval.harness.questions import Question, lettered, question_of, shows_more, text_of, with_options
 from automedeval.harness.references import (
     lm_eval_reference,
+    reference_of,
     reference_of_choices,
     reference_of_letters,
     reference_or_note,
@@ -26,18 +30,24 @@ AGAIN = "samples went on after the first answer: the last answer is read, and th
 FILTERED = "answers are what the filter {} made of the model's text"
 FURTHER = "further answers to a question of which the first is read"
 LIMITED = "samples ended at a limit: what the model had said is the answer"
+UNSCORED = "answers without a score of the jury, which HELM counts as {:g}"
+STATE = "scenario_state.json"  # of a run of HELM
 MORE = "questions have images or other parts that are not read"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer of a log: `id` as the harness has it, and `epoch` from 1 if the question was asked several times."""
+    """One answer of a log: `id` as the harness has it, and `epoch` from 1 if the question was asked several times.
+
+    `extra` is what a case keeps of it.
+    """
 
     id: str
     question: Question
     text: str
     reference: str | None = None
     epoch: int = 1
+    extra: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -65,6 +75,8 @@ def read_log(path: str, filter_name: str | None = None) -> Answers:
     `filter_name` is the filter of lm-evaluation-harness whose answers are taken, by default the first in the file.
     """
     file = Path(path)
+    if file.is_dir():
+        file = file / STATE
     if file.suffix == ".eval":
         return _inspect(path, _read_eval(path))
     if file.suffix == ".parquet":
@@ -77,7 +89,9 @@ def read_log(path: str, filter_name: str | None = None) -> Answers:
     whole = _parsed(text, path)
     if isinstance(whole, dict) and "eval" in whole:
         return _inspect(path, whole)
-    raise RecordError(f"{path}: no log of lm-evaluation-harness, inspect_ai or lighteval")
+    if isinstance(whole, dict) and "request_states" in whole:
+        return _helm(file, whole)
+    raise RecordError(f"{path}: no log of lm-evaluation-harness, inspect_ai, lighteval or HELM")
 
 
 def _parsed(text: str, place: str) -> Any:
@@ -212,3 +226,60 @@ def _lighteval(path: str) -> Answers:
         reference = reference_or_note(log.notes, reference_of_choices, choices, doc.get("gold_index"))
         log.answers.append(Answer(str(doc.get("id") or number), question, texts[0], reference))
     return log
+
+
+def is_helm_run(path: str) -> bool:
+    """Return whether a path is the folder of a run of HELM."""
+    return (Path(path) / STATE).is_file()
+
+
+def _helm(file: Path, state: dict[str, Any]) -> Answers:
+    """Read a run of HELM. RecordError without `run_spec.json`, which HELM writes when a run ends, and which names its jury."""
+    beside = file.with_name("run_spec.json")
+    if not beside.is_file():
+        raise RecordError(f"{file}: no run_spec.json beside it: not a whole run of HELM")
+    spec, log = _parsed(read_text(beside), str(beside)), Answers(str(file), None)
+    log.model = _find(str, state, "adapter_spec", "model") or None
+    try:
+        jury = Jury.read(spec)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise RecordError(f"{beside}: metric_specs: a jury without scenario_name or annotator_models") from None
+    for number, request in enumerate(_find(list, state, "request_states"), 1):
+        place = f"{file}, request {number}"
+        instance, completions = _get(request, place, "instance"), _find(list, request, "result", "completions")
+        if reason := _helm_gap(request, completions):
+            log.left_out[reason] += 1
+            continue
+        text = _get(completions, place, 0, "text")
+        prompt = _find(list, instance, "input", "messages") or _get(instance, place, "input", "text")
+        options = {key: f"{key}) {text}" for key, text in _find(dict, request, "output_mapping").items()}
+        right = [_find(str, each, "output", "text") for each in _find(list, instance, "references") if _is_right(each)]
+        shown = {option: options[key] for key, option in _find(dict, request, "output_mapping").items()}
+        log.notes[FURTHER] += len(completions) - 1
+        log.notes[MORE] += "multimedia_content" in instance["input"]
+        reference = reference_of([shown.get(each, each) for each in right])
+        extra: dict[str, Any] = {}
+        if jury is not None:
+            try:
+                extra[JURY] = jury.score(_find(dict, request, "annotations"))
+            except (AttributeError, KeyError, TypeError, ValueError):
+                raise RecordError(f"{place}: annotations.{jury.scenario}: a score is no number") from None
+            log.notes[UNSCORED.format(jury.default)] += extra[JURY] is None
+        question = with_options(question_of(prompt, place), options)
+        log.answers.append(Answer(str(_get(instance, place, "id")), question, text, reference, extra=extra))
+    return log
+
+
+def _helm_gap(request: Any, completions: list[Any]) -> str | None:
+    """Return why a request of HELM is no answer of its own to a question."""
+    if request.get("train_trial_index", 0) > 0:
+        return "a further trial with other examples: the first is read"
+    if "reference_index" in request or "request_mode" in request:
+        return "not a generated text"
+    if "perturbation" in request["instance"]:
+        return "the question is perturbed"
+    return None if completions and _find(bool, request, "result", "success") else "no answer"
+
+
+def _is_right(reference: Any) -> bool:
+    return "correct" in _find(list, reference, "tags")

@@ -1,0 +1,126 @@
+"""Write runs of HELM by its own runner, without a model or a network: PYTHON tests/harness/make_helm_logs.py FOLDER.
+
+PYTHON is that of an environment with crfm-helm 0.5.16. Two models answer three questions of a scenario, and helm's own jury of
+two models scores the answers; the models are clients that are defined here. `several` is a run with two trials, `choices`
+and `apart` are of multiple choice.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from helm.benchmark.adaptation.adapter_spec import (
+    ADAPT_GENERATION,
+    ADAPT_MULTIPLE_CHOICE_JOINT,
+    ADAPT_MULTIPLE_CHOICE_SEPARATE_ORIGINAL,
+    AdapterSpec,
+)
+from helm.benchmark.annotation.annotator import AnnotatorSpec
+from helm.benchmark.annotation.model_as_judge import AnnotatorModelInfo
+from helm.benchmark.executor import ExecutionSpec
+from helm.benchmark.metrics.metric import MetricSpec
+from helm.benchmark.model_deployment_registry import ClientSpec, ModelDeployment, register_model_deployment
+from helm.benchmark.run_spec import RunSpec
+from helm.benchmark.runner import Runner
+from helm.benchmark.scenarios.scenario import (
+    CORRECT_TAG,
+    TEST_SPLIT,
+    TRAIN_SPLIT,
+    Input,
+    Instance,
+    Output,
+    Reference,
+    Scenario,
+    ScenarioSpec,
+)
+from helm.clients.client import Client
+from helm.common.authentication import Authentication
+from helm.common.request import ErrorFlags, GeneratedOutput, Request, RequestResult
+from make_logs import QUESTIONS
+
+HERE = "make_helm_logs"
+JURY = {name: AnnotatorModelInfo(f"jury/{name}", f"jury/{name}") for name in ("gpt", "llama")}
+
+
+class Questions(Scenario):
+    """The questions of `make_logs`, and two to learn from."""
+
+    name, description, tags = "questions", "Questions of patients", []
+
+    def get_instances(self, output_path: str) -> list[Instance]:
+        def instance(question: str, answer: str, split: str) -> Instance:
+            references = [Reference(Output("Wait."), []), Reference(Output(answer), [CORRECT_TAG])]
+            return Instance(Input(question), references, split)
+
+        trained = [("Is rest good?", "Yes."), ("Is water good?", "It is.")]
+        return [instance(*each, TRAIN_SPLIT) for each in trained] + [instance(*each, TEST_SPLIT) for each in QUESTIONS]
+
+
+class Parrot(Client):
+    """Answer as the model: model-a says nothing of ibuprofen, and the request of model-b about it fails."""
+
+    def tokenize(self, request):  # never asked
+        raise NotImplementedError
+
+    decode = tokenize
+
+    def make_request(self, request: Request) -> RequestResult:
+        asked = request.prompt.split("Question: ")[-1]
+        text = f"{request.model_engine} says: {asked.splitlines()[0]}"
+        if "ibuprofen" in asked and request.model_engine == "model-a":
+            text = ""
+        if "ibuprofen" in asked and request.model_engine == "model-b":
+            flags = ErrorFlags(is_retriable=False, is_fatal=False)
+            return RequestResult(False, [], [], False, error="filtered", error_flags=flags)
+        return RequestResult(True, [], [GeneratedOutput(text, 0.0, [])], False)
+
+
+class Juror(Client):
+    """Score by the length of the answer; llama writes no JSON about a nosebleed."""
+
+    tokenize = decode = Parrot.tokenize
+
+    def make_request(self, request: Request) -> RequestResult:
+        scores = {"accuracy": 4, "completeness": 3 if request.model_engine == "gpt" else 2, "clarity": 5}
+        if "model-b" in request.prompt:
+            scores["accuracy"] = 1
+        text = json.dumps({name: {"score": score, "explanation": "So."} for name, score in scores.items()})
+        if request.model_engine == "llama" and "nosebleed" in request.prompt:
+            text = "I would rather not."
+        return RequestResult(True, [], [GeneratedOutput(text, 0.0, [])], False)
+
+
+def main(folder: Path) -> None:
+    for client, names in (("Parrot", ("acme/model-a", "acme/model-b")), ("Juror", ("jury/gpt", "jury/llama"))):
+        for name in names:
+            register_model_deployment(ModelDeployment(name, ClientSpec(f"{HERE}.{client}"), model_name=name))
+    execution = ExecutionSpec(None, Authentication(""), str(folder / "base"), parallelism=1)
+    runner = Runner(execution, str(folder), "suite", False, False, False, False, True)
+
+    def run(name: str, model: str, method: str = ADAPT_GENERATION, jury: bool = False, **more: Any) -> None:
+        adapter = AdapterSpec(
+            method=method, input_prefix="Question: ", input_suffix="\n", output_prefix="Answer: ", max_tokens=20,
+            instructions="Answer the patient.", model=model, model_deployment=model,
+            **{"max_train_instances": 0, "num_outputs": 1} | more,
+        )  # fmt: skip
+        annotator = "helm.benchmark.annotation.medication_qa_annotator.MedicationQAAnnotator"
+        metric = "helm.benchmark.metrics.llm_jury_metrics.LLMJuryMetric"
+        arguments = {
+            "metric_name": "jury", "scenario_name": "medication_qa", "annotator_models": JURY, "default_score": 1.0
+        }  # fmt: skip
+        spec = RunSpec(
+            name, ScenarioSpec(f"{HERE}.Questions"), adapter, [MetricSpec(metric, arguments)] if jury else [],
+            annotators=[AnnotatorSpec(annotator, {"annotator_models": JURY})] if jury else [],
+        )  # fmt: skip
+        runner.run_one(spec)
+
+    run("a", "acme/model-a", jury=True)
+    run("b", "acme/model-b", jury=True)
+    run("several", "acme/model-a", max_train_instances=1, num_train_trials=2)
+    run("choices", "acme/model-a", ADAPT_MULTIPLE_CHOICE_JOINT)
+    run("apart", "acme/model-a", ADAPT_MULTIPLE_CHOICE_SEPARATE_ORIGINAL)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]).resolve())
