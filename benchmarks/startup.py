@@ -4,11 +4,13 @@
 
 Each command runs in fresh processes, in turn with the others, after one round that nobody counts; medians are printed, for the
 first verdict of the small judge beside bare imports with one forward. Then the small judge's encoder encodes 2,000 texts beside
-sentence-transformers' own `encode`, with threads that wait as the commands' do. Prints whether the targets are met; the exit
+sentence-transformers' own `encode`, with threads that wait as the commands' do; and a table of 2,000 rows of two answers with
+a reference, made of the sample's sentences, is judged once by the command. Prints whether the targets are met; the exit
 status is 0 either way. The models of `automedeval get-models` are needed.
 """
 
 import argparse
+import csv
 import os
 import random
 import statistics
@@ -90,6 +92,17 @@ def encoders(folder: str, drawn: list[str], results: Results, repeats: int) -> d
     return results.add(f"encode {len(drawn):,} texts", ours, "s", "sentence-transformers", theirs / ours, least=1.5)
 
 
+def table_judged(rows: int, results: Results) -> dict[str, Any]:
+    """Judge a table of two answers a row, once, in a fresh process; return the row: 300 s are allowed for 2,000 rows."""
+    drawn = iter(texts(4 * rows))
+    with TemporaryDirectory() as name:
+        with open(Path(name, "table.csv"), "w", encoding="utf-8", newline="") as stream:
+            columns = ("question", "model-a", "model-b", "reference")
+            csv.writer(stream).writerows([columns, *([next(drawn) for _ in columns] for _ in range(rows))])
+        command = [*CONSOLE, "judge", f"{name}/table.csv", "--judge", "small", "--output", f"{name}/verdicts"]
+        return results.add(f"automedeval judge, {rows:,} rows of two answers", seconds(command), "s", most=0.15 * rows)
+
+
 def line(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row of the results as a line of the table."""
     ratio = None if row["ratio"] is None else f"{row['ratio']:.2f} x {row['peer']}"
@@ -107,6 +120,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=7, help="fresh processes per command (default: %(default)s)")
     parser.add_argument("--texts", type=int, default=2000, help="texts to encode (default: %(default)s)")
+    parser.add_argument(
+        "--rows", type=int, default=2000, help="rows of the table that is judged (default: %(default)s)"
+    )
     add_json(parser)
     args = parser.parse_args()
     results, folder = Results("Start-up time", args.json), str(Path(EncoderArguments().place).resolve())
@@ -134,6 +150,7 @@ def main() -> None:
     for peer, target in ((LIBRARY, None), (BARE, 1 / 1.3)):
         table.append(line(results.add(first, medians[first], "s", peer, medians[peer] / medians[first], least=target)))
     table.append(line(encoders(folder, texts(args.texts), results, args.repeats)))
+    table.append(line(table_judged(args.rows, results)))
     print(format_table(table))
     print(f"medians of {args.repeats} fresh processes; Python {sys.version.split()[0]}, {time.strftime('%Y-%m-%d')}")
     results.note(f"Medians of {args.repeats} new processes, and of as many encodings; vectors differ by at most 1e-5.")

@@ -172,10 +172,6 @@ class _Screen:
 
 def run(main: Callable[[], None]) -> None:
     """Run a recipe; an error that the user can correct becomes one line and exit status 1."""
-    # Threads that wait give their core away: else the model computes nearly nothing on a busy machine. GNU's and LLVM's OpenMP
-    # have a name each, and read it when torch is loaded.
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    os.environ.setdefault("KMP_BLOCKTIME", "0")
     if isinstance(
         sys.stdout, io.TextIOWrapper
     ):  # as on stderr, a character that the terminal's encoding lacks is escaped

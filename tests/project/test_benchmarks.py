@@ -86,16 +86,17 @@ def test_judge_startup_reports_seconds_and_memory_of_each_size(tmp_path: Path) -
 @needs_encoder
 def test_startup_times_import_and_help_and_writes_what_it_prints(tmp_path: Path) -> None:
     file = tmp_path / "startup.json"
-    table = table_of("startup.py", "--repeats", "1", "--texts", "40", "--json", str(file))
+    table = table_of("startup.py", "--repeats", "1", "--texts", "40", "--rows", "2", "--json", str(file))
     written = json.loads(file.read_text())
     rows = {row["name"]: row for row in written["rows"]}
-    for name in ('python -c "import automedeval"', "automedeval judge --help"):
+    judged = "automedeval judge, 2 rows of two answers"
+    for name in ('python -c "import automedeval"', "automedeval judge --help", judged):
         seconds, *_, bound, verdict = row_of(table, name)
         assert float(seconds) > 0
         assert rows[name]["value"] == pytest.approx(float(seconds), abs=0.001)
         assert rows[name]["target"] == f"<= {bound}"
         assert rows[name]["met"] is (rows[name]["value"] <= float(bound)) is (verdict == "yes")
-    assert written["command"] == "python benchmarks/startup.py --repeats 1 --texts 40"
+    assert written["command"] == "python benchmarks/startup.py --repeats 1 --texts 40 --rows 2"
     assert written["machine"]["cores"] == os.cpu_count()
     assert written["versions"]["python"] == platform.python_version()
     assert written["idle"] is (written["other_cores"] <= 0.1)

@@ -1,6 +1,7 @@
 """What `import automedeval` does not load, the names in the way of other modules, and what the wheel holds."""
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -44,6 +45,15 @@ def test_what_an_import_does_not_load(statement: str, absent: set[str]) -> None:
     loaded = set(json.loads(shown))
     assert "automedeval.rubrics" in loaded
     assert loaded & absent == set()
+
+
+@pytest.mark.parametrize("statement", ["from automedeval import load_judge", "import automedeval.commands.judge"])
+def test_threads_that_wait_give_their_core_away(statement: str) -> None:
+    """OpenMP reads this when torch is loaded, which neither statement does."""
+    code = f"import os, sys\n{statement}\nprint(os.environ['OMP_WAIT_POLICY'], 'torch' in sys.modules)"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("OMP_", "KMP_"))}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["PASSIVE", "False"]
 
 
 @pytest.fixture(scope="module")

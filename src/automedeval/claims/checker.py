@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import scipy
 
 from automedeval.claims.rules import contradiction
 from automedeval.claims.statements import Passage, Statement
@@ -141,7 +140,8 @@ class SmallChecker:
         if not different:
             return {}
         numbers = self.pair_reader([(spelt_out(passage), spelt_out(statement)) for passage, statement in different])
-        return dict(zip(different, scipy.special.softmax(numbers, axis=1)))
+        odds = np.exp(numbers - numbers.max(axis=1, keepdims=True))
+        return dict(zip(different, odds / odds.sum(axis=1, keepdims=True)))
 
     def _finding(
         self,

@@ -15,7 +15,6 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-import scipy
 
 from automedeval.claims.checker import Finding, SmallChecker, contradicted, matching_checker, was_read
 from automedeval.claims.run import evidence_of
@@ -89,7 +88,7 @@ class Scale:
     def shares(self, features: np.ndarray) -> np.ndarray:
         """Return the share of the scale of every response: float [responses], NaN where a feature is."""
         read = features[:, [FEATURES.index(name) for name in self.features]]
-        return scipy.special.expit(self.intercept + self.slope * (read @ np.array(self.weights)))
+        return 1 / (1 + np.exp(-self.intercept - self.slope * (read @ np.array(self.weights))))
 
     def to_dict(self) -> dict[str, Any]:
         weights = dict(zip(self.features, self.weights))

@@ -60,11 +60,15 @@ class Bert:
     @torch.inference_mode()
     def classify(self, pairs: Sequence[tuple[str, str]]) -> torch.Tensor:
         """Return the numbers of the adapter's head for each pair of texts: [pairs, numbers]."""
-        _, hidden, _ = self._read(pairs)
+        _, hidden, _ = self._read(pairs, first=True)
         return self._linear(torch.tanh(self._linear(hidden[:, 0], "pooler.dense")), "classifier")
 
-    def _read(self, texts: Sequence[Any]) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Return token ids, vectors and mask of a batch: [texts, tokens], [texts, tokens, dimensions], bool [texts, tokens]."""
+    def _read(self, texts: Sequence[Any], first: bool = False) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Return token ids, vectors and mask of a batch: [texts, tokens], [texts, tokens, dimensions], bool [texts, tokens].
+
+        Args:
+            first: of the last layer's vectors only the first token's are computed: [texts, 1, dimensions].
+        """
         encodings = self.tokenizer.encode_batch(list(texts))
         longest = max(len(each) for each in encodings)
         for each in encodings:
@@ -76,14 +80,17 @@ class Bert:
         )
         hidden = self._norm(words[ids] + kinds[types] + positions[:longest], "embeddings.LayerNorm")
         seen = None if mask.all() else mask[:, None, None].bool()
-        for layer in (f"encoder.layer.{number}" for number in range(self._layers)):
+        for number in range(self._layers):
+            layer, asking = f"encoder.layer.{number}", hidden
+            if first and number == self._layers - 1:
+                asking = hidden[:, :1]
             query, key, value = (
-                self._linear(hidden, f"{layer}.attention.self.{name}").unflatten(-1, (self._heads, -1)).transpose(1, 2)
-                for name in ("query", "key", "value")
+                self._linear(vectors, f"{layer}.attention.self.{name}").unflatten(-1, (self._heads, -1)).transpose(1, 2)
+                for vectors, name in ((asking, "query"), (hidden, "key"), (hidden, "value"))
             )
             mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=seen)
             mixed = self._linear(mixed.transpose(1, 2).flatten(-2), f"{layer}.attention.output.dense")
-            hidden = self._norm(mixed + hidden, f"{layer}.attention.output.LayerNorm")
+            hidden = self._norm(mixed + asking, f"{layer}.attention.output.LayerNorm")
             wide = functional.gelu(self._linear(hidden, f"{layer}.intermediate.dense"))
             hidden = self._norm(self._linear(wide, f"{layer}.output.dense") + hidden, f"{layer}.output.LayerNorm")
         return ids, hidden, mask.bool()

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -115,9 +116,20 @@ def file_digests(folder: Path) -> dict[str, str]:
     digests = {}
     for file in sorted(folder.iterdir()):
         if file.suffix in (".safetensors", ".json", ".jinja", ".model"):
-            with open(file, "rb") as stream:
-                digests[file.name] = hashlib.file_digest(stream, "sha256").hexdigest()
+            digests[file.name] = _sha256(file)
     return digests
+
+
+def _sha256(file: Path) -> str:
+    """Return the SHA-256 of a file, read once as long as it does not change: weights take a while."""
+    state = file.stat()
+    return _sha256_of(file.resolve(), state.st_mtime_ns, state.st_size)
+
+
+@cache
+def _sha256_of(file: Path, *_: int) -> str:
+    with open(file, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def fingerprints(digests: Mapping[str, str], *settings: list) -> list[str]:
@@ -141,8 +153,7 @@ def weights_fingerprint(encoder: Path) -> str:
     digest = hashlib.sha256()
     for name in ("model.safetensors", "tokenizer.json"):
         try:
-            with open(encoder / name, "rb") as stream:
-                digest.update(hashlib.file_digest(stream, "sha256").digest())
+            digest.update(bytes.fromhex(_sha256(encoder / name)))
         except OSError as error:
             raise RecordError(f"{encoder}: not an encoder that can be recognised ({error})") from None
     return digest.hexdigest()[:12]
