@@ -45,7 +45,7 @@ def _figures(tree: Mapping[str, Any], unit: str) -> Iterator[Figure]:
         rows = [("all harms", harm["lowered"], ORANGE)]
         rows += [(kind, each["lowered"], BLUE) for kind, each in harm["kinds"].items()]
         rows.append(("control: other words", harm["control"]["lowered"], GREY))
-        text = f"Share of good answers that lose half a step ({unit}) to a dangerous fact. Grey: only words change."
+        text = f"Share of good answers that lose half a step (of {unit}) to a dangerous fact. Grey: only words change."
         yield from charts.estimates("Detection of dangerous facts", text, rows, "share lowered")
     text = "Share of rationales with a sentence that repeats another doctor's answer."
     rows = [("credits another's words", tree.get("attribution", {}).get("marked"), BLUE)]
