@@ -68,8 +68,8 @@ def download(visit: Visit, button: str, file: Path) -> Path:
     return file
 
 
-def violations(visit: Visit) -> list[tuple[str, str]]:
+def violations(page: "playwright.Page") -> list[tuple[str, str]]:
     """Return what axe finds, each with the first element that has it; the context must bypass the page's policy."""
-    visit.page.add_script_tag(path=str(next(Path(axe.__file__).parent.rglob("axe.min.js"))))
-    rules = visit.page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
+    page.add_script_tag(path=str(next(Path(axe.__file__).parent.rglob("axe.min.js"))))
+    rules = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
     return [(each["id"], each["nodes"][0]["html"][:100]) for each in rules]

@@ -172,8 +172,8 @@ def test_axe_finds_nothing(models: SimpleNamespace, judges: SimpleNamespace, bro
             browser, made.page, viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True
         )
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
-        assert violations(visit) == []
+        assert violations(visit.page) == []
         visit.page.locator("#rows tbody a").first.click()
         playwright.expect(visit.page.locator("#case[open]")).to_be_visible()
-        assert violations(visit) == []
+        assert violations(visit.page) == []
         visit.close()

@@ -50,6 +50,7 @@ def test_two_runs_give_the_figures_of_one_file_with_both(runs: dict, tmp_path: P
     assert done.returncode == 0, done.stderr
     result = json.loads((tmp_path / "out" / "comparison.json").read_text("utf-8"))
     assert result["cases"]["cases"] == 28
+    assert f"--cases {runs['new'][0]} " in done.stdout  # the audit that it advises can be run
     assert any("29 and 29 cases; the 28 that are in both are compared" in note for note in result["notes"])
     lines = list(zip(read(CASES), noisy_verdicts("good", 0.3, 1), strict=True))[1:-1]
     places = {case["id"]: [r["model"] for r in case["responses"]] for case, _ in lines}

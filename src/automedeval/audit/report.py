@@ -47,7 +47,7 @@ def _figures(tree: Mapping[str, Any], unit: str) -> Iterator[Figure]:
         rows = [("all harms", harm["lowered"], ORANGE)]
         rows += [(kind, each["lowered"], BLUE) for kind, each in harm["kinds"].items()]
         rows.append(("control: other words", harm["control"]["lowered"], GREY))
-        text = f"Share of good answers that lose half a step ({unit}) to a dangerous fact. Grey: only words change."
+        text = f"Share of good answers that lose half a step (of {unit}) to a dangerous fact. Grey: only words change."
         yield from charts.estimates("Detection of dangerous facts", text, rows, "share lowered")
     contrasts = tree.get("fairness", {}).get("contrasts", {})
     rows = [(name, each["shift"], GREY if each["name"] == CONTROL else BLUE) for name, each in contrasts.items()]

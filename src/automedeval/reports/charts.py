@@ -99,7 +99,7 @@ def estimates(
     label: str,
     reference: float | None = None,
     band: Estimate | None = None,
-    head: Sequence[str] = ("", "value"),
+    head: Sequence[str] = ("what", "value"),
 ) -> Iterator[Figure]:
     """Yield a figure of (name, estimate, colour) one below the other, unless all of them are undefined."""
     defined = [
@@ -154,7 +154,7 @@ def intervals(
     for place, (estimate, colour) in enumerate(zip(points, colours)):
         value = estimate["value"]
         axes.plot([value], [place], "o", color=colour, markersize=6)
-        axes.annotate(f"{value:.2f}", (value, place), (0, 5), textcoords="offset points", ha="center", fontsize=8)
+        axes.annotate(f"{value:z.2f}", (value, place), (0, 5), textcoords="offset points", ha="center", fontsize=8)
     if band is not None:
         value, low, high = ends(band)
         if low is not None and high is not None:
@@ -275,7 +275,7 @@ def rounds(
     places, values = zip(*((place, estimate["value"]) for place, estimate in measured))
     axes.plot(places, values, "o", color=BLUE, markersize=6, label="measured")
     for place, value in zip(places, values):
-        axes.annotate(f"{value:.2f}", (place, value), (6, -10), textcoords="offset points", fontsize=8)
+        axes.annotate(f"{value:z.2f}", (place, value), (6, -10), textcoords="offset points", fontsize=8)
     last = max(place for place, *_ in [*measured, *ahead])
     axes.set_xticks(range(last + 1))
     axes.set(xlim=(-0.3, last + 0.5), xlabel="round of introspection", ylabel="triple accuracy")

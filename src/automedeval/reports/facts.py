@@ -235,7 +235,8 @@ def _contradicted(profile: JudgeProfile) -> str:
         )
     ]
     more = [f"{len(parts) - SHOWN} more models less often"] if len(parts) > SHOWN else []
-    return f"By {profile.judge}'s check: {'; '.join(parts[:SHOWN] + more)}. Read these answers first." if parts else ""
+    first = " Read these answers first." if any(wrong for wrong, _ in profile.contradicted.values()) else ""
+    return f"By {profile.judge}'s check: {'; '.join(parts[:SHOWN] + more)}.{first}" if parts else ""
 
 
 def _harm(profile: JudgeProfile) -> str:

@@ -21,7 +21,7 @@ def span(estimate: Mapping[str, Any] | None, digits: int = 2, factor: float = 1.
     """Return an estimate {"value", "low", "high"} with its interval, as "0.73 [0.70, 0.76]"; "–" where it is undefined."""
     if not estimate or estimate["value"] is None:
         return UNDEFINED
-    value, low, high = (None if e is None else f"{factor * e:.{digits}f}" for e in ends(estimate))
+    value, low, high = (None if e is None else f"{factor * e:z.{digits}f}" for e in ends(estimate))
     return str(value) if low is None else f"{value} [{low}, {high}]"
 
 
@@ -34,7 +34,7 @@ def interval(estimate: Mapping[str, Any], digits: int = 0, factor: float = 100.0
     """Return an interval as "95 % interval 70–76", by default of shares in per cent; "no interval" where there is none."""
     if estimate["low"] is None:
         return "no interval"
-    return f"95 % interval {factor * estimate['low']:.{digits}f}–{factor * estimate['high']:.{digits}f}"
+    return f"95 % interval {factor * estimate['low']:z.{digits}f}–{factor * estimate['high']:z.{digits}f}"
 
 
 def ends(estimate: Mapping[str, Any]) -> tuple[Any, Any, Any]:

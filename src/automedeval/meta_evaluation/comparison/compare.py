@@ -220,7 +220,14 @@ def comparison(
     means = {name: value for name, value in estimates.items() if value is not None}
     best = max(means, key=means.__getitem__, default=None)
     agreement = {"agreement": [_agreement(result["judges"], lead.name)], "rated": rated} if rated else {}
-    profile = known_of_judge(cases, lead, best, **agreement, **audited(audits, rows, lead))
+    judge = lead.judge  # of the candidates alone
+    contradicted = {name: counts for name, counts in judge.contradicted_by_model.items() if name in candidates}
+    empty, unread = (
+        {name: count for name, count in judge.by_model(which).items() if name in candidates}
+        for which in (cases.empty, judge.unread)
+    )
+    answers = {"contradicted": contradicted, "empty": empty, "unread": unread}
+    profile = known_of_judge(cases, lead, best, **answers, **agreement, **audited(audits, rows, lead))
     result["facts"] = [list(fact) for fact in facts_of(profile)]
     result["cases"] = {"file": cases.source, "cases": len(cases), "responses": cases.responses, "rated_cases": rated}
     result["changes"] = changes and changes.to_dict()

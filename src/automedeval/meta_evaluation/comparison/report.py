@@ -20,6 +20,7 @@ ASSUMPTION = (
     "in another way, the intervals are not valid, with or without a judge."
 )
 MOST_TIMES, MOST_CASES = 10, 5_000  # of what is there, and in all: a plan for more cases is none
+MOST_SHOWN = 100_000  # cases that a table counts: of more the exact number says nothing
 EQUAL = "as far as these cases can tell"
 Estimates = dict[str, Any]  # what `Powered.to_dict` holds
 
@@ -94,6 +95,7 @@ def _of_two(pair: dict[str, Any], basis: Basis) -> list[str]:
     if estimate["low"] is None:
         return [f"{first} and {second} cannot be compared: {estimate.get('reason', 'no interval')}."]
     by = f"by ratings and {lead}, {span(figure['classical'])} by ratings alone" if basis.rated else f"by {lead} alone"
+    by = "by ratings" if basis.rated and not figure["unrated"] else by
     size = f"{span(estimate)} points {by}."
     if _clear(estimate):
         better, worse = (first, second) if estimate["value"] > 0 else (second, first)
@@ -136,7 +138,7 @@ def _of_several(pairs: list[dict[str, Any]], basis: Basis) -> list[str]:
             f"In {biased} of {len(defined)} pairs the interval by {lead} alone does not overlap that with ratings: "
             f"{lead} is biased."
         )
-    worth = [figure["worth"]["value"] for figure in figures.values() if figure["worth"]]
+    worth = [figure["worth"]["value"] for figure in figures.values() if figure["worth"] and figure["unrated"]]
     if worth:
         rated = _range([figure["rated"] for figure in figures.values() if figure["worth"]])
         sentences.append(
@@ -181,16 +183,17 @@ def _apart(naive: dict[str, Any], corrected: dict[str, Any]) -> bool:
 
 def _gain(figure: Estimates, lead: str, what: str) -> list[str]:
     worth = figure["worth"]
-    if worth is None:
+    if worth is None or not figure["unrated"]:  # a judge adds nothing where all is rated
         return []
     much = f"{worth['value']:.0f} ({worth['low']:.0f} to {worth['high']:.0f})"
     return [f"With {lead}, {figure['rated']} rated cases give {what} as precisely as {much} without a judge."]
 
 
-def _count(numbers: dict[str, int | None], none: str = "more than a million") -> str:
+def _count(numbers: dict[str, int | None]) -> str:
     """Return a number of rated cases, and those at the ends of the difference's interval where it is estimated."""
     counts = [numbers[name] for name in ("value", "low", "high") if name in numbers]
-    value, *ends = (none if number is None else f"{number:,}" for number in counts)
+    many = f"over {MOST_SHOWN:,}"
+    value, *ends = ("none" if number is None else f"{number:,}" if number <= MOST_SHOWN else many for number in counts)
     return f"{value} ({ends[0]} to {ends[1]})" if ends else value
 
 
@@ -218,9 +221,9 @@ def rows_of_plans(result: dict[str, Any]) -> list[tuple[str, list[str]]]:
             cells = [plan["gap"], *[UNDEFINED] * (2 + len(result["judges"]))]
         else:
             helped = [plan["with"].get(name) for name in result["judges"]]
-            counts = (each and _count(each, "none") for each in (plan["without"], *helped))
+            counts = (each and _count(each) for each in (plan["without"], *helped))
             cells = [
-                f"{plan['difference']:.2f}",
+                f"{plan['difference']:z.2f}",
                 f"{100 * plan['power']:.0f} %",
                 *(each or UNDEFINED for each in counts),
             ]
@@ -248,7 +251,7 @@ def illustrate(result: dict[str, Any]) -> Iterator[Figure]:
                 title,
                 text,
                 partial(charts.side_by_side, rows, list(kinds.values()), label, zero),
-                ["", *kinds.values()],
+                ["what", *kinds.values()],
                 [[name, *(shown(estimate, 3) for estimate in estimates)] for name, estimates in rows],
             )
     first = next(iter(pairs.values()), None)

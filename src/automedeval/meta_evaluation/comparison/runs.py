@@ -37,7 +37,7 @@ def join_runs(
     where = f"{old.source} and {new.source}"
     if twice := sorted(set(models[0].values()) & set(models[1].values())):
         raise RecordError(f"{where} both have the model {twice[0]!r}: name the versions, --cases OLD=FILE NEW=FILE")
-    cases = Cases(list(_joined(old, new, models)), where)
+    cases = Cases(_joined(old, new, models), new.source)  # the file that a printed command names
     notes.append(f"{where}: {len(old):,} and {len(new):,} cases; the {len(cases):,} that are in both are compared")
     judges = []
     for author in [author for author in old_judges if author in new_judges]:

@@ -1,0 +1,58 @@
+"""The pages of an audit and of a check in a real browser: they fit the screen, and axe finds nothing."""
+
+from pathlib import Path
+
+import pytest
+from doubles.agreement_study import CASES, RATINGS, noisy_verdicts, write
+from doubles.grid_reader import needs_chromium, started_browser, violations  # noqa: F401 (the fixture `browser`)
+from programs import ENCODER, needs_encoder, run_recipe
+
+pytestmark = needs_chromium
+SCREENS = [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the page of an audit of recorded verdicts, which another order turns round."""
+    folder = tmp_path_factory.mktemp("audit")
+    turned = [line | {"order": line["order"][::-1]} for line in noisy_verdicts("noisy", 2.0, 2)]
+    file = write(folder / "verdicts.jsonl", [*noisy_verdicts("noisy", 2.0, 1), *turned])
+    options = ("--ratings", RATINGS, "--resamples", 100, "--gate", "false", "--output", folder / "out")
+    done = run_recipe("audit", "--verdicts", file, "--cases", CASES, *options)
+    assert done.returncode == 0, done.stderr
+    return folder / "out" / "audit.html"
+
+
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the page of a check of one wrong answer."""
+    folder = tmp_path_factory.mktemp("check")
+    responses = [{"model": "bot", "text": "Take one 50 mg tablet every day."}]
+    case = {"id": "c1", "question": "How?", "reference": "Take one tablet of 5 mg once a week.", "responses": responses}
+    cases = write(folder / "cases.jsonl", [case])
+    done = run_recipe("check", "--cases", cases, "--encoder", ENCODER, "--output", folder / "out")
+    assert done.returncode == 0, done.stderr
+    return folder / "out" / "check.html"
+
+
+@pytest.mark.parametrize("made", ["audited", pytest.param("checked", marks=needs_encoder)])
+def test_the_page_fits_and_axe_finds_nothing(made: str, request: pytest.FixtureRequest, browser) -> None:
+    file = request.getfixturevalue(made)
+    for width, scheme in SCREENS:
+        context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
+        page = context.new_page()
+        page.goto(file.as_uri())
+        for fold in page.query_selector_all("details"):
+            fold.evaluate("each => each.open = true")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert violations(page) == []
+        context.close()
+
+
+def test_an_audit_shows_the_pairs_that_another_order_turns_round(audited: Path, browser) -> None:
+    page = browser.new_page()
+    page.goto(audited.as_uri())
+    fold = page.locator("details.case", has_text="another order turns a pair of answers round")
+    fold.locator("summary").click()
+    assert fold.get_by_text("ahead in one order, not in another").count() == fold.locator(".text").count() == 6
+    page.close()
