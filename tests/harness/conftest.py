@@ -32,7 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def harness_python() -> Path:
     """Return the Python of an environment with the harnesses and this package; install it once for each checkout.
 
-    It shares the packages of this Python, and so holds 300 MB instead of 5 GB. Where pip cannot install it, the tests are
+    It shares the packages of this Python, and so holds 370 MB instead of 5 GB. Where pip cannot install it, the tests are
     skipped.
     """
     if named := os.environ.get(GIVEN):
