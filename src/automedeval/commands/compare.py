@@ -1,7 +1,6 @@
 """Compare candidates by many verdicts and few ratings: the ratings of some cases correct the verdicts on all.
 
     automedeval compare --cases cases.jsonl --verdicts verdicts --ratings ratings.jsonl --output comparison
-    automedeval compare --cases cases.jsonl --verdicts verdicts --models bot-v1 bot-v2 --output comparison
     automedeval compare --cases cases.jsonl --verdicts old=v1.jsonl new=v2.jsonl --output comparison
     automedeval compare --cases v1=old.jsonl v2=new.jsonl --verdicts verdicts/old verdicts/new --output comparison
     automedeval compare --cases cases.jsonl --verdicts verdicts --criterion_labels labels.jsonl --output comparison
@@ -13,7 +12,7 @@ cases. The first of several judges leads. Of judges of criteria the unclipped sc
 place of ratings. Without either all is by the judges alone.
 
 The page shows case by case what changed from the first judge to the second on its scale; by one judge, from the first candidate
-to the second. Two versions of a model may stand in two files of cases, each judged by itself by the same judge.
+to the second. Two versions may stand in two files, each judged by itself by the same judge.
 
 --fail_if_worse is a gate for continuous integration. It takes no ratings: it compares the mean expected scores of two
 candidates on the same cases by one judge. Exit status 0: NEW is not lower than OLD by --by points or more; 3: it is lower by
@@ -48,14 +47,10 @@ class CompareArguments(TableArguments):
     """The files to compare, and the options of the report and the gate."""
 
     cases: list[str] = field(
-        metadata={
-            "help": "the cases, or the table of answers, that were judged; of two runs both, NAME=FILE names the version"
-        }
+        metadata={"help": "the cases, or the table of answers, that were judged; of two runs NAME=FILE of each"}
     )
     verdicts: list[str] = field(
-        metadata={
-            "help": "verdict files, or folders with a verdicts.jsonl; NAME=FILE names its judge NAME; of two runs one of each"
-        }
+        metadata={"help": "verdict files, or folders with a verdicts.jsonl; NAME=FILE names its judge NAME"}
     )
     ratings: str | None = field(
         default=None,
