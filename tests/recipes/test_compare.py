@@ -142,7 +142,7 @@ def test_two_candidates_have_sentences_of_their_own(tmp_path: Path) -> None:
 def test_of_many_candidates_one_sentence_says_which_is_best(tmp_path: Path) -> None:
     said = of_candidates({"a": 0.0, "b": 0.0, "c": 1.0, "d": 0.0, "e": -1.0, "f": 0.0}, tmp_path)
     assert "“c” is best: people rate it above each of the 5 other candidates." in said
-    sentences = said[: said.index("Can the judge be believed:")].splitlines()
+    sentences = said[: said.index("Harm:")].splitlines()
     assert len(sentences) <= 6, "not a sentence for each of the 15 pairs"
 
 

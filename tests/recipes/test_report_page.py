@@ -33,16 +33,16 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, SimpleNamespace]
 
 
 FIRST = {"rated": "Best model", "unrated": "Scores highest"}
-QUESTIONS = ["Can the judge be believed?", "Audited?", "What it does not see", "Length"]
+QUESTIONS = ["Harm", "Can the judge be believed?", "Audited?", "What it does not see", "Length"]
 
 
 @pytest.mark.parametrize("name", ["rated", "unrated"])
 def test_page_and_summary_answer_first_and_in_order(made: dict[str, SimpleNamespace], name: str) -> None:
     one = made[name]
     asked = re.findall("<dt>(.*?)</dt>", one.page)
-    assert asked[:5] == [FIRST[name], *QUESTIONS]
+    assert asked[:6] == [FIRST[name], *QUESTIONS]
     assert {"How sure", "Cases", "Judge", "Next step"} <= set(asked)
-    first_lines = [line.partition(":")[0] for line in one.said.splitlines() if line][:5]
+    first_lines = [line.partition(":")[0] for line in one.said.splitlines() if line][:6]
     assert first_lines == [question.rstrip("?") for question in (FIRST[name], *QUESTIONS)]
     assert one.said.splitlines()[-1] == "Not for clinical use."
     sections = re.findall('<h2 id="(.*?)">', one.page)
