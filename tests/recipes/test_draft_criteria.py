@@ -83,7 +83,15 @@ def test_the_statements_of_a_trusted_answer_are_drafted_and_cite_the_nearest_pas
     assert (cited["text"], bool(cited["passage"])) == ((nearest, True) if max(cosines) >= 0.4 else ("", False))
     assert [each["reason"] for each in records] == [None, "no trusted answer", "no trusted answer"]
     assert "3 cases → 1 drafted criteria: 1 to say, 0 not to say" in done.stdout
-    assert "cases without a criterion, 2: no trusted answer" in done.stdout
+    assert "cases without a criterion, 2: no trusted answer\nleft out, 1: question\n" in done.stdout
+
+
+def test_statements_that_are_left_out_are_counted(tmp_path: Path) -> None:
+    answer = "Take it with food. Drink some water. Take it with food! Is it safe? Rest for a day. Call a doctor."
+    done, records = draft([CASES[0] | {"reference": answer}], tmp_path / "out", "--most", 2)
+    assert [each["criterion"] for each in records[0]["criteria"]] == ["Take it with food.", "Drink some water."]
+    assert records[0]["invalid"] == ["repeats a criterion", "question", "beyond --most 2", "beyond --most 2"]
+    assert "left out, 2: beyond --most 2" in done.stdout
 
 
 def test_an_endpoint_drafts_from_the_passages_that_it_cites(tmp_path: Path, books: Path) -> None:
@@ -118,7 +126,7 @@ def test_an_endpoint_drafts_from_the_passages_that_it_cites(tmp_path: Path, book
     for line in (
         "3 cases → 2 drafted criteria: 1 to say, 1 not to say; 1 passages cited",
         "cases without a criterion, 1: no passage",
-        "answers that are no criterion, 1: there is no passage '0123456789ab'",
+        "left out, 1: there is no passage '0123456789ab'",
     ):
         assert line in done.stdout
 
