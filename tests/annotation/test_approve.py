@@ -16,8 +16,8 @@ from sklearn.metrics import cohen_kappa_score
 from automedeval.annotation.export import write_export
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import read_study
-from automedeval.dataset.criteria_approvals import approve, read_drafts
-from automedeval.records import Case, RecordError, read_cases
+from automedeval.dataset.criteria_approvals import agreement_of, approve, read_drafts
+from automedeval.records import Case, CriterionApproval, RecordError, read_cases
 
 SAFE, DANGER, WATER = (each["criterion"] for each in DRAFTED)
 
@@ -142,6 +142,20 @@ def test_what_is_approved_and_how_far_they_agree_is_that_of_a_loop(tmp_path: Pat
     alpha = 1 - (1 - alike) / expected * (len(flat) - 1) / len(flat)
     assert figures["alpha (ordinal)"].value == pytest.approx(alpha)
     assert abs(alpha - cohen_kappa_score(*zip(*both))) < 0.1
+
+
+def test_the_side_of_a_criterion_is_no_agreement_on_its_points() -> None:
+    pairs = [(1, 2), (9, 3), (4, 8), (7, 1), (2, 6), (5, 5)]
+
+    def alpha(sides: tuple[int, int]) -> float:
+        said = [
+            CriterionApproval(f"c{number % 3}", f"{number}", name, "approve", points * sides[number % 2])
+            for number, pair in enumerate(pairs)
+            for name, points in zip("ab", pair)
+        ]
+        return agreement_of(said, 100)["points"]["alpha (ordinal)"].value
+
+    assert alpha((1, -1)) == alpha((1, 1))
 
 
 @pytest.mark.parametrize(

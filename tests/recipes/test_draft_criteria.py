@@ -156,20 +156,8 @@ def test_a_checkpoint_is_kept_to_kinds_and_ids_and_killed_goes_on_with_the_same_
 ) -> None:
     folder = build_tiny_model(tmp_path / "tiny")
     cases = [{"id": f"c{n}", "question": f"How do I take ibuprofen, {n}?"} for n in range(66)]
-    given = (
-        "--books",
-        books,
-        "--drafter",
-        folder,
-        "--max_new_tokens",
-        4,
-        "--most",
-        2,
-        "--passages",
-        1,
-        "--batch_tokens",
-        20_000,
-    )
+    few = ("--max_new_tokens", 4, "--most", 2, "--passages", 1, "--batch_tokens", 20_000)
+    given = ("--books", books, "--drafter", folder, *few)
     done, whole = draft(cases, tmp_path / "whole", *given)
     assert done.returncode == 0, done.stderr
     reasons = {why for each in whole for why in each["invalid"]}

@@ -33,7 +33,7 @@ from automedeval.records import (
 from automedeval.records.journal import arithmetic, write_lines
 from automedeval.records.log import Log
 from automedeval.records.readers import read_records
-from automedeval.reports.text import span
+from automedeval.reports.text import shown
 from automedeval.stats.bootstrap import plain
 
 
@@ -143,8 +143,8 @@ def write_approved(cases: list[Case], output: Path, paths: list[str]) -> None:
     approved = approve(cases, read_drafts(str(output / "drafts.jsonl"), {case.id: case for case in cases}), paths)
     print(arithmetic("drafted criteria", approved.drafted, approved.left_out, "approved by two physicians", "left out"))
     for what, measures in plain(approved.agreement).items():
-        shown = ", ".join(f"{name} {span(value)}" for name, value in measures.items())
-        print(f"agreement on {what}: {shown or 'not known'}")
+        figures = ", ".join(f"{name} {shown(value)}" for name, value in measures.items())
+        print(f"agreement on {what}: {figures or 'not known'}")
     if approved.wordings:  # a file for each round: the study of a round goes on reading its own
         path = output / f"round-{len(paths) + 1}.jsonl"
         write_lines(path, (each.to_dict() for each in approved.wordings))

@@ -18,7 +18,6 @@ from automedeval.stats.interrater import krippendorff_alpha
 
 NEEDED = 2  # physicians
 FEW = "decided by fewer than two"
-Key = tuple[str, str]  # case id and text
 
 
 class Approved(NamedTuple):
@@ -58,11 +57,9 @@ def approve(cases: Sequence[Case], drafts: Mapping[str, Sequence[dict]], paths: 
         RecordError: an approval of what was not drafted, or two of one physician on one criterion.
     """
     entries = {(name, each["criterion"]): each for name, of in drafts.items() for each in of}
-    versions = {
-        key: [key] for key in entries
-    }  # of each text: the draft that it came from, then the new wordings of that
-    decisions: dict[Key, dict[str, CriterionApproval]] = defaultdict(dict)
-    first = list(entries)
+    versions = {key: [key] for key in entries}  # of a text its draft, then that draft's new wordings
+    decisions: dict[tuple[str, str], dict[str, CriterionApproval]] = defaultdict(dict)
+    first = list(entries)  # (case id, text)
     for path in paths:
         for place, each in read_placed(path, CriterionApproval):
             key, new = (each.case_id, each.criterion), (each.case_id, each.text)
@@ -123,7 +120,8 @@ def agreement_of(approvals: Iterable[CriterionApproval], resamples: int = 2000) 
 
     Returns:
         {"approval" (accepted or refused), "points" (of accepted ones): {measure: Estimate}}, of criteria of which two or more
-        said it: the share on which all say the same, and Krippendorff's alpha. No measure where one physician alone answered.
+        said it: the share on which all say the same, and Krippendorff's alpha, of points by their size: the draft fixes the
+        sign, which would pass for agreement. No measure where one physician alone answered.
     """
     every = [each for each in approvals if each.accepts is not None]
     keys = sorted({(each.case_id, each.criterion) for each in every})
@@ -140,5 +138,5 @@ def agreement_of(approvals: Iterable[CriterionApproval], resamples: int = 2000) 
         same = shared & (np.nanmax(table, axis=1, initial=-LARGEST) == np.nanmin(table, axis=1, initial=LARGEST))
         alike, both = (np.bincount(case[mask], minlength=len(ids)) for mask in (same, shared))
         measures["alike"] = mean(alike, both, int(shared.sum()))
-        measures["alpha (ordinal)"] = krippendorff_alpha(table, case, len(ids), "ordinal")
+        measures["alpha (ordinal)"] = krippendorff_alpha(np.abs(table), case, len(ids), "ordinal")
     return estimate(tree, len(ids), resamples) if keys else {}
