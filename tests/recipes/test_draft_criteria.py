@@ -9,7 +9,7 @@ import pytest
 from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, answer, error
 from doubles.tiny_model import build_tiny_model
-from programs import ENCODER, SAMPLE, error_line, kill_once, lines_in, needs_encoder, run_command
+from programs import ENCODER, error_line, kill_once, lines_in, needs_encoder, run_command
 from sentence_transformers import SentenceTransformer
 
 from automedeval.dataset.criteria_drafts import read_criterion
@@ -225,12 +225,3 @@ def test_what_does_not_fit_is_one_line(tmp_path: Path, books: Path) -> None:
     assert (out / "drafts.jsonl").read_bytes() == before
     (books / "guide.md").write_text("# Guide\n\nNothing of it is left.\n")
     assert "with other weights" in error_line(draft(CASES, out, "--books", books)[0])
-
-
-def test_the_packaged_sample_has_drafts_without_a_model(tmp_path: Path) -> None:
-    done = run_command("draft-criteria", SAMPLE / "test_cases.jsonl", "--output", tmp_path / "out")
-    assert done.returncode == 0, done.stderr
-    cases, records = read(SAMPLE / "test_cases.jsonl"), read(tmp_path / "out/drafts.jsonl")
-    for case, record in zip(cases, records, strict=True):
-        assert record["case_id"] == case["id"]
-        assert all(each["criterion"] in case["reference"] for each in record["criteria"])

@@ -21,15 +21,7 @@ from automedeval.dataset.criteria_approvals import approve, read_drafts
 from automedeval.dataset.criteria_drafts import REFERENCE, Drafter
 from automedeval.knowledge.arguments import KnowledgeArguments
 from automedeval.models.arguments import ChatArguments, EncoderArguments
-from automedeval.records import (
-    Case,
-    CriteriaDraft,
-    RecordError,
-    check_between,
-    check_least,
-    named_file,
-    read_cases,
-)
+from automedeval.records import Case, CriteriaDraft, RecordError, check_between, check_least, named_file, read_cases
 from automedeval.records.journal import arithmetic, write_lines
 from automedeval.records.log import Log
 from automedeval.records.readers import read_records
@@ -156,5 +148,5 @@ def write_approved(cases: list[Case], output: Path, paths: list[str]) -> None:
             f"{', '.join(paths)}: no criterion is approved by two physicians, so that no case can be judged by any"
         )
     write_lines(output / "cases.jsonl", (each.to_dict() for each in approved.cases))
-    print(f"cases left out without a criterion: {len(cases) - len(approved.cases):,}")
-    print(f"cases: {output / 'cases.jsonl'}, {len(approved.cases):,}")
+    count = len(approved.cases)
+    print(f"cases: {output / 'cases.jsonl'}, {count:,}; left out without a criterion: {len(cases) - count:,}")

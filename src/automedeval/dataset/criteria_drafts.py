@@ -112,23 +112,21 @@ class Drafter:
         by_id = {each.id: each for each in passages}
         parts: tuple[Part, ...] = ('{"criterion": "', Free('"', json_string=True), '", "kind": "')
         parts += (Slot("kind", (*POINTS, END)), '", "passage": "', Slot("passage", tuple(by_id)), '"}')
-        criteria: dict[str, dict[str, Any]] = {}
+        criteria: list[dict[str, Any]] = []
         while len(criteria) < self.most:
-            drafted = [each["criterion"] for each in criteria.values()]
+            drafted = [each["criterion"] for each in criteria]
             messages = criteria_messages(question_text(case.question), passages, drafted)
-            answer = yield Prompt(
-                messages, parts if self.chat.constrains else None, answer_schema(parts), label="criteria"
-            )
-            read = read_criterion(answer, by_id)
-            if isinstance(read, dict) and normalise(read["criterion"]) in criteria:
+            constrained = parts if self.chat.constrains else None
+            read = read_criterion((yield Prompt(messages, constrained, answer_schema(parts), label="criteria")), by_id)
+            if isinstance(read, dict) and normalise(read["criterion"]) in map(normalise, drafted):
                 read = REPEATED
             if isinstance(read, str):  # the same prompt would get the same answer
-                return self._draft(case, list(criteria.values()), [read])
+                return self._draft(case, criteria, [read])
             self.chat.accepted = True
             if read is None:
                 break
-            criteria[normalise(read["criterion"])] = read
-        return self._draft(case, list(criteria.values()), reason=None if criteria else "the model named none")
+            criteria.append(read)
+        return self._draft(case, criteria, reason=None if criteria else "the model named none")
 
 
 def criterion_of(text: str, passage: Any = None, points: float = 1.0) -> dict[str, Any]:
