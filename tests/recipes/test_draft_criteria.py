@@ -97,9 +97,12 @@ def test_statements_that_are_left_out_are_counted(tmp_path: Path) -> None:
 def test_an_endpoint_drafts_from_the_passages_that_it_cites(tmp_path: Path, books: Path) -> None:
     with EndpointDouble(says) as endpoint:
         given = ("--books", books, "--drafter", "openai:m", "--base_url", endpoint.url)
-        counted, none = draft(CASES, tmp_path / "out", *given, "--dry_run", "true")
+        counted, none = draft(CASES, tmp_path / "out", *given, "--dry_run", "true", "--price_in", 1, "--price_out", 9)
         assert (endpoint.asked, none) == ([], [])
         assert "3 cases, 1 without a passage, at most 16 prompts" in counted.stdout
+        assert re.search(
+            r", about \d\.\d\d in cost$", counted.stdout
+        )  # later prompts are longer than those that are counted
         done, records = draft(CASES, tmp_path / "out", *given)
         assert done.returncode == 0, done.stderr
         bodies = [each["body"] for each in endpoint.asked]

@@ -72,7 +72,7 @@ class Drafter:
             f"{len(cases):,} cases, {len(cases) - len(prompts):,} without a passage, at most {len(prompts) * self.most:,} "
             f"prompts, about {tokens:,} prompt tokens in the first {len(prompts):,}"
         )
-        return text + (f", at most {cost * self.most:.2f} in cost" if cost else "")
+        return text + (f", about {cost * self.most:.2f} in cost" if cost else "")
 
     def _shown(self, cases: Sequence[Case]) -> list[tuple[Case, list[Any]]]:
         return list(zip(cases, self._near([question_text(case.question) for case in cases])))
