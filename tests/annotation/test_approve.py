@@ -2,6 +2,7 @@
 
 import random
 import re
+import shutil
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -15,8 +16,8 @@ from sklearn.metrics import cohen_kappa_score
 from automedeval.annotation.export import write_export
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import read_study
-from automedeval.dataset.criteria_approvals import approve, read_drafts
-from automedeval.records import Case, RecordError, read_cases
+from automedeval.dataset.criteria_approvals import agreement_of, approve, read_drafts
+from automedeval.records import Case, CriterionApproval, RecordError, read_cases
 
 SAFE, DANGER, WATER = (each["criterion"] for each in DRAFTED)
 
@@ -34,8 +35,11 @@ def decide(store: Store, annotator: str, **said: tuple) -> None:
 
 
 def merge(folder: Path, *approvals: Path) -> subprocess.CompletedProcess:
-    given = ["--approvals", *approvals] if approvals else []
-    return run_command("draft-criteria", folder / "cases.jsonl", "--output", folder, *given)
+    """Write the approved cases to out/cases.jsonl of the folder of a study."""
+    (folder / "out").mkdir(exist_ok=True)
+    shutil.copy(folder / "drafts.jsonl", folder / "out")
+    given = ("--output", folder / "out", "--approvals", *approvals)
+    return run_command("draft-criteria", folder / "cases.jsonl", *given)
 
 
 def test_two_physicians_decide_and_only_what_both_accept_reaches_the_cases(tmp_path: Path) -> None:
@@ -51,11 +55,11 @@ def test_two_physicians_decide_and_only_what_both_accept_reaches_the_cases(tmp_p
     why = "changed by some: 2, physicians differ: 2"
     assert f"6 drafted criteria → 2 approved by two physicians, 4 left out ({why})" in done.stdout
     assert "agreement on approval: alike 0.67" in done.stdout
-    cases = list(read_cases(tmp_path / "cases.jsonl"))
+    cases = list(read_cases(tmp_path / "out/cases.jsonl"))
     assert [[(each.criterion, each.points) for each in case.criteria] for case in cases] == [[(SAFE, 6.5)]] * 2
     assert cases[0].criteria[0].extra["citation"] == DRAFTED[0]["citation"]
     # The new wording is for a second round, with a database of its own.
-    again = write_study(tmp_path / "again", ("approve",), approve={"drafts": str(tmp_path / "changed.jsonl")})
+    again = write_study(tmp_path / "again", ("approve",), approve={"drafts": str(tmp_path / "out/round-2.jsonl")})
     with opened(again) as store:
         for name in ("physician-1", "physician-3"):
             assert [each["criterion"] for each in store.study.drafts["case-1"]] == ["says to drink"]
@@ -63,8 +67,12 @@ def test_two_physicians_decide_and_only_what_both_accept_reaches_the_cases(tmp_p
         write_export(store, tmp_path / "export2")
     done = merge(tmp_path, first, tmp_path / "export2" / "criterion_approvals.jsonl")
     assert "6 drafted criteria → 4 approved by two physicians, 2 left out (physicians differ: 2)" in done.stdout
-    assert [each.criterion for each in next(read_cases(tmp_path / "cases.jsonl")).criteria] == [SAFE, "says to drink"]
-    assert read(tmp_path / "changed.jsonl") == []
+    assert [each.criterion for each in next(read_cases(tmp_path / "out/cases.jsonl")).criteria] == [
+        SAFE,
+        "says to drink",
+    ]
+    with opened(again) as store:  # the study of the second round still has its drafts
+        assert len(store.study.drafts) == 2
 
 
 def test_the_report_says_how_many_were_approved(tmp_path: Path) -> None:
@@ -77,7 +85,7 @@ def test_the_report_says_how_many_were_approved(tmp_path: Path) -> None:
     base = {"judge": "j", "rubric": "checklist@1", "order": [0], "valid": True, "scores": None, "checklist": checklist}
     write(tmp_path / "v.jsonl", [{"case_id": f"case-{number}", **base} for number in (1, 2)])
     output = tmp_path / "report"
-    given = ("--cases", tmp_path / "cases.jsonl", "--output", output, "--encoder", "none", "--resamples", 100)
+    given = ("--cases", tmp_path / "out/cases.jsonl", "--output", output, "--encoder", "none", "--resamples", 100)
     done = run_command("report", tmp_path / "v.jsonl", *given)
     assert done.returncode == 0, done.stderr
     assert "criteria: 4 of 6 approved by two physicians." in done.stdout
@@ -136,6 +144,20 @@ def test_what_is_approved_and_how_far_they_agree_is_that_of_a_loop(tmp_path: Pat
     assert abs(alpha - cohen_kappa_score(*zip(*both))) < 0.1
 
 
+def test_the_side_of_a_criterion_is_no_agreement_on_its_points() -> None:
+    pairs = [(1, 2), (9, 3), (4, 8), (7, 1), (2, 6), (5, 5)]
+
+    def alpha(sides: tuple[int, int]) -> float:
+        said = [
+            CriterionApproval(f"c{number % 3}", f"{number}", name, "approve", points * sides[number % 2])
+            for number, pair in enumerate(pairs)
+            for name, points in zip("ab", pair)
+        ]
+        return agreement_of(said, 100)["points"]["alpha (ordinal)"].value
+
+    assert alpha((1, -1)) == alpha((1, 1))
+
+
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
@@ -149,11 +171,20 @@ def test_what_is_approved_and_how_far_they_agree_is_that_of_a_loop(tmp_path: Pat
 )
 def test_approvals_that_do_not_fit_are_one_line_and_nothing_is_lost(tmp_path: Path, changes: dict, said: str) -> None:
     write_study(tmp_path, ("approve",))
-    before = (tmp_path / "cases.jsonl").read_bytes()
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/cases.jsonl").write_text("kept")
     record = {"case_id": "case-1", "criterion": SAFE, "annotator": "a", "decision": "approve", "points": 3}
     line = error_line(merge(tmp_path, write(tmp_path / "a.jsonl", [record | {"annotator": "b"}, record | changes])))
     assert "a.jsonl:2: " in line
     assert said in line
+    assert (tmp_path / "out/cases.jsonl").read_text() == "kept"
+
+
+def test_the_cases_that_are_read_are_not_overwritten(tmp_path: Path) -> None:
+    write_study(tmp_path, ("approve",))
+    before = (tmp_path / "cases.jsonl").read_bytes()
+    given = (tmp_path / "cases.jsonl", "--output", tmp_path, "--approvals", "none.jsonl")
+    assert "cases.jsonl would be overwritten" in error_line(run_command("draft-criteria", *given))
     assert (tmp_path / "cases.jsonl").read_bytes() == before
 
 

@@ -9,7 +9,7 @@ import pytest
 from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, answer, error
 from doubles.tiny_model import build_tiny_model
-from programs import ENCODER, SAMPLE, error_line, kill_once, lines_in, needs_encoder, run_command
+from programs import ENCODER, error_line, kill_once, lines_in, needs_encoder, run_command
 from sentence_transformers import SentenceTransformer
 
 from automedeval.dataset.criteria_drafts import read_criterion
@@ -83,15 +83,26 @@ def test_the_statements_of_a_trusted_answer_are_drafted_and_cite_the_nearest_pas
     assert (cited["text"], bool(cited["passage"])) == ((nearest, True) if max(cosines) >= 0.4 else ("", False))
     assert [each["reason"] for each in records] == [None, "no trusted answer", "no trusted answer"]
     assert "3 cases → 1 drafted criteria: 1 to say, 0 not to say" in done.stdout
-    assert "cases without a criterion, 2: no trusted answer" in done.stdout
+    assert "cases without a criterion, 2: no trusted answer\nleft out, 1: question\n" in done.stdout
+
+
+def test_statements_that_are_left_out_are_counted(tmp_path: Path) -> None:
+    answer = "Take it with food. Drink some water. Take it with food! Is it safe? Rest for a day. Call a doctor."
+    done, records = draft([CASES[0] | {"reference": answer}], tmp_path / "out", "--most", 2)
+    assert [each["criterion"] for each in records[0]["criteria"]] == ["Take it with food.", "Drink some water."]
+    assert records[0]["invalid"] == ["repeats a criterion", "question", "beyond --most 2", "beyond --most 2"]
+    assert "left out, 2: beyond --most 2" in done.stdout
 
 
 def test_an_endpoint_drafts_from_the_passages_that_it_cites(tmp_path: Path, books: Path) -> None:
     with EndpointDouble(says) as endpoint:
         given = ("--books", books, "--drafter", "openai:m", "--base_url", endpoint.url)
-        counted, none = draft(CASES, tmp_path / "out", *given, "--dry_run", "true")
+        counted, none = draft(CASES, tmp_path / "out", *given, "--dry_run", "true", "--price_in", 1, "--price_out", 9)
         assert (endpoint.asked, none) == ([], [])
         assert "3 cases, 1 without a passage, at most 16 prompts" in counted.stdout
+        assert re.search(
+            r", about \d\.\d\d in cost$", counted.stdout
+        )  # later prompts are longer than those that are counted
         done, records = draft(CASES, tmp_path / "out", *given)
         assert done.returncode == 0, done.stderr
         bodies = [each["body"] for each in endpoint.asked]
@@ -118,7 +129,7 @@ def test_an_endpoint_drafts_from_the_passages_that_it_cites(tmp_path: Path, book
     for line in (
         "3 cases → 2 drafted criteria: 1 to say, 1 not to say; 1 passages cited",
         "cases without a criterion, 1: no passage",
-        "answers that are no criterion, 1: there is no passage '0123456789ab'",
+        "left out, 1: there is no passage '0123456789ab'",
     ):
         assert line in done.stdout
 
@@ -148,20 +159,8 @@ def test_a_checkpoint_is_kept_to_kinds_and_ids_and_killed_goes_on_with_the_same_
 ) -> None:
     folder = build_tiny_model(tmp_path / "tiny")
     cases = [{"id": f"c{n}", "question": f"How do I take ibuprofen, {n}?"} for n in range(66)]
-    given = (
-        "--books",
-        books,
-        "--drafter",
-        folder,
-        "--max_new_tokens",
-        4,
-        "--most",
-        2,
-        "--passages",
-        1,
-        "--batch_tokens",
-        20_000,
-    )
+    few = ("--max_new_tokens", 4, "--most", 2, "--passages", 1, "--batch_tokens", 20_000)
+    given = ("--books", books, "--drafter", folder, *few)
     done, whole = draft(cases, tmp_path / "whole", *given)
     assert done.returncode == 0, done.stderr
     reasons = {why for each in whole for why in each["invalid"]}
@@ -229,12 +228,3 @@ def test_what_does_not_fit_is_one_line(tmp_path: Path, books: Path) -> None:
     assert (out / "drafts.jsonl").read_bytes() == before
     (books / "guide.md").write_text("# Guide\n\nNothing of it is left.\n")
     assert "with other weights" in error_line(draft(CASES, out, "--books", books)[0])
-
-
-def test_the_packaged_sample_has_drafts_without_a_model(tmp_path: Path) -> None:
-    done = run_command("draft-criteria", SAMPLE / "test_cases.jsonl", "--output", tmp_path / "out")
-    assert done.returncode == 0, done.stderr
-    cases, records = read(SAMPLE / "test_cases.jsonl"), read(tmp_path / "out/drafts.jsonl")
-    for case, record in zip(cases, records, strict=True):
-        assert record["case_id"] == case["id"]
-        assert all(each["criterion"] in case["reference"] for each in record["criteria"])

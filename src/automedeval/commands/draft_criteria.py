@@ -21,19 +21,11 @@ from automedeval.dataset.criteria_approvals import approve, read_drafts
 from automedeval.dataset.criteria_drafts import REFERENCE, Drafter
 from automedeval.knowledge.arguments import KnowledgeArguments
 from automedeval.models.arguments import ChatArguments, EncoderArguments
-from automedeval.records import (
-    Case,
-    CriteriaDraft,
-    RecordError,
-    check_between,
-    check_least,
-    named_file,
-    read_cases,
-)
+from automedeval.records import Case, CriteriaDraft, RecordError, check_between, check_least, named_file, read_cases
 from automedeval.records.journal import arithmetic, write_lines
 from automedeval.records.log import Log
 from automedeval.records.readers import read_records
-from automedeval.reports.text import span
+from automedeval.reports.text import shown
 from automedeval.stats.bootstrap import plain
 
 
@@ -77,9 +69,11 @@ def main() -> None:
     """Draft what is missing, or write the cases with what was approved; print how many criteria there are."""
     first = ("cases", "books", "drafter", "output", "approvals")
     args, encoder_args, chat_args = parse((DraftArguments, EncoderArguments, ChatArguments), __doc__, first=first)
-    cases = list(read_cases(args.cases, least_responses=0, blank=args.blank))
-    output = Path(args.output or f"drafts/{Path(named_file(args.cases)[1]).stem}")
+    cases, source = list(read_cases(args.cases, least_responses=0, blank=args.blank)), Path(named_file(args.cases)[1])
+    output = Path(args.output or f"drafts/{source.stem}")
     if args.approvals:
+        if source.resolve() == (output / "cases.jsonl").resolve():
+            raise RecordError(f"{source} would be overwritten: name the cases that criteria were drafted for")
         return write_approved(cases, output, args.approvals)
     if args.drafter == REFERENCE and not any((case.reference or "").strip() for case in cases):
         raise RecordError(
@@ -97,12 +91,12 @@ def main() -> None:
         search, store = knowledge.open(chat_args.device)
     drafter = Drafter(chat, search, store, args.near, args.most)
     if args.dry_run:
-        print(drafter.dry_run(cases))
-        return
+        return print(drafter.dry_run(cases))
     output.mkdir(parents=True, exist_ok=True)
     places = {case.id: place for place, case in enumerate(cases)}
+    path = output / "drafts.jsonl"
     with Log(
-        output / "drafts.jsonl", CriteriaDraft, (drafter.name,), drafter.fingerprint, renamed_by="--drafter"
+        path, CriteriaDraft, (chat.name if chat else REFERENCE,), drafter.fingerprint, renamed_by="--drafter"
     ) as log:
         record_run(output / "run.json", args, encoder_args, chat_args)
         done = log.done({case.id: case.asked_digest for case in cases})
@@ -110,10 +104,10 @@ def main() -> None:
             chat.accepted = any(draft.criteria for draft in log.records())
         log.fill(drafter.drafts(cases, done), len(cases) - len(done), unit="case")
         # An endpoint answers in any order: the file has that of the cases.
-        records = sorted(read_records(log.path, CriteriaDraft), key=lambda each: places.get(each.case_id, len(places)))
-        write_lines(log.path, (each.to_dict() for each in records))
-    print("\n".join(summary(len(cases), [each for each in log.records() if each.case_id in places])))
-    print(f"for physicians to approve: {log.path}")
+        records = sorted(read_records(path, CriteriaDraft), key=lambda each: places.get(each.case_id, len(places)))
+        write_lines(path, (each.to_dict() for each in records))
+    print_drafts(len(cases), [each for each in log.records() if each.case_id in places])
+    print(f"for physicians to approve: {path}")
     print_notes(chat.notes() if chat else [])
     if failures := getattr(chat, "failures", ()):
         raise RecordError(
@@ -121,34 +115,38 @@ def main() -> None:
         )
 
 
+def print_drafts(cases: int, drafts: Sequence[CriteriaDraft]) -> None:
+    """Print how many criteria were drafted, and what was left out, each with its count."""
+    criteria = [each for draft in drafts for each in draft.criteria]
+    negative = sum(each["points"] < 0 for each in criteria)
+    cited = len({each["citation"]["passage"] for each in criteria} - {None})
+    print(
+        f"{cases:,} cases → {len(criteria):,} drafted criteria: {len(criteria) - negative:,} to say, {negative:,} not to say; "
+        f"{cited:,} passages cited"
+    )
+    for reason, count in Counter(draft.reason for draft in drafts if draft.reason).most_common():
+        print(f"cases without a criterion, {count:,}: {reason}")
+    for reason, count in Counter(why for draft in drafts for why in draft.invalid).most_common(8):
+        print(f"left out, {count:,}: {reason}")
+
+
 def write_approved(cases: list[Case], output: Path, paths: list[str]) -> None:
-    """Write the cases with their approved criteria, and the new wordings for a second round; print how many there are."""
+    """Write the cases with their approved criteria, and the new wordings for a next round; print how many there are."""
     approved = approve(cases, read_drafts(str(output / "drafts.jsonl"), {case.id: case for case in cases}), paths)
     print(arithmetic("drafted criteria", approved.drafted, approved.left_out, "approved by two physicians", "left out"))
     for what, measures in plain(approved.agreement).items():
+        figures = ", ".join(f"{name} {shown(value)}" for name, value in measures.items())
+        print(f"agreement on {what}: {figures or 'not known'}")
+    if approved.wordings:  # a file for each round: the study of a round goes on reading its own
+        path = output / f"round-{len(paths) + 1}.jsonl"
+        write_lines(path, (each.to_dict() for each in approved.wordings))
         print(
-            f"agreement on {what}: {', '.join(f'{name} {span(value)}' for name, value in measures.items()) or 'not known'}"
+            f"new wordings, for another round: {path}, {sum(len(each.criteria) for each in approved.wordings):,} criteria"
         )
-    write_lines(output / "changed.jsonl", (each.to_dict() for each in approved.changed))
-    if wordings := sum(len(draft.criteria) for draft in approved.changed):
-        print(f"new wordings, for a second round: {output / 'changed.jsonl'}, {wordings:,} criteria")
     if not approved.cases:
         raise RecordError(
             f"{', '.join(paths)}: no criterion is approved by two physicians, so that no case can be judged by any"
         )
     write_lines(output / "cases.jsonl", (each.to_dict() for each in approved.cases))
-    print(f"cases left out without a criterion: {len(cases) - len(approved.cases):,}")
-    print(f"cases: {output / 'cases.jsonl'}, {len(approved.cases):,}")
-
-
-def summary(cases: int, drafts: Sequence[CriteriaDraft]) -> list[str]:
-    """Return what was drafted in lines: how many criteria, and what of cases without one, each with its count."""
-    criteria = [each for draft in drafts for each in draft.criteria]
-    negative = sum(each["points"] < 0 for each in criteria)
-    kinds = f"{len(criteria) - negative:,} to say, {negative:,} not to say"
-    cited = len({each["citation"]["passage"] for each in criteria} - {None})
-    lines = [f"{cases:,} cases → {len(criteria):,} drafted criteria: {kinds}; {cited:,} passages cited"]
-    reasons = Counter(draft.reason for draft in drafts if draft.reason)
-    lines += [f"cases without a criterion, {count:,}: {reason}" for reason, count in reasons.most_common()]
-    invalid = Counter(why for draft in drafts for why in draft.invalid)
-    return lines + [f"answers that are no criterion, {count:,}: {why}" for why, count in invalid.most_common(8)]
+    count = len(approved.cases)
+    print(f"cases: {output / 'cases.jsonl'}, {count:,}; left out without a criterion: {len(cases) - count:,}")

@@ -17,27 +17,17 @@ from automedeval.stats.bootstrap import estimate, mean
 from automedeval.stats.interrater import krippendorff_alpha
 
 NEEDED = 2  # physicians
-CHANGED, FEW, DIFFER = "changed by some", "decided by fewer than two", "physicians differ"
-PHYSICIANS = "physicians"  # the drafter of a new wording
-Key = tuple[str, str]  # case id and text
+FEW = "decided by fewer than two"
 
 
 class Approved(NamedTuple):
-    """What became of drafted criteria.
-
-    Args:
-        cases: those with a criterion, in their order.
-        changed: new wordings, on which a second round has to decide.
-        drafted: how many criteria there were.
-        left_out: why criteria are left out, with counts.
-        agreement: see `agreement_of`.
-    """
+    """What became of drafted criteria: the cases that have some, and the new wordings on which a next round has to decide."""
 
     cases: list[Case]
-    changed: list[CriteriaDraft]
+    wordings: list[CriteriaDraft]
     drafted: int
-    left_out: Counter[str]
-    agreement: dict[str, Any]
+    left_out: Counter[str]  # why
+    agreement: dict[str, Any]  # see `agreement_of`
 
 
 def read_drafts(path: str, cases: Mapping[str, Case]) -> dict[str, list[dict[str, Any]]]:
@@ -66,52 +56,51 @@ def approve(cases: Sequence[Case], drafts: Mapping[str, Sequence[dict]], paths: 
     Raises:
         RecordError: an approval of what was not drafted, or two of one physician on one criterion.
     """
-    drafted = {(name, each["criterion"]): each for name, of in drafts.items() for each in of}
-    first = dict(zip(drafted, drafted))  # of a new wording the draft that it came from
-    decisions: dict[Key, dict[str, CriterionApproval]] = defaultdict(dict)
+    entries = {(name, each["criterion"]): each for name, of in drafts.items() for each in of}
+    versions = {key: [key] for key in entries}  # of a text its draft, then that draft's new wordings
+    decisions: dict[tuple[str, str], dict[str, CriterionApproval]] = defaultdict(dict)
+    first = list(entries)  # (case id, text)
     for path in paths:
         for place, each in read_placed(path, CriterionApproval):
             key, new = (each.case_id, each.criterion), (each.case_id, each.text)
-            if key not in drafted:
+            if key not in entries:
                 raise RecordError(
                     f"{place}: no criterion {each.criterion[:60]!r} was drafted for case {each.case_id!r}"
                 )
             if decisions[key].setdefault(each.annotator, each) is not each:
                 raise RecordError(f"{place}: {each.annotator!r} decided on this criterion before")
-            if each.accepts and new not in drafted:
+            if each.accepts and new not in entries:
                 points = 1.0 if (each.points or 0) > 0 else -1.0
-                drafted[new], first[new] = {**drafted[key], "criterion": each.text, "points": points}, first[key]
-    rounds: dict[Key, list[Key]] = defaultdict(list)  # each draft, then the new wordings of it
-    for key, draft in first.items():
-        rounds[draft].append(key)
+                entries[new] = {**entries[key], "criterion": each.text, "points": points}
+                versions[new] = versions[key]
+                versions[key].append(new)
     accepted = {case.id: {each.criterion: each for each in case.criteria} for case in cases}
-    changed: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    undecided: dict[str, list[dict[str, Any]]] = defaultdict(list)
     left_out: Counter[str] = Counter()
-    for (name, _), keys in rounds.items():
-        outcomes = [(key, _outcome(list(decisions[key].values()))) for key in keys if decisions[key]]
-        taken = [(drafted[key], *outcome) for key, outcome in outcomes if isinstance(outcome, tuple)]
-        for entry, text, points in taken:
-            criterion = CaseCriterion.from_dict({**entry, "criterion": text, "points": points})
-            accepted[name].setdefault(text, criterion)
+    for key in first:
+        outcomes = {each: _outcome(list(decisions[each].values())) for each in versions[key] if decisions[each]}
+        taken = [{**entries[each], **outcome} for each, outcome in outcomes.items() if isinstance(outcome, dict)]
+        for entry in taken:
+            accepted[key[0]].setdefault(entry["criterion"], CaseCriterion.from_dict(entry))
         if not taken:
-            left_out[str(outcomes[-1][1]) if outcomes else FEW] += 1
-            changed[name] += [drafted[key] for key in keys[1:] if not decisions[key]]
-    counts = {"approved": len(rounds) - left_out.total(), "drafted": len(rounds)}
+            left_out[str([FEW, *outcomes.values()][-1])] += 1
+            undecided[key[0]] += [entries[each] for each in versions[key] if each != key and each not in outcomes]
+    counts = {"approved": len(first) - left_out.total(), "drafted": len(first)}
     kept = [
         replace(case, criteria=tuple(accepted[case.id].values()), extra={**case.extra, APPROVAL: counts})
         for case in cases
         if accepted[case.id]
     ]
-    again = [
-        CriteriaDraft(case.id, PHYSICIANS, tuple(changed[case.id]), extra={"case_digest": case.asked_digest})
+    wordings = [
+        CriteriaDraft(case.id, "physicians", tuple(undecided[case.id]), extra={"case_digest": case.asked_digest})
         for case in cases
-        if changed[case.id]
+        if undecided[case.id]
     ]
     agreement = agreement_of(each for of in decisions.values() for each in of.values())
-    return Approved(kept, again, len(rounds), left_out, agreement)
+    return Approved(kept, wordings, len(first), left_out, agreement)
 
 
-def _outcome(decisions: Sequence[CriterionApproval]) -> tuple[str, float] | str:
+def _outcome(decisions: Sequence[CriterionApproval]) -> dict[str, Any] | str:
     """Return the words and the points that are approved, or why none are."""
     accepts, texts = {each.accepts for each in decisions}, {each.text for each in decisions}
     points = [each.points for each in decisions if each.points is not None and each.accepts]
@@ -122,8 +111,8 @@ def _outcome(decisions: Sequence[CriterionApproval]) -> tuple[str, float] | str:
     if accepts == {False}:
         return "refused"
     if False in accepts or len({each > 0 for each in points}) > 1:
-        return DIFFER
-    return CHANGED if len(texts) > 1 else (texts.pop(), sum(points) / len(points))
+        return "physicians differ"
+    return "changed by some" if len(texts) > 1 else {"criterion": texts.pop(), "points": sum(points) / len(points)}
 
 
 def agreement_of(approvals: Iterable[CriterionApproval], resamples: int = 2000) -> dict[str, Any]:
@@ -131,21 +120,23 @@ def agreement_of(approvals: Iterable[CriterionApproval], resamples: int = 2000) 
 
     Returns:
         {"approval" (accepted or refused), "points" (of accepted ones): {measure: Estimate}}, of criteria of which two or more
-        said it: the share on which all say the same, and Krippendorff's alpha. No measure where one physician alone answered.
+        said it: the share on which all say the same, and Krippendorff's alpha, of points by their size: the draft fixes the
+        sign, which would pass for agreement. No measure where one physician alone answered.
     """
     every = [each for each in approvals if each.accepts is not None]
-    keys = {key: place for place, key in enumerate(dict.fromkeys((each.case_id, each.criterion) for each in every))}
-    cases = {name: place for place, name in enumerate(dict.fromkeys(name for name, _ in keys))}
+    keys = sorted({(each.case_id, each.criterion) for each in every})
     names = sorted({each.annotator for each in every})
-    case, tables = np.array([cases[name] for name, _ in keys], int), np.full((2, len(keys), len(names)), np.nan)
+    ids, case = np.unique([name for name, _ in keys], return_inverse=True)
+    tables = np.full((2, len(keys), len(names)), np.nan)
+    places = {key: place for place, key in enumerate(keys)}
     for each in every:
-        place = keys[each.case_id, each.criterion], names.index(each.annotator)
+        place = places[each.case_id, each.criterion], names.index(each.annotator)
         tables[0][place], tables[1][place] = float(bool(each.accepts)), each.points if each.accepts else np.nan
     tree: dict[str, Any] = {"approval": {}, "points": {}}
     for measures, table in zip(tree.values(), tables if len(names) > 1 else ()):
         shared = (~np.isnan(table)).sum(axis=1) > 1
         same = shared & (np.nanmax(table, axis=1, initial=-LARGEST) == np.nanmin(table, axis=1, initial=LARGEST))
-        alike, both = (np.bincount(case[mask], minlength=len(cases)) for mask in (same, shared))
+        alike, both = (np.bincount(case[mask], minlength=len(ids)) for mask in (same, shared))
         measures["alike"] = mean(alike, both, int(shared.sum()))
-        measures["alpha (ordinal)"] = krippendorff_alpha(table, case, len(cases), "ordinal")
-    return estimate(tree, len(cases), resamples) if keys else {}
+        measures["alpha (ordinal)"] = krippendorff_alpha(np.abs(table), case, len(ids), "ordinal")
+    return estimate(tree, len(ids), resamples) if keys else {}

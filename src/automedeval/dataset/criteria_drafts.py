@@ -21,6 +21,7 @@ from automedeval.rubrics.questions import Search
 REFERENCE = "reference"  # the drafter that needs no model
 POINTS = {"must_say": 1.0, "must_not_say": -1.0}  # of a draft; physicians weigh it
 END = "nothing_more"
+REPEATED = "repeats a criterion"
 
 
 @dataclass(frozen=True)
@@ -39,16 +40,11 @@ class Drafter:
     near: float
     most: int
 
-    @property
-    def name(self) -> str:
-        """Return what records name as their drafter."""
-        return self.chat.name if self.chat else REFERENCE
-
     @cached_property
     def fingerprint(self) -> str:
         """Return a digest of everything that changes a draft."""
         by = [self.chat.fingerprint, self.chat.constrains, template_fingerprint("criteria")] if self.chat else []
-        return digest([1, self.store, self.near, self.most, *by])
+        return digest([2, self.store, self.near, self.most, *by])
 
     def drafts(self, cases: Sequence[Case], done: Collection[tuple] = ()) -> Iterator[CriteriaDraft]:
         """Yield a draft for each case that is not done; none for one about which an endpoint did not answer a request.
@@ -58,7 +54,7 @@ class Drafter:
         if self.chat is None:
             yield from (self._of_reference(case) for case in cases if (case.id,) not in done)
             return
-        shown = list(zip(cases, self._near([question_text(case.question) for case in cases])))
+        shown = self._shown(cases)
         for case, passages in shown:
             if not passages and (case.id,) not in done:
                 yield self._draft(case, [], reason="no passage")
@@ -67,14 +63,19 @@ class Drafter:
 
     def dry_run(self, cases: Sequence[Case]) -> str:
         """Say what drafting takes at most: cases, prompts, tokens and, with prices, the cost."""
-        found = self._near([question_text(case.question) for case in cases]) if self.chat else []
-        prompts = [next(self._dialogue(case, passages)) for case, passages in zip(cases, found) if passages]
-        tokens, cost = self.chat.estimate(prompts) if self.chat else (0, 0.0)
+        if self.chat is None:
+            return f"{len(cases):,} cases, no prompt: no model is asked"
+        shown = self._shown(cases)
+        prompts = [next(self._dialogue(*each)) for each in shown if each[1]]
+        tokens, cost = self.chat.estimate(prompts)
         text = (
-            f"{len(cases):,} cases, {found.count([]):,} without a passage, at most {len(prompts) * self.most:,} prompts"
+            f"{len(cases):,} cases, {len(cases) - len(prompts):,} without a passage, at most {len(prompts) * self.most:,} "
+            f"prompts, about {tokens:,} prompt tokens in the first {len(prompts):,}"
         )
-        text += f", about {tokens:,} prompt tokens in the first {len(prompts):,}"
-        return text + (f", at most {cost * self.most:.2f} in cost" if cost else "")
+        return text + (f", about {cost * self.most:.2f} in cost" if cost else "")
+
+    def _shown(self, cases: Sequence[Case]) -> list[tuple[Case, list[Any]]]:
+        return list(zip(cases, self._near([question_text(case.question) for case in cases])))
 
     def _near(self, texts: Sequence[str]) -> list[list[Any]]:
         """Return for each text the near passages; none without books."""
@@ -85,15 +86,25 @@ class Drafter:
         self, case: Case, criteria: Sequence[dict], invalid: Sequence[str] = (), reason: str | None = None
     ) -> CriteriaDraft:
         extra = {"case_digest": case.asked_digest, "settings": self.fingerprint}
-        return CriteriaDraft(case.id, self.name, tuple(criteria), tuple(invalid), reason, extra)
+        name = self.chat.name if self.chat else REFERENCE
+        return CriteriaDraft(case.id, name, tuple(criteria), tuple(invalid), reason, extra)
 
     def _of_reference(self, case: Case) -> CriteriaDraft:
         """Return what the trusted answer states, to be said; what must not be said does not follow from it."""
-        said = {normalise(each.text): each.text for each in statements(case.reference or "") if each.unread is None}
-        texts = list(said.values())[: self.most]
-        cited = [next(iter(passages), None) for passages in self._near(texts)]
-        reason = None if texts else "no statement" if (case.reference or "").strip() else "no trusted answer"
-        return self._draft(case, [criterion_of(*each) for each in zip(texts, cited)], reason=reason)
+        said: dict[str, str] = {}
+        left_out = []
+        for each in statements(case.reference or ""):
+            if each.unread is not None:
+                left_out.append(each.unread)
+            elif normalise(each.text) in said:
+                left_out.append(REPEATED)
+            elif len(said) == self.most:
+                left_out.append(f"beyond --most {self.most}")
+            else:
+                said[normalise(each.text)] = each.text
+        cited = [next(iter(passages), None) for passages in self._near(list(said.values()))]
+        reason = None if said else "no statement" if (case.reference or "").strip() else "no trusted answer"
+        return self._draft(case, [criterion_of(*each) for each in zip(said.values(), cited)], left_out, reason)
 
     def _dialogue(self, case: Case, passages: Sequence[Any]) -> Dialogue:
         """Ask for one criterion after another, until there is nothing more, or an answer is none."""
@@ -101,25 +112,24 @@ class Drafter:
         by_id = {each.id: each for each in passages}
         parts: tuple[Part, ...] = ('{"criterion": "', Free('"', json_string=True), '", "kind": "')
         parts += (Slot("kind", (*POINTS, END)), '", "passage": "', Slot("passage", tuple(by_id)), '"}')
-        criteria: dict[str, dict[str, Any]] = {}
+        criteria: list[dict[str, Any]] = []
         while len(criteria) < self.most:
-            drafted = [each["criterion"] for each in criteria.values()]
+            drafted = [each["criterion"] for each in criteria]
             messages = criteria_messages(question_text(case.question), passages, drafted)
             constrained = parts if self.chat.constrains else None
-            answer = yield Prompt(messages, constrained, answer_schema(parts), label="criteria")
-            read = read_criterion(answer, by_id)
-            if isinstance(read, dict) and normalise(read["criterion"]) in criteria:
-                read = "repeats a criterion"
+            read = read_criterion((yield Prompt(messages, constrained, answer_schema(parts), label="criteria")), by_id)
+            if isinstance(read, dict) and normalise(read["criterion"]) in map(normalise, drafted):
+                read = REPEATED
             if isinstance(read, str):  # the same prompt would get the same answer
-                return self._draft(case, list(criteria.values()), [read])
+                return self._draft(case, criteria, [read])
             self.chat.accepted = True
             if read is None:
                 break
-            criteria[normalise(read["criterion"])] = read
-        return self._draft(case, list(criteria.values()), reason=None if criteria else "the model named none")
+            criteria.append(read)
+        return self._draft(case, criteria, reason=None if criteria else "the model named none")
 
 
-def criterion_of(text: str, passage: Any = None, points: float = POINTS["must_say"]) -> dict[str, Any]:
+def criterion_of(text: str, passage: Any = None, points: float = 1.0) -> dict[str, Any]:
     """Return a criterion with its citation: a passage of a store, or the trusted answer for None."""
     citation = {"passage": None, "source": "trusted answer", "text": ""}
     if passage is not None:

@@ -562,7 +562,8 @@ class CriteriaDraft(LogRecord):
     """The criteria that are proposed for a case, before a physician has read them.
 
     Each of `criteria` has the keys of a `CaseCriterion`, points of 1 or -1, and a `citation`: `passage` (its id in the store,
-    null for the trusted answer), `source`, `text`. `invalid` says why an answer of a model is none, `reason` why there is none.
+    null for the trusted answer), `source`, `text`. `invalid` says why a statement, or an answer of a model, became none,
+    `reason` why there is none at all.
     """
 
     verb: ClassVar[str] = "drafted criteria for"
