@@ -12,6 +12,7 @@ not as it was, 1 if an argument is wrong.
 
 import shutil
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -53,5 +54,6 @@ def main() -> None:
         if isinstance(content, bytes):
             place.write_bytes(content)
         else:
-            shutil.copyfile(content, place)
+            with suppress(shutil.SameFileError):  # the report, or what it was made from, lies in the pack
+                shutil.copyfile(content, place)
     print("\n".join([*lines, f"dossier: {folder / 'dossier.html'}", "Not for clinical use."]))
