@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from automedeval.dossier.ledger import chained, head_of, verify
-from automedeval.records import RecordError
 
 FILES = {"cases/c.jsonl": b'{"id": "1"}\n', "ratings/r.jsonl": b"\n", "report/agreement.json": b"{}"}
 
@@ -100,8 +99,3 @@ def test_a_missing_file_is_named(pack: Path, name: str) -> None:
 def test_a_file_that_the_ledger_does_not_have_is_named(pack: Path) -> None:
     (pack / "cases" / "more.jsonl").write_text("{}\n")
     assert verify(pack)[0] == ["cases/more.jsonl: not in the ledger"]
-
-
-def test_a_folder_without_a_ledger_is_no_pack(tmp_path: Path) -> None:
-    with pytest.raises(RecordError, match=r"no pack of automedeval dossier: it has no ledger\.jsonl"):
-        verify(tmp_path)

@@ -6,8 +6,7 @@
 Writes copies of the report and of what it was made from, ledger.jsonl with the sha256 of each, dossier.html and dossier.md.
 Start it in the folder in which the report was made. The pack holds cases and ratings: give it to those who may read them.
 
-With --verify nothing is written. The exit status is 0 if the pack is unchanged, 3 if a byte, a line of the ledger or a file is
-not as it was, 1 if an argument is wrong.
+--verify writes nothing. Exit status: 0 if the pack is unchanged, 3 if anything is not as it was, 1 if an argument is wrong.
 """
 
 import shutil

@@ -33,7 +33,7 @@ def make_dossier(report: Path, settings: Mapping[str, Any]) -> tuple[dict[str, P
     hashes = {path: sha256_of(file) for path, file in sorted(files.items())}
     people = list(who_did_what(files))
     entries = [{"kind": path.partition("/")[0], "file": path, "sha256": digest} for path, digest in hashes.items()]
-    entries += [*([{"kind": "prompts", **evidence.prompts}] if evidence.prompts else []), *people]
+    entries += [{"kind": "prompts", **evidence.prompts}] * bool(evidence.prompts) + people
     ledger, last = chained(entries)
     cases = next((path for path in files if path.startswith("cases/")), None)
     made = {"cases": cases, "files": len(files), **_people_in_words(people), **evidence.prompts}
@@ -43,9 +43,8 @@ def make_dossier(report: Path, settings: Mapping[str, Any]) -> tuple[dict[str, P
         gaps.insert(0, f"The report is by automedeval {version}, this dossier by {automedeval.__version__}.")
     words, sections = [], _fact_sections(facts)
     for path, card in files.items():
-        if path.startswith("card/"):
-            content = card if isinstance(card, bytes) else card.read_bytes()
-            sections.append((f"What {path} says of limits", "", limits_in(content.decode(errors="replace"))))
+        if path.startswith("card/") and isinstance(card, bytes):
+            sections.append((f"What {path} says of limits", "", limits_in(card.decode(errors="replace"))))
     for reporting in map(read_packaged, LISTS):
         rows, states = answers(reporting["items"], facts)
         name = f"{reporting['name']} {reporting['version']}"
@@ -98,19 +97,12 @@ def _people_in_words(people: Sequence[Mapping[str, Any]]) -> dict[str, list[str]
 
 def _roots(evidence: Evidence) -> dict[str, Sequence[str]]:
     """Return what the first words of the figures in facts.yaml stand for: a file, and keys in it."""
-    file, run, judge = evidence.report, evidence.run, evidence.judge
-    roots: dict[str, Sequence[str]] = {
-        "harm": (file, "harm"),
-        "settings": (file, "settings"),
-        "notes": (file, "notes"),
-        "judge": (file, "judges", judge),
-        "standing": (file, "models", judge),
-        "certificate": (file, "certificate", "judges", judge, "all"),
-        "run": (run,),
-        "made": (LEDGER,),
-    }
-    prompt: dict[str, Sequence[str]] = {"prompt": (run, "arguments")} if evidence.prompts else {}
-    return roots | {RESULTS[Path(file).name]: (file,)} | prompt
+    file, judge = evidence.report, evidence.judge
+    roots: dict[str, Sequence[str]] = {key: (file, key) for key in ("harm", "settings", "notes")}
+    roots |= {RESULTS[Path(file).name]: (file,), "run": (evidence.run,), "made": (LEDGER,)}
+    roots |= {"judge": (file, "judges", judge), "standing": (file, "models", judge)}
+    roots["certificate"] = (file, "certificate", "judges", judge, "all")
+    return roots | ({"prompt": (evidence.run, "arguments")} if evidence.prompts else {})
 
 
 def _fact_sections(facts: Mapping[str, Fact]) -> list[Section]:

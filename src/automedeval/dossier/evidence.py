@@ -85,14 +85,13 @@ def gather(folder: Path) -> Evidence:
     try:
         args, _ = parse((ReportArguments, EncoderArguments), "", words)
     except RecordError as error:
-        gap = f"This version does not read the report's command ({error}): its inputs are not in the pack."
-        evidence.gaps.append(gap)
+        evidence.gaps = [f"This version does not read the report's command ({error}): its inputs are not in the pack."]
         return evidence
     for option in ("cases", "rubric", *PEOPLE):
-        place = getattr(args, option, None)
+        place = getattr(args, option)
         evidence.add(option, place, option)
-        jury = Path(place or "none").with_name("jury.jsonl")
-        if place and option in PEOPLE and jury.is_file() and jury not in evidence.files.values():
+        jury = place and option in PEOPLE and Path(place).with_name("jury.jsonl")
+        if jury and jury.is_file() and jury not in evidence.files.values():
             evidence.files[f"jury/{option}.jsonl"] = jury
     _add_runs(evidence, args, settings)
     written = (folder / name).stat().st_mtime
@@ -156,7 +155,7 @@ def _add_card(evidence: Evidence) -> None:
             card = resources.files("automedeval").joinpath(folder, "README.md")
             evidence.files[f"card/{name}.md"] = card.read_bytes()
     elif place and Path(place, "README.md").is_file():
-        evidence.files["card/judge.md"] = Path(place, "README.md")
+        evidence.files["card/judge.md"] = Path(place, "README.md").read_bytes()
     else:
         evidence.gaps.append(f"No card of the judge {evidence.judge} is on this machine.")
 
