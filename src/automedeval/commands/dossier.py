@@ -6,12 +6,12 @@
 Writes copies of the report and of what it was made from, ledger.jsonl with the sha256 of each, dossier.html and dossier.md.
 Start it in the folder in which the report was made. The pack holds cases and ratings: give it to those who may read them.
 
-With --verify nothing is written. The exit status is 0 if the pack is unchanged, 3 if a byte, a line of the ledger or a file is
-not as it was, 1 if an argument is wrong.
+--verify writes nothing. Exit status: 0 if the pack is unchanged, 3 if anything is not as it was, 1 if an argument is wrong.
 """
 
 import shutil
 import sys
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -53,5 +53,6 @@ def main() -> None:
         if isinstance(content, bytes):
             place.write_bytes(content)
         else:
-            shutil.copyfile(content, place)
+            with suppress(shutil.SameFileError):  # the report, or what it was made from, lies in the pack
+                shutil.copyfile(content, place)
     print("\n".join([*lines, f"dossier: {folder / 'dossier.html'}", "Not for clinical use."]))

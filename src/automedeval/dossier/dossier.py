@@ -1,17 +1,17 @@
 """Make a dossier: facts of a run, the items of reporting lists that they answer, and the pack of files with its ledger."""
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import automedeval
 from automedeval.dossier.evidence import RESULTS, Evidence, gather, limits_in, who_did_what
-from automedeval.dossier.facts import Fact, Root, facts_of, read_packaged
+from automedeval.dossier.facts import Fact, facts_of, read_packaged
 from automedeval.dossier.ledger import HEAD, LEDGER, PAGES, chained, head_of, sha256_of
-from automedeval.reports.page import Table, render_report
-from automedeval.reports.text import cell, in_a_row
+from automedeval.reports.page import Table, environment, render_report
+from automedeval.reports.text import in_a_row
 
 LISTS = ("tripod_llm.yaml", "chart.yaml")
 TO_WRITE = "for the authors to write"
@@ -29,20 +29,21 @@ def make_dossier(report: Path, settings: Mapping[str, Any]) -> tuple[dict[str, P
         RecordError: the folder holds no report, or a record of people cannot be read.
     """
     evidence = gather(report)
-    hashes = {path: sha256_of(file) for path, file in sorted(evidence.files.items())}
+    files, result = evidence.files, evidence.documents[evidence.report]
+    hashes = {path: sha256_of(file) for path, file in sorted(files.items())}
+    people = list(who_did_what(files))
     entries = [{"kind": path.partition("/")[0], "file": path, "sha256": digest} for path, digest in hashes.items()]
-    people = list(who_did_what(evidence.files))
-    entries += [*([{"kind": "prompts", **evidence.prompts}] if evidence.prompts else []), *people]
+    entries += [{"kind": "prompts", **evidence.prompts}] * bool(evidence.prompts) + people
     ledger, last = chained(entries)
-    facts, gaps = facts_of(_roots(evidence, people))
-    version = evidence.result["settings"].get("version")
-    if version != automedeval.__version__:
-        evidence.gaps.insert(0, f"The report is by automedeval {version}, this dossier by {automedeval.__version__}.")
+    cases = next((path for path in files if path.startswith("cases/")), None)
+    made = {"cases": cases, "files": len(files), **_people_in_words(people), **evidence.prompts}
+    facts, gaps = facts_of(evidence.documents | {LEDGER: made}, _roots(evidence))
     gaps = evidence.gaps + gaps
-    words, sections = [], list(_fact_sections(facts))
-    for path, file in evidence.files.items():
-        if path.startswith("card/"):
-            card = file if isinstance(file, bytes) else file.read_bytes()
+    if (version := result["settings"].get("version")) != automedeval.__version__:
+        gaps.insert(0, f"The report is by automedeval {version}, this dossier by {automedeval.__version__}.")
+    words, sections = [], _fact_sections(facts)
+    for path, card in files.items():
+        if path.startswith("card/") and isinstance(card, bytes):
             sections.append((f"What {path} says of limits", "", limits_in(card.decode(errors="replace"))))
     for reporting in map(read_packaged, LISTS):
         rows, states = answers(reporting["items"], facts)
@@ -54,14 +55,13 @@ def make_dossier(report: Path, settings: Mapping[str, Any]) -> tuple[dict[str, P
     left_out = [f"{each['name']} ({each['why']})" for each in read_packaged("left_out.yaml")]
     words += [
         f"Lists that are left out: {in_a_row(left_out)}.",
-        f"It is about the judge {evidence.judge}. Judges and baselines in the report: {len(evidence.result['judges'])}.",
+        f"It is about the judge {evidence.judge}. Judges and baselines in the report: {len(result['judges'])}.",
         f"{len(hashes)} files, and {len(entries)} lines in the ledger. The hash of the last one: {last}",
     ]
     sections.append(("Files", "", (("file", "sha256"), list(hashes.items()))))
-    title = f"Dossier: {Path(str(evidence.files.get(_cases(evidence) or '', report))).stem}"
-    pages = _pages(title, words, gaps, sections, settings)
-    head = head_of(len(entries), last, {name: sha256_of(pages[name]) for name in PAGES})
-    return evidence.files | {LEDGER: ledger} | pages | {HEAD: head}, [*words, *(f"note: {gap}" for gap in gaps)]
+    sealed = {LEDGER: ledger} | _pages(f"Dossier: {Path(cases or report).stem}", words, gaps, sections, settings)
+    head = head_of({name: sha256_of(content) for name, content in sealed.items()})
+    return files | sealed | {HEAD: head}, [*words, *(f"note: {gap}" for gap in gaps)]
 
 
 def answers(
@@ -84,9 +84,7 @@ def answers(
     return rows, states
 
 
-def _roots(evidence: Evidence, people: Sequence[Mapping[str, Any]]) -> dict[str, Root]:
-    """Return what the figures of facts.yaml are read from."""
-    result, file, judge = evidence.result, evidence.result_file, evidence.judge
+def _people_in_words(people: Sequence[Mapping[str, Any]]) -> dict[str, list[str] | None]:
     raters, jury = [], []
     for each in people:
         if "records" in each:
@@ -94,56 +92,35 @@ def _roots(evidence: Evidence, people: Sequence[Mapping[str, Any]]) -> dict[str,
             raters.append(f"{each['annotator']}{role}: {each['records']} {each['kind'].replace('_', ' ')}")
         elif "overruled" in each:
             jury.append(f"{each['annotator']} overruled {each['overruled']} in {len(each['cases'])} cases")
-    made = {"cases": _cases(evidence), "files": len(evidence.files), "raters": raters or None, "jury": jury or None}
-    certificates = (result.get("certificate") or {}).get("judges") or {}
-    roots = {
-        "harm": Root(result.get("harm"), file, ("harm",)),
-        RESULTS[Path(file).name]: Root(result, file),
-        "settings": Root(result["settings"], file, ("settings",)),
-        "notes": Root(result.get("notes"), file, ("notes",)),
-        "judge": Root(result["judges"].get(judge), file, ("judges", judge)),
-        "standing": Root((result.get("models") or {}).get(judge), file, ("models", judge)),
-        "certificate": Root((certificates.get(judge) or {}).get("all"), file, ("certificate", "judges", judge, "all")),
-        "made": Root(made | evidence.prompts, LEDGER),
-    }
-    if evidence.run:
-        roots["run"] = Root(evidence.run, evidence.run_file)
-    if evidence.run and evidence.prompts:
-        roots["prompt"] = Root(evidence.run.get("arguments"), evidence.run_file, ("arguments",))
-    return roots
+    return {"raters": raters or None, "jury": jury or None}
 
 
-def _cases(evidence: Evidence) -> str | None:
-    return next((path for path in evidence.files if path.startswith("cases/")), None)
+def _roots(evidence: Evidence) -> dict[str, Sequence[str]]:
+    """Return what the first words of the figures in facts.yaml stand for: a file, and keys in it."""
+    file, judge = evidence.report, evidence.judge
+    roots: dict[str, Sequence[str]] = {key: (file, key) for key in ("harm", "settings", "notes")}
+    roots |= {RESULTS[Path(file).name]: (file,), "run": (evidence.run,), "made": (LEDGER,)}
+    roots |= {"judge": (file, "judges", judge), "standing": (file, "models", judge)}
+    roots["certificate"] = (file, "certificate", "judges", judge, "all")
+    return roots | ({"prompt": (evidence.run, "arguments")} if evidence.prompts else {})
 
 
 def _fact_sections(facts: Mapping[str, Fact]) -> list[Section]:
-    by_section: dict[str, list[tuple[str, str, str]]] = {}
-    for name, fact in facts.items():
-        places = ", ".join(f"{file} {', '.join(pointers)}".strip() for file, pointers in fact.places.items())
-        by_section.setdefault(fact.section, []).append((name.replace("_", " "), fact.text, places))
-    return [(section, "", (("fact", "in the run", "from"), rows)) for section, rows in by_section.items()]
+    sections: list[Section] = []
+    for section, named in groupby(facts.items(), lambda entry: entry[1].section):
+        rows = []
+        for name, fact in named:
+            places = ", ".join(f"{file} {', '.join(pointers)}".strip() for file, pointers in fact.places.items())
+            rows.append((name.replace("_", " "), fact.text, places))
+        sections.append((section, "", (("fact", "in the run", "from"), rows)))
+    return sections
 
 
 def _pages(
     title: str, words: Sequence[str], gaps: Sequence[str], sections: Sequence[Section], settings: Mapping[str, Any]
 ) -> dict[str, bytes]:
     """Return the HTML page and the Markdown, with the same content."""
-    rendered = render_report(
-        "automedeval.dossier", "dossier", title, words=words, notes=gaps, figures=(), settings=settings, main_table=((), ()),
-        sections=[(re.sub(r"\W+", "-", heading.lower()), heading, *more) for heading, *more in sections],
-    )  # fmt: skip
-    lines = [f"# {cell(title)}", "", "Not for clinical use: for research on medical language models.", ""]
-    lines += [f"- {cell(each)}" for each in words]
-    for heading, below, content in [("Gaps and assumptions", "", gaps), *sections]:
-        lines += ["", f"## {cell(heading)}", "", *([cell(below), ""] if below else [])]
-        if isinstance(content, tuple):
-            above, *rows = (f"| {' | '.join(map(cell, row))} |" for row in (content[0], *content[1]))
-            lines += [above, "|---" * len(content[0]) + "|", *rows]
-        else:
-            lines += [f"- {cell(each)}" for each in content or ["none"]]
-    lines += ["", cell(f"{settings['command']}, automedeval {settings['version']}")]
-    texts = {"dossier.html": rendered["dossier.html"], "dossier.md": "\n".join(lines) + "\n"}
-    return {
-        name: text.encode("utf-8", "backslashreplace") for name, text in texts.items()
-    }  # a name may hold a surrogate
+    room, context = "automedeval.dossier", {"words": words, "notes": gaps, "sections": sections, "settings": settings}
+    pages = render_report(room, "dossier", title, figures=(), main_table=((), ()), **context)  # type: ignore[arg-type]
+    pages["dossier.md"] = environment(room).get_template("dossier.md.jinja").render(title=title, **context) + "\n"
+    return {name: pages[name].encode("utf-8", "backslashreplace") for name in PAGES}  # a name may hold a surrogate

@@ -19,13 +19,17 @@ from automedeval.rubrics import read_rubric
 from automedeval.rubrics.prompts import prompt_fingerprint
 from automedeval.rubrics.rubric import rubric_files, without_scale
 
-RESULTS = {
-    "agreement.json": "report",
-    "criteria.json": "criteria",
-    "harm.json": "harm",
-}  # of a report → the name of its pages
+# The result of a report → the name of its pages.
+RESULTS = {"agreement.json": "report", "criteria.json": "criteria", "harm.json": "harm"}
 PEOPLE = ("ratings", "choices", "verdict_ratings", "preferences", "criterion_labels", "harm_ratings")
 CARDS = {"judge": "judges/packaged/small", "checker": "claims/packaged/small"}  # of the packaged small judge
+AUDIT_FILES = (
+    "audit.*",
+    "run.json",
+    "*/trials.jsonl",
+    "*/clean/*.json*",
+    "*/trials/*.json*",
+)  # nothing else beside them
 LIMITS = re.compile(r"limit|\bnot\b|neither|scope|audit|ethic", re.I)  # in the heading of a card's section
 
 
@@ -34,21 +38,21 @@ class Evidence:
     """The files behind a report.
 
     Args:
-        result, result_file: the content of agreement.json or criteria.json, and its path in the pack.
+        report: the path in the pack of agreement.json, criteria.json or harm.json.
         judge: the name of the judge whose ranking the report shows.
+        documents: path in the pack → content, of the report's result and of the record of the judge's run.
         files: path in the pack → the file, or its content.
-        run, run_file: the record of the judge's run and its path in the pack; empty if it is not there.
+        run: the path in the pack of the record of the judge's run; empty if it is not there.
         judged_by: the judge as that run named it, as "openai:MODEL"; empty if not known.
         prompts: "rubric" and "fingerprint" of the prompts, if the judge reads some.
         gaps: what is not there, a sentence each.
     """
 
-    result: dict[str, Any]
-    result_file: str
+    report: str
     judge: str
+    documents: dict[str, Any]
     files: dict[str, Path | bytes] = field(default_factory=dict)
-    run: dict[str, Any] = field(default_factory=dict)
-    run_file: str = ""
+    run: str = ""
     judged_by: str = ""
     prompts: dict[str, str] = field(default_factory=dict)
     gaps: list[str] = field(default_factory=list)
@@ -72,29 +76,27 @@ def gather(folder: Path) -> Evidence:
         judge = (result.get("main_judge") or {}).get("name") or next(iter(judges))
         settings, rubric = (judges[judge].get(key) for key in ("settings", "rubric"))
         words = shlex.split(result["settings"]["command"])[2:]
-    except (ValueError, KeyError, TypeError, AttributeError, StopIteration) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, StopIteration, RecursionError) as error:
         raise RecordError(f"{folder / name}: automedeval report did not write this file ({error!r})") from None
-    evidence = Evidence(result, f"report/{name}", judge)
+    evidence = Evidence(f"report/{name}", judge, {f"report/{name}": result})
     for each in (*RESULTS, *(f"{page}.{end}" for page in RESULTS.values() for end in ("html", "md")), FLAGS):
         if (folder / each).is_file():
             evidence.files[f"report/{each}"] = folder / each
     try:
         args, _ = parse((ReportArguments, EncoderArguments), "", words)
     except RecordError as error:
-        evidence.gaps.append(
-            f"This version does not read the report's command ({error}): its inputs are not in the pack."
-        )
+        evidence.gaps = [f"This version does not read the report's command ({error}): its inputs are not in the pack."]
         return evidence
     for option in ("cases", "rubric", *PEOPLE):
-        place = getattr(args, option, None)
+        place = getattr(args, option)
         evidence.add(option, place, option)
-        jury = Path(place or "none").with_name("jury.jsonl")
-        if place and option in PEOPLE and jury.is_file() and jury not in evidence.files.values():
+        jury = place and option in PEOPLE and Path(place).with_name("jury.jsonl")
+        if jury and jury.is_file() and jury not in evidence.files.values():
             evidence.files[f"jury/{option}.jsonl"] = jury
     _add_runs(evidence, args, settings)
     written = (folder / name).stat().st_mtime
-    inputs = {path: file for path, file in evidence.files.items() if isinstance(file, Path)}
-    if newer := [path for path, file in inputs.items() if file.stat().st_mtime > written and path[:6] != "report"]:
+    inputs = [(path, file) for path, file in evidence.files.items() if isinstance(file, Path)]
+    if newer := [path for path, file in inputs if file.stat().st_mtime > written and not path.startswith("report/")]:
         evidence.gaps.append(f"Written after the report, which may be of other contents: {', '.join(newer)}.")
     _add_prompts(evidence, rubric or "", args.rubric)
     _add_card(evidence)
@@ -113,16 +115,17 @@ def _add_runs(evidence: Evidence, args: ReportArguments, settings: str | None) -
                 try:
                     content = json.loads(read_text(record))
                     evidence.judged_by = content["arguments"].get("judge") or ""
-                except (ValueError, KeyError, TypeError, AttributeError):
+                except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
                     evidence.gaps.append(f"{path}: no record of a run can be read there.")
                 else:
-                    evidence.run, evidence.run_file = content, path
+                    evidence.documents[path], evidence.run = content, path
+    if args.teacher_verdicts not in evidence.documents[evidence.report]["judges"]:  # else it names one of --verdicts
+        evidence.add("teacher_verdicts", args.teacher_verdicts and verdicts_file(args.teacher_verdicts), "teacher")
     for number, place in enumerate(args.audits, 1):
         audit = Path(place, "audit.json") if Path(place).is_dir() else Path(place)
         evidence.add("audits", audit, f"audits/{number}")
-        for each in sorted(audit.parent.rglob("*.*")) if audit.is_file() else ():
-            if each.suffix in (".json", ".jsonl", ".html", ".md") and each.is_file():
-                evidence.files[f"audits/{number}/{each.relative_to(audit.parent).as_posix()}"] = each
+        for each in (each for pattern in AUDIT_FILES for each in sorted(audit.parent.glob(pattern)) if each.is_file()):
+            evidence.files[f"audits/{number}/{each.relative_to(audit.parent).as_posix()}"] = each
 
 
 def _add_prompts(evidence: Evidence, rubric: str, file: str | None) -> None:
@@ -130,10 +133,10 @@ def _add_prompts(evidence: Evidence, rubric: str, file: str | None) -> None:
     if not rubric or without_scale(rubric):
         return
     try:
-        names = [name for name in (file, rubric.partition("@")[0]) if name and read_rubric(name).name == rubric]
-        if not names:
+        name = file if file and read_rubric(file).name == rubric else rubric.partition("@")[0]
+        installed, (definition, template) = read_rubric(name), rubric_files(name)
+        if installed.name != rubric:
             raise RecordError("this version has another version of it")
-        installed, (definition, template) = read_rubric(names[0]), rubric_files(names[0])
         fingerprint = prompt_fingerprint(installed)
     except AutoMedEvalError as error:
         evidence.gaps.append(f"The rubric {rubric} and its prompts are not in the pack: {error}.")
@@ -149,11 +152,10 @@ def _add_card(evidence: Evidence) -> None:
     place = parse_model(evidence.judged_by)[1]
     if evidence.judged_by == "small":
         for name, folder in CARDS.items():
-            evidence.files[f"card/{name}.md"] = (
-                resources.files("automedeval").joinpath(folder, "README.md").read_bytes()
-            )
+            card = resources.files("automedeval").joinpath(folder, "README.md")
+            evidence.files[f"card/{name}.md"] = card.read_bytes()
     elif place and Path(place, "README.md").is_file():
-        evidence.files["card/judge.md"] = Path(place, "README.md")
+        evidence.files["card/judge.md"] = Path(place, "README.md").read_bytes()
     else:
         evidence.gaps.append(f"No card of the judge {evidence.judge} is on this machine.")
 
@@ -186,7 +188,5 @@ def limits_in(card: str) -> list[str]:
         heading, _, body = section.partition("\n")
         paragraphs = [" ".join(each.removeprefix("- ").split()) for each in re.split(r"\n\s*\n|\n(?=- )", body.strip())]
         if number == 1 or LIMITS.search(heading):
-            said += [
-                f"{heading}: {each}" for each in paragraphs if each and not each.startswith("|") and each[-1] != ":"
-            ]
+            said += [f"{heading}: {each}" for each in paragraphs if each and each[0] != "|" and each[-1] != ":"]
     return said

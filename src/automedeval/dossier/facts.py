@@ -3,7 +3,6 @@
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from importlib import resources
 from typing import Any, NamedTuple
@@ -13,15 +12,7 @@ from automedeval.reports.text import shown
 
 _OTHERS = "The files of this run lack other figures"
 _FIGURE = re.compile(r"\{([\w.]+)(:names)?\}")
-
-
-@dataclass(frozen=True)
-class Root:
-    """What the first word of a figure's name stands for: a value, the file that it is from, and the keys that lead to it."""
-
-    value: Any
-    file: str
-    keys: Sequence[str] = ()
+Roots = Mapping[str, Sequence[str]]  # first word of a figure's name → its file, and the keys that lead to it there
 
 
 class Fact(NamedTuple):
@@ -37,8 +28,12 @@ def read_packaged(name: str) -> Any:
     return load_yaml(resources.files("automedeval.dossier").joinpath("templates", name).read_bytes())
 
 
-def facts_of(roots: Mapping[str, Root]) -> tuple[dict[str, Fact], list[str]]:
-    """Return the facts whose figures are all there, by name, and a line for each thing that is not, with what it leaves out."""
+def facts_of(documents: Mapping[str, Any], roots: Roots) -> tuple[dict[str, Fact], list[str]]:
+    """Return the facts whose figures are all there, by name, and a line for each thing that is not, with what it leaves out.
+
+    Args:
+        documents: file → its content.
+    """
     content = read_packaged("facts.yaml")
     facts: dict[str, Fact] = {}
     left_out: dict[str, list[str]] = defaultdict(list)
@@ -48,7 +43,7 @@ def facts_of(roots: Mapping[str, Root]) -> tuple[dict[str, Fact], list[str]]:
             for sentence in sentences if isinstance(sentences, list) else [sentences]:
                 places: dict[str, list[str]] = {}
                 try:
-                    text = _FIGURE.sub(partial(_figure, roots, places), sentence)
+                    text = _FIGURE.sub(partial(_figure, documents, roots, places), sentence)
                 except LookupError as missing:
                     absent.append(missing.args[0])
                 else:
@@ -63,19 +58,20 @@ def facts_of(roots: Mapping[str, Root]) -> tuple[dict[str, Fact], list[str]]:
     return facts, lines
 
 
-def _figure(roots: Mapping[str, Root], places: dict[str, list[str]], match: re.Match) -> str:
+def _figure(documents: Mapping[str, Any], roots: Roots, places: dict[str, list[str]], match: re.Match) -> str:
     """Return a figure in words, and add its place to the others; LookupError names the key that is not there."""
     name, *keys = match[1].split(".")
-    root = roots.get(name)
-    value: Any = root and root.value
-    for key in keys:
-        if not isinstance(value, Mapping):
-            raise LookupError(name)
-        name, value = f"{name}.{key}", value.get(key)
-    if root is None or value is None:
+    file, *start = roots.get(name, ("",))
+    value = documents.get(file)
+    for number, key in enumerate((*start, *keys)):
+        if value is None and number >= len(start):
+            break
+        value = value.get(key) if isinstance(value, Mapping) else None
+        name += f".{key}" * (number >= len(start))
+    if value is None:
         raise LookupError(name)
-    pointer = "".join(f"/{key.replace('~', '~0').replace('/', '~1')}" for key in (*root.keys, *keys))
-    places.setdefault(root.file, []).extend([pointer] * root.file.endswith(".json"))
+    pointer = "".join(f"/{key.replace('~', '~0').replace('/', '~1')}" for key in (*start, *keys))
+    places.setdefault(file, []).extend([pointer] * file.endswith(".json"))
     return ", ".join(value) if match[2] else in_words(value)
 
 
@@ -85,11 +81,17 @@ def in_words(value: Any, nested: bool = False) -> str:
         reason = f" ({value.get('reason')})" * (value["value"] is None)
         return f"{shown({'low': None, 'high': None, **value})}{reason} (n = {value.get('n', 'not known')})"
     if isinstance(value, Mapping):
-        parts = [f"{key} {in_words(held, True)}" for key, held in value.items() if held is not None]
+        parts = [
+            f"{key} {', '.join(map(str, held)) if key == 'degrees' else in_words(held, True)}"
+            for key, held in value.items()
+            if held is not None
+        ]
         return ("({})" if nested else "{}").format("; ".join(parts) or "none")
     if isinstance(value, list):
         two_counts = len(value) == 2 and all(type(each) is int for each in value)
         return (" of " if two_counts else ", ").join(map(in_words, value)) or "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if isinstance(value, float):
+        return f"{value:.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return str(value)

@@ -1,7 +1,7 @@
 """The ledger of a pack: one line for each file and each person, and each line holds the sha256 of the line before it.
 
-The hash of the last line stands in the pages and in head.json too, so that a ledger that was cut is found. Who can rewrite all
-three can rewrite the whole pack: keep the last hash elsewhere.
+The hash of the last line stands in the pages too, and head.json seals ledger and pages, so that a ledger that was cut is found.
+Who can rewrite all of them can rewrite the whole pack: keep the last hash elsewhere.
 """
 
 import hashlib
@@ -14,6 +14,7 @@ from automedeval.records import RecordError
 
 LEDGER, HEAD = "ledger.jsonl", "head.json"
 PAGES = ("dossier.html", "dossier.md")
+SEALED = (LEDGER, *PAGES)
 START = "0" * 64  # before the first line
 
 
@@ -34,9 +35,9 @@ def chained(entries: Iterable[Mapping[str, Any]]) -> tuple[bytes, str]:
     return b"".join(lines), last
 
 
-def head_of(entries: int, last: str, pages: Mapping[str, Any]) -> bytes:
-    """Return the content of head.json: the length of the ledger, its last hash, and the sha256 of each page."""
-    return (json.dumps({"entries": entries, "last": last, **pages}, indent=1) + "\n").encode()
+def head_of(hashes: Mapping[str, Any]) -> bytes:
+    """Return the content of head.json: the sha256 of each file in `SEALED`."""
+    return (json.dumps(hashes, indent=1) + "\n").encode()
 
 
 def verify(pack: Path) -> tuple[list[str], int, str]:
@@ -49,19 +50,20 @@ def verify(pack: Path) -> tuple[list[str], int, str]:
     if LEDGER not in there:
         raise RecordError(f"{pack}: no pack of automedeval dossier: it has no {LEDGER}")
     entries, last, problems = _follow(there[LEDGER].read_bytes())
-    pages = {name: sha256_of(there[name]) for name in PAGES if name in there}
-    if HEAD in there:
-        problems += _against_head(there[HEAD].read_bytes(), len(entries), last, pages)
-    for name in pages:
-        if last.encode() not in there[name].read_bytes():
-            problems.append(
-                f"{LEDGER}: ends with another hash than {name} says: it was cut, or one of them was changed"
-            )
-    listed = {str(entry["file"]): entry["sha256"] for entry in entries if entry.keys() >= {"file", "sha256"}}
-    problems += [f"{name}: missing" for name in (*listed, HEAD, *PAGES) if name not in there]
-    problems += [f"{name}: not in the ledger" for name in there if name not in {*listed, LEDGER, HEAD, *PAGES}]
-    changed = (name for name, digest in listed.items() if name in there and sha256_of(there[name]) != digest)
-    return [*problems, *(f"{name}: changed" for name in changed)], len(entries), last
+    sealed = there[HEAD].read_bytes() if HEAD in there else b""
+    head = _mapping(sealed)
+    if HEAD in there and (tuple(head) != SEALED or head_of(head) != sealed):
+        problems, head = [*problems, f"{HEAD}: changed"], {}
+    for name in PAGES:
+        if name in there and last.encode() not in there[name].read_bytes():
+            problems.append(f"{LEDGER}: ends with another hash than {name} says: it was cut, or one of them changed")
+    listed = {str(entry["file"]): entry["sha256"] for entry in entries if entry.keys() >= {"file", "sha256"}} | head
+    problems += [f"{name}: missing" for name in {**listed, HEAD: "", **dict.fromkeys(PAGES)} if name not in there]
+    problems += [f"{name}: not in the ledger" for name in there if name not in {*listed, HEAD, *SEALED}]
+    for name, digest in listed.items():
+        if name in there and sha256_of(there[name]) != digest:
+            problems.append(f"{name}: changed{f', or {HEAD} is' if name in SEALED else ''}")
+    return problems, len(entries), last
 
 
 def _follow(ledger: bytes) -> tuple[list[dict[str, Any]], str, list[str]]:
@@ -69,11 +71,7 @@ def _follow(ledger: bytes) -> tuple[list[dict[str, Any]], str, list[str]]:
     *lines, rest = ledger.split(b"\n")
     problems, entries, last = [f"{LEDGER}: its last line is not whole"] * bool(rest), [], START
     for number, line in enumerate(lines, 1):
-        try:
-            entry = json.loads(line)
-        except (ValueError, RecursionError):
-            entry = None
-        entry = entry if isinstance(entry, dict) else {}
+        entry = _mapping(line)
         if entry.get("previous") != last:
             problems.append(f"{LEDGER}, line {number}: does not follow the line before: one was changed, cut or moved")
         entries.append(entry)
@@ -81,15 +79,10 @@ def _follow(ledger: bytes) -> tuple[list[dict[str, Any]], str, list[str]]:
     return entries, last, problems
 
 
-def _against_head(head: bytes, entries: int, last: str, pages: Mapping[str, str]) -> list[str]:
-    """Return in what head.json differs from the ledger and the pages that are there."""
+def _mapping(content: bytes) -> dict[str, Any]:
+    """Return a JSON object, empty where there is none."""
     try:
-        said = dict(json.loads(head))
-    except (ValueError, TypeError, RecursionError):
-        return [f"{HEAD}: changed"]
-    if head == head_of(entries, last, {**{name: said.get(name) for name in PAGES}, **pages}):
-        return []
-    problems = [f"{name}: changed, or {HEAD} is" for name, digest in pages.items() if said.get(name) != digest]
-    if (said.get("entries"), said.get("last")) != (entries, last):
-        problems.append(f"{LEDGER}: {entries} lines, the last hash {last}; {HEAD} says otherwise: cut or changed")
-    return problems or [f"{HEAD}: changed"]
+        value = json.loads(content)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}

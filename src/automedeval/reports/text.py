@@ -111,8 +111,8 @@ def printable(text: str) -> str:
 def cell(text: object) -> str:
     """Return text that cannot break a Markdown table, or become HTML, a heading, a link or code."""
     text = printable(str(text)).replace("&", "&amp;").replace("<", "&lt;")
-    text = text.replace("://", ":&#47;/").replace("www.", "www&#46;")
-    return re.sub(r"([|\[\]`*_~\\#])", r"\\\1", text)
+    text = re.sub(r"([|\[\]`*_~\\#])", r"\\\1", text)
+    return text.replace("://", ":&#47;/").replace("www.", "www&#46;")
 
 
 def format_table(rows: list[dict[str, Any]], most: int = 20) -> str:
