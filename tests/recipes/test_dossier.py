@@ -301,7 +301,7 @@ def test_the_page_calls_nothing_and_axe_finds_nothing(made: SimpleNamespace) -> 
         page.on("request", lambda request: calls.append(request.url))
         page.goto((made.pack / "dossier.html").as_uri())
         assert len(calls) == 1, "the page itself"
-        assert violations(SimpleNamespace(page=page)) == []
+        assert violations(page) == []
         assert page.evaluate("document.documentElement.scrollWidth") <= 390
         for heading, rows in tables(made.page).items():
             cells = page.locator("h2", has_text=heading).locator("xpath=following::table[1]//tbody//tr/*")

@@ -126,18 +126,17 @@ class CompareArguments(TableArguments):
 def main() -> None:
     """Read the files, compare the candidates, and write the report."""
     (args,) = parse((CompareArguments,), __doc__, first=("cases", "verdicts", "ratings"))
-    criteria = has_checklists(args.verdicts)
     if len(args.cases) > 1:
         cases, judges, notes = join_runs(args.cases, args.verdicts, args.rubric, args.blank)
     else:
         cases = Cases.read(args.cases[0], blank=args.blank)
-        if criteria:
+        if has_checklists(args.verdicts):
             judges, notes = read_criteria_scores(args.verdicts, cases)
         else:
             judges, notes = read_verdicts(args.verdicts, cases, args.rubric)
     if args.fail_if_worse:
         sys.exit(pass_gate(args, args.by or 0.0, cases, judges, notes))
-    if args.criterion_labels and not criteria:
+    if args.criterion_labels and not has_checklists(args.verdicts):
         raise RecordError("--criterion_labels: these verdicts are not on criteria; --ratings compares scores")
     people, folder = read_people(args, cases), Path(args.output or "")
     flags = read_flags(folder / FLAGS, cases)
