@@ -45,18 +45,19 @@ def load_today(panel: Panel, changes: Mapping[str, Any]) -> BaseJudge:
 def run_folder(panel: Panel, judge: BaseJudge, checks: Path, record: Mapping[str, Any]) -> tuple[Path, str | None]:
     """Return the folder of a check, and a line if another check stopped halfway.
 
-    A check of the same panel and judge that stopped halfway goes on. Else the folder is new, and is called by the date; its
-    run.json holds `record`.
+    A check of the same panel and judge that stopped halfway goes on; of a judge behind an endpoint only on the day on which it
+    began, since the model may be another one overnight. Else the folder is new, and is called by the date; its run.json holds
+    `record`.
     """
-    about, line = {"panel": panel.digest, "judge": identity(judge)}, None
+    about, date, line = {"panel": panel.digest, "judge": identity(judge)}, now()[:10], None
+    begun = date if hasattr(judge.chat, "served") else ""
     for file in sorted(checks.glob(f"*/{RUN}"), reverse=True):
         folder, before = file.parent, _read(file)
         if (folder / CHECK).exists() or "panel" not in before:  # other commands write a run.json, too
             continue
-        if about.items() <= before.items():
+        if about.items() <= before.items() and folder.name.startswith(begun):
             return folder, f"{folder} stopped halfway, and goes on"
-        line = line or f"{folder} stopped halfway, with another panel or judge than today's: it stays as it is"
-    date = now()[:10]
+        line = line or f"{folder} stopped halfway, not with today's panel and judge, or not today: it stays as it is"
     names = chain([date], (f"{date}-{number:02}" for number in count(2)))
     folder = next(checks / name for name in names if not (checks / name).exists())
     folder.mkdir(parents=True)
@@ -75,14 +76,14 @@ def replay(panel: Panel, judge: BaseJudge, folder: Path, by: float, settings: Ma
     Raises:
         RecordError: a fault of `judge_all`.
     """
-    cases, planned = panel.cases, {case.id: judge.plan(case) for case in panel.ordered}
+    planned = {case.id: judge.plan(case) for case in panel.ordered}
     verdicts = judge_all(judge, list(chain.from_iterable(planned.values())), folder)
     trials = [read_trial(case, planned[case.extra["audit"]["of"]], judge.apart) for case in panel.changed]
     after = judge_trials(judge, trials, folder) if trials else {}
-    judged = JudgeVerdicts(cases, list(verdicts.values()), panel.judged.rubric)
-    frozen = Reading.of(panel.judged, panel.changed, panel.after)
-    today = Reading.of(judged, panel.changed, {verdict.case_id: verdict for verdict in after.values()})
-    result = compare(cases, panel.people, frozen, today, by, panel.record["abstain_below"])
+    judged = JudgeVerdicts(panel.cases, list(verdicts.values()), panel.judged.rubric)
+    frozen = Reading(panel.judged, panel.changed, panel.after)
+    today = Reading(judged, panel.changed, {verdict.case_id: verdict for verdict in after.values()})
+    result = compare(panel.people, frozen, today, by, panel.record["abstain_below"])
     then, is_now = panel.record["judge"], identity(judge)
     changed = [
         f"{name}: {_told(then[key])} → {_told(is_now[key])}" for key, name in NAMES.items() if then[key] != is_now[key]
