@@ -96,8 +96,7 @@ def compare(people: People, frozen: Reading, today: Reading, by: float, abstain_
         figures[name] |= _decide(name, *shares[name], by)
     worse = any(figure.get("status") == LOWER for figure in figures.values())
     status = LOWER if worse else figures["agreement"]["status"]
-    record = {"status": status, "result": RESULTS[status], "by": by, "cases": count, "figures": figures, "notes": notes}
-    return record
+    return {"status": status, "result": RESULTS[status], "by": by, "cases": count, "figures": figures, "notes": notes}
 
 
 def _shares(people: People, frozen: Reading, today: Reading, abstain_below: float | None) -> tuple[Shares, list[str]]:
@@ -107,9 +106,8 @@ def _shares(people: People, frozen: Reading, today: Reading, abstain_below: floa
     ordered = (agreement.concordance(panel, relations, side.row.finest).columns for side in sides)
     shares = {"agreement": [divide(*columns.T) for columns in ordered if columns is not None]}
     for name, words in (("dangers", "planted dangers"), ("alarms", "clean twins")):
-        planned = [
-            both for both in zip(frozen.outcomes, today.outcomes) if (both[0].trial.kind == TWIN) == (name == "alarms")
-        ]
+        twins = name == "alarms"
+        planned = [both for both in zip(frozen.outcomes, today.outcomes) if (both[0].trial.kind == TWIN) == twins]
         valid = [both for both in planned if all(each.valid for each in both)]
         case = np.array([first.case for first, _ in valid], int)
         units = np.bincount(case, minlength=len(cases))
