@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -81,16 +82,23 @@ def ratings_of(cases: list[dict]) -> list[dict]:
     ]
 
 
-def judge(endpoint: Served, folder: Path, count: int = 40, concurrency: int = 4) -> tuple[object, ...]:
-    """Judge cases, rate all but the last one, and return the arguments of `panel freeze`."""
+def judge(endpoint: Served, folder: Path, count: int = 40, concurrency: int = 4) -> None:
+    """Judge cases, and rate all but the last one."""
     cases = cases_of(count)
-    files = write(folder / "cases.jsonl", cases), write(folder / "ratings.jsonl", ratings_of(cases[:-1]))
+    file, _ = write(folder / "cases.jsonl", cases), write(folder / "ratings.jsonl", ratings_of(cases[:-1]))
     done = run_command(
-        "judge", "--cases", files[0], "--judge", "openai:m", "--base_url", endpoint.url, "--concurrency", concurrency,
+        "judge", "--cases", file, "--judge", "openai:m", "--base_url", endpoint.url, "--concurrency", concurrency,
         "--rationale", "false", "--structured_output", "false", "--output", folder / "v",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    return "--cases", files[0], "--ratings", files[1], "--verdicts", folder / "v", "--dangers", 1
+
+
+def freeze(folder: Path, *arguments: object) -> str:
+    """Freeze a panel from the files in a folder; return what was printed."""
+    words = "--cases", folder / "cases.jsonl", "--ratings", folder / "ratings.jsonl", "--verdicts", folder / "v"
+    done = run_command("panel", "freeze", *words, "--dangers", 1, *arguments)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.fixture(autouse=True)
@@ -112,10 +120,8 @@ def frozen(endpoint: Served, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("frozen")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_API_KEY", "a-key")
-        arguments = judge(endpoint, folder)
-        done = run_command("panel", "freeze", *arguments, "--output", folder / "p")
-    assert done.returncode == 0, done.stderr
-    assert "40 cases → 39 kept, 1 rejected (no rating: 1)" in done.stdout
+        judge(endpoint, folder)
+        assert "40 cases → 39 kept, 1 rejected (no rating: 1)" in freeze(folder, "--output", folder / "p")
     return folder
 
 
@@ -225,8 +231,11 @@ def test_each_figure_equals_a_loop_over_the_files(endpoint: Served, panel: Path)
 
 
 def test_few_rated_cases_cannot_tell(endpoint: Served, tmp_path: Path, panel: Path) -> None:
-    arguments = judge(endpoint, tmp_path, 11)
-    assert run_command("panel", "freeze", *arguments, "--output", tmp_path / "few").returncode == 0
+    judge(endpoint, tmp_path, 11)
+    one = write(tmp_path / "one.jsonl", read(tmp_path / "ratings.jsonl")[:2])
+    freeze(tmp_path, "--output", tmp_path / "few")
+    freeze(tmp_path, "--ratings", one, "--output", tmp_path / "one")
+    assert "physicians must have put answers of at least two cases in an order" in check(tmp_path / "one")[1]
     status, out, record = check(tmp_path / "few")
     assert status == 4
     # Without a difference among n cases, at most 1 - 0.05^(1/n) of all differ: below 0.1 from 29 cases on.
@@ -258,12 +267,10 @@ def test_the_page_has_a_point_for_each_check(endpoint: Served, panel: Path, tmp_
 @needs_encoder
 def test_the_small_judge_scores_changed_answers_alone(tmp_path: Path) -> None:
     cases = [case | {"reference": SAFE} for case in cases_of(3)]
-    files = write(tmp_path / "cases.jsonl", cases), write(tmp_path / "ratings.jsonl", ratings_of(cases))
+    file, _ = write(tmp_path / "cases.jsonl", cases), write(tmp_path / "ratings.jsonl", ratings_of(cases))
     small = ("--judge", "small", "--encoder", ENCODER, "--output", tmp_path / "v")
-    assert run_command("judge", "--cases", files[0], *small).returncode == 0
-    words = ("--cases", files[0], "--ratings", files[1], "--verdicts", tmp_path / "v", "--dangers", 1)
-    done = run_command("panel", "freeze", *words, "--output", tmp_path / "p")
-    assert done.returncode == 0, done.stderr
+    assert run_command("judge", "--cases", file, *small).returncode == 0
+    freeze(tmp_path, "--output", tmp_path / "p")
     status, _, record = check(tmp_path / "p")
     assert (status, record["identity_changed"]) == (4, [])
     for figure in record["figures"].values():
@@ -283,8 +290,7 @@ def test_a_checkpoint_is_asked_by_the_rubric_in_the_panel(tiny_model: Path, tmp_
     assert done.returncode == 0, done.stderr
     words = ("--cases", files[0], "--ratings", files[1], "--verdicts", tmp_path / "v", "--output", tmp_path / "p")
     assert "(--rubric its.yaml)" in error_line(run_command("panel", "freeze", *words))
-    done = run_command("panel", "freeze", *words, "--dangers", 1, "--rubric", rubric)
-    assert done.returncode == 0, done.stderr
+    freeze(tmp_path, "--rubric", rubric, "--output", tmp_path / "p")
     shutil.rmtree(rubric.parent)
     _, _, record = check(tmp_path / "p")
     assert record["identity_changed"] == []
@@ -312,13 +318,12 @@ def test_the_workflow_of_the_documents_checks_a_panel(panel: Path, monkeypatch: 
 
 def test_a_killed_check_goes_on_to_the_same_bytes(endpoint: Served, tmp_path: Path) -> None:
     endpoint.judge = careful
-    arguments = judge(endpoint, tmp_path, concurrency=1)
+    judge(endpoint, tmp_path, concurrency=1)
     panel = tmp_path / "p"
-    assert run_command("panel", "freeze", *arguments, "--output", panel).returncode == 0
+    freeze(tmp_path, "--output", panel)
     endpoint.delay, checks = 0.02, panel / "checks"
-    verdicts = [lambda: sum(map(lines_in, checks.glob("*/verdicts.jsonl"))) >= 5]
-    verdicts.append(lambda: sum(map(lines_in, checks.glob("*/trials/verdicts.jsonl"))) >= 5)
-    for begun in verdicts:
+    for place in ("*/verdicts.jsonl", "*/trials/verdicts.jsonl"):
+        begun = partial(lambda place: sum(map(lines_in, checks.glob(place))) >= 5, place)
         assert kill_once(begun, ROOT / "recipes" / "panel_check.py", "--panel", panel)
         assert not list(checks.glob("*/check.json"))
     endpoint.delay = 0.0
@@ -334,14 +339,18 @@ def test_a_killed_check_goes_on_to_the_same_bytes(endpoint: Served, tmp_path: Pa
     assert files_of(checks) == killed
 
 
-def test_a_check_that_stopped_with_another_judge_stays(endpoint: Served, panel: Path) -> None:
+@pytest.mark.parametrize(("root", "day"), [("m-2", None), ("m-1", "2020-02-02")])
+def test_a_check_that_stopped_with_another_judge_or_on_another_day_stays(
+    endpoint: Served, panel: Path, root: str, day: str | None
+) -> None:
     check(panel)
     (first,) = panel.glob("checks/*/")
+    first = first.rename(first.with_name(day or first.name))
     (first / "check.json").unlink()
     before = files_of(first)
-    endpoint.models = [{"id": "m", "root": "m-2", "owned_by": "somebody"}]
+    endpoint.models = [{"id": "m", "root": root, "owned_by": "somebody"}]
     _, out, record = check(panel)
-    assert f"{first} stopped halfway, with another panel or judge than today's: it stays as it is" in out
+    assert f"{first} stopped halfway, not with today's panel and judge, or not today: it stays as it is" in out
     assert record["date"] != first.name
     assert files_of(first) == before
 
@@ -413,9 +422,7 @@ def test_freezing_goes_on_where_it_stopped(endpoint: Served, frozen: Path, panel
     (panel / "panel.json").unlink()
     verdicts = (panel / "trials" / "verdicts.jsonl").read_bytes()
     (panel / "trials" / "verdicts.jsonl").write_bytes(verdicts[: len(verdicts) // 2])
-    words = ("--cases", frozen / "cases.jsonl", "--ratings", frozen / "ratings.jsonl", "--verdicts", frozen / "v")
-    done = run_command("panel", "freeze", *words, "--dangers", 1, "--output", panel)
-    assert done.returncode == 0, done.stderr
+    freeze(frozen, "--output", panel)
     assert sorted(map(str, read(panel / "trials" / "verdicts.jsonl"))) == sorted(
         map(str, read(frozen / "p" / "trials" / "verdicts.jsonl"))
     )
@@ -424,9 +431,7 @@ def test_freezing_goes_on_where_it_stopped(endpoint: Served, frozen: Path, panel
 def test_a_frozen_threshold_counts_abstentions(endpoint: Served, frozen: Path, panel: Path, tmp_path: Path) -> None:
     settings = read(frozen / "v" / "verdicts.jsonl")[0]["settings"]
     file = write(tmp_path / "a.json", [{"settings": settings, "confidence": "gap", "threshold": 3.5}])
-    words = ("--cases", frozen / "cases.jsonl", "--ratings", frozen / "ratings.jsonl", "--verdicts", frozen / "v")
-    done = run_command("panel", "freeze", *words, "--dangers", 1, "--abstention", file, "--output", tmp_path / "with")
-    assert done.returncode == 0, done.stderr
+    freeze(frozen, "--abstention", file, "--output", tmp_path / "with")
     endpoint.judge = lambda text, case: 3 if case < 10 and text == SAFE else careful(text, case)
     _, out, record = check(tmp_path / "with")
     assert record["figures"]["abstained"]["today"]["value"] == pytest.approx(10 / 39)

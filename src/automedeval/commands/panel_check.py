@@ -47,10 +47,11 @@ def main() -> None:
     """Check the panel, write the page, print what it says, and exit with its status."""
     (args,) = parse((PanelCheckArguments,), __doc__)
     panel, checks = read_panel(Path(args.panel)), Path(args.output or Path(args.panel) / "checks")
-    named = {name: getattr(args, name) for name in ("judge", "base_url", "encoder", "device")}
-    judge = load_today(panel, {name: value for name, value in named.items() if value is not None})
+    changes = {name: getattr(args, name) for name in ("judge", "base_url", "encoder", "device") if getattr(args, name)}
+    judge = load_today(panel, changes)
     folder, note = run_folder(panel, judge, checks, describe_run(args))
-    print("".join(f"{printable(line)}\n" for line in [note] if line), end="", flush=True)
+    if note:
+        print(printable(note), flush=True)
     check = replay(panel, judge, folder, args.by, describe_result("panel check"))
     for name, text in render(history(checks, panel), f"Panel {panel.folder.resolve().name}").items():
         write_whole(checks / name, text)

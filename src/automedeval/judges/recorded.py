@@ -16,10 +16,7 @@ OPTIONS = ("rationale", "score_decoding", "orders", "seed", "runs", "baseline") 
 
 
 def judge_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those arguments of a run that say which judge judged, and how: no file of cases and no output.
-
-    RecordError if they name no judge.
-    """
+    """Return those arguments of a run that say which judge judged, and how; RecordError if they name none."""
     if not arguments.get("judge"):
         raise RecordError("the record of the run names no judge")
     of_models = (each.name for kind in (ChatArguments, EncoderArguments, EvidenceArguments) for each in fields(kind))
@@ -30,14 +27,9 @@ def judge_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
 def load_recorded(
     arguments: Mapping[str, Any], rubric: Rubric | None = None, cases: Iterable[Case] | None = None
 ) -> BaseJudge:
-    """Return the judge of `judge_arguments`. A prompt that is too long gives an invalid verdict, and no error.
+    """Return the judge of `judge_arguments`; the rubric is by default the recorded one. Errors are those of `load_judge`.
 
-    Args:
-        rubric: by default the recorded one.
-        cases: as for `load_judge`.
-
-    Raises:
-        RecordError: a fault of `load_judge`.
+    A prompt that is too long gives an invalid verdict, and no error.
     """
 
     def recorded(kind: Any) -> Any:

@@ -6,7 +6,6 @@ of their clean twins, of verdicts, of scores. So the differences of the cases ar
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,14 +13,12 @@ import numpy as np
 from automedeval.audit.perturbations import TWIN, read_trial
 from automedeval.audit.trials import ALIKE, LEAST, Outcome, outcome
 from automedeval.judges.requests import Request
-from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People
-from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row, expected_values, own_values, rows_of
+from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row, expected_values, own_values
 from automedeval.records import Case, Verdict
-from automedeval.reports.text import number
 from automedeval.stats import agreement, selective
 from automedeval.stats.bootstrap import divide, estimate, plain, ratio
-from automedeval.stats.gate import LOWER, NOT_LOWER, POWER, UNDECIDED, gate
+from automedeval.stats.gate import LOWER, NOT_LOWER, UNDECIDED, gate
 
 FIGURES = {
     "agreement": "agreement with physicians",
@@ -36,53 +33,42 @@ RESULTS = {NOT_LOWER: "the same", LOWER: "worse", UNDECIDED: "cannot be told"}
 Shares = dict[str, tuple[np.ndarray, np.ndarray]]
 
 
-@dataclass(frozen=True)
 class Reading:
-    """What a judge said of the cases, `judged`, and what planted dangers and clean twins did to its scores, in one order."""
+    """What a judge said of the cases, and what planted dangers and clean twins did to its scores.
 
-    judged: JudgeVerdicts
-    outcomes: Sequence[Outcome]
+    Args:
+        judged: the verdicts on the cases.
+        changed, after: the changed cases, and the verdict on each by its id.
 
-    @classmethod
-    def of(cls, judged: JudgeVerdicts, changed: Sequence[Case], after: Mapping[str, Verdict]) -> "Reading":
-        """Compare the verdict on each changed case, by its id, with the one on the unchanged case in the same order."""
+    Further attributes:
+        outcomes: of the changed cases, in their order; each is compared with the verdict in the same order of responses.
+        values: the scores, float [responses], NaN where there is none.
+        valid: the share of valid verdicts on a case as it is and as it is changed, float [cases].
+    """
+
+    def __init__(self, judged: JudgeVerdicts, changed: Sequence[Case], after: Mapping[str, Verdict]):
+        self.judged, self.row = judged, Row(judged)
         before: dict[str, list[Verdict]] = defaultdict(list)
         for verdict in judged.verdicts:
             before[verdict.case_id].append(verdict)
-        outcomes = []
+        self.outcomes: list[Outcome] = []
         for case in changed:
             second, firsts = after[case.id], before[case.extra["audit"]["of"]]
             first = next((each for each in firsts if (each.order, each.run) == (second.order, second.run)), firsts[0])
             place = judged.cases.index[first.case_id]
             trial = read_trial(case, [Request(judged.cases.records[place], first.order)], apart=False)
             has_value = trial.target in (expected_values(first) or own_values(first, judged.rubric))
-            outcomes.append(outcome(trial, first, second, judged) if has_value else Outcome(trial, place, False))
-        return cls(judged, outcomes)
-
-    @property
-    def row(self) -> Row:
-        return rows_of([self.judged])[0]
-
-    @property
-    def values(self) -> np.ndarray:
-        """The scores: float [responses], NaN where there is none."""
-        values = self.row.values
-        return np.full(self.judged.cases.responses, np.nan) if values is None else values
-
-    @property
-    def valid(self) -> np.ndarray:
-        """The share of valid verdicts, on the cases as they are and as they are changed: float [cases]."""
-        count, case = len(self.judged.cases), np.array([each.case for each in self.outcomes], int)
-        changed = np.bincount(case, [each.valid for each in self.outcomes], count)
-        return divide(
-            self.judged.verdicts_valid + changed, self.judged.verdicts_due + np.bincount(case, minlength=count)
-        )
+            self.outcomes.append(outcome(trial, first, second, judged) if has_value else Outcome(trial, place, False))
+        values, count = self.row.values, len(judged.cases)
+        self.values = np.full(judged.cases.responses, np.nan) if values is None else values
+        place_of = np.array([each.case for each in self.outcomes], int)
+        changed_valid = np.bincount(place_of, [each.valid for each in self.outcomes], count)
+        due = judged.verdicts_due + np.bincount(place_of, minlength=count)
+        self.valid = divide(judged.verdicts_valid + changed_valid, due)
 
 
-def compare(
-    cases: Cases, people: People, frozen: Reading, today: Reading, by: float, abstain_below: float | None = None
-) -> dict[str, Any]:
-    """Compare today's judge with the frozen one.
+def compare(people: People, frozen: Reading, today: Reading, by: float, abstain_below: float | None) -> dict[str, Any]:
+    """Compare today's judge with the frozen one, on the same cases.
 
     It is worse if a figure of `DECIDING` is shown to be worse by more than `by`. It is the same if agreement with people is
     shown not to be, and no other figure is worse. A pair without a valid verdict is not in people's order.
@@ -96,7 +82,8 @@ def compare(
         `DECIDING` with the "difference" between its one-sided bounds "low" and "high" of 95 %, "cases", "status", and "more",
         about how many more cases would decide; "notes".
     """
-    shares, notes = _shares(cases, people, frozen, today, abstain_below)
+    shares, notes = _shares(people, frozen, today, abstain_below)
+    count = len(frozen.judged.cases)
     tree = {
         name: {
             side: ratio(np.nan_to_num(values), ~np.isnan(values), reason="no score of both")
@@ -104,22 +91,19 @@ def compare(
         }
         for name, sides in shares.items()
     }
-    figures = plain(estimate(tree, len(cases)))
+    figures = plain(estimate(tree, count))
     for name in shares.keys() & set(DECIDING):
         figures[name] |= _decide(name, *shares[name], by)
     worse = any(figure.get("status") == LOWER for figure in figures.values())
     status = LOWER if worse else figures["agreement"]["status"]
-    record = {"status": status, "result": RESULTS[status], "by": by, "cases": len(cases)}
-    return record | {"figures": figures, "notes": notes}
+    return {"status": status, "result": RESULTS[status], "by": by, "cases": count, "figures": figures, "notes": notes}
 
 
-def _shares(
-    cases: Cases, people: People, frozen: Reading, today: Reading, abstain_below: float | None
-) -> tuple[Shares, list[str]]:
+def _shares(people: People, frozen: Reading, today: Reading, abstain_below: float | None) -> tuple[Shares, list[str]]:
     """Return figure → the shares of the frozen and of today's judge, float [cases], NaN where a case has no unit; and notes."""
-    sides, notes, panel = (frozen, today), [], cases.panel
-    relations = frozen.row.people_relations(people)
-    ordered = [agreement.concordance(panel, relations, side.row.finest).columns for side in sides]
+    sides, cases, notes = (frozen, today), frozen.judged.cases, []
+    panel, relations = cases.panel, frozen.row.people_relations(people)
+    ordered = (agreement.concordance(panel, relations, side.row.finest).columns for side in sides)
     shares = {"agreement": [divide(*columns.T) for columns in ordered if columns is not None]}
     for name, words in (("dangers", "planted dangers"), ("alarms", "clean twins")):
         twins = name == "alarms"
@@ -153,28 +137,3 @@ def _decide(name: str, old: np.ndarray, new: np.ndarray, by: float) -> dict[str,
     mean, low, high = (None if end is None else way * end + 0.0 for end in ends)
     more = None if result.needed is None else result.needed - result.cases
     return {"difference": mean, "low": low, "high": high, "cases": result.cases, "status": result.status, "more": more}
-
-
-def words(record: Mapping[str, Any]) -> list[str]:
-    """Return the sentences of a comparison: what it decides, and each figure."""
-    figures, by = record["figures"], record["by"]
-    worse = [FIGURES[name] for name, figure in figures.items() if figure.get("status") == LOWER]
-    more = figures["agreement"].get("more")
-    why = {
-        NOT_LOWER: f"agreement with physicians is not lower by {by:g} or more, and no other figure is shown to be worse",
-        LOWER: f"{' and '.join(worse)} {'is' if len(worse) == 1 else 'are'} worse by more than {by:g}",
-        UNDECIDED: f"about {more:,} more rated cases would tell, with a power of {POWER:.0%}"
-        if more
-        else "no number of rated cases would tell",
-    }
-    lines = [f"{record['result'].capitalize()} (exit status {record['status']}): {why[record['status']]}"]
-    for name, figure in figures.items():
-        today, before = (number(figure[side]["value"]) for side in ("today", "frozen"))
-        line = f"{FIGURES[name]}: {today} today, {before} frozen"
-        if figure.get("low") is not None:
-            line += f", difference {figure['difference']:+.3f} [{figure['low']:+.3f}, {figure['high']:+.3f}]"
-        if "status" in figure:
-            missing = f" (about {figure['more']:,} more)" if figure["more"] else ""
-            line += f" on {figure['cases']} cases: {RESULTS[figure['status']]}{missing}"
-        lines.append(line)
-    return lines

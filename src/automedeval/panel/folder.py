@@ -15,13 +15,8 @@ from automedeval.rubrics import Rubric, read_rubric
 from automedeval.rubrics.prompts import prompt_fingerprint
 from automedeval.rubrics.published import FOLDER, RUBRIC
 
-RECORD, CASES, RATINGS, VERDICTS, TRIALS = (
-    "panel.json",
-    "cases.jsonl",
-    "ratings.jsonl",
-    "verdicts.jsonl",
-    "trials.jsonl",
-)
+RECORD, CASES, RATINGS = "panel.json", "cases.jsonl", "ratings.jsonl"
+VERDICTS, TRIALS = "verdicts.jsonl", "trials.jsonl"
 TRIAL_VERDICTS = "trials/verdicts.jsonl"
 NAMES = {  # what is known of a judge → how it is called
     "settings": "the settings' fingerprint",
@@ -37,8 +32,8 @@ class Panel:
     """What was frozen.
 
     Args:
-        record: panel.json: "frozen", the date; "judge", as `identity` gives it; "arguments", by which it is loaded again;
-            "abstain_below", the gap of scores below which it abstains, or None; "files", path → SHA-256.
+        record: panel.json: "frozen", the date; "judge", its `identity`; "arguments", by which it is loaded; "abstain_below",
+            the gap of scores below which it abstains, or None; "files", path → SHA-256.
         ordered: the cases in the order in which they are judged.
         changed, after: the cases with a planted danger, or as clean twins, and the verdict on each by its id.
     """
@@ -83,20 +78,14 @@ def sha256(file: Path) -> str:
 
 
 def read_panel(folder: Path) -> Panel:
-    """Read a panel after comparing each file with its digest.
-
-    RecordError if the folder is no panel, a file was changed after freezing, or a fault of the readers.
-    """
+    """Read a panel; RecordError if the folder is none, or a file was changed after freezing."""
     file = folder / RECORD
     if not file.is_file():
         raise RecordError(f"{folder}: no {RECORD}: not a panel, or `automedeval panel freeze` stopped halfway")
     try:
         record = json.loads(read_text(file))
-        date, files = record["frozen"], dict(record["files"])
-        if (
-            not {"judge", "arguments", "abstain_below"} <= record.keys()
-            or not {CASES, RATINGS, VERDICTS} <= files.keys()
-        ):
+        date, files, *_ = (record[key] for key in ("frozen", "files", "judge", "arguments", "abstain_below"))
+        if not {CASES, RATINGS, VERDICTS} <= files.keys():
             raise ValueError
     except (ValueError, KeyError, TypeError, AttributeError):
         raise RecordError(f"{file}: not written by `automedeval panel freeze`") from None
@@ -104,12 +93,12 @@ def read_panel(folder: Path) -> Panel:
         if sha256(folder / name) != expected:
             raise RecordError(f"{folder / name}: changed after the panel was frozen on {date}: put the old file back")
     ordered = list(read_cases(str(folder / CASES)))
-    rubric = folder / FOLDER / RUBRIC
-    cases, own = Cases(ordered, str(folder / CASES)), str(rubric) if f"{FOLDER}/{RUBRIC}" in files else None
-    ((judged,), _) = read_verdicts([str(folder)], cases, own)
+    cases = Cases(ordered, str(folder / CASES))
+    rubric = str(folder / FOLDER / RUBRIC) if f"{FOLDER}/{RUBRIC}" in files else None
+    ((judged,), _) = read_verdicts([str(folder)], cases, rubric)
     after = read_records(folder / TRIAL_VERDICTS, Verdict) if TRIAL_VERDICTS in files else ()
     return Panel(
         folder, record, ordered, cases, read_ratings(str(folder / RATINGS), cases), judged,
-        read_rubric(own) if own else None, list(read_records(folder / TRIALS, Case)),
+        read_rubric(rubric) if rubric else None, list(read_records(folder / TRIALS, Case)),
         {verdict.case_id: verdict for verdict in after},
     )  # fmt: skip

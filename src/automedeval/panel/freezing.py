@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -40,39 +40,37 @@ def freeze(
     """Write a panel; a folder in which it stopped halfway goes on. Return lines on what was frozen.
 
     Args:
-        files: the cases, people's ratings of them, and one judge's verdicts, beside which their run left its record.
-        rubric: the path of the judge's own rubric, if it is no packaged one.
-        dangers: the most dangers that are planted in each case, with as many clean twins where these apply.
-        abstention: the abstention.json of `automedeval abstain` for these verdicts.
-        blank: as `read_cases` has it.
+        files: the cases, people's ratings of them, and one judge's verdicts.
+        rubric, dangers, abstention, blank: the command's options.
 
     Raises:
-        RecordError: an input is wrong, the verdicts are not those of the judge that their record names, or the folder holds
-            another panel or other files.
+        RecordError: an input is wrong, the verdicts are not those of the judge that the record beside them names, or the
+            folder holds another panel or other files.
     """
     if (output / RECORD).exists():
         raise RecordError(f"{output}: is a frozen panel already: choose another --output")
     source, ratings_file, place = files
-    every = list(read_cases(source, blank=blank))
-    rated = {rating.case_id for rating in read_records(ratings_file, Rating)}
-    given = {verdict.case_id for verdict in read_records(verdicts_file(place), Verdict)}
-    ordered = [case for case in every if case.id in rated & given]
-    left = [case.id in rated for case in every if case.id not in rated & given]
-    lines = [arithmetic("cases", len(every), Counter(("no rating", "no verdict")[has] for has in left))]
+    every, ratings = list(read_cases(source, blank=blank)), list(read_records(ratings_file, Rating))
+    rated = {rating.case_id for rating in ratings}
+    verdicts_of = {verdict.case_id for verdict in read_records(verdicts_file(place), Verdict)}
+    ordered = [case for case in every if case.id in rated & verdicts_of]
+    left = ("no verdict" if case.id in rated else "no rating" for case in every if case.id not in rated & verdicts_of)
+    lines = [arithmetic("cases", len(every), Counter(left))]
     if not ordered:
         raise RecordError(f"{source}: no case has both a rating in {ratings_file} and a verdict in {place}")
     cases = Cases(ordered, source)
     people, judged = read_ratings(ratings_file, cases), _verdicts(place, cases, rubric)
     judge, arguments = _judge(judged, ordered, rubric)
     trials = _trials(judge, judged, cases, people, dangers)
-    ratings = (each for each in read_records(ratings_file, Rating) if each.case_id in cases.index)
-    contents: dict[str, bytes] = {
-        name: json_lines(record.to_dict() for record in records).encode("utf-8", "backslashreplace")
-        for name, records in {
-            CASES: ordered, RATINGS: ratings, VERDICTS: judged.verdicts, TRIALS: (trial.case for trial in trials),
-        }.items()
-    }  # fmt: skip
-    contents |= _rubric_of(judge, arguments)
+    records: dict[str, Iterable[Case | Rating | Verdict]] = {
+        CASES: ordered,
+        RATINGS: (rating for rating in ratings if rating.case_id in cases.index),
+        VERDICTS: judged.verdicts,
+        TRIALS: (trial.case for trial in trials),
+    }
+    contents = _rubric_of(judge, arguments)
+    for name, lot in records.items():
+        contents[name] = json_lines(each.to_dict() for each in lot).encode("utf-8", "backslashreplace")
     record: dict[str, Any] = {
         "frozen": now()[:10],
         "version": version("automedeval"),
@@ -87,9 +85,10 @@ def freeze(
     for name, content in contents.items():
         (output / name).parent.mkdir(parents=True, exist_ok=True)
         write_whole(output / name, content)
+    names = [*contents]
     if trials:
         judge_trials(judge, trials, output)
-    names = [*contents, *([TRIAL_VERDICTS] if trials else [])]
+        names.append(TRIAL_VERDICTS)
     write_json(output / RECORD, record | {"files": {name: sha256(output / name) for name in names}})
     twins = sum(trial.kind == TWIN for trial in trials)
     lines += english_only(ordered, "planted dangers")
@@ -121,10 +120,9 @@ def _judge(judged: JudgeVerdicts, ordered: Sequence[Case], rubric: str | None) -
     arguments = judge_arguments(judged.run_record["arguments"]) | {"cache": "off", "judge_name": judged.judge}
     arguments |= {"rubric": rubric} if rubric else {}
     judge = load_recorded(arguments, cases=ordered)
-    settings = {verdict.settings for verdict in judged.verdicts}
-    if settings != {judge.fingerprint}:
+    if (settings := {str(verdict.settings) for verdict in judged.verdicts}) != {judge.fingerprint}:
         raise RecordError(
-            f"{judged.file}: these verdicts have the settings {', '.join(sorted(map(str, settings)))}, and {judge.name} has "
+            f"{judged.file}: these verdicts have the settings {', '.join(sorted(settings))}, and {judge.name} has "
             f"{judge.fingerprint} today: judge the cases again"
         )
     planned = {request.key for case in ordered for request in judge.plan(case)}

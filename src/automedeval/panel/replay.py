@@ -20,13 +20,9 @@ RUN, CHECK = "run.json", "check.json"
 
 
 def load_today(panel: Panel, changes: Mapping[str, Any]) -> BaseJudge:
-    """Load the judge of a panel as it is today, or another one by the panel's rubric.
+    """Load the judge of a panel as it is today; `changes` take the place of the frozen arguments.
 
-    Args:
-        changes: arguments that take the place of the frozen ones.
-
-    Raises:
-        RecordError: a fault of `load_judge`, another scale, or a served model that lost its identity.
+    RecordError for a fault of `load_judge`, another scale, or a served model that lost its identity.
     """
     arguments = panel.record["arguments"] | ({"judge_name": None} if "judge" in changes else {}) | changes
     judge = load_recorded(arguments, panel.rubric, panel.ordered)
@@ -45,18 +41,19 @@ def load_today(panel: Panel, changes: Mapping[str, Any]) -> BaseJudge:
 def run_folder(panel: Panel, judge: BaseJudge, checks: Path, record: Mapping[str, Any]) -> tuple[Path, str | None]:
     """Return the folder of a check, and a line if another check stopped halfway.
 
-    A check of the same panel and judge that stopped halfway goes on. Else the folder is new, and is called by the date; its
-    run.json holds `record`.
+    A check of the same panel and judge that stopped halfway goes on; of a judge behind an endpoint only on the day on which it
+    began, since the model may be another one overnight. Else the folder is new, and is called by the date; its run.json holds
+    `record`.
     """
-    about, line = {"panel": panel.digest, "judge": identity(judge)}, None
+    about, date, line = {"panel": panel.digest, "judge": identity(judge)}, now()[:10], None
+    begun = date if hasattr(judge.chat, "served") else ""
     for file in sorted(checks.glob(f"*/{RUN}"), reverse=True):
         folder, before = file.parent, _read(file)
         if (folder / CHECK).exists() or "panel" not in before:  # other commands write a run.json, too
             continue
-        if about.items() <= before.items():
+        if about.items() <= before.items() and folder.name.startswith(begun):
             return folder, f"{folder} stopped halfway, and goes on"
-        line = line or f"{folder} stopped halfway, with another panel or judge than today's: it stays as it is"
-    date = now()[:10]
+        line = line or f"{folder} stopped halfway, not with today's panel and judge, or not today: it stays as it is"
     names = chain([date], (f"{date}-{number:02}" for number in count(2)))
     folder = next(checks / name for name in names if not (checks / name).exists())
     folder.mkdir(parents=True)
@@ -67,30 +64,26 @@ def run_folder(panel: Panel, judge: BaseJudge, checks: Path, record: Mapping[str
 def replay(panel: Panel, judge: BaseJudge, folder: Path, by: float, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Judge what the folder does not hold yet, compare, and write FOLDER/check.json; return its content.
 
-    Args:
-        folder: of `run_folder`; gets verdicts.jsonl, trials.jsonl and trials/verdicts.jsonl.
-        by: as for `compare`.
-        settings: how the result is made.
-
-    Raises:
-        RecordError: a fault of `judge_all`.
+    The folder is that of `run_folder`, `by` as for `compare`, errors those of `judge_all`; `settings` say how it is made.
     """
-    cases, planned = panel.cases, {case.id: judge.plan(case) for case in panel.ordered}
+    planned = {case.id: judge.plan(case) for case in panel.ordered}
     verdicts = judge_all(judge, list(chain.from_iterable(planned.values())), folder)
     trials = [read_trial(case, planned[case.extra["audit"]["of"]], judge.apart) for case in panel.changed]
     after = judge_trials(judge, trials, folder) if trials else {}
-    judged = JudgeVerdicts(cases, list(verdicts.values()), panel.judged.rubric)
-    frozen = Reading.of(panel.judged, panel.changed, panel.after)
-    today = Reading.of(judged, panel.changed, {verdict.case_id: verdict for verdict in after.values()})
-    result = compare(cases, panel.people, frozen, today, by, panel.record["abstain_below"])
-    then, is_now = panel.record["judge"], identity(judge)
-    changed = [
-        f"{name}: {_told(then[key])} → {_told(is_now[key])}" for key, name in NAMES.items() if then[key] != is_now[key]
-    ]
-    record = {"date": folder.name, "frozen": panel.record["frozen"], "panel": panel.digest, "judge": is_now}
-    result = record | {"identity_changed": changed} | result | {"settings": dict(settings)}
-    write_json(folder / CHECK, result)
-    return result
+    judged = JudgeVerdicts(panel.cases, list(verdicts.values()), panel.judged.rubric)
+    frozen = Reading(panel.judged, panel.changed, panel.after)
+    replayed = Reading(judged, panel.changed, {verdict.case_id: verdict for verdict in after.values()})
+    result = compare(panel.people, frozen, replayed, by, panel.record["abstain_below"])
+    then, today = panel.record["judge"], identity(judge)
+    record = {
+        "date": folder.name, "frozen": panel.record["frozen"], "panel": panel.digest, "judge": today,
+        "identity_changed": [
+            f"{name}: {_told(then[key])} → {_told(today[key])}" for key, name in NAMES.items() if then[key] != today[key]
+        ],
+        **result, "settings": settings,
+    }  # fmt: skip
+    write_json(folder / CHECK, record)
+    return record
 
 
 def history(checks: Path, panel: Panel) -> list[dict[str, Any]]:
