@@ -92,7 +92,7 @@ def read_panel(folder: Path) -> Panel:
     for name, expected in files.items():
         if sha256(folder / name) != expected:
             raise RecordError(f"{folder / name}: changed after the panel was frozen on {date}: put the old file back")
-    ordered = list(read_cases(str(folder / CASES)))
+    ordered = list(read_cases(str(folder / CASES), blank="lowest"))  # a file of ours: it has no blank cells
     cases = Cases(ordered, str(folder / CASES))
     rubric = str(folder / FOLDER / RUBRIC) if f"{FOLDER}/{RUBRIC}" in files else None
     ((judged,), _) = read_verdicts([str(folder)], cases, rubric)
