@@ -47,6 +47,7 @@ from automedeval.meta_evaluation.standings import rank
 from automedeval.models.arguments import ChatArguments, EncoderArguments, parse_model
 from automedeval.models.base import ChatError
 from automedeval.records import Case, RecordError, check_least, named_file, read_cases, read_text, table_of
+from automedeval.records.cases import named_cases
 from automedeval.records.journal import Processes, write_lines, write_whole
 from automedeval.records.log import Log
 from automedeval.reports.facts import lines_of
@@ -65,6 +66,13 @@ class JudgeArguments(PromptArguments, EvidenceArguments):
             "help": "cases, or a table with the columns question and one for each model: .jsonl, .csv, .json, .xlsx, .parquet, "
             "or a Hub dataset id; sample: the packaged one; or logs of harnesses as MODEL=FILE, which are joined"
         }
+    )
+    columns: list[str] = field(
+        default_factory=list,
+        metadata={
+            "help": "columns of a table: ROLE=COLUMN for question, reference, topic, id, and model and answer if a row is one "
+            "answer; else the columns with candidates' answers (default: by their names)"
+        },
     )
     judge: str | None = field(
         default=None,
@@ -146,9 +154,11 @@ class JudgeArguments(PromptArguments, EvidenceArguments):
     ratings: str | None = field(default=None, init=False)  # of the packaged sample
 
     def __post_init__(self) -> None:
-        self.cases = comma_list(self.cases)  # a YAML list arrives joined
+        self.cases, self.columns = comma_list(self.cases), comma_list(self.columns)  # a YAML list arrives joined
         if not self.cases:
             raise RecordError("--cases names no file")
+        if self.columns and len(self.cases) > 1:
+            raise RecordError("--columns are those of one table, not of logs")
         check_least(self, 1, "runs", "limit", "criteria_at_once")
         if self.batch_answers and not self.batch_file:
             raise RecordError("--batch_answers needs --batch_file, for the requests that are still to be answered")
@@ -183,7 +193,7 @@ def main() -> None:
     args, log_args, encoder_args, chat_args = parse(kinds, __doc__, first=("cases", "judge", "output"))
     judge_name, output = args.complete(encoder_args)
     processes = join_processes()
-    args.cases = [cases_file(args.cases, output, log_args, processes)]
+    args.cases = [cases_file(args, output, log_args, processes)]
     if processes.rank == 0:
         print("".join(f"{line}\n" for line in what_is_judged(args, judge_name)), end="", flush=True)
     asked = None if args.dataset else default_rubric(judge_name, cases_of(args))
@@ -293,7 +303,7 @@ def what_is_judged(args: JudgeArguments, judge: str) -> list[str]:
     """Describe the defaults in use: what the columns of a table hold, and the judge."""
     table, lines = table_of(args.file, blank=args.blank), []
     if table is not None:
-        lines.append(f"{args.file}: {'; '.join(table.notes)} (automedeval prepare --columns says it otherwise)")
+        lines.append(f"{args.file}: {'; '.join(table.notes)} (--columns says it otherwise)")
     if args.judge_by_default:
         untrained = f": {UNTRAINED}" if judge.startswith("likelihood:") else ""
         lines.append(f"judge: {judge}{untrained} (--judge names another)")
@@ -342,19 +352,27 @@ def report_command(args: JudgeArguments, output: Path) -> str:
     return shlex.join([*words, "--output", f"reports/{output.name}"])
 
 
-def cases_file(files: list[str], output: Path, log_args: LogArguments, processes: Processes) -> str:
-    """Return the file of the cases; logs are joined into one beside the verdicts, and a jury's scores become its verdicts.
+def cases_file(args: JudgeArguments, output: Path, log_args: LogArguments, processes: Processes) -> str:
+    """Return the file of the cases, beside the verdicts if it is made of logs or of a table whose columns are named.
+
+    A jury's scores in logs become its verdicts.
 
     Raises:
-        RecordError: a fault of `join_logs`, or the file is there with other cases.
+        RecordError: a fault of `join_logs` or of the table, or the file is there with other cases.
     """
-    if len(files) == 1 and not is_log(files[0]):
-        return files[0]
-    cases, notes = join_logs(files, log_args)
+    if args.columns:
+        table = table_of(args.file, blank=args.blank, columns=args.columns)
+        assert table is not None  # its columns are named
+        cases, notes = [case for _, case in named_cases(table)], [f"{args.file}: {'; '.join(table.notes)}"]
+    elif len(args.cases) == 1 and not is_log(args.file):
+        return args.file
+    else:
+        cases, notes = join_logs(args.cases, log_args)
     file = output / "cases.jsonl"
     text = "".join(json.dumps(case.to_dict()) + "\n" for case in cases)
     if file.exists() and read_text(file) != text:
-        raise RecordError(f"{file} holds other cases than these logs: choose another --output")
+        these = "this table" if args.columns else "these logs"
+        raise RecordError(f"{file} holds other cases than {these}: choose another --output")
     processes.wait()  # every process has compared before one writes
     if processes.rank == 0:
         file.parent.mkdir(parents=True, exist_ok=True)

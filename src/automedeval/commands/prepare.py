@@ -14,7 +14,7 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -246,10 +246,7 @@ def table_columns(names: list[str], rows: list[tuple[str, dict]], path: str, nea
         if near and not (set(near.keys) <= set(columns.every) and (columns.model or columns.reference)):
             raise RecordError(f"{path}: {beyond(near, near.unknown(rows_alone[0]))}")
         return columns
-    columns, every = Columns.named(names), dict.fromkeys(name for _, row in rows for name in row)
-    if missing := next((name for name in columns.every if name not in every), None):
-        raise RecordError(f"{path}: --columns: no column {missing!r}; the columns are {', '.join(every)}")
-    return columns if columns.id or "id" not in every else replace(columns, id="id")
+    return Columns.named(names).of([row for _, row in rows], path)
 
 
 def named(rows: list[Row], files: list[str], dropped: list[dict[str, Any]]) -> list[Row]:

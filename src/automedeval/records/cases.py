@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,8 +40,17 @@ def read_cases(path: str | Path, least_responses: int = 1, blank: str | None = N
         raise RecordError(f"{path}: the file is empty")
 
 
-def table_of(path: str | Path, least_responses: int = 1, blank: str | None = None) -> Table | None:
-    """Return what a table of answers holds, None for a file of cases; RecordError as `read_cases`."""
+def table_of(
+    path: str | Path, least_responses: int = 1, blank: str | None = None, columns: Sequence[str] = ()
+) -> Table | None:
+    """Return what a table of answers holds, None for a file of cases; RecordError as `read_cases`.
+
+    Args:
+        columns: what holds what, as `Columns.named` has it; by default the names of the columns show it.
+    """
+    if columns:
+        placed = list(read_rows(path, hub=True))
+        return Columns.named(columns).of([row for _, row in placed], str(path)).table(str(path), placed, blank)
     return _opened(path, least_responses, blank)[0]
 
 
@@ -61,7 +70,7 @@ def _opened(
     try:
         columns = Columns.guessed([row for _, row in placed], least_responses)
     except UnclearColumns as error:
-        raise RecordError(f"{path}: {error}; automedeval prepare {path} --columns question=NAME … says it") from None
+        raise RecordError(f"{path}: {error}; --columns question=NAME … says it (judge, prepare)") from None
     table = columns.table(str(path), placed, blank)
     answered = [each for each in table.cases if len(each[1].responses) or not least_responses]
     without = len(table.cases) - len(answered)

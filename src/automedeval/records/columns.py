@@ -86,6 +86,13 @@ class Columns:
             raise RecordError("--columns: model=COLUMN and answer=COLUMN need each other")
         return cls(**{**roles, "responses": tuple(roles.get("responses", ()))})
 
+    def of(self, rows: Sequence[dict], path: str) -> Self:
+        """Return the named columns of a table, which has an id where a column is called so; RecordError if one is missing."""
+        every = _names(rows)
+        if missing := next((name for name in self.every if name not in every), None):
+            raise RecordError(f"{path}: --columns: no column {missing!r}; the columns are {', '.join(every)}")
+        return self if self.id or "id" not in every else replace(self, id="id")
+
     @classmethod
     def guessed(cls, rows: Sequence[dict], least_responses: int = 1) -> Self:
         """Return the columns by their names; a column that holds numbers alone has no responses.

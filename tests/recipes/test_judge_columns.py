@@ -1,0 +1,71 @@
+"""`judge --columns`: a table whose columns say nothing by their names, beside what `prepare --columns` makes of it."""
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+from programs import error_line, run_command
+
+COLUMNS = ("question=Frage", "reference=Gold", "Bot A", "Bot B")
+ROWS = [
+    ("Frage", "Gold", "Bot A", "Bot B", "Notiz"),
+    ("Is it safe?", "Yes, with food.", "Yes.", "Yes, if you eat first.", "old"),
+    ("How often?", "Twice a day.", "Daily, at noon or so.", "Twice.", "new"),
+]
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    with open("t.csv", "w", newline="") as file:
+        csv.writer(file).writerows(ROWS)
+    return "t.csv"
+
+
+def judged(table: str, *more: str):
+    return run_command("judge", table, "--judge", "baseline:longer text", "--output", "v", *more)
+
+
+def test_named_columns_are_judged_as_prepare_reads_them(table: str) -> None:
+    assert "no column is called question" in error_line(judged(table))
+    done = judged(table, "--columns", *COLUMNS)
+    assert done.returncode == 0, done.stderr
+    assert "not read: Notiz" in done.stdout
+    assert "--cases v/cases.jsonl" in done.stdout
+    prepared = run_command("prepare", table, "--columns", *COLUMNS, "--output", "p")
+    assert prepared.returncode == 0, prepared.stderr
+    cases = [json.loads(line) for line in Path("v/cases.jsonl").read_text().splitlines()]
+    of_prepare = [json.loads(line) for line in Path("p/cases.jsonl").read_text().splitlines()]
+    for name in ("question", "reference", "responses"):
+        assert [each[name] for each in cases] == [each[name] for each in of_prepare]
+    longer = [max(each["responses"], key=lambda response: len(response["text"]))["model"] for each in cases]
+    best = []
+    for line in Path("v/verdicts.jsonl").read_text().splitlines():
+        scores = json.loads(line)["expected_scores"]
+        best.append(cases[len(best)]["responses"][scores.index(max(scores))]["model"])
+    assert best == longer
+    before = Path("v/verdicts.jsonl").read_bytes()
+    assert judged(table, "--columns", *COLUMNS).returncode == 0
+    assert Path("v/verdicts.jsonl").read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("more", "fault"),
+    [
+        (("--columns", "question=Fragen", "Bot A"), "no column 'Fragen'"),
+        (("--columns", "Bot A", "Bot B"), "question=COLUMN is missing"),
+        (("u.csv", "--columns", "question=Frage", "Bot A"), "--columns are those of one table"),
+    ],
+)
+def test_bad_columns_are_one_line(table: str, more: tuple[str, ...], fault: str) -> None:
+    line = error_line(run_command("judge", table, *more, "--judge", "baseline:longer text", "--output", "v"))
+    assert fault in line
+    assert not Path("v").exists()
+
+
+def test_other_columns_leave_what_is_written(table: str) -> None:
+    assert judged(table, "--columns", *COLUMNS).returncode == 0
+    kept = {file: file.read_bytes() for file in Path("v").iterdir()}
+    assert "holds other cases than this table" in error_line(judged(table, "--columns", *COLUMNS[:-1], "Notiz"))
+    assert {file: file.read_bytes() for file in Path("v").iterdir()} == kept
