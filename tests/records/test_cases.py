@@ -121,7 +121,7 @@ FAULTS = {
         "question,bot a,bot  a\nWhat?,x,y\n",
         "a.csv:2: the models 'bot a' and 'bot  a' differ by blanks alone: rename one of them",
     ),
-    "no question": ("Q,A\na,b\n", "a.csv: no column is called question; the columns are Q, A; automedeval prepare "),
+    "no question": ("Q,A\na,b\n", "a.csv: no column is called question; the columns are Q, A; say it by --columns "),
     "two questions": ("prompt,query,m\na,b,c\n", "'prompt' or 'query' may be the question"),
     "unclear": ("question,answer,m\na,b,c\n", "'answer' may be the reference, or a candidate's responses"),
     "no responses": ("question,reference,score\na,b,3\n", "no column has responses"),

@@ -70,7 +70,9 @@ def _opened(
     try:
         columns = Columns.guessed([row for _, row in placed], least_responses)
     except UnclearColumns as error:
-        raise RecordError(f"{path}: {error}; --columns question=NAME … says it (judge, prepare)") from None
+        raise RecordError(
+            f"{path}: {error}; say it by --columns question=NAME …, which judge and prepare take"
+        ) from None
     table = columns.table(str(path), placed, blank)
     answered = [each for each in table.cases if len(each[1].responses) or not least_responses]
     without = len(table.cases) - len(answered)
