@@ -159,6 +159,8 @@ def test_physicians_alone_are_counted_and_one_of_them_agrees_with_nobody(study, 
     assert "Two physicians agree" not in done.stdout
     again = report(study, verdicts=None, harm_ratings=None, output=tmp_path / "none")
     assert "--verdicts names no file" in error_line(again)
+    again = report(study, harm_ratings=None, ratings=one, output=tmp_path / "none")
+    assert "those of harm are --harm_ratings" in error_line(again)
 
 
 def test_a_judge_cannot_take_the_place_of_the_physicians(study, tmp_path):
