@@ -210,7 +210,7 @@ def test_the_list_is_ordered_and_trust_needs_ratings_or_an_audit() -> None:
         "j", ["It agrees."], 40, "better", ["dose"], Audit(9, False, harm, False, ("dose",), alike=alike),
         "m", (3, 4), 0.75, 0.9, {"m": 1}, {"n": 2}, ["Go on."], {"m": (1, 2)}, None, 3, ("m", "n", 1400),
         {"breaks off": 2}, (5, 9),
-        {"threshold": "moderate", "raters": {"k": {"m": {"share": harm, "untold": 1, "worse": 2}}}},
+        {"threshold": "moderate", "raters": {"k": {"m": {"share": harm, "untold": 1, "unread": 3, "worse": 2}}}},
     )  # fmt: skip
     assert [fact.name for fact in facts_of(everything)] == list(FACTS)
     assert [fact.name for fact in facts_of(JudgeProfile("j", blind_to=[]))] == [
@@ -220,7 +220,8 @@ def test_the_list_is_ordered_and_trust_needs_ratings_or_an_audit() -> None:
     ]
     assert dict(facts_of(JudgeProfile("j")))["Harm"] == "Not rated."
     assert dict(facts_of(everything))["Harm"] == (
-        "Moderate or worse by k: m in 2 of 20 answers (95 % interval 0–30), 1 cannot be told. No score depends on it."
+        "Moderate or worse by k: m in 2 of 20 answers (95 % interval 0–30), 1 cannot be told, 3 invalid. No score depends on "
+        "it."
     )
     for outcome, enough in ((None, False), ("worse", False), ("not better", False), ("better", False), (None, True)):
         profile = JudgeProfile("j", outcome=outcome, audit=Audit(9, enough, None, enough))

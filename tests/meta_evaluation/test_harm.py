@@ -100,6 +100,12 @@ def test_two_physicians_are_compared_on_every_pair_of_their_ratings(study):
     assert kappa["value"] == pytest.approx(cohen_kappa_score(*zip(*both), weights="quadratic"))
 
 
+def gaps_of(people: dict, judge: dict) -> dict[tuple[str, str], int]:
+    """Return how many degrees physicians are above a judge, where both could tell one."""
+    places = (place for place in people if UNTOLD not in (people[place], judge[place]))
+    return {place: DEGREES.index(people[place]) - DEGREES.index(judge[place]) for place in places}
+
+
 def test_each_model_is_counted_and_under_called_answers_come_first(study):
     people, judge = consensus(study), judged(study)
     result = json.loads((study / "report" / "harm.json").read_text())
@@ -111,11 +117,7 @@ def test_each_model_is_counted_and_under_called_answers_come_first(study):
             worse = sum(counted[degree] for degree in DEGREES[2:])
             assert counts["worse"] == worse
             assert counts["share"]["value"] == pytest.approx(worse / sum(counts["degrees"]))
-    gaps = {
-        place: DEGREES.index(people[place]) - DEGREES.index(judge[place])
-        for place in people
-        if UNTOLD not in (people[place], judge[place])
-    }
+    gaps = gaps_of(people, judge)
     lower = [tuple(place) for place in result["judges"]["simulated-judge"]["under_called"]]
     assert set(lower) == {place for place, gap in gaps.items() if gap > 0}
     assert [gaps[place] for place in lower] == sorted((gaps[place] for place in lower), reverse=True)
@@ -126,6 +128,46 @@ def test_each_model_is_counted_and_under_called_answers_come_first(study):
     )
     assert lower[0][0] in summaries[0]
     assert "<mark>" in page
+
+
+def test_of_two_judges_the_widest_gap_of_either_comes_first(study, tmp_path, monkeypatch):
+    monkeypatch.setattr("automedeval.meta_evaluation.harm.report.SHOWN_CASES", 40)
+    harmless = lines(study / "judge.jsonl")
+    for each in harmless:
+        each["choices"]["degree"] = "none"
+    both = f"{study / 'judge.jsonl'},harmless={write(tmp_path / 'harmless.jsonl', harmless)}"
+    done = report(study, verdicts=both, output=tmp_path / "report")
+    assert done.returncode == 0, done.stderr
+    people = consensus(study)
+    widest = {place: DEGREES.index(degree) for place, degree in people.items() if degree != UNTOLD}
+    for place, gap in gaps_of(people, judged(study)).items():
+        widest[place] = max(widest[place], gap)
+    summaries = (tmp_path / "report" / "harm.html").read_text(encoding="utf-8").split('<details class="case"')[1:]
+    shown = [
+        next(p for p in widest if p[0] in each and f"{p[1]}: " in each.split("</summary>")[0]) for each in summaries
+    ]
+    assert [widest[place] for place in shown] == sorted(widest.values(), reverse=True)[:40]
+    assert "note: the page shows the first 40 of 90 answers" in done.stdout
+
+
+def test_physicians_alone_are_counted_and_one_of_them_agrees_with_nobody(study, tmp_path):
+    ratings = [each for each in lines(study / "ratings.jsonl") if each["annotator"] == "simulated-1"]
+    one = write(tmp_path / "one.jsonl", ratings)
+    done = report(study, verdicts=None, harm_ratings=one, output=tmp_path / "report")
+    assert done.returncode == 0, done.stderr
+    assert "Harm: Moderate or worse by physicians (simulated-1): " in done.stdout
+    assert "Two physicians agree" not in done.stdout
+    again = report(study, verdicts=None, harm_ratings=None, output=tmp_path / "none")
+    assert "--verdicts names no file" in error_line(again)
+    again = report(study, harm_ratings=None, ratings=one, output=tmp_path / "none")
+    assert "those of harm are --harm_ratings" in error_line(again)
+
+
+def test_a_judge_cannot_take_the_place_of_the_physicians(study, tmp_path):
+    done = report(study, verdicts=f"physicians={study / 'judge.jsonl'}", output=tmp_path / "report")
+    assert done.returncode == 1
+    assert "judge.jsonl:1: a judge cannot be called physicians" in error_line(done)
+    assert not (tmp_path / "report").exists()
 
 
 def test_the_facts_of_a_ranking_say_how_many_are_harmful_and_by_whom(study, tmp_path):
@@ -233,18 +275,8 @@ def test_an_endpoint_judges_harm_and_what_cannot_be_read_is_no_degree(tmp_path, 
 
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     with EndpointDouble(script) as endpoint:
-        done = run_command(
-            "judge",
-            cases,
-            "--judge",
-            "openai:m",
-            "--base_url",
-            endpoint.url,
-            "--rubric",
-            "harm",
-            "--output",
-            tmp_path / "v",
-        )
+        judge = ["--judge", "openai:m", "--base_url", endpoint.url]
+        done = run_command("judge", cases, *judge, "--rubric", "harm", "--output", tmp_path / "v")
     assert done.returncode == 0, done.stderr
     verdicts = {each["order"][0]: each for each in lines(tmp_path / "v" / "verdicts.jsonl")}
     assert [verdicts[slot]["valid"] for slot in range(5)] == [True, True, True, False, True]

@@ -157,12 +157,13 @@ def _urgency(statement: Mapping[str, Any]) -> tuple[int, float]:
 
 
 def marked(text: str, passages: Sequence[Mapping[str, Any]]) -> Markup:
-    """Return an answer as HTML with passages of it marked, from `start` to `end`, each behind the one before it."""
+    """Return an answer as HTML with passages of it marked, from `start` to `end`, in their order; they may overlap."""
     parts, position = [], 0
     for each in passages:
-        parts += [escape(text[position : each["start"]]), Markup("<mark>")]
-        parts += [escape(text[each["start"] : each["end"]]), Markup("</mark>")]
-        position = each["end"]
+        start, end = max(each["start"], position), each["end"]
+        if start < end:
+            parts += [escape(text[position:start]), Markup("<mark>"), escape(text[start:end]), Markup("</mark>")]
+            position = end
     return Markup("").join([*parts, escape(text[position:])])
 
 

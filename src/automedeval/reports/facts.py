@@ -251,9 +251,10 @@ def harm_in_words(harm: Mapping[str, Any]) -> str:
     for name, by_model in harm["raters"].items():
         parts = []
         for model, each in sorted(by_model.items(), key=lambda entry: -(entry[1]["share"]["value"] or 0)):
-            share, untold = each["share"], f", {each['untold']} cannot be told" if each["untold"] else ""
+            share, left_out = each["share"], {"cannot be told": each["untold"], "invalid": each["unread"]}
             spread = f" ({interval(share)})" if share["value"] is not None else ""
-            parts.append(f"{model} in {each['worse']} of {share['n']} answers{spread}{untold}")
+            others = "".join(f", {count} {name}" for name, count in left_out.items() if count)
+            parts.append(f"{model} in {each['worse']} of {share['n']} answers{spread}{others}")
         more = [f"{len(parts) - SHOWN} more models less often"] if len(parts) > SHOWN else []
         who = f"{name} ({people})" if names and not said else name
         said.append(f"{who}: {'; '.join(parts[:SHOWN] + more)}.")

@@ -404,11 +404,9 @@ def _json_choices(answers: dict, rubric: Rubric, rationale: str | None) -> Parse
     for name in rubric.output_criteria:
         value = _json_value(answers[name], rubric)
         if not isinstance(value, str) or _label(value).casefold() not in _words(rubric, name):
-            shown, words = (
-                value.strip() if isinstance(value, str) else type(value).__name__,
-                rubric.labels(name).values(),
-            )
-            return ParsedAnswer(False, f"{name}: {shown[:40]!r} is not one of {', '.join(words)}")
+            shown = value.strip() if isinstance(value, str) else type(value).__name__
+            words = ", ".join(rubric.labels(name).values())
+            return ParsedAnswer(False, f"{name}: {shown[:40]!r} is not one of {words}")
         labels.append(_label(value))
     return ParsedAnswer(True, rationale=rationale, choices=_choices(labels, rubric))
 

@@ -35,14 +35,10 @@ class Rater:
     unread: frozenset[int] = frozenset()  # the responses without a valid verdict
 
     @cached_property
-    def people(self) -> list[str]:
-        return sorted({reading.who for some in self.readings.values() for reading in some})
-
-    @cached_property
     def degrees(self) -> np.ndarray:
         """The degree of each response, from 0: float [responses], NaN where none can be told or nothing is said.
 
-        Of several it is the middle one, and of two middle ones the worse.
+        Of several that could be told it is the middle one, and of two middle ones the worse.
         """
         degrees = np.full(self.cases.responses, np.nan)
         for number, some in self.readings.items():
@@ -91,7 +87,8 @@ def read_harm_verdicts(files: Sequence[str], cases: Cases, rubric: Rubric) -> tu
     """Read the verdicts of judges of harm; return one rater for each, and notes. NAME=FILE names the judge.
 
     Raises:
-        RecordError: a verdict by another rubric, on other texts, twice, with a word that the rubric lacks, or none at all.
+        RecordError: a verdict by another rubric, on other texts, twice, with a word that the rubric lacks, or none at all; a
+            judge that is called "physicians".
     """
     verdicts: dict[str, dict[tuple, Verdict]] = {}
     notes = []
@@ -104,11 +101,11 @@ def read_harm_verdicts(files: Sequence[str], cases: Cases, rubric: Rubric) -> tu
             if len(verdict.order) != 1 or not 0 <= verdict.order[0] < len(case.responses):
                 raise RecordError(f"{place}: 'order' {list(verdict.order)} must name one response of case {case.id!r}")
             check_words(place, verdict.rubric, verdict.choices or {}, rubric, verdict.valid)
-            of_judge = verdicts.setdefault(name or verdict.judge, {})
+            if (judge := name or verdict.judge) == PHYSICIANS:
+                raise RecordError(f"{place}: a judge cannot be called {PHYSICIANS}: NAME={path} names it")
+            of_judge = verdicts.setdefault(judge, {})
             if verdict.key in of_judge:
-                raise RecordError(
-                    f"{place}: {verdict.judge} judged this response of case {case.id!r} in this run before"
-                )
+                raise RecordError(f"{place}: {judge} judged this response of case {case.id!r} in this run before")
             of_judge[verdict.key] = verdict
         notes += other.notes()
     if not verdicts:
@@ -123,9 +120,9 @@ def rater_of(name: str, verdicts: Sequence[Verdict], cases: Cases, rubric: Rubri
     for verdict in verdicts:
         place, (slot,), words = cases.index[verdict.case_id], verdict.order, verdict.rationale or ""
         numbers.add(number := int(cases.start[place]) + slot)
-        start = cases.records[place].responses[slot].text.find(words) if words else -1
-        marks = () if start < 0 else ((start, start + len(words)),)
         if verdict.valid:
+            start = cases.records[place].responses[slot].text.find(words) if words else -1
+            marks = () if start < 0 else ((start, start + len(words)),)
             readings.setdefault(number, []).append(Reading(name, verdict.choices or {}, words, marks))
     return Rater(name, cases, rubric, readings, frozenset(numbers - readings.keys()))
 
@@ -154,14 +151,14 @@ def read_harm_ratings(path: str, cases: Cases, rubrics: Mapping[str, Rubric]) ->
         if any(each.who == rating.annotator for each in of_response):
             raise RecordError(f"{place}: {rating.annotator!r} rated {rating.model!r} of case {case.id!r} before")
         text = case.responses[case.models.index(rating.model)].text
-        for mark in rating.marks:
-            start, end, words = mark.get("start"), mark.get("end"), mark.get("text")
+        marks = []
+        for start, end, words in ([mark.get(key) for key in ("start", "end", "text")] for mark in rating.marks):
             if type(start) is not int or type(end) is not int or not 0 <= start < end or text[start:end] != words:
                 where = f"in the response of {rating.model!r} at {start} to {end}: another text was rated"
                 raise RecordError(f"{place}: the words {words!r:.60} do not stand {where}")
-        marks = tuple((mark["start"], mark["end"]) for mark in rating.marks)
-        words = "; ".join([*(f"“{mark['text']}”" for mark in rating.marks), *filter(None, [rating.missing])])
-        of_response.append(Reading(rating.annotator, rating.choices, words, marks, rating.comment))
+            marks.append((start, end))
+        quoted = [f"“{text[start:end]}”" for start, end in marks] + ([rating.missing] if rating.missing else [])
+        of_response.append(Reading(rating.annotator, rating.choices, "; ".join(quoted), tuple(marks), rating.comment))
     if rubric is None:
         raise RecordError(f"{path}: no rating of any case in {cases.source}")
     return Rater(PHYSICIANS, cases, rubric, readings), other.notes()
@@ -173,11 +170,11 @@ def check_words(place: str, name: str, choices: Mapping[str, str], rubric: Rubri
         raise RecordError(f"{place}: by {name}, and others are by {rubric.name}: their degrees are not compared")
     if needed and rubric.degree.name not in choices:
         raise RecordError(f"{place}: 'choices' has no {rubric.degree.name!r}")
-    for criterion, word in choices.items():
-        if criterion not in rubric.output_criteria:
-            has = ", ".join(rubric.output_criteria)
-            raise RecordError(f"{place}: {rubric.name} has no criterion {criterion!r}; it has {has}")
-        if word not in (words := rubric.criterion(criterion).words):
+    words = {criterion.name: criterion.words for criterion in rubric.criteria}
+    for name, word in choices.items():
+        if name not in words:
+            raise RecordError(f"{place}: {rubric.name} has no criterion {name!r}; it has {', '.join(words)}")
+        if word not in words[name]:
             raise RecordError(
-                f"{place}: the {criterion} {word!r:.60} of {rubric.name} must be one of {', '.join(words)}"
+                f"{place}: the {name} {word!r:.60} of {rubric.name} must be one of {', '.join(words[name])}"
             )

@@ -3,7 +3,6 @@
 Agreement is on the answers that both gave a degree; what cannot be told is counted apart. Harm is never part of a score.
 """
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 from automedeval.claims.report import marked
 from automedeval.cli import describe_result
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.harm.readings import Rater, Reading, read_harm_ratings, read_harm_verdicts
+from automedeval.meta_evaluation.harm.readings import Rater, read_harm_ratings, read_harm_verdicts
 from automedeval.records import question_text
 from automedeval.reports.facts import harm_in_words
 from automedeval.reports.page import SHOWN_CASES, Table, render_report
@@ -38,13 +37,16 @@ def harm_report(
     physicians, notes = read_harm_ratings(ratings, cases, rubrics) if ratings is not None else (None, [])
     judges, more = read_harm_verdicts(files, cases, *rubrics.values()) if files else ([], [])
     notes += more
+    answers = shown_answers(cases, judges, physicians)
+    if len(answers) > SHOWN_CASES:
+        notes.append(f"the page shows the first {SHOWN_CASES} of {len(answers)} answers")
     settings = describe_result("report", resamples=resamples)
     result = harm_result(cases, judges, physicians, resamples) | {"notes": notes, "settings": settings}
     words = sentences(result)
     pages = render_report(
         "automedeval.meta_evaluation", "harm", f"Harm: {Path(cases.source).stem}", words=words, notes=notes,
         figures=[], settings=settings, main_table=counts_table(result), result=result,
-        head_and_rows=counts_table(result), answers=shown_answers(cases, judges, physicians),
+        head_and_rows=counts_table(result), answers=answers[:SHOWN_CASES],
     )  # fmt: skip
     return result, pages, [*words, *(f"note: {note}" for note in notes)]
 
@@ -66,8 +68,9 @@ def harm_result(cases: Cases, judges: Sequence[Rater], physicians: Rater | None,
         "judges": {},
     }
     if physicians is not None:
+        names = {reading.who for readings in physicians.readings.values() for reading in readings}
         both_ways = degree_tables(*physicians.pairs(physicians), len(cases), len(rubric.degree.values))
-        tree["people"] = {"names": physicians.people, "kappa": weighted_kappa(both_ways / 2)}
+        tree["people"] = {"names": sorted(names), "kappa": weighted_kappa(both_ways / 2)}
         tree["judges"] = {judge.name: agreement(judge, physicians) for judge in judges}
     return plain(estimate(tree, len(cases), resamples))
 
@@ -84,9 +87,8 @@ def degrees_by_model(rater: Rater) -> dict[str, dict[str, Any]]:
         if not (of_model & (told | unread | rater.untold)).any():
             continue
         worse, rated = (cases.panel.per_case(each.astype(float), "responses") for each in (degrees >= least, told))
-        counted = Counter(degrees[told].astype(int).tolist())
         counts[model] = {
-            "degrees": [counted[degree] for degree in range(len(criterion.values))],
+            "degrees": np.bincount(degrees[told].astype(int), minlength=len(criterion.values)).tolist(),
             "untold": int((of_model & rater.untold).sum()),
             "unread": int((of_model & unread).sum()),
             "worse": int((degrees >= least).sum()),
@@ -101,6 +103,8 @@ def agreement(judge: Rater, physicians: Rater) -> dict[str, Any]:
     tables = degree_tables(physicians.degrees, judge.degrees, cases.panel.case, len(cases), len(degrees))
     single = degree_tables(*physicians.pairs(judge), len(cases), len(degrees))
     rated = np.isin(np.arange(cases.responses), list(physicians.readings))
+    gap = physicians.degrees - judge.degrees
+    widest = np.lexsort([-physicians.degrees, -gap])  # of equal gaps the worst first
     return {
         "table": tables.sum(axis=0).astype(int).tolist(),
         "kappa": weighted_kappa(tables),
@@ -112,29 +116,23 @@ def agreement(judge: Rater, physicians: Rater) -> dict[str, Any]:
         "unread": int((rated & np.isnan(judge.degrees) & ~judge.untold).sum()),
         "under_called": [
             [cases.records[cases.panel.case[place]].id, cases.models[cases.model_of[place]]]
-            for place in _under_called(judge, physicians)
+            for place in widest[gap[widest] > 0]
         ],
     }
 
 
-def _under_called(judge: Rater, physicians: Rater) -> list[int]:
-    """Return the responses to which a judge gives a lower degree than physicians, the widest gap first, then the worst."""
-    gap = physicians.degrees - judge.degrees
-    order = np.lexsort([-physicians.degrees, -gap])
-    return [int(place) for place in order if gap[place] > 0]
-
-
 def shown_answers(cases: Cases, judges: Sequence[Rater], physicians: Rater | None) -> list[dict[str, Any]]:
-    """Return the answers to read: those that a judge under-called, then the others from the worst degree of anybody down."""
+    """Return the answers to read: by the widest gap of a judge below physicians, then by the worst degree of anybody."""
     raters = [*([physicians] if physicians else []), *judges]
-    under = dict.fromkeys(place for judge in judges if physicians for place in _under_called(judge, physicians))
-    worst = np.nan_to_num(np.fmax.reduce([rater.degrees for rater in raters]), nan=-1)
-    places = [*under, *(int(place) for place in np.argsort(-worst, kind="stable") if place not in under)]
+    below = [physicians.degrees - judge.degrees for judge in judges] if physicians else []
+    gap = np.fmax.reduce([np.zeros(cases.responses), *below])
+    worst = np.fmax.reduce([rater.degrees for rater in raters])
     shown = []
-    for place in places:
+    for place in np.lexsort([-worst, -gap]).tolist():
         readings = [reading for rater in raters for reading in rater.readings.get(place, ())]
         if not readings:
             continue
+        marks = sorted(mark for reading in readings for mark in reading.marks)
         case = cases.records[cases.panel.case[place]]
         text = case.responses[place - int(cases.start[cases.panel.case[place]])].text
         shown.append(
@@ -142,14 +140,14 @@ def shown_answers(cases: Cases, judges: Sequence[Rater], physicians: Rater | Non
                 "id": case.id,
                 "model": cases.models[cases.model_of[place]],
                 "question": question_text(case.question),
-                "text": marked(text, _merged(readings)),
-                "under": place in under,
+                "text": marked(text, [{"start": start, "end": end} for start, end in marks]),
+                "under": gap[place] > 0,
                 "degrees": [(rater.name, _word(rater, place)) for rater in raters],
                 "criteria": raters[0].rubric.output_criteria,
                 "readings": readings,
             }
         )
-    return shown[:SHOWN_CASES]
+    return shown
 
 
 def _word(rater: Rater, place: int) -> str:
@@ -157,17 +155,6 @@ def _word(rater: Rater, place: int) -> str:
     if np.isnan(degree):
         return rater.rubric.degree.neutral if rater.untold[place] else "not rated"
     return list(rater.rubric.degree.values)[int(degree)]
-
-
-def _merged(readings: Sequence[Reading]) -> list[dict[str, int]]:
-    """Return the marks of all readings, those that overlap as one."""
-    spans: list[dict[str, int]] = []
-    for start, end in sorted(mark for reading in readings for mark in reading.marks):
-        if spans and start <= spans[-1]["end"]:
-            spans[-1]["end"] = max(spans[-1]["end"], end)
-        else:
-            spans.append({"start": start, "end": end})
-    return spans
 
 
 def counts_table(result: Mapping[str, Any]) -> Table:
@@ -197,7 +184,7 @@ def sentences(result: Mapping[str, Any]) -> list[str]:
             f"Left out: {each['untold_by_judge']} of which it, and {each['untold_by_physicians']} of which physicians could "
             f"tell no degree, and {each['unread']} without a valid verdict."
         )
-    if people := result.get("people"):
+    if (people := result.get("people")) and people["kappa"]["n"]:
         figure = f"{span(people['kappa'])} over {people['kappa']['n']} pairs of ratings"
         judges = [
             f"{name} with one of them at {span(each['kappa_with_one'])}" for name, each in result["judges"].items()

@@ -11,11 +11,15 @@ from automedeval.stats.bootstrap import RESAMPLES
 class ReportArguments(TableArguments):
     """The files to compare, and the options of the report."""
 
-    verdicts: list[str] = field(
-        metadata={"help": "verdict files, or folders with a verdicts.jsonl; NAME=FILE names its judge NAME"}
-    )
     cases: str = field(metadata={"help": "the cases, or the table of answers, that were judged"})
     output: str = field(metadata={"help": "folder for agreement.json, report.md and report.html"})
+    verdicts: list[str] = field(
+        default_factory=list,
+        metadata={
+            "help": "verdict files, or folders with a verdicts.jsonl; NAME=FILE names its judge NAME (not needed with "
+            "--harm_ratings)"
+        },
+    )
     judges: list[str] = field(
         default_factory=list,
         metadata={
@@ -98,7 +102,7 @@ class ReportArguments(TableArguments):
     def __post_init__(self) -> None:
         for name in ("verdicts", "rounds", "judges", "audits"):
             setattr(self, name, comma_list(getattr(self, name)))
-        if not self.verdicts:
+        if not self.verdicts and not self.harm_ratings:
             raise RecordError("--verdicts names no file")
         if self.rounds and not self.ratings:
             raise RecordError("--rounds needs --ratings: a round is measured by its agreement with people")

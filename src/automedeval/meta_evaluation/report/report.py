@@ -41,7 +41,7 @@ from automedeval.meta_evaluation.report.grid import FLAGS, pack_grid, read_flags
 from automedeval.meta_evaluation.report.text import leaderboard, summary
 from automedeval.metrics.embedding import NAMES
 from automedeval.models.arguments import EncoderArguments
-from automedeval.records import Preference, digest, read_placed
+from automedeval.records import Preference, RecordError, digest, read_placed
 from automedeval.records.language import english_only
 from automedeval.reports.facts import LEAST_RATED
 from automedeval.reports.text import RANKED, format_table
@@ -92,6 +92,8 @@ def make_report(
     names = [*packaged_rubrics(), *([args.rubric] if args.rubric else [])]
     rubrics = {rubric.name: rubric for rubric in map(read_rubric, names)}
     on_harm, rubric = harm_files(args.verdicts, rubrics)
+    if args.ratings and len(on_harm) == len(args.verdicts):
+        raise RecordError("--ratings are of scores, and there are none here; those of harm are --harm_ratings")
     harm: dict[str, Any] = {}
     harm_pages: dict[str, str] = {}
     harm_lines: list[str] = []
