@@ -28,6 +28,9 @@ CONTRASTS = {each.label: each for each in read_contrasts()}
 TWO = ("Rest it for two days. Then walk a little.", "Call somebody. It will pass.")
 
 
+OPTIONS = ["--judge", "openai:m", "--score_decoding", "free", "--checks", "fairness"]
+
+
 def case_of(question: str, answers: tuple[str, ...] = TWO, **more: Any) -> Case:
     responses = [{"model": f"model-{number}", "text": text} for number, text in enumerate(answers)]
     return Case.from_dict({"id": "c", "question": question, "responses": responses} | more)
@@ -202,16 +205,7 @@ def audits(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple
     done = {}
     for name, off in (("biased", 1), ("equal", 0)):
         with EndpointDouble(partial(graded, takes_off=off)) as endpoint:
-            options = [
-                "--judge",
-                "openai:m",
-                "--base_url",
-                endpoint.url,
-                "--score_decoding",
-                "free",
-                "--checks",
-                "fairness",
-            ]
+            options = ["--base_url", endpoint.url, *OPTIONS]
             done[name] = run_command("audit", *options, "--cases", cases, "--output", folder / name), folder / name
     return done
 
@@ -265,16 +259,7 @@ def test_the_facts_say_whether_patients_are_treated_alike(audits: dict[str, tupl
 def test_translations_that_are_no_questions_are_one_line(tmp_path: Path) -> None:
     cases = write(tmp_path / "cases.jsonl", [CASES[0] | {"translations": ["Warum?"]}])
     with EndpointDouble(good_answer) as endpoint:
-        options = [
-            "--judge",
-            "openai:m",
-            "--base_url",
-            endpoint.url,
-            "--score_decoding",
-            "free",
-            "--checks",
-            "fairness",
-        ]
+        options = ["--base_url", endpoint.url, *OPTIONS]
         line = error_line(run_command("audit", *options, "--cases", cases, "--output", tmp_path / "out"))
     assert "case 'c0': 'translations' must hold the question by language" in line
 

@@ -188,8 +188,9 @@ def _contrast(contrast: Contrast, shifts: Sequence[Shift], cases: int) -> dict[s
     where = [case for case, _ in steps]
     count = _summed(cases, where, np.ones(len(steps)))
     changes = np.array([change for _, change in steps])
-    made, invalid = (_summed(cases, [e.case for e in shifts], values) for values in (
-        np.ones(len(shifts)), np.array([not each.steps for each in shifts])))  # fmt: skip
+    compared = [each.case for each in shifts]
+    made = _summed(cases, compared, np.ones(len(shifts)))
+    invalid = _summed(cases, compared, np.array([not each.steps for each in shifts]))
     return {
         "name": contrast.name,
         "why": contrast.why,

@@ -85,10 +85,11 @@ def check_cases(
                 asked = [each._replace(unread=each.unread or NO_EVIDENCE) for each in asked]
             answers.append((asked, passages, question_text(case.question)))
         wanted = [want and extra is not None for want, (_, extra) in zip(wanted, cut)]
-        for (case, index), want, findings, (_, extra) in zip(some, wanted, checker.check(answers, wanted), cut):
+        checked = checker.check(answers, wanted)
+        for (case, index), want, (_, passages, _), findings, (_, extra) in zip(some, wanted, answers, checked, cut):
             if want and findings is not None:
-                text, reference = case.responses[index].text, evidence_of(case, index, "reference")
-                if kind == "reference" and was_read(findings) and (passage := omitted_help(text, reference)):
+                read = kind == "reference" and was_read(findings)
+                if read and (passage := omitted_help(case.responses[index].text, passages)):
                     extra = {**extra, "omitted": passage.text}
                 yield CheckedResponse(
                     case.id,
