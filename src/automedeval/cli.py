@@ -22,6 +22,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
+from automedeval import gone
 from automedeval.records import BLANK, AutoMedEvalError, RecordError
 from automedeval.records.hub_names import hub_commits
 from automedeval.records.journal import ALONE, Processes, write_json
@@ -134,7 +135,8 @@ def parse(
         argv = [*_config_arguments(config, options, argv), *argv]
     *values, rest = parser.parse_args_into_dataclasses(argv, return_remaining_strings=True)
     if rest:
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+        names = [word.partition("=")[0].removeprefix("--") for word in rest]
+        parser.error(gone.explain(f"unrecognized arguments: {' '.join(rest)}", *names))
     return tuple(values[: len(kinds)])
 
 
@@ -148,7 +150,7 @@ def _config_arguments(file: str, options: set[str], argv: Sequence[str]) -> list
     content |= teacher_arguments({key: value for key, value in content.items() if key not in replaced}, file)
     for key, value in content.items():
         if key not in options:
-            raise RecordError(f"{file}: unknown key {key!r}")
+            raise RecordError(gone.explain(f"{file}: unknown key {key!r}", key))
         if isinstance(value, dict):
             raise RecordError(f"{file}: {key}: must be one value or a list of values")
         if value is not None:

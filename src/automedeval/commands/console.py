@@ -4,6 +4,7 @@ import sys
 from importlib import import_module
 
 import automedeval
+from automedeval import gone
 
 # Each command: its module in this room, and what it does. Modules are imported only when they are run.
 COMMANDS = {
@@ -47,7 +48,7 @@ def main() -> None:
     elif name == "--version":
         print(f"automedeval {automedeval.__version__}")
     elif name not in COMMANDS:
-        sys.exit(f"error: no command {name!r} (automedeval --help lists them)")
+        sys.exit(gone.explain(f"error: no command {name!r} (automedeval --help lists them)", name))
     else:
         from automedeval.cli import run
 

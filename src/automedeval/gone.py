@@ -1,0 +1,13 @@
+"""Commands and options that are gone, each with what to use instead: one line tells who still names one.
+
+An option is a key of a run's YAML file as well. The table stands until the first release.
+"""
+
+COMMANDS: dict[str, str] = {}
+OPTIONS: dict[str, str] = {}
+
+
+def explain(message: str, *names: str) -> str:
+    """Return an error's message, with what to use instead of the first of these names that is gone."""
+    known = COMMANDS | OPTIONS
+    return next((f"{message}: it is gone; {known[name]}" for name in names if name in known), message)
