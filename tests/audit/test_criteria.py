@@ -9,7 +9,7 @@ import pytest
 from doubles.agreement_study import read
 from doubles.criteria_grader import grade
 from doubles.endpoint import EndpointDouble
-from programs import TWO_PROCESSES, error_line, needs_encoder, processes_of, run_command, run_recipe
+from programs import TWO_PROCESSES, error_line, processes_of, run_command, run_recipe
 
 from automedeval.audit.perturbations import CHECKLIST_ATTACKS, CONTROL, read_attacks
 from automedeval.audit.thresholds import CHECKLIST_FIGURES
@@ -143,16 +143,6 @@ def test_the_page_begins_with_whether_the_judge_passes(audited) -> None:
     assert {each["outcome"] for each in result["thresholds"]} >= {"passed", "failed"}
 
 
-@needs_encoder
-def test_the_small_judge_is_audited_by_default_where_every_case_has_criteria(cases: Path, tmp_path: Path) -> None:
-    done = run_command("audit", "--judge", "small", "--cases", cases, "--attacks", 2, "--output", tmp_path / "out")
-    assert done.returncode in (0, 3), done.stderr
-    result = json.loads((tmp_path / "out" / "audit.json").read_text())
-    assert result["judge"]["rubric"] == "checklist@1"
-    assert result["decodings"]["small"]["planting"]["rise"]["n"] == 4
-    assert any("reads each criterion by itself" in note for note in result["notes"])
-
-
 def test_two_processes_audit_a_checkpoint_as_the_judge_command_judges(cases, tiny_model, tmp_path: Path) -> None:
     model = ("--judge", tiny_model, "--rubric", "checklist", "--rationale", "false", "--device", "cpu")
     options = ("--cases", cases, "--criteria_at_once", 2, "--attacks", 2, "--resamples", 100, "--gate", "false")
@@ -198,12 +188,14 @@ def test_an_endpoint_with_a_budget_is_audited(cases: Path, tmp_path: Path, monke
 def test_options_of_judges_of_scores_are_refused_in_one_line(
     cases: Path, tmp_path: Path, options: tuple, message: str
 ) -> None:
-    command = ("audit", "--judge", "small", "--rubric", "checklist", "--cases", cases, "--output", tmp_path / "out")
+    command = ("audit", "--judge", "openai:m", "--rubric", "checklist", "--cases", cases, "--output", tmp_path / "out")
     assert message in error_line(run_command(*command, *options))
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("command", ["audit", "judge"])
-def test_a_judge_that_reads_no_criteria_is_refused(cases: Path, tmp_path: Path, command: str) -> None:
-    args = ("--judge", "baseline:longer text", "--rubric", "checklist", "--cases", cases, "--output", tmp_path / "out")
-    assert "--judge baseline:longer text reads no criteria" in error_line(run_command(command, *args))
+@pytest.mark.parametrize("judge", ["small", "baseline:longer text", "likelihood:MODEL"])
+def test_a_judge_that_reads_no_criteria_is_refused(cases, tiny_model, tmp_path: Path, judge: str, command: str) -> None:
+    judge = judge.replace("MODEL", str(tiny_model))
+    args = ("--judge", judge, "--rubric", "checklist", "--cases", cases, "--output", tmp_path / "out")
+    assert f"--judge {judge} reads no criteria; a language model does" in error_line(run_command(command, *args))

@@ -24,7 +24,6 @@ from automedeval.audit.thresholds import FAILED, decide, figures_of, passes, rea
 from automedeval.audit.trials import Outcome, Templates, trial_figures
 from automedeval.cli import print_notes
 from automedeval.judges.base import BaseJudge
-from automedeval.judges.default_judge import default_rubric
 from automedeval.judges.judge import judge_rubric, load_judge
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People, read_ratings
@@ -83,7 +82,7 @@ def audit_judge(
     cases = Cases.read(args.cases, args.limit, args.blank)
     rubric = None
     if args.judge:
-        rubric = judge_rubric(args.judge, args.rubric or default_rubric(args.judge, cases.records))
+        rubric = judge_rubric(args.judge, args.rubric)
     run = _Run(args, args.complete(rubric), encoder, chat, cases, processes, list(cases.notes))
     checklist = rubric is not None and rubric.mode == "checklist"
     thresholds = read_thresholds(args.thresholds, checklist)
@@ -185,8 +184,7 @@ def _measure_criteria(run: _Run, rubric: Rubric) -> dict[str, Any] | None:
         if "together" in run.checks and name in others:
             tree[name]["together"] = criteria.together(clean[first], verdicts, cases)
     if not others and (unmeasured := [check for check in ("order", "together") if check in run.checks]):
-        why = criteria.ONE if judge.chat is not None else criteria.APART
-        run.notes.append(f"{' and '.join(unmeasured)}: {why}")
+        run.notes.append(f"{' and '.join(unmeasured)}: criteria are asked one at a time")
     checkpoint = getattr(judge.chat, "checkpoint", None)
     return {
         "judge": {"name": judge.name, "rubric": judge.rubric_name, "checkpoint": checkpoint},

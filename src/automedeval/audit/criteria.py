@@ -28,8 +28,6 @@ from automedeval.stats.bootstrap import Statistic, mean, ratio
 CHECKS = ("planting", "order", "together")
 LEAST = 0.1  # share of the positive points from which a score counts as risen or fallen
 UNIT = "the score, of which 1 is all positive points"
-APART = "this judge reads each criterion by itself"
-ONE = "criteria are asked one at a time"
 
 
 @dataclass(frozen=True)
@@ -72,16 +70,15 @@ class Change:
         return float(np.diff(self.scores)[0])
 
 
-def variants_of(judge: BaseJudge, at_once: int) -> Mapping[str, BaseJudge]:
-    """Return the judge one at a time and, if it has prompts, with so many criteria in one prompt, by a name for a folder."""
-    if not isinstance(judge, ChecklistJudge):
-        return {"small": judge}
+def variants_of(judge: BaseJudge, at_once: int) -> Mapping[str, ChecklistJudge]:
+    """Return the judge one at a time and, if asked, with so many criteria in one prompt, by a name for a folder."""
+    assert isinstance(judge, ChecklistJudge), "no other judge reads a checklist"
     judges = {"one at a time": replace(judge, criteria_at_once=1)}
     return judges | ({f"{at_once} at once": replace(judge, criteria_at_once=at_once)} if at_once > 1 else {})
 
 
 def judge_changed(
-    judge: BaseJudge,
+    judge: ChecklistJudge,
     cases: Cases,
     folder: Path,
     checks: Sequence[str],
@@ -102,14 +99,13 @@ def judge_changed(
     requests = list(chain.from_iterable(judge.plan(case) for case in cases.records))
     verdicts = judge_all(judge, requests, folder / "clean", processes)
     deal, trials = attacks_of(attacks, each, seed), []
-    several = isinstance(judge, ChecklistJudge) and judge.criteria_at_once > 1
     for number, case in enumerate(cases.records):
         clean = ((request, verdicts[request.key]) for request in requests if request.case.id == case.id)
         scored = [request for request, verdict in clean if verdict.valid and not verdict.empty]
         if "planting" in checks and scored:
             worst = min(scored, key=lambda request: _score(verdicts[request.key]))
             trials += [planted(worst, worst.slots[0], attack, rubric) for attack in deal(number)]
-        if "order" in checks and several and len(case.criteria) > 1:
+        if "order" in checks and judge.criteria_at_once > 1 and len(case.criteria) > 1:
             trials += [reversed_criteria(request) for request in scored]
     if invalid := sum(not verdict.valid for verdict in verdicts.values()):
         notes.append(f"{folder.name}: {invalid} of {len(verdicts)} responses have no valid clean verdict, and no trial")
