@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import pint
 import pytest
 from programs import SAMPLE
 
@@ -24,7 +25,7 @@ from automedeval.audit.perturbations import (
     reworded,
     twinned,
 )
-from automedeval.claims.quantities import amounts, frequency
+from automedeval.claims.quantities import quantities
 from automedeval.judges.requests import Request
 from automedeval.records import Case, RecordError, read_cases
 from automedeval.rubrics import read_rubric
@@ -110,6 +111,16 @@ def test_a_twin_says_the_same_or_finds_none(name: str, text: str, same: str | No
     assert harm(text, FAITHFUL[name]) == same
 
 
+def doses(text: str) -> list[float]:
+    """Return the amounts of a text in base units, as pint converts them."""
+    unit = r"mg|mcg|µg|micrograms?|milligrams?|ml|millilitres?|g|grams?"
+    found = re.findall(rf"(\d+(?:,\d{{3}})*(?:\.\d+)?) ?({unit})\b", text.lower())
+    quantity = pint.application_registry.Quantity
+    return [
+        quantity(float(n.replace(",", "")), each.replace("mcg", "µg")).to_base_units().magnitude for n, each in found
+    ]
+
+
 def test_every_kind_of_danger_has_twins_and_those_of_doses_are_the_same_amounts_in_base_units() -> None:
     assert {each.kind for each in FAITHFUL.values()} == {each.kind for each in HARMS.values()}
     assert not FAITHFUL.keys() & HARMS.keys()
@@ -120,11 +131,12 @@ def test_every_kind_of_danger_has_twins_and_those_of_doses_are_the_same_amounts_
         for before in texts:
             if (after := harm(before, template)) is not None:
                 compared += 1
-                doses = ([each for each in amounts(text) if each.dimension != "time"] for text in (before, after))
-                old, new = ([(each.low, each.high) for each in amounts_of_text] for amounts_of_text in doses)
-                assert new == [pytest.approx(each) for each in old], (before, after)
+                assert doses(after) == pytest.approx(doses(before)), (before, after)
     assert compared >= 30
-    assert frequency(harm("Use it twice daily.", FAITHFUL["twice a day in hours"])) == frequency("Use it twice daily.")
+    (twice,), (hours,) = map(
+        quantities, ("Use it twice daily.", harm("Use it twice daily.", FAITHFUL["twice a day in hours"]))
+    )
+    assert hours == twice
 
 
 def test_a_twin_knows_which_kind_of_danger_it_mirrors() -> None:

@@ -63,7 +63,7 @@ class Passage:
         source: where it stands, such as "reference" or a book and its section.
         before: the sentence before it, for what "it" means.
         on_question: whether its text answers the question of the case, as references and other answers do. Of such a text
-            advice is read in every sentence; of books only in the near ones.
+            rules read every sentence; of books only the near ones.
     """
 
     text: str

@@ -533,8 +533,7 @@ class CheckedResponse(LogRecord):
     `evidence` says what they were compared with: "reference", "books" or "answers" (of the same case). Each of `statements`
     has its `text`, its place in the response (`start`, `end`, in characters) and a `label`: "supported", "contradicted",
     "not_found", or "unread" with a `reason`. Where a passage decided, it has the `passage`, its `source` and the `probability`
-    of the label; a contradiction that a rule saw names the `rule`. `omitted` in `extra` is a sentence of the reference that
-    tells to seek help at once, if nothing in the response does.
+    of the label; a contradiction that a rule saw names the `rule`.
     """
 
     verb: ClassVar[str] = "checked"
