@@ -4,7 +4,7 @@ An option is a key of a run's YAML file as well. The table stands until the firs
 """
 
 COMMANDS: dict[str, str] = {}
-OPTIONS: dict[str, str] = {}
+OPTIONS: dict[str, str] = {"split:": "name the chat alone; the statements are the sentences"}
 
 
 def explain(message: str, *names: str) -> str:

@@ -76,7 +76,7 @@ class SmallChecker:
     adapter: str
     threshold: float
     precision: float = 0.5
-    name, splits = "small", False
+    name = "small"
     note = "The checker reads English. It was not trained or validated on patients; its card says what it does not see."
 
     @cached_property

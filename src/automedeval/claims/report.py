@@ -103,17 +103,6 @@ def sentences_of(figures: Mapping[str, Any], evidence: str, without: int) -> lis
     return lines
 
 
-def split_notes(checked: Sequence[CheckedResponse]) -> list[str]:
-    """Return a line on the answers that a chat cut into statements, if it was asked to."""
-    splits = [each.extra["split"] for each in checked if "split" in each.extra]
-    left_out, by_sentence = (sum(each[name] for each in splits) for name in ("left_out", "by_sentence"))
-    unread = sum("error" in each for each in splits)
-    return splits and [
-        f"A chat cut {len(splits)} answers into statements. Left out: {left_out} that do not stand in their answer. "
-        f"{by_sentence} statements are sentences that it did not name; of {unread} answers its list could not be read."
-    ]
-
-
 def contradictions(cases: Sequence[Case], checked: Sequence[CheckedResponse]) -> Iterator[dict[str, Any]]:
     """Yield the answers that contradict their evidence, in the order for a clinician to read."""
     by_id = {case.id: case for case in cases}

@@ -73,16 +73,13 @@ def check_cases(
         wanted = [(case.id, case.responses[index].model) not in done for case, index in some]
         if not any(wanted):
             continue
-        texts, answers = [case.responses[index].text for case, index in some], []
-        cut = checker.split(texts, wanted) if checker.splits else [(statements(text), {}) for text in texts]
-        for (case, index), (asked, _) in zip(some, cut):
-            passages = evidence_of(case, index, kind, search)
+        answers = []
+        for case, index in some:
+            asked, passages = statements(case.responses[index].text), evidence_of(case, index, kind, search)
             if not passages:  # nothing is known of these: they are not "not found"
                 asked = [each._replace(unread=each.unread or NO_EVIDENCE) for each in asked]
             answers.append((asked, passages, question_text(case.question)))
-        wanted = [want and extra is not None for want, (_, extra) in zip(wanted, cut)]
-        checked = checker.check(answers, wanted)
-        for (case, index), want, findings, (_, extra) in zip(some, wanted, checked, cut):
+        for (case, index), want, findings in zip(some, wanted, checker.check(answers, wanted)):
             if want and findings is not None:
                 yield CheckedResponse(
                     case.id,
@@ -90,5 +87,5 @@ def check_cases(
                     checker.name,
                     kind,
                     tuple(each.to_dict() for each in findings),
-                    {**extra, "case_digest": case.digest, "settings": settings},
+                    {"case_digest": case.digest, "settings": settings},
                 )

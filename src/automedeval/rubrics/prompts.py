@@ -201,12 +201,6 @@ def statement_messages(question: str, passages: Sequence[str], before: str, stat
     return [{"role": role, "content": _block(template, role, names)} for role in ("system", "user")]
 
 
-def split_messages(answer: str) -> Messages:
-    """Render the messages that ask a chat for the statements of an answer, in the answer's words."""
-    template = _packaged("split")
-    return [{"role": role, "content": _block(template, role, {"answer": answer})} for role in ("system", "user")]
-
-
 def criteria_messages(question: str, passages: Sequence[Any], drafted: Sequence[str]) -> Messages:
     """Render the messages that ask a chat for one more criterion of a good answer, beside those that it has `drafted`."""
     names = {"question": question, "passages": passages, "drafted": drafted}
