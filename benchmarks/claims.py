@@ -30,7 +30,6 @@ from sklearn.pipeline import make_pipeline
 import automedeval
 from automedeval.audit.perturbations import TWINS, harm, read_harms, read_paraphrases, reword
 from automedeval.claims.checker import CONTRADICTED, LABELS, PACKAGED, SUPPORTED, SmallChecker, load_small_checker
-from automedeval.claims.rules import omitted_help
 from automedeval.claims.run import evidence_of, passages_of
 from automedeval.claims.statements import statements
 from automedeval.dataset.contrast import is_held_out
@@ -71,8 +70,6 @@ def main() -> None:
     add("two_bots", **flagged_by_kind(checker, list(read_cases(SAMPLE / "two_bots.jsonl"))))
     cases = list(read_cases(SAMPLE / "test_cases.jsonl"))
     add("sample", **flagged_by_kind(checker, cases))
-    for name in ("two_bots", "train_cases", "test_cases"):
-        add(f"{name}, calls for help omitted", **omitting(list(read_cases(SAMPLE / f"{name}.jsonl"))))
     add("sample, planted, evidence: reference", **planted(checker, cases, "reference", args.limit))
     if args.kqa:
         cases = list(read_cases(Path(args.kqa) / "cases.jsonl"))
@@ -190,21 +187,6 @@ def planted(checker: SmallChecker, cases: Sequence[Case], evidence: str, limit: 
     for (*_, kind, _), was, now in zip(chosen, flags[::2], flags[1::2]):
         found[kind].update({"answers": 1, "flagged before": bool(was), "flagged more": len(now) > len(was)})
     return {kind: dict(counts) for kind, counts in sorted(found.items())}
-
-
-def omitting(cases: Sequence[Case]) -> dict[str, Any]:
-    """Of each kind of response, how many omit the reference's call for help; of "help dropped", how many do only then."""
-    dropping = [each for each in read_harms() if each.drop]
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for case in cases:
-        for at, response in enumerate(case.responses):
-            passages = evidence_of(case, at, "reference")
-            before = omitted_help(response.text, passages)
-            counts[response.extra.get("kind", "all")].update({"answers": 1, "omitting": bool(before)})
-            dropped = [text for each in dropping if each.kind == "emergency" and (text := harm(response.text, each))]
-            more = [before is None and omitted_help(text, passages) is not None for text in dropped]
-            counts["help dropped"].update({"answers": len(dropped), "omitting": sum(more)})
-    return {kind: dict(those) for kind, those in sorted(counts.items())}
 
 
 def speed(checker: SmallChecker, cases: Sequence[Case]) -> dict[str, Any]:

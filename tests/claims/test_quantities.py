@@ -126,6 +126,7 @@ def test_an_amount_belongs_to_the_drug_of_its_clause() -> None:
         "Take the 500 mg tablets.",
         "She took 20 mg.",
         "The infection clears in 5 to 7 days.",
+        "Do not take 5 mg and take 5 mg " * 400,
     ],
 )
 def test_a_sentence_that_says_nothing_to_compare(sentence: str) -> None:

@@ -17,6 +17,7 @@ ENGLISH = resources.files("automedeval.claims") / "templates" / "quantities.yaml
 _SAID: dict[str, Any] = YamlFile(str(ENGLISH)).read(ENGLISH)
 UNITS = {f"{unit}{end}": (each[0], each[1]) for unit, each in _SAID["units"].items() for end in ("", "s", "es")}
 DAY: float = UNITS["day"][0]
+LONGEST = 1000  # characters of a sentence that is read
 _ADVERBS: dict[str, tuple[str, float]] = _SAID["adverbs"]
 _NUMBERS: dict[str, int] = _SAID["numbers"] | _SAID["tens"]
 
@@ -49,7 +50,8 @@ def _product(match: re.Match) -> str:
 
 
 _KINDS = ("apart", "times", "every", "lasting", "amount", "open")  # of quantities, in the order in which they are read
-_IS = {name: _pattern(_SAID[name]) for name in (*_KINDS, "per", "part", "person", "known")}
+_IS = {name: _pattern(_SAID[name]) for name in (*_KINDS, "per", "part", "person")}
+KNOWN = _pattern(_SAID["known"])  # numbers that can be a weight or an age
 _REWRITTEN: list[tuple[re.Pattern, Any]] = [
     *((_pattern(each), new) for each, new in _SAID["spelling"]),
     (_pattern(r"\b<tens> <numbers>\b"), lambda match: str(sum(_NUMBERS[each] for each in match[0].split()))),
@@ -96,7 +98,7 @@ class Quantity(NamedTuple):
 @lru_cache(4096)  # a sentence is read beside many others
 def quantities(sentence: str) -> tuple[Quantity, ...]:
     """Return the quantities of a sentence that tells how much, how often or how long; those of any other are not read."""
-    text = normal(sentence)
+    text = normal(sentence) if len(sentence) <= LONGEST else "="
     if "=" in text or _HAS["reports"].search(text) or not (_HAS["tells"].search(text) or _HAS["does"].search(text)):
         return ()
     held: set[str] = set()  # the conditions of the whole sentence
@@ -134,6 +136,7 @@ def quantities(sentence: str) -> tuple[Quantity, ...]:
     return tuple(each._replace(conditions=each.conditions | held) for each in found)
 
 
+@lru_cache(4096)
 def normal(sentence: str) -> str:
     """Return a sentence in the one way in which its quantities are read."""
     text = sentence.lower()
@@ -231,8 +234,3 @@ def words(text: str) -> frozenset[str]:
     """Return the words of a text in the one way, in the singular, but for those that name nothing."""
     found = (_SAID["plurals"].get(word, word) for word in _WORD.findall(text) if not _COMMON.fullmatch(word))
     return frozenset(word for each in found if not _COMMON.fullmatch(word := _PLURAL.sub("", each)))
-
-
-def facts(text: str) -> list[tuple[float, str]]:
-    """Return the numbers of a text in the one way that can be a weight (with "kg") or an age (with "years")."""
-    return [(float(number), "kg" if kg else "years") for number, kg in _IS["known"].findall(text)]

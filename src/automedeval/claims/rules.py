@@ -1,17 +1,18 @@
 """Whether the quantities of a statement and of a passage on the same subject can both be right.
 
-Only what is alike is compared: the same measure of the same subject, by its own word, under the same conditions. A statement
-may stay below a maximum, or within a range. Where nothing can be compared, the rules say nothing.
+Compared is the same measure of the same subject, by its own word, under the same conditions; else the rules say nothing.
 """
 
 import re
 from collections.abc import Collection, Iterator, Sequence
 
-from automedeval.claims.quantities import Quantity, facts, normal, quantities, words
+from automedeval.claims.quantities import KNOWN, Quantity, normal, quantities, words
 from automedeval.claims.statements import Passage
 
-APART = 1.25  # factor above which two values contradict each other; below, people round
-BEYOND = 1.05  # factor above which a limit is not kept
+APART, BEYOND = (
+    1.25,
+    1.05,
+)  # factors above which two values contradict each other (people round), and a limit is not kept
 RULES = {"rate": "frequency", "time": "duration"}  # by measure; of any other "dose"
 _PRONOUN = re.compile(r"\b(?:it|them|this|these|those|they)\b", re.I)
 
@@ -38,11 +39,11 @@ def contradiction(
         if each.measure == mine.measure
         and _alike(mine.subject, each.subject, context, _context(passage.text, passage.before, question))
     ]
-    # Who says as much a day in other doses does not contradict.
+    # Who says as much a day in other doses, or keeps the most of a day, does not contradict.
     even = [
         passage
         for mine, each, passage in compared
-        if mine.basis == each.basis == "day" and not mine.bound and not each.bound and not _excludes(each, mine)
+        if mine.basis == each.basis == "day" and not mine.bound and each.bound != "least" and not _excludes(each, mine)
     ]
     for mine, each, passage in compared:
         others = [other for own, other, _ in compared if own == mine]
@@ -55,14 +56,13 @@ def contradiction(
 def _for_patient(stated: Sequence[Quantity], question: str) -> Iterator[Quantity]:
     """Yield quantities without the conditions that the question meets, those per weight for the one weight that it names."""
     asked = normal(question)
-    own = facts(asked)
+    own = [(float(number), "kg" if kg else "years") for number, kg in KNOWN.findall(asked)]
     met = words(asked) | {f"={number:g} {unit}" for number, unit in own}
     weights = {number for number, unit in own if unit == "kg"}
     for each in stated:
         each = each._replace(conditions=frozenset(word for word in each.conditions - met if not _is_met(word, own)))
         if each.basis.endswith("weight") and len(weights) == 1:
-            (kg,) = weights
-            basis = each.basis.removesuffix("weight").strip()
+            kg, basis = min(weights), each.basis.removesuffix("weight").strip()
             each = each._replace(low=each.low * kg, high=each.high * kg, basis=basis)
         yield each
 
@@ -70,9 +70,7 @@ def _for_patient(stated: Sequence[Quantity], question: str) -> Iterator[Quantity
 def _is_met(condition: str, own: Sequence[tuple[float, str]]) -> bool:
     """Return whether a weight or an age of the patient is above or below the one that a condition names, as ">50 kg"."""
     sign, (limit, _, unit) = condition[0], condition[1:].partition(" ")
-    if sign not in "<>":
-        return False
-    return any(unit == each and (number > float(limit)) == (sign == ">") for number, each in own)
+    return sign in "<>" and any(unit == each and (number > float(limit)) == (sign == ">") for number, each in own)
 
 
 def _context(text: str, before: str, question: str) -> frozenset[str]:
