@@ -16,8 +16,7 @@ from automedeval.records.yaml_file import YamlFile
 ENGLISH = resources.files("automedeval.claims") / "templates" / "quantities.yaml"
 _SAID: dict[str, Any] = YamlFile(str(ENGLISH)).read(ENGLISH)
 UNITS = {f"{unit}{end}": (each[0], each[1]) for unit, each in _SAID["units"].items() for end in ("", "s", "es")}
-DAY: float = UNITS["day"][0]
-LONGEST = 1000  # characters of a sentence that is read
+DAY, LONGEST = 86400.0, 1000  # seconds; characters of a sentence that is read
 _ADVERBS: dict[str, tuple[str, float]] = _SAID["adverbs"]
 _NUMBERS: dict[str, int] = _SAID["numbers"] | _SAID["tens"]
 
@@ -99,7 +98,8 @@ class Quantity(NamedTuple):
 def quantities(sentence: str) -> tuple[Quantity, ...]:
     """Return the quantities of a sentence that tells how much, how often or how long; those of any other are not read."""
     text = normal(sentence) if len(sentence) <= LONGEST else "="
-    if "=" in text or _HAS["reports"].search(text) or not (_HAS["tells"].search(text) or _HAS["does"].search(text)):
+    told = re.sub(r"\([^()]*\)", "", text)
+    if "=" in told or _HAS["reports"].search(told) or not (_HAS["tells"].search(told) or _HAS["does"].search(told)):
         return ()
     held: set[str] = set()  # the conditions of the whole sentence
 
@@ -153,8 +153,7 @@ def _read_clause(clause: str) -> tuple[str, list[Quantity]]:
     for kind in _KINDS:
         place = 0
         while match := _IS[kind].search(clause, place):
-            number = "low" if match.groupdict().get("low") else "high"
-            start = match.start() if kind in ("every", "open") else match.start(number)
+            start = match.start(0 if kind in ("every", "open") else "low" if match["low"] else "high")
             before, after, between = clause[:start], clause[match.end() :], ""
             limit, per = _limit(before, after), None
             if kind == "amount" and (per := _IS["per"].match(after)):
@@ -163,7 +162,7 @@ def _read_clause(clause: str) -> tuple[str, list[Quantity]]:
             own = list(_amounts(match, per, basis)) if kind == "amount" else [_rate(kind, match)]
             if kind == "apart":  # at least 6 hours apart is at most 4 times a day
                 limit = {"most": "least", "least": "most"}.get(limit or "", limit)
-            if limit is not None and all(each.low <= each.high for each in own):  # else it is no range
+            if limit is not None:
                 found += [each._replace(bound=limit) for each in own if not (limit and each.computed)]
             clause, place = f"{before} @ {between}{after}", start + 2
     return clause, found
@@ -182,8 +181,7 @@ def _rate(kind: str, match: re.Match) -> Quantity:
     if kind == "open":
         often = dict(_ADVERBS.values()).get(unit.removesuffix("s"), 1.0)
         return Quantity(1 / days, often / days, "rate", period=days, computed=True)
-    high = float(match["high"])
-    low = float(match["low"] or high)
+    low, high = float(match["low"] or match["high"]), float(match["high"])
     if kind == "lasting":
         return Quantity(low * days * DAY, high * days * DAY, "time")
     if kind == "times":
@@ -204,7 +202,7 @@ def _amounts(match: re.Match, per: re.Match | None, basis: str) -> Iterator[Quan
         if per["each"] or per["adverb"]:
             yield _rate("open", per)
     scale, basis = period if basis == "day" else 1.0, f"{basis} weight".strip() if match["weight"] else basis
-    yield Quantity(low / scale, high / scale, measure, basis, period=period)
+    yield Quantity(min(low, high) / scale, max(low, high) / scale, measure, basis, period=period)
 
 
 def _per_day(dose: Quantity, rate: Quantity) -> Quantity:

@@ -9,10 +9,8 @@ from collections.abc import Collection, Iterator, Sequence
 from automedeval.claims.quantities import KNOWN, Quantity, normal, quantities, words
 from automedeval.claims.statements import Passage
 
-APART, BEYOND = (
-    1.25,
-    1.05,
-)  # factors above which two values contradict each other (people round), and a limit is not kept
+# Factors above which two values contradict (people round), a limit is not kept, and a range ends far above another one.
+APART, BEYOND, WIDE = 1.25, 1.05, 4.0
 RULES = {"rate": "frequency", "time": "duration"}  # by measure; of any other "dose"
 _PRONOUN = re.compile(r"\b(?:it|them|this|these|those|they)\b", re.I)
 
@@ -99,8 +97,10 @@ def _excludes(given: Quantity, mine: Quantity) -> bool:
         return (mine.low if mine.bound == "least" or mine.computed else mine.high) > BEYOND * given.high
     if given.bound == "least":
         return BEYOND * (mine.low if mine.bound == "least" else mine.high) < given.low
-    is_above = mine.bound != "most" and mine.low > APART * given.high
-    return is_above or (mine.bound != "least" and APART * mine.high < given.low)
+    if mine.bound != "most" and mine.low > APART * given.high:
+        return True
+    is_wide = given.low < given.high and not mine.bound and not mine.computed and mine.high > WIDE * given.high
+    return is_wide or (mine.bound != "least" and APART * mine.high < given.low)
 
 
 def _allowed(mine: Quantity, excluding: Quantity, others: Sequence[Quantity]) -> bool:
