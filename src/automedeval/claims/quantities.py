@@ -67,7 +67,7 @@ _HAS = {
 }
 _COMMON = re.compile(f"(?:{_SAID['common']}|{_SAID['tells']})")
 _PHRASE = re.compile(rf"\b(?:{_SAID['phrases']})\b[^@]*?(?=\b(?:{_SAID['phrases']})\b|@|$)")
-_CLAUSE = re.compile(r"[,;:()]|\b(?:but|and)\b")
+_CLAUSE = re.compile(r"[,:()]|\b(?:but|and)\b")
 _WORD, _PLURAL = re.compile(rf"[a-z]+\d*|{_N}"), re.compile(r"(?<=\w{3})(?<![sui])s$")
 
 
@@ -97,10 +97,14 @@ class Quantity(NamedTuple):
 @lru_cache(4096)  # a sentence is read beside many others
 def quantities(sentence: str) -> tuple[Quantity, ...]:
     """Return the quantities of a sentence that tells how much, how often or how long; those of any other are not read."""
-    text = normal(sentence) if len(sentence) <= LONGEST else "="
+    parts = normal(sentence).split(";") if len(sentence) <= LONGEST else ()
+    return tuple(each for part in parts for each in _read_part(part))
+
+
+def _read_part(text: str) -> list[Quantity]:
     told = re.sub(r"\([^()]*\)", "", text)
     if "=" in told or _HAS["reports"].search(told) or not (_HAS["tells"].search(told) or _HAS["does"].search(told)):
-        return ()
+        return []
     held: set[str] = set()  # the conditions of the whole sentence
 
     def person(match: re.Match) -> str:
@@ -133,7 +137,7 @@ def quantities(sentence: str) -> tuple[Quantity, ...]:
     if needed:  # at most so often
         limits = [each.measure == "rate" or each.computed for each in found]
         found = [each._replace(bound=each.bound or "most") if limit else each for each, limit in zip(found, limits)]
-    return tuple(each._replace(conditions=each.conditions | held) for each in found)
+    return [each._replace(conditions=each.conditions | held) for each in found]
 
 
 @lru_cache(4096)

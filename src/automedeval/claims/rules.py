@@ -26,14 +26,12 @@ def contradiction(
         question: what a sentence is about that does not say it; conditions that it meets, such as a weight, are met.
         before: the sentence before the statement.
     """
-    if not (stated := quantities(statement)):
-        return None
     context = _context(statement, before, question)
     compared = [
         (mine, each, passage)
+        for mine in _for_patient(quantities(statement), question)
         for passage in (each for index, each in enumerate(passages) if index in near or each.on_question)
         for each in _for_patient(quantities(passage.text), question)
-        for mine in _for_patient(stated, question)
         if each.measure == mine.measure
         and _alike(mine.subject, each.subject, context, _context(passage.text, passage.before, question))
     ]
