@@ -280,7 +280,7 @@ def describe_run(*groups: Any, libraries: Sequence[str] = ()) -> dict[str, Any]:
 def describe_result(command: str, **settings: Any) -> dict[str, Any]:
     """Return how a result of `automedeval COMMAND` was made, for its file and its page."""
     return {
-        "command": shlex.join(["automedeval", *command.split(), *sys.argv[1:]]),
+        "command": shlex.join(["automedeval", command, *sys.argv[1:]]),
         "version": version("automedeval"),
         "commit": git_commit(),
         "revisions": hub_commits(),

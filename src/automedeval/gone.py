@@ -3,7 +3,9 @@
 An option is a key of a run's YAML file as well. The table stands until the first release.
 """
 
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "panel": "judge the kept cases again, and use `automedeval compare --fail_if_worse`, see docs/ci-gate.md",
+}
 OPTIONS: dict[str, str] = {}
 
 

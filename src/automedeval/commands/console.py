@@ -15,8 +15,6 @@ COMMANDS = {
     "compare": ("compare", "compare candidates by many verdicts and few ratings"),
     "jury": ("jury", "combine the verdicts of several judges into those of a jury"),
     "audit": ("audit", "measure how order, length, planted texts and dangerous facts change a judge's scores"),
-    "panel freeze": ("panel_freeze", "freeze what physicians checked of a judge"),
-    "panel check": ("panel_check", "tell whether today's judge is worse than the frozen one"),
     "calibrate": ("calibrate", "fit a judge's expected scores to people's ratings"),
     "abstain": ("abstain", "keep only the verdicts that a certified threshold allows"),
     "dossier": ("dossier", "answer reporting lists from a report, and keep its files with their hashes"),
@@ -33,7 +31,6 @@ FIRST = {
     "draft-criteria": "--cases",
     "prepare": "--input",
     "report": "--verdicts",
-    "panel check": "--panel",
     "dossier": "--report",
 }
 
@@ -41,8 +38,6 @@ FIRST = {
 def main() -> None:
     """Run `automedeval COMMAND …`; without a command, list the commands."""
     name, *arguments = sys.argv[1:] or ["--help"]
-    if arguments and f"{name} {arguments[0]}" in COMMANDS:  # of two words
-        name, *arguments = f"{name} {arguments[0]}", *arguments[1:]
     if name in ("--help", "-h"):
         print(usage())
     elif name == "--version":
