@@ -34,7 +34,6 @@ WRITES = {
     "draft_criteria": ("output", ("drafts.jsonl",)),
     "check": ("output", ("claims.jsonl", "check.html", "check.md", "check.json")),
     "audit": ("output", ("audit.html", "audit.md", "audit.json")),
-    "dossier": ("output", ("dossier.html", "dossier.md", "ledger.jsonl")),
     "publish": (None, ()),
 }
 

@@ -4,6 +4,7 @@ An option is a key of a run's YAML file as well. The table stands until the firs
 """
 
 COMMANDS: dict[str, str] = {
+    "dossier": "the folders of `automedeval judge` and `automedeval report` hold the records of their runs",
     "panel": "judge the kept cases again, and use `automedeval compare --fail_if_worse`, see docs/ci-gate.md",
 }
 OPTIONS: dict[str, str] = {}

@@ -68,7 +68,6 @@ def test_the_demo_from_top_to_bottom() -> None:
         *(
             "judge_small",
             "report",
-            "dossier",
             "check",
             "build_store",
             "draft_criteria",

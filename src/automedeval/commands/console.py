@@ -17,7 +17,6 @@ COMMANDS = {
     "audit": ("audit", "measure how order, length, planted texts and dangerous facts change a judge's scores"),
     "calibrate": ("calibrate", "fit a judge's expected scores to people's ratings"),
     "abstain": ("abstain", "keep only the verdicts that a certified threshold allows"),
-    "dossier": ("dossier", "answer reporting lists from a report, and keep its files with their hashes"),
     "export": ("export", "write verdicts for inspect_ai, lm-evaluation-harness or a table program"),
     "draft-criteria": ("draft_criteria", "propose criteria of each case from guidelines, for physicians to approve"),
     "annotate": ("annotate", "let people rate answers and verdicts on a page"),
@@ -31,7 +30,6 @@ FIRST = {
     "draft-criteria": "--cases",
     "prepare": "--input",
     "report": "--verdicts",
-    "dossier": "--report",
 }
 
 
