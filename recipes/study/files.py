@@ -23,7 +23,7 @@ FILES = {
     "audit", "folder", "study", "card",
 }  # fmt: skip
 # Recipes whose output no step has to read.
-FOR_PEOPLE = {"report", "check", "draft_criteria", "compare", "audit", "publish"}
+FOR_PEOPLE = {"report", "check", "compare", "audit", "publish"}
 NOT_PATHS = {"repo", "base_model", "base_url"}  # of the Hub, or of an endpoint
 OWN = ("src", "recipes", "accelerate_configs", "model_card.md")  # what the repository holds
 PLANS = "plans"  # where a rehearsal puts its plans, with small counts

@@ -31,7 +31,6 @@ WRITES = {
     "report": ("output", ("", "agreement.json", "report.html", "report.md")),
     "calibrate": ("output", ("", "verdicts.jsonl", "calibration.json")),
     "compare": ("output", ("comparison.html", "comparison.md", "comparison.json")),
-    "draft_criteria": ("output", ("drafts.jsonl",)),
     "check": ("output", ("claims.jsonl", "check.html", "check.md", "check.json")),
     "audit": ("output", ("audit.html", "audit.md", "audit.json")),
     "publish": (None, ()),

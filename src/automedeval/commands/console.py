@@ -18,7 +18,6 @@ COMMANDS = {
     "calibrate": ("calibrate", "fit a judge's expected scores to people's ratings"),
     "abstain": ("abstain", "keep only the verdicts that a certified threshold allows"),
     "export": ("export", "write verdicts for inspect_ai, lm-evaluation-harness or a table program"),
-    "draft-criteria": ("draft_criteria", "propose criteria of each case from guidelines, for physicians to approve"),
     "annotate": ("annotate", "let people rate answers and verdicts on a page"),
     "get-models": ("get_models", "get two small models, without a key or the Hub"),
     "doctor": ("doctor", "show what this machine has, and what to do next"),
@@ -27,7 +26,6 @@ COMMANDS = {
 FIRST = {
     "judge": "--cases",
     "check": "--cases",
-    "draft-criteria": "--cases",
     "prepare": "--input",
     "report": "--verdicts",
 }
@@ -53,6 +51,6 @@ def main() -> None:
 
 def usage() -> str:
     """Return the list of commands."""
-    commands = "\n".join(f"  {name:<16}{what}" for name, (_, what) in COMMANDS.items())
+    commands = "\n".join(f"  {name:<12}{what}" for name, (_, what) in COMMANDS.items())
     last = "automedeval COMMAND --help explains a command. Begin with: automedeval doctor. Not for clinical use."
     return f"usage: automedeval COMMAND …\n\n{commands}\n\n{last}"
