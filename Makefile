@@ -74,4 +74,4 @@ $(JUDGE) $(ENCODER) &: | .venv/installed
 	@$(BIN)/python recipes/get_models.py --output models
 
 clean:
-	rm -rf .venv .venv-lowest rehearsals demo logs verdicts/sample* reports/sample* packs/sample* stores/sample instructions/sample* checkpoints/sample* $(JUDGE) $(ENCODER)
+	rm -rf .venv .venv-lowest rehearsals demo logs verdicts/sample* reports/sample* stores/sample instructions/sample* checkpoints/sample* $(JUDGE) $(ENCODER)

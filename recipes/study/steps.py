@@ -31,10 +31,8 @@ WRITES = {
     "report": ("output", ("", "agreement.json", "report.html", "report.md")),
     "calibrate": ("output", ("", "verdicts.jsonl", "calibration.json")),
     "compare": ("output", ("comparison.html", "comparison.md", "comparison.json")),
-    "draft_criteria": ("output", ("drafts.jsonl",)),
     "check": ("output", ("claims.jsonl", "check.html", "check.md", "check.json")),
     "audit": ("output", ("audit.html", "audit.md", "audit.json")),
-    "dossier": ("output", ("dossier.html", "dossier.md", "ledger.jsonl")),
     "publish": (None, ()),
 }
 

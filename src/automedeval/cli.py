@@ -110,15 +110,13 @@ class _FileParser(_OneLine, argparse.ArgumentParser):
     pass
 
 
-def parse(
-    kinds: Sequence[type], description: str, argv: Sequence[str] | None = None, first: Sequence[str] = ()
-) -> tuple[Any, ...]:
+def parse(kinds: Sequence[type], description: str, first: Sequence[str] = ()) -> tuple[Any, ...]:
     """Parse the command line and the file of `--config` into one instance of each dataclass.
 
     `--help` explains the options in `first`; without any it explains all. RecordError if an argument is unknown, missing or
     wrong, or the YAML file cannot be read or has an unknown key.
     """
-    argv = list(sys.argv[1:] if argv is None else argv)
+    argv = sys.argv[1:]
     dataclasses: list[Any] = list(kinds)
     parser = _Parser(dataclasses, description=description, allow_abbrev=False, formatter_class=_Formatter)
     parser.first = first
@@ -280,7 +278,7 @@ def describe_run(*groups: Any, libraries: Sequence[str] = ()) -> dict[str, Any]:
 def describe_result(command: str, **settings: Any) -> dict[str, Any]:
     """Return how a result of `automedeval COMMAND` was made, for its file and its page."""
     return {
-        "command": shlex.join(["automedeval", *command.split(), *sys.argv[1:]]),
+        "command": shlex.join(["automedeval", command, *sys.argv[1:]]),
         "version": version("automedeval"),
         "commit": git_commit(),
         "revisions": hub_commits(),

@@ -1,10 +1,17 @@
 """Commands and options that are gone, each with what to use instead: one line tells who still names one.
 
-An option is a key of a run's YAML file as well. The table stands until the first release.
+An option is a key of a run's YAML file as well, or of a study's. The table stands until the first release.
 """
 
-COMMANDS: dict[str, str] = {}
-OPTIONS: dict[str, str] = {}
+CRITERIA = "criteria are written by people, or come with the data"
+COMMANDS: dict[str, str] = {
+    "draft-criteria": CRITERIA,
+    "dossier": "the folders of `automedeval judge` and `automedeval report` hold the records of their runs",
+    "panel": "judge the kept cases again, and use `automedeval compare --fail_if_worse`, see docs/ci-gate.md",
+}
+OPTIONS: dict[str, str] = {
+    "approve": f"{CRITERIA}; the version that began this study exports its answers",  # a kind of a study of annotate
+}
 
 
 def explain(message: str, *names: str) -> str:

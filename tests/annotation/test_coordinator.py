@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from doubles.agreement_study import meta_evaluate
-from doubles.study_page import DRAFTED, HOSTILE, JUDGES, MODELS, Physician, client_of, opened, write_study
+from doubles.study_page import HOSTILE, JUDGES, MODELS, Physician, client_of, opened, write_study
 
 from automedeval.annotation.assignment import Assignment
 from automedeval.annotation.coordinator import set_password
@@ -48,9 +48,6 @@ def fields_of(study_models: list[str], assignment: Assignment, part: str, score)
         words = {"degree": "severe", "likelihood": "low", "cause": "omission"}
         slots = [str(slot) for slot in range(1, len(study_models) + 1)]
         return {"choices": dict.fromkeys(slots, words), "marks": {slot: [[0, 4]] for slot in slots}}
-    if part == "criteria":
-        places = [str(place) for place, _ in enumerate(assignment.order, 1)]
-        return {"decisions": dict.fromkeys(places, "refuse"), "comment": ""}
     return {"scores": {name: score(None, name) for name in QUESTIONS}, "tags": ["outdated"], "comment": "An old rule."}
 
 
@@ -260,9 +257,6 @@ def test_an_item_of_every_kind_can_be_looked_at(tmp_path: Path, kind: str) -> No
             "jury": "decision keep",
             "harm": "degree severe, likelihood low, cause omission",
             "prefer": f"knowledge {JUDGES[0]}, attribution {JUDGES[0]}, fluency {JUDGES[0]}",
-            "approve": ", ".join(f"“{each['criterion']}” refuse" for each in DRAFTED).replace(
-                "{{ 7 * 7 }}", "{{{{ 7 * 7 }}}}"
-            ),
         }[kind]
         points = {"rate": "2", "verify": "1"}.get(kind)
         assert ("physician-2", wanted.format(*[points] * 3)) in answers

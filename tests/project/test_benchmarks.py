@@ -50,20 +50,6 @@ def test_throughput_compares_every_row_with_its_target(tiny_model: Path) -> None
         assert row[-1] in ("yes", "no")
 
 
-def test_a_check_of_a_panel_errs_and_finds_as_often_as_it_says() -> None:
-    table = table_of("panel.py", "--cases", "30", "150")
-    for cases in (30, 150):
-        rows = {
-            loss: [float(row_of(table, f"{cases} cases, loss {loss}: {word}")[0]) for word in ("the same", "worse")]
-            for loss in (0, 0.1, 0.2)
-        }
-        assert rows[0][1] <= 0.05, "of the same judge"
-        assert max(rows[0.1]) <= 0.05, "at the margin itself"
-        assert rows[0.2][0] <= 0.05
-    assert rows[0.2][1] >= 0.8, "the power"
-    assert rows[0][0] >= 0.8
-
-
 def test_memory_reports_growth_of_each_run() -> None:
     table = table_of("judge_memory.py", "--small", "20", "--large", "40", "--repeats", "1")
     assert "20 cases, MB" in table

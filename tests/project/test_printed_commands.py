@@ -105,13 +105,6 @@ def prepared(words: list[str]) -> None:
         Path("book.md").write_text("# Tetanus\n\nA booster is given after ten years.\n", encoding="utf-8")
         built = run_recipe("build_store", "--books", "book.md", "--store", "stores/mine", "--encoder", ENCODER)
         assert built.returncode == 0, built.stderr
-    if "--approvals" in words:  # what two physicians said of the drafts
-        drafts = read(Path("drafts/my_answers/drafts.jsonl"))
-        said = [
-            {"case_id": draft["case_id"], "criterion": each["criterion"], "annotator": who, "decision": "approve", "points": 5}
-            for draft in drafts for each in draft["criteria"] for who in ("p1", "p2")
-        ]  # fmt: skip
-        write(Path(value(words, "--approvals")), said)
     cases = [*read(Path("rated.jsonl")), *read(Path("my_cases.jsonl"))]
     for word in words:
         place = Path(word.rpartition("=")[2])

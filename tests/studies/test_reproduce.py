@@ -65,16 +65,7 @@ def test_the_demo_from_top_to_bottom() -> None:
     """Verdicts and a report before any training; then the small study's own steps, whose files it leaves alone."""
     commands = plan(DEMO)
     assert steps(commands) == [
-        *(
-            "judge_small",
-            "report",
-            "dossier",
-            "check",
-            "build_store",
-            "draft_criteria",
-            "distill_strong",
-            "distill_weak",
-        ),
+        *("judge_small", "report", "check", "build_store", "distill_strong", "distill_weak"),
         *("build_dataset", "judge", "stage1", "stage2", "stage3", "judge", "judge_training1", "introspect1"),
         *("introspection1", "judge"),
         *("report", "audit"),

@@ -29,12 +29,12 @@ from starlette.responses import RedirectResponse, Response
 from starlette.templating import Jinja2Templates
 
 from automedeval.annotation.assignment import Answer
-from automedeval.annotation.export import FILES, approvals_of, exported, harm_rating
+from automedeval.annotation.export import FILES, exported, harm_rating
 from automedeval.annotation.forms import TASKS
 from automedeval.annotation.progress import divisions, live_agreement, physicians
 from automedeval.annotation.security import field_of
 from automedeval.annotation.store import Store
-from automedeval.annotation.study import CRITERIA, DECISION, HARM, PREFERENCE, RESPONSES, VERDICT, Item, Study
+from automedeval.annotation.study import DECISION, HARM, PREFERENCE, RESPONSES, VERDICT, Item, Study
 from automedeval.records import Case, RecordError, Verdict, question_text
 from automedeval.stats.bootstrap import plain
 
@@ -83,13 +83,7 @@ def view_of(study: Study, item: Item, answers: Sequence[Answer]) -> dict[str, An
     choices = []
     for answer in answers:
         content = answer.content
-        if answer.part == CRITERIA:
-            said = {
-                f"“{each.criterion}”": " ".join(filter(None, [each.decision, f"{each.points or ''}", each.wording]))
-                for each in approvals_of(answer, study)
-            }
-            choices.append(_rated(answer, said, content["comment"]))
-        elif answer.part == PREFERENCE:
+        if answer.part == PREFERENCE:
             names = {str(side): item.judges[index] for side, index in enumerate(answer.order, 1)}
             chosen = {name: names.get(side, side) for name, side in content["choices"].items()}
             choices.append(_rated(answer, chosen, content["comment"]))

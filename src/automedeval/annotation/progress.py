@@ -12,10 +12,8 @@ import numpy as np
 
 from automedeval.annotation.assignment import Answer
 from automedeval.annotation.database import DONE
-from automedeval.annotation.export import approvals_of
 from automedeval.annotation.store import Store
-from automedeval.annotation.study import CRITERIA, RESPONSES, VERDICT, Study
-from automedeval.dataset.criteria_approvals import agreement_of
+from automedeval.annotation.study import RESPONSES, VERDICT, Study
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.stats import bootstrap, interrater
 
@@ -48,9 +46,8 @@ def live_agreement(study: Study, answers: Sequence[Answer]) -> dict[str, Any]:
     """Return ICC and Krippendorff's alpha per criterion, as far as answers go.
 
     Returns:
-        {"responses", "verdicts of JUDGE" or "drafted criteria": {criterion: {measure: Estimate}}}, with what has an answer.
-        Annotators count as crossed where each rated all that was rated, otherwise as anonymous, just as `report` takes the
-        exported ratings. Of drafted criteria see `agreement_of`.
+        {"responses" or "verdicts of JUDGE": {criterion: {measure: Estimate}}}, with what has an answer. Annotators count as
+        crossed where each rated all that was rated, otherwise as anonymous, just as `report` takes the exported ratings.
     """
     tree: dict[str, Any] = {}
     asked = {
@@ -67,9 +64,7 @@ def live_agreement(study: Study, answers: Sequence[Answer]) -> dict[str, Any]:
             else {}
             for criterion, table in tables.items()
         }
-    decided = [each for answer in answers if answer.part == CRITERIA for each in approvals_of(answer, study)]
-    estimates = bootstrap.estimate(tree, len(rated), RESAMPLES) if tree else {}
-    return estimates | ({"drafted criteria": agreement_of(decided, RESAMPLES)} if decided else {})
+    return bootstrap.estimate(tree, len(rated), RESAMPLES) if tree else {}
 
 
 def _scores(study: Study, answers: Sequence[Answer]) -> Iterator[tuple[Answer, str | None, int, str, float]]:

@@ -97,7 +97,7 @@ class Field:
         if len(texts) > 1:
             raise self.invalid("there are two answers. Nothing was stored.")
         (value,) = texts
-        return int(value) if self.bounds and re.fullmatch("-?[0-9]{1,3}", value) else value
+        return int(value) if self.bounds and re.fullmatch("[0-9]{1,3}", value) else value
 
     def place(self, line: str) -> list[int]:
         """Return where the words of a line stand in the text: [start, end], in characters.

@@ -12,7 +12,7 @@ from importlib import resources
 from typing import Any
 
 from automedeval.judges.requests import Request
-from automedeval.records import Case, RecordError, question_text
+from automedeval.records import Case, question_text
 from automedeval.records.yaml_file import YamlFile
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, same_on_every_criterion
@@ -110,30 +110,6 @@ class Trial:
     def request(self) -> Request:
         """Return the request for the changed case, with the slots, pair and run of `clean`."""
         return replace(self.clean, case=self.case, slots=self.shown or self.clean.slots)
-
-
-def read_trial(case: Case, requests: Sequence[Request], apart: bool) -> Trial:
-    """Return the trial of one response whose changed case was written to a file.
-
-    Args:
-        requests: those for the unchanged case; the first one that shows the response is repeated.
-        apart: as for `plan_trials`.
-
-    Raises:
-        RecordError: the case does not say how it was changed, or no request shows the response.
-    """
-    try:
-        note = case.extra["audit"]
-        target = case.models.index(note["response"])
-        check, kind, name = (str(note[key]) for key in ("check", "kind", "name"))
-        clean = next(request for request in requests if target in request.slots)
-    except (KeyError, TypeError, ValueError, StopIteration):
-        raise RecordError(
-            f"case {case.id!r}: its 'audit' does not say how a response that is judged was changed"
-        ) from None
-    return Trial(
-        case, clean, check, kind, name, target, shown=(target,) if apart else None, mirrors=note.get("mirrors")
-    )
 
 
 def read_attacks(file: str | None = None, packaged: str = ATTACKS) -> list[Attack]:

@@ -9,25 +9,16 @@ from automedeval.judges.base import BaseJudge
 from automedeval.judges.judge import load_judge
 from automedeval.knowledge.arguments import EvidenceArguments
 from automedeval.models.arguments import ChatArguments, EncoderArguments
-from automedeval.records import Case, RecordError
+from automedeval.records import Case
 from automedeval.rubrics import Rubric
 
 OPTIONS = ("rationale", "score_decoding", "orders", "seed", "runs", "baseline")  # of `load_judge`
 
 
-def judge_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return those arguments of a run that say which judge judged, and how; RecordError if they name none."""
-    if not arguments.get("judge"):
-        raise RecordError("the record of the run names no judge")
-    of_models = (each.name for kind in (ChatArguments, EncoderArguments, EvidenceArguments) for each in fields(kind))
-    names = {"judge", "rubric", "models", "on_overlong", "judge_name", *OPTIONS, *of_models} - {"computed"}
-    return {name: value for name, value in arguments.items() if name in names}
-
-
 def load_recorded(
     arguments: Mapping[str, Any], rubric: Rubric | None = None, cases: Iterable[Case] | None = None
 ) -> BaseJudge:
-    """Return the judge of `judge_arguments`; the rubric is by default the recorded one. Errors are those of `load_judge`.
+    """Return the judge that the arguments of a run name; by default with the rubric that they name. Errors: as `load_judge`.
 
     A prompt that is too long gives an invalid verdict, and no error.
     """

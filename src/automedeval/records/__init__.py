@@ -27,8 +27,6 @@ from automedeval.records.types import (
     CaseCriterion,
     CheckedResponse,
     Choice,
-    CriteriaDraft,
-    CriterionApproval,
     CriterionLabel,
     HarmRating,
     Preference,

@@ -46,11 +46,10 @@ def replacing(path: Path) -> Iterator[Path]:
             scratch.unlink()
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
+def write_whole(path: Path, content: str) -> None:
     """Write a file so that every reader gets either the old content or the complete new one; else RecordError."""
-    data = content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
     with replacing(path) as scratch:
-        scratch.write_bytes(data)
+        scratch.write_bytes(content.encode("utf-8", "backslashreplace"))
 
 
 def write_json(path: Path, value: object, allow_nan: bool = False) -> None:

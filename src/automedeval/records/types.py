@@ -285,11 +285,6 @@ class Case:
         return digest(shown)
 
     @property
-    def asked_digest(self) -> str:
-        """Return twelve hexadecimal digits over the question and the reference, from which criteria are drafted."""
-        return digest([self.question, self.reference])
-
-    @property
     def checklist_digest(self) -> str:
         """Return twelve hexadecimal digits over the texts, the models and the criteria with their points."""
         return digest([self.digest, [(each.criterion, float(each.points)) for each in self.criteria]])
@@ -555,78 +550,6 @@ class CheckedResponse(LogRecord):
     def author(self) -> tuple[str, ...]:
         """Return who checked, and against what."""
         return (self.checker, self.evidence)
-
-
-@dataclass(frozen=True)
-class CriteriaDraft(LogRecord):
-    """The criteria that are proposed for a case, before a physician has read them.
-
-    Each of `criteria` has the keys of a `CaseCriterion`, points of 1 or -1, and a `citation`: `passage` (its id in the store,
-    null for the trusted answer), `source`, `text`. `invalid` says why a statement, or an answer of a model, became none,
-    `reason` why there is none at all.
-    """
-
-    verb: ClassVar[str] = "drafted criteria for"
-
-    drafter: str
-    criteria: tuple[dict, ...]
-    invalid: tuple[str, ...] = ()
-    reason: str | None = None
-    extra: dict[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def from_dict(cls, record: dict) -> Self:
-        draft = super().from_dict(record)
-        for criterion in _criteria(record):
-            for name in ("source", "text"):
-                take(take(criterion.extra, "citation", (dict,)), name, (str,))
-        return draft
-
-    @property
-    def key(self) -> tuple:
-        """Return for which case the criteria are."""
-        return (self.case_id,)
-
-    @property
-    def author(self) -> tuple[str, ...]:
-        """Return who proposed them: a model's name, or "reference"."""
-        return (self.drafter,)
-
-
-APPROVAL = "criteria_approval"  # the key of a case with the counts "approved" and "drafted", of criteria of all cases
-APPROVALS = {"approve": True, "change": True, "refuse": False, "cannot_tell": None}  # what accepts a drafted criterion
-
-
-@dataclass(frozen=True)
-class CriterionApproval(Record):
-    """What one physician said of one drafted criterion, which `criterion` names by its exact text.
-
-    One that is accepted has `points`; of a `change` the new `wording` is accepted.
-    """
-
-    case_id: str
-    criterion: str
-    annotator: str
-    decision: str
-    points: float | None = None
-    wording: str | None = None
-    extra: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if self.decision not in APPROVALS:
-            raise RecordError(f"'decision' must be one of {', '.join(APPROVALS)}, not {_shown(self.decision)}")
-        if self.accepts:
-            CaseCriterion.from_dict({"criterion": self.text, "points": self.points})
-
-    @property
-    def accepts(self) -> bool | None:
-        """Return whether the criterion or its new wording is accepted, None if the physician cannot tell."""
-        return APPROVALS[self.decision]
-
-    @property
-    def text(self) -> str:
-        """Return the words that are decided on."""
-        return (self.wording or "").strip() if self.decision == "change" else self.criterion
 
 
 RATER = "rater:"  # begins the judge's name if the scores of one rater are the verdict

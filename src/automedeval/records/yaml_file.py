@@ -6,6 +6,7 @@ from typing import Any, NoReturn
 
 import yaml
 
+from automedeval import gone
 from automedeval.records.readers import read_text
 from automedeval.records.types import AutoMedEvalError, RecordError
 
@@ -104,4 +105,4 @@ class YamlFile:
             self.fail(inside.rstrip(".") or "the file", f"must be a mapping with the keys {', '.join(allowed)}")
         for key in mapping:
             if key not in allowed:
-                self.fail(f"{inside}{key}", f"unknown key; known are {', '.join(allowed)}")
+                self.fail(f"{inside}{key}", f"{gone.explain('unknown key', key)}; known are {', '.join(allowed)}")

@@ -241,17 +241,6 @@ def risk_coverage(
     axes.legend()
 
 
-def series(names: Sequence[str], lines: Mapping[str, Sequence[Estimate]], *, axes: Axes) -> None:
-    """Draw measures, name → one estimate for each judge of a series; undefined ones are left out."""
-    for (label, points), colour in zip(lines.items(), COLOURS):
-        defined = [(at, point) for at, point in enumerate(points) if point["value"] is not None]
-        places, shown = [at for at, _ in defined], [point for _, point in defined]
-        axes.plot(places, [point["value"] for point in shown], "o-", color=colour, label=label, markersize=4)
-        _whiskers(axes, places, shown, upright=True, color=colour, linewidth=1, alpha=0.6)
-    axes.set_xticks(range(len(names)), [_short(name, 18) for name in names], rotation=25, ha="right")
-    axes.legend()
-
-
 def rounds(
     measured: Sequence[tuple[int, Estimate]],
     curve: Sequence[tuple[float, float]] | None = None,

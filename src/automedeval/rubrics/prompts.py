@@ -207,13 +207,6 @@ def split_messages(answer: str) -> Messages:
     return [{"role": role, "content": _block(template, role, {"answer": answer})} for role in ("system", "user")]
 
 
-def criteria_messages(question: str, passages: Sequence[Any], drafted: Sequence[str]) -> Messages:
-    """Render the messages that ask a chat for one more criterion of a good answer, beside those that it has `drafted`."""
-    names = {"question": question, "passages": passages, "drafted": drafted}
-    template = _packaged("criteria")
-    return [{"role": role, "content": _block(template, role, names)} for role in ("system", "user")]
-
-
 def chain_messages(
     rubric: Rubric,
     question: str | list[dict[str, str]],
