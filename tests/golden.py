@@ -38,7 +38,7 @@ RUN = ROOT / "recipes" / "runs" / "automedeval-135m"
 SETS = {"sample": (SAMPLE / "test_cases.jsonl", SAMPLE / "test_ratings.jsonl")}
 for real in ("feedbackqa_cdc_valid", "mediqa_validation"):
     SETS[real] = (DATA / real / "cases.jsonl", DATA / real / "ratings.jsonl")
-LIKELIHOOD = {"sample": 30, "feedbackqa_cdc_valid": 20, "mediqa_validation": 4}  # cases, for the likelihood is slow
+LIKELIHOOD = {"sample": 15, "feedbackqa_cdc_valid": 12, "mediqa_validation": 3}  # cases, for the likelihood is slow
 # What is no figure, or tells only how the judge reads.
 LEFT_OUT = {"settings", "judge_settings", "notes", "facts", "command", "version", "commit", "file"}
 TOLERANCE = 2e-4  # of a figure, and of 1 for smaller ones: another batch changes the last digits
@@ -204,7 +204,8 @@ def agreement() -> Any:
     found["teachers"] = result("agreement.json", "report", verdicts=SAMPLE / "verdicts.jsonl", **files, **fast)
     cases, ratings = SETS["sample"]
     files = {"verdicts": recorded("sample"), "cases": cases, "ratings": ratings, "encoder": ENCODER}
-    found["embeddings"] = result("agreement.json", "report", **files, resamples=200)["judges"]
+    judges = result("agreement.json", "report", **files, resamples=200)["judges"]
+    found["embeddings"] = {name: each for name, each in judges.items() if name.startswith("embedding")}
     return found | {
         "no ratings": result("agreement.json", "report", verdicts=likelihood("sample"), cases=cases, **fast)
     }
@@ -305,12 +306,12 @@ def audit() -> Any:
 def language_model() -> Any:
     """SmolLM2-135M on cases of the sample: constrained and free, in several orders, by pairs, of harm, and likelihoods."""
     ways: dict[str, dict[str, Any]] = {
-        "constrained": {"limit": 6, "score_decoding": "constrained", "max_new_tokens": 48},
-        "free": {"limit": 6, "score_decoding": "free", "max_new_tokens": 96},
-        "orders": {"limit": 6, "score_decoding": "constrained", "rationale": False, "orders": "latin"},
-        "pandalm": {"limit": 3, "rubric": "pandalm"},
-        "medical_pairwise": {"limit": 2, "rubric": "medical_pairwise"},
-        "harm": {"limit": 2, "rubric": "harm", "max_new_tokens": 32},
+        "constrained": {"limit": 6, "score_decoding": "constrained", "max_new_tokens": 32},
+        "free": {"limit": 6, "score_decoding": "free", "max_new_tokens": 48},
+        "orders": {"limit": 3, "score_decoding": "constrained", "rationale": False, "orders": "latin"},
+        "pandalm": {"limit": 2, "rubric": "pandalm"},
+        "medical_pairwise": {"limit": 1, "rubric": "medical_pairwise"},
+        "harm": {"limit": 1, "rubric": "harm", "max_new_tokens": 32},
     }
     names = ("order", "valid", "scores", "expected_scores", "choices", "usage", "probabilities")
     found: dict[str, Any] = {}
