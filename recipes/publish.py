@@ -170,7 +170,7 @@ def filled_card(folder: Path, repo: str, about: CardArguments) -> str:
     if not folder.is_dir():
         raise RecordError(f"{folder}: no such folder")
     result = read_result(about.agreement, "judges", "cases", "settings") if about.agreement else None
-    audit = read_result(about.audit, "headline", "thresholds", "judge") if about.audit else None
+    audit = read_result(about.audit, "perturbations", "judge") if about.audit else None
     inputs = CardInputs(repo, about.base_model, tuple(about.datasets), about.judge)
     card = fill_card(read_text(MODEL_CARD), folder, inputs, result, audit)
     if about.card_output:

@@ -134,7 +134,7 @@ def parse(kinds: Sequence[type], description: str, first: Sequence[str] = ()) ->
     *values, rest = parser.parse_args_into_dataclasses(argv, return_remaining_strings=True)
     if rest:
         names = [word.partition("=")[0].removeprefix("--") for word in rest]
-        parser.error(gone.explain(f"unrecognized arguments: {' '.join(rest)}", *names))
+        parser.error(gone.explain(f"unrecognized arguments: {' '.join(rest)}", *map(_in_program, names), *names))
     return tuple(values[: len(kinds)])
 
 
@@ -148,13 +148,18 @@ def _config_arguments(file: str, options: set[str], argv: Sequence[str]) -> list
     content |= teacher_arguments({key: value for key, value in content.items() if key not in replaced}, file)
     for key, value in content.items():
         if key not in options:
-            raise RecordError(gone.explain(f"{file}: unknown key {key!r}", key))
+            raise RecordError(gone.explain(f"{file}: unknown key {key!r}", _in_program(str(key)), key))
         if isinstance(value, dict):
             raise RecordError(f"{file}: {key}: must be one value or a list of values")
         if value is not None:
             text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
             arguments.append(f"--{key}={text}")
     return arguments
+
+
+def _in_program(name: str) -> str:
+    """Return an option's name behind that of the program, as "audit verdicts" of `automedeval audit` and recipes/audit.py."""
+    return f"{Path(sys.argv[0]).stem.split()[-1]} {name}"
 
 
 class _Screen:

@@ -1,9 +1,11 @@
 """Commands and options that are gone, each with what to use instead: one line tells who still names one.
 
-An option is a key of a run's YAML file as well, or of a study's. The table stands until the first release.
+An option is a key of a run's YAML file as well, or of a study's. One that other programs still have stands behind the name of
+its own, as "audit verdicts". The table stands until the first release.
 """
 
 CRITERIA = "criteria are written by people, or come with the data"
+PERTURBATIONS = "use --perturbations FILE, in the format of audit/templates/basics.yaml"
 COMMANDS: dict[str, str] = {
     "draft-criteria": CRITERIA,
     "dossier": "the folders of `automedeval judge` and `automedeval report` hold the records of their runs",
@@ -11,6 +13,15 @@ COMMANDS: dict[str, str] = {
 }
 OPTIONS: dict[str, str] = {
     "approve": f"{CRITERIA}; the version that began this study exports its answers",  # a kind of a study of annotate
+    "attacks": "use --edits N",
+    "harms": "use --edits N",
+    "attack_file": PERTURBATIONS,
+    "harm_file": PERTURBATIONS,
+    "thresholds": f"limits stand in the perturbations: {PERTURBATIONS}",
+    "own": "`automedeval report --ratings` has a judge's order of the models beside people's",
+    "audit verdicts": "`automedeval report` has what order and length do to recorded verdicts",
+    "audit ratings": "`automedeval report --ratings` compares a judge with people",
+    "audit raters": "`automedeval report --ratings` compares a judge with people",
 }
 
 

@@ -65,7 +65,7 @@ COMMANDS = {
     "report of criteria": "report --verdicts lists.jsonl --cases criteria.jsonl --criterion_labels labels.jsonl --encoder none",
     "compare": "compare --verdicts mine.jsonl --cases cases.jsonl --ratings ratings.jsonl",
     "gate": "compare --verdicts mine.jsonl --cases cases.jsonl --fail_if_worse c FIRST --by 4",
-    "audit": "audit --verdicts mine.jsonl --cases cases.jsonl --ratings ratings.jsonl --encoder none --gate false",
+    "audit": "audit --judge LONGER --judge_name NAME --cases cases.jsonl --encoder none --gate false",
     "jury": "jury --verdicts mine.jsonl others.jsonl --cases cases.jsonl --ratings ratings.jsonl",
     "calibrate": "calibrate --verdicts mine.jsonl --ratings ratings.jsonl --rubric automedeval",
     "calibrate criteria": "calibrate --verdicts lists.jsonl --cases criteria.jsonl --criterion_labels labels.jsonl",

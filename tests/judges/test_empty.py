@@ -318,12 +318,10 @@ def test_every_program_goes_on_with_them(study: Path, tmp_path: Path) -> None:
         run_command("judge", study / "cases.jsonl", "--judge", "baseline:longer text", "--output", longer)
     for command in (
         ["compare", "--verdicts", study / "v", *cases, *ratings, "--output", tmp_path / "c"],
-        ["audit", "--verdicts", study / "v", *cases, "--encoder", "none", "--resamples", 100, "--gate", "false",
-         "--output", tmp_path / "a"],
         ["export", "--verdicts", study / "v", "--to", "csv", "--output", tmp_path / "v.csv"],
         ["jury", "--verdicts", f"one={study / 'v'}", f"two={study / 'v'}", *cases, "--output", tmp_path / "j"],
-        ["audit", "--judge", "small", "--encoder", ENCODER, *cases, "--checks", "sameness,harm,planting", "--attacks", 1,
-         "--limit", 2, "--resamples", 100, "--gate", "false", "--output", tmp_path / "b"],
+        ["audit", "--judge", "small", "--encoder", ENCODER, *cases, "--checks", "order,length,copy,danger,planting",
+         "--edits", 1, "--limit", 2, "--resamples", 100, "--gate", "false", "--output", tmp_path / "b"],
     ):  # fmt: skip
         done = run_command(*command)
         assert done.returncode == 0, (command[0], done.stderr)

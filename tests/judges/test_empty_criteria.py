@@ -126,10 +126,10 @@ def test_an_empty_response_keeps_its_place_after_calibration_and_is_no_trial(cas
         if verdict.get("empty"):
             assert verdict["checklist"]["met_probabilities"] == [0.0, 0.0]
     audited = run_command(
-        "audit", *small, "--attacks", 2, "--resamples", 100, "--gate", "false", "--output", tmp_path / "a"
+        "audit", *small, "--edits", 2, "--resamples", 100, "--gate", "false", "--output", tmp_path / "a"
     )
     assert audited.returncode == 0, audited.stderr
-    trials = read(tmp_path / "a" / "small" / "trials.jsonl")
+    trials = read(tmp_path / "a" / "changed.jsonl")
     assert trials
     assert {each["audit"]["response"] for each in trials} <= {"a", "c"}
 

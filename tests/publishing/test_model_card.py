@@ -15,7 +15,7 @@ from automedeval.models.checkpoints import fingerprint
 from automedeval.publishing.cards import MODEL, check_card
 from automedeval.publishing.model_card import CardInputs, fill_card, model_index, read_result, write_in
 from automedeval.records import RecordError
-from automedeval.reports.text import cell, estimates_in
+from automedeval.reports.text import cell
 from automedeval.rubrics.published import files_to_publish, rubric_to_publish
 
 INPUTS = CardInputs("org/judge", base_model="some-org/base", datasets=("org/data",))
@@ -168,20 +168,19 @@ def test_without_ratings_the_card_claims_no_agreement(checkpoint: Path, results:
 
 
 def test_the_audit_is_shown_line_by_line(checkpoint: Path) -> None:
-    order = {"flips": {"value": 0.25, "low": 0.1, "high": 0.4, "n": 60}}
-    audit = {
-        "judge": {"name": "tiny", "checkpoint": None},
-        "cases": {"cases": 60},
-        "passes": True,
-        "thresholds": [],
-        "decodings": {"free": {}},
-        "headline": {"order": order, "planted_score": {"value": 0.0, "n": 9}},
-    }
+    flips, span = {"value": 0.25, "low": 0.1, "high": 0.4, "n": 60}, {"value": 0.5, "low": 0.3, "high": 0.6, "n": 90}
+    nothing = {"value": None, "low": None, "high": None, "n": 0}
+    order = {"name": "order", "what": "another order", "limit": "at most 0.1", "outcome": "failed"}
+    own = {"name": "own", "what": "a text of ours", "limit": "", "outcome": None}
+    rows = [order | {"share": flips, "shift": span}, own | {"share": nothing, "shift": nothing}]
+    cases = {"cases": 60}
+    audit = {"judge": {"name": "tiny", "checkpoint": None}, "cases": cases, "passes": False, "perturbations": rows}
     shown = part(fill_card(CARD, checkpoint, INPUTS, audit=audit), "audit")
-    assert shown.startswith("Audited on 60 cases as tiny: it passes;")
-    assert "| order, flips | 0.25 [0.10, 0.40] | 60 |" in shown
-    assert "| planted score | 0.00 | 9 |" in shown
-    assert dict(estimates_in({"version": 1, "notes": ["none"]})) == {}
+    assert shown.startswith(
+        "Audited on 60 cases as tiny: it does not pass; 0 of 1 limits are kept, 0 were not measured."
+    )
+    assert "| another order | 0.25 [0.10, 0.40] | 0.50 [0.30, 0.60] | at most 0.1 | 60 |" in shown
+    assert "| a text of ours | – | – | – | 0 |" in shown
 
 
 def test_stages_and_hours_come_from_the_records(tiny_model: Path, tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def test_a_cut_audit_goes_on_to_the_same_figures(rubric: str, tmp_path: Path) ->
 
     def audit(output: Path) -> dict:
         done = run_command(
-            "audit", "--judge", "small", "--encoder", ENCODER, "--cases", cases, "--attacks", 1, "--gate", "false",
+            "audit", "--judge", "small", "--encoder", ENCODER, "--cases", cases, "--edits", 1, "--gate", "false",
             "--resamples", 100, "--output", output, *more,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr

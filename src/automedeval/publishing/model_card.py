@@ -20,7 +20,7 @@ from automedeval.records import RecordError, read_text
 from automedeval.records.hub_names import hub_name
 from automedeval.reports.facts import Audit, JudgeProfile, facts_of
 from automedeval.reports.page import environment
-from automedeval.reports.text import against_best, estimates_in, interval, percent
+from automedeval.reports.text import against_best, interval, percent
 from automedeval.stats.agreement import LABELS
 
 MARKER = re.compile(r"<!-- (\w+) -->\n(.*?)<!-- /\1 -->", re.S)
@@ -83,7 +83,7 @@ def fill_card(
         "hours": training_hours(checkpoint, len(history)),
         "rows": record["identity"]["rows"],
         "versions": ", ".join(f"{name} {version}" for name, version in record["versions"].items()),
-        "audit": None if audit is None else dict(estimates_in(audit["headline"])),
+        "audit": None if audit is None else audit["perturbations"],
         "audited": None if audit is None else _audited(checkpoint, audit),
         **{name: record[name] for name in ("rubrics", "device", "commit")},
         **_result_facts(result, records),
@@ -190,9 +190,9 @@ def _audited(checkpoint: Path, audit: Mapping[str, Any]) -> str:
         raise RecordError(
             f"audit.json: the checkpoint {audited['checkpoint']} was audited, and {checkpoint} is {digest}"
         )
-    outcomes = [each["outcome"] for each in audit["thresholds"]]
+    outcomes = [row["outcome"] for row in audit["perturbations"] if row["limit"]]
     left = outcomes.count("not measured")
-    met = f"{outcomes.count('passed')} of {len(outcomes) - left} measured thresholds are met, {left} were not measured"
+    met = f"{outcomes.count('passed')} of {len(outcomes) - left} limits are kept, {left} were not measured"
     word = {True: "passes", False: "does not pass", None: "neither passes nor fails"}[audit["passes"]]
     unknown = "" if audited["checkpoint"] else " The audit does not tell which weights it was made with."
     return f"Audited on {audit['cases']['cases']:,} cases as {audited['name']}: it {word}; {met}.{unknown}"
@@ -253,5 +253,7 @@ def read_result(file: str | Path, *keys: str) -> dict[str, Any]:
     """
     result = json_object(read_text(Path(file)), file)
     if missing := [key for key in keys if key not in result]:
-        raise RecordError(f"{file}: has no {missing[0]!r}: not what automedeval report or audit wrote")
+        raise RecordError(
+            f"{file}: has no {missing[0]!r}: not what automedeval report or audit wrote, or an earlier version; run it again"
+        )
     return result

@@ -78,7 +78,6 @@ def profile_of(result: dict[str, Any]) -> JudgeProfile:
         record["unread"],
         result.get("next_steps", ()),
         record["contradicted"],
-        record.get("probe"),
         len(main["cases"].get("answers_disagree", ())),
         stands["unclear"],
         record["rationale_faults"],
