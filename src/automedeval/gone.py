@@ -4,7 +4,9 @@ An option is a key of a run's YAML file as well. The table stands until the firs
 """
 
 COMMANDS: dict[str, str] = {}
-OPTIONS: dict[str, str] = {}
+OPTIONS: dict[str, str] = {
+    "batch_answers": "put the answers into FILE.answers.jsonl beside FILE.jsonl of --batch_file",
+}
 
 
 def explain(message: str, *names: str) -> str:

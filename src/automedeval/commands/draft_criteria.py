@@ -80,7 +80,7 @@ def main() -> None:
             f"{args.cases}: no case has a trusted answer (reference); --drafter names a chat that reads --books"
         )
     if args.dry_run:  # no server is asked, and no weights are read
-        chat_args.batch_file, chat_args.loads = "free", False
+        chat_args.offline, chat_args.loads = True, False
     chat = None if args.drafter == REFERENCE else chat_args.load(args.drafter)
     search, store = None, ""
     if args.books:
