@@ -23,7 +23,6 @@ from pathlib import Path
 import automedeval
 from automedeval.cli import comma_list, join_processes, parse, print_notes, record_run
 from automedeval.harness.joining import LogArguments, is_log, join_logs
-from automedeval.harness.jury import jury_verdicts
 from automedeval.introspection.mistakes import read_recorded
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.chat_judge import ChatJudge
@@ -47,7 +46,7 @@ from automedeval.models.arguments import ChatArguments, EncoderArguments, parse_
 from automedeval.models.base import ChatError
 from automedeval.records import Case, RecordError, check_least, named_file, read_cases, read_text, table_of
 from automedeval.records.cases import named_cases
-from automedeval.records.journal import Processes, write_lines, write_whole
+from automedeval.records.journal import Processes, write_whole
 from automedeval.records.log import Log
 from automedeval.reports.facts import lines_of
 from automedeval.reports.text import RANKED, format_table, printable
@@ -350,8 +349,6 @@ def report_command(args: JudgeArguments, output: Path) -> str:
 def cases_file(args: JudgeArguments, output: Path, log_args: LogArguments, processes: Processes) -> str:
     """Return the file of the cases, beside the verdicts if it is made of logs or of a table whose columns are named.
 
-    A jury's scores in logs become its verdicts.
-
     Raises:
         RecordError: a fault of `join_logs` or of the table, or the file is there with other cases.
     """
@@ -372,9 +369,6 @@ def cases_file(args: JudgeArguments, output: Path, log_args: LogArguments, proce
     if processes.rank == 0:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(file, text)
-        if jury := jury_verdicts(cases):
-            write_lines(output / "jury.jsonl", (verdict.to_dict() for verdict in jury))
-            notes.append(f"verdicts of the jury of HELM on {len(jury)} cases: {output / 'jury.jsonl'}")
         print("\n".join([*map(printable, notes), f"cases: {file}"]))
     processes.wait()
     return str(file)
