@@ -14,7 +14,7 @@ from doubles.small_study import ASKED, a_study, filled, send, write_lines, write
 from doubles.study_page import Physician, client_of, opened, physician, served
 from programs import ROOT, run_recipe
 
-from automedeval.annotation.progress import physicians
+from automedeval.annotation.coordinator import physicians
 from automedeval.annotation.study import Plan
 from automedeval.annotation.validation import Invalid
 from automedeval.rubrics import read_questions

@@ -11,10 +11,12 @@ import io
 import ipaddress
 import math
 import zipfile
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from importlib import resources
+from statistics import median
 from typing import Any
 
 from argon2 import PasswordHasher
@@ -26,8 +28,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.templating import Jinja2Templates
 
+from automedeval.annotation.assignment import Answer
+from automedeval.annotation.database import DONE
 from automedeval.annotation.export import FILES, exported
-from automedeval.annotation.progress import physicians
 from automedeval.annotation.security import field_of
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import Study
@@ -44,6 +47,27 @@ PAGES = resources.files("automedeval.annotation") / "templates"
 
 class NotCoordinator(Exception):
     """The session is not the coordinator's."""
+
+
+def physicians(study: Study, store: Store, answers: Sequence[Answer]) -> list[dict[str, Any]]:
+    """Return how far every annotator is, in the order of the study.
+
+    Returns:
+        {"annotator", "progress": their `Progress`, "seconds": the median time of a finished task, "last": when they last
+        stored, skipped or took back something, in seconds since 1970}; the times are None where there is none.
+    """
+    last = store.last_stored()
+    spent: dict[str, dict[int, list[Answer]]] = defaultdict(lambda: defaultdict(list))
+    for answer in answers:
+        spent[answer.annotator][answer.assignment].append(answer)
+    rows = []
+    for each in study.annotators:
+        tasks = [task for task in spent[each.name].values() if task[0].state == DONE]
+        parts = [[answer.seconds for answer in task if answer.seconds is not None] for task in tasks]
+        seconds = [sum(timed) for timed, task in zip(parts, tasks) if len(timed) == len(task)]
+        row = {"annotator": each, "progress": store.progress(each.name), "last": last.get(each.name)}
+        rows.append(row | {"seconds": median(seconds) if seconds else None})
+    return rows
 
 
 def set_password(store: Store, password: str, anew: bool = True) -> bool:
