@@ -55,8 +55,8 @@ class Assignment:
 class Answer:
     """The stored answer to one part.
 
-    `seconds` is the time spent (None: not measured), `at` is in seconds since 1970, `role` is the annotator's role at that
-    time. `state` is that of the assignment now.
+    `seconds` is the time spent (None: not measured), `role` is the annotator's role at that time. `state` is that of the
+    assignment now.
     """
 
     assignment: int
@@ -67,7 +67,6 @@ class Answer:
     order: tuple[int, ...]
     content: dict[str, Any]
     seconds: float | None
-    at: float
     state: str
 
 
