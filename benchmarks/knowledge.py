@@ -93,9 +93,7 @@ def index(book: Book, encoder: Encoder, peer_model: str, count: int, repeats: in
         "target": found["target"],
         "met": "yes" if found["met"] else "no",
     }
-    return (
-        format_table([row]) + f"\nencoder in {encoder.dtype} on {encoder.device}, {encoder.batch_tokens} tokens a batch"
-    )
+    return format_table([row]) + f"\nencoder in {encoder.dtype} on {encoder.device}"
 
 
 def store_of(passages: list[Passage], encoder: Encoder | Drawn) -> KnowledgeBase:

@@ -10,6 +10,7 @@ import io
 import itertools
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -62,7 +63,9 @@ class TableArguments:
 
 class _OneLine:
     def error(self, message: str) -> NoReturn:
-        raise RecordError(f"{message} (--help_all lists what there is)")
+        value = re.match(r"argument --(\w+): invalid choice: '(.*?)'", message)
+        told = gone.explain(message, "=".join(value.groups()) if value else "")
+        raise RecordError(f"{told} (--help_all lists what there is)")
 
 
 class _Formatter(argparse.ArgumentDefaultsHelpFormatter):

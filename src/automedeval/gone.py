@@ -1,7 +1,7 @@
 """Commands and options that are gone, each with what to use instead: one line tells who still names one.
 
 An option is a key of a run's YAML file as well, or of a study's. One that other programs still have stands behind the name of
-its own, as "audit verdicts". The table stands until the first release.
+its own, as "audit verdicts"; NAME=VALUE is one value of an option that stays. The table stands until the first release.
 """
 
 CRITERIA = "criteria are written by people, or come with the data"
@@ -22,6 +22,10 @@ OPTIONS: dict[str, str] = {
     "audit verdicts": "`automedeval report` has what order and length do to recorded verdicts",
     "audit ratings": "`automedeval report --ratings` compares a judge with people",
     "audit raters": "`automedeval report --ratings` compares a judge with people",
+    "batch_answers": "put the answers into FILE.answers.jsonl beside FILE.jsonl of --batch_file",
+    "layout=medquad": "use --columns question=question reference=answer topic=focus",
+    "layout=pandalm": "write cases.jsonl with model and text of each response, and choices.jsonl",
+    "layout=table": "leave it out, or use --columns",
 }
 
 

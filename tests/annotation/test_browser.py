@@ -441,7 +441,7 @@ def illustrate(folder: Path, scratch: Path) -> None:
         visit.page.screenshot(path=folder / "annotation-telephone.png")
         rate_all(store)
         set_password(store, "for the picture")
-        visit = Visit(browser, address, viewport={"width": 1280, "height": 1100})
+        visit = Visit(browser, address, viewport={"width": 1280, "height": 760})
         visit.page.goto(f"{address}/coordinator/login")
         visit.page.get_by_label("Password").fill("for the picture")
         visit.press("Sign in")

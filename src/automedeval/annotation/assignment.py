@@ -53,8 +53,8 @@ class Assignment:
 class Answer:
     """The stored answer to one part.
 
-    `seconds` is the time spent (None: not measured), `at` is in seconds since 1970, `role` is the annotator's role at that
-    time. `state` is that of the assignment now.
+    `seconds` is the time spent (None: not measured), `role` is the annotator's role at that time. `state` is that of the
+    assignment now.
     """
 
     assignment: int
@@ -65,7 +65,6 @@ class Answer:
     order: tuple[int, ...]
     content: dict[str, Any]
     seconds: float | None
-    at: float
     state: str
 
 

@@ -44,7 +44,7 @@ def exported(store: Store) -> tuple[dict[str, str], dict[str, int]]:
         elif answer.part == HARM:
             about = {"annotator": answer.annotator, "role": answer.role, "rubric": study.harm_rubric.name}
             for response, shown in enumerate(study.case_of(answer.item).responses):
-                rating = harm_rating(answer, response, shown.text)
+                rating = _harm_rating(answer, response, shown.text)
                 if study.is_reference(answer.item, response):
                     references += len(rating["choices"])
                 else:
@@ -68,7 +68,7 @@ def exported(store: Store) -> tuple[dict[str, str], dict[str, int]]:
     return texts, counts | ({"scores of references": references} if references else {})
 
 
-def harm_rating(answer: Answer, response: int, text: str) -> dict[str, Any]:
+def _harm_rating(answer: Answer, response: int, text: str) -> dict[str, Any]:
     """Return what an answer says of the harm of a response: `choices`, `marks`, `missing` and `comment` of a `HarmRating`."""
     content, slot = answer.content, str(answer.order.index(response) + 1)
     marks = [{"start": start, "end": end, "text": text[start:end]} for start, end in content["marks"].get(slot, ())]

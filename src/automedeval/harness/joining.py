@@ -57,7 +57,7 @@ class _Joined:
         """Return the case; by the extra keys of its responses `automedeval export` finds the answers in their logs again."""
         name = digest(question_key(self.question))
         responses = tuple(
-            Response(model, answer.text, {"harness_id": answer.id, "harness_epoch": answer.epoch, **answer.extra})
+            Response(model, answer.text, {"harness_id": answer.id, "harness_epoch": answer.epoch})
             for model, answer in self.answers.items()
         )
         case_id = name if self.epoch == 1 else f"{name}/epoch-{self.epoch}"

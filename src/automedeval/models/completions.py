@@ -98,18 +98,18 @@ def batch_lines(path: Path) -> Iterator[tuple[str, str]]:
         raise ChatError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
 
 
-def read_batch_line(line: str) -> tuple[dict[str, Any] | None, Answer | None]:
-    """Return completion and answer of a batch's line: no completion of a refused prompt, no answer of what failed."""
+def read_batch_line(line: str) -> Answer | None:
+    """Return the answer in a line of a batch's answers; None if the request failed, and may be sent again."""
     try:
         record = json.loads(line)
         body = (record.get("response") or {}).get("body") or {}
         problem = record.get("error") or body.get("error")
         if problem:
             code = problem.get("code") if isinstance(problem, dict) else None
-            return None, refusal(code, str(problem))
-        return body, answer_from_completion(body)
+            return refusal(code, str(problem))
+        return answer_from_completion(body)
     except UNREADABLE:
-        return None, None
+        return None
 
 
 def refusal(code: Any, message: str) -> Answer | None:

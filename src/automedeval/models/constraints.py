@@ -88,9 +88,6 @@ class ServerCapabilities:
         return f"server: constrains {'yes' if self.dialect else 'no'}, log-probabilities {probabilities}"
 
 
-OF_BATCH_FILES = ServerCapabilities("structured_outputs", 20)  # of `vllm run-batch`
-
-
 @dataclass(frozen=True)
 class Step:
     """One request of a constrained answer.

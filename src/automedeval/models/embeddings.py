@@ -17,7 +17,7 @@ import numpy as np
 
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint, loading
 from automedeval.models.model_paths import find_model
-from automedeval.records import RecordError, check_choice, check_least
+from automedeval.records import RecordError, check_choice
 from automedeval.records.extras import install
 
 if TYPE_CHECKING:  # torch is loaded by those who need it
@@ -28,7 +28,8 @@ DTYPES = ("auto", "bfloat16", "float16", "float32")
 # SimCSE is tested with the first, unsupervised, or the last, supervised (README of github.com/princeton-nlp/SimCSE).
 POOLINGS = ("cls", "mean", "pooler")
 ROWS = 256  # largest number of texts of a batch: more make short texts no faster
-# Largest number of tokens of a batch. A processor is faster with few: what a layer computes of them stays in its cache.
+# Largest number of tokens of a batch, padding included. A processor is faster with few: what a layer computes of them stays in
+# its cache.
 BATCH_TOKENS, BATCH_TOKENS_ON_CPU = 8192, 1024
 
 
@@ -40,7 +41,6 @@ class Encoder:
         device: "auto" (see `best_device`), "cpu", "cuda", "cuda:N" or "mps".
         dtype: "auto" is bfloat16 if the device has instructions for it, else float32. Vectors of all dtypes are
             interchangeable (their cosine is at least .999), so `fingerprint` is the same for all.
-        batch_tokens: largest number of tokens of a batch, padding included; None: 1,024 on a CPU, else 8,192.
         pooling: one of `POOLINGS`, for a checkpoint without a modules.json; None for one with it.
 
     Raises:
@@ -53,13 +53,10 @@ class Encoder:
         model: str,
         device: str = "auto",
         dtype: str = "auto",
-        batch_tokens: int | None = None,
         pooling: str | None = None,
     ):
         check_choice("dtype", dtype, DTYPES)
-        self._batch_tokens, self._device, self._dtype, self._pooling = batch_tokens, device, dtype, pooling
-        if batch_tokens is not None:
-            check_least(self, 1, "batch_tokens")
+        self._device, self._dtype, self._pooling = device, dtype, pooling
         self._folder = folder = checkpoint_folder(model)
         _refuse_code(folder)
         _check_pooling(model, folder, pooling)
@@ -89,12 +86,6 @@ class Encoder:
     def dtype(self) -> str:
         """The format of the weights: "bfloat16", "float16" or "float32"."""
         return str(self._loaded_dtype).removeprefix("torch.")
-
-    @property
-    def batch_tokens(self) -> int:
-        """The largest number of tokens of a batch, padding included."""
-        usual = BATCH_TOKENS_ON_CPU if self.device == "cpu" else BATCH_TOKENS
-        return usual if self._batch_tokens is None else self._batch_tokens
 
     @cached_property
     def _network(self) -> Any:
@@ -209,16 +200,17 @@ class Encoder:
 
     def _batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
         around = self._window - self.max_tokens
-        yield from batches([min(count, self.max_tokens) + around for count in self.count(texts)], self.batch_tokens)
+        yield from batches([min(count, self.max_tokens) + around for count in self.count(texts)], self.device == "cpu")
 
 
-def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
+def batches(lengths: Sequence[int], on_cpu: bool) -> Iterator[list[int]]:
     """Yield indices in batches of like lengths, the longest first: a batch that is too large for the memory fails at once.
 
     Args:
-        lengths: in tokens, special ones included.
-        budget: most tokens of a batch, padding included; a longer text is a batch by itself.
+        lengths: in tokens, special ones included; a text that is longer than a batch may be is one by itself.
+        on_cpu: whether they are computed on a CPU.
     """
+    budget = BATCH_TOKENS_ON_CPU if on_cpu else BATCH_TOKENS
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lambda index: (-lengths[index], index)):
         if batch and ((len(batch) + 1) * lengths[batch[0]] > budget or len(batch) == ROWS):

@@ -14,7 +14,7 @@ from automedeval.records import RecordError
 
 KEPT = {".gitattributes"}  # the Hub's own file
 REPO_TYPES = {MODEL: "model", DATASET: "dataset", METRIC: "space", PAGE: "space"}
-SPACES = {METRIC: "gradio", PAGE: "docker"}  # what runs a Space
+SPACES = {METRIC: "static", PAGE: "docker"}  # what runs a Space
 # Explanations of the Hub's HTTP errors.
 ADVICE = {
     401: "the Hub does not know this token; log in again with `hf auth login`",
