@@ -3,7 +3,9 @@
 An option is a key of a run's YAML file as well. The table stands until the first release.
 """
 
-COMMANDS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "jury": "compare the judges by `automedeval compare --verdicts A B`",
+}
 OPTIONS: dict[str, str] = {}
 
 

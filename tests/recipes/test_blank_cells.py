@@ -89,7 +89,6 @@ COMMANDS = {
     "export": "--verdicts V --cases t.csv --to csv --output o.csv",
     "compare": "--verdicts V --cases t.csv --output o --fail_if_worse rowan larch --by 1",
     "audit": "--judge baseline:random --cases t.csv --output o",
-    "jury": "--verdicts V,V --cases t.csv --output o",
     "prepare": "t.csv --output o",
     "preferences": "--verdicts V --cases t.csv --output o",
 }

@@ -13,7 +13,6 @@ COMMANDS = {
     "check": ("check", "compare the statements of answers with a reference, books, or the other answers"),
     "report": ("report", "compare the candidates by judges' verdicts, and the verdicts with people's ratings"),
     "compare": ("compare", "compare candidates by many verdicts and few ratings"),
-    "jury": ("jury", "combine the verdicts of several judges into those of a jury"),
     "audit": ("audit", "measure how order, length, planted texts and dangerous facts change a judge's scores"),
     "panel freeze": ("panel_freeze", "freeze what physicians checked of a judge"),
     "panel check": ("panel_check", "tell whether today's judge is worse than the frozen one"),
