@@ -4,9 +4,12 @@ An option is a key of a run's YAML file as well. The table stands until the firs
 """
 
 COMMANDS: dict[str, str] = {
+    "preferences": "use `automedeval export --to preferences`",  # recipes/preferences.py
     "jury": "compare the judges by `automedeval compare --verdicts A B`",
 }
-OPTIONS: dict[str, str] = {}
+OPTIONS: dict[str, str] = {
+    "uncertified": "use `automedeval export --to preferences`",
+}
 
 
 def explain(message: str, *names: str) -> str:

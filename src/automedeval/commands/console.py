@@ -19,7 +19,7 @@ COMMANDS = {
     "calibrate": ("calibrate", "fit a judge's expected scores to people's ratings"),
     "abstain": ("abstain", "keep only the verdicts that a certified threshold allows"),
     "dossier": ("dossier", "answer reporting lists from a report, and keep its files with their hashes"),
-    "export": ("export", "write verdicts for inspect_ai, lm-evaluation-harness or a table program"),
+    "export": ("export", "write verdicts for inspect_ai, lm-evaluation-harness, a table program or TRL"),
     "draft-criteria": ("draft_criteria", "propose criteria of each case from guidelines, for physicians to approve"),
     "annotate": ("annotate", "let people rate answers and verdicts on a page"),
     "get-models": ("get_models", "get two small models, without a key or the Hub"),
