@@ -4,10 +4,12 @@ An option is a key of a run's YAML file as well. The table stands until the firs
 """
 
 COMMANDS: dict[str, str] = {
-    "preferences": "use `automedeval export --to preferences`",  # recipes/preferences.py
+    "abstain": "use `automedeval calibrate --risk R`",
     "jury": "compare the judges by `automedeval compare --verdicts A B`",
+    "preferences": "use `automedeval export --to preferences`",  # recipes/preferences.py
 }
 OPTIONS: dict[str, str] = {
+    "abstain_at": "use `automedeval calibrate --risk R`",
     "uncertified": "use `automedeval export --to preferences`",
 }
 
