@@ -282,10 +282,9 @@ def calibrate(
     if risk is None:
         return calibration, moved
     people = rated_responses(rated, ratings_read, rubric)
-    keys = {(verdict.case_id, index): models_of(verdict)[index] for verdict in rated for index in verdict.order}
-    said = {place: people[place[0], model][0] for place, model in keys.items() if (place[0], model) in people}
-    others = [verdict for _, verdict in placed]
-    certificate, confidence = certify_order(rated, said, others, calibration.source, risk)
+    places = {(verdict.case_id, index): models_of(verdict)[index] for verdict in rated for index in verdict.order}
+    said = {place: people[place[0], model][0] for place, model in places.items() if (place[0], model) in people}
+    certificate, confidence = certify_order(rated, said, [each for _, each in placed], calibration.source, risk)
     calibration = replace(calibration, facts={**calibration.facts, "certificate": certificate})
     return calibration, [mark(verdict, certificate, confidence) for verdict in moved]
 
