@@ -6,12 +6,19 @@ its own, as "audit verdicts"; NAME=VALUE is one value of an option that stays. T
 
 CRITERIA = "criteria are written by people, or come with the data"
 PERTURBATIONS = "use --perturbations FILE, in the format of audit/templates/basics.yaml"
+RISK = "use `automedeval calibrate --risk R`"
+PAIRS = "use `automedeval export --to preferences`"
 COMMANDS: dict[str, str] = {
+    "abstain": RISK,
     "draft-criteria": CRITERIA,
     "dossier": "the folders of `automedeval judge` and `automedeval report` hold the records of their runs",
+    "jury": "compare the judges by `automedeval compare --verdicts A B`",
     "panel": "judge the kept cases again, and use `automedeval compare --fail_if_worse`, see docs/ci-gate.md",
+    "preferences": PAIRS,  # recipes/preferences.py
 }
 OPTIONS: dict[str, str] = {
+    "abstain_at": RISK,
+    "uncertified": PAIRS,
     "approve": f"{CRITERIA}; the version that began this study exports its answers",  # a kind of a study of annotate
     "attacks": "use --edits N",
     "harms": "use --edits N",

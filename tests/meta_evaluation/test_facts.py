@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from doubles.agreement_study import CASES, agreeing_verdicts, noisy_verdicts, pairwise_verdicts, read, write
-from programs import ENCODER, SAMPLE, error_line, needs_encoder, run_command, run_recipe
+from programs import ENCODER, SAMPLE, error_line, needs_encoder, run_command
 
 from automedeval.reports.facts import FACTS, Audit, JudgeProfile, facts_of, in_words, is_trusted
 
@@ -142,7 +142,7 @@ def test_the_gate_and_preference_pairs_say_it_too(study: Path, tmp_path: Path) -
     for fact in (NOT_SEEN, LONGER, UNRATED):
         assert fact in done.stdout
     assert "worse" not in done.stdout.partition("\n")[0]
-    done = run_recipe("preferences", *args, "--orders", "any", "--uncertified", "true", "--output", tmp_path / "p")
+    done = run_command("export", *args, "--to", "preferences", "--output", tmp_path / "pairs.jsonl")
     assert done.returncode == 0, done.stderr
     assert NOT_SEEN in done.stdout
     assert UNRATED in done.stdout

@@ -212,17 +212,8 @@ def reliability(
     axes.legend()
 
 
-def risk_coverage(
-    curves: Mapping[str, Sequence[Mapping[str, Any]]],
-    allowed: float | None = None,
-    kept: float | None = None,
-    *,
-    axes: Axes,
-) -> None:
-    """Draw the share of wrong pairs over the share of verdicts kept, name → points {"coverage", "risk": estimate}.
-
-    The risk `allowed` is drawn as a level line and the coverage `kept` as an upright one.
-    """
+def risk_coverage(curves: Mapping[str, Sequence[Mapping[str, Any]]], *, axes: Axes) -> None:
+    """Draw the share of wrong pairs over the share of verdicts kept, name → points {"coverage", "risk": estimate}."""
     for place, (name, points) in enumerate(curves.items()):
         colour = COLOURS[place % len(COLOURS)]
         risks = [point["risk"]["value"] for point in points]
@@ -232,10 +223,6 @@ def risk_coverage(
         if bands and len(curves) == 1:  # the bands of several would hide each other
             kept_shares, _, low, high = zip(*bands)
             axes.fill_between(kept_shares, low, high, color=colour, alpha=0.15, linewidth=0)
-    if allowed is not None:
-        axes.axhline(allowed, color=GREEN, linewidth=1.2, linestyle="--", label=f"allowed, {allowed:g}")
-    if kept is not None:
-        axes.axvline(kept, color=GREY, linewidth=1, linestyle=":", label=f"kept, {kept:.0%}")
     axes.set_ylim(bottom=0)
     axes.set(xlim=(0, 1.02), xlabel="share of verdicts kept, the most confident first", ylabel="share of wrong pairs")
     axes.legend()
