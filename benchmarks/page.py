@@ -23,6 +23,7 @@ Speed and memory as the [benchmarks](../benchmarks/README.md) measured them; agr
 [results](results.md). `python benchmarks/page.py` writes this page from `benchmarks/results/`.
 
 "9 × peer" says how many times as good as the peer a figure is, in the same run; then the target holds for this ratio.
+Figures without a target are in the files.
 """
 COLUMNS = ("measured", "value", "target")
 
@@ -57,7 +58,8 @@ def setting(record: dict[str, Any]) -> str:
 
 def section(record: dict[str, Any], usual: str) -> str:
     """Return the section of a benchmark; it names the machine and the versions where they are not the usual ones."""
-    parts = [f"## {record['title']}", f"`{record['command']}`", table(COLUMNS, [cells(row) for row in record["rows"]])]
+    shown = [row for row in record["rows"] if row["target"]] or record["rows"]  # what has no target stays in the file
+    parts = [f"## {record['title']}", f"`{record['command']}`", table(COLUMNS, [cells(row) for row in shown])]
     if record["notes"]:
         parts.append("\n".join(f"- {note}" for note in record["notes"]))
     others = "nothing else ran" if record["idle"] else f"other programs used {record['other_cores']:g} cores"
