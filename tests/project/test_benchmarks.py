@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from doubles.constrained_server import ConstrainedServer
 from doubles.tiny_dataset import build_instructions
 from programs import ENCODER, ROOT, SAMPLE, needs_encoder, run_here
 
@@ -19,15 +20,19 @@ from automedeval.dataset.corruption import KINDS
 from automedeval.records import Verdict, read_cases
 
 
-def table_of(script: str, *options: object) -> str:
-    """Run a benchmark in this process as `python benchmarks/SCRIPT` would; return what it prints."""
+def table_of(script: str, *options: object, missed: bool = False) -> str:
+    """Run a benchmark in this process as `python benchmarks/SCRIPT` would; return what it prints.
+
+    Args:
+        missed: whether it ends with 1, for a missed target.
+    """
     path = str(ROOT / "benchmarks" / script)
     sys.path.insert(0, str(ROOT / "benchmarks"))  # its neighbours
     try:
         done = run_here([path, *map(str, options)], lambda: runpy.run_path(path, run_name="__main__"))
     finally:
         sys.path.remove(str(ROOT / "benchmarks"))
-    assert done.returncode in (0, None), done.stderr
+    assert bool(done.returncode) is missed, done.stderr
     return done.stdout
 
 
@@ -36,10 +41,10 @@ def row_of(table: str, name: str) -> list[str]:
     return line.removeprefix(name).split()
 
 
-def measured(script: str, *options: object, folder: Path) -> dict[str, Any]:
+def measured(script: str, *options: object, folder: Path, missed: bool = False) -> dict[str, Any]:
     """Run a benchmark; return what it wrote, after a look at whether all of it is printed, and targets are told rightly."""
     file = folder / "measured.json"
-    printed = table_of(script, *options, "--json", file)
+    printed = table_of(script, *options, "--json", file, missed=missed)
     record = json.loads(file.read_text(encoding="utf-8"))
     assert record["command"] == f"python benchmarks/{script} {' '.join(map(str, options))}".replace(f"{ROOT}/", "")
     for row in record["rows"]:
@@ -172,6 +177,21 @@ def test_training_is_compared_with_trl_and_a_bare_loop(tiny_model: Path, tmp_pat
     assert {name: row["target"] for name, row in compared.items()} == targets
     for name, row in compared.items():  # one turn: its ratio is the ratio of its rates
         assert row["ratio"] == pytest.approx(row["value"] / record["values"][name])
+
+
+def test_a_server_is_compared_with_a_local_judge_and_misses_with_other_weights(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    with ConstrainedServer("structured_outputs").double() as server:
+        options = ["--url", server.url, "--model", tiny_model, "--cases", 2, "--at_once", 2, "--max_new_tokens", 4]
+        record = measured(
+            "serving.py", *options, "--rubrics", "medical_pairwise", "automedeval", folder=tmp_path, missed=True
+        )
+    values = record["values"]
+    for name in ("medical_pairwise, no rationale", "automedeval, no rationale"):
+        assert values[f"{name}: valid"] == values[f"{name}: probabilities told"] == 1
+    assert values["automedeval, no rationale: expected scores differ by at most"] >= 0
+    assert values["scores alone, 2 requests at once"] > 0
 
 
 def test_chains_are_compared_with_algorithm_1_and_the_ideal(tmp_path: Path) -> None:
