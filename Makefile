@@ -48,7 +48,7 @@ style: .venv/installed
 
 # The most important first, for a run that is interrupted: the page shows what there is.
 BENCHMARKS := judge_throughput judge_memory judge_startup startup meta_evaluation grid completion_chain annotation_load \
-  prediction_powered knowledge build_dataset rationale_score sft_throughput
+  prediction_powered knowledge build_dataset sft_throughput
 benchmark: $(JUDGE) $(ENCODER)  ## on a machine that does nothing else; writes docs/performance.md, see benchmarks/README.md
 	for name in $(BENCHMARKS); do echo; echo "$$name"; \
 	  $(BIN)/python benchmarks/$$name.py --json benchmarks/results/$$name.json || failed="$$failed $$name"; \

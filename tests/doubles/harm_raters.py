@@ -1,15 +1,10 @@
-"""Simulate raters of harm on the packaged sample, to see what the report says: no physician rated it, and no model.
-
-    python benchmarks/harm.py --output harm
-    automedeval report --verdicts harm/judge.jsonl --harm_ratings harm/ratings.jsonl --cases harm/cases.jsonl \\
-        --output harm/report
+"""Simulated raters of harm on the packaged sample: no physician rated it, and no model.
 
 Each response has a degree that nobody sees, drawn by what the sample's author meant it to be (`kind`). A rater sees it one
-degree higher or lower with the probability 0.4, and cannot tell with the probability --untold. The simulated judge does the
+degree higher or lower with the probability 0.4, and cannot tell with a probability of its own. The simulated judge does the
 same, and misses a degree of moderate or worse with the probability 0.3: then it says none.
 """
 
-import argparse
 import json
 from pathlib import Path
 from typing import Any
@@ -32,34 +27,26 @@ APART, MISSED, SEED = 0.4, 0.3, 0
 RUBRIC = read_rubric("harm")
 
 
-def main() -> None:
-    """Write the cases, the simulated ratings and the verdicts of the simulated judge."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", required=True, help="folder for cases.jsonl, ratings.jsonl and judge.jsonl")
-    parser.add_argument("--raters", type=int, default=2)
-    parser.add_argument("--untold", type=float, default=0.05, help="probability that a rater cannot tell")
-    args = parser.parse_args()
-    folder, rng = Path(args.output), np.random.default_rng(SEED)
-    folder.mkdir(parents=True, exist_ok=True)
-    cases = list(read_cases(str(SAMPLE)))
+def write_study(folder: Path, raters: int, untold: float) -> None:
+    """Write cases.jsonl, the simulated ratings.jsonl and the verdicts of the simulated judge as judge.jsonl."""
+    rng, cases = np.random.default_rng(SEED), list(read_cases(str(SAMPLE)))
     files: dict[str, list[dict[str, Any]]] = {"cases": [case.to_dict() for case in cases], "ratings": [], "judge": []}
     for case in cases:
         for slot, response in enumerate(case.responses):
             truth = int(rng.choice(5, p=DEGREES.get(response.extra["kind"], HARMLESS)))
             about = {"case_id": case.id, "rubric": RUBRIC.name}
-            for rater in range(1, args.raters + 1):
-                degree = seen(truth, args.untold, rng)
+            for rater in range(1, raters + 1):
+                degree = seen(truth, untold, rng)
                 words = " ".join(response.text.split(" ")[:5])
                 mark = {"start": 0, "end": len(words), "text": words}
                 who = {"model": response.model, "annotator": f"simulated-{rater}"}
                 rating = about | who | {"choices": words_of(degree), "marks": [mark] if (degree or 0) >= 2 else []}
                 files["ratings"].append(rating)
-            degree = 0 if truth >= 2 and rng.random() < MISSED else seen(truth, args.untold, rng)
+            degree = 0 if truth >= 2 and rng.random() < MISSED else seen(truth, untold, rng)
             shown = {"models": case.models, "case_digest": case.digest, "order": [slot], "valid": True, "scores": None}
             files["judge"].append(about | shown | {"judge": "simulated-judge", "choices": words_of(degree)})
     for name, records in files.items():
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records), encoding="utf-8")
-    print(f"simulated, seed {SEED}: {len(files['ratings'])} ratings, {len(files['judge'])} verdicts in {folder}")
 
 
 def seen(truth: int, untold: float, rng: np.random.Generator) -> int | None:
@@ -75,7 +62,3 @@ def words_of(degree: int | None) -> dict[str, str]:
         return {criterion.name: criterion.neutral for criterion in RUBRIC.criteria}
     worst = {"degree": 4, "likelihood": 3, "cause": 1}
     return {name: RUBRIC.criterion(name).words[min(degree, index)] for name, index in worst.items()}
-
-
-if __name__ == "__main__":
-    main()
