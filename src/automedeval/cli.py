@@ -113,13 +113,15 @@ class _FileParser(_OneLine, argparse.ArgumentParser):
     pass
 
 
-def parse(kinds: Sequence[type], description: str, first: Sequence[str] = ()) -> tuple[Any, ...]:
+def parse(
+    kinds: Sequence[type], description: str, argv: Sequence[str] | None = None, first: Sequence[str] = ()
+) -> tuple[Any, ...]:
     """Parse the command line and the file of `--config` into one instance of each dataclass.
 
     `--help` explains the options in `first`; without any it explains all. RecordError if an argument is unknown, missing or
     wrong, or the YAML file cannot be read or has an unknown key.
     """
-    argv = sys.argv[1:]
+    argv = list(sys.argv[1:] if argv is None else argv)
     dataclasses: list[Any] = list(kinds)
     parser = _Parser(dataclasses, description=description, allow_abbrev=False, formatter_class=_Formatter)
     parser.first = first
