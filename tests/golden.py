@@ -310,9 +310,8 @@ def harm() -> Any:
 
 def audit() -> Any:
     """The packaged small judge, audited on cases of the sample."""
-    cases, ratings = SETS["sample"]
-    words = ("--judge", "small", "--encoder", ENCODER, "--cases", cases, "--ratings", ratings, "--limit", 10)
-    return result("audit.json", "audit", *words, "--attacks", 4, "--harms", 2, "--resamples", 500, status=(0, 3))
+    words = ("--judge", "small", "--encoder", ENCODER, "--cases", SETS["sample"][0], "--limit", 10, "--edits", 4)
+    return result("audit.json", "audit", *words, "--resamples", 500, status=(0, 3))
 
 
 def small() -> Any:
