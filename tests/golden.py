@@ -298,9 +298,8 @@ def harm() -> Any:
 
 def audit() -> Any:
     """The packaged small judge, audited on ten cases of the sample."""
-    (cases, ratings), judge = SETS["sample"], {"judge": "small", "encoder": ENCODER}
-    few = {"limit": 10, "attacks": 4, "harms": 2, "resamples": 500}
-    return result("audit.json", "audit", 0, 3, cases=cases, ratings=ratings, **judge, **few)
+    few = {"limit": 10, "edits": 4, "resamples": 500}
+    return result("audit.json", "audit", 0, 3, judge="small", encoder=ENCODER, cases=SETS["sample"][0], **few)
 
 
 def language_model() -> Any:
