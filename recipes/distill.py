@@ -78,7 +78,6 @@ def main() -> None:
         print(chain.dry_run(requests, log.done(requests.digests)))
         return
     with log:
-        record_run(log.run_file, args, books, chat_args)
         done = log.done(requests.digests)
         for verdict in read_records(log.path, Verdict) if log.path.exists() else ():
             # The data set takes the first.
@@ -87,6 +86,7 @@ def main() -> None:
                 raise RecordError(
                     f"{log.path} holds the {args.teacher} teacher's verdicts by {by}: choose another --output"
                 )
+        record_run(log.run_file, args, books, chat_args)
         expect_answers(chain.judge, log)
         log.fill(chain.verdicts(requests, done), len(requests) - len(done))
     judged = (verdict for verdict in log.records() if verdict.case_id in requests.digests)

@@ -235,9 +235,11 @@ def test_what_cannot_be_is_told_in_one_line(distill, arguments, said):
     assert verdicts == []
 
 
-def test_other_settings_want_another_folder(distill):
+def test_other_settings_want_another_folder_and_touch_nothing(distill, tmp_path):
     with EndpointDouble(answer(VERDICT)) as endpoint:
         distill(endpoint.url, limit=1)
+        before = {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}
         for change in (["--questions", 2], ["--knowledge", "none"], ["--seed", 1], ["--teacher", "weak"]):
             done, _ = distill(endpoint.url, *change, limit=1)
             assert "choose another --output" in error_line(done)
+            assert {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()} == before

@@ -256,9 +256,9 @@ def main() -> None:
         log.forget_changed(requests.digests)
     started, awaited = time.monotonic(), None
     with log:
+        done = log.done(requests.digests)  # refuses another judge's verdicts before anything is written
         if processes.rank == 0:
             record_run(log.run_file, args, encoder_args, chat_args)
-        done = log.done(requests.digests)
         if args.batch_file:
             assert isinstance(judge, PromptJudge), "`complete` takes an endpoint alone"
             missing = (request for request in requests if request.key not in done)
