@@ -24,15 +24,14 @@ from huggingface_hub import HfApi, get_token
 
 import automedeval
 from automedeval.cli import comma_list, parse, run
-from automedeval.publishing.cards import CARD, KINDS, METRIC, MODEL, PAGE
-from automedeval.publishing.checks import Parcel, pack, pack_page, write_parcel
-from automedeval.publishing.hub import check_name, counted, push, reason
+from automedeval.publishing.checks import CARD, KINDS, METRIC, MODEL, PAGE, Parcel, pack, pack_page, write_parcel
+from automedeval.publishing.hub import check_name, push, reason
 from automedeval.records import RecordError, read_text
 from automedeval.rubrics.published import files_to_publish, rubric_to_publish
 
 METRIC_FOLDER = Path(automedeval.__file__).parent / "metrics" / "rationale_score"
 ANNOTATE = Path(__file__).parent / "annotate.py"
-MODEL_CARD = Path(__file__).parents[1] / "model_card.md"  # the hand-written card, with markers
+MODEL_CARD = Path(__file__).parents[1] / "model_card.md"  # the card's template
 
 
 @dataclass
@@ -88,7 +87,7 @@ def main() -> None:
     for path, size in parcel.sizes.items():
         print(f"{size:>15,}  {path}")
     left_out = f"; left out: {', '.join(parcel.left_out)}" if parcel.left_out else ""
-    print(f"{counted(parcel.files)}, {sum(parcel.sizes.values()):,} bytes{left_out}")
+    print(f"{len(parcel.files):,} files, {sum(parcel.sizes.values()):,} bytes{left_out}")
     if args.dry_run:
         print("dry run: nothing was sent")
         return
@@ -102,13 +101,13 @@ def main() -> None:
     try:
         with warnings.catch_warnings(action="ignore"):  # the client's, about things that are checked here
             message = f"Publish {args.kind} with AutoMedEval {automedeval.__version__}"
-            api = HfApi(library_name="automedeval")
-            commit, url = push(api, parcel, args.repo, message, args.public, args.prune)
+            print(
+                f"pushed {push(HfApi(library_name='automedeval'), parcel, args.repo, message, args.public, args.prune)}"
+            )
     except (RecordError, KeyboardInterrupt):
         raise
     except Exception as error:  # noqa: BLE001  the client and its transport raise many kinds
         raise RecordError(f"{args.repo}: not pushed: {reason(error)}") from None
-    print(f"pushed {url} at {commit}")
 
 
 def positional(words: Sequence[str]) -> list[str]:
@@ -143,6 +142,8 @@ def check_arguments(args: PublishArguments, about: CardArguments) -> None:
         args.folder = str(METRIC_FOLDER)
     if args.folder is None and args.kind != PAGE:
         raise RecordError(f"which {args.kind}? `python recipes/publish.py {args.kind} FOLDER --repo ORG/NAME`")
+    if args.kind != PAGE and not Path(args.folder).is_dir():
+        raise RecordError(f"{args.folder}: no such folder")
 
 
 def parcel_of(args: PublishArguments, about: CardArguments) -> Parcel:
@@ -155,27 +156,26 @@ def parcel_of(args: PublishArguments, about: CardArguments) -> Parcel:
         return pack_page(files, args.study, args.annotators_are_pseudonyms)
     folder, card, extra = Path(args.folder), None, {}
     if args.kind == MODEL:
-        card = filled_card(folder, args.repo, about)
-        extra = files_to_publish(rubric_to_publish(folder, about.rubric), automedeval.__version__)
+        card, extra = about_model(folder, args.repo, about)
     elif (folder / CARD).is_file():  # its example names the local folder
         example = r'(load_dataset|evaluate\.load)\("[^"\n]*"\)'
         card = re.sub(example, rf'\1("{args.repo}")', read_text(folder / CARD))
     return pack(folder, args.kind, card, args.public, args.annotators_are_pseudonyms, extra)
 
 
-def filled_card(folder: Path, repo: str, about: CardArguments) -> str:
-    """Return the model's card, filled from the records of training, evaluation and audit."""
-    from automedeval.publishing.model_card import CardInputs, fill_card, read_result  # loads what draws reports
+def about_model(folder: Path, repo: str, about: CardArguments) -> tuple[str, dict[str, bytes]]:
+    """Return a model's card, and what else goes out beside its weights: its rubric, and its figures as the Hub reads them."""
+    from automedeval.publishing.model_card import RESULTS, CardInputs, eval_results, fill_card, read_result  # slow
 
-    if not folder.is_dir():
-        raise RecordError(f"{folder}: no such folder")
     result = read_result(about.agreement, "judges", "cases", "settings") if about.agreement else None
-    audit = read_result(about.audit, "headline", "thresholds", "judge") if about.audit else None
+    audit = read_result(about.audit, "headline", "judge") if about.audit else None
     inputs = CardInputs(repo, about.base_model, tuple(about.datasets), about.judge)
     card = fill_card(read_text(MODEL_CARD), folder, inputs, result, audit)
     if about.card_output:
         Path(about.card_output).write_text(card, encoding="utf-8", newline="\n")
-    return card
+    files = files_to_publish(rubric_to_publish(folder, about.rubric), automedeval.__version__)
+    figures = eval_results(result, about.judge) if result else None
+    return card, files | ({RESULTS: figures} if figures else {})
 
 
 if __name__ == "__main__":

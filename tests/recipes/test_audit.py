@@ -313,8 +313,8 @@ def test_the_card_shows_the_headline_and_whether_it_passed(audited: Path, tiny_m
     inputs = CardInputs("ORG/judge", base_model="ORG/base", datasets=("ORG/data",))
     checkpoint = trained(tiny_model, tmp_path / "checkpoint")
     filled = fill_card(card, checkpoint, inputs, audit=audited_result)
-    shown = filled.split("<!-- audit -->")[1].split("<!-- /audit -->")[0]
-    assert "Audited on 4 cases as tiny-judge: it does not pass; " in shown
+    shown = filled.split("### Audit\n")[1].split("\n## ")[0]
+    assert "Audited on 4 cases as tiny-judge: it does not pass." in shown
     assert "| planting, rose | " in shown
     assert shown.count("\n| ") == 1 + len(audited_result["headline"])
     audited_result["judge"]["checkpoint"] = "of-another"

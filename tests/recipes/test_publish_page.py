@@ -137,7 +137,7 @@ def test_a_private_docker_space_holds_it(study: Path, tmp_path: Path) -> None:
         done = page("--study", study, "--repo", "org/study", *NAMES, env=hub.environment(tmp_path))
         assert done.returncode == 0, done.stderr
         space = hub.repos["space", "org/study"]
-        assert done.stdout.splitlines()[-1] == f"pushed {hub.url}/spaces/org/study at {space.head}"
+        assert done.stdout.splitlines()[-1] == f"pushed {hub.url}/spaces/org/study/commit/{space.head}"
         assert space.private
         assert [(each["type"], each["sdk"]) for each in created] == [("space", "docker")]
         assert space.files["study/cases.jsonl"].content == (study.parent / "cases.jsonl").read_bytes()

@@ -15,7 +15,7 @@ from doubles.study_page import client_of, opened, write_study
 from programs import ROOT, SAMPLE, error_line, run_recipe
 
 from automedeval.models.tokenization import PromptEncoder
-from automedeval.publishing.cards import front_matter
+from automedeval.publishing.checks import front_matter
 from automedeval.records import RecordError
 from automedeval.rubrics import RubricError, packaged_rubrics, read_rubric
 from automedeval.rubrics.grammar import answer_form
