@@ -3,8 +3,12 @@
 An option is a key of a run's YAML file as well. The table stands until the first release.
 """
 
-COMMANDS: dict[str, str] = {}
-OPTIONS: dict[str, str] = {}
+COMMANDS: dict[str, str] = {
+    "page": "a container serves the physicians' page, see docs/annotation.md",
+}
+OPTIONS: dict[str, str] = {
+    "study": "a container serves the physicians' page, see docs/annotation.md",
+}
 
 
 def explain(message: str, *names: str) -> str:

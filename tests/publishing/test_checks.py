@@ -308,6 +308,9 @@ def test_a_card_is_filled_in(card: str, message: str) -> None:
         (("model", "{}/nowhere", "--repo", "org/name"), "nowhere: no such folder"),
         (("metric", "--repo", "org/other"), "a metric is the packaged one, --repo ORG/rationale_score"),
         (("metric", "{}", "--repo", "org/rationale_score"), "a metric is the packaged one"),
+        (("page", "{}", "--repo", "org/study"), "it is gone; a container serves the physicians' page"),
+        (("page", "--study", "mine.yaml", "--repo", "org/study"), "it is gone; a container serves"),
+        (("dataset", "{}"), "arguments are required: --repo"),
     ],
 )
 def test_a_command_that_cannot_be_meant(dataset: Path, arguments: tuple[str, ...], message: str) -> None:

@@ -180,7 +180,6 @@ def test_what_a_template_may_use_gives_what_plain_jinja_gives(tmp_path: Path) ->
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)
 )
-PSEUDONYMS = ("--annotators_are_pseudonyms", "true")
 FAULTY = {
     "an object of Python": ("id: !!python/object/apply:os.system ['touch mark']", "not YAML: could not determine"),
     "a module of Python": ("id: !!python/name:os.system", "not YAML: could not determine"),
@@ -227,9 +226,6 @@ def test_the_words_of_a_study_are_text_and_no_template(tmp_path: Path) -> None:
     title = "Pain {{ cycler.__init__.__globals__ }}"
     with opened(write_study(tmp_path, title=title)) as store:
         assert f"<h1>{title}</h1>" in client_of(store).get("/").text
-    done = run_recipe("publish", "page", tmp_path / "page", "--study", tmp_path / "study.yaml", *PSEUDONYMS)
-    assert done.returncode == 0, done.stderr
-    assert title in (tmp_path / "page" / "README.md").read_text(encoding="utf-8")
 
 
 # --- chat templates, which transformers renders -----------------------------------------------------------------------

@@ -20,7 +20,7 @@ from automedeval.publishing.secrets import names_annotators, secret_in
 from automedeval.records import RecordError, read_text
 from automedeval.records.yaml_file import load_yaml
 
-MODEL, DATASET, METRIC, PAGE = KINDS = ("model", "dataset", "metric", "page")
+MODEL, DATASET, METRIC = KINDS = ("model", "dataset", "metric")
 CARD = "README.md"
 PLAIN = {".json", ".jsonl", ".md", ".txt", ".csv", ".yaml", ".yml", ".cff", ""}
 IMAGES = {".png", ".jpg", ".jpeg", ".svg", ".gif", ".webp", ".pdf"}
@@ -29,7 +29,6 @@ SUFFIXES = {
     MODEL: PLAIN | IMAGES | {".safetensors", ".jinja", ".model"},
     DATASET: PLAIN | IMAGES | {".parquet"},
     METRIC: PLAIN | IMAGES | {".py"},
-    PAGE: PLAIN | IMAGES | {".parquet", ".py", ".jinja", ".css", ".js", ".sh"},
 }
 BINARY = IMAGES - {".svg"} | {".safetensors", ".model"}  # beside parquet; all other files are text
 # The fields that a card must have.
@@ -54,7 +53,7 @@ CLOSED = re.compile(
 class Parcel:
     """Files to publish in one commit: path in the repository → file or content.
 
-    `source` is the folder or study that they come from, for messages; `left_out` lists what is not published.
+    `source` is the folder that they come from, for messages; `left_out` lists what is not published.
     """
 
     kind: str
@@ -105,37 +104,6 @@ def pack(
         check_card(card or read_text(files[CARD]), kind, files, "the card" if card else str(folder / CARD))
     warnings = _check_licences(folder, licences, public) if kind == DATASET else ()
     return Parcel(kind, dict(sorted(sent.items())), str(folder), left_out, warnings)
-
-
-def pack_page(files: Mapping[str, Path | bytes], source: str, pseudonyms: bool = False) -> Parcel:
-    """Return the files of a study's page, after all checks.
-
-    Args:
-        files: all files, with the card.
-        source: the study's file, which names the annotators.
-        pseudonyms: whether annotators' names, in the study and in its files, are pseudonyms.
-
-    Raises:
-        RecordError: a check fails; the line names the file.
-    """
-    if not pseudonyms:
-        raise RecordError(NAMES.format(source))
-    _check_text(source, read_text(Path(source)).encode())
-    for path, file in files.items():
-        _check_file(str(file) if isinstance(file, Path) else path, PAGE, file, pseudonyms)
-    return Parcel(PAGE, dict(sorted(files.items())), source)
-
-
-def write_parcel(parcel: Parcel, folder: Path) -> None:
-    """Write a parcel's files into a folder; raise RecordError if it holds a file that is not in the parcel."""
-    if folder.exists():
-        there = gather(folder)[0] if any(folder.iterdir()) else {}
-        if others := sorted(there.keys() - parcel.files.keys()):
-            raise RecordError(f"{folder}: holds {others[0]}, which is not part of this page; choose another folder")
-    for path, file in parcel.files.items():
-        place = folder / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(file if isinstance(file, bytes) else file.read_bytes())
 
 
 def gather(folder: Path) -> tuple[dict[str, Path], tuple[str, ...]]:

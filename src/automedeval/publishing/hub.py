@@ -7,12 +7,11 @@ from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, RepositoryNotFoundError
 from huggingface_hub.utils import validate_repo_id
 
-from automedeval.publishing.checks import DATASET, METRIC, MODEL, PAGE, Parcel
+from automedeval.publishing.checks import DATASET, METRIC, MODEL, Parcel
 from automedeval.records import RecordError
 
 KEPT = {".gitattributes"}  # the Hub's own file
-REPO_TYPES = {MODEL: "model", DATASET: "dataset", METRIC: "space", PAGE: "space"}
-SPACES = {METRIC: "gradio", PAGE: "docker"}  # what runs a Space
+REPO_TYPES = {MODEL: "model", DATASET: "dataset", METRIC: "space"}
 
 
 def check_name(repo: str) -> None:
@@ -41,7 +40,7 @@ def push(api: HfApi, parcel: Parcel, repo: str, message: str, public: bool = Fal
     try:
         info = api.repo_info(**where)
     except RepositoryNotFoundError:
-        api.create_repo(**where, private=not public, space_sdk=SPACES.get(parcel.kind))
+        api.create_repo(**where, private=not public, space_sdk="gradio" if parcel.kind == METRIC else None)
         info = api.repo_info(**where)
     if not info.private and not public:
         raise RecordError(f"{repo}: is public; --public true pushes there, another --repo keeps it private")
