@@ -267,7 +267,7 @@ def test_licences_of_rows_beside_the_data_set_count(dataset: Path) -> None:
     with pytest.raises(RecordError, match="rows whose licence"):
         pack(dataset, DATASET, public=True)
     (dataset / "rows.jsonl").write_text('{"license": ')
-    with pytest.raises(RecordError, match=r"rows\.jsonl: cannot be read as JSON"):
+    with pytest.raises(RecordError, match=r"rows\.jsonl:1: not JSON"):
         pack(dataset, DATASET)
 
 

@@ -17,7 +17,7 @@ from safetensors import SafetensorError, safe_open
 
 from automedeval.publishing.paths import without_paths
 from automedeval.publishing.secrets import names_annotators, secret_in
-from automedeval.records import RecordError, read_text
+from automedeval.records import RecordError, read_json, read_lines, read_text
 from automedeval.records.yaml_file import load_yaml
 
 MODEL, DATASET, METRIC = KINDS = ("model", "dataset", "metric")
@@ -164,24 +164,14 @@ def check_card(card: str, kind: str, files: Collection[str], place: str = "the c
             raise RecordError(f"{place}: configs: names {absent[0]}, which is not there")
 
 
-def json_object(text: str | bytes, file: str | Path) -> dict[str, Any]:
-    """Return the JSON object that a file, or a line of it, holds; RecordError if it holds something else."""
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise RecordError(f"{file}: cannot be read as JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise RecordError(f"{file}: must be a mapping")
-    return value
-
-
 def _check_weights(folder: Path, files: Mapping[str, Path]) -> None:
     """Raise RecordError if a checkpoint lacks a file that is needed to load it."""
     if "config.json" not in files or not any(re.fullmatch(r"[^/]+\.safetensors", path) for path in files):
         raise RecordError(f"{folder}: no config.json with .safetensors beside it: not a checkpoint")
     for path, file in files.items():
         if path.endswith(".safetensors.index.json"):
-            shards = json_object(read_text(file), file).get("weight_map")
+            content = read_json(file)
+            shards = content.get("weight_map") if isinstance(content, dict) else None
             if not isinstance(shards, dict):
                 raise RecordError(f"{file}: must be a mapping with the mapping weight_map")
             for shard in sorted(set(shards.values())):
@@ -205,8 +195,9 @@ def _check_file(place: str, kind: str, file: Path | bytes, pseudonyms: bool) -> 
     if suffix not in BINARY and b"\0" in content:
         raise RecordError(f"{place}: must be text in UTF-8, which can be searched for keys and names")
     _check_text(place, content, "" if pseudonyms else suffix)
-    lines = content.split(b"\n") if kind == DATASET and suffix == ".jsonl" else []
-    return Counter(json_object(line, place).get("license") for line in lines if b'"license"' in line)
+    if kind != DATASET or not isinstance(file, Path) or suffix != ".jsonl" or b'"license"' not in content:
+        return Counter()
+    return Counter(row["license"] for _, row in read_lines(file) if "license" in row)
 
 
 def _check_parquet(place: str, file: Path, pseudonyms: bool) -> Counter:

@@ -10,9 +10,8 @@ from huggingface_hub import EvalResultEntry, ModelCard, eval_result_entries_to_y
 
 from automedeval.meta_evaluation.report.text import known_of
 from automedeval.models.checkpoints import fingerprint, read_history, read_record
-from automedeval.publishing.checks import json_object
 from automedeval.publishing.paths import short_path
-from automedeval.records import RecordError, read_text
+from automedeval.records import RecordError, read_json
 from automedeval.records.hub_names import hub_name, is_hub_dataset
 from automedeval.reports.facts import Audit, JudgeProfile, facts_of
 from automedeval.reports.page import environment
@@ -189,7 +188,7 @@ def read_result(file: str | Path, *keys: str) -> dict[str, Any]:
 
     RecordError if the file cannot be read, holds something else, or lacks one of the keys.
     """
-    result = json_object(read_text(Path(file)), file)
-    if missing := [key for key in keys if key not in result]:
+    result = read_json(Path(file))
+    if missing := [key for key in keys if not isinstance(result, dict) or key not in result]:
         raise RecordError(f"{file}: has no {missing[0]!r}: not what automedeval report or audit wrote")
     return result
