@@ -5,6 +5,7 @@ its own, as "audit verdicts"; NAME=VALUE is one value of an option that stays. T
 """
 
 CRITERIA = "criteria are written by people, or come with the data"
+PAGE = "a container serves the physicians' page, see docs/annotation.md"
 PERTURBATIONS = "use --perturbations FILE, in the format of audit/templates/basics.yaml"
 RISK = "use `automedeval calibrate --risk R`"
 PAIRS = "use `automedeval export --to preferences`"
@@ -13,6 +14,7 @@ COMMANDS: dict[str, str] = {
     "draft-criteria": CRITERIA,
     "dossier": "the folders of `automedeval judge` and `automedeval report` hold the records of their runs",
     "jury": "compare the judges by `automedeval compare --verdicts A B`",
+    "page": PAGE,  # recipes/publish.py page
     "panel": "judge the kept cases again, and use `automedeval compare --fail_if_worse`, see docs/ci-gate.md",
     "preferences": PAIRS,  # recipes/preferences.py
 }
@@ -29,6 +31,7 @@ OPTIONS: dict[str, str] = {
     "audit verdicts": "`automedeval report` has what order and length do to recorded verdicts",
     "audit ratings": "`automedeval report --ratings` compares a judge with people",
     "audit raters": "`automedeval report --ratings` compares a judge with people",
+    "publish study": PAGE,
     "batch_answers": "put the answers into FILE.answers.jsonl beside FILE.jsonl of --batch_file",
     "layout=medquad": "use --columns question=question reference=answer topic=focus",
     "layout=pandalm": "write cases.jsonl with model and text of each response, and choices.jsonl",

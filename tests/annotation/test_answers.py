@@ -95,7 +95,6 @@ def test_hostile_texts_come_back_as_they_were(open_store) -> None:
         "<script>alert(1)</script>",
         "'); DROP TABLE events; --",
         "a\0b",
-        "\udc80 alone",
         "{{ 7*7 }}",
         "日本語 🩺\u202e",
     ]

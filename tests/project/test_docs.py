@@ -326,4 +326,4 @@ def test_the_model_card_opens_with_metadata_of_the_hub() -> None:
 
     card = ModelCard.load(ROOT / "model_card.md")
     assert (card.data.license, card.data.language) == ("apache-2.0", ["en"])
-    assert "no trained model yet" in card.text
+    assert "There is no trained model yet" in card.text

@@ -151,7 +151,7 @@ def other_prompts(folder: Path, patch: pytest.MonkeyPatch) -> None:
             changed("published.json", '"prompts"', '"words"'),
             "must hold automedeval, rubric, fingerprint and prompts",
         ),
-        (changed("published.json", "{", "["), "must hold automedeval"),
+        (changed("published.json", "{", "["), r"published\.json: not JSON"),
         (lambda folder, _: (folder / "rubric/rubric.yaml").unlink(), r"rubric\.yaml: No such file"),
         (
             other_prompts,

@@ -112,7 +112,7 @@ def new_row(study: Study, item: Item, who: Annotator) -> dict[str, Any]:
 
     A verdict that is verified is shown in its own slots: nothing in its text is renamed before it is checked.
     """
-    rng = random.Random(f"{study.seed}:{who.name}:{item.key}".encode("utf-8", "backslashreplace"))
+    rng = random.Random(f"{study.seed}:{who.name}:{item.key}".encode())
     if item.kind == "prefer":
         slots, parts = [0, 1], [PREFERENCE]
     elif item.kind == "jury":

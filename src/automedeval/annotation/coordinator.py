@@ -224,8 +224,7 @@ def add_coordinator(app: FastAPI, study: Study, store: Store, templates: Jinja2T
         stream = io.BytesIO()
         with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, text in sorted(exported(store)[0].items()):
-                # As `write_whole` writes them: a lone surrogate has no bytes.
-                archive.writestr(name, text.encode("utf-8", "backslashreplace"))
+                archive.writestr(name, text)
         headers = {"Content-Disposition": 'attachment; filename="export.zip"'}
         return Response(stream.getvalue(), media_type="application/zip", headers=headers)
 

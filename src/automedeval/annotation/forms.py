@@ -120,7 +120,7 @@ def shown_order(study: Study, assignment: Assignment) -> tuple[int, ...]:
     if assignment.item.kind != "prefer":
         return tuple(assignment.order)
     order = list(range(len(study.case_of(assignment.item).responses)))
-    random.Random(f"{study.seed}:{assignment.item.key}".encode("utf-8", "backslashreplace")).shuffle(order)
+    random.Random(f"{study.seed}:{assignment.item.key}".encode()).shuffle(order)
     return tuple(order)
 
 

@@ -303,4 +303,4 @@ def _inserted(connection: sa.Connection, row: sa.Insert) -> int:
 
 
 def _digest(token: str) -> str:
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(token.encode()).hexdigest()

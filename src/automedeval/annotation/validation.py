@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from automedeval.records import AutoMedEvalError
+from automedeval.records import AutoMedEvalError, parse_json
 
 LONGEST = 2_000  # characters of a comment, or of the reason for skipping
 LONGEST_RATIONALE = 20_000  # characters of a rationale, or as many as the one on record has
@@ -105,7 +105,7 @@ class Field:
         The script of the page sends [start, end, words] as JSON; without it people copy the words.
         """
         try:
-            start, end, words = json.loads(line)
+            start, end, words = parse_json(line)
         except (ValueError, TypeError):
             pass
         else:

@@ -21,7 +21,7 @@ from automedeval.harness.references import (
     reference_of_letters,
     reference_or_note,
 )
-from automedeval.records import RecordError, read_lines, read_text
+from automedeval.records import RecordError, parse_json, read_lines, read_text
 
 # What is told of a log, after a number
 AGAIN = "samples went on after the first answer: the last answer is read, and the question is the input"
@@ -89,8 +89,8 @@ def read_log(path: str, filter_name: str | None = None) -> Answers:
 
 def _parsed(text: str, place: str) -> Any:
     try:
-        return json.loads(text)  # takes NaN, which lm-evaluation-harness writes
-    except (ValueError, RecursionError) as error:
+        return parse_json(text, others=True)  # with NaN, which lm-evaluation-harness writes
+    except ValueError as error:
         raise RecordError(f"{place}: not JSON ({error})") from None
 
 

@@ -133,7 +133,7 @@ def plan_requests(
     chosen = selected_responses(case, models, baseline)
     if rubric.mode == "checklist":
         return plan_checklist(case, models, runs)
-    rng = random.Random(f"{seed}:{case.id}".encode("utf-8", "replace"))
+    rng = random.Random(f"{seed}:{case.id}".encode())
     if rubric.mode == "pairwise":
         groups: list[tuple[int, ...]] = list(itertools.combinations(chosen, 2))
         if baseline is not None:

@@ -44,12 +44,8 @@ def pieces(text: str, size: int = PIECE) -> list[str]:
 
 
 def readable(text: str) -> str:
-    """Return a text as encoders take it.
-
-    A lone surrogate, which JSON can hold and no tokenizer takes, becomes a question mark. A word gets a blank after every 50
-    letters: of one of more than 100 WordPiece makes one unknown token.
-    """
-    return LONG.sub(r"\g<0> ", text.encode("utf-8", "replace").decode("utf-8"))
+    """Return a text with a blank after every 50 letters of a word: one of more than 100 is an unknown token of WordPiece."""
+    return LONG.sub(r"\g<0> ", text)
 
 
 def sentences(text: str) -> list[str]:

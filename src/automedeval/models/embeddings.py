@@ -17,7 +17,7 @@ import numpy as np
 
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint, loading
 from automedeval.models.model_paths import find_model
-from automedeval.records import RecordError, check_choice
+from automedeval.records import RecordError, check_choice, read_json
 from automedeval.records.extras import install
 
 if TYPE_CHECKING:  # torch is loaded by those who need it
@@ -274,7 +274,7 @@ def _refuse_code(folder: Path) -> None:
     if not file.exists():
         return
     try:
-        kinds = [module["type"] for module in json.loads(file.read_text(encoding="utf-8"))]
+        kinds = [module["type"] for module in read_json(file, others=True)]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RecordError(f"{file}: not a list of modules with a type ({error})") from None
     foreign = [kind for kind in kinds if not str(kind).startswith("sentence_transformers.")]

@@ -63,7 +63,7 @@ from automedeval.models.constraints import (
     reply_of,
     shared_beginnings,
 )
-from automedeval.records import RecordError, digest
+from automedeval.records import RecordError, digest, parse_json
 from automedeval.records.journal import replacing
 
 _FATAL = (401, 403, 404)  # a retry does not help, and every other request would get the same status
@@ -79,10 +79,8 @@ _IDENTITY = ("root", "owned_by", "max_model_len")
 def defuse(text: str) -> str:
     """Put a word joiner into chat-template tokens, which an endpoint might tokenize as control tokens, and into thought tags.
 
-    A quoted thought tag would otherwise cut the answer. A lone surrogate, which cannot be encoded as UTF-8, becomes a question
-    mark.
+    A quoted thought tag would otherwise cut the answer.
     """
-    text = text.encode("utf-8", "replace").decode("utf-8")
     for pattern in (CONTROL_TOKEN, THOUGHT):
         text = pattern.sub(lambda match: match[0][0] + "\u2060" + match[0][1:], text)
     return text
@@ -385,7 +383,7 @@ class OpenAIChat(Chat):
             body = self.body(prompt, step)
             file = self._cache_file(body, prompt)
             try:
-                cached = json.loads(file.read_text(encoding="utf-8") if file else "null")
+                cached = parse_json(file.read_text(encoding="utf-8") if file else "null", others=True)
                 answer = answer_from_completion(cached)
             except (OSError, *UNREADABLE):  # no cache, missing or damaged: the request is sent
                 pass
@@ -424,7 +422,8 @@ class OpenAIChat(Chat):
         try:
             # In `extra_body`, because the client has no arguments for the fields that other servers take.
             create = self._once.chat.completions.with_raw_response.create
-            completion = json.loads(create(model=self.model, messages=body["messages"], extra_body=body).content)
+            content = create(model=self.model, messages=body["messages"], extra_body=body).content
+            completion = parse_json(content.decode(), others=True)
             answer = answer_from_completion(completion)
         except openai.APIStatusError as error:
             paid.append(0.0)

@@ -35,6 +35,11 @@ def digest(value: object, **options: Any) -> str:
     return hashlib.sha256(json.dumps(value, **options).encode()).hexdigest()[:12]
 
 
+def whole(text: str) -> str:
+    """Return a text with "?" in place of a lone surrogate: half a character, which JSON can hold, and no file or tokenizer."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
 def repeats(text: str) -> bool:
     """Return whether a text ends by saying the same words again and again: four times or more, eight words or more."""
     words = re.findall(r"\w+", text.lower())[:-1]  # the last one may be cut off
@@ -144,6 +149,15 @@ class LogRecord(Record):
             )
 
 
+def _make_whole(record: object, *names: str) -> None:
+    """Make the texts of a record `whole`; texts of files are, but not those that other programs pass from Python."""
+    for name in names:
+        value = getattr(record, name)
+        if isinstance(value, list):  # a conversation
+            value = [{key: whole(text) for key, text in message.items()} for message in value]
+        object.__setattr__(record, name, value if value is None or isinstance(value, list) else whole(value))
+
+
 def _extra(record: dict, names: Iterable[str]) -> dict[str, Any]:
     return {key: value for key, value in record.items() if key not in set(names)}
 
@@ -155,6 +169,9 @@ class Response(Record):
     model: str
     text: str
     extra: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _make_whole(self, "model", "text")
 
     @property
     def is_empty(self) -> bool:
@@ -182,6 +199,9 @@ class CaseCriterion(Record):
     points: float
     tags: tuple[str, ...] = ()
     extra: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _make_whole(self, "criterion")
 
     @classmethod
     def from_dict(cls, record: dict) -> Self:
@@ -228,6 +248,9 @@ class Case:
     topic: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
     criteria: tuple[CaseCriterion, ...] = ()
+
+    def __post_init__(self) -> None:
+        _make_whole(self, "id", "question", "reference", "topic")
 
     @classmethod
     def from_dict(cls, record: dict, least_responses: int = 1) -> "Case":

@@ -1,6 +1,5 @@
 """What is known of a judge by its verdicts, its audit and the ratings of its cases, for the facts beside a ranking."""
 
-import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -12,7 +11,7 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row
 from automedeval.metrics.lexical import longer_text
-from automedeval.records import RecordError, read_text
+from automedeval.records import RecordError, read_json
 from automedeval.reports.facts import LEAST_RATED, Audit, JudgeProfile
 from automedeval.rubrics import without_scale
 
@@ -30,7 +29,7 @@ def audits_of(places: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[str,
     for place in places:
         file = Path(place) / "audit.json" if Path(place).is_dir() else Path(place)
         try:
-            content = json.loads(read_text(file))
+            content = read_json(file)
             if "decodings" in content:
                 raise RecordError(f"{file}: an earlier version wrote it: run automedeval audit again")
             audit, settings = Audit.read(content), content["judge"]["settings"]
