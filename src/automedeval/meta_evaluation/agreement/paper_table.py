@@ -35,7 +35,6 @@ def paper_table(
     ours: str | None = None,
     rationales: tuple[Rationales, Rationales] | None = None,
     resamples: int = bootstrap.RESAMPLES,
-    seed: int = 0,
 ) -> dict[str, Any]:
     """Return the table, figures as `Estimate`.
 
@@ -45,7 +44,7 @@ def paper_table(
         ours: the judge that every other one is tested against; None: no tests.
         rationales: what `compare_rationales` found, as `Statistic`s and as `Estimate`s from the same resamples; None: the
             table has no columns for rationales.
-        resamples, seed: of the estimates and of the standard errors.
+        resamples: of the estimates and of the standard errors.
 
     Returns:
         "columns"; "scores", own or expected, that all figures are from; "ours"; "rows": for each judge "judge", "names", "runs"
@@ -73,9 +72,7 @@ def paper_table(
         others = [record for record in table if record is not mine]
         for record in others:
             trainings, ours_of_it = ([by_name[name] for name in each["names"]] for each in (record, mine))
-            differences = _differences(
-                cases, people, (trainings, ours_of_it), scores, statistics, columns, resamples, seed
-            )
+            differences = _differences(cases, people, (trainings, ours_of_it), scores, statistics, columns, resamples)
             for name in columns:
                 gaps = [each for each in (record, mine) if each["cells"][name]["mean"].value is None]
                 if gaps:
@@ -106,7 +103,6 @@ def _differences(
     statistics: Rationales,
     columns: Sequence[str],
     resamples: int,
-    seed: int,
 ) -> dict[str, Estimate]:
     """Return column → a judge's figure less ours, where both have a value in every run; `pair` has the trainings of both."""
     units = [run for rows in pair for row in rows for run in row.runs()]
@@ -133,7 +129,7 @@ def _differences(
     for name in columns:
         if name in RATIONALES:
             tree[name] = _on_shared_cases(tree[name])
-    estimated = bootstrap.estimate(tree, len(cases), resamples, seed)
+    estimated = bootstrap.estimate(tree, len(cases), resamples)
     found = {}
     for name, sides in estimated.items():
         is_share = name in ACCURACIES
