@@ -59,7 +59,9 @@ def paper_table(
     for line in lines:
         trainings_of_line = [by_name[name] for name in line["names"]]
         cells = {measure: dict(line[measure + SCORES[scores]]) for measure in MEASURES}
-        cells |= {name: _rationale_cell(name, trainings_of_line, estimates) for name in columns if name in RATIONALES}
+        for name in (name for name in columns if name in RATIONALES):
+            runs = {row.name: _rationale_runs(name, estimates[row.judge.name]) for row in trainings_of_line}
+            cells[name] = over_runs(runs)
         due, valid = (
             sum(getattr(row.judge, name) for row in trainings_of_line) for name in ("verdicts_due", "verdicts_valid")
         )
@@ -144,10 +146,6 @@ def _rationale_runs(name: str, record: Mapping[str, Any]) -> dict[int, Any]:
         return {0: Estimate(None, reason=record.get("reason", "not computed"))}
     runs = {each["run"]: each[name] for each in record["runs"] or [{"run": 0, name: record[name]}]}
     return {run: figure["f1"] if name == "bert_score" else figure for run, figure in runs.items()}
-
-
-def _rationale_cell(name: str, rows: Sequence[Row], estimates: Rationales) -> dict[str, Any]:
-    return over_runs({row.name: _rationale_runs(name, estimates[row.judge.name]) for row in rows})
 
 
 def _on_shared_cases(sides: list[dict[str, dict[int, Any]]]) -> list[dict[str, dict[int, Any]]]:
