@@ -59,12 +59,10 @@ class Nearest(NamedTuple):
     Attributes:
         cosine: the largest cosine between a piece of the response and a piece of the text; NaN where one has no words.
         piece: that piece of the response; "" where there is none.
-        first: the largest cosine of the response's first piece.
     """
 
     cosine: float
     piece: str
-    first: float
 
 
 def nearest(
@@ -95,11 +93,11 @@ def nearest(
 
     def compare(response: list[str], text: list[str]) -> Nearest:
         if not response or not text:
-            return Nearest(np.nan, "", np.nan)
+            return Nearest(np.nan, "")
         left, right = (vectors[[place[piece] for piece in some]] for some in (response, text))
         cosines = (left @ right.T).max(axis=1)
         best = int(cosines.argmax())
-        return Nearest(float(cosines[best]), response[best], float(cosines[0]))
+        return Nearest(float(cosines[best]), response[best])
 
     return {
         name: [compare(response, text) for text, answers in zip(texts_of_case, responses) for response in answers]

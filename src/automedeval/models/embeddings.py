@@ -165,14 +165,10 @@ class Encoder:
             RecordError: a vector is not finite.
         """
         vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
-        for batch in self._batches(texts):
-            with self._lock:
-                encoded, _ = self._network.read([texts[index] for index in batch])
-            vectors[batch] = _unit(encoded)
+        for batch, encoded, _ in self._read(texts):
+            vectors[batch] = self._unit(encoded)
             if on_batch:
                 on_batch(len(batch))
-        if not np.isfinite(vectors).all():
-            raise RecordError(f"{self.name}: a vector is not finite; --dtype float32 may help")
         return vectors
 
     def encode_tokens(self, texts: Sequence[str]) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -189,18 +185,31 @@ class Encoder:
             RecordError: a vector is not finite.
         """
         pairs: list = [None] * len(texts)
-        for batch in self._batches(texts):
-            with self._lock:
-                encoded, tokens = self._network.read([texts[index] for index in batch])
-            for index, vector, own in zip(batch, _unit(encoded), tokens, strict=True):
-                pairs[index] = vector, _unit(own)
-                if not all(np.isfinite(each).all() for each in pairs[index]):
-                    raise RecordError(f"{self.name}: a vector is not finite; --dtype float32 may help")
+        for batch, encoded, tokens in self._read(texts):
+            for index, vector, own in zip(batch, self._unit(encoded), tokens, strict=True):
+                pairs[index] = vector, self._unit(own)
         return pairs
 
-    def _batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
+    def _read(self, texts: Sequence[str]) -> "Iterator[tuple[list[int], torch.Tensor, list[torch.Tensor]]]":
+        """Yield each batch as the places of its texts, and what the network reads in it."""
         around = self._window - self.max_tokens
-        yield from batches([min(count, self.max_tokens) + around for count in self.count(texts)], self.device == "cpu")
+        lengths = [min(count, self.max_tokens) + around for count in self.count(texts)]
+        for batch in batches(lengths, self.device == "cpu"):
+            with self._lock:
+                encoded, tokens = self._network.read([texts[index] for index in batch])
+            yield batch, encoded, tokens
+
+    def _unit(self, vectors: "torch.Tensor") -> np.ndarray:
+        """Return vectors with length 1 in float32; RecordError if one is not finite.
+
+        Normalised ones too: in bfloat16 the lengths are between 0.99 and 1.01.
+        """
+        from torch.nn.functional import normalize
+
+        of_length_one = normalize(vectors.float(), dim=-1).cpu().numpy()
+        if not np.isfinite(of_length_one).all():
+            raise RecordError(f"{self.name}: a vector is not finite; --dtype float32 may help")
+        return of_length_one
 
 
 def batches(lengths: Sequence[int], on_cpu: bool) -> Iterator[list[int]]:
@@ -219,13 +228,6 @@ def batches(lengths: Sequence[int], on_cpu: bool) -> Iterator[list[int]]:
         batch.append(index)
     if batch:
         yield batch
-
-
-def _unit(vectors: "torch.Tensor") -> np.ndarray:
-    """Return vectors with length 1 in float32. Normalised ones too: in bfloat16 the lengths are between 0.99 and 1.01."""
-    from torch.nn.functional import normalize
-
-    return normalize(vectors.float(), dim=-1).cpu().numpy()
 
 
 def plain_window(folder: Path) -> int | None:

@@ -166,7 +166,7 @@ def intervals(
     axes.set_xlabel(label)
 
 
-def distributions(histograms: Sequence[tuple[str, dict[str, int]]], label: str, *, axes: Axes) -> None:
+def distributions(histograms: Sequence[tuple[str, dict[str, int]]], *, axes: Axes) -> None:
     """Draw histograms {score: count} as shares, side by side."""
     _set_height(axes, 2.6)
     width = 0.42 / len(histograms)
@@ -175,7 +175,7 @@ def distributions(histograms: Sequence[tuple[str, dict[str, int]]], label: str, 
         at = [float(score) + shift for score in histogram]
         heights = [count / total for count in histogram.values()]
         axes.bar(at, heights, width, label=_short(name), color=COLOURS[place % len(COLOURS)])
-    axes.set(xlabel=label, ylabel="share of responses")
+    axes.set(xlabel="score", ylabel="share of responses")
     axes.legend()
 
 
