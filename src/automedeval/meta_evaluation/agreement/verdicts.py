@@ -3,7 +3,6 @@
 A verdict that does not fit its case or its rubric is an error with file and line. What is left out is a note in the report.
 """
 
-import itertools
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -145,12 +144,6 @@ class JudgeVerdicts:
     def all_runs(self) -> list[int]:
         """The runs, also those without a valid verdict, ascending."""
         return np.unique(self.run).tolist()
-
-    @cached_property
-    def entries(self) -> list[slice]:
-        """The entries of each verdict."""
-        edges = np.searchsorted(self.panel.group, np.arange(len(self.verdicts) + 1)).tolist()
-        return [slice(*each) for each in itertools.pairwise(edges)]
 
     @property
     def blind_to(self) -> list[str] | None:
