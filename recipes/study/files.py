@@ -19,7 +19,7 @@ MODELS = {
 FILES = {
     "input", "ids", "books", "store", "cases", "verdicts", "ratings", "verdict_ratings", "choices", "preferences", "labels",
     "plan", "evaluation_cases", "rubric", "rubrics", "dataset", "fit", "jury", "probabilities",
-    "chat_template_path", "tokenizer_template", "teacher_verdicts", "attack_file", "harm_file", "thresholds", "agreement",
+    "chat_template_path", "tokenizer_template", "teacher_verdicts", "perturbations", "agreement",
     "audit", "folder", "study", "card",
 }  # fmt: skip
 # Recipes whose output no step has to read.
