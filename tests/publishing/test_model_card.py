@@ -10,7 +10,7 @@ import yaml
 from doubles.publishable import agreement, trained
 from doubles.tiny_model import build_tiny_model
 from huggingface_hub import ModelCard, parse_eval_result_entries
-from programs import ROOT, SAMPLE, error_line, run_recipe
+from programs import ROOT, SAMPLE, run_recipe
 
 from automedeval.meta_evaluation.report.text import answer, summary
 from automedeval.models.checkpoints import fingerprint
@@ -237,22 +237,6 @@ def test_the_lines_of_the_card_run(
     assert len(code.strip().splitlines()) <= 8
     exec(compile(code.replace("org/judge", str(folder)), "card", "exec"), {})
     assert re.match(r"True \(\d, \d\) \(\d\.\d+, ", capsys.readouterr().out)
-
-
-def test_a_rubric_of_ones_own_goes_out_beside_the_weights(tiny_model: Path, tmp_path: Path) -> None:
-    folder = trained(tiny_model, tmp_path / "judge", rubrics=["feedbackqa@1"])
-    command = ("model", folder, "--repo", "org/judge", "--base_model", "some-org/base", "--datasets", "org/data")
-    assert "trained for the rubric feedbackqa@1, which is not packaged; --rubric names its file" in error_line(
-        run_recipe("publish", *command, "--dry_run")
-    )
-    rubric = "recipes/runs/automedeval-135m/feedbackqa.yaml"
-    output = tmp_path / "card.md"
-    done = run_recipe("publish", *command, "--dry_run", "--rubric", rubric, "--card_output", output)
-    assert done.returncode == 0, done.stderr
-    for file in (ROOT / rubric, ROOT / "src/automedeval/rubrics/templates/automedeval.jinja"):
-        name = "rubric.yaml" if file.suffix == ".yaml" else file.name
-        assert f"{file.stat().st_size:>15,}  rubric/{name}\n" in done.stdout
-    assert f"{len(output.read_bytes()):>15,}  README.md\n" in done.stdout
 
 
 @pytest.mark.parametrize(

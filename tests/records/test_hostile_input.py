@@ -139,11 +139,8 @@ def test_an_endpoint_that_sends_deep_json_is_one_line(folder: Path) -> None:
     ("template", "said"),
     [
         ("{% for a in question %}" * 9 + "{% endfor %}" * 9, "makes more than 20,000,000 characters"),
-        ("{% for a in question %}" * 9 + "{{ a }}" + "{% endfor %}" * 9, "makes more than 20,000,000 characters"),
-        ("{{ 'a' * 99999999999 }}", "may use * on numbers below 1e15 only"),
         ("{{ rubric.__class__.__mro__ }}", "access to attribute '__class__'"),
         ("{{ cycler.__init__.__globals__.os.system('touch mark') }}", "of 'StrictUndefined' object is unsafe"),
-        ("{% include '/etc/hostname' %}", "no loader"),
     ],
 )
 def test_a_template_that_harms_is_one_line(folder: Path, template: str, said: str) -> None:

@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -83,43 +84,35 @@ LIMITED = """
 import resource, sys
 from automedeval.rubrics import RubricError, read_rubric
 from automedeval.rubrics.prompts import judge_messages
-with open("/proc/self/statm") as memory:
-    now = int(memory.read().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (now + 400 * 2**20,) * 2)
+if sys.platform == "linux":
+    with open("/proc/self/statm") as memory:
+        now = int(memory.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (now + 400 * 2**20,) * 2)
+resource.setrlimit(resource.RLIMIT_CPU, (120, 120))
 for file in sys.argv[1:]:
+    rubric, responses = read_rubric(file), ["one", "two"]
+    anchors = dict(rubric.anchors)
     try:
-        print(sum(len(each["content"]) for each in judge_messages(read_rubric(file), "Why?", ["one", "two"])))
+        print(sum(len(each["content"]) for each in judge_messages(rubric, "Why?", responses)))
     except RubricError as error:
-        print(error)
+        print(error if (responses, dict(rubric.anchors)) == (["one", "two"], anchors) else "changed")
 """
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits memory as Linux does")
-def test_a_template_takes_no_gigabyte_before_it_is_refused(tmp_path: Path) -> None:
+@pytest.mark.skipif(sys.platform == "win32", reason="limits memory and time as Unix does")
+def test_a_template_runs_no_code_reads_no_file_and_takes_no_gigabyte(tmp_path: Path) -> None:
     files = [
         own_rubric(tmp_path / str(number), f"{{% block user %}}{template}{{% endblock %}}", examples=[{"a": 1}] * 5000)
-        for number, template in enumerate(HUGE.values())
+        for number, template in enumerate((ATTACKS | HUGE).values())
     ]
-    done = subprocess.run([sys.executable, "-c", LIMITED, *files], capture_output=True, text=True, timeout=300)
+    (tmp_path / "here").mkdir()
+    command = [sys.executable, "-c", LIMITED, *files]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path / "here")
     assert done.returncode == 0, done.stderr
-    line_of = dict(zip(HUGE, done.stdout.splitlines(), strict=True))
-    assert {name: line for name, line in line_of.items() if "own.jinja: " not in line or "MemoryError" in line} == {}
-
-
-@pytest.mark.parametrize("attack", ATTACKS)
-def test_a_template_runs_no_code_and_reads_no_file(tmp_path: Path, monkeypatch, attack: str) -> None:
-    monkeypatch.chdir(tmp_path)
-    template = f"{{% block user %}}{{{{ question }}}}{ATTACKS[attack]}{{% endblock %}}"
-    rubric = read_rubric(own_rubric(tmp_path, template))
-    responses, anchors = ["one", "two"], dict(rubric.anchors)
-    with pytest.raises(RubricError) as error:
-        judge_messages(rubric, "Why?", responses)
-    line = str(error.value)
-    assert line.startswith("own.jinja: ")
-    assert len(line) > len("own.jinja: ")
-    assert "\n" not in line
-    assert (responses, rubric.anchors) == (["one", "two"], anchors)
-    assert sorted(os.listdir(tmp_path)) == ["own.jinja", "own.yaml"]
+    line_of = dict(zip(ATTACKS | HUGE, done.stdout.splitlines(), strict=True))
+    wrong = {name: line for name, line in line_of.items() if not re.fullmatch(r"own\.jinja: (?!MemoryError).+", line)}
+    assert wrong == {}
+    assert os.listdir(tmp_path / "here") == []
 
 
 @pytest.mark.parametrize(

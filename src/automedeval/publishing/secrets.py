@@ -29,7 +29,7 @@ SECRETS = {
 _SECRETS = {kind: re.compile(pattern) for kind, pattern in SECRETS.items()}
 
 # Where a text names annotators: as the value of a key, in a column, or as the judge of a person's own scores.
-_EMPTY = rb"(?!null\b|nan\b|~|\[\s*\]|\{\s*\}|\"\"|''|\d)\S"
+_EMPTY = rb"(?!(?:null|nan|true|false|~|-?[\d.]+)\s*(?:[,}\]\r\n#]|\Z)|\[\s*\]|\{\s*\}|\"\"|'')\S"
 _NAME = RATER.encode() + rb"[^\s`\"'\\]"
 _PEOPLE = {
     "json": rb"(?i)\"annotators?\\*\"\s*:\s*" + _EMPTY + rb"|\"" + _NAME,
