@@ -30,16 +30,11 @@ from sklearn.pipeline import make_pipeline
 import automedeval
 from automedeval.audit.perturbations import read_perturbations
 from automedeval.claims.checker import CONTRADICTED, LABELS, PACKAGED, SUPPORTED, SmallChecker, load_small_checker
-from automedeval.claims.rules import omitted_help
 from automedeval.claims.run import evidence_of, passages_of
 from automedeval.claims.statements import statements
-from automedeval.dataset.contrast import Rules, is_held_out
-from automedeval.judges.criteria import read_criteria
-from automedeval.metrics.embedding import sentences
+from automedeval.dataset.contrast import is_held_out
 from automedeval.models.arguments import EncoderArguments
-from automedeval.records import Case, question_text, read_cases, read_records
-from automedeval.records.types import CriterionLabel
-from automedeval.stats.logistic import order_weights
+from automedeval.records import Case, question_text, read_cases
 
 SAMPLE = Path(automedeval.__file__).parent / "sample"
 BOTH = (SUPPORTED, CONTRADICTED)
@@ -75,13 +70,9 @@ def main() -> None:
     add("two_bots", **flagged_by_kind(checker, list(read_cases(SAMPLE / "two_bots.jsonl"))))
     cases = list(read_cases(SAMPLE / "test_cases.jsonl"))
     add("sample", **flagged_by_kind(checker, cases))
-    for name in ("two_bots", "train_cases", "test_cases"):
-        add(f"{name}, calls for help omitted", **omitting(list(read_cases(SAMPLE / f"{name}.jsonl"))))
     add("sample, planted, evidence: reference", **planted(checker, cases, "reference", args.limit))
     if args.kqa:
         cases = list(read_cases(Path(args.kqa) / "cases.jsonl"))
-        add("K-QA met", **met(checker, cases, read_records(Path(args.kqa) / "criterion_labels.jsonl", CriterionLabel)))
-        add("K-QA met, weights learnt on other questions", **met_by_weights(checker, Path(args.kqa)))
         add("K-QA, planted, evidence: reference", **planted(checker, cases, "reference", args.limit))
         add("K-QA, planted, evidence: the answer as it was", **planted(checker, cases, "itself", args.limit))
     if args.medquad:
@@ -197,119 +188,6 @@ def planted(checker: SmallChecker, cases: Sequence[Case], evidence: str, limit: 
     for (*_, kind, _), was, now in zip(chosen, flags[::2], flags[1::2]):
         found[kind].update({"answers": 1, "flagged before": bool(was), "flagged more": len(now) > len(was)})
     return {kind: dict(counts) for kind, counts in sorted(found.items())}
-
-
-def omitting(cases: Sequence[Case]) -> dict[str, Any]:
-    """Of each kind of response, how many omit the reference's call for help; of "help dropped", how many do only then."""
-    dropping = [edit for each in read_perturbations() if each.name == "danger" for edit in each.edits if edit.drop]
-    counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for case in cases:
-        for at, response in enumerate(case.responses):
-            passages = evidence_of(case, at, "reference")
-            before = omitted_help(response.text, passages)
-            counts[response.extra.get("kind", "all")].update({"answers": 1, "omitting": bool(before)})
-            dropped = [text for each in dropping if each.kind == "emergency" and (text := each.apply(response.text))]
-            more = [before is None and omitted_help(text, passages) is not None for text in dropped]
-            counts["help dropped"].update({"answers": len(dropped), "omitting": sum(more)})
-    return {kind: dict(those) for kind, those in sorted(counts.items())}
-
-
-def met(checker: SmallChecker, cases: Sequence[Case], labels: Iterable[CriterionLabel]) -> dict[str, Any]:
-    """AUROC of "the answer meets the statement" by the largest support of its sentences, by cosine, and by both."""
-    votes: dict[tuple[str, str, str], list[bool]] = defaultdict(list)
-    for label in labels:
-        votes[label.case_id, label.model, label.criterion].append(label.met)
-    texts = {(case.id, each.model): each.text for case in cases for each in case.responses}
-    truth, support, cosine = [], [], []
-    for (case_id, model, criterion), own in votes.items():
-        passages = [each.text for each in passages_of(texts[case_id, model], "answer")]
-        if not passages:
-            continue
-        vectors = checker.encoder.encode([criterion, *passages])
-        near = vectors[1:] @ vectors[0]
-        order = np.argsort(-near)[:3]
-        read = checker.probabilities([(passages[at], criterion) for at in order])
-        support.append(max(float(read[passages[at], criterion][LABELS.index(SUPPORTED)]) for at in order))
-        cosine.append(float(near.max()))
-        truth.append(2 * sum(own) > len(own))
-    both = np.argsort(np.argsort(support)) + np.argsort(np.argsort(cosine))
-    scores = {"support": support, "cosine": cosine, "sum of ranks": both}
-    return {"pairs": len(truth)} | {name: round(float(roc_auc_score(truth, each)), 3) for name, each in scores.items()}
-
-
-def met_by_weights(checker: SmallChecker, folder: Path) -> dict[str, Any]:
-    """AUROC of "met" by weights of the judge of criteria's support, the checker's support and its contradiction.
-
-    They are learnt monotone on K-QA's other questions, whose statements are met by their own answer; not by that answer without
-    the nearest sentences, nor by that of the nearest other question; and not where a rule made them their contrary. AUROC there
-    is cross-fitted by question; then the weights of all are measured once on the labelled questions.
-    """
-    tests = list(read_cases(folder / "cases.jsonl"))
-    left_out = {case.id for case in tests}
-    rows = [row for row in json_rows(folder / "questions.jsonl") if row["id"] not in left_out]
-    vectors = checker.encoder.encode([row["question"] for row in rows])
-    nearest = np.argmax(vectors @ vectors.T - 2 * np.eye(len(rows)), axis=1)
-    rules, rng = Rules.read(), random.Random(0)
-    trials, kinds, groups = [], [], []
-    for row, other in zip(rows, nearest):
-        said = sentences(row["reference"])
-        texts = [each["criterion"] for each in row["criteria"] if each["criterion"].strip()]
-        own = checker.encoder.encode([*said, *texts])
-        for text, cosines in zip(texts, own[len(said) :] @ own[: len(said)].T):
-            rest = [each for each, cosine in zip(said, cosines) if cosine <= 0.65 and cosine < cosines.max()]
-            answers = {"said": (text, row["reference"]), "another topic": (text, rows[other]["reference"])}
-            answers |= {"silent": (text, "\n".join(rest))} if rest else {}
-            answers |= {"contrary": (changed, row["reference"])} if (changed := rules.contrary(text, rng)) else {}
-            for kind, (criterion, answer) in answers.items():
-                case = {"id": row["id"], "question": row["question"], "responses": [{"model": "m", "text": answer}]}
-                trials.append((Case.from_dict(case | {"criteria": [{"criterion": criterion, "points": 1}]}), 0))
-                kinds.append(kind)
-                groups.append(row["id"])
-    features, kind, fold = (
-        criteria_features(checker, trials),
-        np.array(kinds),
-        np.unique(groups, return_inverse=True)[1] % 5,
-    )
-    met, scores = kind == "said", np.zeros(len(kind))
-
-    def learn(rows: np.ndarray) -> np.ndarray:
-        """Each statement that is met stands above the not met ones that follow it, up to the next."""
-        start = np.maximum.accumulate(np.where(met, np.arange(len(met)), 0))
-        return order_weights((features[start] - features)[rows & ~met])
-
-    for each in range(5):
-        scores[fold == each] = features[fold == each] @ learn(fold != each)
-    weights = learn(np.ones(len(met), bool))
-    votes: dict[tuple[str, str, str], list[bool]] = defaultdict(list)
-    for label in read_records(folder / "criterion_labels.jsonl", CriterionLabel):
-        votes[label.case_id, label.model, label.criterion].append(label.met)
-    asked = [(case, slot) for case in tests for slot in range(len(case.responses))]
-    names = [(case.id, case.models[slot], each.criterion) for case, slot in asked for each in case.criteria]
-    known = np.array([name in votes for name in names])
-    truth = [2 * sum(votes[name]) > len(votes[name]) for name in names if name in votes]
-    test = criteria_features(checker, asked)[known]
-
-    def auroc(values: np.ndarray, *others: str) -> float:
-        chosen = met | np.isin(kind, others)
-        return round(float(roc_auc_score(met[chosen], values[chosen])), 3)
-
-    found = {
-        "statements": int(met.sum()),
-        "weights": dict(zip(("judge", "supported", "not contradicted"), weights.round(2))),
-    }
-    for name, values, last in (("judge", features[:, 0], test[:, 0]), ("learnt", scores, test @ weights)):
-        by_kind = {each: auroc(values, each) for each in sorted({*kinds} - {"said"})}
-        found[name] = {"all": auroc(values, *kinds), **by_kind, "labelled": round(float(roc_auc_score(truth, last)), 3)}
-    return found
-
-
-def criteria_features(checker: SmallChecker, cases: Sequence[tuple[Case, int]]) -> np.ndarray:
-    """Of each criterion the support by the judge of criteria, then the checker's support and 1 - contradiction."""
-    read = [each for own in read_criteria(cases, checker.encoder) for each in own]
-    chances = checker.probabilities([(each.sentence, each.criterion) for each in read])
-    own = np.array([chances[each.sentence, each.criterion] for each in read])
-    supported, contradicted = (own[:, LABELS.index(each)] for each in (SUPPORTED, CONTRADICTED))
-    return np.column_stack([[each.support for each in read], supported, 1 - contradicted])
 
 
 def speed(checker: SmallChecker, cases: Sequence[Case]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ from automedeval.stats.selective import least_alarm_threshold
 THRESHOLDS = (0.999, 0.998, 0.995, 0.99, 0.98, 0.97, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5)
 # Of the certificate: the allowed share of clean statements that are called contradicted, the allowed probability that
 # the certificate is false, and the largest share of clean answers with a statement that is called contradicted.
-RISK, DELTA, ANSWERS = 0.05, 0.1, 0.05
+RISK, DELTA, ANSWERS = 0.05, 0.1, 0.02
 
 
 @dataclass

@@ -35,6 +35,7 @@ OPTIONS: dict[str, str] = {
     "batch_answers": "put the answers into FILE.answers.jsonl beside FILE.jsonl of --batch_file",
     "layout=medquad": "use --columns question=question reference=answer topic=focus",
     "layout=pandalm": "write cases.jsonl with model and text of each response, and choices.jsonl",
+    "split:": "name the chat alone; the statements are the sentences",  # of check --checker
     "layout=table": "leave it out, or use --columns",
 }
 

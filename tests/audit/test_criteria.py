@@ -191,12 +191,14 @@ def test_an_endpoint_with_a_budget_is_audited(cases: Path, tmp_path: Path, monke
     ],
 )
 def test_faulty_options_are_one_line(cases: Path, tmp_path: Path, options: tuple, message: str) -> None:
-    command = ("audit", "--judge", "small", "--rubric", "checklist", "--cases", cases, "--output", tmp_path / "out")
+    command = ("audit", "--judge", "openai:m", "--rubric", "checklist", "--cases", cases, "--output", tmp_path / "out")
     assert message in error_line(run_command(*command, *options))
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("command", ["audit", "judge"])
-def test_a_judge_that_reads_no_criteria_is_refused(cases: Path, tmp_path: Path, command: str) -> None:
-    args = ("--judge", "baseline:longer text", "--rubric", "checklist", "--cases", cases, "--output", tmp_path / "out")
-    assert "--judge baseline:longer text reads no criteria" in error_line(run_command(command, *args))
+@pytest.mark.parametrize("judge", ["small", "baseline:longer text", "likelihood:MODEL"])
+def test_a_judge_that_reads_no_criteria_is_refused(cases, tiny_model, tmp_path: Path, judge: str, command: str) -> None:
+    judge = judge.replace("MODEL", str(tiny_model))
+    args = ("--judge", judge, "--rubric", "checklist", "--cases", cases, "--output", tmp_path / "out")
+    assert f"--judge {judge} reads no criteria; a language model does" in error_line(run_command(command, *args))

@@ -1,6 +1,5 @@
 """The chat checker by its command: an endpoint, a server that constrains, and a checkpoint; and how odd answers are read."""
 
-import json
 import math
 import re
 import subprocess
@@ -96,108 +95,6 @@ def test_what_an_endpoint_does_not_answer_is_asked_again_and_nothing_else(tmp_pa
         assert len(endpoint.asked) == asked + 3  # the statements of "a"
         again = error_line(check(cases(), *options, "--temperature", 1)[0])
         assert "with other weights, wording or settings" in again
-
-
-def splits(listed: dict[str, dict], labels=says):
-    """Answer the prompt for the statements of a text by `listed`, and that on a statement as `labels` does."""
-
-    def script(body: dict) -> dict:
-        text = re.search(r"\nAnswer:\n(~+)\n(.*)\n\1\n", body["messages"][-1]["content"], re.S)
-        return listed[text[2]] if text else labels(body)
-
-    return script
-
-
-def list_of(*statements: object) -> dict:
-    return answer(json.dumps({"statements": statements}))
-
-
-ONE = "Take it once a week."  # the answer of "b"
-
-
-def supported(body: dict) -> dict:
-    return answer('{"label": "supported", "passage": 1}')
-
-
-def test_a_chat_cuts_answers_into_statements_in_their_words_and_what_it_leaves_out_stays(tmp_path: Path) -> None:
-    text = "Take it once a week, never with warfarin. Is it safe? Drink tea at noon."
-    of_text = list_of("never with warfarin", "Take 5 g.", "Take it once a week", "Is it safe?")
-    with EndpointDouble(splits({text: of_text, ONE: list_of(ONE)}, supported)) as endpoint:
-        given = ("--checker", "split:openai:m", "--base_url", endpoint.url, "--cache", tmp_path / "cache")
-        done, (first, second) = check(cases(1, text), tmp_path / "out", *given)
-        assert done.returncode == 0, done.stderr
-        asked = len(endpoint.asked)
-        assert asked == 6  # two lists, four statements that are asserted
-        form = [each["body"]["response_format"]["json_schema"]["schema"]["properties"] for each in endpoint.asked]
-        assert form.count({"statements": {"type": "array", "items": {"type": "string"}}}) == 2
-        done, again = check(cases(1, text), tmp_path / "again", *given)
-        assert len(endpoint.asked) == asked  # every answer is kept by its prompt
-        other = error_line(check(cases(1, text), tmp_path / "out", "--checker", "openai:m", *given[2:])[0])
-        assert "with other weights, wording or settings" in other
-    assert again == [first, second]
-    statements = [(each["text"], each["label"], each.get("reason")) for each in first["statements"]]
-    assert statements == [
-        ("Take it once a week", "supported", None),
-        ("never with warfarin", "supported", None),
-        ("Is it safe?", "unread", "question"),
-        ("Drink tea at noon.", "supported", None),
-    ]
-    assert all(text[each["start"] : each["end"]] == each["text"] for each in first["statements"])
-    assert first["split"] == {"left_out": 1, "by_sentence": 1}
-    assert second["split"] == {"left_out": 0, "by_sentence": 0}
-    note = "A chat cut 2 answers into statements. Left out: 1 that do not stand in their answer. 1 statements are sentences"
-    assert note in done.stdout
-    assert note in (tmp_path / "out" / "check.html").read_text()
-
-
-@pytest.mark.parametrize(
-    ("reply", "said"),
-    [
-        (list_of(), None),
-        (answer('{"statements": ["Take it once a week.", "It goes', finish_reason="length"), "the answer was cut off"),
-        (answer('{"statements": ["Take it once a week.", "It goes'), "no JSON object with a list"),
-        (list_of("Take it once a week.", 5), "no JSON object with a list"),
-        (answer("I take nothing apart."), "no JSON object with a list"),
-    ],
-)
-def test_a_list_that_says_nothing_leaves_the_sentences(reply: dict, said: str | None, tmp_path: Path) -> None:
-    with EndpointDouble(splits({ANSWER: reply, ONE: reply})) as endpoint:
-        url = ("--base_url", endpoint.url)
-        done, split = check(cases(), tmp_path / "split", "--checker", "split:openai:m", *url)
-        plain = check(cases(), tmp_path / "plain", "--checker", "openai:m", *url)[1]
-    assert done.returncode == 0, done.stderr
-    assert [each["statements"] for each in split] == [each["statements"] for each in plain]
-    assert split[0]["split"]["by_sentence"] == 4
-    assert split[0]["split"].get("error", "").startswith(said or "")
-    assert f"of {2 if said else 0} answers its list could not be read" in done.stdout
-
-
-def test_a_list_that_an_endpoint_does_not_give_is_asked_for_again(tmp_path: Path) -> None:
-    listed = {ANSWER: error(500), ONE: list_of(ONE)}
-    with EndpointDouble(splits(listed)) as endpoint:
-        given = (tmp_path / "out", "--checker", "split:openai:m", "--base_url", endpoint.url)
-        done, records = check(cases(), *given)
-        assert "1 requests not answered" in error_line(done)
-        assert [each["model"] for each in records] == ["b"]
-        listed[ANSWER], asked = list_of("Drink tea at noon."), len(endpoint.asked)
-        done, records = check(cases(), *given)
-        assert done.returncode == 0, done.stderr
-        assert [each["model"] for each in records] == ["b", "a"]
-        assert len(endpoint.asked) == asked + 4  # the list, and its statements
-
-
-def test_cut_short_a_checkpoint_that_splits_gives_the_same_again(tmp_path: Path) -> None:
-    folder = build_tiny_model(tmp_path / "tiny", window=1024)
-    chat = ("--checker", f"split:{folder}", "--batch_tokens", 4000, "--max_new_tokens", 8)
-    records = [*cases(2), *(each | {"id": "long"} for each in cases(1, "Take it once a week. " * 200))]
-    done, whole = check(records, tmp_path / "out", *chat)
-    assert done.returncode == 0, done.stderr
-    reasons = [each["split"]["error"] for each in whole if each["model"] == "a"]
-    assert reasons[:2] == ["the answer was cut off at its token limit"] * 2
-    assert re.fullmatch(r"the prompt is \d+ tokens longer than the context window", reasons[2])
-    claims = tmp_path / "out" / "claims.jsonl"
-    claims.write_text("".join(claims.read_text().splitlines(keepends=True)[:3]) + '{"case_id": "c1", "mod')
-    assert check(records, tmp_path / "out", *chat)[1] == whole
 
 
 def test_a_server_that_constrains_gives_a_label_and_its_probability(tmp_path: Path) -> None:
@@ -306,7 +203,7 @@ def test_an_answer_that_was_cut_off_is_no_label() -> None:
     [
         ("baseline:random", "takes small"),
         ("openai:", "is empty"),
-        ("split:small", "may stand before the last two"),
+        ("split:openai:m", "it is gone; name the chat alone; the statements are the sentences"),
         ("http://localhost/v1", "--base_url"),
         ("no/such-model", "no/such-model"),
     ],

@@ -1,14 +1,22 @@
-"""The rules, on sentences of their own, and that they share nothing with the audit's and the training's patterns."""
+"""The rules on pairs that a person labelled, on texts beside themselves, and beside the patterns of audit and training."""
+
+import json
+import os
+from pathlib import Path
 
 import pytest
 import yaml
-from programs import ROOT
+from programs import ROOT, SAMPLE
 
-from automedeval.claims.rules import contradiction, omitted_help
+from automedeval.claims.rules import contradiction
 from automedeval.claims.run import passages_of
 from automedeval.claims.statements import Passage
+from automedeval.records import read_cases
 
 SOURCE = ROOT / "src" / "automedeval"
+PAIRS: dict[str, dict[str, list[list[str]]]] = yaml.safe_load((ROOT / "tests/data/statements.yaml").read_text())
+GROUPS = [(label, kind) for label, kinds in PAIRS.items() for kind in kinds]
+SAME = ("number", "unit", "product", "interval", "day part", "approximate")  # each says what the other does
 
 
 def rule(statement: str, *passages: str, near: bool = True, question: str = "", before: str = "") -> str | None:
@@ -18,99 +26,86 @@ def rule(statement: str, *passages: str, near: bool = True, question: str = "", 
     return finding and finding[0]
 
 
-@pytest.mark.parametrize(
-    ("statement", "passage", "expected"),
-    [
-        ("Give 800 mg at a time.", "A single dose is 200 to 400 mg.", "dose"),
-        ("You can take up to 10 g a day.", "Adults take no more than 4 g in 24 hours.", "dose"),
-        ("Give 500 mg.", "The dose is 10 to 15 mg per kg; she weighs 12 kg.", "dose"),
-        ("Take the tablet every day.", "The tablet is taken once a week.", "frequency"),
-        ("Use the drops every hour.", "Use the drops four times a day.", "frequency"),
-        ("You can safely take aspirin with warfarin.", "Aspirin must not be combined with warfarin.", "advice"),
-        ("Keep taking lithium.", "Discontinue lithium immediately.", None),  # "discontinue" alone names no patient
-        ("Wait until tomorrow before you call.", "Call an ambulance at once.", "urgency"),
-    ],
-)
-def test_a_contradiction_is_seen(statement: str, passage: str, expected: str | None) -> None:
-    assert rule(statement, passage) == expected
+@pytest.mark.parametrize(("label", "kind"), GROUPS)
+def test_every_pair_has_the_label_that_a_person_gave_it(label: str, kind: str) -> None:
+    seen = {
+        (evidence, statement): rule(statement, evidence, question=question[0] if question else "")
+        for evidence, statement, *question in PAIRS[label][kind]
+    }
+    assert {pair: found for pair, found in seen.items() if bool(found) != (label == "contradict")} == {}
 
 
-@pytest.mark.parametrize(
-    ("answer", "reference", "omitted"),
-    [
-        (
-            "Rest.",
-            "Drink. With chest pain, ring for an ambulance at once.",
-            "With chest pain, ring for an ambulance at once.",
-        ),
-        ("Rest. If it hurts, 911.", "With chest pain, call an ambulance at once.", None),
-        ("Go to the ER if it hurts.", "With chest pain, call an ambulance at once.", None),
-        ("Rest and drink.", "See your doctor in a few days.", None),  # no help at once
-        ("Rest and drink.", "Take the missed tablet the same day.", None),  # at once, but no help
-    ],
-)
-def test_an_omitted_call_for_help_is_seen(answer: str, reference: str, omitted: str | None) -> None:
-    passage = omitted_help(answer, passages_of(reference, "reference"))
-    assert (passage and passage.text) == omitted
+def test_there_are_many_pairs_and_no_sentence_contradicts_itself_or_one_that_says_the_same() -> None:
+    counts = {label: sum(map(len, kinds.values())) for label, kinds in PAIRS.items()}
+    assert counts["agree"] >= 100
+    assert counts["contradict"] >= 40
+    pairs = [pair for kinds in PAIRS.values() for pairs in kinds.values() for pair in pairs]
+    assert [text for pair in pairs for text in pair[:2] if rule(text, text)] == []
+    turned = [pair for kind in SAME for pair in PAIRS["agree"][kind] if rule(*pair[:2])]
+    assert turned == []
+
+
+@pytest.mark.parametrize("name", ["train_cases", "test_cases", "two_bots"])
+def test_no_answer_of_the_sample_contradicts_itself(name: str) -> None:
+    for case in read_cases(SAMPLE / f"{name}.jsonl"):
+        for text in [case.reference or "", *(response.text for response in case.responses)]:
+            passages = passages_of(text, "itself")
+            assert [each.text for each in passages if contradiction(each.text, passages)] == []
+
+
+def test_no_statement_of_a_physician_contradicts_the_answer_that_it_was_taken_from() -> None:
+    if not (data := os.environ.get("AUTOMEDEVAL_DATA")):
+        pytest.skip("AUTOMEDEVAL_DATA names no folder")
+    cases = [json.loads(line) for line in (Path(data) / "kqa" / "questions.jsonl").read_text("utf-8").splitlines()]
+    statements = [(case, each["criterion"]) for case in cases for each in case["criteria"]]
+    assert len(statements) > 1000
+    flagged = [
+        statement
+        for case, statement in statements
+        if contradiction(statement, passages_of(case["reference"], "reference"), (), case["question"])
+    ]
+    assert flagged == []
 
 
 @pytest.mark.parametrize(
     ("statement", "passages", "question", "before", "expected"),
     [
-        ("Hold her insulin until she eats.", ["Do not skip it."], "Should she skip her insulin?", "", "advice"),
-        ("Pause the hydrocortisone.", ["Never stop hydrocortisone."], "", "", "advice"),
-        ("Take the missed tablets together.", ["Do not take the missed tablets."], "", "", "advice"),
-        (
-            "You may take 12 g a day.",
-            ["Drink water.", "Take at most 4 g a day of aspirin."],
-            "",
-            "Aspirin helps.",
-            "dose",
-        ),
-        ("Keep the appointment on Monday.", ["This cannot wait."], "", "", "urgency"),
-        # Not forbidden without a condition, forbidden of something else, or as much as another passage allows.
-        ("Take ibuprofen with food.", ["Do not take ibuprofen for more than three days."], "", "", None),
-        ("Stop the ibuprofen.", ["Never stop the apixaban."], "", "", None),
-        ("Do not pause hydrocortisone.", ["Never stop hydrocortisone."], "", "", None),
-        ("Take 1 g of aspirin.", ["Children take 100 mg of aspirin.", "Adults take 1 g of aspirin."], "", "", None),
-        ("Not more than 3 g in all.", ["Take 500 mg to 1 g.", "At most 3 g a day."], "", "", None),
-        ("Avoid naproxen.", ["Keep taking aspirin."], "", "", None),
-        ("You may take ibuprofen with food.", ["Do not take it with alcohol."], "Can I take ibuprofen?", "", None),
-        ("Ask whether it is safe to travel.", ["Do not travel."], "", "", None),
-        ("You should not stop the aspirin yourself.", ["It is important to keep taking aspirin."], "", "", None),
-        ("Aspirin shouldn't be skipped.", ["Aspirin is safe."], "", "", None),
-        ("You should not crush aspirin.", ["Aspirin is safe."], "", "", "advice"),
+        ("You can take up to 10 g a day.", ["Adults take no more than 4 g in 24 hours."], "I am an adult.", "", "dose"),
+        ("Take the tablet every day.", ["The tablet is taken once a week."], "", "", "frequency"),
+        ("Take amoxicillin for 3 weeks.", ["Take amoxicillin for 5 days."], "", "", "duration"),
+        # The subject stands in the sentence before, or in the question.
+        ("You may take 12 g a day.", ["Drink.", "Take at most 4 g a day of aspirin."], "", "Aspirin helps.", "dose"),
+        ("Take it every hour.", ["Ibuprofen helps.", "Take it every 8 hours."], "", "Ibuprofen is good.", "frequency"),
+        ("Take it every 6 hours.", ["Ibuprofen helps.", "Take it every 12 hours."], "", "Paracetamol is good.", None),
+        ("Take 800 mg.", ["Take 200 mg of ibuprofen."], "How much ibuprofen and paracetamol?", "", "dose"),
+        ("Take 800 mg ibuprofen.", ["Paracetamol is dosed at 1 mg."], "", "", None),
+        # As much as another passage allows, whatever it holds for.
+        ("Take 1 g of aspirin.", ["Take 100 mg of aspirin.", "Take 1 g of aspirin."], "", "", None),
+        ("Take 1 g of aspirin.", ["Take 100 mg of aspirin.", "For a headache take 1 g of aspirin."], "", "", None),
+        # A dose is no day's amount, but none is above the most of a day.
+        ("Take 4 g of aspirin a day in all.", ["A single dose of aspirin is 1 g."], "", "", None),
+        ("Take 5 g of aspirin.", ["Take at most 4 g of aspirin a day."], "", "", "dose"),
+        ("Take 3 g of aspirin.", ["Take at most 4 g of aspirin a day."], "", "", None),
+        # What the weight or the age in the question meets.
+        ("Give 500 mg.", ["The dose is 10 to 15 mg per kg."], "She weighs 12 kg. How much?", "", "dose"),
+        ("Give 500 mg.", ["Below 20 kg the dose is 120 mg."], "She weighs 12 kg. How much?", "", "dose"),
+        ("Give 500 mg.", ["Over 20 kg the dose is 120 mg."], "She weighs 12 kg. How much?", "", None),
+        ("Take 50 mg.", ["Adults over 65 years take 5 mg."], "I am 70 years old.", "", None),  # an adult is not named
+        ("Take 50 mg.", ["Over 65 years the dose is 5 mg."], "I am 70 years old.", "", "dose"),
+        ("Take 50 mg.", ["Over 65 years the dose is 5 mg."], "I am 40 years old.", "", None),
+        ("Take 50 mg.", ["Over 65 years the dose is 5 mg."], "I take 70 mg.", "", None),
     ],
 )
-def test_what_is_compared_is_the_same_action_and_subject(
+def test_subject_conditions_and_what_other_passages_allow(
     statement: str, passages: list[str], question: str, before: str, expected: str | None
 ) -> None:
-    assert rule(statement, *passages, question=question, before=before, near="Drink water." not in passages) == expected
+    assert rule(statement, *passages, question=question, before=before) == expected
 
 
-@pytest.mark.parametrize(
-    ("statement", "passage"),
-    [
-        ("Give 300 mg at a time.", "A single dose is 200 to 400 mg."),
-        ("Give 150 mg.", "The dose is 10 to 15 mg per kg; she weighs 12 kg."),
-        ("Take 1,000 mg.", "Take 1 g."),
-        ("Take 2 tablets.", "Inhale 20 puffs."),
-        ("Take 4 g a day in all.", "A single dose is 1 g."),  # a day's amount is no single dose
-        ("Take it on one day of the week.", "It is taken weekly."),
-        ("Take it once daily.", "Take it every 24 hours."),
-        ("Walk on most days.", "Walk 150 minutes weekly."),
-        ("Do not wait until tomorrow.", "Call an ambulance at once."),
-        ("Make an appointment in the next weeks.", "Call an ambulance at once if you cannot breathe."),
-        ("Never combine aspirin and warfarin.", "Aspirin must not be combined with warfarin."),
-        ("Take it with food.", "Drink enough water."),
-    ],
-)
-def test_what_agrees_or_cannot_be_compared_is_left_alone(statement: str, passage: str) -> None:
-    assert rule(statement, passage) is None
-
-
-def test_sentences_on_other_subjects_are_not_compared_by_amounts() -> None:
-    assert rule("Take 800 mg ibuprofen.", "Paracetamol is dosed at 1 mg.", near=False) is None
+def test_of_a_book_only_near_passages_are_read() -> None:
+    passage = Passage("Take aspirin once a day.", "a book", on_question=False)
+    assert contradiction("Take aspirin every hour.", [passage]) is None
+    assert contradiction("Take aspirin every hour.", [passage], near=(0,)) == ("frequency", passage)
 
 
 def test_the_patterns_of_audit_training_and_rules_are_different() -> None:
@@ -126,7 +121,7 @@ def test_the_patterns_of_audit_training_and_rules_are_different() -> None:
             return {text for each in node for text in texts(each)}
         return {node} if isinstance(node, str) and len(node) > 12 else set()
 
-    def read(path: str) -> object:
+    def read(path: str) -> dict:
         return yaml.safe_load((SOURCE / path).read_text(encoding="utf-8"))
 
     edits = [
@@ -138,9 +133,8 @@ def test_the_patterns_of_audit_training_and_rules_are_different() -> None:
     audit = {edit["pattern"] for edit in edits if "pattern" in edit}
     audit |= {pattern for edit in edits for pattern, _ in edit.get("rules", ())}
     training = texts(read("dataset/templates/contrast.yaml"))
-    rules = {
-        text for name, patterns in read("claims/templates/rules.yaml").items() if name != "actions" for text in patterns
-    }
+    english = read("claims/templates/quantities.yaml").values()
+    rules = texts([each if isinstance(each, list) else [each] for each in english])
     assert min(map(len, (audit, training, rules))) > 10
     assert not audit & training
     assert not audit & rules

@@ -1,13 +1,12 @@
 """Statements: their places, what is not asserted, and text that is not prose."""
 
 import itertools
-import re
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from automedeval.claims.statements import spans, split_at, statements
+from automedeval.claims.statements import spans, statements
 
 
 def checked(text: str) -> list[str]:
@@ -58,32 +57,3 @@ def test_code_is_not_checked() -> None:
 def test_a_long_answer_and_an_empty_one() -> None:
     assert statements("") == [] == statements(" \n\t ")
     assert len(statements("Take one tablet now. " * 1000)) == 1000
-
-
-LINES = [
-    "Take 5 mg once, and never with milk.",
-    "Is it **safe**?",
-    "- Some people say it helps.",
-    "Rest. Dr. Li agrees.",
-]
-INVENTED = ["5 m", "Take 50 mg", "", "\0"]  # the first ends within a word
-QUOTED = ["Take 5 mg once", "never with milk", "safe", "it helps", "Dr. Li", "Rest. Dr. Li agrees.", *INVENTED]
-
-
-@given(st.lists(st.sampled_from(LINES), max_size=5), st.lists(st.sampled_from(QUOTED), max_size=8))
-def test_quoted_statements_and_sentences_share_a_text_and_leave_out_no_two_words(
-    lines: list[str], quoted: list[str]
-) -> None:
-    text = "\n".join(lines)
-    cut, counts = split_at(text, quoted)
-    assert all(first.end <= second.start for first, second in itertools.pairwise(cut))
-    rest = list(text)
-    for each in cut:
-        assert text[each.start : each.end].replace("*", "").strip() == each.text
-        rest[each.start : each.end] = "\n" * (each.end - each.start)
-    assert all(len(re.findall("[A-Za-z]{2,}", piece)) < 2 for piece in "".join(rest).split("\n"))
-    assert len(cut) - counts["by_sentence"] + counts["left_out"] == len(quoted)
-    assert counts["left_out"] >= sum(each in INVENTED for each in quoted)
-    assert not {"safe", "it helps", "Is it safe?"} & {each.text for each in cut if each.unread is None}
-    if not quoted:
-        assert cut == [each for each in statements(text) if each.unread != "no statement"]

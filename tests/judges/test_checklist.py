@@ -1,9 +1,8 @@
-"""Judging by the criteria of a case: a checkpoint, an endpoint, and the small judge."""
+"""Judging by the criteria of a case: a checkpoint and an endpoint."""
 
 import csv
 import json
 
-import numpy as np
 import pytest
 import yaml
 from doubles.agreement_study import write
@@ -11,8 +10,6 @@ from doubles.endpoint import EndpointDouble, answer, good_answer
 from programs import ENCODER, error_line, needs_encoder, run_command, run_recipe
 
 from automedeval.judges.checklist import ChecklistJudge
-from automedeval.judges.criteria import CriteriaJudge
-from automedeval.judges.judge import load_judge
 from automedeval.models.endpoint import OpenAIChat
 from automedeval.models.local import LocalChat
 from automedeval.records import Case, RecordError
@@ -127,25 +124,6 @@ def test_verdicts_on_other_criteria_are_not_taken_over(tmp_path, monkeypatch):
     assert "response_format" in bodies(endpoint)[0]
 
 
-@needs_encoder
-def test_the_small_judge_reads_a_response_alike_whatever_was_judged_before():
-    judge = load_judge("small", "checklist")
-    texts = [
-        "Take 400 mg with food.",
-        "It is harmless. " * 9,
-        "No.",
-        "Ask a pharmacist before you take it, and rest a lot.",
-    ]
-    requests = [
-        judge.plan(case(n, question=f"How, {n}?", responses=[{"model": "a", "text": text}]))[0]
-        for n, text in enumerate(texts)
-    ]
-    whole = dict(judge.answer(requests, [True] * 4))
-    for left in range(4):  # the last one of a resumed run
-        ((index, reply),) = judge.answer(requests, [number == left for number in range(4)])
-        assert (index, reply) == (left, whole[left])
-
-
 @pytest.mark.parametrize(
     ("criteria", "said"),
     [
@@ -175,94 +153,40 @@ def test_a_batch_of_several_prompts_is_refused(tmp_path):
 
 
 @needs_encoder
-def test_the_small_judge_reads_criteria_by_default(tmp_path):
-    cases = write(tmp_path / "cases.jsonl", [case()])
-    result = run_recipe("judge", "--cases", cases, "--output", tmp_path)
+def test_the_small_judge_says_that_criteria_take_a_language_model(tmp_path):
+    options = ("judge", "--cases", write(tmp_path / "cases.jsonl", [case()]), "--encoder", ENCODER)
+    refused = run_recipe(*options, "--judge", "small", "--rubric", "checklist", "--output", tmp_path / "no")
+    said = "--judge MODEL or openai:MODEL with --rubric checklist"
+    assert f"--judge small reads no criteria; a language model does, by {said}" in error_line(refused)
+    assert not (tmp_path / "no").exists()
+    result = run_recipe(*options, "--output", tmp_path / "out")  # by default it scores, and says so
     assert result.returncode == 0, result.stderr
-    lines = [json.loads(line) for line in (tmp_path / "verdicts.jsonl").read_text().splitlines()]
-    assert [(line["judge"], line["rubric"], line["order"]) for line in lines] == [
-        ("small", "checklist@1", [n]) for n in (0, 1)
+    assert f"the criteria of the cases are not read: that takes a language model, {said}" in result.stdout
+    (line,) = map(json.loads, (tmp_path / "out" / "verdicts.jsonl").read_text().splitlines())
+    assert (line["judge"], line["rubric"], len(line["expected_scores"])) == ("small", "automedeval@1", 2)
+
+
+def test_verdicts_of_earlier_judges_say_what_decided_and_are_read_as_others(tmp_path):
+    checklist = {"met": [True, False, None], "met_probabilities": [0.9, 0.2, None]}
+    checklist |= {"score": 0.625, "lowest": 0.125, "highest": 0.625}
+    found = [{"label": "supported", "sentence": "With food."}, {"label": "not_found", "sentence": None}]
+    records = [
+        {"case_id": "c0", "judge": "small", "rubric": "checklist@1", "order": [slot], "valid": True}
+        | {"checklist": checklist | more}
+        for slot, more in enumerate(({}, {"findings": [*found, {"label": "unread", "sentence": None}]}))
     ]
-    first, second = (np.array(line["checklist"]["met_probabilities"]) for line in lines)
-    assert (first[:2] > second[:2]).all()
-    assert first[2] < second[2]
-
-
-@needs_encoder
-def test_contradiction_is_told_from_silence_and_what_must_not_be_said_is_met_only_when_said():
-    said = "It is safe to take ibuprofen in late pregnancy."
-    texts = {
-        "says it": f"{said} Ask your doctor.",
-        "denies it": "It is not safe to take ibuprofen in late pregnancy. Ask your doctor.",
-        "is silent": "Keep the tablets in a dry place. Ask your doctor.",
-        "is empty": " ",
-    }
-    responses = [{"model": model, "text": text} for model, text in texts.items()]
-    criteria = [{"criterion": said, "points": 5}, {"criterion": said.rstrip("."), "points": -4}]
-    judge = load_judge("small", "checklist")
-    asked = case(question="Which painkiller is allowed?", responses=responses, criteria=criteria)
-    lists = dict(zip(texts, (verdict.checklist for verdict in judge([asked]))))
-    assert {model: each["met"] for model, each in lists.items()} == {model: [model == "says it"] * 2 for model in texts}
-    shown = {"says it": ("supported", said), "denies it": ("contradicted", texts["denies it"].partition(".")[0] + ".")}
-    for model, (label, sentence) in (shown | {"is silent": ("not_found", None)}).items():
-        assert lists[model]["findings"] == [{"label": label, "sentence": sentence}] * 2
-    assert "findings" not in lists["is empty"]
-    # Without the checker the denial looks like the statement.
-    blind = CriteriaJudge(judge.encoder)
-    assert blind.fingerprint != judge.fingerprint
-    before = dict(zip(texts, (verdict.checklist for verdict in blind([asked]))))
-    assert before["denies it"]["met"] == [True, True]
-    assert "findings" not in before["denies it"]
-    assert lists["says it"]["met_probabilities"] == before["says it"]["met_probabilities"]
-
-
-@needs_encoder
-def test_the_export_and_the_report_show_what_decided_of_each_criterion(tmp_path):
-    said = "It is safe to take ibuprofen in late pregnancy."
-    texts = {"a": said, "b": said.replace("safe", "not safe"), "c": "Keep the tablets in a dry place."}
-    responses = [{"model": model, "text": text} for model, text in texts.items()]
-    asked = case(question="Which painkiller?", responses=responses, criteria=[{"criterion": said, "points": 5}])
-    options = ["--cases", write(tmp_path / "cases.jsonl", [asked])]
-    done = run_command("judge", *options, "--judge", "small", "--encoder", ENCODER, "--output", tmp_path / "v")
-    assert done.returncode == 0, done.stderr
-    options += ["--verdicts", tmp_path / "v"]
-    done = run_command("export", *options, "--to", "csv", "--rows", "criteria", "--output", tmp_path / "table.csv")
-    assert done.returncode == 0, done.stderr
-    rows = list(csv.DictReader((tmp_path / "table.csv").open(newline="")))
-    assert [(row["finding"], row["sentence"]) for row in rows] == [
-        ("supported", texts["a"]), ("contradicted", texts["b"]), ("not_found", ""),
-    ]  # fmt: skip
+    (tmp_path / "v.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+    options = ("--cases", write(tmp_path / "cases.jsonl", [case()]), "--verdicts", tmp_path / "v.jsonl")
     done = run_command("report", *options, "--output", tmp_path / "r")
     assert done.returncode == 0, done.stderr
-    page = (tmp_path / "r" / "criteria.html").read_text()
-    assert f'✓ met: supported by <q dir="auto">{texts["a"]}</q>' in page
-    assert f'✗ not met: contradicted by <q dir="auto">{texts["b"]}</q>' in page
-    assert "✗ not met: silent" in page
-    verdicts = [json.loads(line) for line in (tmp_path / "v" / "verdicts.jsonl").read_text().splitlines()]
-    verdicts[0]["checklist"]["findings"] *= 2
-    (tmp_path / "v" / "verdicts.jsonl").write_text("".join(json.dumps(each) + "\n" for each in verdicts))
-    assert "'findings' has not one entry for each criterion" in error_line(
-        run_command("report", *options, "--output", tmp_path / "r")
-    )
-
-
-@needs_encoder
-def test_the_thresholds_of_the_small_judge_are_printed_and_too_few_cases_certify_none(tmp_path):
-    reference = "Ibuprofen is not safe in late pregnancy. Take it with food. Keep it away from children."
-    criteria = [{"criterion": "Ibuprofen is not safe in late pregnancy", "points": 1}]
-    cases = [case(n, reference=reference, criteria=criteria) for n in range(3)]
-    cases.append(case(3, reference=reference, criteria=[{"criterion": "It is taken with food", "points": 1}]))
-    done = run_recipe("fit_criteria_judge", "--cases", write(tmp_path / "cases.jsonl", cases), "--encoder", ENCODER)
-    assert "4 cases, 4 statements taken out: EVEN " in done.stdout
-    assert "threshold 0.998: 0 of 4 alarms" in done.stdout
-    assert "no threshold keeps the false alarms below 0.03" in error_line(done)
-
-
-@needs_encoder
-def test_a_response_without_words_is_invalid_by_the_small_judge():
-    judge = load_judge("small", "checklist")
-    verdicts = list(judge([case(responses=[{"model": "a", "text": " … "}])]))
-    assert [verdict.valid for verdict in verdicts] == [False]
+    figures = json.loads((tmp_path / "r" / "criteria.json").read_text())["judges"]["small"]["candidates"]
+    assert figures["a"]["clip_mean"] == figures["b"]["clip_mean"]
+    assert [figures["a"][name] for name in ("lowest", "highest")] == [(5 - 4) / 8, 5 / 8]
+    table = tmp_path / "table.csv"
+    done = run_command("export", *options, "--to", "csv", "--rows", "criteria", "--output", table)
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader(table.open(newline="")))
+    assert [row["probability"] for row in rows] == ["0.9", "0.2", ""] * 2
 
 
 def test_a_checklist_has_no_criteria_of_its_own(tmp_path):

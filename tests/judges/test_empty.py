@@ -128,9 +128,6 @@ def test_a_run_of_letters_that_is_no_word_is_a_poor_answer_and_not_an_unread_one
     assert max(verdict.expected_scores[1:]) < verdict.expected_scores[0] - 1
     (verdict,) = small([case_of(ANSWER, POOR, question=f"May I take ibuprofen with food? {runs[1]}")])
     assert verdict.valid
-    criteria = [{"criterion": "Take it with food.", "points": 1}]
-    (verdict,) = load_judge("small", "checklist", encoder=str(ENCODER))([case_of(runs[1], criteria=criteria)])
-    assert verdict.checklist["met"] == [False]
 
 
 @needs_encoder

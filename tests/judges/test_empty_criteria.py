@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from doubles.agreement_study import read, write
-from doubles.criteria_grader import grade
-from doubles.endpoint import EndpointDouble
-from programs import ENCODER, needs_encoder, run_command
+from doubles.criteria_grader import grade, shown
+from doubles.endpoint import EndpointDouble, answer
+from programs import run_command
 
 GOOD, THAI = "Swallow tablets whole together with food or milk.", "รับประทานยาพร้อมอาหาร"
 CRITERIA = [{"criterion": "says to take it together with food or milk", "points": 5}, {"criterion": THAI, "points": 2}]
@@ -44,16 +44,22 @@ def columns(said: str) -> dict[str, dict[str, str]]:
     return {row[0]: dict(zip(names, row)) for row in rows}
 
 
-@needs_encoder
-def test_whoever_answers_one_of_four_is_not_the_best(cases: Path, tmp_path: Path) -> None:
-    options = ("--cases", cases, "--judge", "small", "--encoder", ENCODER, "--output", tmp_path / "v")
-    done = run_command("judge", *options)
-    assert done.returncode == 0, done.stderr
-    done_again = run_command("judge", *options)
+def test_whoever_answers_one_of_four_is_not_the_best(cases: Path, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+
+    def reads_english(body: dict) -> dict:
+        response, criteria = shown(body)
+        return answer("?") if THAI in (response, *criteria.values()) else grade(body)
+
+    with EndpointDouble(reads_english) as endpoint:
+        options = ("--cases", cases, "--judge", "openai:m", "--base_url", endpoint.url, "--rubric", "checklist")
+        done = run_command("judge", *options, "--output", tmp_path / "v")
+        assert done.returncode == 0, done.stderr
+        done_again = run_command("judge", *options, "--output", tmp_path / "v")
     assert "0 new" in done_again.stdout
     reported = run_command("report", "--verdicts", tmp_path / "v", "--cases", cases, "--output", tmp_path / "r")
     assert reported.returncode == 0, reported.stderr
-    result = json.loads((tmp_path / "r" / "criteria.json").read_text())["judges"]["small"]["candidates"]
+    result = json.loads((tmp_path / "r" / "criteria.json").read_text())["judges"]["m"]["candidates"]
     verdicts = {(each["case_id"], each["order"][0]): each for each in read(tmp_path / "v" / "verdicts.jsonl")}
     printed = columns(done.stdout)
     for slot, model in enumerate("abc"):
@@ -99,8 +105,9 @@ def test_no_model_is_asked_about_an_empty_response(cases: Path, tmp_path: Path, 
     assert [verdicts[f"c{n}"]["checklist"]["met"] for n in (1, 2, 3)] == [[False, False]] * 3
 
 
-@needs_encoder
-def test_an_empty_response_keeps_its_place_after_calibration_and_is_no_trial(cases: Path, tmp_path: Path) -> None:
+def test_an_empty_response_keeps_its_place_after_calibration_and_is_no_trial(
+    cases: Path, tiny_model: Path, tmp_path: Path
+) -> None:
     many = [case | {"id": f"{case['id']}-{n}"} for n in range(6) for case in read(cases)]
     file = write(tmp_path / "cases.jsonl", many)
     labels = [
@@ -109,24 +116,19 @@ def test_an_empty_response_keeps_its_place_after_calibration_and_is_no_trial(cas
         for case in many for each in case["responses"] for criterion in case["criteria"]
     ]  # fmt: skip
     write(tmp_path / "labels.jsonl", labels)
-    small = ("--judge", "small", "--encoder", ENCODER, "--cases", file)
-    assert run_command("judge", *small, "--output", tmp_path / "v").returncode == 0
+    model = ("--judge", tiny_model, "--rubric", "checklist", "--rationale", "false", "--device", "cpu", "--cases", file)
+    assert run_command("judge", *model, "--output", tmp_path / "v").returncode == 0
     options = ("--cases", file, "--criterion_labels", tmp_path / "labels.jsonl")
     done = run_command("calibrate", "--verdicts", tmp_path / "v", *options, "--output", tmp_path / "cal")
     assert done.returncode == 0, done.stderr
     answered = [label for label in labels if label["model"] != "b" or label["case_id"].startswith("c0")]
-    read_by_it = [
-        label
-        for label in answered
-        if label["criterion"] != THAI and (label["model"] != "c" or "c0-" in label["case_id"])
-    ]
     assert "all criteria: threshold" in done.stdout
-    assert f"({len(read_by_it)} pairs)" in done.stdout
+    assert f"({len(answered)} pairs)" in done.stdout
     for verdict in read(tmp_path / "cal" / "verdicts.jsonl"):
         if verdict.get("empty"):
             assert verdict["checklist"]["met_probabilities"] == [0.0, 0.0]
     audited = run_command(
-        "audit", *small, "--edits", 2, "--resamples", 100, "--gate", "false", "--output", tmp_path / "a"
+        "audit", *model, "--edits", 2, "--resamples", 100, "--gate", "false", "--output", tmp_path / "a"
     )
     assert audited.returncode == 0, audited.stderr
     trials = read(tmp_path / "a" / "changed.jsonl")
@@ -134,7 +136,6 @@ def test_an_empty_response_keeps_its_place_after_calibration_and_is_no_trial(cas
     assert {each["audit"]["response"] for each in trials} <= {"a", "c"}
 
 
-@needs_encoder
 def test_an_older_verdict_on_an_empty_response_counts_as_nothing_met(cases: Path, tmp_path: Path) -> None:
     invalid = [
         {

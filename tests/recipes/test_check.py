@@ -31,9 +31,9 @@ CASES = [
     ),
     case(
         2,
-        "Aspirin must not be combined with warfarin.",
-        right="Do not combine them.",
-        wrong="You can take aspirin with warfarin.",
+        "Ibuprofen is not safe in late pregnancy.",
+        right="Ask before you take it.",
+        wrong="Ibuprofen is safe in late pregnancy.",
     ),
     case(3, None, right="Rest well tonight.", wrong="Drink some water."),
 ]
@@ -65,7 +65,7 @@ def test_it_marks_what_contradicts_the_reference_and_writes_every_file(tmp_path:
     assert "2 answers had nothing to be checked against" in done.stdout
     page = (tmp_path / "out" / "check.html").read_text()
     assert "<mark>Take one 50 mg tablet every day.</mark>" in page
-    assert "<mark>You can take aspirin with warfarin.</mark>" in page
+    assert "<mark>Ibuprofen is safe in late pregnancy.</mark>" in page
     assert page.count("<mark>") == 2
     with open(tmp_path / "out" / "claims.csv", newline="") as file:
         rows = list(csv.DictReader(file))
@@ -73,25 +73,6 @@ def test_it_marks_what_contradicts_the_reference_and_writes_every_file(tmp_path:
     figures = json.loads((tmp_path / "out" / "check.json").read_text())["models"]
     assert (figures["wrong"]["contradicted"], figures["right"]["contradicted"]) == (2, 0)
     assert figures["wrong"]["contradicted_answers"]["value"] == 1.0
-
-
-def test_an_answer_that_omits_a_call_for_help_is_shown(tmp_path: Path) -> None:
-    reference = "Rest. Ring the emergency number at once if he cannot breathe."
-    cases = [case(1, reference, silent="Let him rest in a quiet room.", short="Let him rest. No air? Ambulance.")]
-    done, records = check(cases, tmp_path / "out")
-    assert done.returncode == 0, done.stderr
-    omitted = "Ring the emergency number at once if he cannot breathe."
-    assert {each["model"]: each.get("omitted") for each in records} == {"silent": omitted, "short": None}
-    assert "silent: 1 of 1 answers nowhere tell to seek help at once" in done.stdout
-    page = (tmp_path / "out" / "check.html").read_text()
-    assert "Answers to look at (1)" in page
-    assert page.count("Nowhere tells to seek help at once") == 1
-    with open(tmp_path / "out" / "claims.csv", newline="") as file:
-        assert [(row["model"], row["passage"]) for row in csv.DictReader(file) if row["label"] == "omitted"] == [
-            ("silent", omitted)
-        ]
-    figures = json.loads((tmp_path / "out" / "check.json").read_text())["models"]
-    assert {model: each["omitting_answers"]["value"] for model, each in figures.items()} == {"silent": 1, "short": 0}
 
 
 def test_evidence_in_a_language_that_is_not_read_leaves_statements_unread(tmp_path: Path) -> None:
@@ -118,8 +99,8 @@ def test_without_a_reference_the_answers_are_compared(tmp_path: Path) -> None:
     assert "one of the two is wrong" in done.stdout
 
 
-def test_books_contradict_where_a_passage_is_near_and_urge_nothing_elsewhere(tmp_path: Path) -> None:
-    book = "Methotrexate tablets for arthritis are taken once a week. A broken leg after a fall: call an ambulance at once."
+def test_books_contradict_where_a_passage_is_near(tmp_path: Path) -> None:
+    book = "Methotrexate tablets for arthritis are taken once a week."
     (tmp_path / "book.md").write_text(f"# Drugs\n\n{book}\n")
     store = tmp_path / "store"
     built = run_recipe("build_store", "--books", tmp_path / "book.md", "--encoder", ENCODER, "--store", store)
@@ -128,7 +109,7 @@ def test_books_contradict_where_a_passage_is_near_and_urge_nothing_elsewhere(tmp
         case(
             1,
             None,
-            right="Wait until tomorrow with your tea.",
+            right="Rest well.",
             wrong="Take methotrexate tablets for arthritis every day.",
         )
     ]

@@ -24,7 +24,6 @@ WORDS = re.findall(
 FAST = ("--device", "cpu", "--dtype", "float32", "--max_new_tokens", 8)
 JUDGES = {
     "small": ("small", "--encoder", ENCODER),
-    "small, criteria": ("small", "--encoder", ENCODER, "--rubric", "checklist"),
     "checkpoint": ("MODEL", *FAST, "--orders", "latin", "--batch_tokens", 9000),
     "checkpoint, scores alone": ("MODEL", *FAST, "--rationale", "false", "--batch_tokens", 9000),
     "checkpoint, pairs": ("MODEL", *FAST, "--rubric", "medical_pairwise", "--batch_tokens", 9000),
@@ -92,14 +91,14 @@ def test_a_cut_run_goes_on_to_the_same_bytes(run: Callable[[str, Path], None], n
 
 @needs_encoder
 @pytest.mark.parametrize("rubric", ["scores", "criteria"])
-def test_a_cut_audit_goes_on_to_the_same_figures(rubric: str, tmp_path: Path) -> None:
+def test_a_cut_audit_goes_on_to_the_same_figures(rubric: str, tiny_model: Path, tmp_path: Path) -> None:
     cases = write(tmp_path / "cases.jsonl", cases_of(5))
-    more = ["--rubric", "checklist"] if rubric == "criteria" else []
+    small = ("--judge", "small", "--encoder", ENCODER)
+    judge = small if rubric == "scores" else ("--judge", tiny_model, *JUDGES["checkpoint, criteria"][1:])
 
     def audit(output: Path) -> dict:
         done = run_command(
-            "audit", "--judge", "small", "--encoder", ENCODER, "--cases", cases, "--edits", 1, "--gate", "false",
-            "--resamples", 100, "--output", output, *more,
+            "audit", *judge, "--cases", cases, "--edits", 1, "--gate", "false", "--resamples", 100, "--output", output,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         figures = json.loads((output / "audit.json").read_text())

@@ -14,7 +14,6 @@ from automedeval.audit.trials import Answer, Planner
 from automedeval.cli import print_notes
 from automedeval.judges.base import BaseJudge, windows_of
 from automedeval.judges.chat_judge import ChatJudge
-from automedeval.judges.default_judge import default_rubric
 from automedeval.judges.judge import judge_rubric, load_judge
 from automedeval.judges.requests import Request
 from automedeval.judges.run import judge_missing, verdict_log
@@ -45,7 +44,7 @@ def audit_judge(
         RecordError: an input or an argument is wrong, or the judge cannot go on.
     """
     cases = Cases.read(args.cases, args.limit, args.blank)
-    rubric = judge_rubric(args.judge, args.rubric or default_rubric(args.judge, cases.records))
+    rubric = judge_rubric(args.judge, args.rubric)
     checklist = rubric.mode == "checklist"
     chosen = args.chosen(checklist)
     judge = load_judge(

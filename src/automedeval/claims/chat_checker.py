@@ -1,7 +1,4 @@
-"""The chat checker: any model that answers prompts reads each statement beside numbered passages, and says label and number.
-
-Where asked, it cuts the answers into statements first.
-"""
+"""The chat checker: any model that answers prompts reads each statement beside numbered passages, and says label and number."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,24 +18,18 @@ from automedeval.claims.checker import (
     SmallChecker,
     load_small_checker,
 )
-from automedeval.claims.statements import Passage, Statement, split_at
+from automedeval.claims.statements import Passage, Statement
+from automedeval.gone import explain
 from automedeval.metrics.embedding import readable
 from automedeval.models.arguments import ChatArguments, EncoderArguments, checked_model
 from automedeval.models.base import Answer, Chat, Part, Prompt, Slot, own_text
 from automedeval.models.constraints import UNSEEN, slot_odds
 from automedeval.records import RecordError, digest
 from automedeval.rubrics.grammar import answer_schema, json_objects
-from automedeval.rubrics.prompts import split_messages, statement_messages, template_fingerprint
+from automedeval.rubrics.prompts import statement_messages, template_fingerprint
 
 WORDS = (CONTRADICTED, SUPPORTED, NOT_FOUND)
 MOST = 8  # passages in a prompt
-SPLIT = "split:"  # before the name of a chat that cuts the answers into statements, too
-LIST = {
-    "type": "object",
-    "properties": {"statements": {"type": "array", "items": {"type": "string"}}},
-    "required": ["statements"],
-    "additionalProperties": False,
-}
 TOO_LONG = "the prompt is {} tokens longer than the context window"
 CUT_OFF = "the answer was cut off at its token limit"
 
@@ -60,12 +51,10 @@ class ChatChecker:
     Args:
         encoder: an `Encoder`, for the nearest passages.
         chat: the model that answers the prompts.
-        splits: whether the chat cuts the answers into statements, see `split`; else they are the sentences.
     """
 
     encoder: Any
     chat: Chat
-    splits: bool = False
     threshold = None
     note = "A chat said what contradicts a statement. How often it is right was not measured."
 
@@ -78,42 +67,7 @@ class ChatChecker:
     def fingerprint(self) -> str:
         """Return a digest of everything that changes a finding."""
         prompt = [template_fingerprint("statement"), MOST, self.chat.constrains]
-        prompt += [template_fingerprint("split")] if self.splits else []
         return digest([1, self.encoder.fingerprint, self.chat.fingerprint, *prompt])
-
-    def split(
-        self, texts: Sequence[str], wanted: Sequence[bool]
-    ) -> list[tuple[list[Statement], dict[str, Any] | None]]:
-        """Return the statements of each answer, in its words, and what its record says of them.
-
-        The record has what `split_at` counts as "split", and the "error" of a list that could not be read: then the statements
-        are the sentences. It is None if the answer is not wanted, or an endpoint did not answer.
-
-        Args:
-            texts: the answers.
-            wanted: which of them are asked about; of a chat that answers in batches all are, since the batches decide.
-
-        Raises:
-            ChatError: the chat cannot go on.
-        """
-        asked = dict.fromkeys(text for text, want in zip(texts, wanted) if want or self.chat.batched)
-        prompts = {text: Prompt(split_messages(text), schema=LIST, label="split") for text in asked if text.strip()}
-        over = dict(zip(prompts, self.chat.overflow(list(prompts.values()))))
-        replies = {text: Answer(error=TOO_LONG.format(over[text])) for text in prompts if over[text] > 0}
-        fitting = [text for text in prompts if text not in replies]
-        replies |= {fitting[place]: reply for place, reply in self.chat.answer([prompts[text] for text in fitting])}
-        return [self._split(text, replies.get(text)) if text.strip() else ([], {}) for text in texts]
-
-    def _split(self, text: str, reply: Answer | None) -> tuple[list[Statement], dict[str, Any] | None]:
-        if reply is None or reply.failed:
-            return [], None
-        listed = read_list(reply)
-        if isinstance(listed, str):
-            cut, counts = split_at(text, ())
-            return cut, {"split": {**counts, "error": listed}}
-        self.chat.accepted = True
-        cut, counts = split_at(text, listed)
-        return cut, {"split": counts}
 
     def check(
         self,
@@ -222,19 +176,6 @@ def read_label(answer: Answer, count: int) -> tuple[str, int | None, float | Non
     return label, int(passage) if there else None, odds.whole().chances[label] if odds and is_seen else None
 
 
-def read_list(answer: Answer) -> list[str] | str:
-    """Return the statements that an answer lists, or in words why it lists none."""
-    if answer.error:
-        return answer.error
-    text, reply, end = last_object(answer)
-    listed = reply.get("statements")
-    if answer.truncated and text[end:].strip("` \n"):
-        return CUT_OFF
-    if len(reply) > 1 or not isinstance(listed, list) or not all(isinstance(each, str) for each in listed):
-        return "no JSON object with a list of statements at the end of the answer"
-    return listed
-
-
 def last_object(answer: Answer) -> tuple[str, dict[Any, Any], int]:
     """Return the model's text, its last JSON object, an empty one if it has none, and where that ends."""
     text = own_text(answer.text)
@@ -246,23 +187,19 @@ def load_checker(spec: str, encoder: EncoderArguments, chat: ChatArguments) -> S
     """Load the checker that a name stands for.
 
     Args:
-        spec: "small" (the packaged one), the folder of another small checker, `openai:MODEL`, or a checkpoint; the last two
-            with `SPLIT` before.
+        spec: "small" (the packaged one), the folder of another small checker, `openai:MODEL`, or a checkpoint.
         chat: how a chat is loaded and asked.
 
     Raises:
         RecordError: there is no such checker, or it cannot be loaded.
     """
-    name = spec.removeprefix(SPLIT)
-    splits = name != spec
-    kind, model = checked_model(name)
-    if not splits and (kind == "small" or (Path(spec).is_dir() and not (Path(spec) / "config.json").is_file())):
+    if spec.startswith("split:"):
+        raise RecordError(explain(f"--checker {spec}", "split:"))
+    kind, model = checked_model(spec)
+    if kind == "small" or (Path(spec).is_dir() and not (Path(spec) / "config.json").is_file()):
         folder = Path(model) if kind != "small" else Path(model or PACKAGED)
         return load_small_checker(encoder, chat.device, folder)
     if kind not in ("openai", "checkpoint"):
-        raise RecordError(
-            f"--checker {spec}: takes small, the folder of a small checker, openai:MODEL or a checkpoint; {SPLIT} may stand "
-            "before the last two"
-        )
+        raise RecordError(f"--checker {spec}: takes small, the folder of a small checker, openai:MODEL or a checkpoint")
     network = encoder.load(chat.device)
-    return ChatChecker(network, chat.load(name), splits)
+    return ChatChecker(network, chat.load(spec))

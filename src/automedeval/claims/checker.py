@@ -1,4 +1,4 @@
-"""The small checker: a cross-encoder reads each statement beside the nearest passages, and rules look at numbers and advice.
+"""The small checker: a cross-encoder reads each statement beside the nearest passages, and rules compare quantities.
 
 Contradiction is looked for first: a passage that supports a part of a statement does not make up for one that contradicts it.
 Only near passages are read: against a sentence on another subject a small model sees contradictions everywhere.
@@ -37,7 +37,7 @@ class Finding:
         label: "supported", "contradicted", "not_found" or "unread".
         probability: of the label, by the model; 1 for a rule. None without a passage.
         passage: the one that decided; None without one.
-        rule: which rule saw the contradiction; None if the model did.
+        rule: which rule saw the contradiction, of `rules.contradiction`; None if the model did.
     """
 
     statement: Statement
@@ -76,13 +76,13 @@ class SmallChecker:
     adapter: str
     threshold: float
     precision: float = 0.5
-    name, splits = "small", False
+    name = "small"
     note = "The checker reads English. It was not trained or validated on patients; its card says what it does not see."
 
     @cached_property
     def fingerprint(self) -> str:
         """Return a digest of everything that changes a finding."""
-        return digest([5, self.encoder.fingerprint, self.adapter, self.threshold, self.precision, NEAR, NEAREST])
+        return digest([6, self.encoder.fingerprint, self.adapter, self.threshold, self.precision, NEAR, NEAREST])
 
     def check(
         self,

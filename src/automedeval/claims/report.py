@@ -16,7 +16,7 @@ from automedeval.reports.text import percent, shown
 from automedeval.stats.bootstrap import estimate, plain, ratio
 
 # What a clinician should read first. After the rules comes what the model saw, the surest first.
-ORDER = ("dose", "urgency", "advice", "frequency", None)
+ORDER = ("dose", "frequency", "duration", None)
 COLUMNS = (
     "case_id",
     "row",
@@ -36,28 +36,24 @@ def measure(cases: Sequence[Case], checked: Sequence[CheckedResponse], resamples
     """Return the figures of each model, with intervals by bootstrap over cases.
 
     Returns:
-        model → {"answers", "statements", counts of each label, "contradicted_statements", "contradicted_answers",
-        "omitting_answers"}; the last three are shares with intervals, of the statements that could be read and of the answers
-        that have one.
+        model → {"answers", "statements", counts of each label, "contradicted_statements", "contradicted_answers"}; the last
+        two are shares with intervals, of the statements that could be read and of the answers that have one.
     """
     numbers = {case.id: number for number, case in enumerate(cases)}
     tree: dict[str, Any] = {}
     for model in dict.fromkeys(each.model for each in checked):
         of_model = [each for each in checked if each.model == model]
-        # Contradicted and read statements; answers with a contradiction, answers, answers that omit a call for help.
-        sums = np.zeros((5, len(cases)))
+        sums = np.zeros((4, len(cases)))  # contradicted and read statements; answers with a contradiction, and answers
         counts: Counter[str] = Counter()
         for each in of_model:
             labels = Counter(statement["label"] for statement in each.statements)
             counts += labels
             read = sum(labels[label] for label in LABELS)
-            row = [labels[CONTRADICTED], read, labels[CONTRADICTED] > 0, read > 0, "omitted" in each.extra]
-            sums[:, numbers[each.case_id]] += row
+            sums[:, numbers[each.case_id]] += [labels[CONTRADICTED], read, labels[CONTRADICTED] > 0, read > 0]
         tree[model] = {"answers": len(of_model), "statements": counts.total()}
         tree[model] |= {label: counts[label] for label in (*LABELS, UNREAD)}
         tree[model]["contradicted_statements"] = ratio(sums[0], sums[1], reason="no statement that could be read")
         tree[model]["contradicted_answers"] = ratio(sums[2], sums[3], reason="no answer that could be read")
-        tree[model]["omitting_answers"] = ratio(sums[4], sums[3], reason="no answer that could be read")
     return plain(estimate(tree, len(cases), resamples))
 
 
@@ -69,7 +65,6 @@ def rows_of(figures: Mapping[str, Any]) -> list[dict[str, str | float | int]]:
             "model": model,
             "answers": figures[model]["answers"],
             "contradicted answers": shown(figures[model]["contradicted_answers"]),
-            "omit a call for help": count_of(figures[model]["omitting_answers"]),
             "statements": figures[model]["statements"],
             **{
                 label.replace("_", " "): figures[model][label] for label in (CONTRADICTED, SUPPORTED, NOT_FOUND, UNREAD)
@@ -77,11 +72,6 @@ def rows_of(figures: Mapping[str, Any]) -> list[dict[str, str | float | int]]:
         }
         for model in order
     ]
-
-
-def count_of(share: Mapping[str, Any]) -> int:
-    """Return the number of answers that a share is of."""
-    return round((share["value"] or 0) * share["n"])
 
 
 def sentences_of(figures: Mapping[str, Any], evidence: str, without: int) -> list[str]:
@@ -97,48 +87,30 @@ def sentences_of(figures: Mapping[str, Any], evidence: str, without: int) -> lis
     }[evidence]
     lines = []
     for row in rows_of(figures):
-        each = figures[str(row["model"])]
-        share = each["contradicted_answers"]
+        share = figures[str(row["model"])]["contradicted_answers"]
         if not share["n"]:
             lines.append(f"{row['model']}: no statement could be read.")
             continue
         lines.append(
-            f"{row['model']}: {count_of(share)} of {share['n']} answers ({percent(share['value'])}) hold a statement that "
-            f"contradicts {against}."
+            f"{row['model']}: {round(share['value'] * share['n'])} of {share['n']} answers ({percent(share['value'])}) hold a "
+            f"statement that contradicts {against}."
         )
-        if omitting := count_of(each["omitting_answers"]):
-            lines.append(
-                f"{row['model']}: {omitting} of {share['n']} answers nowhere tell to seek help at once, as the reference does."
-            )
     if without:
         lines.append(f"{without} answers had nothing to be checked against: of them nothing is known.")
     lines.append(
-        "What no passage speaks of is not found, which is neither right nor wrong. Of what answers leave out, only calls for "
-        "help at once are looked for."
+        "What no passage speaks of is not found, which is neither right nor wrong. What answers leave out is not looked for."
     )
     return lines
 
 
-def split_notes(checked: Sequence[CheckedResponse]) -> list[str]:
-    """Return a line on the answers that a chat cut into statements, if it was asked to."""
-    splits = [each.extra["split"] for each in checked if "split" in each.extra]
-    left_out, by_sentence = (sum(each[name] for each in splits) for name in ("left_out", "by_sentence"))
-    unread = sum("error" in each for each in splits)
-    return splits and [
-        f"A chat cut {len(splits)} answers into statements. Left out: {left_out} that do not stand in their answer. "
-        f"{by_sentence} statements are sentences that it did not name; of {unread} answers its list could not be read."
-    ]
-
-
 def contradictions(cases: Sequence[Case], checked: Sequence[CheckedResponse]) -> Iterator[dict[str, Any]]:
-    """Yield the answers that contradict their evidence or omit its call for help, in the order for a clinician to read."""
+    """Yield the answers that contradict their evidence, in the order for a clinician to read."""
     by_id = {case.id: case for case in cases}
     wrong_answers = []
     for each in checked:
         wrong = [statement for statement in each.statements if statement["label"] == CONTRADICTED]
-        if wrong or "omitted" in each.extra:
-            first = min(map(_urgency, wrong), default=(ORDER.index("urgency"), 0.0))
-            wrong_answers.append((first, each, sorted(wrong, key=_urgency)))
+        if wrong:
+            wrong_answers.append((min(map(_urgency, wrong)), each, sorted(wrong, key=_urgency)))
     for _, each, wrong in sorted(wrong_answers, key=lambda entry: entry[0]):
         case = by_id[each.case_id]
         text = next(response.text for response in case.responses if response.model == each.model)
@@ -148,7 +120,6 @@ def contradictions(cases: Sequence[Case], checked: Sequence[CheckedResponse]) ->
             "question": question_text(case.question),
             "text": marked(text, [s for s in each.statements if s["label"] == CONTRADICTED]),
             "wrong": wrong,
-            "omitted": each.extra.get("omitted"),
         }
 
 
@@ -196,9 +167,8 @@ def _csv(cases: Sequence[Case], checked: Sequence[CheckedResponse]) -> str:
     writer.writeheader()
     for each in checked:
         case = by_id[each.case_id]
-        omitted = [{"label": "omitted", "passage": each.extra["omitted"]}] if "omitted" in each.extra else []
-        for statement in [*each.statements, *omitted]:
-            row = {"case_id": each.case_id, "model": each.model, "statement": statement.get("text"), **statement}
+        for statement in each.statements:
+            row = {"case_id": each.case_id, "model": each.model, "statement": statement["text"], **statement}
             row |= {"row": case.extra.get("row"), "question": question_text(case.question)}
             writer.writerow({name: _harmless(row.get(name, "")) for name in COLUMNS})
     return file.getvalue()

@@ -1,205 +1,114 @@
-"""What rules see in a statement and a passage on the same subject: amounts, frequencies, and opposite advice.
+"""Whether the quantities of a statement and of a passage on the same subject can both be right.
 
-Rules read only what they can compare. Where they say nothing, the model decides.
+Compared is the same measure of the same subject, by its own word, under the same conditions; else the rules say nothing.
 """
 
-import math
 import re
-from collections.abc import Collection, Sequence
-from functools import cache, lru_cache
-from importlib import resources
-from typing import Any
+from collections.abc import Collection, Iterator, Sequence
 
-from automedeval.claims.quantities import COUNTED, Amount, amounts, frequency
+from automedeval.claims.quantities import KNOWN, Quantity, normal, quantities, words
 from automedeval.claims.statements import Passage
-from automedeval.records.yaml_file import YamlFile
 
-RULES = resources.files("automedeval.claims") / "templates" / "rules.yaml"
-APART = 1.5  # a factor between two amounts or frequencies from which they contradict; below, people round
-SAME = (
-    1.05  # and from which they are not the same; people leave out "a day" beside an amount that stands in the evidence
-)
-COMPARED = ("mass", "volume", *COUNTED)  # dimensions of doses
-BODY = 1.0  # kg; from here on a mass is a body's weight and no dose
-DRINK = 2e-4  # cubic metres; from here on a volume is a drink and no dose
-_WORD = re.compile(r"[a-z]{5,}")
-_WEIGHT = re.compile(r"(?<![\w.,])(\d{1,3}(?:\.\d+)?)\s*(?:kg|kilos?|kilograms?)\b(?!\s*/)", re.I)
-_CLAUSE_MARKS = (",", ";", ":")
-_FORBIDDEN = re.compile(
-    r"\b(?:do not|don['’]t|never|must not|mustn['’]t|should not|shouldn['’]t)\s+(?:\w+ly\s+)?(?P<verb>[a-z]+)", re.I
-)
-_INSTRUCTED = re.compile(
-    r"(?:^|[,;:]\s+|\b(?:and|then|so|please|can|may|could|should|must|simply|just)\s+)(?:\w+ly\s+)?(?P<verb>[a-z]+)",
-    re.I,
-)
-_PRONOUN = re.compile(r"\s*(?:it|them|this|these|they)\b", re.I)
-_once = lru_cache(4096)  # every statement meets every passage: what depends on one of the two alone is read once
-
-
-@cache
-def _patterns() -> dict[str, re.Pattern]:
-    content: dict[str, list[str]] = YamlFile(str(RULES)).read(RULES)
-    return {
-        name: re.compile("|".join(f"(?:{each})" for each in patterns), re.I)
-        for name, patterns in content.items()
-        if name != "actions"
-    }
+APART, BEYOND = (
+    1.25,
+    1.05,
+)  # factors above which two values contradict each other (people round), and a limit is not kept
+RULES = {"rate": "frequency", "time": "duration"}  # by measure; of any other "dose"
+_PRONOUN = re.compile(r"\b(?:it|them|this|these|those|they)\b", re.I)
 
 
 def contradiction(
     statement: str, passages: Sequence[Passage], near: Collection[int] = (), question: str = "", before: str = ""
 ) -> tuple[str, Passage] | None:
-    """Return the rule by which a statement contradicts evidence ("dose", "frequency", "advice", "urgency") and the passage.
-
-    Frequencies are compared with the near passages; doses also with those that share a word with the statement that can name
-    the subject, if their text answers the question. An amount contradicts only if it agrees with none that it is compared with.
+    """Return the rule by which a statement contradicts evidence ("dose", "frequency" or "duration"), and the passage.
 
     Args:
-        near: the indices of the passages that are known to be on the subject of the statement.
-        question: the weight of a patient stands there, for doses per weight.
-        before: the sentence before the statement, which often names its subject.
+        near: the indices of the passages that are known to be on the subject of the statement; beside these are read those
+            whose text answers the question.
+        question: what a sentence is about that does not say it; conditions that it meets, such as a weight, are met.
+        before: the sentence before the statement.
     """
-    about = subject(f"{before} {statement}")
+    if not (stated := quantities(statement)):
+        return None
+    context = _context(statement, before, question)
     compared = [
-        each
-        for index, each in enumerate(passages)
-        if index in near or (each.on_question and about & subject(f"{each.before} {each.text}"))
+        (mine, each, passage)
+        for passage in (each for index, each in enumerate(passages) if index in near or each.on_question)
+        for each in _for_patient(quantities(passage.text), question)
+        for mine in _for_patient(stated, question)
+        if each.measure == mine.measure
+        and _alike(mine.subject, each.subject, context, _context(passage.text, passage.before, question))
     ]
-    nearest = [passages[index] for index in near]
-    if (passage := another_dose(statement, compared, question)) is not None:
-        return "dose", passage
-    if (passage := another_frequency(statement, nearest)) is not None:
-        return "frequency", passage
-    for index, each in enumerate(passages):
-        if (index in near or each.on_question) and (advice := opposite_advice(statement, each, before)):
-            return advice, each
+    # Who says as much a day in other doses, or keeps the most of a day, does not contradict.
+    even = [
+        passage
+        for mine, each, passage in compared
+        if mine.basis == each.basis == "day" and not mine.bound and each.bound != "least" and not _excludes(each, mine)
+    ]
+    for mine, each, passage in compared:
+        others = [other for own, other, _ in compared if own == mine]
+        is_apart = mine.conditions == each.conditions and _excludes(each, mine) and not _allowed(mine, each, others)
+        if is_apart and (each.bound or mine.basis == "day" or passage not in even):
+            return RULES.get(mine.measure, "dose"), passage
     return None
 
 
-def another_dose(statement: str, passages: Sequence[Passage], question: str = "") -> Passage | None:
-    """Return the first passage with an amount of a kind of which the statement has one that is beyond all of the passages'."""
-    weights = [
-        float(each) for each in _WEIGHT.findall(" ".join([statement, question, *(each.text for each in passages)]))
-    ]
-    theirs = [(amount, each) for each in passages for amount in _doses(each.text, weights)]
-    for dose in _doses(statement, weights):
-        comparable = [(amount, each) for amount, each in theirs if amount.dimension == dose.dimension]
-        alike = [(amount, each) for amount, each in comparable if amount.per == dose.per]
-        if any(close(dose, amount, APART) for amount, _ in alike) or any(
-            close(dose, amount, SAME) for amount, _ in comparable
-        ):
-            continue
-        if alike:
-            return alike[0][1]
-    return None
+def _for_patient(stated: Sequence[Quantity], question: str) -> Iterator[Quantity]:
+    """Yield quantities without the conditions that the question meets, those per weight for the one weight that it names."""
+    asked = normal(question)
+    own = [(float(number), "kg" if kg else "years") for number, kg in KNOWN.findall(asked)]
+    met = words(asked) | {f"={number:g} {unit}" for number, unit in own}
+    weights = {number for number, unit in own if unit == "kg"}
+    for each in stated:
+        each = each._replace(conditions=frozenset(word for word in each.conditions - met if not _is_met(word, own)))
+        if each.basis.endswith("weight") and len(weights) == 1:
+            kg, basis = min(weights), each.basis.removesuffix("weight").strip()
+            each = each._replace(low=each.low * kg, high=each.high * kg, basis=basis)
+        yield each
 
 
-def close(first: Amount, second: Amount, factor: float) -> bool:
-    """Return whether two amounts lie within a factor of each other."""
-    return first.low <= factor * second.high and second.low <= factor * first.high
+def _is_met(condition: str, own: Sequence[tuple[float, str]]) -> bool:
+    """Return whether a weight or an age of the patient is above or below the one that a condition names, as ">50 kg"."""
+    sign, (limit, _, unit) = condition[0], condition[1:].partition(" ")
+    return sign in "<>" and any(unit == each and (number > float(limit)) == (sign == ">") for number, each in own)
 
 
-def _doses(text: str, weights: Sequence[float]) -> list[Amount]:
-    """Return the amounts of a text that can be doses; those per weight for the patient's weight too, if one is known."""
-    doses = []
-    for each in amounts(text):
-        least = {"mass": BODY, "volume": DRINK}.get(each.dimension, math.inf)
-        if each.dimension not in COMPARED or (each.low >= least and not each.per):
-            continue
-        if "weight" in each.per:
-            doses += [
-                each._replace(low=each.low * kg, high=each.high * kg, per=each.per.replace("weight", "").strip())
-                for kg in dict.fromkeys(weights)
-            ]
-        doses.append(each)
-    return doses
+def _context(text: str, before: str, question: str) -> frozenset[str]:
+    """Return the words that can name what a sentence is about which does not say it."""
+    last = words(normal(before))
+    return last if last and _PRONOUN.search(text) else last | words(normal(question))
 
 
-def another_frequency(statement: str, passages: Sequence[Passage]) -> Passage | None:
-    """Return the first passage that says how often, if the statement says so too and agrees with none of the passages."""
-    stated = frequency(statement)
-    theirs = [(often, each) for each in passages if (often := frequency(each.text)) is not None]
-    if stated is None or any(stated[0] <= APART * often[1] and often[0] <= APART * stated[1] for often, _ in theirs):
-        return None
-    return theirs[0][1] if theirs else None
+def _alike(own: frozenset[str], their: frozenset[str], context: frozenset[str], their_context: frozenset[str]) -> bool:
+    """Return whether two quantities have the same subject: one names no more than the other does, or its context."""
+    if own and their:
+        return own <= their or their <= own
+    if own or their:
+        return own <= their_context if own else their <= context
+    return context == their_context or bool(context & their_context)
 
 
-def omitted_help(text: str, passages: Sequence[Passage]) -> Passage | None:
-    """Return the first passage that tells to seek help at once, if nothing in an answer does, in however few words."""
-    if (said := _sides(text))["seeks_help"] or said["urgent"]:
-        return None
-    return next((each for each in passages if _sides(each.text)["urgent"] and _sides(each.text)["helper"]), None)
+def _excludes(given: Quantity, mine: Quantity) -> bool:
+    """Return whether a quantity cannot be right if the given one of the same measure is."""
+    if given.basis != mine.basis:  # a single dose is not above the most of a day
+        is_whole = (mine.basis, given.basis, given.bound) == ("", "day", "most") and given.period <= 1
+        return is_whole and mine.bound != "least" and mine.low > BEYOND * given.high
+    if given.bound and given.bound == mine.bound and given.period != mine.period:
+        return False
+    if given.bound == "most":
+        return (mine.low if mine.bound == "least" or mine.computed else mine.high) > BEYOND * given.high
+    if given.bound == "least":
+        return BEYOND * (mine.low if mine.bound == "least" else mine.high) < given.low
+    is_above = mine.bound != "most" and mine.low > APART * given.high
+    return is_above or (mine.bound != "least" and APART * mine.high < given.low)
 
 
-def opposite_advice(statement: str, passage: Passage, before: str = "") -> str | None:
-    """Return "advice" or "urgency" if one allows what the other forbids, or puts off what the other calls urgent."""
-    said, evidence = _sides(statement), _sides(passage.text)
-    if said["hedges"] or evidence["hedges"]:
-        return None
-    if evidence["urgent"] and not evidence["condition"] and said["delays"] and not (said["urgent"] or said["no_delay"]):
-        return "urgency"
-    for allowed, forbidden in (("permits", "forbids"), ("forbids", "permits")):
-        opposed = said[allowed] and not said[forbidden] and evidence[forbidden] and not evidence[allowed]
-        if opposed and acted_on(said[allowed], before) & acted_on(evidence[forbidden], passage.before):
-            return "advice"
-    return "advice" if does_the_forbidden(statement, passage, before) else None
-
-
-def does_the_forbidden(statement: str, passage: Passage, before: str = "") -> bool:
-    """Return whether the statement tells to do what the passage forbids without a condition."""
-    forbidden, instructed = _prohibitions(passage.text, passage.before), _instructions(statement, before)
-    return any(verb == other and words & others for verb, words in forbidden for other, others in instructed)
-
-
-@_once
-def _prohibitions(text: str, before: str) -> list[tuple[str, frozenset[str]]]:
-    """Return (action, words that can name its subject) of what a text forbids without a condition."""
-    return [
-        (action(match["verb"]), acted_on(match, before))
-        for match in _FORBIDDEN.finditer(text)
-        if not _patterns()["qualified"].search(text, match.end())
-    ]
-
-
-@_once
-def _instructions(text: str, before: str) -> list[tuple[str, frozenset[str]]]:
-    """Return the same of what a text tells to do."""
-    return [(action(match["verb"]), acted_on(match, before)) for match in _INSTRUCTED.finditer(text)]
-
-
-def action(verb: str) -> str:
-    """Return the first of the verbs of the same action, such as "stop" for "pause"."""
-    group = next((each for each in _actions() if verb.lower() in each), None)
-    return group[0] if group else verb.lower()
-
-
-@cache
-def _actions() -> list[list[str]]:
-    return [each.split("|") for each in YamlFile(str(RULES)).read(RULES)["actions"]]
-
-
-def acted_on(match: re.Match, before: str) -> frozenset[str]:
-    """Return the words that can name what an advice is about: those of its clause, or of the text and the one before it."""
-    text = match.string
-    first = max(text.rfind(mark, 0, match.start()) for mark in _CLAUSE_MARKS) + 1
-    ends = [place for mark in _CLAUSE_MARKS if (place := text.find(mark, match.end())) >= 0]
-    clause = text[first : min(ends, default=len(text))]
-    rest = text[match.end() : first + len(clause)]
-    if _patterns()["qualified"].search(rest) and (words := subject(rest)):  # "not with alcohol" is about alcohol
-        return words
-    words = subject(clause)
-    if not words or _PRONOUN.match(text, match.end()):
-        words |= subject(f"{before} {text}")
-    return words
-
-
-@_once
-def _sides(text: str) -> dict[str, Any]:
-    return {name: pattern.search(text) for name, pattern in _patterns().items()}
-
-
-@_once
-def subject(text: str) -> frozenset[str]:
-    """Return the words of a text that can name its subject: at least five letters, no frequent word, without an ending s."""
-    common = _patterns()["common"]
-    return frozenset(word.removesuffix("s") for word in _WORD.findall(text.lower()) if not common.fullmatch(word))
+def _allowed(mine: Quantity, excluding: Quantity, others: Sequence[Quantity]) -> bool:
+    """Return whether evidence allows a quantity elsewhere, under whatever conditions."""
+    return any(
+        each.basis == mine.basis
+        and (each.bound in ("", mine.bound, excluding.bound) or (each.bound == "most" and mine.low > excluding.high))
+        and not (excluding.bound and each.computed)
+        and not _excludes(each, mine)
+        for each in others
+    )

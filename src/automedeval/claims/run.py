@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from automedeval.claims.checker import CONTRADICTED, Finding, contradicted, was_read
-from automedeval.claims.rules import contradiction, omitted_help
+from automedeval.claims.checker import CONTRADICTED, Finding, contradicted
+from automedeval.claims.rules import contradiction
 from automedeval.claims.statements import Passage, spans, statements
 from automedeval.records import Case, CheckedResponse, question_text
 from automedeval.rubrics.questions import Search
@@ -40,17 +40,13 @@ def evidence_of(case: Case, index: int, kind: str, search: Search | None = None)
 
 
 def disagreements(case: Case) -> dict[str, list[dict[str, Any]]]:
-    """Return model → the statements of its response that another response contradicts by a rule, as claims.jsonl records them.
-
-    Doses and urgency count. Frequencies need near sentences, which an encoder would find, and the rule on advice is wrong too
-    often where nothing is known to be near (docs/check.md).
-    """
+    """Return model → the statements of its response that a rule sees contradicted by another one, as claims.jsonl has them."""
     statements_of: dict[str, list[dict[str, Any]]] = {}
     for index, response in enumerate(case.responses):
         passages, before, findings = evidence_of(case, index, "answers"), "", []
         for each in statements(response.text):
             opposed = contradiction(each.text, passages, (), question_text(case.question), before)
-            if opposed and opposed[0] != "advice" and each.unread is None:
+            if opposed and each.unread is None:
                 findings.append(Finding(each, CONTRADICTED, 1.0, opposed[1], opposed[0]))
             before = each.text
         if findings:
@@ -77,25 +73,19 @@ def check_cases(
         wanted = [(case.id, case.responses[index].model) not in done for case, index in some]
         if not any(wanted):
             continue
-        texts, answers = [case.responses[index].text for case, index in some], []
-        cut = checker.split(texts, wanted) if checker.splits else [(statements(text), {}) for text in texts]
-        for (case, index), (asked, _) in zip(some, cut):
-            passages = evidence_of(case, index, kind, search)
+        answers = []
+        for case, index in some:
+            asked, passages = statements(case.responses[index].text), evidence_of(case, index, kind, search)
             if not passages:  # nothing is known of these: they are not "not found"
                 asked = [each._replace(unread=each.unread or NO_EVIDENCE) for each in asked]
             answers.append((asked, passages, question_text(case.question)))
-        wanted = [want and extra is not None for want, (_, extra) in zip(wanted, cut)]
-        checked = checker.check(answers, wanted)
-        for (case, index), want, (_, passages, _), findings, (_, extra) in zip(some, wanted, answers, checked, cut):
+        for (case, index), want, findings in zip(some, wanted, checker.check(answers, wanted)):
             if want and findings is not None:
-                read = kind == "reference" and was_read(findings)
-                if read and (passage := omitted_help(case.responses[index].text, passages)):
-                    extra = {**extra, "omitted": passage.text}
                 yield CheckedResponse(
                     case.id,
                     case.responses[index].model,
                     checker.name,
                     kind,
                     tuple(each.to_dict() for each in findings),
-                    {**extra, "case_digest": case.digest, "settings": settings},
+                    {"case_digest": case.digest, "settings": settings},
                 )

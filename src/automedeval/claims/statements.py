@@ -5,7 +5,7 @@ places must be exact so that a page can mark the words.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,7 +19,6 @@ _BULLET = re.compile(r"^\s*(?:[-*•–]|\d{1,2}[.)]|#{1,6})\s+")
 _MARKUP = re.compile(r"[*_`#]+")
 _TABLE = re.compile(r"^\s*\|.*\|\s*$|\t.*\t")
 _WORD = re.compile(r"[^\W\d_]{2,}")
-_TAKEN = "\0"  # in the place of characters that are quoted already
 
 # Sentences that report what others believe, ask, or set a condition that is not said to hold. What stands in them is not what
 # the answer says of the patient.
@@ -63,7 +62,7 @@ class Passage:
         source: where it stands, such as "reference" or a book and its section.
         before: the sentence before it, for what "it" means.
         on_question: whether its text answers the question of the case, as references and other answers do. Of such a text
-            advice is read in every sentence; of books only in the near ones.
+            rules read every sentence; of books only the near ones.
     """
 
     text: str
@@ -90,38 +89,6 @@ def statements(text: str) -> list[Statement]:
             reason = next((name for name, pattern in NOT_ASSERTED if pattern.search(shown)), None)
         cut.append(Statement(_MARKUP.sub("", shown).strip(), start, end, reason))
     return cut
-
-
-def split_at(text: str, quotations: Iterable[str]) -> tuple[list[Statement], dict[str, int]]:
-    """Cut a text into the statements that are quoted from it; what no quotation covers is cut as `statements` does.
-
-    A quotation is not checked if no sentence in which it stands is.
-
-    Returns:
-        the statements in the order of the text; how many quotations do not stand in it, or only where another one does
-        ("left_out"); and how many statements no quotation covers ("by_sentence").
-    """
-    rest, places, left_out = text, [], 0
-    for quotation in map(str.strip, quotations):
-        match = re.search(rf"(?<!\w){re.escape(quotation)}(?!\w)", rest) if quotation else None
-        if match is None or _TAKEN in quotation:
-            left_out += 1
-        else:
-            places.append(match.span())
-            rest = f"{rest[: match.start()]}{_TAKEN * len(quotation)}{rest[match.end() :]}"
-    quoted = len(places)
-    for gap in re.finditer(f"[^{_TAKEN}]+", rest):
-        inside = ((gap.start() + start, gap.start() + end) for start, end in spans(gap[0]))
-        places += [(start, end) for start, end in inside if len(_WORD.findall(text[start:end])) > 1]
-    cut, sentences = [], statements(text)
-    for start, end in sorted(places):
-        shown = text[start:end]
-        reasons = [each.unread for each in sentences if each.start < end and start < each.end]
-        reason = "no statement" if len(_WORD.findall(shown)) < 2 else None
-        cut.append(
-            Statement(_MARKUP.sub("", shown).strip(), start, end, reasons[0] if reasons and all(reasons) else reason)
-        )
-    return cut, {"left_out": left_out, "by_sentence": len(places) - quoted}
 
 
 def spans(text: str) -> Iterator[tuple[int, int]]:

@@ -57,8 +57,7 @@ class CheckArguments(TableArguments):
     checker: str = field(
         default="small",
         metadata={
-            "help": "small (packaged), the folder of another, or a chat: a checkpoint or openai:MODEL (see --base_url); "
-            "split:CHAT cuts the statements, too"
+            "help": "small (packaged), the folder of another, or a chat: a checkpoint or openai:MODEL (see --base_url)"
         },
     )
     fail_if_contradicted: bool = field(default=False, metadata={"help": "exit status 3 if a statement is contradicted"})
@@ -94,8 +93,7 @@ def main() -> None:
     without = sum(any(line.get("reason") == NO_EVIDENCE for line in each.statements) for each in checked)
     figures = report.measure(cases, checked)
     facts = describe_result("check", evidence=evidence, checker=checker.name, threshold=checker.threshold)
-    splits = report.split_notes(checked)
-    facts |= {"without_evidence": without, "notes": [checker.note, *splits]}
+    facts |= {"without_evidence": without, "notes": [checker.note]}
     for file, text in report.render(cases, checked, figures, facts).items():
         write_whole(output / file, text)
     write_json(output / "check.json", {"settings": facts, "models": figures})
@@ -103,7 +101,7 @@ def main() -> None:
     print(
         f"\n{format_table(report.rows_of(figures))}\n\nThe marked answers: {output / 'check.html'}\nNot for clinical use."
     )
-    print_notes([*splits, *(chat.notes() if chat is not None else [])])
+    print_notes(chat.notes() if chat is not None else [])
     if failures := getattr(chat, "failures", ()):
         raise RecordError(
             f"{len(failures)} requests not answered, the last: {failures[-1]}; the same command asks again"

@@ -26,8 +26,8 @@ from automedeval.harness.joining import LogArguments, is_log, join_logs
 from automedeval.introspection.mistakes import read_recorded
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.chat_judge import ChatJudge
-from automedeval.judges.default_judge import UNTRAINED, VARIABLE, default_judge, default_rubric
-from automedeval.judges.judge import judge_rubric, load_judge, planner
+from automedeval.judges.default_judge import UNTRAINED, VARIABLE, default_judge
+from automedeval.judges.judge import CRITERIA, judge_rubric, load_judge, planner
 from automedeval.judges.prompt_judge import PromptJudge
 from automedeval.judges.requests import Request, Requests
 from automedeval.judges.run import (
@@ -93,7 +93,7 @@ class JudgeArguments(PromptArguments, EvidenceArguments):
         default=None,
         metadata={
             "help": "a packaged rubric, or the path of your own .yaml; default: the one that the judge was published with, "
-            "else automedeval, or checklist for the packaged small judge if every case has criteria"
+            "else automedeval"
         },
     )
     criteria_at_once: int = field(default=1, metadata={"help": "checklist: criteria of the case in one prompt"})
@@ -194,8 +194,10 @@ def main() -> None:
     args.cases = [cases_file(args, output, log_args, processes)]
     if processes.rank == 0:
         print("".join(f"{line}\n" for line in what_is_judged(args, judge_name)), end="", flush=True)
-    asked = None if args.dataset else default_rubric(judge_name, cases_of(args))
-    rubric = judge_rubric(judge_name, args.rubric or asked)
+    rubric = judge_rubric(judge_name, args.rubric)
+    given = args.rubric or args.dataset or rubric.mode == "checklist" or processes.rank > 0
+    if not given and all(case.criteria for case in cases_of(args)):
+        print(f"the criteria of the cases are not read: that takes a language model, {CRITERIA}", flush=True)
     if rubric.in_words:
         args.ratings = None  # the sample's are of scores
     if args.batch_file and rubric.mode == "checklist":

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from automedeval.judges.base import BaseJudge
 from automedeval.judges.chat_judge import ChatJudge, read_answer
 from automedeval.judges.prompt_judge import answer_groups
 from automedeval.judges.requests import Request
@@ -17,53 +16,12 @@ from automedeval.rubrics.rubric import READINGS, Rubric
 from automedeval.stats.checklist import checklist_score
 
 
-class OfCriteria(BaseJudge):
-    """A judge that says of each criterion of a case whether a response meets it.
-
-    An empty response meets nothing, neither what it should say nor what it must not: nobody is asked.
-    """
-
-    def judge(self, requests: Sequence[Request], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Verdict]]:
-        wanted = [True] * len(requests) if wanted is None else wanted
-        empty = [request.case.responses[request.slots[0]].is_empty for request in requests]
-        for index in (index for index, want in enumerate(wanted) if want and empty[index]):
-            count = len(requests[index].case.criteria)
-            yield index, self.checklist(requests[index], [False] * count, [0.0] * count)
-        yield from super().judge(requests, [want and not gone for want, gone in zip(wanted, empty)])
-
-    def checklist(
-        self,
-        request: Request,
-        met: Sequence[bool | None],
-        chances: Sequence[float | None],
-        notes: dict[str, Any] | None = None,
-        error: str | None = None,
-        findings: Sequence[dict[str, str | None]] | None = None,
-        **values: Any,
-    ) -> Verdict:
-        """Return the verdict on a response: whether it meets each criterion, with what probability, and its score.
-
-        Args:
-            met, chances: in the order of the case's criteria; None where a criterion could not be read.
-            error: why, where none could be read.
-            findings: what decided of each, if the judge says it.
-        """
-        if all(each is None for each in met):
-            return self.record(request, error or "no criterion could be read", notes, **values)
-        points = [each.points for each in request.case.criteria]
-        score = checklist_score(points, met)._asdict()
-        shown = [None if chance is None else round(chance, 5) for chance in chances]
-        checklist = {"met": list(met), "met_probabilities": shown}
-        checklist |= {name: None if value is None else round(value, 6) for name, value in score.items()}
-        checklist |= {"findings": list(findings)} if findings else {}
-        return self.record(request, None, notes, checklist=checklist, **values)
-
-
 @dataclass
-class ChecklistJudge(OfCriteria, ChatJudge):
+class ChecklistJudge(ChatJudge):
     """Judge by the criteria of a case with a chat; the arguments are those of `ChatJudge`, with a rubric of the mode checklist.
 
     A checkpoint computes the case and the response once for all criteria: the prompts of a response differ at their ends alone.
+    An empty response meets nothing, neither what it should say nor what it must not: nobody is asked.
 
     Args:
         criteria_at_once: criteria in one prompt. If its answer cannot be read, all of them are unread.
@@ -80,6 +38,38 @@ class ChecklistJudge(OfCriteria, ChatJudge):
     @cached_property
     def fingerprint(self) -> str:
         return digest([super().fingerprint, self.criteria_at_once])
+
+    def judge(self, requests: Sequence[Request], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Verdict]]:
+        wanted = [True] * len(requests) if wanted is None else wanted
+        empty = [request.case.responses[request.slots[0]].is_empty for request in requests]
+        for index in (index for index, want in enumerate(wanted) if want and empty[index]):
+            count = len(requests[index].case.criteria)
+            yield index, self._checklist(requests[index], [False] * count, [0.0] * count)
+        yield from super().judge(requests, [want and not gone for want, gone in zip(wanted, empty)])
+
+    def _checklist(
+        self,
+        request: Request,
+        met: Sequence[bool | None],
+        chances: Sequence[float | None],
+        notes: dict[str, Any] | None = None,
+        error: str | None = None,
+        **values: Any,
+    ) -> Verdict:
+        """Return the verdict on a response: whether it meets each criterion, with what probability, and its score.
+
+        Args:
+            met, chances: in the order of the case's criteria; None where a criterion could not be read.
+            error: why, where none could be read.
+        """
+        if all(each is None for each in met):
+            return self.record(request, error or "no criterion could be read", notes, **values)
+        points = [each.points for each in request.case.criteria]
+        score = checklist_score(points, met)._asdict()
+        shown = [None if chance is None else round(chance, 5) for chance in chances]
+        checklist = {"met": list(met), "met_probabilities": shown}
+        checklist |= {name: None if value is None else round(value, 6) for name, value in score.items()}
+        return self.record(request, None, notes, checklist=checklist, **values)
 
     def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
         return self.chat.estimate([prompt for request in requests for prompt in self.prompt(request)])
@@ -141,7 +131,7 @@ class ChecklistJudge(OfCriteria, ChatJudge):
         usage: Counter[str] = Counter()
         for each in answer:
             usage.update(each.usage)
-        return self.checklist(
+        return self._checklist(
             request, met, chances, extra, errors[0] if errors else None,
             rationale=rationale, usage=dict(usage), raw="\n".join(each.text for each in answer),
         )  # fmt: skip

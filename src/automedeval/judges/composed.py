@@ -9,8 +9,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from automedeval.claims.checker import CONTRADICTED, SUPPORTED, Finding, was_read
-from automedeval.claims.rules import omitted_help
-from automedeval.claims.run import evidence_of
 from automedeval.judges.features import FEATURES, asked_last
 from automedeval.records import Case
 
@@ -41,7 +39,7 @@ def compose(
         for model, asked, likeness in zip(case.models, near, covered)
     ]
     steps.append(f"What each response covers: {'; '.join(parts)} (1 is the same).")
-    steps.append(" ".join(evidence(case, index, statements) for index, statements in enumerate(findings)))
+    steps.append(" ".join(evidence(model, statements) for model, statements in zip(case.models, findings)))
     low, high = scale
     points = (
         f"{model} {'cannot be read' if score is None else f'{score:.1f}'}" for model, score in zip(case.models, scores)
@@ -51,9 +49,8 @@ def compose(
     return "\n".join(["Composed by a template from what the small judge found.", *numbered])
 
 
-def evidence(case: Case, index: int, findings: Sequence[Finding]) -> str:
+def evidence(model: str, findings: Sequence[Finding]) -> str:
     """Return what was found of the statements of a response, the contradicted ones quoted with their passages."""
-    model, text = case.models[index], case.responses[index].text
     if not was_read(findings):
         return f"Nothing could be checked of {model}."
     wrong = [each for each in findings if each.label == CONTRADICTED and each.passage is not None]
@@ -65,8 +62,6 @@ def evidence(case: Case, index: int, findings: Sequence[Finding]) -> str:
             f"It says {quoted(each.statement.text)}; {each.passage.source} says {quoted(each.passage.text)}"
             f"{f' ({each.rule})' if each.rule else ''}."
         )
-    if omitted := omitted_help(text, evidence_of(case, index, "reference")):
-        lines.append(f"It nowhere tells to seek help at once; the reference says {quoted(omitted.text)}.")
     return " ".join(lines)
 
 

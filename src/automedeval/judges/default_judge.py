@@ -1,11 +1,10 @@
 """The default judge: that of AUTOMEDEVAL_JUDGE, else the packaged small judge, else the likelihood of a model."""
 
 import os
-from collections.abc import Iterable
 
 from automedeval.models.arguments import EncoderArguments
 from automedeval.models.model_paths import generating_models
-from automedeval.records import Case, RecordError
+from automedeval.records import RecordError
 
 VARIABLE = "AUTOMEDEVAL_JUDGE"
 UNTRAINED = "it was not trained to judge, so trust its order of the models little"
@@ -23,8 +22,3 @@ def default_judge(encoder: EncoderArguments) -> str:
     if models := generating_models():
         return f"likelihood:{models[0]}"
     raise RecordError("no judge is on this machine; the small one is there after\n  automedeval get-models")
-
-
-def default_rubric(judge: str, cases: Iterable[Case]) -> str | None:
-    """Return the rubric that the packaged small judge reads if every case has criteria, "checklist"; None for any other."""
-    return "checklist" if judge == "small" and all(case.criteria for case in cases) else None

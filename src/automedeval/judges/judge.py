@@ -6,14 +6,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from automedeval.claims.checker import matching_checker
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.baseline import BaselineJudge
 from automedeval.judges.chat_judge import ChatJudge, read_answer
 from automedeval.judges.checklist import ChecklistJudge
-from automedeval.judges.criteria import CriteriaJudge
 from automedeval.judges.likelihood import LikelihoodJudge
-from automedeval.judges.requests import Request, plan_apart, plan_checklist, plan_requests
+from automedeval.judges.requests import Request, plan_apart, plan_requests
 from automedeval.judges.small import PACKAGED as SMALL
 from automedeval.judges.small import load_small_judge
 from automedeval.metrics.embedding import EMBEDDINGS
@@ -28,6 +26,7 @@ from automedeval.rubrics.grammar import ParsedAnswer
 from automedeval.rubrics.published import PACKAGED, rubric_of
 from automedeval.rubrics.slots import by_response, choice_names
 
+CRITERIA = "--judge MODEL or openai:MODEL with --rubric checklist"  # what reads the criteria of a case
 _PLAN = ("orders", "seed", "runs", "baseline", "models")  # the options of `plan_requests`
 
 
@@ -121,8 +120,8 @@ def load_judge(
 
     Args:
         spec: `MODEL` (a checkpoint's folder or Hub id) or `openai:MODEL` is a `Judge`, with a rubric of the mode checklist a
-            `ChecklistJudge`; `small` with such a rubric is a `CriteriaJudge`. `likelihood:MODEL` is
-            a `LikelihoodJudge`, `small` (the packaged one) or `small:FOLDER` a `SmallJudge`, `baseline:NAME` a `BaselineJudge`.
+            `ChecklistJudge`. `likelihood:MODEL` is a `LikelihoodJudge`, `small` (the packaged one) or `small:FOLDER` a
+            `SmallJudge`, `baseline:NAME` a `BaselineJudge`.
         rubric: a `Rubric`, a packaged rubric's id or the path of a YAML file; see `judge_rubric`. Likelihoods and baselines
             use none.
         chat: how the model is loaded and asked: `ChatArguments`, or a dict of its fields.
@@ -132,7 +131,7 @@ def load_judge(
         encoder: of a small judge, or of a baseline that compares embeddings: `EncoderArguments`, or a checkpoint's folder or
             Hub id.
         options: the other arguments of `Judge` and `ChecklistJudge`; `rationale`, `score_decoding` and `on_overlong` matter
-            where they apply. `search` and `store`, the books, are for a small judge that reads a scale as well.
+            where they apply. `search` and `store`, the books, are for a small judge as well.
 
     Raises:
         RecordError: the model cannot be loaded, the judge cannot do what the options ask for, or its rubric or prompts differ
@@ -153,9 +152,6 @@ def load_judge(
     if kind == "baseline":
         network = encoder.load(chat.device) if model in EMBEDDINGS else None
         return BaselineJudge(model, None if cases is None else Collection.of(cases), encoder=network, **named)
-    if kind == "small" and rubric.mode == "checklist":
-        network = encoder.load(chat.device)
-        return CriteriaJudge(network, checker=matching_checker(encoder, chat.device, network), **named)
     if kind == "small":
         return load_small_judge(Path(model) if model else SMALL, rubric, encoder, chat.device, **named, **books)
     if kind == "likelihood":
@@ -188,21 +184,22 @@ def planner(spec: str, rubric: Rubric, **options: Any) -> Callable[[Case], list[
 
     RecordError if the judge cannot do what the options ask for.
     """
-    kind, model = parse_model(spec)
+    kind = parse_model(spec)[0]
     plan = {name: value for name, value in options.items() if name in _PLAN}
-    of_criteria, one_order = rubric.mode == "checklist", plan.get("orders", "1") == "1" and not plan.get("baseline")
-    if of_criteria and not one_order:
-        raise RecordError("a checklist shows each response by itself: no --orders and no --baseline")
-    if options.get("search") and (kind not in ("checkpoint", "openai", "small") or (kind == "small" and of_criteria)):
+    one_order = plan.get("orders", "1") == "1" and not plan.get("baseline")
+    if rubric.mode == "checklist":
+        if not one_order:
+            raise RecordError("a checklist shows each response by itself: no --orders and no --baseline")
+        if kind not in ("checkpoint", "openai"):
+            raise RecordError(
+                f"--rubric {rubric.id}: --judge {spec} reads no criteria; a language model does, by {CRITERIA}"
+            )
+    if options.get("search") and kind not in ("checkpoint", "openai", "small"):
         raise RecordError(f"--judge {spec}: reads no books with this rubric: no --evidence")
     if kind in ("checkpoint", "openai"):
         return partial(plan_requests, rubric=rubric, **plan)
     if not one_order or plan.get("runs", 1) > 1:
         raise RecordError(f"--judge {spec}: sees each response once, by itself: no --orders, --runs or --baseline")
-    if of_criteria and kind != "small":
-        raise RecordError(f"--rubric {rubric.id}: --judge {spec} reads no criteria")
-    if of_criteria and model:
-        raise RecordError(f"--judge {spec}: reads a scale; criteria are read by the packaged small judge alone")
-    if kind == "small" and not of_criteria and not rubric.scale:
+    if kind == "small" and not rubric.scale:
         raise RecordError(f"--rubric {rubric.id}: gives choices, and a small judge reads a scale")
-    return partial(plan_checklist if of_criteria else plan_apart, models=plan.get("models"))
+    return partial(plan_apart, models=plan.get("models"))

@@ -102,7 +102,7 @@ class Verdicts(list[Verdict]):
             expected_score, one column `score_CRITERION` for every criterion that a rubric scores and `choice_CRITERION` for
             every one of a pairwise rubric, by criteria of the cases score, lowest and highest (`Score`) and the numbers
             criteria_met, criteria_not_met and criteria_unread; of "criteria" then criterion (its number from 1), text, points,
-            met and probability, of the small judge also finding (its label) and sentence. rationale and error are last.
+            met and probability. rationale and error are last.
 
         Raises:
             RecordError: "criteria" of verdicts that are not by criteria of the cases.
@@ -206,12 +206,7 @@ def _criteria(verdict: Verdict, case: Case | None) -> list[dict[str, Any]]:
     about = [{"text": each.criterion, "points": each.points} for each in case.criteria] if case else []
     met = checklist.get("met") or [None] * (len(about) or 1)
     chances = checklist.get("met_probabilities") or [None] * len(met)
-    findings = [{"finding": each["label"], "sentence": each["sentence"]} for each in checklist.get("findings", ())] or [
-        {}
-    ] * len(met)
     return [
-        {"criterion": number} | criterion | {"met": is_met, "probability": chance} | finding
-        for number, (criterion, is_met, chance, finding) in enumerate(
-            zip(about or [{}] * len(met), met, chances, findings), 1
-        )
+        {"criterion": number} | criterion | {"met": is_met, "probability": chance}
+        for number, (criterion, is_met, chance) in enumerate(zip(about or [{}] * len(met), met, chances), 1)
     ]

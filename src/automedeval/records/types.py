@@ -437,8 +437,7 @@ class Verdict(LogRecord):
     the order of the case's responses, None for a response that was not shown. `choices` maps each criterion of a pairwise
     rubric to a model's name, "tie" or "neither", and of a rubric in words to one of these. `checklist` has what a judge of
     criteria says of the one response that it was shown, in the order of the case's criteria: `met` (true, false, or null where
-    it could not be read), `met_probabilities`, and `score`, `lowest` and `highest` as `stats.checklist.Score` has them; the
-    small judge adds `findings` (`CriteriaJudge`).
+    it could not be read), `met_probabilities`, and `score`, `lowest` and `highest` as `stats.checklist.Score` has them.
     An invalid verdict has none of these; `error` gives the reason.
 
     Under a rubric that scores several criteria, `criterion_scores` maps each criterion to whole scores in the order of the
@@ -552,8 +551,7 @@ class CheckedResponse(LogRecord):
     `evidence` says what they were compared with: "reference", "books" or "answers" (of the same case). Each of `statements`
     has its `text`, its place in the response (`start`, `end`, in characters) and a `label`: "supported", "contradicted",
     "not_found", or "unread" with a `reason`. Where a passage decided, it has the `passage`, its `source` and the `probability`
-    of the label; a contradiction that a rule saw names the `rule`. `omitted` in `extra` is a sentence of the reference that
-    tells to seek help at once, if nothing in the response does.
+    of the label; a contradiction that a rule saw names the `rule`.
     """
 
     verb: ClassVar[str] = "checked"

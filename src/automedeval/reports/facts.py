@@ -246,7 +246,7 @@ def _disagree(profile: JudgeProfile) -> str:
     if not profile.disagreements:
         return ""
     cases = f"{profile.disagreements} case{'' if profile.disagreements == 1 else 's'}"
-    text = f"By rules on doses and urgency, in {cases}. One of the two is wrong, if the rule is right."
+    text = f"By the rules on quantities, in {cases}. One of the two is wrong, if the rule is right."
     return f"{text} No score depends on it."
 
 

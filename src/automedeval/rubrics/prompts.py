@@ -183,12 +183,6 @@ def statement_messages(question: str, passages: Sequence[str], before: str, stat
     return [{"role": role, "content": _block(template, role, names)} for role in ("system", "user")]
 
 
-def split_messages(answer: str) -> Messages:
-    """Render the messages that ask a chat for the statements of an answer, in the answer's words."""
-    template = _packaged("split")
-    return [{"role": role, "content": _block(template, role, {"answer": answer})} for role in ("system", "user")]
-
-
 def chain_messages(
     rubric: Rubric,
     question: str | list[dict[str, str]],

@@ -108,12 +108,6 @@ class CriteriaVerdicts:
             runs = [[0.0] * len(record.criteria)]
         return shares_of(runs, len(record.criteria))
 
-    def findings(self, case: int, slot: int) -> list[dict[str, Any]]:
-        """Return what the first run that says it has as the label and the sentence of each criterion; {} where none says."""
-        own = (each.checklist or {} for each in self.verdicts.get((case, slot), ()))
-        missing: list[dict[str, Any]] = [{}] * len(self.cases.records[case].criteria)
-        return next((each["findings"] for each in own if "findings" in each), missing)
-
     def of(self, pairs: Sequence[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndarray]:
         """Return whether most runs say that each pair is met, and with what probability: float [pairs], NaN where unread."""
         asked = {pair[:2] for pair in pairs}
@@ -179,9 +173,6 @@ def _check(place: str, checklist: Mapping[str, Any], case: Case) -> None:
             is_allowed = isinstance(value, bool) if key == "met" else isinstance(value, int | float) and 0 <= value <= 1
             if value is not None and not is_allowed:
                 raise RecordError(f"{place}: {key!r} must hold {allowed}, not {value!r:.40}")
-    findings = checklist.get("findings", [{}] * len(case.criteria))
-    if len(findings) != len(case.criteria) or not all(isinstance(each, dict) for each in findings):
-        raise RecordError(f"{place}: 'findings' has not one entry for each criterion of case {case.id!r}")
 
 
 # --- figures of one judge beside labels ------------------------------------------------------------------------------

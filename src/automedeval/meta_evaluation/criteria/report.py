@@ -196,10 +196,9 @@ def shown_cases(cases: Cases, readings: Sequence[CriteriaVerdicts]) -> list[dict
         case = cases.records[place]
         for slot, response in enumerate(case.responses):
             columns = zip(*(reading.shares(place, slot) for reading in readings))
-            findings = zip(*(reading.findings(place, slot) for reading in readings))
             rows = [
-                {"criterion": each.criterion, "points": each.points, "met": list(zip(met, finding))}
-                for each, met, finding in zip(case.criteria, columns, findings)
+                {"criterion": each.criterion, "points": each.points, "met": met}
+                for each, met in zip(case.criteria, columns)
             ]
             about = {"id": case.id, "question": question_text(case.question), "model": response.model}
             shown.append(about | {"text": response.text, "rows": rows})
