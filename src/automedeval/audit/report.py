@@ -38,7 +38,8 @@ def summary(result: Mapping[str, Any]) -> list[str]:
     if result["passes"] is None:
         sentences = [f"{name} neither passes nor fails: nothing with a limit was measured."]
     else:
-        met = f"{measured - len(failed)} of {measured} limits are kept{f', {len(unknown)} were not measured' * bool(unknown)}"
+        left = f", {len(unknown)} {'was' if len(unknown) == 1 else 'were'} not measured" if unknown else ""
+        met = f"{measured - len(failed)} of {measured} limits are kept{left}"
         sentences = [f"{name} {'passes' if result['passes'] else 'does not pass'}: {met}."]
     for row in failed:
         moved = f", shift {shown(row['shift'])}{' (' + row['shift']['kind'] + ')' if row['shift'].get('kind') else ''}"
@@ -55,11 +56,12 @@ def lines(result: Mapping[str, Any], groups: bool = False) -> Iterator[tuple[obj
     for row in result["perturbations"]:
         yield (row["what"], row["outcome"] or UNDEFINED, *_cells(row), row["limit"] or UNDEFINED, _count(row))
         for section in SECTIONS if groups else ():
-            for name, each in row[section].items():
-                p = f"p {p_value(each['p_adjusted'])}" if "p_adjusted" in each else UNDEFINED
-                label = EVIDENCE.get(name, name) if section == "evidence" else name
-                harmless = "harmless, " if section == "controls" else ""
-                yield (f"· {harmless}{label}", "", *_cells(each), p, _count(each))
+            names = EVIDENCE if section == "evidence" else dict.fromkeys(row[section])
+            for name in names if section != "kinds" or len(names) > 1 else ():  # the only kind is the line above
+                if each := row[section].get(name):
+                    p = f"p {p_value(each['p_adjusted'])}" if "p_adjusted" in each else UNDEFINED
+                    harmless = "harmless, " if section == "controls" else ""
+                    yield (f"· {harmless}{names[name] or name}", "", *_cells(each), p, _count(each))
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, str]:
