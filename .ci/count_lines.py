@@ -8,15 +8,15 @@ import sys
 from pathlib import Path
 
 LIMITS = {
-    "src, lines of Python": 39_600,
-    "tests, lines of Python": 43_000,
-    "recipes, lines of Python": 4_900,
-    "benchmarks, lines of Python": 4_500,
-    "recipes, lines of YAML": 2_250,
-    "docs/*.md, bytes": 196_000,
-    "options declared": 326,
-    "rooms": 24,
-    "arrows between rooms": 160,
+    "src, lines of Python": 34_800,
+    "tests, lines of Python": 41_250,
+    "recipes, lines of Python": 4_470,
+    "benchmarks, lines of Python": 2_860,
+    "recipes, lines of YAML": 2_180,
+    "docs/*.md, bytes": 151_500,
+    "options declared": 271,
+    "rooms": 22,
+    "arrows between rooms": 138,
 }
 ROOT = Path(sys.argv[1] if sys.argv[1:] else ".")
 PACKAGE = ROOT / "src/automedeval"
