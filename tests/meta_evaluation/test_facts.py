@@ -127,7 +127,8 @@ def test_an_audit_puts_its_own_figures_in_place(tmp_path: Path) -> None:
     args = ["report", "--verdicts", tmp_path / "v", "--cases", cases, "--encoder", "none", "--resamples", 100]
     done = run_command(*args, "--output", tmp_path / "o", "--audits", tmp_path / "other.json")
     assert "no judge of these verdicts has them" in error_line(done)
-    done = run_command(*args, "--output", tmp_path / "o", "--audits", cases)
+    (tmp_path / "none.json").write_text("{}")
+    done = run_command(*args, "--output", tmp_path / "o", "--audits", tmp_path / "none.json")
     assert "no audit.json of automedeval audit" in error_line(done)
     (tmp_path / "old.json").write_text(json.dumps({"thresholds": [], "decodings": {}}))
     done = run_command(*args, "--output", tmp_path / "o", "--audits", tmp_path / "old.json")
