@@ -44,7 +44,7 @@ REFUSED = {
     "a deep log": (JUDGE, "mine=x.jsonl", '{"doc": ' + DEEP, ":1: not JSON (nested too deeply)"),
     "deep verdicts": (REPORT, "x.jsonl", DEEP, ":1: not JSON (nested too deeply)"),
     "deep ratings": (RATED, "x.jsonl", DEEP, ":1: not JSON (nested too deeply)"),
-    "a deep audit": ((*REPORT, "verdicts.jsonl", "--audits"), "x.json", DEEP, "x.json: not JSON: nested too deeply"),
+    "a deep audit": ((*REPORT, "verdicts.jsonl", "--audits"), "x.json", DEEP, ": not JSON: nested too deeply"),
     "NaN in a case": (JUDGE, "x.jsonl", '{"id": NaN}', ":1: not JSON (NaN is not a number in JSON)"),
     "a key twice": (JUDGE, "x.jsonl", '{"id": "1", "id": "2"}', ":1: not JSON (two keys are 'id')"),
     "a long number": (JUDGE, "x.jsonl", f'{{"id": {DIGITS}}}', ":1: not JSON (Exceeds the limit"),

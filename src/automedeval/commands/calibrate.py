@@ -1,27 +1,23 @@
 """Put a judge's verdicts on the scale that people rate on, learnt from a few rated cases.
 
-    automedeval calibrate --verdicts verdicts/test --fit verdicts/rated --ratings ratings.jsonl --rubric THEIRS.yaml \\
-        --output verdicts/test-calibrated
+    automedeval calibrate --verdicts DIR --fit RATED --ratings R --rubric RUBRIC --output OUT
 
-Log-likelihoods and a baseline's numbers have no scale and get one; scores are changed by a rising function
-(automedeval.meta_evaluation.calibration.scores). Writes OUTPUT/verdicts.jsonl, with scores like those of any judge by "JUDGE,
-calibrated", OUTPUT/calibration.json with the expected calibration error before and after, and OUTPUT/reliability.svg.
+Log-likelihoods and a baseline's numbers have no scale and get one; scores are changed by a rising function. Writes
+verdicts.jsonl by "JUDGE, calibrated", calibration.json with the calibration error before and after, and reliability.svg.
 
-The rated cases are in --fit, the cases to calibrate in --verdicts, and no case may be in both. Without --fit the recipe learns
-from the rated cases of --verdicts, and calibrates its other cases.
+The rated cases are in --fit, the cases to calibrate in --verdicts, and no case may be in both. Without --fit it learns from the
+rated cases of --verdicts, and calibrates the others.
 
 With --risk R it certifies from which confidence on at most the share R of the judge's pairs is in the wrong order. The
-confidence is the mean gap between the judge's own scores of two responses of a case. calibration.json has the threshold and its
-test; every calibrated verdict has its `confidence`, and `abstains`, true below the threshold. The rated cases must be a random
-draw.
+confidence is the mean gap between the judge's own scores of two responses of a case. Every calibrated verdict has its
+`confidence`, and `abstains`, true below the threshold. The rated cases must be a random draw.
 
 For a judge of criteria it learns from physicians' labels of criteria, in place of ratings:
 
-    automedeval calibrate --verdicts verdicts/mine --cases cases.jsonl --criterion_labels labels.jsonl --by category \\
-        --output verdicts/mine-calibrated
+    automedeval calibrate --verdicts DIR --cases F --criterion_labels LABELS --by category --output OUT
 
-P(met) is put on the labels by a line for all criteria, or for each category with enough labels. All verdicts are calibrated;
-those on labelled cases by the lines of other cases, so that a certificate on the same labels is honest.
+P(met) is put on the labels by a line for all criteria, or for each category with enough labels. Verdicts on labelled cases are
+calibrated by the lines of other cases, so that a certificate on the same labels is honest.
 """
 
 from dataclasses import dataclass, field
