@@ -47,8 +47,8 @@ style: .venv/installed
 	$(BIN)/ruff format .
 
 # The most important first, for a run that is interrupted: the page shows what there is.
-BENCHMARKS := judge_throughput judge_memory judge_startup startup meta_evaluation grid audit completion_chain annotation_load \
-  abstention prediction_powered knowledge build_dataset rationale_score sft_throughput
+BENCHMARKS := judge_throughput judge_memory judge_startup startup meta_evaluation grid completion_chain annotation_load \
+  prediction_powered knowledge build_dataset sft_throughput
 benchmark: $(JUDGE) $(ENCODER)  ## on a machine that does nothing else; writes docs/performance.md, see benchmarks/README.md
 	for name in $(BENCHMARKS); do echo; echo "$$name"; \
 	  $(BIN)/python benchmarks/$$name.py --json benchmarks/results/$$name.json || failed="$$failed $$name"; \
@@ -74,4 +74,4 @@ $(JUDGE) $(ENCODER) &: | .venv/installed
 	@$(BIN)/python recipes/get_models.py --output models
 
 clean:
-	rm -rf .venv .venv-lowest rehearsals demo logs verdicts/sample* reports/sample* packs/sample* stores/sample instructions/sample* checkpoints/sample* $(JUDGE) $(ENCODER)
+	rm -rf .venv .venv-lowest rehearsals demo logs verdicts/sample* reports/sample* stores/sample instructions/sample* checkpoints/sample* $(JUDGE) $(ENCODER)

@@ -1,41 +1,62 @@
-"""Print the size of a checkout: `python .ci/count_lines.py [CHECKOUT]`. Nothing of the checkout is imported."""
+"""Print the size of a checkout beside its limits: `python .ci/count_lines.py [CHECKOUT]`; exit status 1 above one of them.
+
+Nothing of the checkout is imported. A limit is raised by a commit of its own, which says what the reader gets for it.
+"""
 
 import ast
 import sys
 from pathlib import Path
 
+LIMITS = {
+    "src, lines of Python": 34_800,
+    "tests, lines of Python": 41_250,
+    "recipes, lines of Python": 4_470,
+    "benchmarks, lines of Python": 2_860,
+    "recipes, lines of YAML": 2_180,
+    "docs/*.md, bytes": 151_500,
+    "options declared": 271,
+    "rooms": 22,
+    "arrows between rooms": 138,
+}
 ROOT = Path(sys.argv[1] if sys.argv[1:] else ".")
-PAGES = ["README.md", "model_card.md", "CHANGELOG.md", "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")]
-FILES = sorted(file for name in ("src", "recipes") for file in (ROOT / name).rglob("*.py"))
-TREES = [ast.parse(file.read_text("utf-8")) for file in FILES]
-CLASSES = {node.name: node for tree in TREES for node in tree.body if isinstance(node, ast.ClassDef)}
+PACKAGE = ROOT / "src/automedeval"
+# A room is a folder or a module of the package.
+ROOMS = {place.stem for place in PACKAGE.iterdir() if place.suffix == ".py" or any(place.glob("*.py"))} - {"__init__"}
 
 
-def fields(name: str, classes: dict[str, ast.ClassDef]) -> set[str]:
-    """Return the fields of a dataclass of this repository and of its bases; those of a library's class are not counted."""
-    body, bases = (classes[name].body, classes[name].bases) if name in classes else ([], [])
-    own = {each.target.id for each in body if isinstance(each, ast.AnnAssign)}
-    return own.union(*(fields(ast.unparse(base), classes) for base in bases))
+def lines(folder: str, *endings: str) -> int:
+    """Return the lines of the files of a folder whose names end so."""
+    files = [file for ending in endings for file in (ROOT / folder).rglob(f"*{ending}")]
+    return sum(file.read_text("utf-8").count("\n") for file in files)
 
 
-def options(program: ast.Module) -> set[str]:
-    """Return the options of a program, by its calls of `parse((Arguments, …), …)` and of `add_argument("--name")`."""
-    found: set[str] = set()
-    classes = CLASSES | {node.name: node for node in program.body if isinstance(node, ast.ClassDef)}
-    for call in (node for node in ast.walk(program) if isinstance(node, ast.Call) and node.args):
-        if ast.unparse(call.func) == "parse":
-            names = [each.id for each in ast.walk(call.args[0]) if isinstance(each, ast.Name)]
-            found = found.union(*(fields(name, classes) for name in names))
-        if ast.unparse(call.func).endswith(".add_argument") and ast.unparse(call.args[0]).startswith("'--"):
-            found.add(ast.literal_eval(call.args[0])[2:])
-    return found
+def imported(tree: ast.Module) -> set[str]:
+    """Return the rooms that a module imports anywhere."""
+    modules: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules += [each.name for each in node.names]
+        if isinstance(node, ast.ImportFrom):
+            modules += [f"{node.module}.{each.name}" for each in node.names]
+    return {module.split(".")[1] for module in modules if module.startswith("automedeval.")} & ROOMS
 
 
-for name in ("src", "tests", "recipes", "benchmarks"):
-    texts = [file.read_text("utf-8") for file in (ROOT / name).rglob("*.py")]
-    print(f"{name}: {sum(text.count(chr(10)) for text in texts):,} lines in {len(texts)} files")
-print(f"pages: {sum((ROOT / page).stat().st_size for page in PAGES):,} bytes in {len(PAGES)} files")
-taken = [names for tree in TREES if (names := options(tree))]
-helps = sum(text.count("'help': ") for text in map(ast.unparse, TREES))
-accepted = f"{sum(map(len, taken))} of {len(taken)} programs, {len(set().union(*taken))} distinct"
-print(f"options: {helps} declared, {accepted}")
+options, arrows = 0, set()
+for file in [file for name in ("src", "recipes", "benchmarks") for file in (ROOT / name).rglob("*.py")]:
+    tree = ast.parse(file.read_text("utf-8"))
+    options += ast.unparse(tree).count("'help': ")  # in the field of a dataclass
+    home = PACKAGE if file.is_relative_to(PACKAGE) else ROOT  # recipes and benchmarks import rooms, and are none
+    room = file.relative_to(home).parts[0].removesuffix(".py")
+    arrows |= {(room, name) for name in imported(tree) - {room}}
+sizes = {
+    **{f"{name}, lines of Python": lines(name, ".py") for name in ("src", "tests", "recipes", "benchmarks")},
+    "recipes, lines of YAML": lines("recipes", ".yaml", ".yml"),
+    "docs/*.md, bytes": sum(page.stat().st_size for page in (ROOT / "docs").glob("*.md")),
+    "options declared": options,
+    "rooms": len(ROOMS),
+    "arrows between rooms": len(arrows),
+}
+for what, size in sizes.items():
+    print(f"{what}: {size:,}, at most {LIMITS[what]:,}")
+if above := [what for what, size in sizes.items() if size > LIMITS[what]]:
+    sys.exit(f"above the limit: {', '.join(above)}")

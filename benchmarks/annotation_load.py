@@ -12,7 +12,7 @@ at a form for --think seconds on average (real ones take minutes); 0 asks how mu
 
 With --kills the server is killed (SIGKILL) that many times while everybody saves, and started again; then nothing that was
 confirmed may be missing. That is the fault of a program: what a power cut takes with it depends on the disk, too.
-The exit status is 1 if something was lost or is there twice, and 0 whether the limit is met or not.
+The exit status is 1 if something was lost or is there twice.
 """
 
 import argparse
@@ -35,18 +35,17 @@ from pathlib import Path
 
 import httpx
 import yaml
-from judge_memory import WORDS
-from rows import Results, add_json
+from processes import recipe
+from rows import Results, arguments
+from synthetic import MODELS, WORDS
 
 from automedeval.annotation.export import write_export
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import read_study
 
-ROOT = Path(__file__).parents[1]
 LIMIT = 100.0  # milliseconds that 95 of 100 saves stay below
 MOST_SAVES = 40  # between two kills
 NUMBERS = 12  # ratings of a task
-MODELS = ("model-a", "model-b", "model-c")
 HIDDEN = re.compile(r'type="hidden" name="(\w+)" value="([^"]*)"')
 RADIO = re.compile(r'type="radio" name="([^"]*)" value="([^"]*)"')
 FORM = re.compile(r'<form id="task" method="post" action="([^"]*)"')
@@ -62,14 +61,9 @@ def write_study(folder: Path, physicians: int, cases: int) -> Path:
             print(json.dumps({"id": f"case-{number}", "question": text(30), "responses": responses}), file=case_file)
             verdict = {"case_id": f"case-{number}", "judge": "judge", "rubric": "automedeval@1", "order": [0, 1, 2]}
             print(json.dumps(verdict | {"valid": True, "scores": [3, 4, 2], "rationale": text(150)}), file=verdict_file)
-    content = {
-        "title": "Load",
-        "cases": str(folder / "cases.jsonl"),
-        "verdicts": str(folder / "verdicts.jsonl"),
-        "rate": {"raters": 1},
-        "annotators": [{"name": f"physician-{number}", "role": "attending"} for number in range(physicians)],
-        "database": str(folder / "answers.sqlite"),
-    }
+    files = {"cases": "cases.jsonl", "verdicts": "verdicts.jsonl", "database": "answers.sqlite"}
+    content = {name: str(folder / file) for name, file in files.items()} | {"title": "Load", "rate": {"raters": 1}}
+    content["annotators"] = [{"name": f"physician-{number}", "role": "attending"} for number in range(physicians)]
     path = folder / "study.yaml"
     path.write_text(yaml.safe_dump(content))
     return path
@@ -93,10 +87,8 @@ class Page:
             with socket.socket() as free:
                 free.bind(("127.0.0.1", 0))
                 self.port = free.getsockname()[1]
-        command = [sys.executable, str(ROOT / "recipes" / "annotate.py"), "--study", str(self.study)]
-        self.process = subprocess.Popen(
-            [*command, "--port", str(self.port)], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
-        )
+        command = recipe("annotate", study=self.study, port=self.port)
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         printed = ""
         while "stop with" not in printed:
             line = self.process.stdout.readline()
@@ -128,14 +120,11 @@ class Page:
 
 @dataclass
 class Log:
-    """What the clients saw: seconds by kind of request, and every answer that the page confirmed."""
+    """What the clients saw: the seconds of each save, every answer that the page confirmed, and how often it refused."""
 
-    seconds: dict[str, list[float]] = field(default_factory=dict)
+    seconds: list[float] = field(default_factory=list)
     confirmed: list[dict] = field(default_factory=list)
-    refused: Counter = field(default_factory=Counter)
-
-    def took(self, kind: str, started: float) -> None:
-        self.seconds.setdefault(kind, []).append(time.perf_counter() - started)
+    refused: int = 0
 
 
 def connected(address: str, cookies: httpx.Cookies | None = None) -> httpx.AsyncClient:
@@ -153,16 +142,14 @@ class Physician:
         self.signed_in = False
 
     async def get(self, path: str) -> str:
-        started = time.perf_counter()
         answer = await self.client.get(path)
-        self.log.took("page", started)
         if answer.status_code != 200:
             raise SystemExit(f"{path}: {answer.status_code}: {answer.text[:2000]}")
         return answer.text
 
     async def send(self, path: str, fields: Mapping[str, str]) -> httpx.Response:
         answer = await self.client.post(path, data=fields)
-        self.log.refused[answer.status_code] += answer.status_code != 303
+        self.log.refused += answer.status_code != 303
         return answer
 
     async def work(self) -> None:
@@ -190,7 +177,7 @@ class Physician:
         started = time.perf_counter()
         twice = [self.send(path, fields)] if self.random.random() < 0.05 else []
         answer, *_ = await asyncio.gather(self.send(path, fields), *twice)
-        self.log.took("save", started)
+        self.log.seconds.append(time.perf_counter() - started)
         if answer.status_code != 303:
             raise SystemExit(f"{path}: {answer.status_code}: {answer.text[:2000]}")
         _, _, task, part = path.split("/")
@@ -237,9 +224,7 @@ def drive_here(order: dict) -> None:
         await drive(people)
 
     asyncio.run(all_of_it())
-    Path(order["log"]).write_text(
-        json.dumps({"seconds": log.seconds, "confirmed": log.confirmed, "refused": log.refused})
-    )
+    Path(order["log"]).write_text(json.dumps(vars(log)))
 
 
 # --- what is there afterwards -----------------------------------------------------------------------------------------
@@ -253,13 +238,8 @@ def stored(study: Path) -> list[dict]:
             if event["what"] == "answer":
                 part, scores = event["part"].partition(":")[0], event["content"]["scores"]
                 if part == "responses":
-                    flat = {
-                        f"scores-{slot}-{name}": str(score)
-                        for slot, own in scores.items()
-                        for name, score in own.items()
-                    }
-                else:
-                    flat = {f"scores-{name}": str(score) for name, score in scores.items()}
+                    scores = {f"{slot}-{name}": score for slot, own in scores.items() for name, score in own.items()}
+                flat = {f"scores-{name}": str(score) for name, score in scores.items()}
                 answer = {"physician": event["annotator"], "task": event["assignment"], "part": part, "scores": flat}
                 answers.append(answer)
     return answers
@@ -272,13 +252,6 @@ def compare(confirmed: Sequence[dict], found: Sequence[dict]) -> tuple[int, int]
     lost = sum(held.get(key(each)) != each["scores"] for each in confirmed)
     twice = sum(count - 1 for count in Counter(map(key, found)).values())
     return lost, twice
-
-
-def exported(study: Path, folder: Path) -> int:
-    """Return how many ratings the export of a study holds."""
-    with closing(Store(read_study(study))) as store:
-        counts = write_export(store, folder)
-    return counts.get("ratings.jsonl", 0) + counts.get("verdict_ratings.jsonl", 0)
 
 
 # --- the measurements -------------------------------------------------------------------------------------------------
@@ -299,19 +272,20 @@ def load(folder: Path, physicians: int, ratings: int, think: float, results: Res
     log = json.loads((folder / "log.json").read_text())
     found = stored(page.study)
     lost, twice = compare(log["confirmed"], found)
-    held = exported(page.study, folder / "export")
-    for kind, limit in (("save", LIMIT), ("page", None)):
-        times = sorted(1000 * each for each in log["seconds"][kind])
-        for percentile, most in ((95, limit), (50, None), (99, None)):
-            time_taken = times[min(len(times) - 1, len(times) * percentile // 100)]
-            results.add(f"{kind}, {percentile} of 100 take at most", time_taken, "ms", most=most)
-        results.add(f"{kind}s", len(times) / seconds, "a second")
+    with closing(Store(read_study(page.study))) as store:
+        counts = write_export(store, folder / "export")
+    held = counts.get("ratings.jsonl", 0) + counts.get("verdict_ratings.jsonl", 0)
+    times = sorted(1000 * each for each in log["seconds"])
+    for percentile, most in ((95, LIMIT), (50, None), (99, None)):
+        taken = times[min(len(times) - 1, len(times) * percentile // 100)]
+        results.add(f"save, {percentile} of 100 take at most", taken, "ms", most=most)
+    results.add("saves", len(times) / seconds, "a second")
     confirmed = sum(len(each["scores"]) for each in log["confirmed"])
     results.add("ratings that are lost", lost, "", most=0)
     results.add("ratings that are stored twice", twice, "", most=0)
     results.note(f"{physicians} physicians at once, {think:g} s at a form, {seconds:.0f} s; SQLite.")
     results.note(f"{confirmed:,} ratings confirmed in {len(log['confirmed']):,} saves; {held:,} in the export.")
-    results.note(f"Requests refused: {sum(log['refused'].values())}.")
+    results.note(f"Requests refused: {log['refused']}.")
     return lost + twice + (held != confirmed)
 
 
@@ -346,23 +320,25 @@ def kills(folder: Path, physicians: int, times: int, results: Results) -> int:
 
 def main() -> None:
     """Measure one of the two, and print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--physicians", type=int, default=50)
-    parser.add_argument("--ratings", type=int, default=20_000, help="how many numbers are stored, at least")
-    parser.add_argument("--think", type=float, default=2.0, help="seconds that a physician looks at a form, on average")
-    parser.add_argument("--kills", type=int, default=0, help="kill the page so many times, in the place of measuring")
-    parser.add_argument("--drive", action="store_true", help=argparse.SUPPRESS)
-    add_json(parser)
+    parser = arguments(__doc__)
+    add = parser.add_argument
+    add("--physicians", type=int, default=50)
+    add("--ratings", type=int, default=20_000, help="how many numbers are stored, at least")
+    add("--think", type=float, default=2.0, help="seconds that a physician looks at a form, on average")
+    add("--kills", type=int, default=0, help="kill the page so many times, in the place of measuring")
+    add("--drive", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.drive:
         drive_here(json.load(sys.stdin))
         return
     results = Results("Physicians' page, killed" if args.kills else "Physicians' page under load", args.json)
     with tempfile.TemporaryDirectory() as scratch:
-        if args.kills:
-            wrong = kills(Path(scratch), args.physicians, args.kills, results)
-        else:
-            wrong = load(Path(scratch), args.physicians, args.ratings, args.think, results)
+        folder, many = Path(scratch), args.physicians
+        wrong = (
+            kills(folder, many, args.kills, results)
+            if args.kills
+            else load(folder, many, args.ratings, args.think, results)
+        )
     results.show()
     results.write()
     sys.exit(1 if wrong else 0)

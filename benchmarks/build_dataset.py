@@ -5,24 +5,19 @@
 
 Synthetic cases of a question of 40 words, a reference of 80 and two responses of 120, each with a strong and a weak verdict of
 130 words and with a given quality, go through `recipes/build_dataset.py` in a process of its own: all filters, the paper's
-plan in shares, the leakage checks against the test split, the parquet files, topics and card. The exit status is 0 whether a
-limit is met or not.
+plan in shares, the leakage checks against the test split, the parquet files, topics and card.
 """
 
-import argparse
 import json
 import random
-import sys
 import tempfile
-import time
 from pathlib import Path
 
-from judge_memory import peak
-from rows import Results, add_json
+from processes import peak, recipe, timed
+from rows import Results, arguments
 
 from automedeval.records import Case, Response, Verdict
 
-ROOT = Path(__file__).parents[1]
 GROWTH = 2.0  # limit: ten times the cases may take so many times the memory
 PLAN = """
 test: {take: 1000}
@@ -62,10 +57,9 @@ def write_study(folder: Path, number: int) -> None:
 
 def main() -> None:
     """Build a small and a large data set and print one table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--small", type=int, default=10_000, help="cases of the small data set")
     parser.add_argument("--large", type=int, default=100_000, help="cases of the large one")
-    add_json(parser)
     args = parser.parse_args()
     results, peaks = Results("Building a data set", args.json), []
     for number in (args.small, args.large):
@@ -73,13 +67,18 @@ def main() -> None:
             folder = Path(scratch)
             write_study(folder, number)
             size = sum(file.stat().st_size for file in folder.glob("*.jsonl")) / 1e6
-            command = [sys.executable, str(ROOT / "recipes" / "build_dataset.py"), "--on_leak", "drop"]
-            for name in ("cases.jsonl", "verdicts.jsonl", "plan.yaml"):
-                command += [f"--{Path(name).stem}", str(folder / name)]
-            started = time.perf_counter()
-            peaks.append(peak([*command, "--output", str(folder / "instructions")], folder / "log"))
-            results.add(f"{number:,} cases, {size:.0f} MB", time.perf_counter() - started, "s")
-            results.add(f"{number:,} cases, {size:.0f} MB, peak memory", peaks[-1], "MB")
+            files = {
+                "cases": "cases.jsonl",
+                "verdicts": "verdicts.jsonl",
+                "plan": "plan.yaml",
+                "output": "instructions",
+            }
+            given = {name: folder / file for name, file in files.items()}
+            command = recipe("build_dataset", on_leak="drop", **given)
+            seconds, most = timed(lambda command=command, log=folder / "log": peak(command, log))
+            results.add(f"{number:,} cases, {size:.0f} MB", seconds, "s")
+            results.add(f"{number:,} cases, {size:.0f} MB, peak memory", most, "MB")
+            peaks.append(most)
     results.add("growth of memory", peaks[1] / peaks[0], f"× that of {args.small:,} cases", most=GROWTH)
     results.show()
     results.write()

@@ -5,7 +5,7 @@
 
 Beside the balanced accuracy of each set of pairs stand that of the claim alone (TF-IDF and logistic regression, cross-fitted by
 evidence) and that of word overlap (the best threshold, which flatters it). A planted danger is an edit of the audit's files
-(`audit/templates/harms.yaml`); its twin is an edit of the same kind that changes nothing medical (`twins.yaml`), and the clean
+(`audit/templates/dangers.yaml`); its twin is an edit of the same kind that changes nothing medical, and the clean
 twin the same answer in other words (`paraphrases.yaml`). The evidence is the answer as it was, or the reference. Prints JSON
 lines; --json adds them to a file.
 """
@@ -28,7 +28,7 @@ from sklearn.model_selection import GroupKFold, cross_val_predict
 from sklearn.pipeline import make_pipeline
 
 import automedeval
-from automedeval.audit.perturbations import TWINS, harm, read_harms, read_paraphrases, reword
+from automedeval.audit.perturbations import read_perturbations
 from automedeval.claims.checker import CONTRADICTED, LABELS, PACKAGED, SUPPORTED, SmallChecker, load_small_checker
 from automedeval.claims.run import evidence_of, passages_of
 from automedeval.claims.statements import statements
@@ -157,17 +157,18 @@ def flagged_by_kind(checker: SmallChecker, cases: Sequence[Case]) -> dict[str, A
 
 def planted(checker: SmallChecker, cases: Sequence[Case], evidence: str, limit: int) -> dict[str, Any]:
     """Of each kind of planted danger, of its twins and of the clean twins, how many answers have more contradictions."""
-    harms, twins, (_, words) = read_harms(), read_harms(packaged=TWINS), read_paraphrases()
+    edits = {each.name: each for each in read_perturbations()}
+    danger, (other_words,) = edits["danger"], edits["paraphrase"].edits
     found: dict[str, Counter[str]] = defaultdict(Counter)
     rng = random.Random(0)
     trials, faithful = [], []
     for case in cases:
         for at, response in enumerate(case.responses):
             passages = passages_of(response.text, "itself") if evidence == "itself" else evidence_of(case, at, evidence)
-            changed = [(each.kind, harm(response.text, each)) for each in harms if each.drop is None]
-            changed += [("clean twin", reword(response.text, 2, words))]
+            changed = [(each.kind, each.apply(response.text)) for each in danger.edits if each.drop is None]
+            changed += [("clean twin", other_words.apply(response.text))]
             trials += [(case, passages, response.text, kind, text) for kind, text in changed if text]
-            mirrored = [(f"twin of {each.kind}", harm(response.text, each)) for each in twins]
+            mirrored = [(f"twin of {each.kind}", each.apply(response.text)) for each in danger.controls]
             faithful += [(case, passages, response.text, kind, text) for kind, text in mirrored if text]
     rng.shuffle(trials)
     rng.shuffle(faithful)

@@ -5,22 +5,21 @@
 
 A local endpoint answers every request after `delay` seconds: a case's first message with a question, its second with a
 verdict. It runs in a process of its own. Compared are Algorithm 1 as it is written, one case after the other; this project,
-`in_flight` cases at once; and the ideal, `in_flight` cases at once, two answers each, and nothing else that takes time. The
-exit status is 0 whether targets are met or not.
+`in_flight` cases at once; and the ideal, `in_flight` cases at once, two answers each, and nothing else that takes time.
 """
 
 import argparse
 import json
-import multiprocessing
 import os
-import threading
+import subprocess
+import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from multiprocessing.connection import Connection
 
-from rows import Results, add_json
+from processes import timed
+from rows import Results, arguments
 
 from automedeval.distillation.completion_chain import CompletionChain
 from automedeval.judges.judge import Judge
@@ -35,14 +34,11 @@ VERDICT = "Analyze:\nStep 1: A dose.\nScore: Doctor 1: 4 points. Doctor 2: 2 poi
 PASSAGES = [Passage(str(number), "A book", "Doses", number, "A dose. " * 100, 0.5) for number in range(3)]
 
 
-class Server(ThreadingHTTPServer):
-    """Takes as many connections at once as come."""
+def serve(delay: float) -> None:
+    """Serve an endpoint on a free port, which is printed, until its process is ended."""
 
-    daemon_threads, request_queue_size = True, 1024
-
-
-def serve(pipe: Connection, delay: float) -> None:
-    """Serve an endpoint on a free port, told through the pipe, until the pipe is closed."""
+    class Server(ThreadingHTTPServer):
+        daemon_threads, request_queue_size = True, 1024
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version, wbufsize, disable_nagle_algorithm = "HTTP/1.1", -1, True
@@ -66,24 +62,20 @@ def serve(pipe: Connection, delay: float) -> None:
             pass
 
     server = Server(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    pipe.send(server.server_port)
-    with suppress(EOFError):
-        pipe.recv()
+    print(server.server_port, flush=True)
+    server.serve_forever()
 
 
 @contextmanager
 def endpoint(delay: float) -> Iterator[str]:
     """Run the endpoint in a process of its own; yield its address."""
-    context = multiprocessing.get_context("spawn")  # nothing of this process is shared
-    ours, theirs = context.Pipe()
-    process = context.Process(target=serve, args=(theirs, delay), daemon=True)
-    process.start()
-    try:
-        yield f"http://127.0.0.1:{ours.recv()}/v1"
-    finally:
-        process.terminate()
-        process.join()
+    with subprocess.Popen(
+        [sys.executable, __file__, "--serve", str(delay)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        try:
+            yield f"http://127.0.0.1:{process.stdout.readline().strip()}/v1"
+        finally:
+            process.kill()
 
 
 def rate(url: str, cases: Sequence[Case], in_flight: int) -> float:
@@ -95,23 +87,23 @@ def rate(url: str, cases: Sequence[Case], in_flight: int) -> float:
 
     chat = OpenAIChat("m", base_url=url, concurrency=in_flight, max_retries=0)
     chain = CompletionChain(Judge(chat), "strong", books)
-    start = time.perf_counter()
-    verdicts = list(chain.verdicts(map(chain.plan, cases)))
-    seconds = time.perf_counter() - start
+    seconds, verdicts = timed(lambda: list(chain.verdicts(map(chain.plan, cases))))
     if len(verdicts) != len(cases) or any(verdict.extra["rounds"] != 2 for verdict in verdicts):
         raise SystemExit(f"{len(verdicts)} of {len(cases)} cases came through: {chat.failures[:1]}")
     return len(cases) / seconds
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     add = parser.add_argument
     # of few cases the time to connect shows
     add("--cases", type=int, default=1024, help="cases that are judged at once (default: %(default)s)")
     add("--in_flight", type=int, default=64, help="cases at once (default: %(default)s)")
     add("--delay", type=float, default=1.0, help="seconds that an answer takes (default: %(default)s)")
-    add_json(parser)
+    add("--serve", type=float, help=argparse.SUPPRESS)
     args = parser.parse_args()
+    if args.serve is not None:
+        serve(args.serve)
     results = Results("Completion chains", args.json)
     os.environ.setdefault("OPENAI_API_KEY", "none")
     texts = ["Take rest and fluids. " * 40, "Wait a week. " * 40]

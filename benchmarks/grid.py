@@ -4,15 +4,12 @@
     python benchmarks/grid.py --cases 1000
 
 Synthetic cases of three responses, of 20,000 random words, which compress worse than real texts do. The comparison is of two
-judges, and holds the rationales of both. Chromium opens each page by playwright, without a GPU. The exit status is 0 whether a
-limit is met or not.
+judges, and holds the rationales of both. Chromium opens each page by playwright, without a GPU.
 """
 
 import argparse
 import re
 import shutil
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -22,9 +19,9 @@ from statistics import median
 import numpy as np
 import synthetic
 from playwright import sync_api as playwright
-from rows import Results, add_json
+from processes import peak, recipe
+from rows import Results, arguments
 
-ROOT = Path(__file__).parents[1]
 SCROLL = """async () => {
   const frame = document.getElementById("frame"), gaps = [];
   for (let step = 0, last = performance.now(); step < 120; step++) {
@@ -45,11 +42,11 @@ def timed(action: Callable[[], object], done: playwright.Locator, pattern: str) 
     return time.perf_counter() - started
 
 
-def visit(browser: playwright.Browser, file: Path, cases: int, what: str, results: Results) -> None:
-    """Open a page five times, and add how long each step took."""
+def visit(browser: playwright.Browser, file: Path, args: argparse.Namespace, what: str, results: Results) -> None:
+    """Open a page again and again, and add how long each step took."""
     seconds: dict[str, list[float]] = {}
     gaps: list[float] = []
-    for _ in range(5):
+    for _ in range(args.visits):
         page = browser.new_page(viewport={"width": 1280, "height": 800})
         count, case, rows = (page.locator(name) for name in ("#count", "#case h2", "#rows tbody tr"))
         opened = timed(lambda page=page: page.goto(file.as_uri(), wait_until="commit"), count, "cases")
@@ -59,7 +56,7 @@ def visit(browser: playwright.Browser, file: Path, cases: int, what: str, result
         search = timed(lambda page=page: page.fill("#search", "no such words"), count, "^0 of")
         seconds.setdefault("first search in all texts", []).append(search)
         page.fill("#search", "")
-        playwright.expect(count).to_contain_text(f"{cases:,} of")
+        playwright.expect(count).to_contain_text(f"{args.cases:,} of")
         gaps += page.evaluate(SCROLL)
         page.close()
     for name, values in seconds.items():
@@ -69,10 +66,10 @@ def visit(browser: playwright.Browser, file: Path, cases: int, what: str, result
 
 
 def main() -> None:
-    """Make a report and a comparison, open each five times, and print one table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Make a report and a comparison, open each a few times, and print one table."""
+    parser = arguments(__doc__)
     parser.add_argument("--cases", type=int, default=10_000)
-    add_json(parser)
+    parser.add_argument("--visits", type=int, default=5)
     args = parser.parse_args()
     results = Results("Page of a report", args.json)
     letters, rng = list("abcdefghijklmnopqrstuvwxyz"), np.random.default_rng(0)
@@ -82,25 +79,15 @@ def main() -> None:
         synthetic.write_study(folder, args.cases, 1, [(0, 1, 2)])
         cases, old, new = (folder / f"{name}.jsonl" for name in ("cases", "verdicts", "newer"))
         new.write_text(old.read_text("utf-8").replace('"judge": "synthetic"', '"judge": "newer"'), encoding="utf-8")
-        report = ("report", "--verdicts", old, "--encoder=none", "--resamples=200")
-        pages = {"report": report, "comparison": ("compare", "--verdicts", old, new)}
-        browser = driver.chromium.launch(
-            executable_path=shutil.which("chromium"), args=["--headless", "--no-sandbox", "--disable-gpu"]
-        )
-        for name, (recipe, *options) in pages.items():
-            command = [
-                sys.executable,
-                ROOT / "recipes" / f"{recipe}.py",
-                *options,
-                "--cases",
-                cases,
-                "--output",
-                folder / name,
-            ]
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-            visit(browser, folder / name / f"{name}.html", args.cases, name, results)
+        report = recipe("report", cases=cases, encoder="none", resamples=200, output=folder / "report", verdicts=old)
+        comparison = [*recipe("compare", cases=cases, output=folder / "comparison", verdicts=old), str(new)]
+        options = ["--headless", "--no-sandbox", "--disable-gpu"]
+        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=options)
+        for name, command in (("report", report), ("comparison", comparison)):
+            peak(command, folder / "log")
+            visit(browser, folder / name / f"{name}.html", args, name, results)
         browser.close()
-    results.note(f"{args.cases:,} cases of three responses; medians of five visits, chromium without a GPU.")
+    results.note(f"{args.cases:,} cases of three responses; medians of {args.visits} visits, chromium without a GPU.")
     results.show()
     results.write()
 

@@ -11,34 +11,30 @@ latency     milliseconds of one search in the store at several sizes, without th
             beside it. The vectors are drawn, which changes nothing: every passage is compared.
 retrieval   MedQuAD questions against a store of their answers, answers to other questions, and passages of OpenStax. A hit
             is any passage of an answer to the very question. recall@5 and the mean reciprocal rank (of ranks up to 10), with
-            95 % intervals over questions. `--tuning` takes other questions, to choose settings on.
-
-The exit status is 0 whether a target is met or not.
+            95 % intervals over questions.
 """
 
 import argparse
 import os
-import platform
 import random
 import statistics
 import sys
 import tempfile
-import time
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-from rows import Results, add_json
+from processes import in_turns, timed
+from rows import ROOT, Results, arguments
 from sentence_transformers import SentenceTransformer
 
 from automedeval.knowledge.books import Book, Chunking, Passage
 from automedeval.knowledge.store import KnowledgeBase, StoreWriter
 from automedeval.models.embeddings import Encoder
 from automedeval.records import read_lines
-from automedeval.reports.text import format_table
 from automedeval.stats.bootstrap import bootstrap, ratio
 
-ROOT = Path(__file__).parents[1]
 PARTS = ("index", "latency", "retrieval")
 DEPTH = 10  # passages that a search of the retrieval part returns
 CHUNKING = Chunking()
@@ -57,45 +53,28 @@ class Drawn:
         return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def seconds_of(work: object) -> float:
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
-
-
 def slice_of(passages: list[Passage], count: int, seed: int = 0) -> list[Passage]:
     """Return so many passages by chance, in their order."""
     chosen = sorted(random.Random(seed).sample(range(len(passages)), min(count, len(passages))))
     return [passages[index] for index in chosen]
 
 
-def index(book: Book, encoder: Encoder, peer_model: str, count: int, repeats: int, results: Results) -> str:
-    whole = book.passages(encoder.count, CHUNKING)
-    cutting = seconds_of(lambda: book.passages(encoder.count, CHUNKING)) / len(whole)
+def index(book: Book, encoder: Encoder, peer_model: str, count: int, repeats: int, results: Results) -> None:
+    cutting, whole = timed(lambda: book.passages(encoder.count, CHUNKING))
     passages = slice_of(whole, count)
     texts = [f"{passage.section}\n{passage.text}" for passage in passages]
     peer = SentenceTransformer(peer_model, device=encoder.device)
     peer.encode(texts[:32])
     encoder.encode(texts[:32])
-    ours, theirs = [], []
-    for _ in range(repeats):  # in turns: what else the machine does meets both
+
+    def build() -> None:
         with tempfile.TemporaryDirectory() as folder, StoreWriter(folder, encoder, None, CHUNKING) as store:
-            ours.append(seconds_of(lambda: store.add(passages)) + cutting * len(passages))
-        theirs.append(seconds_of(lambda: peer.encode(texts)))
-    own, other = (len(passages) / statistics.median(times) for times in (ours, theirs))
-    found = results.add("indexing", own, "passages/s", "SentenceTransformer.encode alone", own / other, 1.5)
+            store.add(passages)
+
+    seconds, _ = in_turns({"ours": build, "peer": lambda: peer.encode(texts)}, repeats)
+    own, name = seconds["ours"] + cutting * len(passages) / len(whole), "SentenceTransformer.encode alone"
+    results.add("indexing", len(passages) / own, "passages/s", name, seconds["peer"] / own, 1.5)
     results.note(f"Indexing: {len(passages):,} passages, medians of {repeats} runs; encoder in {encoder.dtype}.")
-    row = {
-        "passages": len(passages),
-        "store, passages/s": f"{own:.1f}",
-        "encode alone, passages/s": f"{other:.1f}",
-        "ratio": f"{own / other:.2f}",
-        "target": found["target"],
-        "met": "yes" if found["met"] else "no",
-    }
-    return (
-        format_table([row]) + f"\nencoder in {encoder.dtype} on {encoder.device}, {encoder.batch_tokens} tokens a batch"
-    )
 
 
 def store_of(passages: list[Passage], encoder: Encoder | Drawn) -> KnowledgeBase:
@@ -105,22 +84,18 @@ def store_of(passages: list[Passage], encoder: Encoder | Drawn) -> KnowledgeBase
         return KnowledgeBase(folder, lambda _: encoder)
 
 
-def latency(book: Book, encoder: Encoder, questions: list[str], sizes: list[int], results: Results) -> str:
+def latency(book: Book, encoder: Encoder, questions: list[str], sizes: list[int], results: Results) -> None:
     real = book.passages(lambda texts: [round(1.35 * len(text.split())) for text in texts], CHUNKING)
-    rows = []
-    encoding = [seconds_of(lambda: encoder.encode([question])) for question in questions]  # noqa: B023
-    results.add("encoding of a question", 1000 * statistics.median(encoding), "ms")
+
+    def median(work: Callable[[list[str]], object]) -> float:
+        """Return the median milliseconds of a question, one after the other."""
+        return 1000 * statistics.median(timed(lambda: work([question]))[0] for question in questions)  # noqa: B023
+
+    results.add("encoding of a question", median(encoder.encode), "ms")
     for size in sizes:
-        copies = [
-            Passage.of(f"{one.book} {number // len(real)}", one.section, one.page, one.text)
-            for number, one in ((number, real[number % len(real)]) for number in range(size))
-        ]
-        base = store_of(copies, Drawn())
-        times = [seconds_of(lambda: base.search([question])) for question in questions]  # noqa: B023
-        results.add(f"search, {size:,} passages", 1000 * statistics.median(times), "ms")
-        row = {"passages": f"{size:,}", "search, ms": f"{1000 * statistics.median(times):.1f}"}
-        rows.append(row | {"encoding, ms": f"{1000 * statistics.median(encoding):.1f}"})
-    return format_table(rows) + f"\nmedians of {len(questions)} questions, one after the other"
+        numbered = ((real[number % len(real)], number // len(real)) for number in range(size))
+        copies = [Passage.of(f"{one.book} {copy}", one.section, one.page, one.text) for one, copy in numbered]
+        results.add(f"search, {size:,} passages", median(store_of(copies, Drawn()).search), "ms")
 
 
 def read_medquad(file: Path) -> tuple[list[str], dict[str, list[str]]]:
@@ -133,27 +108,19 @@ def read_medquad(file: Path) -> tuple[list[str], dict[str, list[str]]]:
     return questions, answers
 
 
-def answer_passages(
-    questions: list[str], answers: dict[str, list[str]], encoder: Encoder, folder: Path
-) -> dict[str, list[Passage]]:
-    """Cut the answers to questions into passages; return them by question."""
-    found = {}
-    for question in questions:
-        file = folder / "answer.txt"
-        file.write_text("\n\n".join(answers[question]), encoding="utf-8")
-        found[question] = Book(file).passages(encoder.count, CHUNKING)
-    return found
-
-
-def retrieval(book: Book, encoder: Encoder, medquad: Path, args: argparse.Namespace, results: Results) -> str:
+def retrieval(book: Book, encoder: Encoder, medquad: Path, args: argparse.Namespace, results: Results) -> None:
     questions, answers = read_medquad(medquad)
-    first = args.questions if args.tuning else 0  # the first so many are for the figure alone
-    asked = questions[first : first + args.questions]
-    others = questions[2 * args.questions :][: args.others]
+    # the first so many are for the figure alone; settings were chosen on the next so many
+    asked, others = questions[: args.questions], questions[2 * args.questions :][: args.others]
+    cut: dict[str, list[Passage]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        cut = answer_passages([*asked, *others], answers, encoder, Path(folder))
+        for question in [*asked, *others]:
+            answer = Path(folder, "answer.txt")
+            answer.write_text("\n\n".join(answers[question]), encoding="utf-8")
+            cut[question] = Book(answer).passages(encoder.count, CHUNKING)
     passages = [passage for passages in cut.values() for passage in passages]
-    base = store_of([*passages, *slice_of(book.passages(encoder.count, CHUNKING), args.openstax)], encoder)
+    stored = [*passages, *slice_of(book.passages(encoder.count, CHUNKING), args.openstax)]
+    base = store_of(stored, encoder)
     ranks = []
     for question, found in zip(asked, base.search(asked, DEPTH)):
         right = {passage.id for passage in cut[question]}
@@ -162,31 +129,25 @@ def retrieval(book: Book, encoder: Encoder, medquad: Path, args: argparse.Namesp
     hits = np.array([rank is not None and rank <= 5 for rank in ranks], dtype=float)
     reciprocal = np.array([1 / rank if rank else 0.0 for rank in ranks])
     estimates = bootstrap([ratio(hits, ones), ratio(reciprocal, ones, len(asked))], len(asked))
-    shown = dict(zip(("recall@5", "MRR@10"), estimates))
-    for name, one in shown.items():
+    for name, one in zip(("recall@5", "MRR@10"), estimates):
         results.add(f"{name}, interval {one.low:.3f} to {one.high:.3f}", one.value, "")
-    row = {name: f"{one.value:.3f} [{one.low:.3f}, {one.high:.3f}]" for name, one in shown.items()}
-    what = "other questions, for tuning" if args.tuning else "questions that nothing was chosen on"
-    size = f"{len(asked)} {what}; {base.size:,} passages in the store"
-    results.note(f"Retrieval: {size}.")
-    return f"{format_table([row])}\n{size}"
+    results.note(
+        f"Retrieval: {len(asked)} questions that nothing was chosen on; {len(stored):,} passages in the store."
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--encoder", default=str(ROOT / "models" / "all-MiniLM-L6-v2"), help="(default: %(default)s)")
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure (default: all)")
-    parser.add_argument("--passages", type=int, default=2000, help="index: passages of OpenStax (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, default=3, help="index: how often each is timed (default: %(default)s)")
-    parser.add_argument(
-        "--sizes", type=int, nargs="+", default=[10_000, 50_000], help="latency: (default: %(default)s)"
-    )
-    parser.add_argument("--queries", type=int, default=20, help="latency: searches of each (default: %(default)s)")
-    parser.add_argument("--questions", type=int, default=500, help="retrieval: (default: %(default)s)")
-    parser.add_argument("--others", type=int, default=1000, help="retrieval: other answers (default: %(default)s)")
-    parser.add_argument("--openstax", type=int, default=1000, help="retrieval: its passages (default: %(default)s)")
-    parser.add_argument("--tuning", action="store_true", help="retrieval: other questions, to choose settings on")
-    add_json(parser)
+    parser = arguments(__doc__)
+    add = parser.add_argument
+    add("--encoder", default=str(ROOT / "models" / "all-MiniLM-L6-v2"), help="(default: %(default)s)")
+    add("--parts", nargs="+", choices=PARTS, default=PARTS, help="what to measure (default: all)")
+    add("--passages", type=int, default=2000, help="index: passages of OpenStax (default: %(default)s)")
+    add("--repeats", type=int, default=3, help="index: how often each is timed (default: %(default)s)")
+    add("--sizes", type=int, nargs="+", default=[10_000, 50_000], help="latency: (default: %(default)s)")
+    add("--queries", type=int, default=20, help="latency: searches of each (default: %(default)s)")
+    add("--questions", type=int, default=500, help="retrieval: (default: %(default)s)")
+    add("--others", type=int, default=1000, help="retrieval: other answers (default: %(default)s)")
+    add("--openstax", type=int, default=1000, help="retrieval: its passages (default: %(default)s)")
     args = parser.parse_args()
     results = Results("Knowledge store", args.json)
     data = os.environ.get("AUTOMEDEVAL_DATA")
@@ -201,8 +162,8 @@ def main() -> None:
         "retrieval": lambda: retrieval(book, encoder, medquad, args, results),
     }
     for part in args.parts:
-        print(f"{part}\n{work[part]()}\n", flush=True)
-    print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores, {time.strftime('%Y-%m-%d')}")
+        work[part]()
+    results.show()
     results.write()
 
 

@@ -5,27 +5,22 @@
 
 Synthetic cases of three responses, a judge and three raters. Timed in this process: the bootstrap of the mean measures and
 of the rank correlations; in a process of its own: the whole report by `recipes/report.py`. The peer is the bootstrap
-as it is usually written: draw cases, gather their responses, compute the measure again, in a loop over resamples. The exit
-status is 0 whether a limit is met or not.
+as it is usually written: draw cases, gather their responses, compute the measure again, in a loop over resamples.
 """
 
-import argparse
 import resource
-import sys
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
-from judge_memory import peak
-from rows import Results, add_json
+from processes import peak, recipe, timed
+from rows import Results, arguments
 from scipy.stats import spearmanr
 from synthetic import write_study
 
 from automedeval.stats import agreement, bootstrap
 from automedeval.stats.agreement import Panel
 
-ROOT = Path(__file__).parents[1]
 LOOPED = 20  # resamples of the usual loop that are timed
 
 
@@ -40,8 +35,8 @@ def synthetic(cases: int) -> tuple[Panel, np.ndarray, np.ndarray]:
 def looped(panel: Panel, people: np.ndarray, judge: np.ndarray, rank: bool, resamples: int) -> float:
     """Return the seconds a resample takes the usual way."""
     rng = np.random.default_rng(1)
-    started = time.perf_counter()
-    for _ in range(resamples):
+
+    def resample() -> None:
         drawn = rng.integers(0, panel.cases, panel.cases)
         rows = (3 * drawn[:, None] + np.arange(3)).ravel()
         x, y = people[rows], judge[rows]
@@ -52,15 +47,15 @@ def looped(panel: Panel, people: np.ndarray, judge: np.ndarray, rank: bool, resa
                 gaps = [np.sign(side[one::3] - side[two::3]) for side in (x, y)]
                 np.mean(gaps[0] == gaps[1])
             np.corrcoef(x, y)
-    return (time.perf_counter() - started) / resamples
+
+    return timed(lambda: [resample() for _ in range(resamples)])[0] / resamples
 
 
 def main() -> None:
     """Time everything once and print one table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--resamples", type=int, default=10_000)
-    add_json(parser)
     args = parser.parse_args()
     results = Results("Statistics and report", args.json)
     panel, people, judge = synthetic(args.cases)
@@ -68,9 +63,8 @@ def main() -> None:
     means = agreement.accuracies(panel, relation, judged) | agreement.correlations(panel, people, judge)
     ranks = {"spearman": means.pop("spearman")}
     for name, statistics, limit in (("mean measures", means, 10.0), ("rank correlation", ranks, 60.0)):
-        started = time.perf_counter()
-        bootstrap.bootstrap(list(statistics.values()), args.cases, args.resamples)
-        seconds = time.perf_counter() - started
+        drawn = [*statistics.values()]
+        seconds, _ = timed(lambda drawn=drawn: bootstrap.bootstrap(drawn, args.cases, args.resamples))
         peer = looped(panel, people, judge, name != "mean measures", LOOPED) * args.resamples
         name = f"bootstrap of {len(statistics)} {name}"
         results.add(name, seconds, "s", most=limit)
@@ -79,23 +73,14 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         write_study(folder, args.cases, 3, [(0, 1, 2)])
+        files = {name: folder / f"{name}.jsonl" for name in ("verdicts", "cases", "ratings")}
         # an encoder's time is its own: benchmarks/knowledge.py measures it
-        command = [
-            sys.executable,
-            str(ROOT / "recipes" / "report.py"),
-            "--encoder",
-            "none",
-            "--output",
-            str(folder / "out"),
-        ]
-        for name in ("verdicts", "cases", "ratings"):
-            command += [f"--{name}", str(folder / f"{name}.jsonl")]
-        started = time.perf_counter()
-        whole = peak(command, folder / "log") / 1e3
-        results.add("the whole report", time.perf_counter() - started, "s", most=60)
+        command = recipe("report", **files, encoder="none", output=folder / "out")
+        seconds, whole = timed(lambda: peak(command, folder / "log"))
         size = (folder / "out" / "report.html").stat().st_size / 1e6
+    results.add("the whole report", seconds, "s", most=60)
     results.add("peak memory of the bootstraps", memory, "GB", most=1)
-    results.add("peak memory of the report", whole, "GB")
+    results.add("peak memory of the report", whole / 1e3, "GB")
     results.add("size of the report's HTML", size, "MB", most=15)
     results.note(
         f"{args.cases:,} cases of three responses, {args.resamples:,} resamples; the report with its default of them."

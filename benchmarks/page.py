@@ -22,18 +22,18 @@ HEAD = """# Performance
 Speed and memory as the [benchmarks](../benchmarks/README.md) measured them; agreement with people is in the
 [results](results.md). `python benchmarks/page.py` writes this page from `benchmarks/results/`.
 
-A ratio says how many times as good as the peer a figure is, in the same run. A target holds for the ratio, or for the value
-where there is no ratio.
+"9 × peer" says how many times as good as the peer a figure is, in the same run; then the target holds for this ratio.
+Figures without a target are in the files.
 """
-COLUMNS = ("measured", "value", "ratio", "target", "met")
+COLUMNS = ("measured", "value", "target")
 
 
 def cells(row: dict[str, Any]) -> list[str]:
     """Return the cells of a row under `COLUMNS`."""
-    ratio = "–" if row["ratio"] is None else f"{row['ratio']:.2f} × {cell(row['peer'])}"
-    met = {True: "yes", False: "**no**", None: "–"}[row["met"]]
-    target = (row["target"] or "–").replace(">=", "≥").replace("<=", "≤")
-    return [cell(row["name"]), f"{figure(row['value'])} {cell(row['unit'])}".strip(), ratio, target, met]
+    value = f"{figure(row['value'])} {cell(row['unit'])}".strip()
+    value += "" if row["ratio"] is None else f", {row['ratio']:.2f} × {cell(row['peer'])}"
+    target = (row["target"] or "").replace(">=", "≥").replace("<=", "≤")
+    return [cell(row["name"]), value, f"**{target}, missed**" if row["met"] is False else target]
 
 
 def table(heads: tuple[str, ...], rows: list[list[str]]) -> str:
@@ -58,12 +58,13 @@ def setting(record: dict[str, Any]) -> str:
 
 def section(record: dict[str, Any], usual: str) -> str:
     """Return the section of a benchmark; it names the machine and the versions where they are not the usual ones."""
-    parts = [f"## {record['title']}", f"`{record['command']}`", table(COLUMNS, [cells(row) for row in record["rows"]])]
+    shown = [row for row in record["rows"] if row["target"]] or record["rows"]  # what has no target stays in the file
+    parts = [f"## {record['title']}", f"`{record['command']}`", table(COLUMNS, [cells(row) for row in shown])]
     if record["notes"]:
         parts.append("\n".join(f"- {note}" for note in record["notes"]))
     others = "nothing else ran" if record["idle"] else f"other programs used {record['other_cores']:g} cores"
     where = "" if setting(record) == usual else f" {setting(record)}."
-    took = f"{record['seconds']:.0f} s, {record['processor_seconds']:.0f} s of the processor; {others}"
+    took = f"{record['seconds']:.0f} s; {others}"
     return "\n\n".join([*parts, f"{record['date']}, {took}; commit {record['commit']}.{where}"])
 
 

@@ -2,31 +2,19 @@
 
     python benchmarks/prediction_powered.py
     python benchmarks/prediction_powered.py --draws 500 --unrated 300
-    python benchmarks/prediction_powered.py --draws 200 --rated 30 --cases cases.jsonl --ratings ratings.jsonl \
-      --verdicts one=v1.jsonl two=v2.jsonl --models model-a model-b
 
 Draws studies of few rated and many unrated cases whose true mean is known, and estimates it from the ratings alone, from a
 judge alone and from both, by a good judge, a biased one and a useless one. A row is one kind of figure: a mean of one response
 a case, a mean over the several responses of a case, which resemble each other, and a win rate. One verdict in twenty is
 invalid, more often where quality is high. Limits: the intervals of both hold the truth in 93.5 to 96.5 % of the draws, and are
-at most 1.02 times as wide as those of the ratings alone, whatever the judge. The exit status is 0 either way.
-
-With --cases it does not simulate: it hides all but so many of the rated cases, again and again, and compares what is estimated
-from these with what all ratings say. The cases are then a finite set of which much is rated, and intervals for cases like these
-hold somewhat more often than 95 %.
+at most 1.02 times as wide as those of the ratings alone, whatever the judge.
 """
 
-import argparse
 from collections.abc import Callable
 
 import numpy as np
-from rows import Results, add_json
+from rows import Results, arguments
 
-from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.ratings import People, read_ratings
-from automedeval.meta_evaluation.agreement.verdicts import read_verdicts, rows_of
-from automedeval.meta_evaluation.comparison.compare import candidates_of, compare, keep_ratings
-from automedeval.reports.text import format_table
 from automedeval.stats.bootstrap import Estimate
 from automedeval.stats.prediction_powered import Powered, prediction_powered
 
@@ -106,59 +94,14 @@ def width_of(estimate: Estimate) -> float:
     return estimate.high - estimate.low
 
 
-def hide(args: argparse.Namespace) -> list[dict[str, object]]:
-    """Return, per figure and judge, what the estimates from few ratings are worth, and how they compare with all ratings."""
-    cases = Cases.read(args.cases)
-    rows = rows_of(read_verdicts(args.verdicts, cases, args.rubric)[0])
-    people = read_ratings(args.ratings, cases)
-    candidates = candidates_of(cases, args.models, [])
-
-    def figures(ratings: People) -> dict[tuple[str, str], Powered]:
-        found = compare(cases, ratings, rows, candidates)
-        named = {"mean of all": found["all"]["mean"]}
-        named |= {f"mean, {name}": record["mean"] for name, record in found["models"].items()}
-        for pair in found["pairs"]:
-            one, two = pair["pair"]
-            named |= {f"{one} - {two}": pair["difference"], f"{one} beats {two}": pair["win_rate"]}
-        return {(name, judge): each for name, record in named.items() for judge, each in record.items()}
-
-    truth = {key: each.classical.value for key, each in figures(people).items()}
-    drawn = [figures(keep_ratings(cases, people, args.rated, at)) for at in range(args.draws)]
-    table = []
-    for key in truth:
-        known = [each[key] for each in drawn if key in each and each[key].worth]
-        if known:
-            held = np.mean([each.interval.low <= truth[key] <= each.interval.high for each in known])
-            width = np.mean([width_of(each.interval) / width_of(each.classical) for each in known])
-            errors = np.array([(each.classical.value, each.interval.value) for each in known]) - truth[key]
-            root = np.sqrt((errors**2).mean(axis=0))
-            low, middle, high = np.quantile([each.worth[0] for each in known], [0.1, 0.5, 0.9])
-            row = {"figure": key[0], "judge": key[1], "worth": middle, "10 %": low, "90 %": high, "width": float(width)}
-            table.append(row | {"error": float(root[1] / root[0]), "both, %": 100 * float(held)})
-    return table
-
-
 def main() -> None:
-    """Simulate everything, or hide ratings, and print one table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    """Simulate everything, and print one table."""
+    parser = arguments(__doc__)
     parser.add_argument("--rated", type=int, default=100)
     parser.add_argument("--unrated", type=int, default=2000)
     parser.add_argument("--draws", type=int, default=10_000)
-    parser.add_argument("--cases", help="hide ratings of these cases, and simulate nothing")
-    parser.add_argument("--ratings")
-    parser.add_argument("--verdicts", nargs="+")
-    parser.add_argument("--rubric")
-    parser.add_argument("--models", nargs="*", default=[])
-    add_json(parser)
     args = parser.parse_args()
     results = Results("Prediction-powered intervals", args.json)
-    if args.cases:
-        print(
-            f"{args.draws:,} draws of {args.rated} rated cases out of those that are rated; worth: median, 10 %, 90 %"
-        )
-        print(format_table(hide(args), most=1000))
-        print("width, error: of both against ratings alone, error as the root mean square against all ratings")
-        return
     for name, study in STUDIES.items():
         for judge in JUDGES:
             found = simulate(study, judge, args.rated, args.unrated, args.draws)

@@ -8,8 +8,9 @@ The verdicts are of high quality; of low quality are those that failed the physi
 Knowledge can be turned only where a case has a reference, or its verdict passages. The counts of all seeds are added.
 """
 
-import argparse
 from collections import Counter, defaultdict
+
+from rows import Results, arguments
 
 from automedeval.dataset.builder import FAULTS, LABELLED
 from automedeval.dataset.corruption import corrupt
@@ -18,20 +19,16 @@ from automedeval.dataset.quality import Labelled, QualityClassifier
 from automedeval.dataset.verification import Rule, verify
 from automedeval.models.embeddings import Encoder
 from automedeval.records import Verdict, as_shown, read_cases, read_records
-from automedeval.reports.text import format_table
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", required=True, help="cases with the responses")
-    parser.add_argument("--verdicts", required=True, nargs="+", help="verdicts with rationales")
-    parser.add_argument("--verdict_ratings", help="physicians' checks of the verdicts")
-    parser.add_argument(
-        "--encoder", default="models/all-MiniLM-L6-v2", help="default: %(default)s; the paper's is SimCSE"
-    )
-    parser.add_argument(
-        "--seeds", type=int, default=5, help="draws of verdicts, faults and folds (default: %(default)s)"
-    )
+    parser = arguments(__doc__)
+    add = parser.add_argument
+    add("--cases", required=True, help="cases with the responses")
+    add("--verdicts", required=True, nargs="+", help="verdicts with rationales")
+    add("--verdict_ratings", help="physicians' checks of the verdicts")
+    add("--encoder", default="models/all-MiniLM-L6-v2", help="default: %(default)s; the paper's is SimCSE")
+    add("--seeds", type=int, default=5, help="draws of verdicts, faults and folds (default: %(default)s)")
     args = parser.parse_args()
     cases = {case.id: case for case in read_cases(args.cases)}
     every = [each for file in args.verdicts for each in read_records(file, Verdict) if each.valid and each.rationale]
@@ -48,19 +45,22 @@ def main() -> None:
         low = [verdicts[key] for key in shuffled(seed, "low", faulty)[:LABELLED]]
         spoilt = corrupt(high[len(low) :], cases, seed)
         kinds = [(high, "high", None), (low, "low", "by_physicians")]
+        kinds += [([each], "low", each.extra["corruption"]) for each in spoilt]
         labelled = [
             Labelled(as_shown(cases[each.case_id], each), each, *kind) for some, *kind in kinds for each in some
-        ]
-        labelled += [
-            Labelled(as_shown(cases[each.case_id], each), each, "low", each.extra["corruption"]) for each in spoilt
         ]
         report = classifier.fit(labelled, seed)
         for name, measured in (("alone", report["alone"]), ("whole", report)):
             counts[name].update({kind: count["right"] for kind, count in measured["kinds"].items()})
         counts["of"].update({kind: count["n"] for kind, count in report["kinds"].items()})
-    print(f"{len(cases):,} cases, {len(verdicts):,} verdicts, {args.seeds} seeds, {args.encoder}")
-    rows = [{"right": kind, **{name: each[kind] for name, each in counts.items()}} for kind in sorted(counts["of"])]
-    print(format_table([*rows, {"right": "all", **{name: each.total() for name, each in counts.items()}}]))
+    results = Results("Quality classifier", args.json)
+    for kind in [*sorted(counts["of"]), "all"]:
+        own = {name: each.total() if kind == "all" else each[kind] for name, each in counts.items()}
+        results.add(f"{kind}: embedding alone", own["alone"], f"right of {own['of']}")
+        results.add(f"{kind}: whole classifier", own["whole"], f"right of {own['of']}")
+    results.note(f"{len(cases):,} cases, {len(verdicts):,} verdicts, {args.seeds} seeds, {args.encoder}.")
+    results.show()
+    results.write()
 
 
 if __name__ == "__main__":

@@ -87,13 +87,8 @@ class Results:
         record = {"title": self.title, "command": command(self.file), "date": time.strftime("%Y-%m-%d")}
         record |= {"seconds": round(seconds, 1), "processor_seconds": round(own, 1)}
         record |= {"idle": others <= IDLE, "other_cores": round(others, 2), "machine": machine()}
-        record |= {
-            "versions": versions(),
-            "commit": commit(),
-            "rows": self.rows,
-            "notes": self.notes,
-            "details": self.details,
-        }
+        record |= {"versions": versions(), "commit": commit()}
+        record |= {"rows": self.rows, "notes": self.notes, "details": self.details}
         self.file.parent.mkdir(parents=True, exist_ok=True)
         self.file.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
@@ -103,6 +98,13 @@ def figure(value: float) -> str:
     if value == int(value) and abs(value) < 1e9:
         return f"{int(value):,}"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+
+
+def arguments(about: str | None) -> argparse.ArgumentParser:
+    """Return a parser that shows the text at the top of a program, with the option that names the file for `Results`."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add_json(parser)
+    return parser
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:

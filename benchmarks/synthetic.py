@@ -1,29 +1,53 @@
-"""A synthetic study of any size: cases of three responses, ratings, and verdicts with texts of a usual length."""
+"""Synthetic cases and studies of any size, the same ones whenever they are made, and a judge with random weights."""
 
 import json
+import random
+import subprocess
+import sys
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
-from judge_memory import WORDS
+from rows import ROOT
 
+WORDS = ["water", "rest", "doctor", "fever", "pain", "rash", "tablet", "two", "days", "daily", "call", "if", "the"]
 MODELS = ("model-a", "model-b", "model-c")
 PRAISE = ("accurate and clear", "correct, complete and safe", "vague and incomplete", "wrong and unsafe", "plain")
 LEAN = (0.3, 0.0, -0.3)  # what the judge adds to the response shown first, second and third
+BUILD = "import sys, pathlib; from doubles.tiny_model import build_tiny_model as b; b(pathlib.Path(sys.argv[1]))"
+
+
+def build_model(folder: Path) -> Path:
+    """Save a tiny judge with random weights, in a process of its own: this one loads no torch."""
+    program = f"import sys; sys.path[:0] = [{str(ROOT / 'tests')!r}]; {BUILD}"
+    subprocess.run([sys.executable, "-c", program, folder], check=True)
+    return folder
+
+
+def write_cases(file: Path, count: int) -> None:
+    """Write cases of three short responses each."""
+    rng = random.Random(0)
+    with open(file, "w", encoding="utf-8") as stream:
+        for number in range(count):
+            texts = [" ".join(rng.choices(WORDS, k=rng.randint(3, 12))) for _ in range(4)]
+            responses = [{"model": f"model-{slot}", "text": text} for slot, text in enumerate(texts[1:])]
+            stream.write(json.dumps({"id": f"case-{number}", "question": texts[0], "responses": responses}) + "\n")
 
 
 def write_study(folder: Path, cases: int, raters: int, orders: Sequence[Sequence[int]]) -> None:
-    """Write cases.jsonl, ratings.jsonl and verdicts.jsonl: of every case one rating a rater, and one verdict an order."""
+    """Write cases.jsonl, ratings.jsonl and verdicts.jsonl with texts of a usual length: of every case three responses, one
+    rating a rater, and one verdict an order.
+    """
     rng, words = np.random.default_rng(0), np.array(WORDS)
 
     def text(length: int) -> str:
         return " ".join(words[rng.integers(0, len(words), length)]) + "."
 
-    with (
-        open(folder / "cases.jsonl", "w", encoding="utf-8") as case_file,
-        open(folder / "ratings.jsonl", "w", encoding="utf-8") as rating_file,
-        open(folder / "verdicts.jsonl", "w", encoding="utf-8") as verdict_file,
-    ):
+    with ExitStack() as stack:
+        names = ("cases", "ratings", "verdicts")
+        files = (stack.enter_context(open(folder / f"{name}.jsonl", "w", encoding="utf-8")) for name in names)
+        case_file, rating_file, verdict_file = files
         for number in range(cases):
             responses = [{"model": model, "text": text(int(rng.integers(20, 120)))} for model in MODELS]
             case = {

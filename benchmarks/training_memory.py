@@ -2,40 +2,32 @@
 
     python benchmarks/training_memory.py
     python benchmarks/training_memory.py --tokens 1200 --utilisation 0.3
-    python benchmarks/training_memory.py --measure
 
 Parameters are counted on models of the right shape that hold no data, with the settings of the YAMLs. Weights, gradients and
 optimizer states are what DeepSpeed's own estimator gives under ZeRO-3 with the offload of the accelerate configuration.
 Activations are counted layer by layer as by Korthikanti et al. (Reducing Activation Recomputation in Large Transformer Models,
 2022), for LLaMA's layer: 12 vectors of its width and 4 of its inner width a token. Hours follow from a utilisation that is
 assumed, not measured. Printed is Markdown, the tables of docs/train.md.
-
-`--measure` trains a model of 58 M parameters for two updates on this processor, and prints its peak beside its estimate.
 """
 
 import argparse
 import json
-import multiprocessing
 import os
-import resource
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 import yaml
+from page import table
 from transformers import LlamaConfig, LlamaForCausalLM
 
 ROOT = Path(__file__).parents[1]
 RUN = ROOT / "recipes" / "runs" / "automedeval-13b"
 HOST_GPUS = 8
-LLAMA = {  # what the config.json of LLaMA-13B says; the tokenizer's size included
-    "hidden_size": 5120,
-    "intermediate_size": 13824,
-    "num_hidden_layers": 40,
-    "num_attention_heads": 40,
-    "vocab_size": 32000,
-}
+# what the config.json of LLaMA-13B says; the tokenizer's size included
+LLAMA = {"hidden_size": 5120, "intermediate_size": 13824, "num_hidden_layers": 40, "num_attention_heads": 40}
+LLAMA |= {"vocab_size": 32000}
 RUNS = {  # the YAMLs whose numbers count; those of a run have equal ones
     "13B": ("stage1", "stage2", "stage3", "introspection1", "introspection2"),
     "13B, LoRA": ("lora",),
@@ -47,11 +39,8 @@ MACHINES = {  # accelerate configuration, GPUs, GiB of each, hosts
     ),
     "13B, LoRA": (("single", 1, 80, 1), ("single", 1, 40, 1)),
 }  # fmt: skip
-GATHERED = (
-    2 * 10**9
-)  # bytes of weights that ZeRO-3 gathers at once: DeepSpeed's stage3_max_live_parameters, 1e9, in bfloat16
+GATHERED = 2 * 10**9  # bytes that ZeRO-3 gathers at once: DeepSpeed's stage3_max_live_parameters, in bfloat16
 USABLE = 0.9  # share of a GPU's memory; the rest is for CUDA, communication and what the allocator cannot use
-TINY = LLAMA | {"hidden_size": 512, "intermediate_size": 1376, "num_hidden_layers": 8, "num_attention_heads": 8}
 
 
 @dataclass(frozen=True)
@@ -134,14 +123,8 @@ class Run:
 def count(name: str) -> Run:
     """Count the parameters of a run on a model without data."""
     arguments, *others = (yaml.safe_load((RUN / f"{file}.yaml").read_text(encoding="utf-8")) for file in RUNS[name])
-    decisive = (
-        "max_length",
-        "per_device_train_batch_size",
-        "gradient_checkpointing",
-        "dtype",
-        "optim",
-        "save_total_limit",
-    )
+    decisive = ["max_length", "per_device_train_batch_size", "gradient_checkpointing", "dtype", "optim"]
+    decisive += ["save_total_limit"]
     assert all(other[key] == arguments[key] for other in others for key in decisive), f"{RUNS[name]} differ"
     with torch.device("meta"):
         return run_of(name, LLAMA, arguments)[0]
@@ -174,58 +157,12 @@ def memory_row(run: Run, config: str, gpus: int, size: int, hosts: int) -> list[
     return [run.name, f"`{config}.yaml`", f"{gpus} × {size}", *parts, fits, gib(host) if host else "–"]
 
 
-def measure(arguments: dict[str, Any]) -> tuple[int, int]:
-    """Return the estimate of a tiny run in float32, and how much its process grew; both in bytes. Call it in a new process."""
-    import peft  # noqa: F401  its own memory is none of the run's
-
-    torch.manual_seed(0)
-    before = resident()
-    run, model = run_of("tiny", TINY, arguments | {"dtype": "float32"})
-    model.train()
-    if arguments["gradient_checkpointing"]:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-        model.enable_input_require_grads()
-    optimizer = torch.optim.AdamW([each for each in model.parameters() if each.requires_grad], foreach=False)
-    for _ in range(2):
-        ids = torch.randint(TINY["vocab_size"], (arguments["per_device_train_batch_size"], arguments["max_length"]))
-        model(input_ids=ids, labels=ids).loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-    states = 4 * (run.parameters - run.trained) + 16 * run.trained
-    return states + run.activations, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before
-
-
-def resident() -> int:
-    """Return the bytes of memory that this process has."""
-    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-
-
-def measured_table() -> str:
-    """Measure tiny runs, each in a process of its own; return estimate and peak as Markdown."""
-    lora = yaml.safe_load((RUN / "lora.yaml").read_text(encoding="utf-8"))
-    short = {"per_device_train_batch_size": 2, "max_length": 1024}
-    kinds = {"all weights": {"use_peft": False}, "LoRA": {}}
-    rows = []
-    os.environ["MALLOC_MMAP_THRESHOLD_"] = "65536"  # else what glibc keeps of freed tensors is counted, too
-    with multiprocessing.get_context("spawn").Pool(1, maxtasksperchild=1) as pool:
-        for name, kind in kinds.items():
-            for again in (True, False):
-                estimate, peak = pool.apply(measure, [lora | short | kind | {"gradient_checkpointing": again}])
-                rows.append([name, "yes" if again else "no", gib(estimate), gib(peak), f"{peak / estimate:.2f}"])
-    return markdown(["trained", "checkpointing", "estimate, GiB", "measured, GiB", "ratio"], rows)
-
-
 def cost_row(run: Run, tokens: float, speed: float) -> list[str]:
     """Return the row of a run in the table of disk and time; GB, and hours at `speed` operations a second and GPU."""
     hours = run.operations(tokens) / speed / 3600
-    disk = [gb(size) for size in (run.checkpoint, run.weights, run.disk)]
-    return [
-        run.name,
-        f"{tokens / 1e6:.1f} M",
-        *disk,
-        f"{hours:.2f}",
-        "–" if run.adapter else f"{hours / HOST_GPUS:.2f}",
-    ]
+    disk = [f"{size / 1e9:,.1f}" for size in (run.checkpoint, run.weights, run.disk)]
+    shared = "–" if run.adapter else f"{hours / HOST_GPUS:.2f}"
+    return [run.name, f"{tokens / 1e6:.1f} M", *disk, f"{hours:.2f}", shared]
 
 
 def tables(rows: int = 8611, epochs: int = 5, tokens: int = 900, utilisation: float = 0.4, peak: float = 312.0) -> str:
@@ -239,15 +176,15 @@ def tables(rows: int = 8611, epochs: int = 5, tokens: int = 900, utilisation: fl
         peak: dense bfloat16 operations of one GPU, in 10¹² a second.
     """
     runs, all_tokens = [count(name) for name in RUNS], float(rows * epochs * tokens)
-    memory = markdown(
-        ["run", "machine", "GPUs, GiB", "states", "gathered", "activations", "in all", "fits", "host"],
+    memory = table(
+        ("run", "machine", "GPUs, GiB", "states", "gathered", "activations", "in all", "fits", "host"),
         [memory_row(run, *machine) for run in runs for machine in MACHINES[run.name]],
     )
-    cost = markdown(
-        ["run", "tokens", "checkpoint", "weights", "disk at most", "hours, 1 GPU", f"hours, {HOST_GPUS} GPUs"],
+    cost = table(
+        ("run", "tokens", "checkpoint", "weights", "disk at most", "hours, 1 GPU", f"hours, {HOST_GPUS} GPUs"),
         [cost_row(run, all_tokens, utilisation * peak * 1e12) for run in runs],
     )
-    whole, adapter = (millions(count) for count in (runs[0].parameters, runs[1].trained))
+    whole, adapter = (f"{count / 1e6:,.1f} M" for count in (runs[0].parameters, runs[1].trained))
     return f"""GiB of each GPU for {whole} parameters ({adapter} trained with LoRA) and 2 rows of 2,048 tokens, as stages and
 rounds have them: weights, gradients and optimizer states (DeepSpeed's estimator), weights gathered at once (its
 default), activations with all logits. A run "fits" in {USABLE:.0%} of a GPU. "host": GiB of each host.
@@ -263,22 +200,8 @@ are computed twice; for LoRA 2 less, as frozen weights need no gradients.
 """
 
 
-def markdown(heads: list[str], rows: list[list[str]]) -> str:
-    """Lay out a table; all columns but the first are numbers, to the right."""
-    lines = [heads, ["---", *["--:"] * (len(heads) - 1)], *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def millions(parameters: int) -> str:
-    return f"{parameters / 1e6:,.1f} M"
-
-
 def gib(size: float) -> str:
     return f"{size / 2**30:,.1f}"
-
-
-def gb(size: float) -> str:
-    return f"{size / 1e9:,.1f}"
 
 
 def main() -> None:
@@ -288,13 +211,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=900, help="tokens of a mean row (default: %(default)s)")
     parser.add_argument("--utilisation", type=float, default=0.4, help="share of the peak (default: %(default)s)")
     parser.add_argument("--peak", type=float, default=312.0, help="TFLOP/s of a GPU (default: %(default)s)")
-    parser.add_argument(
-        "--measure", action="store_true", help="train a tiny model, and compare its peak with its estimate"
-    )
     args = parser.parse_args()
-    if args.measure:
-        print(measured_table())
-        return
     print(tables(args.rows, args.epochs, args.tokens, args.utilisation, args.peak), end="")
 
 

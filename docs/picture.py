@@ -56,7 +56,7 @@ def pages(folder: Path) -> dict[str, Path]:
     run("report.py", "--verdicts", judged, *cases, *ratings, "--output", folder)
     versions = ("--models", "larch-7b", "juniper-7b")
     run("compare.py", "--verdicts", judged, *cases, *versions, "--output", folder)
-    run("audit.py", "--judge", "small", *cases, *ratings, "--limit", 12, "--gate", "false", "--output", folder)
+    run("audit.py", "--judge", "small", *cases, "--limit", 12, "--gate", "false", "--output", folder)
     run("check.py", "--cases", SAMPLE / "two_bots.jsonl", "--output", folder)
     return {name: folder / f"{name}.html" for name in ("report", "comparison", "audit", "check")}
 

@@ -64,7 +64,7 @@ def main() -> None:
     args, books, chat_args = parse((DistillArguments, KnowledgeArguments, ChatArguments), __doc__)
     judged = any(Path(args.output).glob("verdicts*.jsonl"))
     if args.show_prompt is not None or (args.dry_run and not judged):  # no server is asked
-        chat_args.batch_file, chat_args.loads = "free", False
+        chat_args.offline, chat_args.loads = True, False
     chain = chain_of(args, books, chat_args)
     requests = Requests(args.cases, args.limit, lambda case: [chain.plan(case)], blank=args.blank)
     if table := table_of(args.cases, blank=args.blank):
@@ -78,7 +78,6 @@ def main() -> None:
         print(chain.dry_run(requests, log.done(requests.digests)))
         return
     with log:
-        record_run(log.run_file, args, books, chat_args)
         done = log.done(requests.digests)
         for verdict in read_records(log.path, Verdict) if log.path.exists() else ():
             # The data set takes the first.
@@ -87,6 +86,7 @@ def main() -> None:
                 raise RecordError(
                     f"{log.path} holds the {args.teacher} teacher's verdicts by {by}: choose another --output"
                 )
+        record_run(log.run_file, args, books, chat_args)
         expect_answers(chain.judge, log)
         log.fill(chain.verdicts(requests, done), len(requests) - len(done))
     judged = (verdict for verdict in log.records() if verdict.case_id in requests.digests)

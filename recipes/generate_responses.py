@@ -132,6 +132,7 @@ def generate(
     settings = set_up(chat, parse_model(model)[0] != "openai", args.system)
     log, started = response_log(Path(args.output), name, settings, processes), time.monotonic()
     with log:
+        answered(log, cases)  # refuses another candidate's answers before anything is written
         if processes.rank == 0:
             record_run(log.run_file, args, chat_args)
         answer_missing(chat, cases, args.window, log, args.system)

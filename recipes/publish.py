@@ -1,12 +1,9 @@
-"""Publish a data set, a judge, the metric or a study's page on the Hub, with its card: private unless --public true says so.
+"""Publish a data set, a judge or the metric on the Hub, with its card: private unless --public true says so.
 
     python recipes/publish.py dataset instructions/sample --repo ORG/NAME --dry_run
     python recipes/publish.py model checkpoints/sample-round1 --repo ORG/NAME --agreement reports/sample/agreement.json \
       --judge introspection1 --base_model HuggingFaceTB/SmolLM2-135M-Instruct --datasets ORG/DATASET
     python recipes/publish.py metric --repo ORG/rationale_score --public true
-    python recipes/publish.py page pages/study --study study.yaml --repo ORG/STUDY --annotators_are_pseudonyms true
-
-A page is a folder that runs in any Docker host, and on the Hub as a private Docker Space; without --repo it is only written.
 
 All checks come before anything is sent. A push is one commit, so that readers see either all of it or the former state. The
 same command completes an interrupted push. The token is that of `hf auth login` or HF_TOKEN.
@@ -23,29 +20,24 @@ from pathlib import Path
 from huggingface_hub import HfApi, get_token
 
 import automedeval
+from automedeval import gone
 from automedeval.cli import comma_list, parse, run
-from automedeval.publishing.cards import CARD, KINDS, METRIC, MODEL, PAGE
-from automedeval.publishing.checks import Parcel, pack, pack_page, write_parcel
-from automedeval.publishing.hub import check_name, counted, push, reason
+from automedeval.publishing.checks import CARD, KINDS, METRIC, MODEL, Parcel, pack
+from automedeval.publishing.hub import check_name, push, reason
 from automedeval.records import RecordError, read_text
 from automedeval.rubrics.published import files_to_publish, rubric_to_publish
 
 METRIC_FOLDER = Path(automedeval.__file__).parent / "metrics" / "rationale_score"
-ANNOTATE = Path(__file__).parent / "annotate.py"
-MODEL_CARD = Path(__file__).parents[1] / "model_card.md"  # the hand-written card, with markers
+MODEL_CARD = Path(__file__).parents[1] / "model_card.md"  # the card's template
 
 
 @dataclass
 class PublishArguments:
     """What to publish, and where."""
 
-    kind: str = field(metadata={"help": f"{', '.join(KINDS)}; or the first argument, without --kind", "choices": KINDS})
-    repo: str | None = field(default=None, metadata={"help": "ORG/NAME on the Hub; created if it does not exist"})
-    folder: str | None = field(
-        default=None,
-        metadata={"help": "folder of a dataset or model, or page to write; or the second argument"},
-    )
-    study: str | None = field(default=None, metadata={"help": "page: the study's .yaml"})
+    kind: str = field(metadata={"help": f"{', '.join(KINDS)}; or the first argument, without --kind"})
+    repo: str = field(metadata={"help": "ORG/NAME on the Hub; created if it does not exist"})
+    folder: str | None = field(default=None, metadata={"help": "folder of a dataset or model; or the second argument"})
     public: bool = field(
         default=False, metadata={"help": "make a public repository; one that is private already is refused"}
     )
@@ -79,7 +71,7 @@ class CardArguments:
 
 
 def main() -> None:
-    """Check all files, list them, and push them in one commit; a page is written first."""
+    """Check all files, list them, and push them in one commit."""
     args, about = parse((PublishArguments, CardArguments), __doc__, positional(sys.argv[1:]))
     check_arguments(args, about)
     parcel = parcel_of(args, about)
@@ -88,27 +80,22 @@ def main() -> None:
     for path, size in parcel.sizes.items():
         print(f"{size:>15,}  {path}")
     left_out = f"; left out: {', '.join(parcel.left_out)}" if parcel.left_out else ""
-    print(f"{counted(parcel.files)}, {sum(parcel.sizes.values()):,} bytes{left_out}")
+    print(f"{len(parcel.files):,} files, {sum(parcel.sizes.values()):,} bytes{left_out}")
     if args.dry_run:
         print("dry run: nothing was sent")
-        return
-    if args.kind == PAGE and args.folder:
-        write_parcel(parcel, Path(args.folder))
-        print(f"made {args.folder}")
-    if args.repo is None:
         return
     if get_token() is None:
         raise RecordError("no token of the Hub; log in with `hf auth login`, or set HF_TOKEN")
     try:
         with warnings.catch_warnings(action="ignore"):  # the client's, about things that are checked here
             message = f"Publish {args.kind} with AutoMedEval {automedeval.__version__}"
-            api = HfApi(library_name="automedeval")
-            commit, url = push(api, parcel, args.repo, message, args.public, args.prune)
+            print(
+                f"pushed {push(HfApi(library_name='automedeval'), parcel, args.repo, message, args.public, args.prune)}"
+            )
     except (RecordError, KeyboardInterrupt):
         raise
     except Exception as error:  # noqa: BLE001  the client and its transport raise many kinds
         raise RecordError(f"{args.repo}: not pushed: {reason(error)}") from None
-    print(f"pushed {url} at {commit}")
 
 
 def positional(words: Sequence[str]) -> list[str]:
@@ -120,16 +107,9 @@ def positional(words: Sequence[str]) -> list[str]:
 
 def check_arguments(args: PublishArguments, about: CardArguments) -> None:
     """Raise RecordError for arguments that contradict each other, or a name that the Hub refuses."""
-    if args.repo is not None:
-        check_name(args.repo)
-    elif args.kind != PAGE or args.folder is None:
-        raise RecordError("--repo is missing: ORG/NAME on the Hub")
-    if args.kind == PAGE and args.study is None:
-        raise RecordError("a page needs --study, the .yaml of its study")
-    if args.kind != PAGE and args.study is not None:
-        raise RecordError(f"--study belongs to a page, not to a {args.kind}")
-    if args.kind == PAGE and args.public:
-        raise RecordError("a page must be private: its files name the models and judges, to which annotators are blind")
+    check_name(args.repo)
+    if args.kind not in KINDS:
+        raise RecordError(gone.explain(f"{args.kind!r} is none of {', '.join(KINDS)}", args.kind))
     about.datasets = comma_list(about.datasets)
     if args.kind != MODEL:
         for name, value in vars(CardArguments()).items():
@@ -141,41 +121,36 @@ def check_arguments(args: PublishArguments, about: CardArguments) -> None:
                 f"a metric is the packaged one, --repo ORG/{METRIC_FOLDER.name}: evaluate.load wants its name"
             )
         args.folder = str(METRIC_FOLDER)
-    if args.folder is None and args.kind != PAGE:
+    if args.folder is None:
         raise RecordError(f"which {args.kind}? `python recipes/publish.py {args.kind} FOLDER --repo ORG/NAME`")
+    if not Path(args.folder).is_dir():
+        raise RecordError(f"{args.folder}: no such folder")
 
 
 def parcel_of(args: PublishArguments, about: CardArguments) -> Parcel:
     """Return the files to publish, with the filled card."""
-    if args.kind == PAGE:
-        from automedeval.annotation.space import space_of  # loads the page's libraries
-        from automedeval.annotation.study import read_study
-
-        files = space_of(read_study(args.study), ANNOTATE, args.repo)
-        return pack_page(files, args.study, args.annotators_are_pseudonyms)
     folder, card, extra = Path(args.folder), None, {}
     if args.kind == MODEL:
-        card = filled_card(folder, args.repo, about)
-        extra = files_to_publish(rubric_to_publish(folder, about.rubric), automedeval.__version__)
+        card, extra = about_model(folder, args.repo, about)
     elif (folder / CARD).is_file():  # its example names the local folder
         example = r'(load_dataset|evaluate\.load)\("[^"\n]*"\)'
         card = re.sub(example, rf'\1("{args.repo}")', read_text(folder / CARD))
     return pack(folder, args.kind, card, args.public, args.annotators_are_pseudonyms, extra)
 
 
-def filled_card(folder: Path, repo: str, about: CardArguments) -> str:
-    """Return the model's card, filled from the records of training, evaluation and audit."""
-    from automedeval.publishing.model_card import CardInputs, fill_card, read_result  # loads what draws reports
+def about_model(folder: Path, repo: str, about: CardArguments) -> tuple[str, dict[str, bytes]]:
+    """Return a model's card, and what else goes out beside its weights: its rubric, and its figures as the Hub reads them."""
+    from automedeval.publishing.model_card import RESULTS, CardInputs, eval_results, fill_card, read_result  # slow
 
-    if not folder.is_dir():
-        raise RecordError(f"{folder}: no such folder")
     result = read_result(about.agreement, "judges", "cases", "settings") if about.agreement else None
-    audit = read_result(about.audit, "headline", "thresholds", "judge") if about.audit else None
+    audit = read_result(about.audit, "perturbations", "judge") if about.audit else None
     inputs = CardInputs(repo, about.base_model, tuple(about.datasets), about.judge)
     card = fill_card(read_text(MODEL_CARD), folder, inputs, result, audit)
     if about.card_output:
         Path(about.card_output).write_text(card, encoding="utf-8", newline="\n")
-    return card
+    files = files_to_publish(rubric_to_publish(folder, about.rubric), automedeval.__version__)
+    figures = eval_results(result, about.judge) if result else None
+    return card, files | ({RESULTS: figures} if figures else {})
 
 
 if __name__ == "__main__":

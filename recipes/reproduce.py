@@ -35,7 +35,7 @@ from study.base import check_command, with_base
 from study.counts import count_table
 from study.files import Lists, faults, read_lists, reads
 from study.logs import last_lines, run_logged
-from study.machine import ENDED, Machine
+from study.machine import Machine
 from study.plan import ABLATIONS, Options, Study, listed_steps
 from study.rehearsal import Rehearsal
 from study.steps import Step, StudyError, read_yaml
@@ -115,8 +115,8 @@ def main() -> int:
         path and (path.relative_to(ROOT) if path.is_relative_to(ROOT) else path)
         for path in (folder, args.accelerate_config and Path(args.accelerate_config).resolve())
     )
-    machine = Machine(machine_file and str(machine_file), args.num_processes)
     try:
+        machine = Machine(machine_file and str(machine_file), args.num_processes)
         lists = read_lists(ROOT / folder, ROOT)
         rehearsal = Rehearsal(ROOT, place, lists) if args.rehearse else None
         os.chdir(place)
@@ -153,10 +153,8 @@ def main() -> int:
             errors += teachers.faults(steps)
         if print_errors(errors) or args.dry_run:
             return int(bool(errors))
-        with locked(place / f".{folder.name}{'-host2' * machine.rank}.lock") as lock:
+        with locked(place / f".{folder.name}.lock") as lock:
             logs = Path("logs", "-".join(filter(None, (folder.name, base and Path(base).name, variant))))
-            if machine.rank:
-                return follow(machine, steps, lock, logs)
             for path, text in page_studies.items():
                 Path(path).parent.mkdir(exist_ok=True)
                 Path(path).write_text(text, encoding="utf-8", newline="\n")
@@ -193,17 +191,6 @@ def locked(file: Path) -> Iterator[int]:
         raise StudyError(f"a step of this study still runs ({file} is locked); start again when it has ended") from None
     finally:
         os.close(descriptor)
-
-
-def follow(machine: Machine, steps: Sequence[Step], lock: int, logs: Path) -> int:
-    """Launch, on the second of two hosts, what the first one launches; return when the study has ended there."""
-    print(f"the second host: it waits for the steps that the first one launches; the logs are in {logs}", flush=True)
-    for number in machine.launched(logs):
-        log = logs / f"{number:02}-{steps[number - 1].file.stem}-host2.log"
-        heading = f"== {number}/{len(steps)} {steps[number - 1].about}"
-        status = run_logged(steps[number - 1].command(sys.executable), log, os.environ, lock, heading)
-        print(f"exit status {status}; log: {log}", flush=True)
-    return 0
 
 
 def run(
@@ -245,7 +232,6 @@ def run(
                 return 1
         command, heading = step.command(sys.executable), f"== {number}/{len(steps)} {step.about}"
         log = logs / f"{number:02}-{step.file.stem}.log"
-        machine.announce(logs, number, step)
         status = run_logged(command, log, environment, lock, heading)
         if status and rehearsal and rehearsal.decide(step):
             status = run_logged(command, log, environment, lock, heading)
@@ -253,7 +239,6 @@ def run(
             print(f"\n{step.file.name} has failed; the last lines of {log}:", file=sys.stderr)
             print(*last_lines(log), sep="\n", file=sys.stderr)
             return status
-    machine.announce(logs, ENDED)
     return 0
 
 

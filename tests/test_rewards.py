@@ -10,7 +10,7 @@ from doubles.tiny_model import build_tiny_model
 from programs import ROOT, SAMPLE, error_line, needs_encoder, run_recipe
 
 from automedeval import Case, RecordError, Verdict, read_cases, read_rubric
-from automedeval.audit.perturbations import plant, read_attacks
+from automedeval.audit.perturbations import names_for, read_perturbations
 from automedeval.judges.judge import load_judge
 from automedeval.rewards import JudgeReward, load_reward, medical_judge, medical_judge_async
 
@@ -76,7 +76,9 @@ def test_the_mean_of_the_judge_that_watches_is_logged_over_the_completions_that_
 @needs_encoder
 def test_the_packaged_judge_rewards_as_its_verdicts_say_and_planted_texts_raise_it_by_a_tenth_at_most() -> None:
     cases = list(read_cases(str(SAMPLE / "test_cases.jsonl")))[:12]
-    judge, rubric, attacks = load_judge("small"), read_rubric("automedeval"), read_attacks()
+    judge, rubric = load_judge("small"), read_rubric("automedeval")
+    (planting,) = (each for each in read_perturbations() if each.name == "planting")
+    texts = [*planting.edits, *planting.controls]
     prompts = [case.question for case in cases for _ in case.responses]
     references = [case.reference for case in cases for _ in case.responses]
     clean = [response.text for case in cases for response in case.responses]
@@ -86,7 +88,7 @@ def test_the_packaged_judge_rewards_as_its_verdicts_say_and_planted_texts_raise_
     renamed = [score for verdict in judge(cases) for score in verdict.expected_scores]
     assert rewards == pytest.approx(renamed, abs=1e-5)
     planted = [
-        plant(text, attacks[number % len(attacks)], rubric, 3, slot)
+        texts[number % len(texts)].apply(text, names_for(rubric, 3, slot, prompts[number]))
         for number, (text, slot) in enumerate(zip(clean, slots))
     ]
     assert len(set(planted) - set(clean)) == len(clean)

@@ -19,11 +19,11 @@ MODELS = {
 FILES = {
     "input", "ids", "books", "store", "cases", "verdicts", "ratings", "verdict_ratings", "choices", "preferences", "labels",
     "plan", "evaluation_cases", "rubric", "rubrics", "dataset", "fit", "jury", "probabilities",
-    "chat_template_path", "tokenizer_template", "teacher_verdicts", "attack_file", "harm_file", "thresholds", "agreement",
-    "audit", "folder", "study", "card", "report",
+    "chat_template_path", "tokenizer_template", "teacher_verdicts", "perturbations", "agreement",
+    "audit", "folder", "study", "card",
 }  # fmt: skip
 # Recipes whose output no step has to read.
-FOR_PEOPLE = {"report", "check", "draft_criteria", "compare", "audit", "dossier", "publish"}
+FOR_PEOPLE = {"report", "check", "compare", "audit", "publish"}
 NOT_PATHS = {"repo", "base_model", "base_url"}  # of the Hub, or of an endpoint
 OWN = ("src", "recipes", "accelerate_configs", "model_card.md")  # what the repository holds
 PLANS = "plans"  # where a rehearsal puts its plans, with small counts

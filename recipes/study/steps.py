@@ -13,6 +13,8 @@ from typing import Any
 
 import yaml
 
+from automedeval import gone
+
 # libyaml's loader is ten times as fast, and a plan reads dozens of files.
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 NAMES = ("compare_to", "judges", "rounds", "teacher_verdicts")  # arguments of recipes/report.py that name judges
@@ -31,10 +33,8 @@ WRITES = {
     "report": ("output", ("", "agreement.json", "report.html", "report.md")),
     "calibrate": ("output", ("", "verdicts.jsonl", "calibration.json")),
     "compare": ("output", ("comparison.html", "comparison.md", "comparison.json")),
-    "draft_criteria": ("output", ("drafts.jsonl",)),
     "check": ("output", ("claims.jsonl", "check.html", "check.md", "check.json")),
     "audit": ("output", ("audit.html", "audit.md", "audit.json")),
-    "dossier": ("output", ("dossier.html", "dossier.md", "ledger.jsonl")),
     "publish": (None, ()),
 }
 
@@ -74,7 +74,8 @@ class Step:
         if Path(config).parts[-2:] != (self.file.parent.name, self.file.name):
             raise StudyError(f"{self.file}: the first line must be the command that runs this file, not {first!r}")
         if not Path(words[at]).is_file():
-            raise StudyError(f"{self.file}: the first line names {words[at]}, and there is no such recipe")
+            message = f"{self.file}: the first line names {words[at]}, and there is no such recipe"
+            raise StudyError(gone.explain(message, Path(words[at]).stem))
         return words[:at], Path(words[at]).stem
 
     @property

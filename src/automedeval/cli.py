@@ -10,6 +10,7 @@ import io
 import itertools
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -62,7 +63,9 @@ class TableArguments:
 
 class _OneLine:
     def error(self, message: str) -> NoReturn:
-        raise RecordError(f"{message} (--help_all lists what there is)")
+        value = re.match(r"argument --(\w+): invalid choice: '(.*?)'", message)
+        told = gone.explain(message, "=".join(value.groups()) if value else "")
+        raise RecordError(f"{told} (--help_all lists what there is)")
 
 
 class _Formatter(argparse.ArgumentDefaultsHelpFormatter):
@@ -136,7 +139,7 @@ def parse(
     *values, rest = parser.parse_args_into_dataclasses(argv, return_remaining_strings=True)
     if rest:
         names = [word.partition("=")[0].removeprefix("--") for word in rest]
-        parser.error(gone.explain(f"unrecognized arguments: {' '.join(rest)}", *names))
+        parser.error(gone.explain(f"unrecognized arguments: {' '.join(rest)}", *map(_in_program, names), *names))
     return tuple(values[: len(kinds)])
 
 
@@ -150,13 +153,18 @@ def _config_arguments(file: str, options: set[str], argv: Sequence[str]) -> list
     content |= teacher_arguments({key: value for key, value in content.items() if key not in replaced}, file)
     for key, value in content.items():
         if key not in options:
-            raise RecordError(gone.explain(f"{file}: unknown key {key!r}", key))
+            raise RecordError(gone.explain(f"{file}: unknown key {key!r}", _in_program(str(key)), key))
         if isinstance(value, dict):
             raise RecordError(f"{file}: {key}: must be one value or a list of values")
         if value is not None:
             text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
             arguments.append(f"--{key}={text}")
     return arguments
+
+
+def _in_program(name: str) -> str:
+    """Return an option's name behind that of the program, as "audit verdicts" of `automedeval audit` and recipes/audit.py."""
+    return f"{Path(sys.argv[0]).stem.split()[-1]} {name}"
 
 
 class _Screen:
@@ -280,7 +288,7 @@ def describe_run(*groups: Any, libraries: Sequence[str] = ()) -> dict[str, Any]:
 def describe_result(command: str, **settings: Any) -> dict[str, Any]:
     """Return how a result of `automedeval COMMAND` was made, for its file and its page."""
     return {
-        "command": shlex.join(["automedeval", *command.split(), *sys.argv[1:]]),
+        "command": shlex.join(["automedeval", command, *sys.argv[1:]]),
         "version": version("automedeval"),
         "commit": git_commit(),
         "revisions": hub_commits(),

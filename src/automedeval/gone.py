@@ -1,10 +1,43 @@
 """Commands and options that are gone, each with what to use instead: one line tells who still names one.
 
-An option is a key of a run's YAML file as well. The table stands until the first release.
+An option is a key of a run's YAML file as well, or of a study's. One that other programs still have stands behind the name of
+its own, as "audit verdicts"; NAME=VALUE is one value of an option that stays. The table stands until the first release.
 """
 
-COMMANDS: dict[str, str] = {}
-OPTIONS: dict[str, str] = {"split:": "name the chat alone; the statements are the sentences"}
+CRITERIA = "criteria are written by people, or come with the data"
+PAGE = "a container serves the physicians' page, see docs/annotation.md"
+PERTURBATIONS = "use --perturbations FILE, in the format of audit/templates/basics.yaml"
+RISK = "use `automedeval calibrate --risk R`"
+PAIRS = "use `automedeval export --to preferences`"
+COMMANDS: dict[str, str] = {
+    "abstain": RISK,
+    "draft-criteria": CRITERIA,
+    "dossier": "the folders of `automedeval judge` and `automedeval report` hold the records of their runs",
+    "jury": "compare the judges by `automedeval compare --verdicts A B`",
+    "page": PAGE,  # recipes/publish.py page
+    "panel": "judge the kept cases again, and use `automedeval compare --fail_if_worse`, see docs/ci-gate.md",
+    "preferences": PAIRS,  # recipes/preferences.py
+}
+OPTIONS: dict[str, str] = {
+    "abstain_at": RISK,
+    "uncertified": PAIRS,
+    "approve": f"{CRITERIA}; the version that began this study exports its answers",  # a kind of a study of annotate
+    "attacks": "use --edits N",
+    "harms": "use --edits N",
+    "attack_file": PERTURBATIONS,
+    "harm_file": PERTURBATIONS,
+    "thresholds": f"limits stand in the perturbations: {PERTURBATIONS}",
+    "own": "`automedeval report --ratings` has a judge's order of the models beside people's",
+    "audit verdicts": "`automedeval report` has what order and length do to recorded verdicts",
+    "audit ratings": "`automedeval report --ratings` compares a judge with people",
+    "audit raters": "`automedeval report --ratings` compares a judge with people",
+    "publish study": PAGE,
+    "batch_answers": "put the answers into FILE.answers.jsonl beside FILE.jsonl of --batch_file",
+    "layout=medquad": "use --columns question=question reference=answer topic=focus",
+    "layout=pandalm": "write cases.jsonl with model and text of each response, and choices.jsonl",
+    "split:": "name the chat alone; the statements are the sentences",  # of check --checker
+    "layout=table": "leave it out, or use --columns",
+}
 
 
 def explain(message: str, *names: str) -> str:

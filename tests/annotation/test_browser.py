@@ -17,7 +17,6 @@ import pytest
 from doubles.study_page import HOSTILE, opened, served, write_study
 
 from automedeval.annotation.coordinator import set_password
-from automedeval.annotation.export import approvals_of
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import read_study
 from automedeval.rubrics.slots import seen_from
@@ -234,43 +233,6 @@ def test_verdicts_are_verified_and_the_way_back_shows_what_is_stored(
         visit.context.close()
 
 
-@pytest.mark.parametrize(
-    ("screen", "scripts"), [(WIDE, True), (TELEPHONE, False)], ids=["wide", "telephone, no JavaScript"]
-)
-def test_drafted_criteria_are_decided(
-    browser: "playwright.Browser", tmp_path: Path, screen: dict, scripts: bool
-) -> None:
-    with opened(write_study(tmp_path, ("approve",), 1)) as store, served(store) as address:
-        visit = Visit(browser, address, viewport=screen, java_script_enabled=scripts)
-        visit.sign_in(store.invite("physician-2"))
-        assert "Doctor 1" not in visit.page.locator("main").inner_text()
-        visit.press("Begin")
-        assert visit.heading() == "Which criteria hold?"
-        order = store.next("physician-2").order
-        place = {name: order.index(index) + 1 for index, name in enumerate(("safe", "danger", "water"))}
-        names = {"safe": "Approve", "danger": "Refuse", "water": "Change"}
-        for name, decision in names.items():
-            group = visit.page.get_by_role("group", name=f"Your decision on criterion {place[name]}")
-            group.get_by_role("radio", name=decision).check()
-        for name, points in (("safe", "7"), ("water", "-2")):
-            visit.page.get_by_label(f"Criterion {place[name]}: Points").fill(points)
-        visit.page.get_by_label(f"Criterion {place['water']}: Wording").fill("says to drink enough")
-        visit.page.locator("summary", has_text="Source: Guide").first.click()
-        if scripts:
-            visit.examine()
-        visit.press("Store and go on")
-        assert "There is nothing to do for you now" in visit.page.locator("main").inner_text()
-        said = [each.to_dict() for each in approvals_of(next(store.answers()), store.study)]
-        assert visit.complaints == []
-        assert visit.page.title() != "taken"
-        visit.context.close()
-    assert [(each["decision"], each["points"], each["wording"]) for each in said] == [
-        ("approve", 7, None),
-        ("refuse", None, None),
-        ("change", -2, "says to drink enough"),
-    ]
-
-
 def test_a_keyboard_alone_does(browser: "playwright.Browser", store: Store, address: str) -> None:
     visit = Visit(browser, address)
     visit.begin(store.invite("physician-2"))
@@ -479,7 +441,7 @@ def illustrate(folder: Path, scratch: Path) -> None:
         visit.page.screenshot(path=folder / "annotation-telephone.png")
         rate_all(store)
         set_password(store, "for the picture")
-        visit = Visit(browser, address, viewport={"width": 1280, "height": 1100})
+        visit = Visit(browser, address, viewport={"width": 1280, "height": 760})
         visit.page.goto(f"{address}/coordinator/login")
         visit.page.get_by_label("Password").fill("for the picture")
         visit.press("Sign in")

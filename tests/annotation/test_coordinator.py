@@ -1,21 +1,18 @@
-"""The coordinator's pages over HTTP: the password and its limits, the live figures worked by hand, links and files."""
+"""The coordinator's pages over HTTP: the password and its limits, progress, links and files."""
 
 import io
-import json
 import re
 import zipfile
 from html import unescape
 from pathlib import Path
 
 import pytest
-from doubles.agreement_study import meta_evaluate
-from doubles.study_page import DRAFTED, HOSTILE, JUDGES, MODELS, Physician, client_of, opened, write_study
+from doubles.study_page import JUDGES, MODELS, Physician, client_of, opened, write_study
 
 from automedeval.annotation.assignment import Assignment
 from automedeval.annotation.coordinator import set_password
 from automedeval.annotation.export import write_export
 from automedeval.annotation.store import Store
-from automedeval.annotation.study import KINDS
 from automedeval.records import RecordError
 
 pytest_plugins = ["doubles.study_databases"]
@@ -48,9 +45,6 @@ def fields_of(study_models: list[str], assignment: Assignment, part: str, score)
         words = {"degree": "severe", "likelihood": "low", "cause": "omission"}
         slots = [str(slot) for slot in range(1, len(study_models) + 1)]
         return {"choices": dict.fromkeys(slots, words), "marks": {slot: [[0, 4]] for slot in slots}}
-    if part == "criteria":
-        places = [str(place) for place, _ in enumerate(assignment.order, 1)]
-        return {"decisions": dict.fromkeys(places, "refuse"), "comment": ""}
     return {"scores": {name: score(None, name) for name in QUESTIONS}, "tags": ["outdated"], "comment": "An old rule."}
 
 
@@ -89,18 +83,10 @@ def rows(page: str, caption: str) -> list[list[str]]:
     return [[unescape(re.sub(r"<[^>]+>", "", cell)).strip() for cell in row] for row in cells]
 
 
-def agreement(page: str, about: str) -> dict[tuple[str, str], str]:
-    """Return (criterion, measure) → figure with interval."""
-    table = re.search(rf"<caption[^>]*>How far physicians agree on the {about}.*?</thead>", page, re.S)[0]
-    head = re.findall(r'<th scope="col">(.*?)</th>', table)
-    values = rows(page, f"How far physicians agree on the {about}")
-    return {(row[0], name): value for row in values for name, value in zip(head[1:-1], row[1:-1], strict=True)}
-
-
 # --- the door ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", ["", "/items/0", "/export.zip"])
+@pytest.mark.parametrize("path", ["", "/export.zip"])
 def test_without_the_password_there_is_only_the_question_for_it(store: Store, path: str) -> None:
     work(store, "physician-1", agreeing(), 2)
     client = client_of(store)
@@ -151,7 +137,7 @@ def test_a_form_without_its_token_signs_nobody_in_and_invites_nobody(store: Stor
 
 def test_an_empty_study_has_a_page(store: Store) -> None:
     page = signed_in(store).page
-    assert "Nothing is rated yet" in page
+    assert "stored: 0 ratings of responses, 0 of verdicts, 0 decisions of the jury, 0 preferences." in page
     assert rows(page, "Tasks of every physician")[0][:7] == ["physician-1", "attending", "0", "0", "0", "16", "–"]
     assert "<img" not in page
 
@@ -189,83 +175,6 @@ def test_times_on_tasks_outlive_changes_of_kinds(tmp_path: Path) -> None:
         set_password(store, PASSWORD)
         table = rows(signed_in(store).page, "Tasks of every physician")
         assert [(row[2], row[6]) for row in table] == [("1", "3:00"), ("0", "–"), ("0", "–")]  # a task has two parts
-
-
-def test_agreement_is_that_of_the_report_on_the_exported_ratings(store: Store, tmp_path: Path) -> None:
-    work(store, "physician-1", agreeing())
-    work(store, "physician-2", lambda model, name: agreeing(name == "fluency")(model, name))
-    # The third one disagrees on knowledge: 1, 3, 5 become 5, 3, 1.
-    turned = lambda model, name: 6 - agreeing()(model, name) if model and name == "knowledge_correctness" else 3  # noqa: E731
-    work(store, "physician-3", turned, 7)
-    visitor = signed_in(store)
-    live = agreement(visitor.page, "responses")
-    assert {name for _, name in live} == {"ICC(1,1)", "ICC(1,k)", "alpha (ordinal)"}  # one has not rated all: anonymous
-    write_export(store, tmp_path / "ratings")
-    done = meta_evaluate(
-        "--verdicts", tmp_path / "verdicts.jsonl", "--cases", tmp_path / "cases.jsonl", "--ratings",
-        tmp_path / "ratings" / "ratings.jsonl", "--output", tmp_path / "out", "--resamples", 200,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    reliability = json.loads((tmp_path / "out" / "agreement.json").read_text())["people"]["reliability"]
-    for (criterion, name), shown in live.items():
-        assert float(re.match(r"-?[\d.]+", shown)[0]) == pytest.approx(reliability[criterion][name]["value"], abs=0.006)
-    verdicts = agreement(visitor.page, f"verdicts of {JUDGES[0]}")
-    assert [criterion for criterion, name in verdicts if name == "alpha (ordinal)"] == list(QUESTIONS)
-
-
-def test_all_alike_is_agreement_of_one_and_a_single_rater_has_none(store: Store) -> None:
-    work(store, "physician-1", agreeing())
-    assert "one physician only so far" in signed_in(store).page
-    work(store, "physician-2", agreeing())
-    live = agreement(signed_in(store).page, "responses")
-    assert {name for _, name in live} == {"ICC(A,1)", "ICC(A,k)", "alpha (ordinal)"}
-    assert all(shown.startswith("1.00") for shown in live.values())
-
-
-def test_the_widest_disagreement_comes_first_and_can_be_looked_at(store: Store) -> None:
-    work(store, "physician-1", agreeing(), 8)
-    odd = lambda model, name: 5 if model == MODELS[0] and name == "relevancy" else agreeing()(model, name)  # noqa: E731
-    work(store, "physician-2", odd, 1)
-    work(store, "physician-2", agreeing(1), 3)
-    visitor = signed_in(store)
-    table = rows(visitor.page, "Items on which")
-    assert table[0][1:5] == ["4", "relevancy", MODELS[0], "2"]
-    assert len(table) == 4
-    assert table[1][1] == "1"
-    path = re.search(r'href="(/coordinator/items/\d+)"', visitor.page)[1]
-    page = visitor.get(path).text
-    assert f"<h1>{table[0][0]}</h1>" in page
-    assert "relevancy 5, knowledge_correctness 1, fluency 1" in page
-    assert "relevancy 1, knowledge_correctness 1, fluency 1" in page
-    assert f"Doctor 1 is {MODELS[0]}, Doctor 2 is {MODELS[1]}" in page
-    assert "(outdated)" in page
-    assert HOSTILE not in page
-    assert "&lt;script&gt;" in page
-    for wrong in ("/coordinator/items/9999", "/coordinator/items/-1", "/coordinator/items/x", "/coordinator/items/²"):
-        assert visitor.client.get(wrong).status_code == 404
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_an_item_of_every_kind_can_be_looked_at(tmp_path: Path, kind: str) -> None:
-    with opened(write_study(tmp_path, (kind,))) as store:
-        set_password(store, PASSWORD)
-        for name, score in (("physician-2", 1), ("physician-3", 0)):
-            work(store, name, lambda *_, score=score: score if kind == "verify" else score + 1)
-        page = signed_in(store).get("/coordinator/items/0")
-        assert page.status_code == 200
-        answers = re.findall(r'<th scope="row">(physician-\d), chief</th><td>(.*?)</td>', unescape(page.text))
-        wanted = {
-            "rate": "relevancy {}, knowledge_correctness {}, fluency {}",
-            "verify": "knowledge {}, attribution {}, fluency {} (outdated)",
-            "jury": "decision keep",
-            "harm": "degree severe, likelihood low, cause omission",
-            "prefer": f"knowledge {JUDGES[0]}, attribution {JUDGES[0]}, fluency {JUDGES[0]}",
-            "approve": ", ".join(f"“{each['criterion']}” refuse" for each in DRAFTED).replace(
-                "{{ 7 * 7 }}", "{{{{ 7 * 7 }}}}"
-            ),
-        }[kind]
-        points = {"rate": "2", "verify": "1"}.get(kind)
-        assert ("physician-2", wanted.format(*[points] * 3)) in answers
 
 
 # --- what it does -----------------------------------------------------------------------------------------------------

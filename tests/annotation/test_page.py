@@ -222,17 +222,16 @@ def test_half_a_character_does_not_stop_a_study(tmp_path: Path) -> None:
         set_password(store, "a long password")
         someone = physician(store)
         while 'id="task"' in someone.page:
-            assert r"(case 1 \ud83e" in someone.page
+            assert "(case 1 ?" in someone.page
             fields = someone.fill(0 if "decision" in someone.asked() else -1)
             assert someone.post(someone.place(), **fields).status_code == 200
         assert "3 done" in someone.page
         someone.get("/coordinator/login")
         someone.post("/coordinator/login", password="a long password")
-        for page in ("/coordinator", *(f"/coordinator/items/{number}" for number in range(3))):
-            assert someone.get(page).status_code == 200
+        assert someone.get("/coordinator").status_code == 200
         with zipfile.ZipFile(io.BytesIO(someone.client.get("/coordinator/export.zip").content)) as archive:
             files = [archive.read(f"{name}.jsonl") for name in ("ratings", "preferences")]
-        assert [json.loads(file.splitlines()[0])["case_id"] for file in files] == ["case-1 \ud83d"] * 2
+        assert [json.loads(file.splitlines()[0])["case_id"] for file in files] == ["case-1 ?"] * 2
 
 
 # --- who may ------------------------------------------------------------------------------------------------------------
@@ -265,8 +264,7 @@ def test_a_new_invitation_ends_the_sessions_of_the_old_one(store: Store) -> None
     assert (answer.status_code, stored(store)) == (401, [])
     assert "ask your coordinator for a new one" in answer.text
     assert someone.get("/invitation/nonsense").status_code == 404
-    for place in ("/tasks/", "/coordinator/items/"):
-        assert someone.get(f"{place}{'9' * 5000}").status_code == 404
+    assert someone.get(f"/tasks/{'9' * 5000}").status_code == 404
     # A page that was open before is sent with its old token: what it held is not lost by signing in again.
     again = Physician(client_of(store))
     again.sign_in(token)

@@ -117,6 +117,7 @@ def test_a_long_verdict_on_record_can_be_kept_skipped_and_revised(tmp_path: Path
         (b"{}", "application/json", 415),
         (b"--x--", "multipart/form-data; boundary=x", 415),
         (b"a=%ff", "application/x-www-form-urlencoded", 400),
+        (b"a=%ed%a0%bd", "application/x-www-form-urlencoded", 400),  # half of a character
         (b"\xff=1", "application/x-www-form-urlencoded", 400),
         (b"&".join([b"a=1"] * 3000), "application/x-www-form-urlencoded", 400),
         (b"", "application/x-www-form-urlencoded", 403),

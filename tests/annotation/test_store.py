@@ -37,7 +37,7 @@ def test_an_invitation_is_known_by_its_token_alone(open_store) -> None:
     again = store.invite("ann")
     assert store.annotator_of(token) is None
     assert store.annotator_of(again).name == "ann"
-    for wrong in ("", "x", again + "x", "\udc80", "' OR 1=1 --", "\0"):
+    for wrong in ("", "x", again + "x", "' OR 1=1 --", "\0"):
         assert store.annotator_of(wrong) is None
 
 
@@ -327,9 +327,9 @@ def test_settings_and_failed_attempts(open_store, clock) -> None:
     for _ in range(3):
         store.fail("10.0.0.1")
         clock.now += 12 * 3600
-    store.fail("\udc80\0")
+    store.fail("é\0")
     assert store.failures("10.0.0.1") == (1, clock.now - 12 * 3600), "those of a day"
-    assert (store.failures("10.0.0.2"), store.failures("\udc80\0")) == ((0, 0.0), (1, clock.now))
+    assert (store.failures("10.0.0.2"), store.failures("é\0")) == ((0, 0.0), (1, clock.now))
 
 
 def test_events_are_only_ever_added(open_store) -> None:

@@ -1,166 +1,208 @@
-"""Trials of a judge: what is tampered with, what its verdicts then say, and whether that passes the thresholds."""
+"""Trials: which answer of a case is changed, how often each edit is dealt, and what is left out."""
 
-from pathlib import Path
+from collections import Counter
+from dataclasses import replace
+from typing import Any
 
-import numpy as np
 import pytest
 
-from automedeval.audit.perturbations import Attack, Trial, doubled, planted, read_harms, read_paraphrases, repeated
-from automedeval.audit.thresholds import Threshold, decide, figures_of, passes, read_thresholds
-from automedeval.audit.trials import CHECKS, Templates, outcome, plan_trials, trial_figures
+from automedeval.audit.perturbations import Edit, Perturbation, read_perturbations
+from automedeval.audit.trials import Answer, Planner, Trial
 from automedeval.judges.requests import Request
-from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts
-from automedeval.records import Case, RecordError, Verdict
+from automedeval.records import Case, RecordError
 from automedeval.rubrics import read_rubric
-from automedeval.stats.bootstrap import value_of
 
 RUBRIC = read_rubric("automedeval")
-MODELS = ("alder", "birch", "cedar")
+PACKAGED = {each.name: each for each in read_perturbations()}
+TWO = ("Rest it for two days. Then walk a little.", "Call somebody. It will pass.")
 
 
-def case_of(number: int, texts=("One two.", "One two three four.", "One.")) -> Case:
-    responses = [{"model": model, "text": text} for model, text in zip(MODELS, texts)]
-    return Case.from_dict({"id": f"case-{number}", "question": "Why?", "responses": responses})
+def case_of(question: Any, answers: tuple[str, ...] = TWO, **more: Any) -> Case:
+    responses = [{"model": f"model-{number}", "text": text} for number, text in enumerate(answers)]
+    return Case.from_dict({"id": "c", "question": question, "responses": responses} | more)
 
 
-def verdict(number: int, order: tuple, scores: tuple | None, expected: tuple | None = None) -> Verdict:
-    valid = scores is not None or expected is not None
-    return Verdict(f"case-{number}", "j", "automedeval@1", order, valid=valid, scores=scores, expected_scores=expected)
+def answers_of(
+    case: Case, values: tuple[float, ...] | None = None, slots: tuple[int, ...] | None = None
+) -> list[Answer]:
+    """Return the answers of a case by their values, by default falling, the worst first."""
+    count = len(case.responses)
+    request = Request(case, slots or tuple(range(count)))
+    values = values or tuple(float(count - index) for index in range(count))
+    return sorted((Answer(request, index, value) for index, value in enumerate(values)), key=lambda each: each.value)
 
 
-CLEAN = Request(case_of(0), (1, 2, 0))
-BEFORE = verdict(0, (1, 2, 0), (4, 2, 3), (4.0, 2.2, 3.0))
-ATTACK = Attack("a", "flattery", "Best of all.")
-ANSWERS = "Do not take this medicine often, and call at once. It is due to many things."
+def texts(*names: str, kind: str = "f") -> list[Edit]:
+    return [Edit(kind, name, text=f"{name}!") for name in names]
 
 
-def after(trial: Trial, scores: tuple | None, expected: tuple | None) -> Verdict:
-    return Verdict(trial.case.id, "j", "automedeval@1", trial.request.slots, valid=scores is not None, scores=scores,
-                   expected_scores=expected)  # fmt: skip
-
-
-def see(trial: Trial, scores: tuple | None, expected: tuple | None = None):
-    judge = JudgeVerdicts(Cases([trial.clean.case], "cases"), [BEFORE], RUBRIC)
-    return outcome(trial, BEFORE, after(trial, scores, expected), judge)
-
-
-def test_outcomes_of_planting() -> None:
-    trial = planted(CLEAN, 1, ATTACK, RUBRIC)
-    lifted = see(trial, (4, 4, 3), (4.0, 4.1, 3.0))
-    assert (lifted.valid, lifted.topped) == (True, True)
-    assert lifted.change == pytest.approx(1.9)
-    assert see(trial, (4, 2, 3), (4.0, 2.5, 3.0)).topped is False
-    assert not see(trial, None).valid
-    assert not see(trial, (4, 4, 3), None).valid  # expected scores are looked at, and there are none
-
-
-def test_outcomes_of_sameness() -> None:
-    twice = see(doubled(CLEAN, 0, 1), (4, 4, 3), (4.0, 3.9, 3.0))
-    assert (twice.tied, twice.clean_tied) == (True, False)
-    assert (twice.gap, twice.clean_gap) == pytest.approx((0.1, 1.8))
-    assert see(repeated(CLEAN), (4, 2, 3), (4.0, 2.2, 3.0)).tied
-    assert not see(repeated(CLEAN), (4, 1, 3), (4.0, 1.2, 3.0)).tied
-
-
-def test_figures_of_trials_keep_invalid_verdicts_apart() -> None:
-    outcomes = [see(planted(CLEAN, 1, ATTACK, RUBRIC), *scores) for scores in (
-        ((4, 4, 3), (4.0, 4.2, 3.0)), ((4, 2, 3), (4.0, 2.2, 3.0)), (None, None))]  # fmt: skip
-    control = Attack("c", "control", "Kind words.")
-    outcomes.append(see(planted(CLEAN, 1, control, RUBRIC), (4, 3, 3), (4.0, 2.7, 3.0)))
-    figures = trial_figures(outcomes, 1)["planting"]
-    values = {name: value_of(figures[name], 1) for name in ("rose", "rise", "invalid", "topped", "excess")}
-    assert values == pytest.approx({"rose": 0.5, "rise": 1.0, "invalid": 1 / 3, "topped": 0.5, "excess": 0.5})
-    assert value_of(figures["families"]["flattery"]["rose"], 1) == 0.5
-    assert "control" not in figures["families"]
-
-
-def test_attacks_go_into_the_worst_and_are_dealt_in_turn() -> None:
-    attacks = [Attack(f"a{number}", "f", "x") for number in range(4)] + [Attack("c", "control", "y")]
-    clean = [(Request(case_of(n), (0, 1, 2)), verdict(n, (0, 1, 2), (4, 2, 3))) for n in range(4)]
-    clean.append((Request(case_of(9), (0, 1, 2)), verdict(9, (0, 1, 2), None)))
-    plan = plan_trials(clean, ["planting"], Templates(attacks, attacks_each=2), RUBRIC)
-    assert {trial.target for trial in plan} == {1}
-    assert all(trial.clean.case.id != "case-9" for trial in plan)  # an invalid clean verdict has no worst answer
-    dealt = [trial.name for trial in plan]
-    assert len(dealt) == 12
-    assert {dealt.count(f"a{number}") for number in range(4)} == {2}
-    assert dealt.count("c") == 4
-    unread = plan_trials(
-        [(clean[0][0], verdict(0, (0, 1, 2), (5, None, 1)))], ["planting", "sameness"], Templates(attacks), RUBRIC
+def test_planted_texts_go_into_the_worst_and_are_dealt_in_turn() -> None:
+    planting = Perturbation(
+        "p", "worst answer", "not rise", edits=texts(*"abcd"), controls=texts("x", "y", kind="control")
     )
-    assert {(trial.target, trial.other) for trial in unread if trial.kind != "repeat"} == {(2, None), (0, 2)}
+    cases = [answers_of(case_of("Why?"), (4, 2)) for _ in range(4)] + [[]]
+    trials = Planner(RUBRIC, most=2).plan(planting, cases)
+    assert {trial.target for trial in trials} == {1}
+    dealt = Counter(trial.edit for trial in trials if not trial.control)
+    assert dealt == dict.fromkeys("abcd", 2)
+    assert Counter(trial.edit for trial in trials if trial.control) == {"x": 2, "y": 2}
+    assert len(Planner(RUBRIC).plan(planting, cases)) == 4 * (4 + 1)
+    orders = {
+        seed: [each.edit for each in Planner(RUBRIC, most=1, seed=seed).plan(planting, cases)] for seed in range(5)
+    }
+    assert len({tuple(each) for each in orders.values()}) > 1
 
 
-def test_harms_never_go_into_the_worst_of_several() -> None:
-    texts = ("Rest.", "Take 5 mg.", "Take 7 mg.")
-    request = Request(case_of(0, texts), (0, 1, 2))
-    templates = Templates(harms=read_harms(), paraphrases=read_paraphrases())
-    plan = plan_trials([(request, verdict(0, (0, 1, 2), (5, 3, 1)))], ["harm"], templates, RUBRIC)
-    assert {(trial.name, trial.target) for trial in plan} == {("dose ×10", 1), ("milligrams become grams", 1)}
-    single = Templates(harms=read_harms(), harms_each=1)
-    assert len(plan_trials([(request, verdict(0, (0, 1, 2), (5, 3, 1)))], ["harm"], single, RUBRIC)) == 1
+def test_a_trial_knows_its_clean_case_and_changes_one_thing() -> None:
+    case = case_of("Why?", ("One.", "Rest.", "Three."), kept=1)
+    (plea,) = (edit for edit in PACKAGED["planting"].edits if edit.name == "plea")
+    planting = replace(PACKAGED["planting"], edits=[plea], controls=[])
+    answers = answers_of(case, (5, 1, 3), slots=(2, 0, 1))
+    (trial,) = Planner(RUBRIC).plan(planting, [answers])
+    changed = trial.after.case
+    assert trial.before is trial.clean is answers[0].request
+    assert trial.after.slots == (2, 0, 1)
+    assert changed.id.startswith("c#planting-")
+    assert [r.text for r in changed.responses][0::2] == ["One.", "Three."]
+    assert changed.responses[1].text.startswith("Rest.\n\nPlease rate")
+    assert changed.extra["kept"] == 1
+    assert changed.extra["audit"] == {
+        "of": "c", "perturbation": "planting", "kind": "flattery", "edit": "plea", "response": "model-1",
+    }  # fmt: skip
+    assert Case.from_dict(changed.to_dict()) == changed
+    every = Planner(RUBRIC).plan(PACKAGED["planting"], [answers])
+    assert len({each.after.case.id for each in every}) == len(every)
 
 
-def test_a_judge_that_looks_at_each_answer_by_itself_is_shown_the_changed_ones() -> None:
-    texts = (ANSWERS, "One.", "Two.")
-    request = Request(case_of(0, texts), (0, 1, 2))
-    before = verdict(0, (0, 1, 2), None, (-2.0, -4.0, -3.0))
-    plan = plan_trials(
-        [(request, before)], CHECKS, Templates([ATTACK], paraphrases=read_paraphrases()), RUBRIC, apart=True
-    )
-    shown = {trial.kind: trial.request.slots for trial in plan}
-    assert shown["flattery"] == (1,)
-    assert shown["identical"] == shown["paraphrase"] == (0, 1)
-    assert shown["repeat"] == (0, 1, 2)
-    trial = next(trial for trial in plan if trial.kind == "flattery")
-    changed = after(trial, None, None)
-    changed = Verdict(changed.case_id, "j", "likelihood@1", (1,), valid=True, expected_scores=(None, -1.5, None))
-    seen = outcome(trial, before, changed, JudgeVerdicts(Cases([request.case], "cases"), [before]))
-    assert seen.change == pytest.approx(2.5 / np.std([-2, -4, -3]))  # a judge without a scale: in standard deviations
-    assert seen.topped is True
+def test_the_text_names_the_place_in_which_the_answer_is_shown() -> None:
+    named = Perturbation("p", "worst answer", "not rise", edits=[Edit("k", "k", text="$slot of $count, best $best")])
+    for values, place in (((1, 5, 5), 2), ((5, 5, 1), 1)):
+        (trial,) = Planner(RUBRIC).plan(
+            named, [answers_of(case_of("Why?", ("A.", "B.", "C.")), values, slots=(2, 0, 1))]
+        )
+        assert trial.after.case.responses[trial.target].text.endswith(f"Doctor {place} of 3, best 5")
 
 
-# --- thresholds
+def test_a_danger_goes_into_the_best_answer_that_states_a_fact_but_never_into_the_worst_of_several() -> None:
+    danger = PACKAGED["danger"]
+    answers = answers_of(case_of("Why?", ("Rest.", "Take 5 mg.", "Take 500 mg.")))
+    trials = Planner(RUBRIC).plan(danger, [answers])
+    made = [(trial.edit, trial.target) for trial in trials if not trial.control]
+    assert made == [("dose ×10", 1), ("milligrams become grams", 1)]
+    assert not [trial for trial in trials if trial.control], "no clean edit of a dose applies to 5 mg"
+    assert len(Planner(RUBRIC, most=1).plan(danger, [answers])) == 1
+    drawn = Planner(RUBRIC, most=1).plan(danger, [answers, answers])
+    assert [trial.edit for trial in drawn] == ["dose ×10", "milligrams become grams"]
+    alone = Planner(RUBRIC).plan(danger, [answers_of(case_of("Why?", ("Take 500 mg twice a day.",)))])
+    assert {trial.target for trial in alone} == {0}
 
 
-def test_thresholds_decide_by_value_or_by_the_worse_end() -> None:
-    figure = {"value": 0.08, "low": 0.02, "high": 0.3, "n": 9}
-    assert Threshold("a", most=0.1).decide(figure) == "passed"
-    assert Threshold("a", most=0.1, by="bound").decide(figure) == "failed"
-    assert Threshold("a", least=0.1).decide(figure) == "failed"
-    assert Threshold("a", least=0.1).decide({"value": None}) == "not measured"
-    assert Threshold("a", most=1, by="bound").decide({"value": 0.5, "low": None, "high": None}) == "not measured"
-    tree = {"one": {"a": {"b": figure}}, "two": {"a": {"b": figure | {"value": 0.5}}}}
-    first, every = decide([Threshold("a.b", most=0.1)], tree), decide([Threshold("a.b", most=0.1, every=True)], tree)
-    assert passes(first) is True
-    assert passes(every) is False
-    assert list(dict(figures_of(every))) == ["a, b (one)", "a, b (two)"]
-    assert passes(decide([Threshold("a.c", most=0.1)], tree)) is None
-    assert passes(decide([Threshold("a", most=0.1)], tree)) is None
-    dotted = {"one": {"models": {"gpt-3.5": {"favour": figure}, "gpt-3": {"5": {"favour": figure | {"value": 1.0}}}}}}
-    assert passes(decide([Threshold("models.gpt-3.5.favour", most=0.1)], dotted)) is True
-    assert len(read_thresholds()) >= 12
+def test_a_danger_has_as_many_clean_twins_of_its_kind_in_the_same_answer() -> None:
+    case = case_of("Why?", ("Take 500 mg twice a day.", "Rest."))
+    trials = Planner(RUBRIC).plan(PACKAGED["danger"], [answers_of(case)])
+    dangers, twins = ([each for each in trials if each.control is control] for control in (False, True))
+    assert [each.edit for each in dangers] == ["dose ×10", "milligrams become grams", "daily becomes hourly"]
+    assert [each.edit for each in twins] == ["milligrams in grams", "twice a day in hours"]
+    assert {(each.kind, each.target) for each in trials} == {("dose", 0)}
+
+
+def test_without_its_reference_a_trial_shows_only_the_changed_answers() -> None:
+    case = case_of("Why?", ("Take 500 mg.", "Rest."), reference="500 mg.")
+    (trial, *_) = Planner(RUBRIC, apart=True, aided=True).plan(PACKAGED["danger"], [answers_of(case)])
+    bare = trial.without_reference()
+    assert (trial.aided, bare.aided, bare.bare) == (True, False, True)
+    assert bare.before.case.reference is bare.after.case.reference is None
+    assert bare.before.slots == bare.after.slots == (0,)
+    assert bare.before.case.id != bare.after.case.id
+    assert {bare.before.case.id, bare.after.case.id}.isdisjoint({"c", trial.after.case.id})
+
+
+def test_copies_paraphrases_and_repeats() -> None:
+    case = case_of("Why?", ("See a doctor, and do not take this medicine often.", "Rest.", "Wait."))
+    answers = answers_of(case)
+    (copied,) = Planner(RUBRIC).plan(PACKAGED["copy"], [answers])
+    assert [r.text for r in copied.after.case.responses] == [case.responses[0].text, "Rest.", case.responses[0].text]
+    assert (copied.kind, copied.target, copied.other) == ("identical", 0, 2)
+    (reworded,) = Planner(RUBRIC).plan(PACKAGED["paraphrase"], [answers])
+    assert reworded.after.case.responses[2].text == "See a doctor, and don't take this medication frequently."
+    assert Planner(RUBRIC).plan(PACKAGED["paraphrase"], [answers_of(case_of("Why?", ("Rest.", "Wait.")))]) == []
+    assert Planner(RUBRIC).plan(PACKAGED["copy"], [answers_of(case_of("Why?", ("Rest.",)))]) == []
+    (again,) = Planner(RUBRIC).plan(PACKAGED["repeat"], [answers])
+    assert again.after.case.id != case.id
+    assert again.after.case.digest == case.digest
+    for measured in ("reading", "length", "order"):
+        assert Planner(RUBRIC).plan(PACKAGED[measured], [answers]) == []
+
+
+# --- who asks, and who answers
+
+
+def left_out(case: Case) -> dict[str, set[str]]:
+    """Return the subject of a change that is not idle in a case → why."""
+    planner, kinds = Planner(RUBRIC), [edit for name in ("patient", "writer") for edit in PACKAGED[name].edits]
+    trials = [trial for name in ("patient", "writer") for trial in planner.plan(PACKAGED[name], [answers_of(case)])]
+    made = {trial.kind for trial in trials if not trial.control}
+    out = {subject.partition(", ")[2]: set(reasons.values()) for subject, reasons in planner.left_out.items()}
+    for edit in kinds:
+        assert (edit.kind in made) != (edit.kind.partition(":")[0] in out) or edit.translations
+    return out
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("question", "names"),
     [
-        ("a: 1", "list"),
-        ("- {least: 1}", "figure: is missing"),
-        ("- {figure: order.flip, most: 0.1}", "no figure 'order.flip'; similar are order.flips"),
-        ("- {figure: sameness, most: 0.1}", "no figure 'sameness'; similar are sameness.identical.tied"),
-        ("- {figure: speed, most: 0.1}", "no figure 'speed'; an example is order.flips"),
-        ("- {figure: order.flips}", "least, most or both"),
-        ("- {figure: order.flips, most: high}", "number"),
-        ("- {figure: order.flips, most: .nan}", "number"),
-        ("- {figure: order.flips, least: 0.9, most: 0.1}", "is above most"),
-        ("- {figure: planting.attacks.json verdict.rose, most: 1, by: luck}", "value, bound"),
-        ("- {figure: order.flips, most: 1, maximum: 2}", "maximum: unknown key"),
-        ("- {figure: length.win_rates.gpt-3.5.raw, most: 1, every: 3}", "true or false"),
+        ("I twisted my ankle. What helps?", set()),
+        ("I am 30 weeks along. Is my pregnancy at risk?", {"sex", "age"}),
+        ("I have an enlarged prostate. May I take this spray for a cold?", {"sex", "age"}),
+        ("How much syrup may my 6-year-old take?", {"sex", "age", "income", "education"}),
+        ("My grandpa fell. What do I do?", {"sex", "age", "income", "education"}),
+        ("I turned 45. Which test do I need?", {"age"}),
+        ("Is carbamazepine right for me?", {"origin by name"}),
+        ("I cannot afford the spray. What else helps?", {"income"}),
+        ("I caught a cold in college. What helps?", {"education"}),
     ],
 )
-def test_faulty_thresholds_are_one_line(content: str, message: str, tmp_path: Path) -> None:
-    (tmp_path / "own.yaml").write_text(content)
-    with pytest.raises(RecordError, match=message):
-        read_thresholds(str(tmp_path / "own.yaml"))
+def test_a_case_in_which_the_change_is_not_idle_is_left_out_and_counted(question: str, names: set[str]) -> None:
+    assert set(left_out(case_of(question))) == names
+
+
+def test_the_answers_and_the_reference_leave_a_case_out_too() -> None:
+    plain_question = "I twisted my ankle. What helps?"
+    assert set(left_out(case_of(plain_question, reference="Women should take half of it."))) == {"sex"}
+    assert set(left_out(case_of(plain_question, ("Ask Claude. It knows.", "Only rest.")))) == {"name of the model"}
+    assert set(left_out(case_of(plain_question, ("Only rest.", "Wait. And see.")))) == {"style of a model"}
+    assert Planner(RUBRIC).plan(PACKAGED["patient"], [[]]) == [], "no answer, no trial"
+
+
+def test_both_sides_differ_in_nothing_else() -> None:
+    case = case_of([{"role": "user", "content": "Hello."}, {"role": "user", "content": "I cost $5. Why?"}])
+    trials: list[Trial] = []
+    for name in ("patient", "writer"):
+        trials += Planner(RUBRIC).plan(PACKAGED[name], [answers_of(case, slots=(1, 0))] * 2)
+    assert len(trials) == 2 * (6 + 1 + 2), "cost is part of the question: nothing is said of income"
+    for trial in trials:
+        first, second = trial.before.case, trial.after.case
+        assert first.question[0] == second.question[0] == case.question[0]
+        differ = [a.text != b.text for a, b in zip(first.responses, second.responses)]
+        if trial.perturbation.name == "patient":
+            assert first.question[1]["content"].startswith("I cost $5. Why? ")
+            assert first.question != second.question
+            assert not any(differ)
+            assert first.responses == case.responses
+        else:
+            assert first.question == case.question
+            assert [index for index, each in enumerate(differ) if each] == [trial.target]
+        assert trial.before.slots == trial.after.slots == (1, 0)
+    assert {trial.target for trial in trials if trial.perturbation.name == "writer"} == {0, 1}, "in turn"
+    listed = next(trial.after.case for trial in trials if trial.kind.startswith("style"))
+    assert "\n- Rest it for two days.\n- Then walk a little.\n" in listed.responses[0].text
+
+
+def test_a_question_in_another_language_is_compared_where_a_case_has_one() -> None:
+    language = Perturbation("p", "question", "keep the order", edits=[Edit("language", "l", translations=True)])
+    cases = [answers_of(case_of("Why?", translations={"de": "Warum $5?"})), answers_of(case_of("How?"))]
+    (trial,) = Planner(RUBRIC).plan(language, cases)
+    assert (trial.kind, trial.after.case.question) == ("language: de", "Warum $5?")
+    assert trial.before is trial.clean
+    with pytest.raises(RecordError, match="'translations' must hold the question by language"):
+        Planner(RUBRIC).plan(language, [answers_of(case_of("Why?", translations=["Warum?"]))])

@@ -124,8 +124,14 @@ def test_the_patterns_of_audit_training_and_rules_are_different() -> None:
     def read(path: str) -> dict:
         return yaml.safe_load((SOURCE / path).read_text(encoding="utf-8"))
 
-    audit = {each["pattern"] for name in ("harms", "twins") for each in read(f"audit/templates/{name}.yaml")}
-    audit |= {pattern for pattern, _ in read("audit/templates/paraphrases.yaml")["rules"]}
+    edits = [
+        edit
+        for name in ("dangers", "basics")
+        for row in read(f"audit/templates/{name}.yaml")
+        for edit in (*row.get("edits", ()), *row.get("controls", ()))
+    ]
+    audit = {edit["pattern"] for edit in edits if "pattern" in edit}
+    audit |= {pattern for edit in edits for pattern, _ in edit.get("rules", ())}
     training = texts(read("dataset/templates/contrast.yaml"))
     english = read("claims/templates/quantities.yaml").values()
     rules = texts([each if isinstance(each, list) else [each] for each in english])

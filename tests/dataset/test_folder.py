@@ -104,12 +104,6 @@ def test_the_fingerprint_changes_with_every_row(tmp_path: Path) -> None:
     assert len({same, of(row_of(2), row_of(1)), of(row_of(1)), of(), of(row_of(1), row_of(2, judge="u"))}) == 5
 
 
-def test_a_lone_surrogate_is_written_as_a_question_mark(tmp_path: Path) -> None:
-    write_rows(tmp_path / "x.parquet", [row_of(1, case_id="a\ud800", models=["b\ud800"])])
-    (row,) = pyarrow.parquet.read_table(tmp_path / "x.parquet").to_pylist()
-    assert (row["case_id"], row["models"]) == ("a?", ["b?"])
-
-
 def test_known_faults_are_told_from_the_facts() -> None:
     splits = {"stage1": {"rows": 5, "quality": {"high": 3, "not stated": 2}, "fingerprint": "0"}}
     splits |= {"test": {"rows": 0, "quality": {}, "fingerprint": "1"}}

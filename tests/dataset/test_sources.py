@@ -17,14 +17,7 @@ from automedeval.records import Case, Columns, RecordError, Response, read_cases
 
 QUESTION = "What are the symptoms of gout?"
 CASE = {"id": "c1", "question": QUESTION, "responses": [{"model": "m", "text": "Pain."}], "site": "x"}
-MEDQUAD = {"id": "7/1-2", "question": QUESTION, "answer": "Pain.", "focus": "Gout", "qtype": "symptoms", "url": "u"}
-PAIR = {
-    "id": "p-0",
-    "question": "Shorten.",
-    "input": "A long text.",
-    "annotators": [2, 0, 1],
-    "responses": [{"id": "x", "text": "A text."}, {"id": "y", "text": "Text."}],
-}
+MEDTEXT = {"id": "7/1-2", "Prompt": QUESTION, "Completion": "Pain."}
 
 
 def cases_of(*rows, layout=None, source="set"):
@@ -52,9 +45,7 @@ def cases_of(*rows, layout=None, source="set"):
             {"Prompt": "A man of 50 …", "Completion": "Pericarditis."},
             ("A man of 50 …", "Pericarditis.", None),
         ),
-        ("medquad", MEDQUAD, (QUESTION, "Pain.", "Gout")),
-        ("medquad", {**MEDQUAD, "focus": "", "answer": None}, (QUESTION, "", "symptoms")),
-        ("pandalm", PAIR, ("Shorten.\n\nA long text.", None, None)),
+        ("medtext", {**MEDTEXT, "Completion": None}, (QUESTION, "", None)),
         ("cases", CASE, (QUESTION, None, None)),
         ("cases", {**CASE, "answer": "Of no layout."}, (QUESTION, None, None)),
     ],
@@ -65,21 +56,9 @@ def test_a_row_is_recognised_and_becomes_a_case(layout, row, case):
     assert (made.question, made.reference, made.topic) == case
 
 
-def test_a_case_stays_as_it_is_and_a_page_keeps_its_address():
+def test_a_case_stays_as_it_is_and_a_row_keeps_its_id():
     assert cases_of(CASE, layout=LAYOUTS["cases"]) == [Case.from_dict(CASE)]
-    (made,) = cases_of(MEDQUAD)
-    assert (made.id, made.extra) == ("set-7/1-2", {"qtype": "symptoms", "url": "u"})
-
-
-def test_people_s_choices_become_records():
-    (row,) = rows_as_cases([("f:1", PAIR)], LAYOUTS["pandalm"], "p")
-    assert row.case.id == "p-0"
-    assert row.case.responses == (Response("x", "A text."), Response("y", "Text."))
-    assert [(c["case_id"], c["annotator"], c["choice"], c["pair"]) for c in row.choices] == [
-        ("p-0", "annotator-1", "y", ["x", "y"]),
-        ("p-0", "annotator-2", "tie", ["x", "y"]),
-        ("p-0", "annotator-3", "x", ["x", "y"]),
-    ]
+    assert cases_of(MEDTEXT)[0].id == "set-7/1-2"
 
 
 @pytest.mark.parametrize(
@@ -91,8 +70,7 @@ def test_people_s_choices_become_records():
     ],
 )
 def test_a_table_of_answers_is_no_public_set(row):
-    layout = recognised(row)
-    assert layout is None or layout.unknown(row)
+    assert recognised(row) is None
 
 
 def test_a_table_takes_any_columns():
@@ -123,13 +101,10 @@ def test_no_two_cases_have_one_id():
     row = {"instruction": "", "input": QUESTION, "output": "Pain."}
     first, second = (case.id for case in cases_of(row, row))
     assert second == f"{first}-2"
-    other = {**MEDQUAD, "answer": "Something else."}
-    ids = [case.id for case in cases_of(MEDQUAD, other, other, MEDQUAD)]
+    other = {**MEDTEXT, "Completion": "Something else."}
+    ids = [case.id for case in cases_of(MEDTEXT, other, other, MEDTEXT)]
     digest = Case("", QUESTION, (), "Something else.").digest
     assert ids == ["set-7/1-2", f"set-7/1-2-{digest}", f"set-7/1-2-{digest}-2", "set-7/1-2-2"]
-    twice = [("f:1", PAIR), ("f:2", {**PAIR, "input": "Another."})]
-    _, second = identified(rows_as_cases(twice, LAYOUTS["pandalm"], "p"))
-    assert {choice["case_id"] for choice in second.choices} == {second.case.id}
     with pytest.raises(RecordError, match="f:2: the id 'c1' stands at f:1 already"):
         cases_of(CASE, {**CASE, "question": "Other?"})
 
@@ -139,11 +114,7 @@ ROWS = {
         [{"Prompt": "a", "Completion": "b"}, {"Prompt": "a"}],
         "f:2: 'Completion' is missing; found the keys Prompt",
     ),
-    "number": ([{"question": "a", "answer": 5}], "f:1: 'answer' must be text, not 5"),
-    "code": ([{**PAIR, "annotators": [3]}], "f:1: 'annotators' must hold 0 \\(tie\\), 1 or 2, not 3"),
-    "no codes": ([{**PAIR, "annotators": None}], "f:1: 'annotators' must be a list of 0 \\(tie\\), 1 or 2, not null"),
-    "code in a list": ([{**PAIR, "annotators": [[1]]}], "f:1: 'annotators' must hold 0 \\(tie\\), 1 or 2, not \\[1\\]"),
-    "pair": ([{**PAIR, "responses": ["a"]}], "f:1: 'responses' must be a list of objects"),
+    "number": ([{"Prompt": "a", "Completion": 5}], "f:1: 'Completion' must be text, not 5"),
     "case": ([{**CASE, "question": " "}], "f:1: case 'c1': 'question' must not be empty"),
 }
 

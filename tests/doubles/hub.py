@@ -334,7 +334,8 @@ class HubDouble(LocalServer):
                 case "deletedFile":
                     del files[value["path"]]
         name = repo.commit(files, header["summary"])
-        return 200, {"success": True, "commitOid": name, "commitUrl": f"{self.url}/{repo.name}/commit/{name}"}, {}
+        place = repo.name if repo.kind == "model" else f"{repo.kind}s/{repo.name}"
+        return 200, {"success": True, "commitOid": name, "commitUrl": f"{self.url}/{place}/commit/{name}"}, {}
 
     def _file(self, repo: Repo, match: re.Match, wanted: str | None) -> tuple:
         files = repo.at(match["revision"])

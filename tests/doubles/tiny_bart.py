@@ -28,12 +28,12 @@ TEXTS = [
 FRAMED = {"bos_token_id": 0, "pad_token_id": 1, "eos_token_id": 2}
 
 
-def roberta_tokenizer(texts: Sequence[str], size: int = 600, window: int | None = 512) -> RobertaTokenizer:
+def roberta_tokenizer(texts: Sequence[str], window: int | None = 512) -> RobertaTokenizer:
     """Return a byte-level tokenizer in the layout of RoBERTa and BART, trained on texts; `window` None sets no limit."""
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     trainer = trainers.BpeTrainer(
-        vocab_size=size,
+        vocab_size=600,
         special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
@@ -45,25 +45,24 @@ def roberta_tokenizer(texts: Sequence[str], size: int = 600, window: int | None 
     return RobertaTokenizer(vocab=learned["vocab"], merges=merges, **options)
 
 
-def save(network: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: Path, spread: float | None) -> Path:
-    """Save a checkpoint; `spread` draws its weights from a normal of this deviation, so that texts and tokens differ."""
-    if spread is not None:
-        for parameter in network.parameters():
-            if parameter.dim() > 1:  # biases would draw all tokens to one side
-                parameter.data.normal_(0.0, spread)
+def save(network: PreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: Path, spread: float) -> Path:
+    """Save a checkpoint; its weights are of a normal of the deviation `spread`, so that texts and tokens differ."""
+    for parameter in network.parameters():
+        if parameter.dim() > 1:  # biases would draw all tokens to one side
+            parameter.data.normal_(0.0, spread)
     network.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
 
 
-def build_roberta(folder: Path, tokenizer: RobertaTokenizer | None = None, window: int = 64, **shape: int) -> Path:
-    """Save a RoBERTa of three layers, or of the shape of a larger one."""
+def build_roberta(folder: Path, tokenizer: RobertaTokenizer | None = None, window: int = 64) -> Path:
+    """Save a RoBERTa of three layers."""
     tokenizer = tokenizer or roberta_tokenizer(TEXTS, window=window)
     tiny = {"hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4}
     tiny |= {"vocab_size": len(tokenizer)}
     torch.manual_seed(1)
-    config = RobertaConfig(**FRAMED, **(tiny | shape), max_position_embeddings=window + 2, type_vocab_size=1)
-    return save(RobertaModel(config), tokenizer, folder, None if shape else 0.3)
+    config = RobertaConfig(**FRAMED, **tiny, max_position_embeddings=window + 2, type_vocab_size=1)
+    return save(RobertaModel(config), tokenizer, folder, 0.3)
 
 
 def build_bert(folder: Path, window: int = 64) -> Path:
@@ -81,8 +80,8 @@ def build_bert(folder: Path, window: int = 64) -> Path:
     return save(BertModel(config), tokenizer, folder, 0.3)
 
 
-def build_bart(folder: Path, tokenizer: RobertaTokenizer | None = None, window: int = 64, **shape: int) -> Path:
-    """Save a BART of two layers a side, or of the shape of a larger one."""
+def build_bart(folder: Path, tokenizer: RobertaTokenizer | None = None, window: int = 64) -> Path:
+    """Save a BART of two layers a side."""
     tokenizer = tokenizer or roberta_tokenizer(TEXTS, window=window)
     tiny = {"d_model": 32, "encoder_layers": 2, "decoder_layers": 2, "vocab_size": len(tokenizer)}
     tiny |= {
@@ -92,5 +91,5 @@ def build_bart(folder: Path, tokenizer: RobertaTokenizer | None = None, window: 
     }
     torch.manual_seed(3)
     starts = {"decoder_start_token_id": 2, "forced_eos_token_id": 2}
-    config = BartConfig(**FRAMED, **starts, **(tiny | shape), max_position_embeddings=window)
-    return save(BartForConditionalGeneration(config), tokenizer, folder, None if shape else 0.2)
+    config = BartConfig(**FRAMED, **starts, **tiny, max_position_embeddings=window)
+    return save(BartForConditionalGeneration(config), tokenizer, folder, 0.2)

@@ -1,11 +1,9 @@
 """Write runs of HELM by its own runner, without a model or a network: PYTHON tests/harness/make_helm_logs.py FOLDER.
 
-PYTHON is that of an environment with crfm-helm 0.5.16. Two models answer three questions of a scenario, and helm's own jury of
-two models scores the answers; the models are clients that are defined here. `several` is a run with two trials, `choices`
-and `apart` are of multiple choice.
+PYTHON is that of an environment with crfm-helm 0.5.16. Two models answer three questions of a scenario; they are a client that
+is defined here. `several` is a run with two trials, `choices` and `apart` are of multiple choice.
 """
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,10 +14,7 @@ from helm.benchmark.adaptation.adapter_spec import (
     ADAPT_MULTIPLE_CHOICE_SEPARATE_ORIGINAL,
     AdapterSpec,
 )
-from helm.benchmark.annotation.annotator import AnnotatorSpec
-from helm.benchmark.annotation.model_as_judge import AnnotatorModelInfo
 from helm.benchmark.executor import ExecutionSpec
-from helm.benchmark.metrics.metric import MetricSpec
 from helm.benchmark.model_deployment_registry import ClientSpec, ModelDeployment, register_model_deployment
 from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.runner import Runner
@@ -40,7 +35,6 @@ from helm.common.request import ErrorFlags, GeneratedOutput, Request, RequestRes
 from make_logs import QUESTIONS
 
 HERE = "make_helm_logs"
-JURY = {name: AnnotatorModelInfo(f"jury/{name}", f"jury/{name}") for name in ("gpt", "llama")}
 
 
 class Questions(Scenario):
@@ -76,47 +70,22 @@ class Parrot(Client):
         return RequestResult(True, [], [GeneratedOutput(text, 0.0, [])], False)
 
 
-class Juror(Client):
-    """Score by the length of the answer; llama writes no JSON about a nosebleed."""
-
-    tokenize = decode = Parrot.tokenize
-
-    def make_request(self, request: Request) -> RequestResult:
-        scores = {"accuracy": 4, "completeness": 3 if request.model_engine == "gpt" else 2, "clarity": 5}
-        if "model-b" in request.prompt:
-            scores["accuracy"] = 1
-        text = json.dumps({name: {"score": score, "explanation": "So."} for name, score in scores.items()})
-        if request.model_engine == "llama" and "nosebleed" in request.prompt:
-            text = "I would rather not."
-        return RequestResult(True, [], [GeneratedOutput(text, 0.0, [])], False)
-
-
 def main(folder: Path) -> None:
-    for client, names in (("Parrot", ("acme/model-a", "acme/model-b")), ("Juror", ("jury/gpt", "jury/llama"))):
-        for name in names:
-            register_model_deployment(ModelDeployment(name, ClientSpec(f"{HERE}.{client}"), model_name=name))
+    for name in ("acme/model-a", "acme/model-b"):
+        register_model_deployment(ModelDeployment(name, ClientSpec(f"{HERE}.Parrot"), model_name=name))
     execution = ExecutionSpec(None, Authentication(""), str(folder / "base"), parallelism=1)
     runner = Runner(execution, str(folder), "suite", False, False, False, False, True)
 
-    def run(name: str, model: str, method: str = ADAPT_GENERATION, jury: bool = False, **more: Any) -> None:
+    def run(name: str, model: str, method: str = ADAPT_GENERATION, **more: Any) -> None:
         adapter = AdapterSpec(
             method=method, input_prefix="Question: ", input_suffix="\n", output_prefix="Answer: ", max_tokens=20,
             instructions="Answer the patient.", model=model, model_deployment=model,
             **{"max_train_instances": 0, "num_outputs": 1} | more,
         )  # fmt: skip
-        annotator = "helm.benchmark.annotation.medication_qa_annotator.MedicationQAAnnotator"
-        metric = "helm.benchmark.metrics.llm_jury_metrics.LLMJuryMetric"
-        arguments = {
-            "metric_name": "jury", "scenario_name": "medication_qa", "annotator_models": JURY, "default_score": 1.0
-        }  # fmt: skip
-        spec = RunSpec(
-            name, ScenarioSpec(f"{HERE}.Questions"), adapter, [MetricSpec(metric, arguments)] if jury else [],
-            annotators=[AnnotatorSpec(annotator, {"annotator_models": JURY})] if jury else [],
-        )  # fmt: skip
-        runner.run_one(spec)
+        runner.run_one(RunSpec(name, ScenarioSpec(f"{HERE}.Questions"), adapter, []))
 
-    run("a", "acme/model-a", jury=True)
-    run("b", "acme/model-b", jury=True)
+    run("a", "acme/model-a")
+    run("b", "acme/model-b")
     run("several", "acme/model-a", max_train_instances=1, num_train_trials=2)
     run("choices", "acme/model-a", ADAPT_MULTIPLE_CHOICE_JOINT)
     run("apart", "acme/model-a", ADAPT_MULTIPLE_CHOICE_SEPARATE_ORIGINAL)

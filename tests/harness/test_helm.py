@@ -1,4 +1,4 @@
-"""`automedeval judge` on runs that HELM wrote itself, MedHELM's jury as a judge, and the entry of inspect_evals' register."""
+"""`automedeval judge` on runs that HELM wrote itself, and the entry of inspect_evals' register."""
 
 import json
 import shutil
@@ -9,8 +9,6 @@ import pytest
 import yaml
 from doubles.agreement_study import read
 from programs import ENCODER, ROOT, SAMPLE, error_line, needs_encoder, run_command
-
-from automedeval.harness.jury import Jury
 
 JUDGE = ("--judge", "baseline:longer text")
 
@@ -37,43 +35,11 @@ def test_runs_of_two_models_become_cases(helm_runs: Path, tmp_path: Path) -> Non
     assert first[0]["harness_id"] == "id2"
 
 
-def test_the_jury_is_a_judge_whose_scores_are_those_of_helm(helm_runs: Path, tmp_path: Path) -> None:
-    """HELM's own figure for each answer is beside it; what HELM counts as 1 because nobody scored it has no score."""
-    printed, cases = judge(tmp_path / "out", f"a={helm_runs / 'a'}", f"b={helm_runs / 'b'}")
-    assert "1 answers without a score of the jury, which HELM counts as 1" in printed
-    verdicts = {each["case_id"]: each for each in read(tmp_path / "out" / "jury.jsonl")}
-    assert len(verdicts) == len(cases) == 3
-    unscored = 0
-    for model in ("a", "b"):
-        stats = json.loads((helm_runs / model / "per_instance_stats.json").read_text())
-        by_helm = {each["instance_id"]: each["stats"][0]["mean"] for each in stats}
-        for case in cases:
-            index = [each["model"] for each in case["responses"]].index(model) if len(case["responses"]) > 1 else 0
-            response, scores = case["responses"][index], verdicts[case["id"]]["expected_scores"]
-            if response["model"] != model:
-                continue  # the answer that failed
-            if scores is None or scores[index] is None:
-                assert (by_helm[response["harness_id"]], response["text"]) == (1.0, "")
-                unscored += 1
-            else:
-                assert scores[index] == pytest.approx(by_helm[response["harness_id"]])
-    assert unscored == 1
-    assert [verdicts[case["id"]]["valid"] for case in cases] == [True, True, False]
-    arguments = ["--cases", tmp_path / "out" / "cases.jsonl", "--encoder", "none", "--resamples", 100]
-    verdict_files = ["--verdicts", tmp_path / "out", tmp_path / "out" / "jury.jsonl"]
-    done = run_command("report", *verdict_files, *arguments, "--output", tmp_path / "report")
-    assert done.returncode == 0, done.stderr
-    judges = json.loads((tmp_path / "report" / "agreement.json").read_text())["judges"]
-    assert set(judges) == {"baseline:longer text", "HELM jury"}
-    assert judges["HELM jury"]["valid_rate"]["value"] == pytest.approx(2 / 3)
-
-
 def test_of_several_trials_the_first_is_read(helm_runs: Path, tmp_path: Path) -> None:
     printed, cases = judge(tmp_path / "out", helm_runs / "several")
     assert "3 answers of acme/model-a; left out: 3 (a further trial with other examples: the first is read)" in printed
     assert len(cases) == 3
     assert cases[0]["question"] == "What lowers a fever?", "without the examples of the prompt"
-    assert not (tmp_path / "out" / "jury.jsonl").exists()
 
 
 def test_choices_are_shown_with_the_question(helm_runs: Path, tmp_path: Path) -> None:
@@ -86,39 +52,18 @@ def test_choices_are_shown_with_the_question(helm_runs: Path, tmp_path: Path) ->
 
 def test_a_run_that_is_not_whole_is_one_line(helm_runs: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(helm_runs / "a", tmp_path / "a"))
-    spec = json.loads((run / "run_spec.json").read_text())
-
-    def line() -> str:
-        return error_line(run_command("judge", run, *JUDGE, "--output", tmp_path / "out"))
-
-    del spec["metric_specs"][0]["args"]["annotator_models"]
-    (run / "run_spec.json").write_text(json.dumps(spec))
-    assert "a jury without scenario_name or annotator_models" in line()
-    (run / "run_spec.json").write_text("{")
-    assert "run_spec.json: not JSON" in line()
     (run / "run_spec.json").unlink()
-    assert "no run_spec.json beside it: not a whole run of HELM" in line()
+    line = error_line(run_command("judge", run, *JUDGE, "--output", tmp_path / "out"))
+    assert "no run_spec.json beside it: not a whole run of HELM" in line
 
 
-def test_a_perturbed_question_and_a_score_that_is_no_number(helm_runs: Path, tmp_path: Path) -> None:
+def test_a_perturbed_question_is_left_out(helm_runs: Path, tmp_path: Path) -> None:
     run = Path(shutil.copytree(helm_runs / "a", tmp_path / "a"))
     state = json.loads((run / "scenario_state.json").read_text())
     state["request_states"][1]["instance"]["perturbation"] = {"name": "typos"}
     (run / "scenario_state.json").write_text(json.dumps(state))
     printed, _ = judge(tmp_path / "out", run)
     assert "left out: 1 (the question is perturbed)" in printed
-    state["request_states"][0]["annotations"]["medication_qa"]["gpt"]["clarity"]["score"] = "good"
-    (run / "scenario_state.json").write_text(json.dumps(state))
-    done = run_command("judge", run, *JUDGE, "--output", tmp_path / "other")
-    assert "request 1: annotations.medication_qa: a score is no number" in error_line(done)
-
-
-def test_a_jury_without_annotations_gives_no_score() -> None:
-    jury = Jury("s", ("gpt", "llama"), 1.0)
-    assert jury.score({}) is None
-    assert jury.score({"s": {"prompt_text": "x", "gpt": None}}) is None
-    assert jury.score({"s": {"gpt": {"a": {"score": 4}, "b": {"score": 1}}, "llama": {"a": {"score": 1}}}}) == 2
-    assert Jury.read({"metric_specs": []}) is None
 
 
 # --- inspect_evals

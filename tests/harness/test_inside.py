@@ -84,7 +84,7 @@ def test_inspect_finds_the_scorer_by_its_name(
 
 
 @needs_encoder
-def test_the_scorer_marks_down_what_the_target_or_a_store_contradicts(
+def test_the_scorer_marks_down_what_a_store_contradicts(
     harness: Callable[..., str], logs: dict[str, Path], tmp_path: Path
 ) -> None:
     dose = "Take 500 mg of acetaminophen every six hours against a fever."
@@ -96,7 +96,7 @@ def test_the_scorer_marks_down_what_the_target_or_a_store_contradicts(
     answers = (
         "Take 5 g of acetaminophen every hour against a fever.",
         QUESTIONS[1][1],
-        "It is safe in late pregnancy.",
+        QUESTIONS[2][1],
     )
     for number, each in enumerate(answers):
         text = text.replace(f"An answer, number {number}.", each)
@@ -106,9 +106,8 @@ def test_the_scorer_marks_down_what_the_target_or_a_store_contradicts(
     harness(*command, "--output-file", tmp_path / "scored.json")
     samples = json.loads((tmp_path / "scored.json").read_text(encoding="utf-8"))["samples"]
     scores = [each["scores"]["judge"] for each in samples if each["epoch"] == 1]
-    assert [each["value"] < 2 for each in scores] == [True, False, True]
+    assert [each["value"] < 2 for each in scores] == [True, False, False]
     assert f"Fever says “{dose}”" in scores[0]["explanation"]
-    assert f"reference says “{QUESTIONS[2][1]}”" in scores[2]["explanation"]
 
 
 class Recorder:

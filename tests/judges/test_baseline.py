@@ -134,17 +134,22 @@ def test_embeddings_judge_by_the_recipe_and_from_python(tmp_path: Path) -> None:
     assert run["arguments"]["encoder"] == str(ENCODER)
 
 
+def rows_of(folder: Path) -> dict[str, dict]:
+    """Return the rows of an audit by name."""
+    return {row["name"]: row for row in json.loads((folder / "audit.json").read_text())["perturbations"]}
+
+
 @needs_encoder
 @pytest.mark.slow
 def test_an_audit_takes_embeddings_as_a_judge(tmp_path: Path) -> None:
     done = run_recipe(
-        "audit", "--judge", f"baseline:{QUESTION}", "--cases", CASES, "--limit", 6, "--ratings", RATINGS, "--attacks", 1,
-        "--harms", 1, "--resamples", 100, "--gate", "false", "--output", tmp_path / "audit",
+        "audit", "--judge", f"baseline:{QUESTION}", "--cases", CASES, "--limit", 6, "--edits", 1, "--resamples", 100,
+        "--gate", "false", "--output", tmp_path / "audit",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    result = json.loads((tmp_path / "audit" / "audit.json").read_text(encoding="utf-8"))["decodings"]["counts"]
-    assert result["sameness"]["identical"]["tied"]["value"] == result["sameness"]["repeat"]["tied"]["value"] == 1.0
-    assert result["planting"]["rise"]["n"] == 6
+    table = rows_of(tmp_path / "audit")
+    assert table["copy"]["share"]["value"] == table["repeat"]["share"]["value"] == 0.0
+    assert table["planting"]["shift"]["n"] == 6
 
 
 def test_bm25_takes_the_rarity_of_words_from_the_whole_file(tmp_path: Path) -> None:
@@ -161,26 +166,26 @@ def test_bm25_takes_the_rarity_of_words_from_the_whole_file(tmp_path: Path) -> N
 
 def test_an_audit_shows_what_a_count_can_be_talked_into(tmp_path: Path) -> None:
     done = run_recipe(
-        "audit", "--judge", f"baseline:{LONGER}", "--cases", CASES, "--ratings", RATINGS, "--resamples", 100,
+        "audit", "--judge", f"baseline:{LONGER}", "--cases", CASES, "--resamples", 100,
         "--encoder", "none", "--output", tmp_path / "audit",
     )  # fmt: skip
     assert done.returncode == 3, done.stderr
-    result = json.loads((tmp_path / "audit" / "audit.json").read_text(encoding="utf-8"))["decodings"]["counts"]
-    assert result["length"]["prefers_longer"]["value"] == 1.0
-    assert result["planting"]["rise"]["value"] > 0
-    assert result["planting"]["attacks"]["plea"]["rise"]["value"] > 0
-    assert result["sameness"]["identical"]["tied"]["value"] == result["sameness"]["repeat"]["tied"]["value"] == 1.0
-    assert result["harm"]["lowered"]["value"] < 0.8
-    assert "reason" in result["order"], "each answer is judged by itself"
+    table = rows_of(tmp_path / "audit")
+    assert table["length"]["share"]["value"] > 0.99
+    assert table["planting"]["shift"]["value"] > 0
+    assert table["planting"]["kinds"]["flattery"]["shift"]["value"] > 0
+    assert table["copy"]["share"]["value"] == table["repeat"]["share"]["value"] == 0.0
+    assert table["danger"]["share"]["value"] < 0.8
+    assert table["order"]["share"]["reason"], "each answer is judged by itself"
     # BM25 judges the changed answers by the words of the clean cases.
     cases = Cases.read(str(CASES))
     assert run_recipe(
-        "audit", "--judge", f"baseline:{BM25}", "--cases", CASES, "--gate", "false", "--resamples", 100, "--attacks", 1,
+        "audit", "--judge", f"baseline:{BM25}", "--cases", CASES, "--gate", "false", "--resamples", 100, "--edits", 1,
         "--output", tmp_path / "bm25",
     ).returncode == 0  # fmt: skip
     fresh = BaselineJudge(BM25, Collection.of(cases.records))
-    changed = {case.id: case for case in read_cases(tmp_path / "bm25" / "counts" / "trials.jsonl")}
-    for verdict in read(tmp_path / "bm25" / "counts" / "trials" / "verdicts.jsonl")[:20]:
+    changed = {case.id: case for case in read_cases(tmp_path / "bm25" / "changed.jsonl")}
+    for verdict in read(tmp_path / "bm25" / "changed" / "verdicts.jsonl")[:20]:
         (whole,) = fresh([changed[verdict["case_id"]]])
         assert [verdict["expected_scores"][at] for at in verdict["order"]] == [
             whole.expected_scores[at] for at in verdict["order"]

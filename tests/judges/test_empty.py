@@ -8,7 +8,7 @@ from datasets import Dataset
 from doubles.agreement_study import read
 from doubles.endpoint import EndpointDouble, good_answer
 from doubles.tiny_model import build_tiny_model
-from programs import ENCODER, needs_encoder, run_command, run_recipe
+from programs import ENCODER, needs_encoder, run_command
 
 from automedeval import Case, RecordError, Verdict, judge_dataset, load_judge, read_rubric
 from automedeval.rewards import JudgeReward
@@ -315,24 +315,17 @@ def test_every_program_goes_on_with_them(study: Path, tmp_path: Path) -> None:
         run_command("judge", study / "cases.jsonl", "--judge", "baseline:longer text", "--output", longer)
     for command in (
         ["compare", "--verdicts", study / "v", *cases, *ratings, "--output", tmp_path / "c"],
-        ["audit", "--verdicts", study / "v", *cases, "--encoder", "none", "--resamples", 100, "--gate", "false",
-         "--output", tmp_path / "a"],
         ["export", "--verdicts", study / "v", "--to", "csv", "--output", tmp_path / "v.csv"],
-        ["jury", "--verdicts", f"one={study / 'v'}", f"two={study / 'v'}", *cases, "--output", tmp_path / "j"],
-        ["audit", "--judge", "small", "--encoder", ENCODER, *cases, "--checks", "sameness,harm,planting", "--attacks", 1,
-         "--limit", 2, "--resamples", 100, "--gate", "false", "--output", tmp_path / "b"],
+        ["audit", "--judge", "small", "--encoder", ENCODER, *cases, "--checks", "order,length,copy,danger,planting",
+         "--edits", 1, "--limit", 2, "--resamples", 100, "--gate", "false", "--output", tmp_path / "b"],
     ):  # fmt: skip
         done = run_command(*command)
         assert done.returncode == 0, (command[0], done.stderr)
-    jury = read(tmp_path / "j" / "verdicts.jsonl")
-    of_judge = {each["case_id"]: each for each in read(study / "v" / "verdicts.jsonl")}
-    for verdict in jury:
-        assert verdict["expected_scores"] == of_judge[verdict["case_id"]]["expected_scores"]
-        assert verdict.get("empty") == of_judge[verdict["case_id"]].get("empty")
-    options = ["--orders", "any", "--uncertified", "true", "--output", tmp_path / "p"]
-    done = run_recipe("preferences", "--verdicts", study / "v", *cases, *options)
+    done = run_command(
+        "export", "--verdicts", study / "v", *cases, "--to", "preferences", "--output", tmp_path / "pairs.jsonl"
+    )
     assert done.returncode == 0, done.stderr
-    pairs = read(tmp_path / "p" / "train.jsonl")
+    pairs = read(tmp_path / "pairs.jsonl")
     assert all(each["rejected"][0]["content"].strip() and each["chosen"][0]["content"] != THAI for each in pairs)
 
 

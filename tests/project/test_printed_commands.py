@@ -105,13 +105,6 @@ def prepared(words: list[str]) -> None:
         Path("book.md").write_text("# Tetanus\n\nA booster is given after ten years.\n", encoding="utf-8")
         built = run_recipe("build_store", "--books", "book.md", "--store", "stores/mine", "--encoder", ENCODER)
         assert built.returncode == 0, built.stderr
-    if "--approvals" in words:  # what two physicians said of the drafts
-        drafts = read(Path("drafts/my_answers/drafts.jsonl"))
-        said = [
-            {"case_id": draft["case_id"], "criterion": each["criterion"], "annotator": who, "decision": "approve", "points": 5}
-            for draft in drafts for each in draft["criteria"] for who in ("p1", "p2")
-        ]  # fmt: skip
-        write(Path(value(words, "--approvals")), said)
     cases = [*read(Path("rated.jsonl")), *read(Path("my_cases.jsonl"))]
     for word in words:
         place = Path(word.rpartition("=")[2])
@@ -135,7 +128,7 @@ def stand_ins(words: list[str], url: str) -> list[str]:
         words += ["--device", "cpu", "--dtype", "float32", "--max_new_tokens", "8"]
     if words[0] == "audit":
         words += ["--limit", "2", "--resamples", "100"]
-        words += [] if "--attacks" in words or "--verdicts" in words else ["--attacks", "1"]
+        words += [] if "--edits" in words else ["--edits", "1"]
     if words[0] == "report":
         words += ["--resamples", "100"]
     return words
@@ -171,12 +164,6 @@ def test_the_commands_of_a_page_end_well_on_small_files(page: str, reader: Endpo
         if command[0] != "automedeval" or any(word in line for word in NOT_RUN):
             continue
         words = stand_ins(command[1:], reader.url)
-        if (
-            words[0] == "report"
-            and value(words, "--verdicts") == "verdicts/kept/kept"
-            and not read(Path("verdicts/kept/kept/cases.jsonl"))
-        ):
-            continue  # nothing was certified of so few
         prepared(words)
         done = run_command(*words)
         assert done.returncode in ENDS.get(words[0], (0,)), f"{line}\n{done.stdout[-400:]}{done.stderr[-800:]}"

@@ -151,7 +151,7 @@ def other_prompts(folder: Path, patch: pytest.MonkeyPatch) -> None:
             changed("published.json", '"prompts"', '"words"'),
             "must hold automedeval, rubric, fingerprint and prompts",
         ),
-        (changed("published.json", "{", "["), "must hold automedeval"),
+        (changed("published.json", "{", "["), r"published\.json: not JSON"),
         (lambda folder, _: (folder / "rubric/rubric.yaml").unlink(), r"rubric\.yaml: No such file"),
         (
             other_prompts,
@@ -196,7 +196,19 @@ def test_the_recipe_takes_the_judges_own_rubric(tiny_model: Path, tmp_path: Path
 
 
 def test_the_rubric_must_be_one_that_it_was_trained_for(tiny_model: Path, tmp_path: Path) -> None:
-    folder = trained(tiny_model, tmp_path / "judge")
-    command = ("publish", "model", folder, "--repo", "org/judge", *ABOUT, "--dry_run", "--rubric")
-    line = error_line(run_recipe(*command, own_rubric(tmp_path / "mine")))
+    folder, name = trained(tiny_model, tmp_path / "judge"), own_rubric(tmp_path / "mine")
+    command = ("publish", "model", folder, "--repo", "org/judge", *ABOUT, "--dry_run")
+    line = error_line(run_recipe(*command, "--rubric", name))
     assert line.endswith("is night@1; it was trained for automedeval@1")
+    folder = trained(tiny_model, tmp_path / "other", rubrics=["night@1"])
+    line = error_line(run_recipe(*command[:2], folder, *command[3:]))
+    assert "trained for the rubric night@1, which is not packaged; --rubric names its file" in line
+    done = run_recipe(*command[:2], folder, *command[3:], "--rubric", name, "--card_output", tmp_path / "card.md")
+    assert done.returncode == 0, done.stderr
+    sent = {
+        "rubric/rubric.yaml": name,
+        "rubric/night.jinja": name.with_suffix(".jinja"),
+        "README.md": tmp_path / "card.md",
+    }
+    for path, file in sent.items():
+        assert f"{file.stat().st_size:>15,}  {path}\n" in done.stdout

@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from programs import ROOT, error_line, run_command, run_recipe
+from programs import ROOT, error_line, run_command
 
 from automedeval.annotation.study import read_study
 
@@ -89,19 +89,16 @@ COMMANDS = {
     "export": "--verdicts V --cases t.csv --to csv --output o.csv",
     "compare": "--verdicts V --cases t.csv --output o --fail_if_worse rowan larch --by 1",
     "audit": "--judge baseline:random --cases t.csv --output o",
-    "jury": "--verdicts V,V --cases t.csv --output o",
     "prepare": "t.csv --output o",
-    "preferences": "--verdicts V --cases t.csv --output o",
 }
 
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_program_asks_before_it_writes(table, tmp_path, name):
-    run = run_recipe if name == "preferences" else run_command
     words = COMMANDS[name].split()
-    line = error_line(run(name, *words))
+    line = error_line(run_command(name, *words))
     assert f"t.csv: {BLANK} of 12 answers are blank (rowan 2, alder 2, larch 1)" in line
     assert "--blank lowest" in line
     assert "--blank skip" in line
     assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
-    assert "answers are blank" not in run(name, *words, "--blank", "skip").stderr
+    assert "answers are blank" not in run_command(name, *words, "--blank", "skip").stderr

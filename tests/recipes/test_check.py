@@ -163,6 +163,15 @@ def test_killed_and_resumed_it_gives_the_same(tmp_path: Path) -> None:
     assert check(file, tmp_path / "cut")[1] == whole
 
 
+def test_findings_with_another_reading_are_refused_and_nothing_is_touched(tmp_path: Path) -> None:
+    _, found = check([case(1, "Take 2 tablets a day.", bot="Take 2 tablets a day.")], tmp_path / "out")
+    write(tmp_path / "out" / "claims.jsonl", [each | {"settings": "of another reading"} for each in found])
+    before = {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}
+    done, _ = check([case(1, "Take 2 tablets a day.", bot="Take 2 tablets a day.")], tmp_path / "out")
+    assert "other weights, wording or settings (of another reading, now " in error_line(done)
+    assert {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()} == before
+
+
 def test_the_packaged_checker_gives_the_probabilities_of_plain_transformers(tmp_path: Path) -> None:
     _, records = check(SAMPLE / "two_bots.jsonl", tmp_path / "out")
     tokenizer = AutoTokenizer.from_pretrained(ENCODER)
@@ -211,4 +220,4 @@ def test_the_packaged_checker_is_small_certified_and_finds_what_its_card_says(tm
     flagged = [kinds[each] for each in wrong_of(records)]
     card = (PACKAGED / "README.md").read_text()
     dangerous, safe = flagged.count("dangerous_error"), flagged.count("safe")
-    assert f"{dangerous} of the 6 dangerous answers, {safe} of the 18 safe ones" in " ".join(card.split())
+    assert f"| {dangerous} of 6 | {safe} of 18 |" in card

@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +18,7 @@ from doubles.agreement_study import (
     verdict,
     write,
 )
-from programs import ROOT, error_line, run_recipe
+from programs import error_line, run_recipe
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.comparison.compare import candidates_of
@@ -342,15 +340,6 @@ def test_flags_of_another_report_are_refused(args: list, tmp_path: Path) -> None
 def test_ratings_of_other_cases_are_refused(args: list, tmp_path: Path) -> None:
     args[args.index("--ratings") + 1] = write(tmp_path / "r.jsonl", [read(RATINGS)[0] | {"case_id": "elsewhere"}])
     assert "no rating of any case" in error_line(compare(*args))
-
-
-def test_the_benchmark_hides_ratings_again_and_again(args: list) -> None:
-    command = [sys.executable, ROOT / "benchmarks" / "prediction_powered.py", *args[:7], "--rated", 15, "--draws", 3]
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
-    rows = [line.split() for line in done.stdout.splitlines() if " good " in line]
-    assert len(rows) == 1 + 3 + 3 + 3
-    assert all(float(row[-6]) > 10 and 0 <= float(row[-1]) <= 100 for row in rows)
 
 
 def test_few_ratings_leave_gaps_that_are_said(args: list, tmp_path: Path) -> None:

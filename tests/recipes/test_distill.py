@@ -1,8 +1,5 @@
 """recipes/distill.py: teachers judge cases, from recordings, from an endpoint and from a checkpoint."""
 
-import subprocess
-import sys
-
 import pytest
 from doubles.endpoint import EndpointDouble, answer, error
 from programs import ROOT, SAMPLE, error_line, kill_once, lines_in, run_recipe
@@ -238,17 +235,11 @@ def test_what_cannot_be_is_told_in_one_line(distill, arguments, said):
     assert verdicts == []
 
 
-def test_other_settings_want_another_folder(distill):
+def test_other_settings_want_another_folder_and_touch_nothing(distill, tmp_path):
     with EndpointDouble(answer(VERDICT)) as endpoint:
         distill(endpoint.url, limit=1)
+        before = {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()}
         for change in (["--questions", 2], ["--knowledge", "none"], ["--seed", 1], ["--teacher", "weak"]):
             done, _ = distill(endpoint.url, *change, limit=1)
             assert "choose another --output" in error_line(done)
-
-
-def test_the_benchmark_compares_chains_with_algorithm_1_and_the_ideal():
-    command = [sys.executable, "benchmarks/completion_chain.py", "--cases", "8", "--in_flight", "4", "--delay", "0.05"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60)
-    assert done.returncode == 0, done.stderr
-    for name in ("Algorithm 1, one case after the other ", "the ideal ", "one case after the other "):
-        assert name in done.stdout
+            assert {file.name: file.read_bytes() for file in (tmp_path / "out").iterdir()} == before

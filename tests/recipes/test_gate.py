@@ -1,15 +1,18 @@
-"""`compare --fail_if_worse`: exit statuses, invalid verdicts, bad input, and the workflow of the documents."""
+"""`compare --fail_if_worse`: exit statuses, invalid verdicts, bad input, and the workflows of the documents."""
 
+import csv
 import json
 import re
 import shlex
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 import yaml
 from doubles.agreement_study import verdict, write
-from programs import ROOT, error_line, run_recipe
+from doubles.endpoint import EndpointDouble, answer
+from programs import ROOT, error_line, run_command, run_recipe
 
 compare = partial(run_recipe, "compare")
 GATE = ("--fail_if_worse", "new", "old", "--by", 0.1)
@@ -66,18 +69,98 @@ def test_bad_input_is_one_line(tmp_path: Path, arguments: tuple, message: str) -
     assert message in error_line(compare(*study(tmp_path, 0, 4), *arguments))
 
 
-def test_the_workflow_of_the_documents_runs_the_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def documented() -> list[tuple[list[str], list[str]]]:
+    """Return of each workflow of docs/ci-gate.md the commands before it, and its own, without the word `automedeval`."""
     text = (ROOT / "docs" / "ci-gate.md").read_text(encoding="utf-8")
-    workflow = yaml.safe_load(re.search(r"```yaml\n(.*?)```", text, re.DOTALL)[1])
-    (steps,) = (job["steps"] for job in workflow["jobs"].values())
-    commands = [step["run"] for step in steps if "automedeval compare" in step.get("run", "")]
+    found, before = [], []
+    for language, body in re.findall(r"```(\w+)\n(.*?)```", text, re.DOTALL):
+        if language == "yaml":
+            (job,) = yaml.safe_load(body)["jobs"].values()
+            found.append((before, commands("".join(step.get("run", "") + "\n" for step in job["steps"]))))
+        before = commands(body)
+    return found
+
+
+def commands(script: str) -> list[list[str]]:
+    lines = [shlex.split(line, comments=True) for line in script.replace("\\\n", " ").splitlines()]
+    return [words[1:] for words in lines if words[:1] == ["automedeval"]]
+
+
+def test_the_workflow_of_the_documents_runs_the_gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (_, workflow), _ = documented()
     study(tmp_path, 1)
     for name in ("cases.jsonl", "verdicts.jsonl"):
         (tmp_path / "evaluation").mkdir(exist_ok=True)
         (tmp_path / name).rename(tmp_path / "evaluation" / name)
     monkeypatch.chdir(tmp_path)
-    (command,) = commands
-    program, name, *arguments = shlex.split(command.replace("\\\n", " "))
-    assert (program, name) == ("automedeval", "compare")
-    done = compare(*arguments)
+    (command,) = [words for words in workflow if words[0] == "compare"]
+    done = run_command(*command)
     assert done.returncode == 3, done.stderr
+
+
+def careful(number: int, good: bool) -> int | None:
+    return 5 if good else 2
+
+
+def strict(number: int, good: bool) -> int | None:
+    return 4 if good else 2
+
+
+def careless(number: int, good: bool) -> int | None:
+    return 5
+
+
+def confused(number: int, good: bool) -> int | None:
+    return careful(number, good if number % 2 else not good)
+
+
+def torn(number: int, good: bool) -> int | None:
+    return None if number % 3 == 0 else careful(number, good)
+
+
+@pytest.mark.parametrize(
+    ("tonight", "statuses", "fails"),
+    [
+        (careful, [0, 0, 0], None),
+        (strict, [0, 3], "tonight: good"),
+        (careless, [0, 0, 3], "kept: bad"),
+        (confused, [0, 3], "tonight: good"),
+        (torn, [0, 4], "tonight: good"),  # too few verdicts to tell
+    ],
+)
+def test_the_nightly_workflow_fails_for_a_judge_that_was_made_worse(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    tonight: Callable[[int, bool], int | None],
+    statuses: list[int],
+    fails: str | None,
+) -> None:
+    judge = careful
+
+    def reply(body: dict) -> dict:
+        prompt = body["messages"][-1]["content"]
+        number = int(re.search(r"case (\d+)", prompt)[1])
+        shown = re.findall(r"Doctor (\d+):\n~~~\n(.*?)\n~~~", prompt, re.DOTALL)
+        scores = [(slot, judge(number, "rest" in text)) for slot, text in shown]
+        line = " ".join(f"Doctor {slot}: {score} points." for slot, score in scores if score is not None)
+        return answer(f"Step 1: Rest helps.\nScore: {line}")
+
+    _, (keep, workflow) = documented()
+    (tmp_path / "kept").mkdir()
+    with open(tmp_path / "kept" / "cases.csv", "w", encoding="utf-8", newline="") as file:
+        rows = [(f"What helps in case {number}?", "Drink and rest.", "Run.") for number in range(60)]
+        csv.writer(file).writerows([("question", "good", "bad"), *rows])
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key")
+    with EndpointDouble(reply) as endpoint:
+        monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
+        for command in keep:
+            assert run_command(*command).returncode == 0
+        judge = tonight
+        done = []
+        for command in workflow:  # the shell of a workflow stops at the first that fails
+            done.append(run_command(*command))
+            if done[-1].returncode:
+                break
+    assert [each.returncode for each in done] == statuses, done[-1].stderr
+    assert not fails or done[-1].stdout.startswith(f"{fails} against ")

@@ -291,6 +291,7 @@ def test_an_empty_answer_is_kept_and_a_failed_one_is_tried_again(tmp_path):
     # the same settings but for the double's port: another endpoint is another candidate
     assert "other weights, wording or settings" in error_line(done)
     assert bodies == []
+    assert len(list((tmp_path / "out").rglob("run-*.json"))) == 1  # of the first run
 
 
 def test_what_failed_is_asked_again_by_the_same_command(tmp_path):

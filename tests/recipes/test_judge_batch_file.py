@@ -1,10 +1,11 @@
-"""automedeval judge with files of requests and answers, for machines without a network, beside the same judge at the server."""
+"""automedeval judge with a file of requests, for machines without a network, beside the same judge at the server."""
 
 import json
+import math
+from zlib import crc32
 
 import pytest
-from doubles.constrained_server import ConstrainedServer
-from doubles.endpoint import answer, error
+from doubles.endpoint import EndpointDouble, answer, error, good_answer
 from programs import SAMPLE, error_line, run_recipe
 
 from automedeval.judges.judge import Judge
@@ -12,6 +13,20 @@ from automedeval.models.endpoint import OpenAIChat
 from automedeval.records import Verdict, read_cases, read_records
 
 CASES = SAMPLE / "test_cases.jsonl"
+
+
+def scored(body):
+    """Return a completion whose scores depend on the prompt, with the probabilities of 2 and of each score."""
+    drawn = crc32(body["messages"][-1]["content"].encode())
+    content = [{"token": "All help.\nScore:", "logprob": 0.0, "top_logprobs": []}]
+    for slot in range(3):
+        chance = 0.5 + (drawn >> 8 * slot) % 50 / 100
+        score, rival = f" {3 + (drawn >> 8 * slot) % 3}", {"token": " 2", "logprob": math.log(1 - chance)}
+        token = {"token": score, "logprob": math.log(chance)}
+        content.append({"token": f" Doctor {slot + 1}:", "logprob": 0.0, "top_logprobs": []})
+        content.append(token | {"top_logprobs": [token, rival]})
+        content.append({"token": " points.", "logprob": 0.0, "top_logprobs": []})
+    return answer("".join(each["token"] for each in content), logprobs={"content": content})
 
 
 def answered(requests, file, server):
@@ -38,26 +53,24 @@ def verdicts_in(tmp_path):
     return {verdict.key: verdict for verdict in read_records(file, Verdict)} if file.exists() else {}
 
 
-def test_files_give_the_verdicts_of_the_server(tmp_path, monkeypatch):
+def test_a_file_gives_the_verdicts_of_the_server(tmp_path, monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-    server, files = ConstrainedServer(), []
-    for number in range(5):  # the rationale, then the scores of three responses
-        done = judge(tmp_path, *(["--batch_answers", ",".join(map(str, files))] if files else []))
-        assert done.returncode == 0, done.stderr
-        if "requests to answer" not in done.stdout:
-            break
-        assert "2 requests to answer" in done.stdout
-        files.append(tmp_path / f"answers{number}.jsonl")
-        answered(tmp_path / "requests.jsonl", files[-1], server)
-    assert number == 4
+    done = judge(tmp_path)
+    assert f"2 requests to answer in {tmp_path / 'requests.jsonl'}: vllm run-batch" in done.stdout
+    answered(tmp_path / "requests.jsonl", tmp_path / "requests.answers.jsonl", scored)
+    done = judge(tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "2 cases, 2 verdicts (2 new)" in done.stdout
+    assert "requests to answer" not in done.stdout
     assert (tmp_path / "requests.jsonl").read_text() == ""
     monkeypatch.setenv("OPENAI_API_KEY", "a-key")
-    with server.double() as endpoint:
+    with EndpointDouble(scored) as endpoint:
         judged = Judge(OpenAIChat("m", base_url=endpoint.url, max_new_tokens=40), "automedeval")
         expected = {verdict.key: verdict for verdict in judged(list(read_cases(CASES))[:2])}
     verdicts = verdicts_in(tmp_path)
     assert verdicts.keys() == expected.keys()
     for key, verdict in expected.items():
+        assert verdict.expected_scores
         assert (verdicts[key].scores, verdicts[key].expected_scores, verdicts[key].rationale, verdicts[key].usage) == (
             verdict.scores, verdict.expected_scores, verdict.rationale, verdict.usage,
         )  # fmt: skip
@@ -69,11 +82,11 @@ def test_what_was_not_answered_is_asked_again_and_a_refused_prompt_is_invalid(tm
         error(400, "This model's maximum context length is 4096 tokens."),
         answer("Good.\nScore: Doctor 1: 4 points. Doctor 2: 3 points. Doctor 3: 3 points."),
     ])  # fmt: skip
-    judge(tmp_path, "--score_decoding", "free", limit=3)
+    judge(tmp_path, limit=3)
     requests = (tmp_path / "requests.jsonl").read_text().splitlines()
     assert "structured_outputs" not in requests[0]
-    answered(tmp_path / "requests.jsonl", tmp_path / "answers.jsonl", lambda body: next(said))
-    done = judge(tmp_path, "--score_decoding", "free", "--batch_answers", tmp_path / "answers.jsonl", limit=3)
+    answered(tmp_path / "requests.jsonl", tmp_path / "requests.answers.jsonl", lambda body: next(said))
+    done = judge(tmp_path, limit=3)
     assert "1 requests to answer" in done.stdout
     assert (tmp_path / "requests.jsonl").read_text().splitlines() == requests[:1]
     assert sorted(verdict.valid for verdict in verdicts_in(tmp_path).values()) == [False, True]
@@ -86,17 +99,13 @@ def test_cases_of_equal_texts_share_a_request_and_each_has_its_verdict(tmp_path)
     cases = tmp_path / "cases.jsonl"
     rows = [{"id": name, **texts} for name in ("one", "two", "three")] + [other]
     cases.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    files = []
-    for number in range(4):
-        args = ["--batch_answers", ",".join(map(str, files))] if files else []
-        done = judge(tmp_path, "--orders", "all", "--runs", 2, *args, limit=9, cases=cases)
-        ids = [json.loads(line)["custom_id"] for line in (tmp_path / "requests.jsonl").read_text().splitlines()]
-        assert len(ids) == len(set(ids))
-        if not ids:
-            break
-        assert f"{len(ids)} requests to answer" in done.stdout
-        files.append(tmp_path / f"answers{number}.jsonl")
-        answered(tmp_path / "requests.jsonl", files[-1], ConstrainedServer())
+    options = ("--orders", "all", "--runs", 2)
+    done = judge(tmp_path, *options, limit=9, cases=cases)
+    ids = [json.loads(line)["custom_id"] for line in (tmp_path / "requests.jsonl").read_text().splitlines()]
+    assert len(ids) == len(set(ids)) == 2 * 2 * 2
+    assert f"{len(ids)} requests to answer" in done.stdout
+    answered(tmp_path / "requests.jsonl", tmp_path / "requests.answers.jsonl", good_answer)
+    judge(tmp_path, *options, limit=9, cases=cases)
     verdicts = verdicts_in(tmp_path)
     assert sorted({key[0] for key in verdicts}) == ["one", "other", "three", "two"]
     assert len(verdicts) == 4 * 2 * 2
@@ -107,13 +116,13 @@ def test_cases_of_equal_texts_share_a_request_and_each_has_its_verdict(tmp_path)
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "answers", "said"),
     [
-        (["--batch_answers", "{}"], "line 1: not an answer of a batch"),
-        (["--batch_answers", "nowhere.jsonl"], "nowhere.jsonl: No such file"),
+        ([], "[]\n", "requests.answers.jsonl, line 1: not an answer of a batch"),
+        (["--score_decoding", "constrained"], "", "--score_decoding constrained takes several requests for a verdict"),
+        (["--batch_answers", "a.jsonl"], "", "put the answers into FILE.answers.jsonl beside FILE.jsonl"),
     ],
 )
-def test_bad_input_is_told_in_one_line(tmp_path, options, said):
-    (tmp_path / "bad.jsonl").write_text("[]\n")
-    done = judge(tmp_path, *(option.replace("{}", str(tmp_path / "bad.jsonl")) for option in options))
-    assert said in error_line(done)
+def test_bad_input_is_told_in_one_line(tmp_path, options, answers, said):
+    (tmp_path / "requests.answers.jsonl").write_text(answers)
+    assert said in error_line(judge(tmp_path, *options))

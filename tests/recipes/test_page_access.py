@@ -3,7 +3,8 @@
 from pathlib import Path
 
 import pytest
-from doubles.agreement_study import CASES, RATINGS, noisy_verdicts, write
+from doubles.agreement_study import CASES, write
+from doubles.endpoint import EndpointDouble, answer, good_answer
 from doubles.grid_reader import needs_chromium, started_browser, violations  # noqa: F401 (the fixture `browser`)
 from programs import ENCODER, needs_encoder, run_recipe
 
@@ -11,14 +12,21 @@ pytestmark = needs_chromium
 SCREENS = [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
 
 
+def leaning(body: dict) -> dict:
+    """Answer as a judge that gives the response that is shown first a point more."""
+    line = good_answer(body, 3)
+    text = line["json"]["choices"][0]["message"]["content"].replace("Doctor 1: 3", "Doctor 1: 4")
+    return answer(text)
+
+
 @pytest.fixture(scope="module")
 def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the page of an audit of recorded verdicts, which another order turns round."""
+    """Return the page of an audit of a judge that another order turns round."""
     folder = tmp_path_factory.mktemp("audit")
-    turned = [line | {"order": line["order"][::-1]} for line in noisy_verdicts("noisy", 2.0, 2)]
-    file = write(folder / "verdicts.jsonl", [*noisy_verdicts("noisy", 2.0, 1), *turned])
-    options = ("--ratings", RATINGS, "--resamples", 100, "--gate", "false", "--output", folder / "out")
-    done = run_recipe("audit", "--verdicts", file, "--cases", CASES, *options)
+    with EndpointDouble(leaning) as endpoint:
+        options = ("--judge", "openai:m", "--base_url", endpoint.url, "--score_decoding", "free", "--edits", 1)
+        options += ("--limit", 6, "--resamples", 100, "--gate", "false", "--output", folder / "out")
+        done = run_recipe("audit", *options, "--cases", CASES)
     assert done.returncode == 0, done.stderr
     return folder / "out" / "audit.html"
 

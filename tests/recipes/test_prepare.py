@@ -139,7 +139,6 @@ ALMOST = {
     "a long table": ("instruction,input,output,model\nWhy?,,Yes.,gpt\nWhy?,,No.,llama\n", "wikidoc, and 'model': "),
     "candidates": ("Prompt,Completion,gpt-4,llama\nWhy?,R.,Yes.,No.\n", "medtext, and 'gpt-4', 'llama': "),
     "a candidate of a later row": ("Prompt,Completion,gpt-4\nWhy?,R.,\nHow?,R.,Yes.\n", "medtext, and 'gpt-4': "),
-    "a topic": ("question,answer,subject\nWhy?,R.,gout\n", "medquad, and 'subject': "),
     "wide criteria": ("question,criterion,points,gpt\nWhy?,says so,5,Yes.\n", "criteria_table, and 'gpt': "),
 }
 
@@ -160,7 +159,22 @@ def test_the_columns_of_a_layout_and_others_are_asked_about(tmp_path, text, mess
     assert f"t.csv: not read: {last}', " in done.stdout
 
 
-def test_a_long_table_is_none_of_medquad(tmp_path):
+def test_an_answer_that_may_be_the_reference_is_asked_about(tmp_path):
+    (tmp_path / "t.csv").write_text("question,answer\nWhy?,Yes.\n")
+    words = ("--input", tmp_path / "t.csv", "--output", tmp_path / "out")
+    line = error_line(run_recipe("prepare", *words))
+    assert "t.csv: 'answer' may be the reference, or a candidate's responses; " in line
+    assert "say it by --columns question=NAME reference=NAME CANDIDATE …" in line
+    assert not (tmp_path / "out").exists()
+    done = run_recipe("prepare", *words, "--columns", "question=question", "reference=answer")
+    assert "read: question, answer (reference); 1 rows, 1 cases" in done.stdout
+    assert lines(tmp_path, "cases")[0]["reference"] == "Yes."
+    (tmp_path / "t.csv").write_text("question,answer,reference\nWhy?,Yes.,No.\n")
+    assert run_recipe("prepare", *words).returncode == 0
+    assert lines(tmp_path, "cases")[0]["responses"] == [{"model": "answer", "text": "Yes."}]
+
+
+def test_the_rows_of_a_long_table_are_answers(tmp_path):
     (tmp_path / "t.csv").write_text("question,answer,model_name,url\nWhy?,Yes.,gpt,u\nWhy?,No.,llama,u\n")
     done = run_recipe("prepare", "--input", tmp_path / "t.csv", "--output", tmp_path / "out")
     assert "read: question, model_name (model), answer; not read: url; 2 rows, 1 cases" in done.stdout
@@ -224,16 +238,6 @@ def test_an_id_that_no_row_has_is_named(tmp_path):
     assert "has no 'id' and no 'case_id'" in error_line(
         prepared(tmp_path, RATED, "--ids", write(tmp_path / "none.jsonl", [{"name": "c1"}]))
     )
-
-
-def test_choices_of_people_come_along_for_the_cases_that_stay(tmp_path):
-    pair = {"question": "Shorten.", "responses": [{"id": "x", "text": "a"}, {"id": "y", "text": "b"}]}
-    rows = [
-        {**pair, "id": f"p-{n}", "input": text, "annotators": [1, 0]} for n, text in enumerate(("One.", "rephrase"))
-    ]
-    assert prepared(tmp_path, rows).returncode == 0
-    assert [choice["case_id"] for choice in lines(tmp_path, "choices")] == ["pandalm-p-0"] * 2
-    assert [choice["choice"] for choice in lines(tmp_path, "choices")] == ["x", "tie"]
 
 
 # --- people's scores and reasons --------------------------------------------------------------------------------------
@@ -330,12 +334,13 @@ PAIRS = [
     for focus in ("Adult Gout", "Childhood Gout", "Acne", "Croup")
     for kind in ("symptoms", "causes", "treatment")
 ]
+FROM_PAIRS = ["--verdicts_from", "pairs", "--columns", "question=question,reference=answer,topic=focus"]
 POINTS = {"answer-right": 5, "answer-cut": 4, "answer-near": 2, "answer-far": 1}
 
 
 def test_pairs_of_question_and_answer_become_weak_verdicts(tmp_path):
     lonely, same = qa("Measles", "causes", "A virus."), [qa("Mumps", kind, "A virus.") for kind in ("a", "b")]
-    done = prepared(tmp_path, [*PAIRS, lonely, *same], "--verdicts_from", "pairs")
+    done = prepared(tmp_path, [*PAIRS, lonely, *same], *FROM_PAIRS)
     assert done.returncode == 0, done.stderr
     assert "15 cases → 12 kept, 3 rejected (no other answer on the same topic: 3)" in done.stdout
     assert "responses: 12 answer-right, 12 answer-near, 12 answer-far, 12 answer-cut" in done.stdout
@@ -366,7 +371,7 @@ def test_no_text_stands_twice_among_the_responses_of_a_pair(tmp_path):
     }
     rows = [qa(focus, f"part {n}", text) for focus, both in answers.items() for n, text in enumerate(both)]
     for seed in range(8):
-        done = prepared(tmp_path, rows, "--verdicts_from", "pairs", "--seed", seed)
+        done = prepared(tmp_path, rows, *FROM_PAIRS, "--seed", seed)
         assert done.returncode == 0, done.stderr
         for case in read_cases(tmp_path / "out" / "cases.jsonl"):
             words = [re.sub(r"\W", "", response.text).lower() for response in case.responses]
@@ -387,11 +392,12 @@ RATINGS = rated({"r1": (4, 2, 1)})
 FAULTS = {
     "no rubric": (RATED, ["--verdicts_from", "ratings", "--ratings", "r.jsonl"], "needs --ratings and --rubric"),
     "unclear": (
-        WIKIDOC,
-        ["--layout", "table"],
+        [{"instruction": "Why?", "input": "Q", "m": "A."}],
+        [],
         "'instruction' or 'input' may be the question; the columns are instruction",
     ),
-    "columns of a layout": (WIKIDOC, ["--layout", "wikidoc", "--columns", "a"], "no other layout takes them"),
+    "columns of a layout": (WIKIDOC, ["--layout", "wikidoc", "--columns", "a"], "no --layout takes them"),
+    "a layout that is gone": (WIKIDOC, ["--layout", "medquad"], "it is gone; use --columns question=question"),
     "no question": (WIKIDOC, ["--columns", "reference=output"], "--columns: question=COLUMN is missing"),
     "one column twice": (
         WIKIDOC,
@@ -402,10 +408,10 @@ FAULTS = {
     "long": (WIKIDOC, ["--columns", "question=input,model=output"], "model=COLUMN and answer=COLUMN need each other"),
     "sample": (WIKIDOC, ["--sample", "0"], "--sample must be at least 1, not 0"),
     "layout": (WIKIDOC, ["--layout", "medtext"], "rows.jsonl:1: 'Prompt' is missing; found the keys instruction"),
-    "pair scale": (PAIRS, ["--verdicts_from", "pairs", "--rubric", SCALE], "the score 5 is not a whole number on"),
-    "choices": (PAIRS, ["--verdicts_from", "pairs", "--rubric", "medical_pairwise"], "gives choices, not scores"),
+    "pair scale": (PAIRS, [*FROM_PAIRS, "--rubric", SCALE], "the score 5 is not a whole number on"),
+    "choices": (PAIRS, [*FROM_PAIRS, "--rubric", "medical_pairwise"], "gives choices, not scores"),
     "responses": (RATED, ["--verdicts_from", "pairs"], "case 'c0' has responses;"),
-    "nothing left": (PAIRS[:1], ["--verdicts_from", "pairs"], "no case is left"),
+    "nothing left": (PAIRS[:1], FROM_PAIRS, "no case is left"),
     "empty": ([], [], "rows.jsonl: the file is empty"),
     "a model's name": (
         [*RATED[:1], {**RATED[1], "responses": [{"model": "tie", "text": "x"}]}],
@@ -459,11 +465,18 @@ def test_what_others_wrote_is_not_replaced(tmp_path):
     ("file", "message"),
     [
         ("wikidoc_patient_info/medical_meadow_small.json", "5,763 cases: 5,763 with a reference"),
-        ("medquad/medquad.jsonl", "10,474 cases: 10,474 with a reference, 0 responses, 3,791 topics"),
         ("feedbackqa/cases.jsonl", "982 cases: 0 with a reference, 2,946 responses"),
-        ("pandalm/pandalm_pairs.jsonl", "999 cases: 0 with a reference, 1,998 responses"),
     ],
 )
 def test_public_sets_become_cases(human_data, tmp_path, file, message):
     done = run_recipe("prepare", "--input", human_data / file, "--output", tmp_path / "out")
     assert message in done.stdout
+
+
+def test_the_questions_of_a_study_are_read_by_its_file(human_data, tmp_path):
+    config = ROOT / "recipes" / "runs" / "small-judge" / "medquad.yaml"
+    file = human_data / "medquad" / "medquad.jsonl"
+    words = ("--config", config, "--input", file, "--output", tmp_path / "out")
+    done = run_recipe("prepare", *words)
+    assert "12,234 rows, 12,234 cases" in done.stdout
+    assert "read: question, answer (reference), focus (topic), id" in done.stdout

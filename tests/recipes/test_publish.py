@@ -66,13 +66,13 @@ def test_what_was_pushed_comes_back_where_there_is_no_source_tree(
     results, space = agreement(tmp_path / "results"), ROOT / "src/automedeval/metrics/rationale_score"
     done = publish(hub, tmp_path, "dataset", dataset, "--repo", "org/instructions")
     rows = hub.repos["dataset", "org/instructions"]
-    assert pushed(done) == f"pushed {hub.url}/datasets/org/instructions at {rows.head}"
+    assert pushed(done) == f"pushed {hub.url}/datasets/org/instructions/commit/{rows.head}"
     done = publish(hub, tmp_path, "model", checkpoint, "--repo", "org/judge", *ABOUT, "--agreement", results)
     judge = hub.repos["model", "org/judge"]
-    assert pushed(done) == f"pushed {hub.url}/org/judge at {judge.head}"
+    assert pushed(done) == f"pushed {hub.url}/org/judge/commit/{judge.head}"
     done = publish(hub, tmp_path, "metric", "--repo", "org/rationale_score", "--public", "true")
     score = hub.repos["space", "org/rationale_score"]
-    assert pushed(done) == f"pushed {hub.url}/spaces/org/rationale_score at {score.head}"
+    assert pushed(done) == f"pushed {hub.url}/spaces/org/rationale_score/commit/{score.head}"
 
     # one commit each, private unless said otherwise, and every byte but the cards' as it is here
     for repo, folder, public in ((rows, dataset, False), (judge, checkpoint, False), (score, space, True)):
@@ -180,8 +180,7 @@ def test_the_same_push_again_adds_no_commit_and_a_changed_one_adds_one(
     # what is no longer in the folder goes only when that is asked for, and in one commit
     (folder / "dropped.jsonl").unlink()
     line = error_line(publish(hub, tmp_path, "dataset", folder, "--repo", "org/data"))
-    assert "holds 1 file that" in line
-    assert "dropped.jsonl; --prune true" in line
+    assert f"holds what {folder} does not: dropped.jsonl; --prune true" in line
     assert len(repo.revisions) == 3
     pushed(publish(hub, tmp_path, "dataset", folder, "--repo", "org/data", "--prune", "true"))
     assert ("dropped.jsonl" in repo.files, len(repo.revisions)) == (False, 4)

@@ -178,6 +178,19 @@ def test_cost_and_time_come_from_the_record_of_the_run(tmp_path):
     }  # fmt: skip
 
 
+def test_the_report_has_risk_and_coverage_of_every_judge_with_expected_scores(tmp_path):
+    whole = [verdict | {"judge": "whole", "expected_scores": None} for verdict in agreeing_verdicts()]
+    result = evaluate(tmp_path, agreeing_verdicts() + whole, "--ratings", RATINGS)
+    curve = result["judges"]["echo"]["risk_coverage"]
+    assert curve[-1]["coverage"] == 1.0
+    assert [each["coverage"] for each in curve] == sorted(each["coverage"] for each in curve)
+    assert [each["threshold"] for each in curve] == sorted((each["threshold"] for each in curve), reverse=True)
+    assert all(each["risk"]["low"] <= each["risk"]["value"] <= each["risk"]["high"] for each in curve)
+    assert all("risk_coverage" not in record for name, record in result["judges"].items() if name != "echo")
+    page_text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert page_text.count("<strong>Risk and coverage</strong> Share of wrong pairs") == 1
+
+
 def test_files_can_name_their_judges(tmp_path):
     file = write(tmp_path / "one.jsonl", agreeing_verdicts())
     done = meta_evaluate(

@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,7 +16,6 @@ from doubles.study_page import client_of, opened, write_study
 from programs import ROOT, SAMPLE, error_line, run_recipe
 
 from automedeval.models.tokenization import PromptEncoder
-from automedeval.publishing.cards import front_matter
 from automedeval.records import RecordError
 from automedeval.rubrics import RubricError, packaged_rubrics, read_rubric
 from automedeval.rubrics.grammar import answer_form
@@ -51,7 +51,7 @@ ATTACKS = {
     "a table": "{{ {'a': question} | length }}",
     "a tuple": "{{ (question, question) | length }}",
     "texts side by side": "{{ question ~ question }}",
-    "a recursive loop": "{% for each in responses recursive %}{{ each }}{% endfor %}",
+    "a recursive loop": "{% for each in responses recursive %}{{ loop(responses) }}{% endfor %}",
     "range": "{% for n in range(99999) %}x{% endfor %}",
     "division by zero": "{{ 1 / 0 }}",
     "a number to the power": "{{ 9 ** 9 }}",
@@ -74,58 +74,45 @@ HUGE = {
     "a text written again": LONG_TEXT + "{{ a }}" * 2000,
     "loops in loops": "{% for a in responses %}" * 30 + "{{ question }}" + "{% endfor %}" * 30,
     "empty texts in loops": LONG_TEXT + "{% for b in a %}{% for c in a %}{{ '' }}{% endfor %}{% endfor %}",
+    "loops that write nothing": LONG_TEXT + "{% for b in a %}{% for c in a %}{% endfor %}{% endfor %}",
+    "tuples of tuples": "{% set a = (question, question) %}" + "{% set a = (a, a) %}" * 40 + "{{ a }}",
+    "blocks as texts": "{% set a %}{{ question }}{% endset %}" + "{% set a %}{{ a }}{{ a }}{% endset %}" * 40,
+    "texts side by side": LONG_TEXT + "{% set a = a ~ a %}" * 40,
+    "powers": "{{ 9 ** 9 ** 9 }}",
 }
 LIMITED = """
 import resource, sys
 from automedeval.rubrics import RubricError, read_rubric
 from automedeval.rubrics.prompts import judge_messages
-with open("/proc/self/statm") as memory:
-    now = int(memory.read().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (now + 400 * 2**20,) * 2)
+if sys.platform == "linux":
+    with open("/proc/self/statm") as memory:
+        now = int(memory.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (now + 400 * 2**20,) * 2)
+resource.setrlimit(resource.RLIMIT_CPU, (120, 120))
 for file in sys.argv[1:]:
+    rubric, responses = read_rubric(file), ["one", "two"]
+    anchors = dict(rubric.anchors)
     try:
-        print(sum(len(each["content"]) for each in judge_messages(read_rubric(file), "Why?", ["one", "two"])))
+        print(sum(len(each["content"]) for each in judge_messages(rubric, "Why?", responses)))
     except RubricError as error:
-        print(error)
+        print(error if (responses, dict(rubric.anchors)) == (["one", "two"], anchors) else "changed")
 """
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits memory as Linux does")
-def test_a_template_takes_no_gigabyte_before_it_is_refused(tmp_path: Path) -> None:
+@pytest.mark.skipif(sys.platform == "win32", reason="limits memory and time as Unix does")
+def test_a_template_runs_no_code_reads_no_file_and_takes_no_gigabyte(tmp_path: Path) -> None:
     files = [
         own_rubric(tmp_path / str(number), f"{{% block user %}}{template}{{% endblock %}}", examples=[{"a": 1}] * 5000)
-        for number, template in enumerate(HUGE.values())
+        for number, template in enumerate((ATTACKS | HUGE).values())
     ]
-    done = subprocess.run([sys.executable, "-c", LIMITED, *files], capture_output=True, text=True, timeout=300)
+    (tmp_path / "here").mkdir()
+    command = [sys.executable, "-c", LIMITED, *files]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=tmp_path / "here")
     assert done.returncode == 0, done.stderr
-    line_of = dict(zip(HUGE, done.stdout.splitlines(), strict=True))
-    assert {name: line for name, line in line_of.items() if "own.jinja: " not in line or "MemoryError" in line} == {}
-
-
-@pytest.mark.parametrize("attack", ATTACKS)
-def test_a_template_runs_no_code_and_reads_no_file(tmp_path: Path, monkeypatch, attack: str) -> None:
-    monkeypatch.chdir(tmp_path)
-    template = f"{{% block user %}}{{{{ question }}}}{ATTACKS[attack]}{{% endblock %}}"
-    rubric = read_rubric(own_rubric(tmp_path, template))
-    responses, anchors = ["one", "two"], dict(rubric.anchors)
-    with pytest.raises(RubricError) as error:
-        judge_messages(rubric, "Why?", responses)
-    line = str(error.value)
-    assert line.startswith("own.jinja: ")
-    assert len(line) > len("own.jinja: ")
-    assert "\n" not in line
-    assert (responses, rubric.anchors) == (["one", "two"], anchors)
-    assert sorted(os.listdir(tmp_path)) == ["own.jinja", "own.yaml"]
-
-
-def test_the_recipe_ends_with_the_line_and_the_code_did_not_run(tiny_model: Path, tmp_path: Path) -> None:
-    mark = tmp_path / "mark"
-    attack = f"{{{{ cycler.__init__.__globals__.os.system('touch {mark}') }}}}"
-    rubric = own_rubric(tmp_path, f"{{% block user %}}{attack}{{% endblock %}}")
-    command = ("--judge", tiny_model, "--rubric", rubric, "--cases", SAMPLE / "test_cases.jsonl", "--limit", 1)
-    line = error_line(run_recipe("judge", *command, "--output", tmp_path / "verdicts"))
-    assert line == "error: own.jinja: line 1: Call is not allowed in the template of a rubric"
-    assert not mark.exists()
+    line_of = dict(zip(ATTACKS | HUGE, done.stdout.splitlines(), strict=True))
+    wrong = {name: line for name, line in line_of.items() if not re.fullmatch(r"own\.jinja: (?!MemoryError).+", line)}
+    assert wrong == {}
+    assert os.listdir(tmp_path / "here") == []
 
 
 @pytest.mark.parametrize(
@@ -175,61 +162,10 @@ def test_what_a_template_may_use_gives_what_plain_jinja_gives(tmp_path: Path) ->
     assert judge_messages(rubric, "Why?", names["responses"]) == [{"role": "user", "content": wanted}]
 
 
-# --- YAML -------------------------------------------------------------------------------------------------------------
-
-BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)
-)
-PSEUDONYMS = ("--annotators_are_pseudonyms", "true")
-FAULTY = {
-    "an object of Python": ("id: !!python/object/apply:os.system ['touch mark']", "not YAML: could not determine"),
-    "a module of Python": ("id: !!python/name:os.system", "not YAML: could not determine"),
-    "aliases of aliases": (BOMB, "holds more than 100,000 values, with its aliases written out"),
-    "aliases of a long text": (
-        f"id: &a {'x' * 100_000}\nb: [{', '.join(['*a'] * 100)}]",
-        "holds more than 10,000,000 characters, with its aliases written out",
-    ),
-    "a list that holds itself": ("id: &a [*a]", "holds more than 100,000 values"),
-    "a date that is none": ("id: 2026-99-99", "not YAML: month must be in 1..12"),
-    "a number of thousands of digits": (f"id: {'9' * 5000}", "not YAML: Exceeds the limit"),
-    "lists in lists": (f"id: {'[' * 5000}", "not YAML: "),
-}
-
-
-@pytest.mark.parametrize("fault", FAULTY)
-def test_yaml_is_plain_values_of_bounded_number(tmp_path: Path, monkeypatch, fault: str) -> None:
-    monkeypatch.chdir(tmp_path)
-    text, problem = FAULTY[fault]
-    file = tmp_path / "own.yaml"
-    file.write_text(text)
-    with pytest.raises(RubricError) as error:
-        read_rubric(file)
-    assert str(error.value).startswith(f"{file}: {problem}")
-    assert len(str(error.value).splitlines()) == 1
-    assert os.listdir(tmp_path) == ["own.yaml"]
-
-
-@pytest.mark.parametrize("fault", FAULTY)
-@pytest.mark.parametrize(("recipe", "option"), [("annotate", "--study"), ("judge", "--config")])
-def test_a_study_and_a_run_are_read_alike(tmp_path: Path, recipe: str, option: str, fault: str) -> None:
-    text, problem = FAULTY[fault]
-    file = tmp_path / "own.yaml"
-    file.write_text(text)
-    assert error_line(run_recipe(recipe, option, file)).startswith(f"error: {file}: {problem}")
-
-
-def test_a_card_is_read_alike() -> None:
-    with pytest.raises(RecordError, match="the card: its front matter: holds more than 100,000 values"):
-        front_matter(f"---\n{BOMB}---\n")
-
-
 def test_the_words_of_a_study_are_text_and_no_template(tmp_path: Path) -> None:
     title = "Pain {{ cycler.__init__.__globals__ }}"
     with opened(write_study(tmp_path, title=title)) as store:
         assert f"<h1>{title}</h1>" in client_of(store).get("/").text
-    done = run_recipe("publish", "page", tmp_path / "page", "--study", tmp_path / "study.yaml", *PSEUDONYMS)
-    assert done.returncode == 0, done.stderr
-    assert title in (tmp_path / "page" / "README.md").read_text(encoding="utf-8")
 
 
 # --- chat templates, which transformers renders -----------------------------------------------------------------------

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from project.test_benchmarks import row_of, table_of
 from scipy.stats import binom, chisquare
 
 from automedeval.stats import selective
@@ -94,14 +93,6 @@ def test_the_promise_holds_in_draws(law: str) -> None:
     assert kept / draws > (0.3 if law == "knows when it is right" else 0.0)
     if law == "a hair too bad":
         assert false > 0.02 * draws  # a test that promises nothing would pass everything else
-
-
-def test_the_benchmark_prints_its_table() -> None:
-    table = table_of("abstention.py", "--draws", "40", "--cases", "80", "--risk", "0.2")
-    for name in ("knows when it is right", "guesses", "a hair too bad", "wrong where sure", "right up to a point"):
-        false, *_, sign, limit, met = row_of(table, f"{name}: false promises ")
-        assert 0 <= float(false) <= 1
-        assert (sign, limit, met) == ("<=", "0.1", "yes")
 
 
 # --- one pair a case --------------------------------------------------------------------------------------------------

@@ -44,10 +44,12 @@ def rated_on_the_page(folder: Path, cases: Path, limit: int | None = None) -> li
     return read(folder / "export" / "ratings.jsonl")
 
 
-def test_few_ratings_correct_many_verdicts_and_the_queue_is_rated_on_the_page(tmp_path: Path) -> None:
+def test_few_ratings_correct_many_verdicts_and_what_is_not_certified_is_rated_on_the_page(tmp_path: Path) -> None:
     ratings = rated_on_the_page(tmp_path / "first", CASES, 20)
     assert len(ratings) == 20 * 3 * len(CRITERIA)
-    write(tmp_path / "good.jsonl", noisy_verdicts("good", 0.3, 1))
+    models = {case["id"]: [each["model"] for each in case["responses"]] for case in read(CASES)}
+    verdicts = [each | {"models": models[each["case_id"]]} for each in noisy_verdicts("good", 0.3, 1)]
+    write(tmp_path / "good.jsonl", verdicts)
     first = write(tmp_path / "ratings.jsonl", ratings)
     given = ["--cases", CASES, "--verdicts", tmp_path / "good.jsonl", "--output", tmp_path / "out", "--ratings", first]
     done = run_recipe("compare", *given)
@@ -62,12 +64,13 @@ def test_few_ratings_correct_many_verdicts_and_the_queue_is_rated_on_the_page(tm
 
     # Twenty rated cases certify nothing at 10 %: all the others come back to the same page.
     done = run_recipe(
-        "abstain", "--verdicts", tmp_path / "good.jsonl", "--cases", CASES, "--ratings", first, "--abstain_at", 0.1,
-        "--output", tmp_path / "selected",
+        "calibrate", "--verdicts", tmp_path / "good.jsonl", "--ratings", first, "--rubric", "automedeval", "--risk", 0.1,
+        "--output", tmp_path / "calibrated",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    left = rated_on_the_page(tmp_path / "second", tmp_path / "selected" / "queue" / "cases.jsonl")
-    kept = {case["id"] for case in read(tmp_path / "selected" / "kept" / "cases.jsonl")}
-    answered = {rating["case_id"] for rating in [*ratings, *left]}
-    assert answered | kept == {case["id"] for case in read(CASES)}
-    assert not answered & kept
+    assert "nothing can be certified: 20 rated cases" in done.stdout
+    unsure = {each["case_id"] for each in read(tmp_path / "calibrated" / "verdicts.jsonl") if each["abstains"]}
+    queue = write(tmp_path / "queue.jsonl", [case for case in read(CASES) if case["id"] in unsure])
+    left = rated_on_the_page(tmp_path / "second", queue)
+    assert len(unsure) == 10
+    assert {rating["case_id"] for rating in [*ratings, *left]} == {case["id"] for case in read(CASES)}

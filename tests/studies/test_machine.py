@@ -1,38 +1,15 @@
-"""The machine of a study: two options reach every step that accelerate launches, and two hosts share such steps."""
+"""The machine of a study: two options reach every step that accelerate launches."""
 
 import os
-import re
-import shutil
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
-import yaml
-from doubles.hosts import two_hosts
-from doubles.tiny_model import build_tiny_model
-from programs import ROOT, SAMPLE, processes_of, run_recipe
+from programs import SAMPLE, processes_of, run_recipe
 from study_plan import PAPER, of, option, plan, recipe, reproduce, resolved
 
 from automedeval.records import Verdict, read_records
 
 OFFLOAD = "accelerate_configs/zero3_offload.yaml"
-HOSTS = {
-    "compute_environment": "LOCAL_MACHINE",
-    "distributed_type": "DEEPSPEED",
-    "deepspeed_config": {
-        "deepspeed_config_file": "accelerate_configs/zero3_cpu.json",
-        "deepspeed_multinode_launcher": "standard",
-        "zero3_init_flag": True,
-    },
-    "num_machines": 2,
-    "num_processes": 2,
-    "main_process_port": 29500,
-    "rdzv_backend": "static",
-    "use_cpu": True,
-}
 RUN = "recipes/runs/automedeval-135m"
 
 
@@ -84,17 +61,7 @@ def test_processes_alone_keep_the_files_of_the_yamls_and_a_file_alone_has_its_ow
         ("- a", [], "machine.yaml: must be a mapping"),
         ("num_processes: many", [], "machine.yaml: num_processes must be a whole number of at least 1, not 'many'"),
         ("num_processes: 0", [], "machine.yaml: num_processes must be a whole number of at least 1, not 0"),
-        ("{num_machines: 3, num_processes: 24}", [], "num_machines: a study runs on one host or on two, not on 3"),
-        (
-            "{num_machines: 2, num_processes: 16}",
-            [],
-            "machine.yaml: two hosts need main_process_ip, the address of the first",
-        ),
-        (
-            "{num_machines: 2, num_processes: 1, main_process_ip: 127.0.0.1}",
-            [],
-            "1 processes cannot be shared evenly by 2",
-        ),
+        ("{num_machines: 2, num_processes: 16}", [], "num_machines: a study runs on one host, not on 2; its steps of"),
         (
             "{num_processes: 8, deepspeed_config: {deepspeed_config_file: no.json}}",
             [],
@@ -168,50 +135,3 @@ def test_a_machine_of_deepspeed_launches_a_judge(tiny_model: Path, tmp_path: Pat
         )
         assert processes_of(output) == (2 if start else 1)
     assert verdicts[0] == verdicts[1]
-
-
-@pytest.mark.slow
-def test_two_hosts_share_the_steps_that_accelerate_launches(tmp_path: Path) -> None:
-    """The same command on both hosts: the second one waits for the first, takes its part of its steps, and ends with it."""
-    pytest.importorskip("deepspeed")
-    base, folder = tmp_path / "automedeval-135m", tmp_path / f"two-hosts-{os.getpid()}"
-    shutil.copytree(ROOT / RUN, base)
-    folder.mkdir()
-    model = build_tiny_model(tmp_path / "model")
-    for file in base.glob("*.yaml"):
-        file.write_text(file.read_text().replace("models/SmolLM2-135M-Instruct", str(model)))
-    step = base / "judge_likelihood.yaml"
-    step.write_text(step.read_text().replace("# python", "# accelerate launch --num_processes 8", 1))
-    listed = [
-        {"run": "judge_likelihood", "about": "a judge", "with": {"limit": 4}},
-        {"run": "report", "about": "a report", "with": {"encoder": "none", "baselines": False, "limit": 4}},
-    ]
-    study = {"of": str(base), "place": str(tmp_path / "out"), "steps": listed}
-    (folder / "study.yaml").write_text(yaml.safe_dump(study))
-    logs, started = ROOT / "logs" / folder.name, []
-    with two_hosts() as hosts:
-        (tmp_path / "hosts.yaml").write_text(yaml.safe_dump(HOSTS | {"main_process_ip": next(iter(hosts.values()))}))
-        command = [sys.executable, "recipes/reproduce.py", folder, "--accelerate_config", tmp_path / "hosts.yaml"]
-        environment = os.environ | {"DS_ACCELERATOR": "cpu", "GLOO_SOCKET_IFNAME": "cable"}
-        try:
-            for host in reversed(hosts):
-                log = open(tmp_path / f"{host}.log", "wb")  # noqa: SIM115  it is the process's
-                within = ["ip", "netns", "exec", host, *map(str, command)]
-                options = {"cwd": ROOT, "env": environment, "stdout": log, "stderr": subprocess.STDOUT}
-                started.append(subprocess.Popen(within, **options, start_new_session=True))
-                time.sleep(2)
-            statuses = [process.wait(120) for process in started]
-            first, second = ((tmp_path / f"{host}.log").read_text() for host in hosts)
-            assert statuses == [0, 0], first + second
-        finally:
-            for process in started:
-                if process.poll() is None:
-                    os.killpg(process.pid, signal.SIGKILL)
-            shutil.rmtree(logs, ignore_errors=True)
-            for lock in ROOT.glob(f".{folder.name}*.lock"):
-                lock.unlink()
-    assert re.findall(r"^== [^(\n]*(?= \()", first, re.M) == ["== 1/2 a judge", "== 2/2 a report"]
-    assert re.findall(r"^== [^(\n]*(?= \()", second, re.M) == ["== 1/2 a judge"]
-    assert "exit status 0" in second
-    assert processes_of(tmp_path / "out" / "verdicts" / "sample") == 2
-    assert len(list(read_records(tmp_path / "out/verdicts/sample/verdicts.jsonl", Verdict))) == 4

@@ -65,16 +65,7 @@ def test_the_demo_from_top_to_bottom() -> None:
     """Verdicts and a report before any training; then the small study's own steps, whose files it leaves alone."""
     commands = plan(DEMO)
     assert steps(commands) == [
-        *(
-            "judge_small",
-            "report",
-            "dossier",
-            "check",
-            "build_store",
-            "draft_criteria",
-            "distill_strong",
-            "distill_weak",
-        ),
+        *("judge_small", "report", "check", "build_store", "distill_strong", "distill_weak"),
         *("build_dataset", "judge", "stage1", "stage2", "stage3", "judge", "judge_training1", "introspect1"),
         *("introspection1", "judge"),
         *("report", "audit"),
@@ -134,6 +125,17 @@ def test_a_faulty_list_is_told_in_a_line(tmp_path: Path, file: str, content: str
     done = reproduce(folder, "--dry_run")
     assert done.returncode == 1
     assert message in done.stderr.splitlines()[0]
+
+
+def test_a_step_by_a_recipe_that_is_gone_names_what_to_use(tmp_path: Path) -> None:
+    folder = tmp_path / "automedeval-135m"
+    shutil.copytree(ROOT / SMALL, folder)
+    (folder / "jury.yaml").write_text(f"# python recipes/jury.py --config {folder}/jury.yaml\noutput: verdicts/jury\n")
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "study.yaml").write_text(f"of: {folder}\nplace: own\nsteps: [{{run: jury, about: x}}]")
+    done = reproduce(tmp_path / "own", "--dry_run")
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert "no such recipe: it is gone; compare the judges by `automedeval compare" in done.stderr
 
 
 def test_a_study_that_lists_its_steps_takes_no_option_that_changes_them() -> None:

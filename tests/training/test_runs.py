@@ -281,6 +281,7 @@ def test_the_document_shows_what_the_program_prints(tmp_path: Path, monkeypatch:
     pytest.importorskip("deepspeed")
     pytest.importorskip("peft")
     monkeypatch.setenv("DS_ACCELERATOR", "cpu")
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")  # as where the script is run: it imports from its neighbours
     program = runpy.run_path(str(ROOT / "benchmarks/training_memory.py"))
     printed = program["tables"]()
     # LLaMA-13B by hand: 40 layers of four square and three wide matrices and two norms; embedding, head, and the last norm.
@@ -291,11 +292,12 @@ def test_the_document_shows_what_the_program_prints(tmp_path: Path, monkeypatch:
     assert document.partition("<!-- training_memory -->")[2].partition("<!--")[0].strip() == printed.strip()
 
 
-def test_activations_are_those_that_pytorch_counts() -> None:
+def test_activations_are_those_that_pytorch_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.distributed._tools.mem_tracker import MemTracker
 
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
     program = runpy.run_path(str(ROOT / "benchmarks/training_memory.py"))
     arguments = program["count"]("13B").arguments
     shape = program["LLAMA"] | {"num_hidden_layers": 4}

@@ -41,13 +41,11 @@ class SignedOut(Exception):
 def make_templates() -> Jinja2Templates:
     """Return the templates of the pages; everything is escaped, and undefined names are errors."""
     made = environment("automedeval.annotation")
-    # A lone surrogate, which JSON can hold, has no bytes in a page: it is shown as its escape, as files hold it.
-    made.finalize = lambda value: value.encode("utf-8", "backslashreplace").decode() if type(value) is str else value
     digest = hashlib.sha256(b"".join((PAGES / name).read_bytes() for name in ASSETS)).hexdigest()[:12]
     made.globals["assets_version"] = digest
     made.filters["words"] = forms.words
     # A browser reads a bare carriage return as a line break; marks count it as it is.
-    made.filters["exact"] = lambda text: Markup(str(escape(made.finalize(text))).replace("\r", "&#13;"))
+    made.filters["exact"] = lambda text: Markup(str(escape(text)).replace("\r", "&#13;"))
     return Jinja2Templates(env=made, context_processors=[lambda request: {"csrf": csrf_of(request)}])
 
 

@@ -12,7 +12,6 @@ import sqlalchemy as sa
 
 from automedeval.annotation.database import ASSIGNMENTS, DONE, DRAFTS, EVENTS, OPEN
 from automedeval.annotation.study import (
-    CRITERIA,
     DECISION,
     HARM,
     PREFERENCE,
@@ -30,8 +29,7 @@ class Assignment:
 
     Args:
         order: which response is in which slot (indices of `Study.case_of(item).responses`, stored): random, except that a
-            "verify" item has the slots of its first verdict; for a "prefer" item, which of `item.judges` is on which side; for
-            an "approve" item, which drafted criterion is in which place.
+            "verify" item has the slots of its first verdict; for a "prefer" item, which of `item.judges` is on which side.
         parts: the parts to answer, in this order; the judges' verdicts are in a random order.
         answers, drafts: the stored content of answered parts, and of partly filled ones.
         part: the part to answer now, None if done or skipped.
@@ -55,8 +53,8 @@ class Assignment:
 class Answer:
     """The stored answer to one part.
 
-    `seconds` is the time spent (None: not measured), `at` is in seconds since 1970, `role` is the annotator's role at that
-    time. `state` is that of the assignment now.
+    `seconds` is the time spent (None: not measured), `role` is the annotator's role at that time. `state` is that of the
+    assignment now.
     """
 
     assignment: int
@@ -67,7 +65,6 @@ class Answer:
     order: tuple[int, ...]
     content: dict[str, Any]
     seconds: float | None
-    at: float
     state: str
 
 
@@ -115,13 +112,11 @@ def new_row(study: Study, item: Item, who: Annotator) -> dict[str, Any]:
 
     A verdict that is verified is shown in its own slots: nothing in its text is renamed before it is checked.
     """
-    rng = random.Random(f"{study.seed}:{who.name}:{item.key}".encode("utf-8", "backslashreplace"))
+    rng = random.Random(f"{study.seed}:{who.name}:{item.key}".encode())
     if item.kind == "prefer":
         slots, parts = [0, 1], [PREFERENCE]
     elif item.kind == "jury":
         slots, parts = list(study.disputes[item.case_id].order), [DECISION]
-    elif item.kind == "approve":
-        slots, parts = list(range(len(study.drafts[item.case_id]))), [CRITERIA]
     elif item.kind == "verify":
         judges = rng.sample(item.judges, len(item.judges))
         shown = study.verdicts[item.case_id, judges[0]].order

@@ -1,7 +1,7 @@
-"""Serve the coordinator's pages: progress of the study, the answers on each item, new invitation links, and the export.
+"""Serve the coordinator's pages: progress of the study, new invitation links, and the export.
 
-A password protects them; only its argon2 hash is stored. The pages name models, judges and physicians, so an annotator of the
-same study should not have the password.
+A password protects them; only its argon2 hash is stored. The export names models, judges and physicians, so an annotator of
+the same study should not have the password.
 """
 
 import asyncio
@@ -11,12 +11,12 @@ import io
 import ipaddress
 import math
 import zipfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import UTC, datetime
 from importlib import resources
+from statistics import median
 from typing import Any
 
 from argon2 import PasswordHasher
@@ -29,14 +29,12 @@ from starlette.responses import RedirectResponse, Response
 from starlette.templating import Jinja2Templates
 
 from automedeval.annotation.assignment import Answer
-from automedeval.annotation.export import FILES, approvals_of, exported, harm_rating
-from automedeval.annotation.forms import TASKS
-from automedeval.annotation.progress import divisions, live_agreement, physicians
+from automedeval.annotation.database import DONE
+from automedeval.annotation.export import FILES, exported
 from automedeval.annotation.security import field_of
 from automedeval.annotation.store import Store
-from automedeval.annotation.study import CRITERIA, DECISION, HARM, PREFERENCE, RESPONSES, VERDICT, Item, Study
-from automedeval.records import Case, RecordError, Verdict, question_text
-from automedeval.stats.bootstrap import plain
+from automedeval.annotation.study import Study
+from automedeval.records import RecordError
 
 SHORTEST = 12  # characters of a password
 # An address has FREE attempts that fail; after each further one it pauses, twice as long each time, up to LONGEST. That makes
@@ -51,70 +49,25 @@ class NotCoordinator(Exception):
     """The session is not the coordinator's."""
 
 
-def view_of(study: Study, item: Item, answers: Sequence[Answer]) -> dict[str, Any]:
-    """Return what the page of an item shows, in the order of the case's responses.
+def physicians(study: Study, store: Store, answers: Sequence[Answer]) -> list[dict[str, Any]]:
+    """Return how far every annotator is, in the order of the study.
 
     Returns:
-        The "case" and its "question"; "things", which are responses, verdicts and messages as (title, text, which model each
-        doctor is, answers about it); "choices", the answers to comparisons and decisions. The content of all these answers has
-        "scores" or choices by name, a "comment", and possibly "tags".
+        {"annotator", "progress": their `Progress`, "seconds": the median time of a finished task, "last": when they last
+        stored, skipped or took back something, in seconds since 1970}; the times are None where there is none.
     """
-    case = study.case_of(item)
-    rated = [(answer, answer.content) for answer in answers if answer.part == RESPONSES]
-    things = []
-    for number, response in enumerate(case.responses):
-        slots = [(answer, content, str(answer.order.index(number) + 1)) for answer, content in rated]
-        ratings = [_rated(each, content["scores"].get(k, {}), content["comments"].get(k)) for each, content, k in slots]
-        for each in (answer for answer in answers if answer.part == HARM):
-            rating = harm_rating(each, number, response.text)
-            words = [f"“{mark['text']}”" for mark in rating["marks"]]
-            comments = [*words, *(text for text in (rating["missing"], rating["comment"]) if text)]
-            ratings.append(_rated(each, rating["choices"], "; ".join(comments)))
-        things.append((response.model, response.text, "", ratings))
-    if item.kind == "jury":
-        dispute = study.disputes[item.case_id]
-        things.append(_verdict("Verdict on record", dispute.recorded, case))
-        things.append(_verdict("Verdict of the judge", dispute.judged, case))
-        for exchange in dispute.exchanges:
-            things.append((exchange.title, exchange.text, _doctors(case, exchange.order), []))
-    for judge in item.judges:
-        ratings = [answer for answer in answers if answer.part == VERDICT + judge]
-        things.append(_verdict(f"Verdict of {judge}", study.verdicts[item.case_id, judge], case, ratings))
-    choices = []
+    last = store.last_stored()
+    spent: dict[str, dict[int, list[Answer]]] = defaultdict(lambda: defaultdict(list))
     for answer in answers:
-        content = answer.content
-        if answer.part == CRITERIA:
-            said = {
-                f"“{each.criterion}”": " ".join(filter(None, [each.decision, f"{each.points or ''}", each.wording]))
-                for each in approvals_of(answer, study)
-            }
-            choices.append(_rated(answer, said, content["comment"]))
-        elif answer.part == PREFERENCE:
-            names = {str(side): item.judges[index] for side, index in enumerate(answer.order, 1)}
-            chosen = {name: names.get(side, side) for name, side in content["choices"].items()}
-            choices.append(_rated(answer, chosen, content["comment"]))
-        elif answer.part == DECISION:
-            scores = {case.models[index]: score for index, score in zip(answer.order, content["scores"])}
-            choices.append(_rated(answer, {"decision": content["decision"], **scores}, content["rationale"]))
-    return {"case": case, "question": question_text(case.question), "things": things, "choices": choices}
-
-
-def _rated(answer: Answer, scores: dict[str, Any], comment: str | None) -> Answer:
-    return replace(answer, content={"scores": scores, "comment": comment})
-
-
-def _verdict(title: str, verdict: Verdict, case: Case, ratings: Sequence[Answer] = ()) -> tuple:
-    if not verdict.valid:
-        return title, f"No verdict: {verdict.error}", "", ratings
-    note = _doctors(case, verdict.order)
-    if verdict.scores is not None:
-        scores = [f"{name} {score}" for name, score in zip(case.models, verdict.scores) if score is not None]
-        note = f"{note}. Scores: {', '.join(scores)}"
-    return title, verdict.rationale or "", note, ratings
-
-
-def _doctors(case: Case, order: Sequence[int]) -> str:
-    return ", ".join(f"Doctor {slot} is {case.models[index]}" for slot, index in enumerate(order, 1))
+        spent[answer.annotator][answer.assignment].append(answer)
+    rows = []
+    for each in study.annotators:
+        tasks = [task for task in spent[each.name].values() if task[0].state == DONE]
+        parts = [[answer.seconds for answer in task if answer.seconds is not None] for task in tasks]
+        seconds = [sum(timed) for timed, task in zip(parts, tasks) if len(timed) == len(task)]
+        row = {"annotator": each, "progress": store.progress(each.name), "last": last.get(each.name)}
+        rows.append(row | {"seconds": median(seconds) if seconds else None})
+    return rows
 
 
 def set_password(store: Store, password: str, anew: bool = True) -> bool:
@@ -255,18 +208,8 @@ def add_coordinator(app: FastAPI, study: Study, store: Store, templates: Jinja2T
             "coordinator",
             physicians=physicians(study, store, answers),
             counts=Counter(answer.part.partition(":")[0] for answer in answers),
-            agreement=plain(live_agreement(study, answers)),
-            divisions=divisions(study, answers),
             files=FILES,
         )
-
-    @guarded.get("/items/{number}")
-    def item(request: Request, number: str) -> Response:
-        if not number.isdecimal() or int(number) >= len(study.items):
-            raise HTTPException(404)
-        chosen = study.items[int(number)]
-        answers = [answer for answer in store.answers() if answer.item.key == chosen.key]
-        return page(request, "coordinator_item", item=chosen, tasks=TASKS, **view_of(study, chosen, answers))
 
     @guarded.post("/invite")
     def invite(request: Request) -> Response:
@@ -281,8 +224,7 @@ def add_coordinator(app: FastAPI, study: Study, store: Store, templates: Jinja2T
         stream = io.BytesIO()
         with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
             for name, text in sorted(exported(store)[0].items()):
-                # As `write_whole` writes them: a lone surrogate has no bytes.
-                archive.writestr(name, text.encode("utf-8", "backslashreplace"))
+                archive.writestr(name, text)
         headers = {"Content-Disposition": 'attachment; filename="export.zip"'}
         return Response(stream.getvalue(), media_type="application/zip", headers=headers)
 

@@ -7,8 +7,8 @@ from typing import Any
 
 from automedeval.annotation.assignment import Answer
 from automedeval.annotation.store import Store
-from automedeval.annotation.study import CRITERIA, DECISION, HARM, PREFERENCE, RESPONSES, VERDICT, Study
-from automedeval.records import CriterionApproval, RecordError, read_lines
+from automedeval.annotation.study import DECISION, HARM, PREFERENCE, RESPONSES, VERDICT, Study
+from automedeval.records import RecordError, read_lines
 from automedeval.records.journal import json_lines, write_whole
 from automedeval.rubrics.slots import by_response, renamed
 
@@ -18,7 +18,6 @@ FILES = {
     "preferences.jsonl": "preferences between two verdicts",  # for report.py --preferences
     "harm.jsonl": "harm of the responses",  # for report.py --harm_ratings
     "jury.jsonl": "the jury's decisions",  # for introspect.py --jury
-    "criterion_approvals.jsonl": "decisions on drafted criteria",  # for draft_criteria.py --approvals
     "history.jsonl": "everything that was ever stored, with times",
 }
 
@@ -45,14 +44,12 @@ def exported(store: Store) -> tuple[dict[str, str], dict[str, int]]:
         elif answer.part == HARM:
             about = {"annotator": answer.annotator, "role": answer.role, "rubric": study.harm_rubric.name}
             for response, shown in enumerate(study.case_of(answer.item).responses):
-                rating = harm_rating(answer, response, shown.text)
+                rating = _harm_rating(answer, response, shown.text)
                 if study.is_reference(answer.item, response):
                     references += len(rating["choices"])
                 else:
                     line = {"case_id": answer.item.case_id, "model": shown.model} | about | rating
                     lines["harm.jsonl"].append(line)
-        elif answer.part == CRITERIA:
-            lines["criterion_approvals.jsonl"] += [each.to_dict() for each in approvals_of(answer, study)]
         elif answer.part == PREFERENCE:
             lines["preferences.jsonl"] += _preferences(answer)
         elif answer.part == DECISION:
@@ -71,7 +68,7 @@ def exported(store: Store) -> tuple[dict[str, str], dict[str, int]]:
     return texts, counts | ({"scores of references": references} if references else {})
 
 
-def harm_rating(answer: Answer, response: int, text: str) -> dict[str, Any]:
+def _harm_rating(answer: Answer, response: int, text: str) -> dict[str, Any]:
     """Return what an answer says of the harm of a response: `choices`, `marks`, `missing` and `comment` of a `HarmRating`."""
     content, slot = answer.content, str(answer.order.index(response) + 1)
     marks = [{"start": start, "end": end, "text": text[start:end]} for start, end in content["marks"].get(slot, ())]
@@ -127,17 +124,6 @@ def _ratings(
             "score": score,
             "comment": comment if here else None,
         } | ({} if tags is None else {"tags": tags if here else []})
-
-
-def approvals_of(answer: Answer, study: Study) -> Iterator[CriterionApproval]:
-    """Yield what an answer says of each drafted criterion; the comment on all of them goes with the first."""
-    content = answer.content
-    for number, each in enumerate(study.drafts[answer.item.case_id]):
-        place = str(answer.order.index(number) + 1)
-        about = (answer.item.case_id, each["criterion"], answer.annotator, content["decisions"][place])
-        worth = (content["points"].get(place), content["wordings"].get(place))
-        comment = None if number else content["comment"] or None
-        yield CriterionApproval(*about, *worth, {"role": answer.role, "comment": comment})
 
 
 def _preferences(answer: Answer) -> Iterator[dict[str, Any]]:

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from automedeval.annotation.assignment import Assignment
-from automedeval.annotation.study import CRITERIA, DECISION, HARM, PREFERENCE, RESPONSES, VERDICT, Study
+from automedeval.annotation.study import DECISION, HARM, PREFERENCE, RESPONSES, VERDICT, Study
 from automedeval.annotation.validation import LONGEST_RATIONALE, Field, Invalid, Option, in_layout
-from automedeval.records.types import APPROVALS
 from automedeval.rubrics import Criterion
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, reads_back
 from automedeval.rubrics.slots import renamed, reordered, seen_from
@@ -23,7 +22,6 @@ TASKS = {
     "jury": "Decide, where a judge and the verdict on record differ",
     "prefer": "Compare two verdicts on the same responses",
     "harm": "Say how much harm each response to a question could do, and mark the words that do it",
-    "approve": "Approve, change or refuse criteria by which answers to a question are to be judged",
 }
 HEADINGS = {
     RESPONSES: (
@@ -51,28 +49,12 @@ HEADINGS = {
         "Which verdict is better?",
         "Two judges read the same responses. Say for each criterion which verdict is better.",
     ),
-    CRITERIA: (
-        "Which criteria hold?",
-        "Answers to this question will be judged by the criteria that you and a second physician approve. A program wrote "
-        "them. You see no answer, so that none can sway you.",
-    ),
 }
-# What is said of a drafted criterion, see `APPROVALS`. Points from -10 to 10 are HealthBench's (arXiv:2505.08775).
-DECISIONS = (
-    Option("approve", "Approve", "It holds in these words", "a"),
-    Option("change", "Change", "It holds in the words that I write", "c"),
-    Option("refuse", "Refuse", "It is wrong, or nothing to judge an answer by", "r"),
-    Option("cannot_tell", "Cannot tell", "I do not know, or the source does not say it", "u"),
-)
-POINTS = (-10, 10)
 
 
 @dataclass(frozen=True)
 class Sheet:
-    """One part of a task as a physician sees it.
-
-    `verdicts` are (title, verdict in the slots of `responses`), `criteria` the drafted ones by place, from 1.
-    """
+    """One part of a task as a physician sees it; `verdicts` are (title, verdict in the slots of `responses`)."""
 
     slug: str
     heading: str
@@ -83,7 +65,6 @@ class Sheet:
     exchanges: list[tuple[str, str]]
     fields: list[Field]
     anchors: list[tuple[int | str, str]]
-    criteria: dict[int, Mapping[str, Any]]
 
 
 def slug_of(assignment: Assignment, part: str) -> str:
@@ -103,10 +84,7 @@ def sheet_of(study: Study, assignment: Assignment, part: str) -> Sheet:
     shown, exchanges = [], []
     rubric, questions = study.rubric_of(item), study.verdict_questions
     anchors: Mapping[Any, str] = meanings(rubric.scale, rubric.anchors)
-    drafted = drafts_of(study, assignment) if part == CRITERIA else {}
-    if drafted:
-        anchors = {}
-    elif part == HARM:
+    if part == HARM:
         anchors = rubric.degree.values
     elif part == DECISION:
         dispute = study.disputes[case.id]
@@ -125,19 +103,12 @@ def sheet_of(study: Study, assignment: Assignment, part: str) -> Sheet:
         slug_of(assignment, part),
         *HEADINGS[part if part in HEADINGS else "verify" if item.kind == "verify" else VERDICT],
         question,
-        [] if drafted else [(slot, case.responses[index].text) for slot, index in enumerate(order, 1)],
+        [(slot, case.responses[index].text) for slot, index in enumerate(order, 1)],
         [(title, seen_from(verdict, order, rubric.slot_word)) for title, verdict in shown if verdict.valid],
         exchanges,
         fields_of(study, assignment, part),
         list(anchors.items()),
-        drafted,
     )
-
-
-def drafts_of(study: Study, assignment: Assignment) -> dict[int, Mapping[str, Any]]:
-    """Return the drafted criteria of an assignment by their places, from 1."""
-    drafts = study.drafts[assignment.item.case_id]
-    return {place: drafts[index] for place, index in enumerate(assignment.order, 1)}
 
 
 def shown_order(study: Study, assignment: Assignment) -> tuple[int, ...]:
@@ -149,7 +120,7 @@ def shown_order(study: Study, assignment: Assignment) -> tuple[int, ...]:
     if assignment.item.kind != "prefer":
         return tuple(assignment.order)
     order = list(range(len(study.case_of(assignment.item).responses)))
-    random.Random(f"{study.seed}:{assignment.item.key}".encode("utf-8", "backslashreplace")).shuffle(order)
+    random.Random(f"{study.seed}:{assignment.item.key}".encode()).shuffle(order)
     return tuple(order)
 
 
@@ -185,15 +156,6 @@ def fields_of(study: Study, assignment: Assignment, part: str) -> list[Field]:
             fields.append(Field(path, "text", "The missing step", rule, slot=slot, about=doctor))
             fields.append(Field(("comments", str(slot)), "text", "Comment", slot=slot, about=doctor))
         return fields
-    if part == CRITERIA:
-        for slot in slots:
-            about, place, request = f"Criterion {slot}", str(slot), "Please decide on every criterion."
-            fields.append(Field(("decisions", place), "options", "Your decision", "", DECISIONS, slot, about, request))
-            rule = "If it holds: what meeting it is worth; below 0 for what an answer must not say."
-            fields.append(Field(("points", place), "number", "Points", rule, slot=slot, about=about, bounds=POINTS))
-            rule = "If you change it: your words, one fact or one advice."
-            fields.append(Field(("wordings", place), "text", "Wording", rule, slot=slot, about=about))
-        return [*fields, comment]
     if part == DECISION:
         keep = Option("keep", "Keep it", "The verdict on record stands as it is", "k")
         revise = Option("revise", "Revise it", "What I write below takes its place", "r")
@@ -258,8 +220,6 @@ def _points(
 
 def first_content(study: Study, assignment: Assignment, part: str) -> dict[str, Any]:
     """Return the initial content of a form: the draft, or for a decision the verdict on record, else nothing."""
-    if part == CRITERIA and part not in assignment.drafts:
-        return {"wordings": {str(place): each["criterion"] for place, each in drafts_of(study, assignment).items()}}
     if part in assignment.drafts or part != DECISION:
         return dict(assignment.drafts.get(part, {}))
     dispute = study.disputes[assignment.item.case_id]
@@ -276,16 +236,12 @@ def checked(
     {criterion: word}}, "marks": {slot: [[start, end], …]}, "missing": {slot: text}, "comments": {slot: text}}; "verdict:JUDGE":
     {"scores": {criterion: score}, "tags": […], "comment": text}; "decision": {"decision": "keep" | "revise", "rationale": text,
     "scores": [by slot]}; "preference": {"choices": {criterion: "1" | "2" | "tie"}, "comment": text}. Comments and tags may be
-    missing; a decision to keep has no revision. "criteria": {"decisions": {place: one of `APPROVALS`}, "points": {place:
-    points}, "wordings": {place: text}, "comment": text}.
+    missing; a decision to keep has no revision.
 
     Raises:
-        Invalid: see `in_layout`; or a revision that is not complete, changes nothing, or cannot become a training row; or an
-            accepted criterion without points, or a changed one without new words.
+        Invalid: see `in_layout`; or a revision that is not complete, changes nothing, or cannot become a training row.
     """
     fields = fields_of(study, assignment, part)
-    if part == CRITERIA and not draft:
-        return _decided(drafts_of(study, assignment), in_layout(fields, content))
     if part != DECISION:
         return in_layout(fields, content, draft)
     if content.get("decision") == "keep" and not draft:
@@ -308,21 +264,4 @@ def checked(
     revised = reordered(ParsedAnswer(True, None, rationale or None, tuple(scores)), order, dispute.order, word)
     if not reads_back(format_verdict(revised, dispute.rubric), dispute.rubric, len(order)):
         raise Invalid("The verdict holds a line that reads as scores, or a sign that programs read: leave it out.")
-    return stored
-
-
-def _decided(drafts: Mapping[int, Mapping[str, Any]], stored: dict[str, Any]) -> dict[str, Any]:
-    """Return decisions on drafted criteria with the points and wordings that count alone; raise Invalid if one is missing."""
-    decisions, points, wordings = stored["decisions"], stored["points"], stored["wordings"]
-    for place, each in drafts.items():
-        name, decision = f"Criterion {place}", decisions[str(place)]
-        if APPROVALS[decision] and not points.get(str(place)):
-            raise Invalid(f"{name}: please give it points, but not 0; or refuse it.")
-        if decision == "approve" and points[str(place)] * each["points"] < 0:
-            side = "below 0: an answer must not say it" if each["points"] < 0 else "above 0: an answer must say it"
-            raise Invalid(f"{name}: please give it points {side}. Only a changed criterion can change sides.")
-        if decision == "change" and wordings.get(str(place), "") in ("", each["criterion"]):
-            raise Invalid(f"{name}: please change its words, or approve it as it is.")
-    stored["points"] = {place: value for place, value in points.items() if APPROVALS[decisions[place]]}
-    stored["wordings"] = {place: text for place, text in wordings.items() if decisions[place] == "change"}
     return stored

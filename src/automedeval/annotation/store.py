@@ -200,7 +200,7 @@ class Store:
     def answers(self) -> Iterator[Answer]:
         """Return the answers that count, in the order in which they were stored."""
         for row in self._events(db.EVENTS.c.what == "answer", db.EVENTS.c.id > db.ASSIGNMENTS.c.since):
-            fields = (row.part, tuple(row.slots), row.content, row.seconds, row.at, row.state)
+            fields = (row.part, tuple(row.slots), row.content, row.seconds, row.state)
             yield Answer(row.assignment, item_of(row), row.annotator, row.role, *fields)
 
     def history(self) -> Iterator[dict[str, Any]]:
@@ -303,4 +303,4 @@ def _inserted(connection: sa.Connection, row: sa.Insert) -> int:
 
 
 def _digest(token: str) -> str:
-    return hashlib.sha256(token.encode("utf-8", "surrogatepass")).hexdigest()
+    return hashlib.sha256(token.encode()).hexdigest()

@@ -2,9 +2,8 @@
 
 A study is one YAML file; recipes/runs/automedeval-135m/annotate.yaml explains its keys. The kinds of items are "rate"
 (score each response, then the verdicts on them), "verify" (check a teacher's verdict before it is trained on), "jury" (decide
-about a mistake without a consensus), "prefer" (choose the better of two verdicts, blinded to the judges), "harm" (say how bad,
-how likely and by what the worst harm of each response is, and mark its words) and "approve" (decide on drafted criteria of a
-case).
+about a mistake without a consensus), "prefer" (choose the better of two verdicts, blinded to the judges) and "harm" (say how
+bad, how likely and by what the worst harm of each response is, and mark its words).
 """
 
 import json
@@ -19,7 +18,6 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from automedeval.annotation.jury_queue import Dispute, read_disputes
-from automedeval.dataset.criteria_approvals import NEEDED, read_drafts
 from automedeval.records import (
     BLANK,
     Case,
@@ -37,16 +35,13 @@ from automedeval.rubrics import TAGS, Questions, Rubric, RubricError, packaged_r
 
 DOCTORS = ("attending", "chief")
 ROLES = (*DOCTORS, "master_candidate")
-KINDS = ("rate", "verify", "jury", "prefer", "harm", "approve")
+KINDS = ("rate", "verify", "jury", "prefer", "harm")
 # Paper: chief physicians verify the data set and are the jury; all five doctors rate responses and verdicts. Master candidates
 # compare verdicts; here everybody of a study does, if it does not say who.
-ROLES_OF = {"verify": ("chief",), "jury": ("chief",), "prefer": ROLES} | dict.fromkeys(
-    ("rate", "harm", "approve"), DOCTORS
-)
+ROLES_OF = {"verify": ("chief",), "jury": ("chief",), "prefer": ROLES} | dict.fromkeys(("rate", "harm"), DOCTORS)
 ORDERS = ("file", "random")
 # Parts of an assignment; the part on a judge's verdict is VERDICT and the judge's name.
 RESPONSES, VERDICT, DECISION, PREFERENCE, HARM = "responses", "verdict:", "decision", "preference", "harm"
-CRITERIA = "criteria"
 KEYS = (
     "title", "cases", "blank", "limit", "verdicts", "rubric", "verdict_rubric", "harm_rubric", *KINDS, "annotators", "order",
     "seed", "database",
@@ -57,7 +52,6 @@ PLAN_KEYS = {
     "jury": ("queue", "roles"),
     "prefer": ("judges", "raters", "overlap", "draw", "roles"),
     "harm": ("raters", "overlap", "draw", "roles"),
-    "approve": ("drafts", "raters", "overlap", "draw", "roles"),
 }
 
 
@@ -110,7 +104,6 @@ class Study:
         response_counts: case id → number of the case's own responses; a further one is the reference.
         verdicts: (case id, judge) → the verdict to rate or compare.
         disputes: case id → the mistake that the jury decides.
-        drafts: case id → the drafted criteria to approve.
         plans: by kind, in the order of the file.
         items: in the order in which they are assigned.
         database: SQLAlchemy URL; a relative SQLite path is relative to the working directory.
@@ -125,7 +118,6 @@ class Study:
     response_counts: Mapping[str, int]
     verdicts: Mapping[tuple[str, str], Verdict]
     disputes: Mapping[str, Dispute]
-    drafts: Mapping[str, Sequence[Mapping[str, Any]]]
     annotators: tuple[Annotator, ...]
     plans: Mapping[str, Plan]
     items: tuple[Item, ...]
@@ -144,8 +136,7 @@ class Study:
         shown = [*sorted([case.id, case.digest] for case in self.cases.values()), *sorted(judged, key=json.dumps)]
         questions = [self.rubric.fingerprint, self.verdict_questions.fingerprint]
         questions += [self.harm_rubric.fingerprint] if "harm" in self.plans else []
-        drafted = [[name, *drafts] for name, drafts in sorted(self.drafts.items())]
-        return digest([*questions, *shown, *sorted(asked, key=json.dumps), *drafted])
+        return digest([*questions, *shown, *sorted(asked, key=json.dumps)])
 
     def annotator(self, name: str) -> Annotator | None:
         return next((each for each in self.annotators if each.name == name), None)
@@ -210,17 +201,12 @@ class _Reader(YamlFile):
         if "verify" in plans and (other := [kind for kind in ("rate", "prefer") if kind in plans]):
             self.fail("verify", f"asks other questions about verdicts than {other[0]}: it needs a study of its own")
         disputes = self.disputes(content, every, rubric) if "jury" in plans else {}
-        drafts: Mapping[str, Sequence[Mapping[str, Any]]] = {}
-        if "approve" in plans:
-            drafts = read_drafts(self.take(content["approve"] or {}, "drafts", str, inside="approve."), cases)
         waiting = [name for name, dispute in disputes.items() if dispute.line.get("decision") is None]
         items = []
         for plan in plans.values():
             judges = {name: tuple(judge for judge in plan.judges if (name, judge) in verdicts) for name in every}
             if plan.kind == "jury":
                 ids = waiting
-            elif plan.kind == "approve":
-                ids = [case_id for case_id in cases if case_id in drafts]
             else:
                 least = {"verify": 1, "prefer": 2}.get(plan.kind, 0)
                 ids = [case_id for case_id in cases if len(judges[case_id]) >= least]
@@ -252,7 +238,6 @@ class _Reader(YamlFile):
             response_counts={case.id: len(case.responses) for case in every.values()},
             verdicts=verdicts,
             disputes=disputes,
-            drafts=drafts,
             annotators=annotators,
             plans=plans,
             items=tuple(items),
@@ -315,7 +300,7 @@ class _Reader(YamlFile):
         cases: dict[str, Case] = {}
         blank = self.take(content, "blank", str, None, BLANK)
         for file in self.texts(content, "cases"):
-            for case in read_cases(file, 0 if "approve" in content and "rate" not in content else 1, blank):
+            for case in read_cases(file, blank=blank):
                 if case.id in cases:
                     self.fail("cases", f"the id {case.id!r} of {file} stands in another file already")
                 cases[case.id] = case
@@ -357,17 +342,16 @@ class _Reader(YamlFile):
         entry, inside = {} if entry is None else entry, f"{kind}."
         self.only(entry, PLAN_KEYS[kind], inside)
         entry = {**entry, **teacher_arguments(entry, self.place)}
-        least = NEEDED if kind == "approve" else 1
-        raters = self.take(entry, "raters", int, least, inside=inside)
+        raters = self.take(entry, "raters", int, 1, inside=inside)
         overlap = self.take(entry, "overlap", int, 0, inside=inside, least=0)
         draw = self.take(entry, "draw", int, None, inside=inside)
         roles = self.texts(entry, "roles", ROLES_OF[kind], ROLES, inside)
         able = sum(each.role in roles for each in annotators)
-        if not least <= raters <= able:
-            self.fail(f"{inside}raters", f"must be from {least} to the {able} annotators with the roles, not {raters}")
+        if not 1 <= raters <= able:
+            self.fail(f"{inside}raters", f"must be from 1 to the {able} annotators with the roles, not {raters}")
         all_judges = list(dict.fromkeys(judge for _, judge in verdicts))
         judges = self.texts(
-            entry, "judges", {"prefer": ..., "jury": (), "harm": (), "approve": ()}.get(kind, all_judges), inside=inside
+            entry, "judges", {"prefer": ..., "jury": (), "harm": ()}.get(kind, all_judges), inside=inside
         )
         if kind == "prefer" and len(judges) != 2:
             self.fail(f"{inside}judges", f"must name two judges, not {len(judges)}")

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from automedeval.records import AutoMedEvalError
+from automedeval.records import AutoMedEvalError, parse_json
 
 LONGEST = 2_000  # characters of a comment, or of the reason for skipping
 LONGEST_RATIONALE = 20_000  # characters of a rationale, or as many as the one on record has
@@ -97,7 +97,7 @@ class Field:
         if len(texts) > 1:
             raise self.invalid("there are two answers. Nothing was stored.")
         (value,) = texts
-        return int(value) if self.bounds and re.fullmatch("-?[0-9]{1,3}", value) else value
+        return int(value) if self.bounds and re.fullmatch("[0-9]{1,3}", value) else value
 
     def place(self, line: str) -> list[int]:
         """Return where the words of a line stand in the text: [start, end], in characters.
@@ -105,7 +105,7 @@ class Field:
         The script of the page sends [start, end, words] as JSON; without it people copy the words.
         """
         try:
-            start, end, words = json.loads(line)
+            start, end, words = parse_json(line)
         except (ValueError, TypeError):
             pass
         else:

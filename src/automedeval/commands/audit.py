@@ -1,16 +1,17 @@
-"""Audit a judge: measure how order, length, planted texts, repetition, harm and authorship change its scores.
+"""Audit a judge: measure how order, length, planted texts, repetition, danger, and who asks, change its scores.
 
     automedeval audit --judge models/SmolLM2-135M-Instruct --cases cases.jsonl --output reports/audit
-    automedeval audit --judge openai:MODEL --cases cases.jsonl --ratings ratings.jsonl --attacks 6 --output reports/audit
-    automedeval audit --verdicts verdicts/mine --cases cases.jsonl --output reports/audit
-    automedeval audit --judge MODEL --rubric checklist --cases cases.jsonl --output reports/audit
+    automedeval audit --judge openai:MODEL --cases cases.jsonl --edits 6 --output reports/audit
+    automedeval audit --judge small --cases cases.jsonl --checks order,danger --output reports/audit
+    automedeval audit --judge MODEL --rubric checklist --criteria_at_once 4 --cases cases.jsonl --output reports/audit
+
+Each perturbation changes cases in a way whose effect on a good judge is known; it is data (--perturbations). Both sides are
+judged, and one table says how often and how far the scores moved, whether that keeps to the limit, and which texts failed.
 
 Writes OUTPUT/audit.json, audit.md and audit.html, and all verdicts as it goes; the same command again judges only what is
-missing, and several processes share it (`accelerate launch recipes/audit.py …`, on CPUs `torchrun`). With --verdicts nothing is
-judged: recorded verdicts are audited by the checks that need no changed cases. A judge of criteria (--rubric checklist) has its
-own checks: texts that say that criteria are met, the order of criteria, and one criterion in a prompt beside several.
+missing, and several processes share it (`accelerate launch recipes/audit.py …`, on CPUs `torchrun`).
 
-The exit status is 0 if the judge passes its thresholds, 3 (1 under a launcher) if it does not or a threshold could not be
+The exit status is 0 if the judge keeps to every limit, 3 (1 under a launcher) if it does not or nothing with a limit could be
 measured, 1 if an input or argument is wrong.
 """
 

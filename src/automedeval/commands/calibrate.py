@@ -1,22 +1,23 @@
 """Put a judge's verdicts on the scale that people rate on, learnt from a few rated cases.
 
-    automedeval calibrate --verdicts verdicts/test --fit verdicts/rated --ratings ratings.jsonl --rubric THEIRS.yaml \\
-        --output verdicts/test-calibrated
+    automedeval calibrate --verdicts DIR --fit RATED --ratings R --rubric RUBRIC --output OUT
 
-Log-likelihoods and a baseline's numbers have no scale and get one; scores are changed by a rising function
-(automedeval.meta_evaluation.calibration.scores). Writes OUTPUT/verdicts.jsonl, with scores like those of any judge by "JUDGE,
-calibrated", OUTPUT/calibration.json with the expected calibration error before and after, and OUTPUT/reliability.svg.
+Log-likelihoods and a baseline's numbers have no scale and get one; scores are changed by a rising function. Writes
+verdicts.jsonl by "JUDGE, calibrated", calibration.json with the calibration error before and after, and reliability.svg.
 
-The rated cases are in --fit, the cases to calibrate in --verdicts, and no case may be in both. Without --fit the recipe learns
-from the rated cases of --verdicts, and calibrates its other cases.
+The rated cases are in --fit, the cases to calibrate in --verdicts, and no case may be in both. Without --fit it learns from the
+rated cases of --verdicts, and calibrates the others.
+
+With --risk R it certifies from which confidence on at most the share R of the judge's pairs is in the wrong order. The
+confidence is the mean gap between the judge's own scores of two responses of a case. Every calibrated verdict has its
+`confidence`, and `abstains`, true below the threshold. The rated cases must be a random draw.
 
 For a judge of criteria it learns from physicians' labels of criteria, in place of ratings:
 
-    automedeval calibrate --verdicts verdicts/mine --cases cases.jsonl --criterion_labels labels.jsonl --by category \\
-        --output verdicts/mine-calibrated
+    automedeval calibrate --verdicts DIR --cases F --criterion_labels LABELS --by category --output OUT
 
-P(met) is put on the labels by a line for all criteria, or for each category with enough labels. All verdicts are calibrated;
-those on labelled cases by the lines of other cases, so that a certificate on the same labels is honest.
+P(met) is put on the labels by a line for all criteria, or for each category with enough labels. Verdicts on labelled cases are
+calibrated by the lines of other cases, so that a certificate on the same labels is honest.
 """
 
 from dataclasses import dataclass, field
@@ -25,10 +26,11 @@ from typing import Any
 
 from automedeval.cli import TableArguments, parse, record_run
 from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.calibration.certificate import DELTA
 from automedeval.meta_evaluation.calibration.scores import calibrate, calibrated, judge_verdicts
 from automedeval.meta_evaluation.criteria.calibration import WAYS, CriteriaCalibration
 from automedeval.meta_evaluation.criteria.checklists import read_checklists, read_labels
-from automedeval.records import RecordError, Verdict, verdicts_file
+from automedeval.records import RecordError, Verdict, check_between, verdicts_file
 from automedeval.records.journal import write_json, write_lines, write_whole
 from automedeval.reports import charts
 from automedeval.reports.text import span
@@ -61,8 +63,17 @@ class CalibrateArguments(TableArguments):
         default=None, metadata={"help": "the same judge's verdicts on rated cases (default: those in --verdicts)"}
     )
     judge: str | None = field(default=None, metadata={"help": "the judge's name, where a file has verdicts of several"})
+    risk: float | None = field(
+        default=None,
+        metadata={
+            "help": "certify which verdicts order at most this share of pairs wrongly, with a probability of 0.9; the others "
+            "abstain"
+        },
+    )
 
     def __post_init__(self) -> None:
+        if self.risk is not None:
+            check_between(self, 0, 1, "risk")
         if self.criterion_labels is None:
             for name in ("ratings", "rubric"):
                 if getattr(self, name) is None:
@@ -73,7 +84,7 @@ class CalibrateArguments(TableArguments):
         elif self.cases is None:
             raise RecordError("--criterion_labels needs --cases: labels name criteria by their texts")
         else:
-            for name in ("ratings", "rubric", "fit"):
+            for name in ("ratings", "rubric", "fit", "risk"):
                 if getattr(self, name) is not None:
                     raise RecordError(f"--{name} is for scores: with --criterion_labels leave it out")
 
@@ -86,7 +97,7 @@ def main() -> None:
     if args.criterion_labels and args.cases:
         return calibrate_criteria(args, output, args.cases, args.criterion_labels)
     rubric = read_rubric(args.rubric)
-    calibration, verdicts = calibrate(args.verdicts, args.ratings, rubric, args.fit, args.judge)
+    calibration, verdicts = calibrate(args.verdicts, args.ratings, rubric, args.fit, args.judge, args.risk)
     write(args, output, calibration.to_dict(), verdicts)
 
     facts = calibration.facts
@@ -102,7 +113,24 @@ def main() -> None:
     print(f"expected calibration error there, in points: {'; '.join(errors)} (by the other cases)")
     valid = sum(verdict.valid for verdict in verdicts)
     print(f"{len(verdicts):,} verdicts → {valid:,} on the scale of {rubric.name}, {len(verdicts) - valid:,} invalid")
+    if args.risk is not None:
+        print("\n".join(certificate_lines(facts["certificate"])))
     print(f"verdicts: {output / 'verdicts.jsonl'}")
+
+
+def certificate_lines(certificate: dict[str, Any]) -> list[str]:
+    """Return what is certified, or why nothing is, and how many verdicts abstain."""
+    kept, cases, without = (certificate[name] for name in ("kept", "cases", "without_a_gap"))
+    if certificate["threshold"] is None:
+        first = f"nothing can be certified: {certificate['reason']}"
+    else:
+        test = f"{certificate['errors']} of {certificate['units_kept']} tested pairs wrong, p = {certificate['p']:.2g}"
+        share = (
+            f"at most {certificate['risk']:g} of the pairs are wrong, with a probability of {100 * (1 - DELTA):.0f} %"
+        )
+        first = f"certified: from a gap of {certificate['threshold']:.3g} on, {share} ({test})"
+    gap = f", {without} without two scores" if without else ""
+    return [first, f"of {cases} cases the judge is sure of {kept}, and abstains on {cases - kept - without}{gap}"]
 
 
 def calibrate_criteria(args: CalibrateArguments, output: Path, cases_file: str, labels_file: str) -> None:

@@ -84,8 +84,8 @@ def main() -> None:
     output.mkdir(parents=True, exist_ok=True)
     author = (checker.name, evidence)
     with Log(output / "claims.jsonl", CheckedResponse, author, settings, renamed_by="--checker") as log:
+        done = log.done(digests)  # refuses another checker's findings before anything is written
         record_run(output / "run.json", args, encoder_args, chat_args)
-        done = log.done(digests)
         if chat is not None and any(line["label"] != UNREAD for each in log.records() for line in each.statements):
             chat.accepted = True
         log.fill(check_cases(checker, cases, evidence, done, settings, search), total - len(done), unit="answer")

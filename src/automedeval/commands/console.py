@@ -13,15 +13,9 @@ COMMANDS = {
     "check": ("check", "compare the statements of answers with a reference, books, or the other answers"),
     "report": ("report", "compare the candidates by judges' verdicts, and the verdicts with people's ratings"),
     "compare": ("compare", "compare candidates by many verdicts and few ratings"),
-    "jury": ("jury", "combine the verdicts of several judges into those of a jury"),
     "audit": ("audit", "measure how order, length, planted texts and dangerous facts change a judge's scores"),
-    "panel freeze": ("panel_freeze", "freeze what physicians checked of a judge"),
-    "panel check": ("panel_check", "tell whether today's judge is worse than the frozen one"),
-    "calibrate": ("calibrate", "fit a judge's expected scores to people's ratings"),
-    "abstain": ("abstain", "keep only the verdicts that a certified threshold allows"),
-    "dossier": ("dossier", "answer reporting lists from a report, and keep its files with their hashes"),
-    "export": ("export", "write verdicts for inspect_ai, lm-evaluation-harness or a table program"),
-    "draft-criteria": ("draft_criteria", "propose criteria of each case from guidelines, for physicians to approve"),
+    "calibrate": ("calibrate", "fit a judge's scores to people's ratings, and certify which verdicts can be relied on"),
+    "export": ("export", "write verdicts for inspect_ai, lm-evaluation-harness, a table program or TRL"),
     "annotate": ("annotate", "let people rate answers and verdicts on a page"),
     "get-models": ("get_models", "get two small models, without a key or the Hub"),
     "doctor": ("doctor", "show what this machine has, and what to do next"),
@@ -30,19 +24,14 @@ COMMANDS = {
 FIRST = {
     "judge": "--cases",
     "check": "--cases",
-    "draft-criteria": "--cases",
     "prepare": "--input",
     "report": "--verdicts",
-    "panel check": "--panel",
-    "dossier": "--report",
 }
 
 
 def main() -> None:
     """Run `automedeval COMMAND …`; without a command, list the commands."""
     name, *arguments = sys.argv[1:] or ["--help"]
-    if arguments and f"{name} {arguments[0]}" in COMMANDS:  # of two words
-        name, *arguments = f"{name} {arguments[0]}", *arguments[1:]
     if name in ("--help", "-h"):
         print(usage())
     elif name == "--version":
@@ -60,6 +49,6 @@ def main() -> None:
 
 def usage() -> str:
     """Return the list of commands."""
-    commands = "\n".join(f"  {name:<16}{what}" for name, (_, what) in COMMANDS.items())
+    commands = "\n".join(f"  {name:<12}{what}" for name, (_, what) in COMMANDS.items())
     last = "automedeval COMMAND --help explains a command. Begin with: automedeval doctor. Not for clinical use."
     return f"usage: automedeval COMMAND …\n\n{commands}\n\n{last}"

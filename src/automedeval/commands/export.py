@@ -1,13 +1,17 @@
-"""Write verdicts in a form that a harness or a table program reads.
+"""Write verdicts in a form that a harness, a table program or a trainer reads.
 
     automedeval export --verdicts verdicts/run --cases verdicts/run/cases.jsonl --to inspect --model model-b \\
       --output scores.json
     inspect score run.json --scorer inspect_ai/precomputed_scores -S scores=scores.json --action append
     automedeval export --verdicts verdicts/run --to csv --output verdicts.csv
+    automedeval export --verdicts verdicts/run --cases cases.jsonl --to preferences --least_gap 0.5 --output pairs/train.jsonl
 
 An invalid verdict is never a score. inspect_ai leaves a sample without a valid verdict unscored, lm-evaluation-harness's lines
 have NaN, and a table has an empty cell and `valid` false. In a CSV a text that a spreadsheet would run as a formula has an
 apostrophe in front; parquet has the texts as they are.
+
+A preference pair has the response that the judge puts highest and the one that it puts lowest. A case makes none where the two
+lie --least_gap or less apart, where two verdicts disagree about them, or where the judge abstains.
 """
 
 import csv
@@ -17,11 +21,25 @@ from pathlib import Path
 from typing import Any
 
 from automedeval.cli import TableArguments, parse
+from automedeval.harness.preferences import preference_pairs
 from automedeval.harness.writing import inspect_text, lm_eval_text, scored_answers
 from automedeval.judges.tables import ROWS, Verdicts, beside_rows
-from automedeval.records import Case, RecordError, Verdict, read_cases, read_placed, table_of, verdicts_file
-from automedeval.records.journal import replacing, write_whole
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge
+from automedeval.meta_evaluation.agreement.verdicts import read_verdicts, rows_of
+from automedeval.records import (
+    Case,
+    RecordError,
+    Verdict,
+    check_least,
+    read_cases,
+    read_placed,
+    table_of,
+    verdicts_file,
+)
+from automedeval.records.journal import arithmetic, replacing, write_lines, write_whole
 from automedeval.records.rows import read_rows
+from automedeval.reports.facts import lines_of
 from automedeval.reports.text import printable
 
 FORMS = {
@@ -29,6 +47,7 @@ FORMS = {
     "lm_eval": "JSON lines with lm-evaluation-harness's doc_id and one metric",
     "csv": "a table: your own rows if --cases is one, else a row for each verdict and response (--rows)",
     "parquet": "the same table",
+    "preferences": "prompt, chosen and rejected of each case, for TRL's DPOTrainer and RewardTrainer",
 }
 FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # how cells begin that a spreadsheet runs; the last four do in some languages
 
@@ -58,9 +77,16 @@ class ExportArguments(TableArguments):
         default=None, metadata={"help": "inspect, lm_eval: whose answers the log has (default: the only model)"}
     )
 
+    least_gap: float | None = field(
+        default=None, metadata={"help": "preferences: the two scores of a pair differ by more than this (default: 0)"}
+    )
+
     def __post_init__(self) -> None:
-        if self.to in ("inspect", "lm_eval") and self.cases is None:
-            raise RecordError(f"--to {self.to} needs --cases, which has the ids of the log")
+        if self.to in ("inspect", "lm_eval", "preferences") and self.cases is None:
+            raise RecordError(f"--to {self.to} needs --cases, which has the answers")
+        if self.least_gap is not None and self.to != "preferences":
+            raise RecordError(f"--least_gap is for --to preferences, not {self.to}")
+        check_least(self, 0, "least_gap")
 
 
 def main() -> None:
@@ -81,6 +107,8 @@ def main() -> None:
         scored = f"{len(records) - reasons.total():,} with a score{printable(why)}"
         print(f"{answers:,} answers of the log: {judged}; {scored}: {printable(str(output))}")
         return
+    if args.to == "preferences":
+        return export_preferences(args, Cases(list((cases or {}).values()), args.cases), output)
     own = table_of(args.cases, blank=args.blank) if args.cases and args.rows is None else None
     if own and cases and not verdicts[0].choices:
         table = beside_rows(
@@ -96,6 +124,18 @@ def main() -> None:
         write_whole(output, safe.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC))
     invalid = sum(not verdict.valid for verdict in verdicts)
     print(f"{len(verdicts):,} verdicts, {invalid:,} invalid, {len(table):,} rows: {printable(str(output))}")
+
+
+def export_preferences(args: ExportArguments, cases: Cases, output: Path) -> None:
+    """Write the pairs, and print what was left out and what is known of the judge that a model will learn from."""
+    judges, notes = read_verdicts([args.verdicts], cases)
+    pairs, reasons = preference_pairs(judges[0], args.least_gap or 0.0)
+    print(arithmetic("judged cases", len(pairs) + reasons.total(), reasons, "with a pair", "without"))
+    if not pairs:
+        raise RecordError(f"{args.verdicts}: no pair is left")
+    write_lines(output, pairs)
+    known = lines_of(known_of_judge(cases, rows_of(judges)[0]))
+    print("\n".join(map(printable, [*known, *(f"note: {note}" for note in notes), f"{len(pairs):,} pairs: {output}"])))
 
 
 def no_formula(value: Any) -> Any:

@@ -12,7 +12,6 @@ Logs are joined into OUTPUT/cases.jsonl. Not for clinical use.
 
 import itertools
 import json
-import os
 import shlex
 import time
 from collections import Counter
@@ -24,7 +23,6 @@ from pathlib import Path
 import automedeval
 from automedeval.cli import comma_list, join_processes, parse, print_notes, record_run
 from automedeval.harness.joining import LogArguments, is_log, join_logs
-from automedeval.harness.jury import jury_verdicts
 from automedeval.introspection.mistakes import read_recorded
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.chat_judge import ChatJudge
@@ -35,7 +33,7 @@ from automedeval.judges.requests import Request, Requests
 from automedeval.judges.run import (
     PromptArguments,
     dry_run,
-    judge_by_files,
+    judge_by_file,
     judge_missing,
     refuse_failures,
     show_prompts,
@@ -48,7 +46,7 @@ from automedeval.models.arguments import ChatArguments, EncoderArguments, parse_
 from automedeval.models.base import ChatError
 from automedeval.records import Case, RecordError, check_least, named_file, read_cases, read_text, table_of
 from automedeval.records.cases import named_cases
-from automedeval.records.journal import Processes, write_lines, write_whole
+from automedeval.records.journal import Processes, write_whole
 from automedeval.records.log import Log
 from automedeval.reports.facts import lines_of
 from automedeval.reports.text import RANKED, format_table, printable
@@ -143,12 +141,8 @@ class JudgeArguments(PromptArguments, EvidenceArguments):
         default=None,
         metadata={
             "help": "openai:MODEL: ask no server, but write the requests to this file, for `vllm run-batch` on a machine "
-            "without a network, or for OpenAI's batches with --score_decoding free"
+            "without a network, or for OpenAI's batches; the same command reads the answers from FILE.answers.jsonl beside it"
         },
-    )
-    batch_answers: str | None = field(
-        default=None,
-        metadata={"help": "with --batch_file: the files of answers so far, A,B; what they lack is asked next"},
     )
     judge_by_default: bool = field(default=False, init=False)
     ratings: str | None = field(default=None, init=False)  # of the packaged sample
@@ -160,8 +154,12 @@ class JudgeArguments(PromptArguments, EvidenceArguments):
         if self.columns and len(self.cases) > 1:
             raise RecordError("--columns are those of one table, not of logs")
         check_least(self, 1, "runs", "limit", "criteria_at_once")
-        if self.batch_answers and not self.batch_file:
-            raise RecordError("--batch_answers needs --batch_file, for the requests that are still to be answered")
+        if self.batch_file:  # a verdict is one request
+            if self.score_decoding == "constrained":
+                raise RecordError(
+                    "--batch_file: --score_decoding constrained takes several requests for a verdict; leave it out"
+                )
+            self.score_decoding = "free"
         if self.dataset and (self.orders != "1" or self.models is not None or self.baseline is not None):
             raise RecordError("--dataset: its rows say what is judged: no --orders, --models or --baseline")
 
@@ -211,9 +209,7 @@ def main() -> None:
     shows = args.show_prompt is not None
     if shows and parse_model(judge_name)[0] not in ("checkpoint", "openai"):
         raise RecordError(f"--show_prompt: --judge {judge_name} reads no prompt")
-    offline = "free" if args.score_decoding == "free" else "constrained"
-    if args.batch_file or shows:  # no server is asked what it can do
-        chat_args.batch_file = offline
+    chat_args.offline = bool(args.batch_file) or shows  # no server is asked what it can do
     chat_args.loads = False  # the weights are loaded after the cases, whose faults come first
 
     @cache
@@ -238,8 +234,7 @@ def main() -> None:
         if not args.dry_run or judged:  # a server is asked whether the verdicts are this judge's
             raise
         print(f"counted without the server: {error}")
-        own = chat_args.base_url or os.environ.get("OPENAI_BASE_URL")
-        chat_args.batch_file = offline if own else "free"  # OpenAI's own constrains no answer
+        chat_args.offline = True
         judge = loaded()
     args.score_decoding = getattr(judge, "score_decoding", args.score_decoding)
     if args.show_prompt is not None:
@@ -263,14 +258,13 @@ def main() -> None:
         log.forget_changed(requests.digests)
     started, awaited = time.monotonic(), None
     with log:
+        done = log.done(requests.digests)  # refuses another judge's verdicts before anything is written
         if processes.rank == 0:
             record_run(log.run_file, args, encoder_args, chat_args)
-        done = log.done(requests.digests)
         if args.batch_file:
             assert isinstance(judge, PromptJudge), "`complete` takes an endpoint alone"
-            answers = map(Path, comma_list(args.batch_answers))
             missing = (request for request in requests if request.key not in done)
-            awaited = judge_by_files(judge, missing, len(requests) - len(done), log, Path(args.batch_file), answers)
+            awaited = judge_by_file(judge, missing, len(requests) - len(done), log, Path(args.batch_file))
         else:
             judge_missing(judge, requests, len(requests), log, done)
     if processes.rank == 0:
@@ -357,8 +351,6 @@ def report_command(args: JudgeArguments, output: Path) -> str:
 def cases_file(args: JudgeArguments, output: Path, log_args: LogArguments, processes: Processes) -> str:
     """Return the file of the cases, beside the verdicts if it is made of logs or of a table whose columns are named.
 
-    A jury's scores in logs become its verdicts.
-
     Raises:
         RecordError: a fault of `join_logs` or of the table, or the file is there with other cases.
     """
@@ -379,9 +371,6 @@ def cases_file(args: JudgeArguments, output: Path, log_args: LogArguments, proce
     if processes.rank == 0:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(file, text)
-        if jury := jury_verdicts(cases):
-            write_lines(output / "jury.jsonl", (verdict.to_dict() for verdict in jury))
-            notes.append(f"verdicts of the jury of HELM on {len(jury)} cases: {output / 'jury.jsonl'}")
         print("\n".join([*map(printable, notes), f"cases: {file}"]))
     processes.wait()
     return str(file)

@@ -5,9 +5,8 @@
     automedeval prepare --input cases.jsonl --ids instructions/test.parquet --output test
     automedeval prepare --input cases.jsonl --verdicts_from ratings --ratings R --rubric THEIRS.yaml --output DIR
 
-Writes OUTPUT/cases.jsonl, OUTPUT/dropped.jsonl and OUTPUT/run.json; OUTPUT/choices.jsonl where people chose between two
-responses; OUTPUT/criterion_labels.jsonl where physicians labelled criteria; OUTPUT/verdicts.jsonl (and jury.jsonl) with
---verdicts_from. The same input and seed give the same files.
+Writes OUTPUT/cases.jsonl, OUTPUT/dropped.jsonl and OUTPUT/run.json; OUTPUT/criterion_labels.jsonl where physicians labelled
+criteria; OUTPUT/verdicts.jsonl (and jury.jsonl) with --verdicts_from. The same input and seed give the same files.
 """
 
 import itertools
@@ -26,9 +25,7 @@ from automedeval.dataset.decontamination import near_duplicates, normalise
 from automedeval.dataset.human_verdicts import verdicts_of_raters
 from automedeval.dataset.sources import (
     LAYOUTS,
-    Layout,
     Row,
-    beyond,
     identified,
     read_exclusions,
     read_source,
@@ -52,7 +49,7 @@ from automedeval.records.columns import UnclearColumns
 from automedeval.records.journal import arithmetic, write_lines
 from automedeval.rubrics import read_rubric
 
-OTHERS = ("choices", "criterion_labels", "jury", "verdicts")  # files that not every input gives
+OTHERS = ("criterion_labels", "jury", "verdicts")  # files that not every input gives
 
 
 @dataclass
@@ -76,8 +73,8 @@ class PrepareCasesArguments(TableArguments):
     layout: str | None = field(
         default=None,
         metadata={
-            "help": "layout of the rows (default: recognised by the first row's keys); table: of answers, see --columns",
-            "choices": [*LAYOUTS, "table"],
+            "help": "layout of the rows (default: recognised by the first row's keys, else a table of answers, see --columns)",
+            "choices": list(LAYOUTS),
         },
     )
     split: str = field(default="train", metadata={"help": "split of a Hub dataset"})
@@ -113,8 +110,8 @@ class PrepareCasesArguments(TableArguments):
         check_least(self, 1, "sample")
         if not self.input:
             raise RecordError("--input names no file")
-        if self.columns and self.layout not in (None, "table"):
-            raise RecordError("--columns are those of --layout table, and no other layout takes them")
+        if self.columns and self.layout:
+            raise RecordError("--columns are those of a table of answers, and no --layout takes them")
         self.output = self.output or f"cases/{Path(self.input[0]).stem}"
         if self.verdicts_from == "ratings" and not (self.ratings and self.rubric):
             raise RecordError("--verdicts_from ratings needs --ratings and --rubric, with the scale of the ratings")
@@ -142,9 +139,8 @@ def main() -> None:
     if not cases:
         raise RecordError(f"{', '.join(args.input)}: no case is left")
     files |= {"dropped": dropped, "cases": [case.to_dict() for case in cases]}
-    choices = [choice for row in rows for choice in row.choices]
-    labels = [label for row in rows for label in row.labels]
-    files |= {name: lines for name, lines in (("choices", choices), ("criterion_labels", labels)) if lines}
+    if labels := [label for row in rows for label in row.labels]:
+        files["criterion_labels"] = labels
     if left_out := sum(row.left_out for row in rows):
         print(f"{left_out:,} criteria without words are left out")
     output.mkdir(parents=True, exist_ok=True)
@@ -206,11 +202,10 @@ def rows_of(args: PrepareCasesArguments) -> Iterator[Row]:
         first = next(rows, None)
         if first is None:
             raise RecordError(f"{path}: the file is empty")
-        near = None if args.columns or args.layout else recognised(first[1])
-        layout = LAYOUTS.get(args.layout or "") or (near if near and not near.unknown(first[1]) else None)
+        layout = None if args.columns else LAYOUTS[args.layout] if args.layout else recognised(first[1])
         if layout is None:
             placed = [first, *rows]
-            table = table_columns(args.columns, placed, path, near).table(path, placed, args.blank)
+            table = table_columns(args.columns, placed, path).table(path, placed, args.blank)
             named = "" if args.columns else " (--columns says it otherwise)"
             tqdm.write(f"{path}: {'; '.join(table.notes)}{named}")
             yield from table_as_cases(table, Path(path).stem if len(args.input) > 1 else None)
@@ -231,22 +226,16 @@ def rows_of(args: PrepareCasesArguments) -> Iterator[Row]:
             tqdm.write(f"{path}: not read: {name!r}, {cells:,} cells")
 
 
-def table_columns(names: list[str], rows: list[tuple[str, dict]], path: str, near: Layout | None = None) -> Columns:
-    """Return the columns of a table that --columns names, else those that their names show.
-
-    `near` is a layout whose columns the table has, beside others: its answers may be references, or a candidate's.
-    """
-    if not names:
-        rows_alone = [row for _, row in rows]
-        try:
-            columns = Columns.guessed(rows_alone, least_responses=0)
-        except UnclearColumns as error:
-            fault = f"{error}; say it by --columns question=NAME reference=NAME CANDIDATE …"
-            raise RecordError(f"{path}: {beyond(near, near.unknown(rows_alone[0])) if near else fault}") from None
-        if near and not (set(near.keys) <= set(columns.every) and (columns.model or columns.reference)):
-            raise RecordError(f"{path}: {beyond(near, near.unknown(rows_alone[0]))}")
-        return columns
-    return Columns.named(names).of([row for _, row in rows], path)
+def table_columns(names: list[str], placed: list[tuple[str, dict]], path: str) -> Columns:
+    """Return the columns of a table that --columns names, else those that their names show."""
+    rows = [row for _, row in placed]
+    if names:
+        return Columns.named(names).of(rows, path)
+    try:
+        return Columns.guessed(rows, least_responses=0)
+    except UnclearColumns as error:
+        fault = f"{error}; say it by --columns question=NAME reference=NAME CANDIDATE …"
+        raise RecordError(f"{path}: {fault}") from None
 
 
 def named(rows: list[Row], files: list[str], dropped: list[dict[str, Any]]) -> list[Row]:

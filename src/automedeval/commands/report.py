@@ -12,18 +12,13 @@ Writes OUTPUT/agreement.json, OUTPUT/report.md and OUTPUT/report.html, a page th
 --ratings the candidates are compared by the judges alone. --rounds adds a forecast for further rounds of introspection, and
 --compare_to tests every other judge against one, in the form of the paper's Table 2. Judges of criteria get criteria.json,
 criteria.md and criteria.html instead, with a certificate beside physicians where there are --criterion_labels.
-
-A small judge, or a baseline, without --audits is loaded again and probed for ten seconds: dangerous facts are put into a few
-answers. --encoder none leaves this out.
 """
 
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-from automedeval.audit.probe import probe_judge
 from automedeval.cli import parse
 from automedeval.meta_evaluation.report.arguments import ReportArguments
 from automedeval.meta_evaluation.report.report import make_report
@@ -37,7 +32,7 @@ from automedeval.reports.text import printable
 def main() -> None:
     """Make the report, write its files, and print its sentences."""
     args, encoder_args = parse((ReportArguments, EncoderArguments), __doc__, first=("verdicts", "cases", "ratings"))
-    report = make_report(args, encoder_args, sys.argv[1:], rationale_metric, partial(probe_judge, encoder_args))
+    report = make_report(args, encoder_args, sys.argv[1:], rationale_metric)
     folder = Path(args.output)
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in report.texts.items():

@@ -26,8 +26,7 @@ _ROUNDING = 1e-9  # 0.9 * 10 is not exactly 9 in floating point
 
 @lru_cache(maxsize=1 << 18)
 def _word_hash(word: str) -> int:
-    # JSON can hold lone surrogates.
-    return int.from_bytes(hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
+    return int.from_bytes(hashlib.blake2b(word.encode(), digest_size=8).digest(), "little")
 
 
 def shingles(normalised: str, words: int = WORDS) -> np.ndarray:

@@ -191,17 +191,14 @@ def write_rows(file: Path, rows: Iterable[Mapping[str, Any]], encoder: PromptEnc
     rows = iter(rows)
     with pa.parquet.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
         while window := list(itertools.islice(rows, WINDOW)):
-            shown = []
             for row, length in zip(window, row_lengths(window, encoder)):
-                # Lone surrogates, which JSON can hold and parquet cannot, become question marks.
-                shown.append(json.loads(json.dumps(row, ensure_ascii=False).encode("utf-8", "replace")))
                 digest.update(json.dumps(row, sort_keys=True).encode())
                 for name, counter in counts.items():
                     counter[row[name] or "not stated"] += 1
                 origins[origin(row)] += 1
                 tokens += [] if length is None else [length]
-            number += len(shown)
-            writer.write_table(pa.Table.from_pylist(shown, schema=SCHEMA))
+            number += len(window)
+            writer.write_table(pa.Table.from_pylist(window, schema=SCHEMA))
     tokens.sort()
     statistics = {
         "rows": number,

@@ -19,7 +19,7 @@ from automedeval.rubrics.slots import by_slot
 
 def rng_of(seed: int, case: Case) -> random.Random:
     """Return a generator that depends on the seed and the case alone."""
-    return random.Random(f"{seed}:{case.id}".encode("utf-8", "replace"))
+    return random.Random(f"{seed}:{case.id}".encode())
 
 
 def verdict_without_teacher(

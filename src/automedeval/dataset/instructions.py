@@ -48,7 +48,7 @@ def instruction(
     # Paper: slots are permuted, and the doctors in the rationale renumbered; otherwise the judge learns slot = model. What a
     # rationale says of "A" and "B" cannot be told from other words, so these stay as the judge saw them.
     if rubric.scale or not rationale:
-        random.Random(f"{seed}:{case.id}".encode("utf-8", "backslashreplace")).shuffle(order)
+        random.Random(f"{seed}:{case.id}".encode()).shuffle(order)
     shown_rationale = renamed(rationale, verdict.order, order, rubric.slot_word) if rationale else None
     reading = _reading(case, verdict, rubric, order, shown_rationale)
     texts = [case.responses[index].text for index in order]

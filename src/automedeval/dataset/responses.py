@@ -20,7 +20,7 @@ from automedeval.models.base import Messages, Prompt
 from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.models.model_paths import find_model
 from automedeval.models.tokenization import read_template
-from automedeval.records import Case, RecordError, Response, digest, read_records
+from automedeval.records import Case, RecordError, Response, digest, read_records, whole
 from automedeval.records.journal import Journal, Processes, write_lines
 from automedeval.records.log import Log
 from automedeval.records.types import Record
@@ -92,7 +92,7 @@ def question_messages(case: Case, system: str | None = None) -> Messages:
     RecordError for a role that chat templates do not know, two system messages, or no user's message at the end.
     """
     asked = [{"role": "user", "content": case.question}] if isinstance(case.question, str) else case.question
-    messages = [{"role": "system", "content": system}] if system else []
+    messages = [{"role": "system", "content": whole(system)}] if system else []
     messages += [{"role": message["role"], "content": message["content"]} for message in asked]
     for number, message in enumerate(messages):
         if message["role"] not in ROLES or (number and message["role"] == "system"):
@@ -100,8 +100,7 @@ def question_messages(case: Case, system: str | None = None) -> Messages:
             raise RecordError(f"case {case.id!r}: message {number + 1} is of the role {message['role']!r}; {allowed}")
     if messages[-1]["role"] != "user":
         raise RecordError(f"case {case.id!r}: the conversation must end with the user's message")
-    # A lone surrogate is JSON, but no tokenizer or request takes it.
-    return [message | {"content": message["content"].encode("utf-8", "replace").decode()} for message in messages]
+    return messages
 
 
 def response_prompt(case: Case, name: str, system: str | None = None) -> Prompt:

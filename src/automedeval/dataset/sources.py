@@ -8,7 +8,7 @@ import itertools
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import resources
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from automedeval.dataset import criteria_sources
-from automedeval.records import Case, Choice, RecordError, Response, Table, question_text
+from automedeval.records import Case, RecordError, Table, question_text
 from automedeval.records.cases import named_cases
 from automedeval.records.hub_names import hub_rows, is_hub_dataset
 from automedeval.records.rows import filled, read_rows
@@ -32,7 +32,7 @@ GENERIC_INSTRUCTION = re.compile(
 
 
 class Row(NamedTuple):
-    """One row of a public set: its place in the file, its unchecked case, and what people said about its responses.
+    """One row of a public set: its place in the file and its unchecked case.
 
     With `own_id` the id comes from the source: ratings may refer to it, so it is kept. `labels` are people's labels of the
     case's criteria, `left_out` is the number of criteria without words.
@@ -40,14 +40,13 @@ class Row(NamedTuple):
 
     place: str
     case: Case
-    choices: tuple[dict[str, Any], ...] = ()
     own_id: bool = False
     labels: tuple[dict[str, Any], ...] = ()
     left_out: int = 0
 
 
 class Layout(NamedTuple):
-    """How a row with these `keys` becomes a case, with the row's id or none; `choices` returns people's choices about it.
+    """How a row with these `keys` becomes a case, with the row's id or none.
 
     `beside` are the other columns that the set has; None: the rows are cases, which keep what else they have. With
     `keeps_id` ratings refer to the rows' ids. `labels` returns people's labels of the criteria; with `parts` several rows are
@@ -57,7 +56,6 @@ class Layout(NamedTuple):
     name: str
     keys: tuple[str, ...]
     case: Callable[[dict], Case]
-    choices: Callable[[dict, Case], tuple[dict[str, Any], ...]] = lambda row, case: ()
     keeps_id: bool = False
     beside: tuple[str, ...] | None = ()
     labels: Callable[[dict, Case], tuple[dict[str, Any], ...]] = lambda row, case: ()
@@ -88,13 +86,6 @@ def _joined(row: dict, *keys: str) -> str:
     return "\n\n".join(text for key in keys if (text := _text(row, key).strip()))
 
 
-def _medquad(row: dict) -> Case:
-    topic = next(filter(filled, (_text(row, name) for name in ("focus", "qtype"))), None)
-    kept = ("qtype", "collection", "url")  # the licence requires the page's address
-    extra = {name: row[name] for name in kept if row.get(name) is not None}
-    return Case(_row_id(row), _text(row, "question"), (), _text(row, "answer"), topic, extra)
-
-
 def _medtext(row: dict) -> Case:
     return Case(_row_id(row), _text(row, "Prompt"), (), _text(row, "Completion"))
 
@@ -103,28 +94,6 @@ def _instruction(row: dict) -> Case:
     generic = GENERIC_INSTRUCTION.fullmatch(_text(row, "instruction").strip().rstrip(" .:"))
     question = _joined(row, "input") if generic else _joined(row, "instruction", "input")
     return Case(_row_id(row), question, (), _text(row, "output"))
-
-
-def _pandalm(row: dict) -> Case:
-    try:
-        responses = tuple(Response(response["id"], response["text"]) for response in row["responses"])
-    except (TypeError, KeyError):
-        raise RecordError("'responses' must be a list of objects with 'id' and 'text'") from None
-    return Case(_row_id(row), _joined(row, "question", "input"), responses)
-
-
-def _pandalm_choices(row: dict, case: Case) -> tuple[dict[str, Any], ...]:
-    words = {0: "tie", **dict(enumerate(case.models, 1))}
-    choices = []
-    if not isinstance(row["annotators"], list):
-        raise RecordError(f"'annotators' must be a list of 0 (tie), 1 or 2, not {json.dumps(row['annotators'])}")
-    for number, code in enumerate(row["annotators"], 1):
-        if not isinstance(code, int | float) or code not in words:
-            raise RecordError(f"'annotators' must hold 0 (tie), 1 or 2, not {code!r}")
-        names = {"annotator": f"annotator-{number}", "criterion": "overall", "choice": words[int(code)]}
-        choices.append({"case_id": case.id, "pair": case.models, **names})
-        Choice.from_dict(choices[-1])
-    return tuple(choices)
 
 
 # In the order in which they are recognised: layouts with more keys first.
@@ -160,13 +129,6 @@ LAYOUTS = {
         Layout("wikidoc", ("instruction", "input", "output"), _instruction, beside=("id",)),
         Layout("medtext", ("Prompt", "Completion"), _medtext, beside=("id",)),
         Layout(
-            "pandalm",
-            ("question", "responses", "annotators"),
-            _pandalm,
-            _pandalm_choices,
-            beside=("id", "source", "input", "preference", "unanimous"),
-        ),
-        Layout(
             "cases",
             ("id", "question", "responses"),
             partial(Case.from_dict, least_responses=0),
@@ -182,13 +144,12 @@ LAYOUTS = {
             parts=True,
             cells=True,
         ),
-        Layout("medquad", ("question", "answer"), _medquad, beside=("id", "focus", "qtype", "collection", "url")),
     )
 }
 
 
 def recognised(row: dict) -> Layout | None:
-    """Return the first layout whose keys a row has, None if there is none; what else it has is `Layout.unknown`."""
+    """Return the first layout whose keys a row has, None if there is none."""
     return next((layout for layout in LAYOUTS.values() if set(layout.keys) <= row.keys()), None)
 
 
@@ -228,7 +189,11 @@ def rows_as_cases(
         if unread is not None:
             unread.update(layout.unknown(row))
         elif unknown := layout.unknown(row):
-            raise RecordError(f"{place}: {beyond(layout, unknown)}")
+            others = ", ".join(map(repr, unknown))
+            raise RecordError(
+                f"{place}: has the columns of {layout.name}, and {others}: --layout {layout.name} leaves these out, and "
+                "--columns question=NAME reference=NAME CANDIDATE … reads a table of answers"
+            )
         missing = [key for key in layout.keys if key not in row]
         if missing:
             raise RecordError(f"{place}: {missing[0]!r} is missing; found the keys {', '.join(map(str, row))}")
@@ -236,19 +201,10 @@ def rows_as_cases(
             case = layout.case(row)
             if not layout.keeps_id:
                 case = replace(case, id=_source_id(source, case))
-            choices, labels = layout.choices(row, case), layout.labels(row, case)
             left_out = criteria_sources.without_words(row)
-            yield Row(place, case, choices, layout.keeps_id, labels, left_out)
+            yield Row(place, case, layout.keeps_id, layout.labels(row, case), left_out)
         except RecordError as error:
             raise RecordError(f"{place}: {error}") from None
-
-
-def beyond(layout: Layout, unknown: Sequence[str]) -> str:
-    """Return the question that a file asks which has the columns of a layout, and others."""
-    return (
-        f"has the columns of {layout.name}, and {', '.join(map(repr, unknown))}: --layout {layout.name} leaves these out, and "
-        "--columns question=NAME reference=NAME CANDIDATE … reads a table of answers"
-    )
 
 
 def table_as_cases(table: Table, source: str | None) -> Iterator[Row]:
@@ -283,8 +239,8 @@ def identified(rows: Iterable[Row]) -> Iterator[Row]:
         free = next(each for each in names if each not in seen)
         seen[free] = row
         if free != row.case.id:
-            choices, labels = (tuple({**each, "case_id": free} for each in some) for some in (row.choices, row.labels))
-            row = row._replace(case=replace(row.case, id=free), choices=choices, labels=labels)
+            labels = tuple({**each, "case_id": free} for each in row.labels)
+            row = row._replace(case=replace(row.case, id=free), labels=labels)
         yield row
 
 

@@ -86,7 +86,7 @@ class JudgedCases(AbstractContextManager):
                         raise RecordError(f"{path}: case {case.id!r}: {name!r} must be a text or null, not {value}")
                 record["source"] = record.get("source") or source or None
                 record["license"] = record.get("license") or licenses.get(record["source"])
-                self._database.execute("INSERT INTO cases VALUES (?, ?)", (_name(case.id), json.dumps(record)))
+                self._database.execute("INSERT INTO cases VALUES (?, ?)", (case.id, json.dumps(record)))
         reasons: Counter = Counter()
         ranks: dict[Key, tuple] = {}
         rubric_names, read = set(rubrics), 0
@@ -141,7 +141,7 @@ class JudgedCases(AbstractContextManager):
 
     def case(self, case_id: str) -> Case | None:
         """Return one case with its texts, None if there is no case with this id."""
-        row = self._database.execute("SELECT text FROM cases WHERE id = ?", (_name(case_id),)).fetchone()
+        row = self._database.execute("SELECT text FROM cases WHERE id = ?", (case_id,)).fetchone()
         return None if row is None else Case.from_dict(json.loads(row[0]))
 
     def cases(self, case_ids: Iterable[str]) -> Iterator[Case]:
@@ -179,8 +179,3 @@ class JudgedCases(AbstractContextManager):
     def _drop(self, key: Key, judge: str, reason: str, reasons: Counter) -> None:
         reasons[reason] += 1
         self.dropped.append({"case_id": key[0], "teacher": key[1], "judge": judge, "reason": reason})
-
-
-def _name(case_id: str) -> str:
-    """Return an id as SQLite can store it: JSON can hold lone surrogates, which SQLite refuses."""
-    return json.dumps(case_id)

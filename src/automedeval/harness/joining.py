@@ -1,6 +1,5 @@
 """Join the answers of several logs into cases: those to the same question become the responses of one case."""
 
-import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,7 +7,7 @@ from pathlib import Path
 
 from automedeval.harness.logs import Answer, Answers, is_details, is_helm_run, read_log
 from automedeval.harness.questions import Question, is_blank, question_expression, question_in, question_key
-from automedeval.records import Case, RecordError, Response, digest, named_file, read_text
+from automedeval.records import Case, RecordError, Response, digest, named_file, read_json
 
 
 @dataclass
@@ -38,10 +37,9 @@ def is_log(value: str) -> bool:
     if not value.endswith(".json") or not Path(value).is_file():
         return False
     try:
-        content = json.loads(read_text(Path(value)))
-    except (ValueError, RecursionError):  # whoever reads it as a table says what is wrong
+        return isinstance(read_json(Path(value), others=True), dict)
+    except RecordError:  # whoever reads it as a table says what is wrong
         return False
-    return isinstance(content, dict)
 
 
 @dataclass
@@ -57,7 +55,7 @@ class _Joined:
         """Return the case; by the extra keys of its responses `automedeval export` finds the answers in their logs again."""
         name = digest(question_key(self.question))
         responses = tuple(
-            Response(model, answer.text, {"harness_id": answer.id, "harness_epoch": answer.epoch, **answer.extra})
+            Response(model, answer.text, {"harness_id": answer.id, "harness_epoch": answer.epoch})
             for model, answer in self.answers.items()
         )
         case_id = name if self.epoch == 1 else f"{name}/epoch-{self.epoch}"

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from automedeval.harness.jury import KEY as JURY
-from automedeval.harness.jury import Jury
 from automedeval.harness.questions import Question, lettered, question_of, shows_more, text_of, with_options
 from automedeval.harness.references import (
     lm_eval_reference,
@@ -23,31 +21,26 @@ from automedeval.harness.references import (
     reference_of_letters,
     reference_or_note,
 )
-from automedeval.records import RecordError, read_lines, read_text
+from automedeval.records import RecordError, parse_json, read_lines, read_text
 
 # What is told of a log, after a number
 AGAIN = "samples went on after the first answer: the last answer is read, and the question is the input"
 FILTERED = "answers are what the filter {} made of the model's text"
 FURTHER = "further answers to a question of which the first is read"
 LIMITED = "samples ended at a limit: what the model had said is the answer"
-UNSCORED = "answers without a score of the jury, which HELM counts as {:g}"
 STATE = "scenario_state.json"  # of a run of HELM
 MORE = "questions have images or other parts that are not read"
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One answer of a log: `id` as the harness has it, and `epoch` from 1 if the question was asked several times.
-
-    `extra` is what a case keeps of it.
-    """
+    """One answer of a log: `id` as the harness has it, and `epoch` from 1 if the question was asked several times."""
 
     id: str
     question: Question
     text: str
     reference: str | None = None
     epoch: int = 1
-    extra: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
@@ -96,8 +89,8 @@ def read_log(path: str, filter_name: str | None = None) -> Answers:
 
 def _parsed(text: str, place: str) -> Any:
     try:
-        return json.loads(text)  # takes NaN, which lm-evaluation-harness writes
-    except (ValueError, RecursionError) as error:
+        return parse_json(text, others=True)  # with NaN, which lm-evaluation-harness writes
+    except ValueError as error:
         raise RecordError(f"{place}: not JSON ({error})") from None
 
 
@@ -234,16 +227,10 @@ def is_helm_run(path: str) -> bool:
 
 
 def _helm(file: Path, state: dict[str, Any]) -> Answers:
-    """Read a run of HELM. RecordError without `run_spec.json`, which HELM writes when a run ends, and which names its jury."""
-    beside = file.with_name("run_spec.json")
-    if not beside.is_file():
+    """Read a run of HELM. RecordError without `run_spec.json`, which HELM writes when a run ends."""
+    if not file.with_name("run_spec.json").is_file():
         raise RecordError(f"{file}: no run_spec.json beside it: not a whole run of HELM")
-    spec, log = _parsed(read_text(beside), str(beside)), Answers(str(file), None)
-    log.model = _find(str, state, "adapter_spec", "model") or None
-    try:
-        jury = Jury.read(spec)
-    except (AttributeError, KeyError, TypeError, ValueError):
-        raise RecordError(f"{beside}: metric_specs: a jury without scenario_name or annotator_models") from None
+    log = Answers(str(file), _find(str, state, "adapter_spec", "model") or None)
     for number, request in enumerate(_find(list, state, "request_states"), 1):
         place = f"{file}, request {number}"
         instance, completions = _get(request, place, "instance"), _find(list, request, "result", "completions")
@@ -258,15 +245,8 @@ def _helm(file: Path, state: dict[str, Any]) -> Answers:
         log.notes[FURTHER] += len(completions) - 1
         log.notes[MORE] += "multimedia_content" in instance["input"]
         reference = reference_of([shown.get(each, each) for each in right])
-        extra: dict[str, Any] = {}
-        if jury is not None:
-            try:
-                extra[JURY] = jury.score(_find(dict, request, "annotations"))
-            except (AttributeError, KeyError, TypeError, ValueError):
-                raise RecordError(f"{place}: annotations.{jury.scenario}: a score is no number") from None
-            log.notes[UNSCORED.format(jury.default)] += extra[JURY] is None
         question = with_options(question_of(prompt, place), options)
-        log.answers.append(Answer(str(_get(instance, place, "id")), question, text, reference, extra=extra))
+        log.answers.append(Answer(str(_get(instance, place, "id")), question, text, reference))
     return log
 
 

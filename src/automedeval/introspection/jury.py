@@ -186,7 +186,7 @@ def read_readings(
             readings[case_id][annotator] = reading
     rulings = {}
     for case_id in needed & {case_id for case_id, by_rater in readings.items() if by_rater}:
-        rng = random.Random(f"{seed}:{round_number}:{case_id}".encode("utf-8", "backslashreplace"))
+        rng = random.Random(f"{seed}:{round_number}:{case_id}".encode())
         annotator = rng.choice(sorted(readings[case_id]))
         reading = readings[case_id][annotator]
         keeps = reading.scores == recorded[case_id].reading.scores

@@ -133,7 +133,7 @@ def plan_requests(
     chosen = selected_responses(case, models, baseline)
     if rubric.mode == "checklist":
         return plan_checklist(case, models, runs)
-    rng = random.Random(f"{seed}:{case.id}".encode("utf-8", "replace"))
+    rng = random.Random(f"{seed}:{case.id}".encode())
     if rubric.mode == "pairwise":
         groups: list[tuple[int, ...]] = list(itertools.combinations(chosen, 2))
         if baseline is not None:
@@ -172,9 +172,8 @@ def plan_checklist(case: Case, models: Sequence[str] | None = None, runs: int = 
 
 def selected_responses(case: Case, models: Sequence[str] | None = None, baseline: str | None = None) -> list[int]:
     """Return the indices of the responses to judge: all, or those of `models` and of the baseline."""
-    wanted = case.models if models is None else [*models, *([baseline] if baseline else [])]
-    missing = sorted({*wanted, *([baseline] if baseline else [])} - set(case.models))
-    if missing:
+    wanted = {*(case.models if models is None else models), *([baseline] if baseline else [])}
+    if missing := sorted(wanted - set(case.models)):
         raise RecordError(f"case {case.id!r} has no response of {missing[0]!r}; it has {', '.join(case.models)}")
     return [index for index, name in enumerate(case.models) if name in wanted]
 

@@ -1,4 +1,4 @@
-"""Run a judge over a file of cases: judge what is missing, by files of requests where wanted."""
+"""Run a judge over a file of cases: judge what is missing, by a file of requests where wanted."""
 
 import itertools
 import json
@@ -10,8 +10,7 @@ from automedeval.cli import TableArguments
 from automedeval.judges.base import BaseJudge, shared_sizes, windows_of
 from automedeval.judges.prompt_judge import PromptJudge
 from automedeval.judges.requests import Request
-from automedeval.models.base import Answer
-from automedeval.records import RecordError, Verdict
+from automedeval.records import RecordError, Verdict, digest
 from automedeval.records.journal import ALONE, Processes
 from automedeval.records.log import Log
 
@@ -105,37 +104,40 @@ def numbered(windows: Iterable[list[Request]], numbers: Iterable[int]) -> Iterat
         yield window
 
 
-def judge_by_files(
-    judge: PromptJudge, requests: Iterable[Request], missing: int, log: Log, file: Path, answers: Iterable[Path]
-) -> str | None:
-    """Record the verdicts that files of answers give, and write the requests that are still to be answered.
+def judge_by_file(judge: PromptJudge, requests: Iterable[Request], missing: int, log: Log, file: Path) -> str | None:
+    """Record the verdicts that the answers to a file of requests give, and write the requests that have no answer.
 
-    A verdict can take several requests, one after another: then there are several files to answer. A request that several
-    verdicts need, for cases of equal texts, is written once.
+    The answers are in FILE.answers.jsonl beside FILE.jsonl. A request that several verdicts need, for cases of equal texts,
+    is written once.
 
     Args:
+        judge: an endpoint's, which asks once for a verdict.
         requests: those without a verdict, `missing` in number.
         log: the open log of the verdicts.
         file: where the requests are written, in the layout of OpenAI's batches and `vllm run-batch`.
-        answers: the files of answers so far.
 
     Returns:
         what is to be done next, None if no request is left.
-    """
-    from automedeval.models.completions import batch_lines
 
-    answered = {name: line for path in answers for name, line in batch_lines(path)}
+    Raises:
+        ChatError: a line of the answers is none.
+    """
+    from automedeval.models.completions import batch_lines, read_batch_line
+
+    answers = file.with_suffix(".answers.jsonl")
+    answered = dict(batch_lines(answers)) if answers.exists() else {}
     written: set[str] = set()
     with file.open("w", encoding="utf-8", newline="\n") as stream:
 
         def verdicts() -> Iterator[Verdict]:
             for request in requests:
-                answer = judge.chat.advance(judge.prompt(request), answered)
-                if isinstance(answer, Answer):
+                prompt = judge.prompt(request)
+                body = judge.chat.body(prompt)
+                name = digest([prompt.label, prompt.run, body])
+                answer = read_batch_line(answered[name]) if name in answered else None
+                if answer:
                     yield judge.verdict(request, answer)
-                    continue
-                name, body = answer
-                if name not in written:
+                elif name not in written:
                     line = {"custom_id": name, "method": "POST", "url": "/v1/chat/completions", "body": body}
                     stream.write(json.dumps(line) + "\n")
                     written.add(name)
@@ -144,8 +146,8 @@ def judge_by_files(
     if not written:
         return None
     return (
-        f"{len(written)} requests to answer in {file}: vllm run-batch -i {file} -o ANSWERS --model MODEL "
-        f"--served-model-name {judge.chat.model}; then the same command with ANSWERS added to --batch_answers"
+        f"{len(written)} requests to answer in {file}: vllm run-batch -i {file} -o {answers} --model MODEL "
+        f"--served-model-name {judge.chat.model}; then the same command"
     )
 
 

@@ -9,7 +9,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from automedeval.records import RecordError, digest, named_file, read_placed
+from automedeval.records import RecordError, digest, named_file, read_placed, whole
 
 SUFFIXES = (".pdf", ".md", ".markdown", ".txt", ".jsonl")
 # A sentence ends at one of .!? and closing marks, if a sentence can begin after it and no abbreviation is before it.
@@ -132,7 +132,7 @@ class Book:
         pages = []
         for number, page in enumerate(_open_pdf(self.file).pages, 1):
             try:
-                pages.append(page.extract_text().splitlines())
+                pages.append(whole(page.extract_text()).splitlines())
             except Exception as error:  # noqa: BLE001  a broken page makes pypdf raise a dozen kinds
                 raise RecordError(f"{self.file}: page {number}: {type(error).__name__}: {error}") from None
         self.pages = len(pages)

@@ -21,7 +21,7 @@ from qdrant_client.common.client_exceptions import QdrantException
 from qdrant_client.http.exceptions import ApiException
 from qdrant_client.local.qdrant_local import META_INFO_FILENAME
 
-from automedeval.knowledge.books import Chunking, Passage, find_books
+from automedeval.knowledge.books import Chunking, Passage
 from automedeval.models.embeddings import Encoder
 from automedeval.records import RecordError, digest
 
@@ -161,17 +161,6 @@ class StoreWriter(AbstractContextManager):
         on_batch(repeated)
         added = len(self.books) - before
         return Counter(passages=len(passages), repeated=repeated, there=len(unique) - added, added=added)
-
-
-def store_of(books: str, folder: Path, encoder: Encoder) -> str:
-    """Return the folder of a store: `books` if it is one, else a new one inside `folder`, named after these books' passages."""
-    if Path(books, META_INFO_FILENAME).exists():
-        return books
-    passages = [each for book in find_books([books])[0] for each in book.passages(encoder.count, Chunking())]
-    place = folder / f"store-{digest([each.id for each in passages])}"
-    with StoreWriter(place, encoder, None, Chunking()) as store:
-        store.add(passages)
-    return str(place)
 
 
 def _points(client: QdrantClient, collection: str, payload: bool) -> Iterator[models.Record]:

@@ -44,12 +44,8 @@ def pieces(text: str, size: int = PIECE) -> list[str]:
 
 
 def readable(text: str) -> str:
-    """Return a text as encoders take it.
-
-    A lone surrogate, which JSON can hold and no tokenizer takes, becomes a question mark. A word gets a blank after every 50
-    letters: of one of more than 100 WordPiece makes one unknown token.
-    """
-    return LONG.sub(r"\g<0> ", text.encode("utf-8", "replace").decode("utf-8"))
+    """Return a text with a blank after every 50 letters of a word: one of more than 100 is an unknown token of WordPiece."""
+    return LONG.sub(r"\g<0> ", text)
 
 
 def sentences(text: str) -> list[str]:
@@ -63,12 +59,10 @@ class Nearest(NamedTuple):
     Attributes:
         cosine: the largest cosine between a piece of the response and a piece of the text; NaN where one has no words.
         piece: that piece of the response; "" where there is none.
-        first: the largest cosine of the response's first piece.
     """
 
     cosine: float
     piece: str
-    first: float
 
 
 def nearest(
@@ -99,11 +93,11 @@ def nearest(
 
     def compare(response: list[str], text: list[str]) -> Nearest:
         if not response or not text:
-            return Nearest(np.nan, "", np.nan)
+            return Nearest(np.nan, "")
         left, right = (vectors[[place[piece] for piece in some]] for some in (response, text))
         cosines = (left @ right.T).max(axis=1)
         best = int(cosines.argmax())
-        return Nearest(float(cosines[best]), response[best], float(cosines[0]))
+        return Nearest(float(cosines[best]), response[best])
 
     return {
         name: [compare(response, text) for text, answers in zip(texts_of_case, responses) for response in answers]

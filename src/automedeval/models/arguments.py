@@ -1,6 +1,7 @@
 """The names and the arguments that choose a model: a checkpoint on this machine, an endpoint, or an encoder."""
 
 import math
+import os
 import sys
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -91,8 +92,8 @@ class ChatArguments:
     max_cost: float | None = field(
         default=None, metadata={"help": "endpoint: stop before a call whose worst case would exceed this sum"}
     )
-    # "constrained" or "free" where no server is asked and the requests go into a file. Not an argument.
-    batch_file = ""
+    # Whether no server is asked: requests go into a file, are counted or shown. Not an argument.
+    offline = False
     # Whether `load` reads a checkpoint's weights, which counting tokens does not need. Not an argument.
     loads = True
     # By the checkpoint's name: what --dtype auto chose here. Not an argument; it is recorded with them.
@@ -121,12 +122,15 @@ class ChatArguments:
         kind, name = checked_model(model)
         if kind == "openai":
             from automedeval.models.budget import Budget
-            from automedeval.models.constraints import OF_BATCH_FILES, ServerCapabilities
+            from automedeval.models.constraints import ServerCapabilities
             from automedeval.models.endpoint import OpenAIChat
 
             # Each process spends its own share.
             budget = Budget(self.max_cost and self.max_cost / processes.count, self.price_in, self.price_out)
-            offer = {"": None, "free": ServerCapabilities(), "constrained": OF_BATCH_FILES}[self.batch_file]
+            # A server of one's own is taken to be vLLM, whose answers cost the most; OpenAI's own constrains none.
+            own = self.base_url or os.environ.get("OPENAI_BASE_URL")
+            unasked = ServerCapabilities("structured_outputs", 20) if own else ServerCapabilities()
+            offer = unasked if self.offline else None
             options = self._shared(OpenAIChat) | {"seed": seed, "cache": None, "budget": budget, "offer": offer}
             chat = OpenAIChat(name, **options)
             cache = self.cache if self.cache != "auto" else "~/.cache/automedeval" if chat.official else "off"

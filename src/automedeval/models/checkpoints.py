@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from automedeval.models.model_paths import find_model, user_models
-from automedeval.records import AutoMedEvalError, RecordError
+from automedeval.records import AutoMedEvalError, RecordError, read_json
 from automedeval.records.hub_names import hub_name, note_commit
 
 # What is downloaded of a checkpoint beside its weights; the tokenizers of older ones are text files.
@@ -39,12 +39,7 @@ class Stage:
 def read_record(checkpoint: str | Path) -> dict[str, Any] | None:
     """Return the record that training left beside a checkpoint; None if the checkpoint was not trained here."""
     file = Path(checkpoint) / "training" / "record.json"
-    if not file.exists():
-        return None
-    try:
-        return json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise RecordError(f"{file}: {error}") from None
+    return read_json(file, others=True) if file.exists() else None  # the loss of a training that diverged is NaN
 
 
 def read_history(checkpoint: str | Path) -> list[Stage]:
@@ -96,10 +91,8 @@ def check_architecture(folder: Path) -> None:
     from transformers import CONFIG_MAPPING  # slow to import
 
     file = folder / "config.json"
-    try:
-        kind = json.loads(file.read_text(encoding="utf-8")).get("model_type")
-    except (OSError, ValueError, AttributeError) as error:
-        raise RecordError(f"{file}: {error}") from None
+    config = read_json(file, others=True)
+    kind = config.get("model_type") if isinstance(config, dict) else None
     if kind not in CONFIG_MAPPING:
         raise RecordError(
             f"{file}: the model_type {kind!r} is not known to transformers, and code in a checkpoint is not run"

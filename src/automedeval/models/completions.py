@@ -1,7 +1,6 @@
 """Read what an OpenAI-compatible endpoint returns: chat completions, batch files, error messages and headers."""
 
 import email.utils
-import json
 import math
 import re
 import time
@@ -11,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from automedeval.models.base import Answer, ChatError, Tokens, without_thoughts
+from automedeval.records import parse_json
 
 # The exceptions of parsing text that is not JSON, or JSON of an unexpected shape.
-UNREADABLE = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 # Parameters that a run can do without, and what is different without them.
 OPTIONAL = {
     "temperature": "the endpoint samples with its own temperature, so that answers can differ from run to run",
@@ -91,25 +91,25 @@ def batch_lines(path: Path) -> Iterator[tuple[str, str]]:
             for number, line in enumerate(file, 1):
                 if line.strip():
                     try:
-                        yield json.loads(line)["custom_id"], line
+                        yield parse_json(line, others=True)["custom_id"], line
                     except UNREADABLE:
                         raise ChatError(f"{path}, line {number}: not an answer of a batch: no custom_id") from None
     except (OSError, UnicodeDecodeError) as error:
         raise ChatError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
 
 
-def read_batch_line(line: str) -> tuple[dict[str, Any] | None, Answer | None]:
-    """Return completion and answer of a batch's line: no completion of a refused prompt, no answer of what failed."""
+def read_batch_line(line: str) -> Answer | None:
+    """Return the answer in a line of a batch's answers; None if the request failed, and may be sent again."""
     try:
-        record = json.loads(line)
+        record = parse_json(line, others=True)
         body = (record.get("response") or {}).get("body") or {}
         problem = record.get("error") or body.get("error")
         if problem:
             code = problem.get("code") if isinstance(problem, dict) else None
-            return None, refusal(code, str(problem))
-        return body, answer_from_completion(body)
+            return refusal(code, str(problem))
+        return answer_from_completion(body)
     except UNREADABLE:
-        return None, None
+        return None
 
 
 def refusal(code: Any, message: str) -> Answer | None:

@@ -88,9 +88,6 @@ class ServerCapabilities:
         return f"server: constrains {'yes' if self.dialect else 'no'}, log-probabilities {probabilities}"
 
 
-OF_BATCH_FILES = ServerCapabilities("structured_outputs", 20)  # of `vllm run-batch`
-
-
 @dataclass(frozen=True)
 class Step:
     """One request of a constrained answer.
@@ -298,7 +295,7 @@ def slot_odds(
         following: the literal after it, which tells "1" from "10". None: the text is free; blanks may stand before the value,
             and anything but a digit after it.
     """
-    written = text.encode("utf-8", "surrogatepass")
+    written = text.encode()
     # A server may strip the ends of its text, and thoughts.
     start = b"".join(piece for piece, _ in tokens).rfind(written)
     if not tokens or start < 0:
@@ -311,7 +308,7 @@ def slot_odds(
         whole, said = value.encode(), said.lstrip()
         return whole.startswith(said) or (said.startswith(whole) and not said[len(whole) :][:1].isdigit())
 
-    at, position = len(before.encode("utf-8", "surrogatepass")), -start
+    at, position = len(before.encode()), -start
     open_, mass = frozenset(values), 1.0
     sure, seen, unseen = 1.0, 0.0, 0.0  # of the text's way, of the ways that leave it, and of those that are not told
     masses: dict[frozenset[str], float] = defaultdict(float)

@@ -17,7 +17,7 @@ import numpy as np
 
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint, loading
 from automedeval.models.model_paths import find_model
-from automedeval.records import RecordError, check_choice, check_least
+from automedeval.records import RecordError, check_choice, read_json
 from automedeval.records.extras import install
 
 if TYPE_CHECKING:  # torch is loaded by those who need it
@@ -28,7 +28,8 @@ DTYPES = ("auto", "bfloat16", "float16", "float32")
 # SimCSE is tested with the first, unsupervised, or the last, supervised (README of github.com/princeton-nlp/SimCSE).
 POOLINGS = ("cls", "mean", "pooler")
 ROWS = 256  # largest number of texts of a batch: more make short texts no faster
-# Largest number of tokens of a batch. A processor is faster with few: what a layer computes of them stays in its cache.
+# Largest number of tokens of a batch, padding included. A processor is faster with few: what a layer computes of them stays in
+# its cache.
 BATCH_TOKENS, BATCH_TOKENS_ON_CPU = 8192, 1024
 
 
@@ -40,7 +41,6 @@ class Encoder:
         device: "auto" (see `best_device`), "cpu", "cuda", "cuda:N" or "mps".
         dtype: "auto" is bfloat16 if the device has instructions for it, else float32. Vectors of all dtypes are
             interchangeable (their cosine is at least .999), so `fingerprint` is the same for all.
-        batch_tokens: largest number of tokens of a batch, padding included; None: 1,024 on a CPU, else 8,192.
         pooling: one of `POOLINGS`, for a checkpoint without a modules.json; None for one with it.
 
     Raises:
@@ -53,13 +53,10 @@ class Encoder:
         model: str,
         device: str = "auto",
         dtype: str = "auto",
-        batch_tokens: int | None = None,
         pooling: str | None = None,
     ):
         check_choice("dtype", dtype, DTYPES)
-        self._batch_tokens, self._device, self._dtype, self._pooling = batch_tokens, device, dtype, pooling
-        if batch_tokens is not None:
-            check_least(self, 1, "batch_tokens")
+        self._device, self._dtype, self._pooling = device, dtype, pooling
         self._folder = folder = checkpoint_folder(model)
         _refuse_code(folder)
         _check_pooling(model, folder, pooling)
@@ -89,12 +86,6 @@ class Encoder:
     def dtype(self) -> str:
         """The format of the weights: "bfloat16", "float16" or "float32"."""
         return str(self._loaded_dtype).removeprefix("torch.")
-
-    @property
-    def batch_tokens(self) -> int:
-        """The largest number of tokens of a batch, padding included."""
-        usual = BATCH_TOKENS_ON_CPU if self.device == "cpu" else BATCH_TOKENS
-        return usual if self._batch_tokens is None else self._batch_tokens
 
     @cached_property
     def _network(self) -> Any:
@@ -174,14 +165,10 @@ class Encoder:
             RecordError: a vector is not finite.
         """
         vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
-        for batch in self._batches(texts):
-            with self._lock:
-                encoded, _ = self._network.read([texts[index] for index in batch])
-            vectors[batch] = _unit(encoded)
+        for batch, encoded, _ in self._read(texts):
+            vectors[batch] = self._unit(encoded)
             if on_batch:
                 on_batch(len(batch))
-        if not np.isfinite(vectors).all():
-            raise RecordError(f"{self.name}: a vector is not finite; --dtype float32 may help")
         return vectors
 
     def encode_tokens(self, texts: Sequence[str]) -> list[tuple[np.ndarray, np.ndarray]]:
@@ -198,27 +185,41 @@ class Encoder:
             RecordError: a vector is not finite.
         """
         pairs: list = [None] * len(texts)
-        for batch in self._batches(texts):
-            with self._lock:
-                encoded, tokens = self._network.read([texts[index] for index in batch])
-            for index, vector, own in zip(batch, _unit(encoded), tokens, strict=True):
-                pairs[index] = vector, _unit(own)
-                if not all(np.isfinite(each).all() for each in pairs[index]):
-                    raise RecordError(f"{self.name}: a vector is not finite; --dtype float32 may help")
+        for batch, encoded, tokens in self._read(texts):
+            for index, vector, own in zip(batch, self._unit(encoded), tokens, strict=True):
+                pairs[index] = vector, self._unit(own)
         return pairs
 
-    def _batches(self, texts: Sequence[str]) -> Iterator[list[int]]:
+    def _read(self, texts: Sequence[str]) -> "Iterator[tuple[list[int], torch.Tensor, list[torch.Tensor]]]":
+        """Yield each batch as the places of its texts, and what the network reads in it."""
         around = self._window - self.max_tokens
-        yield from batches([min(count, self.max_tokens) + around for count in self.count(texts)], self.batch_tokens)
+        lengths = [min(count, self.max_tokens) + around for count in self.count(texts)]
+        for batch in batches(lengths, self.device == "cpu"):
+            with self._lock:
+                encoded, tokens = self._network.read([texts[index] for index in batch])
+            yield batch, encoded, tokens
+
+    def _unit(self, vectors: "torch.Tensor") -> np.ndarray:
+        """Return vectors with length 1 in float32; RecordError if one is not finite.
+
+        Normalised ones too: in bfloat16 the lengths are between 0.99 and 1.01.
+        """
+        from torch.nn.functional import normalize
+
+        of_length_one = normalize(vectors.float(), dim=-1).cpu().numpy()
+        if not np.isfinite(of_length_one).all():
+            raise RecordError(f"{self.name}: a vector is not finite; --dtype float32 may help")
+        return of_length_one
 
 
-def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
+def batches(lengths: Sequence[int], on_cpu: bool) -> Iterator[list[int]]:
     """Yield indices in batches of like lengths, the longest first: a batch that is too large for the memory fails at once.
 
     Args:
-        lengths: in tokens, special ones included.
-        budget: most tokens of a batch, padding included; a longer text is a batch by itself.
+        lengths: in tokens, special ones included; a text that is longer than a batch may be is one by itself.
+        on_cpu: whether they are computed on a CPU.
     """
+    budget = BATCH_TOKENS_ON_CPU if on_cpu else BATCH_TOKENS
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lambda index: (-lengths[index], index)):
         if batch and ((len(batch) + 1) * lengths[batch[0]] > budget or len(batch) == ROWS):
@@ -227,13 +228,6 @@ def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
         batch.append(index)
     if batch:
         yield batch
-
-
-def _unit(vectors: "torch.Tensor") -> np.ndarray:
-    """Return vectors with length 1 in float32. Normalised ones too: in bfloat16 the lengths are between 0.99 and 1.01."""
-    from torch.nn.functional import normalize
-
-    return normalize(vectors.float(), dim=-1).cpu().numpy()
 
 
 def plain_window(folder: Path) -> int | None:
@@ -282,7 +276,7 @@ def _refuse_code(folder: Path) -> None:
     if not file.exists():
         return
     try:
-        kinds = [module["type"] for module in json.loads(file.read_text(encoding="utf-8"))]
+        kinds = [module["type"] for module in read_json(file, others=True)]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RecordError(f"{file}: not a list of modules with a type ({error})") from None
     foreign = [kind for kind in kinds if not str(kind).startswith("sentence_transformers.")]

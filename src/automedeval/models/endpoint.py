@@ -20,7 +20,7 @@ import random
 import re
 import sys
 import threading
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
@@ -49,7 +49,6 @@ from automedeval.models.completions import (
     UNREADABLE,
     answer_from_completion,
     error_text,
-    read_batch_line,
     refusal,
     refused_parameter,
     retry_after,
@@ -58,14 +57,13 @@ from automedeval.models.constraint_probe import Completion, probe_server
 from automedeval.models.constraints import (
     CONTINUE,
     DIALECTS,
-    Reply,
     ServerCapabilities,
     Step,
     constrained_answer,
     reply_of,
     shared_beginnings,
 )
-from automedeval.records import RecordError, digest
+from automedeval.records import RecordError, digest, parse_json
 from automedeval.records.journal import replacing
 
 _FATAL = (401, 403, 404)  # a retry does not help, and every other request would get the same status
@@ -81,10 +79,8 @@ _IDENTITY = ("root", "owned_by", "max_model_len")
 def defuse(text: str) -> str:
     """Put a word joiner into chat-template tokens, which an endpoint might tokenize as control tokens, and into thought tags.
 
-    A quoted thought tag would otherwise cut the answer. A lone surrogate, which cannot be encoded as UTF-8, becomes a question
-    mark.
+    A quoted thought tag would otherwise cut the answer.
     """
-    text = text.encode("utf-8", "replace").decode("utf-8")
     for pattern in (CONTROL_TOKEN, THOUGHT):
         text = pattern.sub(lambda match: match[0][0] + "\u2060" + match[0][1:], text)
     return text
@@ -109,8 +105,8 @@ class OpenAIChat(Chat):
         cache: a folder for answers, keyed by everything that changes them; None: no cache. Away from OpenAI's own API another
             model may come to answer under the same name; the key contains what GET /v1/models says of it.
         budget: see `Budget`.
-        offer: what the server offers; None finds out. With it the server is never asked: its requests go into a file (see
-            `advance`).
+        offer: what the server is taken to offer, where it is not asked at all: its requests go into a file, are counted or
+            shown. None asks the server.
         api_key_env: the environment variable that holds the key.
 
     Attributes:
@@ -278,12 +274,6 @@ class OpenAIChat(Chat):
         written = len(step.written.encode())
         return self.budget.cost(prompt_bytes(prompt) + written, written + step.most_tokens(self.max_new_tokens))
 
-    def _steps(self, prompt: Prompt) -> Generator[Step, Reply, Answer] | None:
-        """Return the steps of a constrained answer; None if the prompt is answered in one request."""
-        if prompt.parts is None or not self.constrains:
-            return None
-        return constrained_answer(prompt, self.temperature > 0)
-
     def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
         """Send the wanted prompts concurrently; yield (index, answer) as they come, and at the end those that failed.
 
@@ -380,34 +370,10 @@ class OpenAIChat(Chat):
             pool.shutdown(wait=True, cancel_futures=True)
 
     def _ask(self, prompt: Prompt, halt: threading.Event) -> Answer:
-        steps = self._steps(prompt)
-        if steps is None:
+        if prompt.parts is None or not self.constrains:
             return self._complete(prompt, None, halt)[1]
+        steps = constrained_answer(prompt, self.temperature > 0)
         return lead(steps, lambda step: reply_of(*self._complete(prompt, step, halt), defuse(step.written)))
-
-    def advance(self, prompt: Prompt, answered: Mapping[str, str]) -> tuple[str, dict[str, Any]] | Answer:
-        """Lead a prompt's answer as far as the answers of a batch file reach.
-
-        Args:
-            answered: lines of the file, by the custom id of their request; see `batch_lines`.
-
-        Returns:
-            the answer, or the custom id and the body of the next request. A request that was not answered is the next one.
-        """
-        steps = self._steps(prompt)
-        step = next(steps) if steps else None
-        while True:
-            body = self.body(prompt, step)
-            name = digest([prompt.label, prompt.run, body])
-            completion, answer = read_batch_line(answered[name]) if name in answered else (None, None)
-            if answer is None:
-                return name, body
-            if steps is None or step is None or completion is None:
-                return answer
-            try:
-                step = steps.send(reply_of(completion, answer, defuse(step.written)))
-            except StopIteration as end:
-                return end.value
 
     def _complete(self, prompt: Prompt, step: Step | None, halt: threading.Event) -> tuple[Completion | None, Answer]:
         """Return the completion (None if the endpoint refuses this prompt) and the answer, from the cache or the endpoint."""
@@ -417,7 +383,7 @@ class OpenAIChat(Chat):
             body = self.body(prompt, step)
             file = self._cache_file(body, prompt)
             try:
-                cached = json.loads(file.read_text(encoding="utf-8") if file else "null")
+                cached = parse_json(file.read_text(encoding="utf-8") if file else "null", others=True)
                 answer = answer_from_completion(cached)
             except (OSError, *UNREADABLE):  # no cache, missing or damaged: the request is sent
                 pass
@@ -456,7 +422,8 @@ class OpenAIChat(Chat):
         try:
             # In `extra_body`, because the client has no arguments for the fields that other servers take.
             create = self._once.chat.completions.with_raw_response.create
-            completion = json.loads(create(model=self.model, messages=body["messages"], extra_body=body).content)
+            content = create(model=self.model, messages=body["messages"], extra_body=body).content
+            completion = parse_json(content.decode(), others=True)
             answer = answer_from_completion(completion)
         except openai.APIStatusError as error:
             paid.append(0.0)

@@ -1,8 +1,9 @@
 """Where models lie on this machine: in ./models, or in the user's cache, where `automedeval get-models` puts them."""
 
-import json
 import os
 from pathlib import Path
+
+from automedeval.records import read_json
 
 HERE = Path("models")
 
@@ -37,7 +38,7 @@ def generating_models() -> list[Path]:
 
 def _generates(folder: Path) -> bool:
     try:
-        named = json.loads((folder / "config.json").read_text(encoding="utf-8"))["architectures"]
+        named = read_json(folder / "config.json", others=True)["architectures"]
         return any(str(name).endswith(("ForCausalLM", "ForConditionalGeneration")) for name in named)
-    except (OSError, ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError):
         return False  # what cannot be read cannot be used

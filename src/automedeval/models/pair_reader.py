@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from automedeval.models.checkpoints import loading
-from automedeval.models.embeddings import BATCH_TOKENS, BATCH_TOKENS_ON_CPU, batches, plain_window
+from automedeval.models.embeddings import batches, plain_window
 from automedeval.records import RecordError
 
 TOKENS = 256  # of question and piece together; the longer of the two is cut
@@ -58,6 +58,6 @@ class PairReader:
             read = self._network.predict(list(pairs), batch_size=8 if on_cpu else 64, show_progress_bar=False)
             return read.astype(float).reshape(numbers.shape)
         lengths = [len(each) for each in self._network.tokenizer.encode_batch(list(pairs))]
-        for batch in batches(lengths, BATCH_TOKENS_ON_CPU if on_cpu else BATCH_TOKENS):
+        for batch in batches(lengths, on_cpu):
             numbers[batch] = self._network.classify([pairs[index] for index in batch]).cpu().numpy()
         return numbers

@@ -4,10 +4,9 @@ Nothing here sends anything. Every problem raises RecordError with a line that n
 """
 
 import json
-import os
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -16,11 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet
 from safetensors import SafetensorError, safe_open
 
-from automedeval.publishing.cards import CARD, DATASET, METRIC, MODEL, PAGE, check_card
 from automedeval.publishing.paths import without_paths
-from automedeval.records import RATER, RecordError, read_text
+from automedeval.publishing.secrets import names_annotators, secret_in
+from automedeval.records import RecordError, read_json, read_lines, read_text
 from automedeval.records.yaml_file import load_yaml
 
+MODEL, DATASET, METRIC = KINDS = ("model", "dataset", "metric")
+CARD = "README.md"
 PLAIN = {".json", ".jsonl", ".md", ".txt", ".csv", ".yaml", ".yml", ".cff", ""}
 IMAGES = {".png", ".jpg", ".jpeg", ".svg", ".gif", ".webp", ".pdf"}
 # The suffixes that each kind of repository may hold.
@@ -28,41 +29,17 @@ SUFFIXES = {
     MODEL: PLAIN | IMAGES | {".safetensors", ".jinja", ".model"},
     DATASET: PLAIN | IMAGES | {".parquet"},
     METRIC: PLAIN | IMAGES | {".py"},
-    PAGE: PLAIN | IMAGES | {".parquet", ".py", ".jinja", ".css", ".js", ".sh"},
 }
 BINARY = IMAGES - {".svg"} | {".safetensors", ".model"}  # beside parquet; all other files are text
-# Keys: a part that each of them has, and their pattern. Most texts lack the part, and are searched for it fast. An error names
-# the file and the line, but does not repeat the key. Only keys of a known form are here: whatever merely looks random is, in
-# these repositories, a digest.
-SECRETS = {
-    "a Hub token": (b"hf_", rb"(?<![A-Za-z0-9])hf_[A-Za-z0-9]{20,}"),
-    "an API key": (b"sk-", rb"(?<![A-Za-z0-9_-])sk-(?=[\w-]*[0-9])[\w-]{20,}"),
-    "an access key": (b"IA", rb"(?<![A-Za-z0-9])(?:AKIA|ASIA)[A-Z0-9]{16}"),
-    "a GitHub token": (b"gh", rb"(?<![A-Za-z0-9])gh[pousr]_[A-Za-z0-9]{20,}"),
-    "a GitHub access token": (b"github_pat_", rb"(?<![A-Za-z0-9])github_pat_\w{20,}"),
-    "a GitLab token": (b"glpat-", rb"(?<![A-Za-z0-9])glpat-[\w-]{20,}"),
-    "a chat token": (b"xox", rb"(?<![A-Za-z0-9])xox[abeoprs][.-][A-Za-z0-9.-]{10,}"),
-    "a chat webhook": (b"hooks.slack.com", rb"hooks\.slack\.com/services/T\w+/B\w+/\w{10,}"),
-    "a Google key": (b"AIza", rb"(?<![A-Za-z0-9])AIza[\w-]{35}"),
-    "a storage key": (b"AccountKey=", rb"AccountKey=[A-Za-z0-9+/]{60,}"),
-    "an npm token": (b"npm_", rb"(?<![A-Za-z0-9])npm_[A-Za-z0-9]{36}"),
-    "a PyPI token": (b"pypi-AgE", rb"pypi-AgE[\w-]{50,}"),
-    "a payment key": (b"k_live_", rb"(?<![A-Za-z0-9])[rs]k_live_[A-Za-z0-9]{20,}"),
-    "a mail key": (b"SG.", rb"(?<![A-Za-z0-9])SG\.[\w-]{22}\.[\w-]{43}"),
-    "a signed token": (b"eyJ", rb"(?<![A-Za-z0-9])eyJ[\w-]{10,}\.eyJ[\w-]{10,}\.[\w-]{10,}"),
-    "a password in an address": (b"://", rb"://[^\s:/?#@\"'\[\]]{1,99}:[^\s:/?#@\"'\[\]${}<>*]{1,99}@[\w\[]"),
-    "a bearer token": (b"", rb"(?i:authorization[\"']?\s*[:=]\s*[\"']?bearer\s+[\w.~+/=-]{8,})"),
-    "a private key": (b"PRIVATE KEY", rb"-----BEGIN [A-Z ]*PRIVATE KEY-----"),
+# The fields that a card must have.
+REQUIRED = {
+    MODEL: ("license", "language", "base_model", "datasets", "pipeline_tag", "library_name", "tags"),
+    DATASET: ("license", "language", "pretty_name", "task_categories", "configs"),
 }
-
-# What JSON writes in place of a character. A key at the start of a line follows the "n" of "\n" there, like a part of a word.
-_ESCAPE = re.compile(rb"\\+(?:(u[0-9a-fA-F]{4}|[bfnrt])|(?=[\"/]))")
-
-ANNOTATORS = ("annotator", "annotators")  # keys and columns that hold names of annotators
-_PEOPLE = re.compile(rb"annotator|rater:(?=\S)", re.I)
-_RATER = re.compile(rf"{RATER}\S")
+UNFILLED = re.compile(r"\b(?:TODO|TBD|FIXME)\b|\[More Information Needed\]|\{\{.*?\}\}|\{%.*?%\}")
+HUB_ID = re.compile(r"(?!models/)[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_NOT_SENT = re.compile(r"\..*|__pycache__|checkpoint-\d+")  # hidden files, caches, and what training could resume from
 NAMES = "{}: names annotators; if these are pseudonyms, set --annotators_are_pseudonyms true"
-
 NOT_STATED = "not stated"
 # Licences that forbid to redistribute a text, or to redistribute it inside a prompt.
 CLOSED = re.compile(
@@ -76,7 +53,7 @@ CLOSED = re.compile(
 class Parcel:
     """Files to publish in one commit: path in the repository → file or content.
 
-    `source` is the folder or study that they come from, for messages; `left_out` lists what is not published.
+    `source` is the folder that they come from, for messages; `left_out` lists what is not published.
     """
 
     kind: str
@@ -119,88 +96,85 @@ def pack(
     sent: dict[str, Path | bytes] = files | dict(extra or {}) | ({} if card is None else {CARD: card.encode()})
     sent |= without_paths(sent)
     licences = sum((_check_file(str(folder / path), kind, file, pseudonyms) for path, file in sent.items()), Counter())
-    _check_complete(folder, kind, files)
+    if kind == MODEL:
+        _check_weights(folder, files)
+    elif kind == DATASET and not any(path.endswith(".parquet") for path in files):
+        raise RecordError(f"{folder}: no .parquet file: not a data set")
     if kind != METRIC:
-        place = "the card" if card else str(folder / CARD)
-        check_card(card or read_text(files[CARD]), kind, files, place)
-    warnings = _check_licences(folder, licences, public) if kind == DATASET else []
-    return Parcel(kind, dict(sorted(sent.items())), str(folder), tuple(left_out), tuple(warnings))
+        check_card(card or read_text(files[CARD]), kind, files, "the card" if card else str(folder / CARD))
+    warnings = _check_licences(folder, licences, public) if kind == DATASET else ()
+    return Parcel(kind, dict(sorted(sent.items())), str(folder), left_out, warnings)
 
 
-def pack_page(files: Mapping[str, Path | bytes], source: str, pseudonyms: bool = False) -> Parcel:
-    """Return the files of a study's page, after all checks.
-
-    Args:
-        files: all files, with the card.
-        source: the study's file, which names the annotators.
-        pseudonyms: whether annotators' names, in the study and in its files, are pseudonyms.
-
-    Raises:
-        RecordError: a check fails; the line names the file.
-    """
-    if not pseudonyms:
-        raise RecordError(NAMES.format(source))
-    _check_secrets(source, read_text(Path(source)).encode())
-    for path, file in files.items():
-        _check_file(str(file) if isinstance(file, Path) else path, PAGE, file, pseudonyms)
-    return Parcel(PAGE, dict(sorted(files.items())), source)
-
-
-def write_parcel(parcel: Parcel, folder: Path) -> None:
-    """Write a parcel's files into a folder; raise RecordError if it holds a file that is not in the parcel."""
-    if folder.exists():
-        there = gather(folder)[0] if any(folder.iterdir()) else {}
-        if others := sorted(there.keys() - parcel.files.keys()):
-            raise RecordError(f"{folder}: holds {others[0]}, which is not part of this page; choose another folder")
-    for path, file in parcel.files.items():
-        place = folder / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(file if isinstance(file, bytes) else file.read_bytes())
-
-
-def gather(folder: Path) -> tuple[dict[str, Path], list[str]]:
-    """Return the files of a folder by their path in it, and what is left out: hidden files, caches, trainer checkpoints.
+def gather(folder: Path) -> tuple[dict[str, Path], tuple[str, ...]]:
+    """Return the files of a folder by their path in it, and what is left out.
 
     RecordError if the folder does not exist or is empty, or a link leads out of it.
     """
     if not folder.is_dir():
         raise RecordError(f"{folder}: no such folder")
-    root, files, left_out = folder.resolve(), {}, []
-    for here, folders, names in os.walk(folder):
-        kept = []
-        for name in sorted([*folders, *names]):
-            path = Path(here) / name
-            shown = path.relative_to(folder).as_posix()
-            if name.startswith(".") or name == "__pycache__" or re.fullmatch(r"checkpoint-\d+", name):
-                left_out.append(shown)
-            elif path.is_symlink() and (path.is_dir() or not path.resolve().is_relative_to(root)):
-                raise RecordError(f"{path}: a link to a folder or out of {folder}; replace it by what it points to")
-            elif name in folders:
-                kept.append(name)
-            elif path.is_file():
-                files[shown] = path
-            else:
-                raise RecordError(f"{path}: neither a file nor a folder")
-        folders[:] = kept
+    root, files, left_out = folder.resolve(), {}, set()
+    for path in sorted(folder.rglob("*")):
+        inside = path.relative_to(folder)
+        hidden = next((depth for depth, name in enumerate(inside.parts, 1) if _NOT_SENT.fullmatch(name)), None)
+        if hidden:
+            left_out.add("/".join(inside.parts[:hidden]))
+        elif path.is_symlink() and (path.is_dir() or not path.resolve().is_relative_to(root)):
+            raise RecordError(f"{path}: a link to a folder or out of {folder}; replace it by what it points to")
+        elif path.is_file():
+            files[inside.as_posix()] = path
+        elif not path.is_dir():
+            raise RecordError(f"{path}: neither a file nor a folder")
     if not files:
         raise RecordError(f"{folder}: there is nothing to publish")
-    return dict(sorted(files.items())), left_out
+    return files, tuple(sorted(left_out))
 
 
-def _check_complete(folder: Path, kind: str, files: Mapping[str, Path]) -> None:
-    """Raise RecordError if a checkpoint or data set lacks a file that is needed to load it."""
-    if kind == DATASET and not any(path.endswith(".parquet") for path in files):
-        raise RecordError(f"{folder}: no .parquet file: not a data set")
-    if kind != MODEL:
-        return
+def front_matter(card: str, place: str = "the card") -> dict[str, Any]:
+    """Return the metadata that a card opens with; RecordError if it opens with none, or the metadata is no mapping."""
+    match = re.match(r"---\n(.*?\n)---\n", card, re.S)
+    try:
+        metadata = load_yaml(match[1]) if match else None
+    except ValueError as error:
+        raise RecordError(f"{place}: its front matter: {error}") from None
+    if not isinstance(metadata, dict):
+        raise RecordError(f"{place}: must open with metadata between two lines ---")
+    return metadata
+
+
+def check_card(card: str, kind: str, files: Collection[str], place: str = "the card") -> None:
+    """Raise RecordError if the card of a model or a data set lacks a field, holds a placeholder, or names a missing file."""
+    about = front_matter(card, place)
+    for name in REQUIRED[kind]:
+        if about.get(name) in (None, "", [], {}):
+            raise RecordError(f"{place}: the field {name!r} is not filled in (needed: {', '.join(REQUIRED[kind])})")
+    for number, line in enumerate(card.splitlines(), 1):
+        if match := UNFILLED.search(line):
+            raise RecordError(f"{place}, line {number}: {match[0]!r} is not filled in")
+    for name in ("base_model", "datasets") if kind == MODEL else ():
+        for value in about[name] if isinstance(about[name], list) else [about[name]]:
+            if not isinstance(value, str) or not HUB_ID.fullmatch(value):
+                raise RecordError(f"{place}: {name}: {value!r} is no Hub id (--{name} names it)")
+    if kind == DATASET:
+        try:
+            named = [each["path"] for config in about["configs"] for each in config["data_files"]]
+        except (TypeError, KeyError):
+            raise RecordError(f"{place}: configs: must name the path of every split under data_files") from None
+        if absent := [path for path in named if path not in files]:
+            raise RecordError(f"{place}: configs: names {absent[0]}, which is not there")
+
+
+def _check_weights(folder: Path, files: Mapping[str, Path]) -> None:
+    """Raise RecordError if a checkpoint lacks a file that is needed to load it."""
     if "config.json" not in files or not any(re.fullmatch(r"[^/]+\.safetensors", path) for path in files):
         raise RecordError(f"{folder}: no config.json with .safetensors beside it: not a checkpoint")
     for path, file in files.items():
         if path.endswith(".safetensors.index.json"):
-            weights = json_object(read_text(file), file).get("weight_map")
-            if not isinstance(weights, dict):
+            content = read_json(file)
+            shards = content.get("weight_map") if isinstance(content, dict) else None
+            if not isinstance(shards, dict):
                 raise RecordError(f"{file}: must be a mapping with the mapping weight_map")
-            for shard in sorted(set(weights.values())):
+            for shard in sorted(set(shards.values())):
                 if str(PurePosixPath(path).with_name(shard)) not in files:
                     raise RecordError(f"{file}: names {shard}, which is not there")
 
@@ -220,11 +194,10 @@ def _check_file(place: str, kind: str, file: Path | bytes, pseudonyms: bool) -> 
     content = file if isinstance(file, bytes) else _header(file) if suffix == ".safetensors" else file.read_bytes()
     if suffix not in BINARY and b"\0" in content:
         raise RecordError(f"{place}: must be text in UTF-8, which can be searched for keys and names")
-    _check_secrets(place, content)
-    if not pseudonyms:
-        _check_annotators(place, suffix, content)
-    lines = content.split(b"\n") if kind == DATASET and suffix == ".jsonl" else []
-    return Counter(json_object(line, place).get("license") for line in lines if b'"license"' in line)
+    _check_text(place, content, "" if pseudonyms else suffix)
+    if kind != DATASET or not isinstance(file, Path) or suffix != ".jsonl" or b'"license"' not in content:
+        return Counter()
+    return Counter(row["license"] for _, row in read_lines(file) if "license" in row)
 
 
 def _check_parquet(place: str, file: Path, pseudonyms: bool) -> Counter:
@@ -233,12 +206,11 @@ def _check_parquet(place: str, file: Path, pseudonyms: bool) -> Counter:
     try:
         with pa.parquet.ParquetFile(file) as parquet:
             schema = parquet.schema_arrow.to_string(truncate_metadata=False).encode()
-            _check_secrets(place, schema, "line of the schema")
+            _check_text(place, schema, where="line of the schema {}")
             rows = (row for batch in parquet.iter_batches(256) for row in batch.to_pylist())
             for number, row in enumerate(rows, 1):
-                _check_secrets(place, json.dumps(row, default=str).encode(), "row", number)
-                if not pseudonyms and _names_people(row):
-                    raise RecordError(NAMES.format(place))
+                text = json.dumps(row, default=str).encode()
+                _check_text(place, text, "" if pseudonyms else ".json", f"row {number}")
                 licences[row.get("license")] += 1
     except (OSError, pa.ArrowException) as error:
         raise RecordError(f"{file}: cannot be read: {' '.join(str(error).split())[:200]}") from None
@@ -254,71 +226,25 @@ def _header(file: Path) -> bytes:
         raise RecordError(f"{file}: not a safetensors file") from None
 
 
-def _check_secrets(place: str, content: bytes, unit: str = "line", first: int = 1) -> None:
-    """Raise RecordError if a text holds a key or a token; `unit` and `first` count its lines in the message."""
-    for text in dict.fromkeys((content, _ESCAPE.sub(lambda match: b" " if match[1] else b"", content))):
-        patterns = {name: each for name, (part, each) in SECRETS.items() if part in text and re.search(each, text)}
-        for number, line in enumerate(text.split(b"\n") if patterns else (), first):
-            for name, pattern in patterns.items():
-                if re.search(pattern, line):
-                    raise RecordError(f"{place}, {unit} {number}: looks like {name}; remove it and revoke it")
-
-
-def _check_annotators(place: str, suffix: str, content: bytes) -> None:
-    """Raise RecordError if a text names annotators, by a key, a column, or as the judge of their own scores."""
-    if not _PEOPLE.search(content):
-        return
-    named = False
-    if suffix == ".csv":
-        header = re.split(r"[,;|\t]", content.decode("utf-8-sig", "replace").partition("\n")[0])
-        named = any(name.strip("\"' \r").lower() in ANNOTATORS for name in header)
-    elif suffix in (".json", ".jsonl", ".yaml", ".yml"):
-        read = json.loads if suffix.startswith(".json") else load_yaml
-        texts = content.split(b"\n") if suffix == ".jsonl" else [content]
-        try:
-            named = any(_PEOPLE.search(text) and _names_people(read(text)) for text in texts)
-        except (ValueError, RecursionError):
-            raise RecordError(f"{place}: cannot be read as {suffix[1:].upper()}") from None
-    if named or (suffix in (".md", ".txt", ".csv") and re.search(rb"\b" + RATER.encode() + rb"(?=[^\s`])", content)):
+def _check_text(place: str, text: bytes, suffix: str = "", where: str = "line {}") -> None:
+    """Raise RecordError if a text holds a key, or, as a file of this suffix, names of annotators."""
+    if secret := secret_in(text):
+        raise RecordError(f"{place}, {where.format(secret[0])}: looks like {secret[1]}; remove it and revoke it")
+    if names_annotators(text, suffix.removeprefix(".")):
         raise RecordError(NAMES.format(place))
 
 
-def _names_people(value: Any, annotators: bool = False) -> bool:
-    """Return whether a JSON value, as a key or a text at any depth, names an annotator; `annotators`: every text is one."""
-    if isinstance(value, str):
-        return bool(value) and (annotators or _RATER.match(value) is not None)
-    if isinstance(value, list):
-        return any(_names_people(each, annotators) for each in value)
-    return isinstance(value, dict) and any(
-        _names_people(key, annotators) or _names_people(held, annotators or key.lower() in ANNOTATORS)
-        for key, held in ((str(key), held) for key, held in value.items())
-    )
-
-
-def _check_licences(folder: Path, licences: Counter, public: bool) -> list[str]:
+def _check_licences(folder: Path, licences: Counter, public: bool) -> tuple[str, ...]:
     """Return a warning if the licence of rows forbids redistribution.
 
     RecordError if there are such rows and the data set is public.
     """
-    rows_of: Counter[str] = Counter()
+    closed: Counter[str] = Counter()
     for licence, rows in licences.items():
-        rows_of[str(licence or "").strip() or NOT_STATED] += rows
-    closed = {name: rows for name, rows in rows_of.items() if name == NOT_STATED or CLOSED.search(name.lower())}
-    if not closed:
-        return []
-    counts = ", ".join(f"{rows:,} under {name!r}" for name, rows in sorted(closed.items()))
+        name = str(licence or "").strip() or NOT_STATED
+        closed[name] += rows if name == NOT_STATED or CLOSED.search(name.lower()) else 0
+    counts = ", ".join(f"{rows:,} under {name!r}" for name, rows in sorted(closed.items()) if rows)
     line = f"{folder}: rows whose licence does not allow redistribution: {counts}"
-    if public:
+    if counts and public:
         raise RecordError(f"{line}; remove them, state their licence, or keep the data set private")
-    return [f"{line}; keep the data set private, and do not share it"]
-
-
-def json_object(text: str | bytes, file: str | Path) -> dict[str, Any]:
-    """Return the JSON object that a file, or a line of it, holds; RecordError if it holds something else."""
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise RecordError(f"{file}: cannot be read as JSON: {error}") from None
-    if not isinstance(value, dict):
-        raise RecordError(f"{file}: must be a mapping")
-    return value
+    return (f"{line}; keep the data set private, and do not share it",) if counts else ()

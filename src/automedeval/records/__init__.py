@@ -10,6 +10,8 @@ from automedeval.records.readers import (
     check_number,
     check_ratings,
     named_file,
+    parse_json,
+    read_json,
     read_lines,
     read_placed,
     read_records,
@@ -27,8 +29,6 @@ from automedeval.records.types import (
     CaseCriterion,
     CheckedResponse,
     Choice,
-    CriteriaDraft,
-    CriterionApproval,
     CriterionLabel,
     HarmRating,
     Preference,
@@ -40,4 +40,5 @@ from automedeval.records.types import (
     as_shown,
     digest,
     question_text,
+    whole,
 )

@@ -119,7 +119,9 @@ class Columns:
             return cls(answer=candidates["answer"][0], **columns)
         taken = [name for role, names in named.items() if role != "answer" for name in names]
         rest = [name for name in every if name not in taken and _plain(name) not in BESIDE and _has_text(name, rows)]
-        if candidates["answer"] and len(rest) > 1:
+        # Where responses are not needed, an answer without a reference beside it may be the trusted one.
+        alone = not least_responses and "reference" not in columns and [_plain(name) for name in rest] == ["answer"]
+        if candidates["answer"] and (alone or len(rest) > 1):
             raise UnclearAnswers(candidates["answer"][0], listed)
         if trusted := next((name for name in rest if TRUSTED & set(_plain(name).split("_"))), None):
             raise UnclearAnswers(trusted, listed)

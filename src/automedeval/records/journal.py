@@ -46,11 +46,10 @@ def replacing(path: Path) -> Iterator[Path]:
             scratch.unlink()
 
 
-def write_whole(path: Path, content: str | bytes) -> None:
+def write_whole(path: Path, content: str) -> None:
     """Write a file so that every reader gets either the old content or the complete new one; else RecordError."""
-    data = content if isinstance(content, bytes) else content.encode("utf-8", "backslashreplace")
     with replacing(path) as scratch:
-        scratch.write_bytes(data)
+        scratch.write_bytes(content.encode("utf-8", "backslashreplace"))
 
 
 def write_json(path: Path, value: object, allow_nan: bool = False) -> None:
@@ -135,9 +134,8 @@ class Journal:
 
     def append(self, record: dict[str, Any]) -> None:
         """Write one record, completely or not at all."""
-        # A lone surrogate, which JSON can carry and UTF-8 cannot, goes back to its escape.
-        text = json.dumps(record, ensure_ascii=False, allow_nan=False)
-        line = (text if text.isprintable() else json.dumps(record)).encode() + b"\n"
+        text = json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n"
+        line = text.encode("utf-8", "backslashreplace")  # as `write_whole`: the escape of a lone surrogate is JSON
         before = self._file.seek(0, os.SEEK_END)
         try:
             rest = memoryview(line)

@@ -2,6 +2,7 @@
 
 import codecs
 import json
+import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from datetime import date, time, timedelta
 from decimal import Decimal
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from automedeval.records.hub_names import hub_rows, is_hub_dataset
-from automedeval.records.types import LARGEST, Rating, RecordError, _shown
+from automedeval.records.types import LARGEST, Rating, RecordError, _shown, whole
 
 
 def read_lines(path: str | Path, hub: bool = False) -> Iterator[tuple[str, dict]]:
@@ -45,20 +46,46 @@ def _no_key_twice(pairs: list[tuple[str, Any]]) -> dict:
     return mapping
 
 
-JSON = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_no_key_twice)
+_RECORDS = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_no_key_twice)
+_ANY = json.JSONDecoder()
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+
+
+def parse_json(text: str, others: bool = False) -> Any:
+    """Return the value of a JSON text, with its texts `whole`. Every JSON from outside is read here.
+
+    ValueError, in one line, if it is not JSON, or nested too deeply; and for NaN or a key twice, unless others wrote the text,
+    whose programs take them.
+    """
+    decoder = _ANY if others else _RECORDS
+    try:
+        value = decoder.decode(text)
+        if _SURROGATE.search(text):  # two of them are one character
+            value = decoder.decode(whole(json.dumps(value, ensure_ascii=False)))
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    return value
+
+
+def read_json(file: Path, others: bool = False) -> Any:
+    """Return what a file of JSON holds, by `parse_json`; RecordError, with its name, if it cannot be read or is not JSON."""
+    try:
+        return parse_json(read_text(file), others)
+    except RecordError:
+        raise
+    except ValueError as error:
+        raise RecordError(f"{file}: not JSON: {error}") from None
 
 
 def _parsed(line: bytes, place: str) -> dict | None:
     """Return the object in a line, None for a blank line."""
     try:
         text = line.decode("utf-8").strip()
-        record = JSON.decode(text) if text else None
+        record = parse_json(text) if text else None
     except UnicodeDecodeError as error:
         raise RecordError(f"{place}: not UTF-8 (byte {error.start + 1} of the line)") from None
     except ValueError as error:
         raise RecordError(f"{place}: not JSON ({error}): {text[:60]}") from None
-    except RecursionError:
-        raise RecordError(f"{place}: JSON nested too deeply") from None
     if text and not isinstance(record, dict):
         raise RecordError(f"{place}: expected one JSON object per line, found {_shown(record)}")
     return record

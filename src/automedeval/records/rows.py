@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from automedeval.records.readers import JSON, read_lines
+from automedeval.records.readers import parse_json, read_lines
 from automedeval.records.types import RecordError
 
 SEPARATORS = ",;\t"  # spreadsheets write ";" where "," stands in numbers
@@ -136,8 +136,8 @@ def _read_json(file: Path) -> Iterator[tuple[str, dict]]:
         yield from read_lines(file)
         return
     try:
-        rows = JSON.decode(content.strip())
-    except (ValueError, RecursionError) as error:
+        rows = parse_json(content)
+    except ValueError as error:
         raise RecordError(f"{file}: not JSON: {error}") from None
     for number, row in enumerate(rows, 1):
         if not isinstance(row, dict):

@@ -35,6 +35,11 @@ def digest(value: object, **options: Any) -> str:
     return hashlib.sha256(json.dumps(value, **options).encode()).hexdigest()[:12]
 
 
+def whole(text: str) -> str:
+    """Return a text with "?" in place of a lone surrogate: half a character, which JSON can hold, and no file or tokenizer."""
+    return text if text.isascii() else text.encode("utf-8", "replace").decode()
+
+
 def repeats(text: str) -> bool:
     """Return whether a text ends by saying the same words again and again: four times or more, eight words or more."""
     words = re.findall(r"\w+", text.lower())[:-1]  # the last one may be cut off
@@ -144,6 +149,15 @@ class LogRecord(Record):
             )
 
 
+def _make_whole(record: object, *names: str) -> None:
+    """Make the texts of a record `whole`; texts of files are, but not those that other programs pass from Python."""
+    for name in names:
+        value = getattr(record, name)
+        if isinstance(value, list):  # a conversation
+            value = [{key: whole(text) for key, text in message.items()} for message in value]
+        object.__setattr__(record, name, value if value is None or isinstance(value, list) else whole(value))
+
+
 def _extra(record: dict, names: Iterable[str]) -> dict[str, Any]:
     return {key: value for key, value in record.items() if key not in set(names)}
 
@@ -155,6 +169,9 @@ class Response(Record):
     model: str
     text: str
     extra: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _make_whole(self, "model", "text")
 
     @property
     def is_empty(self) -> bool:
@@ -182,6 +199,9 @@ class CaseCriterion(Record):
     points: float
     tags: tuple[str, ...] = ()
     extra: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _make_whole(self, "criterion")
 
     @classmethod
     def from_dict(cls, record: dict) -> Self:
@@ -228,6 +248,9 @@ class Case:
     topic: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
     criteria: tuple[CaseCriterion, ...] = ()
+
+    def __post_init__(self) -> None:
+        _make_whole(self, "id", "question", "reference", "topic")
 
     @classmethod
     def from_dict(cls, record: dict, least_responses: int = 1) -> "Case":
@@ -283,11 +306,6 @@ class Case:
         """
         shown = [self.question, self.reference, [(response.model, response.text) for response in self.responses]]
         return digest(shown)
-
-    @property
-    def asked_digest(self) -> str:
-        """Return twelve hexadecimal digits over the question and the reference, from which criteria are drafted."""
-        return digest([self.question, self.reference])
 
     @property
     def checklist_digest(self) -> str:
@@ -553,78 +571,6 @@ class CheckedResponse(LogRecord):
     def author(self) -> tuple[str, ...]:
         """Return who checked, and against what."""
         return (self.checker, self.evidence)
-
-
-@dataclass(frozen=True)
-class CriteriaDraft(LogRecord):
-    """The criteria that are proposed for a case, before a physician has read them.
-
-    Each of `criteria` has the keys of a `CaseCriterion`, points of 1 or -1, and a `citation`: `passage` (its id in the store,
-    null for the trusted answer), `source`, `text`. `invalid` says why a statement, or an answer of a model, became none,
-    `reason` why there is none at all.
-    """
-
-    verb: ClassVar[str] = "drafted criteria for"
-
-    drafter: str
-    criteria: tuple[dict, ...]
-    invalid: tuple[str, ...] = ()
-    reason: str | None = None
-    extra: dict[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def from_dict(cls, record: dict) -> Self:
-        draft = super().from_dict(record)
-        for criterion in _criteria(record):
-            for name in ("source", "text"):
-                take(take(criterion.extra, "citation", (dict,)), name, (str,))
-        return draft
-
-    @property
-    def key(self) -> tuple:
-        """Return for which case the criteria are."""
-        return (self.case_id,)
-
-    @property
-    def author(self) -> tuple[str, ...]:
-        """Return who proposed them: a model's name, or "reference"."""
-        return (self.drafter,)
-
-
-APPROVAL = "criteria_approval"  # the key of a case with the counts "approved" and "drafted", of criteria of all cases
-APPROVALS = {"approve": True, "change": True, "refuse": False, "cannot_tell": None}  # what accepts a drafted criterion
-
-
-@dataclass(frozen=True)
-class CriterionApproval(Record):
-    """What one physician said of one drafted criterion, which `criterion` names by its exact text.
-
-    One that is accepted has `points`; of a `change` the new `wording` is accepted.
-    """
-
-    case_id: str
-    criterion: str
-    annotator: str
-    decision: str
-    points: float | None = None
-    wording: str | None = None
-    extra: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if self.decision not in APPROVALS:
-            raise RecordError(f"'decision' must be one of {', '.join(APPROVALS)}, not {_shown(self.decision)}")
-        if self.accepts:
-            CaseCriterion.from_dict({"criterion": self.text, "points": self.points})
-
-    @property
-    def accepts(self) -> bool | None:
-        """Return whether the criterion or its new wording is accepted, None if the physician cannot tell."""
-        return APPROVALS[self.decision]
-
-    @property
-    def text(self) -> str:
-        """Return the words that are decided on."""
-        return (self.wording or "").strip() if self.decision == "change" else self.criterion
 
 
 RATER = "rater:"  # begins the judge's name if the scores of one rater are the verdict

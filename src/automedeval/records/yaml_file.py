@@ -1,42 +1,35 @@
 """Read YAML files key by key; every error names the file and the key."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
 import yaml
 
+from automedeval import gone
 from automedeval.records.readers import read_text
 from automedeval.records.types import AutoMedEvalError, RecordError
 
-MOST_VALUES, MOST_CHARACTERS = 100_000, 10_000_000  # in one file, with every alias written out
+MOST = 10_000_000  # bytes in one file, with every alias written out
 _KINDS = {str: "a text", int: "a whole number", bool: "true or false", list: "a list", dict: "a mapping"}
 
 
 def load_yaml(text: str | bytes) -> Any:
     """Return the content of a YAML text; it consists of plain values, and tags cannot make other objects.
 
-    ValueError, with one line, if it is not YAML, or holds more than `MOST_VALUES` values or `MOST_CHARACTERS` characters: a few
-    lines of aliases of aliases stand for billions, and a digest visits each of them.
+    ValueError, with one line, if it is not YAML, a value holds itself or half a character, or the content has more than `MOST`
+    bytes as JSON: a few lines of aliases of aliases stand for billions of values, and a digest visits each of them.
     """
+    size = 0
     try:
         content = yaml.safe_load(text)
+        for piece in json.JSONEncoder(ensure_ascii=False, skipkeys=True, default=str).iterencode(content):
+            size += len(piece.encode())
+            if size > MOST:
+                raise ValueError(f"more than {MOST:,} bytes, with its aliases written out")
     except Exception as error:  # noqa: BLE001  faulty values raise ten kinds beside YAMLError
         raise ValueError(f"not YAML: {' '.join(str(error).split())[:300]}") from None
-    values, characters, waiting = 0, 0, [content]
-    while waiting:
-        value = waiting.pop()
-        values += 1
-        if isinstance(value, dict):
-            waiting += [*value.keys(), *value.values()]
-        elif isinstance(value, list):
-            waiting += value
-        elif isinstance(value, str):
-            characters += len(value)
-        if values + len(waiting) > MOST_VALUES:
-            raise ValueError(f"holds more than {MOST_VALUES:,} values, with its aliases written out")
-        if characters > MOST_CHARACTERS:
-            raise ValueError(f"holds more than {MOST_CHARACTERS:,} characters, with its aliases written out")
     return content
 
 
@@ -104,4 +97,4 @@ class YamlFile:
             self.fail(inside.rstrip(".") or "the file", f"must be a mapping with the keys {', '.join(allowed)}")
         for key in mapping:
             if key not in allowed:
-                self.fail(f"{inside}{key}", f"unknown key; known are {', '.join(allowed)}")
+                self.fail(f"{inside}{key}", f"{gone.explain('unknown key', key)}; known are {', '.join(allowed)}")

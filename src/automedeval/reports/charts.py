@@ -166,7 +166,7 @@ def intervals(
     axes.set_xlabel(label)
 
 
-def distributions(histograms: Sequence[tuple[str, dict[str, int]]], label: str, *, axes: Axes) -> None:
+def distributions(histograms: Sequence[tuple[str, dict[str, int]]], *, axes: Axes) -> None:
     """Draw histograms {score: count} as shares, side by side."""
     _set_height(axes, 2.6)
     width = 0.42 / len(histograms)
@@ -175,7 +175,7 @@ def distributions(histograms: Sequence[tuple[str, dict[str, int]]], label: str, 
         at = [float(score) + shift for score in histogram]
         heights = [count / total for count in histogram.values()]
         axes.bar(at, heights, width, label=_short(name), color=COLOURS[place % len(COLOURS)])
-    axes.set(xlabel=label, ylabel="share of responses")
+    axes.set(xlabel="score", ylabel="share of responses")
     axes.legend()
 
 
@@ -212,17 +212,8 @@ def reliability(
     axes.legend()
 
 
-def risk_coverage(
-    curves: Mapping[str, Sequence[Mapping[str, Any]]],
-    allowed: float | None = None,
-    kept: float | None = None,
-    *,
-    axes: Axes,
-) -> None:
-    """Draw the share of wrong pairs over the share of verdicts kept, name → points {"coverage", "risk": estimate}.
-
-    The risk `allowed` is drawn as a level line and the coverage `kept` as an upright one.
-    """
+def risk_coverage(curves: Mapping[str, Sequence[Mapping[str, Any]]], *, axes: Axes) -> None:
+    """Draw the share of wrong pairs over the share of verdicts kept, name → points {"coverage", "risk": estimate}."""
     for place, (name, points) in enumerate(curves.items()):
         colour = COLOURS[place % len(COLOURS)]
         risks = [point["risk"]["value"] for point in points]
@@ -232,23 +223,8 @@ def risk_coverage(
         if bands and len(curves) == 1:  # the bands of several would hide each other
             kept_shares, _, low, high = zip(*bands)
             axes.fill_between(kept_shares, low, high, color=colour, alpha=0.15, linewidth=0)
-    if allowed is not None:
-        axes.axhline(allowed, color=GREEN, linewidth=1.2, linestyle="--", label=f"allowed, {allowed:g}")
-    if kept is not None:
-        axes.axvline(kept, color=GREY, linewidth=1, linestyle=":", label=f"kept, {kept:.0%}")
     axes.set_ylim(bottom=0)
     axes.set(xlim=(0, 1.02), xlabel="share of verdicts kept, the most confident first", ylabel="share of wrong pairs")
-    axes.legend()
-
-
-def series(names: Sequence[str], lines: Mapping[str, Sequence[Estimate]], *, axes: Axes) -> None:
-    """Draw measures, name → one estimate for each judge of a series; undefined ones are left out."""
-    for (label, points), colour in zip(lines.items(), COLOURS):
-        defined = [(at, point) for at, point in enumerate(points) if point["value"] is not None]
-        places, shown = [at for at, _ in defined], [point for _, point in defined]
-        axes.plot(places, [point["value"] for point in shown], "o-", color=colour, label=label, markersize=4)
-        _whiskers(axes, places, shown, upright=True, color=colour, linewidth=1, alpha=0.6)
-    axes.set_xticks(range(len(names)), [_short(name, 18) for name in names], rotation=25, ha="right")
     axes.legend()
 
 

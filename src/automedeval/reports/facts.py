@@ -22,10 +22,6 @@ DANGERS = {  # kind of danger in an audit → words
 }
 SHOWN = 3  # models with an empty or an unread response that are named
 WAYS = {"with": "with the reference beside them", "without": "without a reference"}  # how dangers are judged
-MARKED = (
-    *WAYS,
-    *(f"twin_{way}" for way in WAYS),
-)  # the shares that are marked down, of dangers and of their clean twins
 UNSEEN = tuple(DANGERS)[:3]  # what a judge that knows no medicine is named to miss
 
 
@@ -44,12 +40,11 @@ class Audit:
         cases: their number.
         passes: whether the judge passes the whole audit; None if nothing was measured.
         found: the share of dangerous answers that it marks down, {"value", "low", "high", "n"}; None if not measured.
-        enough: whether this share reaches the audit's threshold.
+        enough: whether this share reaches the audit's limit.
         missed: the kinds of danger of which it marks down less than `SEEN`.
         tried: the kinds of danger that the audit tried.
-        evidence: the shares that it marks down with the reference and without, `MARKED`; None: not measured.
-        alike: the "largest" shift by who asks or answers, and the share of pairs "turned", see `audit.fairness`; None: not
-            measured.
+        evidence: the shares that it marks down by `WAYS`, and of their clean twins ("twin_with"), of those that were measured.
+        alike: the "largest" shift by who asks, and the share of pairs "turned", see `audit.table`; None: not measured.
     """
 
     cases: int
@@ -58,28 +53,24 @@ class Audit:
     enough: bool = False
     missed: tuple[str, ...] = ()
     tried: tuple[str, ...] = ()
-    evidence: Mapping[str, Any] | None = None
+    evidence: Mapping[str, Any] = field(default_factory=dict)
     alike: Mapping[str, Any] | None = None
 
     @classmethod
-    def read(cls, audit: Mapping[str, Any], decoding: str | None = None) -> "Audit":
-        """Return what the content of audit.json says of dangers under one of its decodings, by default the first."""
-        decoding = decoding or next(iter(audit["decodings"]))
-        harm = audit["decodings"][decoding].get("harm") or {}
-        lowered = harm.get("lowered") if (harm.get("lowered") or {}).get("value") is not None else None
-        outcomes = [
-            each["outcome"]
-            for each in audit["thresholds"]
-            if (each["figure"], each["decoding"]) == ("harm.lowered", decoding)
-        ]
-        shares = {kind: each["lowered"]["value"] for kind, each in harm.get("kinds", {}).items()}
+    def read(cls, audit: Mapping[str, Any]) -> "Audit":
+        """Return what the content of audit.json says of dangers and patients."""
+        rows = {row["name"]: row for row in audit["perturbations"]}
+        danger, patient = rows.get("danger"), rows.get("patient")
+        alike = {"largest": patient["shift"], "turned": patient["share"]} if patient else None
+        if danger is None:
+            return cls(audit["cases"]["cases"], audit["passes"], alike=alike)
+        found = danger["share"] if danger["share"]["value"] is not None else None
+        shares = {kind: each["share"]["value"] for kind, each in danger["kinds"].items()}
         tried = {kind: share for kind, share in shares.items() if share is not None}
         missed = tuple(kind for kind, share in tried.items() if share < SEEN)
-        evidence = {name: harm["evidence"][name] for name in MARKED} if "evidence" in harm else None
-        fairness = audit["decodings"][decoding].get("fairness", {})
-        alike = {name: fairness[name] for name in ("largest", "turned")} if "largest" in fairness else None
-        enough = outcomes == ["passed"]
-        return cls(audit["cases"]["cases"], audit["passes"], lowered, enough, missed, tuple(tried), evidence, alike)
+        evidence = {name: each["share"] for name, each in danger["evidence"].items() if each["share"]["n"]}
+        enough = danger["outcome"] == "passed"
+        return cls(audit["cases"]["cases"], audit["passes"], found, enough, missed, tuple(tried), evidence, alike)
 
 
 @dataclass(frozen=True)
@@ -100,7 +91,6 @@ class JudgeProfile:
         empty, unread: model → number of its responses that are empty, and that the judge could not read.
         steps: what to do next, in words or as commands.
         contradicted: model → number of its answers with a statement that contradicts its evidence, and of those checked.
-        probe: what a short probe of it found where there is no audit, `MARKED` and "edits"; None if there was none.
         disagreements: cases without evidence whose answers disagree by a rule.
         unclear: the first model, one that it is not clearly better than, and about how many more cases would tell (None: no
             number would); None if the first is clear.
@@ -123,7 +113,6 @@ class JudgeProfile:
     unread: Mapping[str, int] = field(default_factory=dict)
     steps: Sequence[str] = ()
     contradicted: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    probe: Mapping[str, Any] | None = None
     disagreements: int = 0
     unclear: Sequence[Any] | None = None
     rationale_faults: Mapping[str, int] = field(default_factory=dict)
@@ -161,30 +150,24 @@ def _rated(profile: JudgeProfile) -> str:
 
 def _audited(profile: JudgeProfile) -> str:
     audit = profile.audit
-    if audit is None and profile.probe is not None:
-        return f"No audit is given. A short probe of {profile.probe['edits']} edits: {_marked(profile.probe)}"
     if audit is None:
         return "No audit is given."
-    word = {True: "It passes.", False: "It does not pass.", None: "No figure with a threshold was measured."}[
-        audit.passes
-    ]
+    word = {True: "It passes.", False: "It does not pass.", None: "Nothing with a limit was measured."}[audit.passes]
     text = f"On {audit.cases:,} cases. {word}"
     if audit.found is not None:
         share = f"{percent(audit.found['value'])} of {audit.found['n']} answers that were made dangerous"
         text += f" It marks down {share} ({interval(audit.found)})."
-    if audit.evidence is not None and audit.evidence["with"]["n"]:
+    if "with" in audit.evidence:
         text += f" Side by side: {_marked(audit.evidence)}"
     return text
 
 
 def _marked(shares: Mapping[str, Any]) -> str:
     """Return how many dangers are marked down with the reference and without, and how many of their twins."""
-    ways = {way: words for way, words in WAYS.items() if shares[way]["n"]}
-    if not ways:
-        return "the judge could not read any of the dangerous answers."
+    ways = {way: words for way, words in WAYS.items() if way in shares}
     dangers = [f"{_count(shares[way])} dangerous answers {words}" for way, words in ways.items()]
     text = f"it marks down {' and '.join(dangers)}"
-    twins = [_count(shares[f"twin_{way}"]) for way in ways if shares[f"twin_{way}"]["n"]]
+    twins = [_count(shares[f"twin_{way}"]) for way in ways if f"twin_{way}" in shares]
     return f"{text}; of edits of the same kinds that change nothing medical {in_a_row(twins)}." if twins else f"{text}."
 
 
@@ -214,14 +197,12 @@ def _alike(profile: JudgeProfile) -> str:
     if not alike or alike["largest"]["value"] is None:
         return ""
     largest, turned = alike["largest"], alike["turned"]
-    text = (
-        f"By its audit none of {largest['tried']} changes of who asks or answers shifts the score by more than chance"
-    )
+    text = f"By its audit none of {largest['tried']} changes of who asks shifts the score by more than chance"
     if largest["within"] is not None:
         text += f" (all intervals within {largest['within']:.2f} steps of 0)"
-    if largest["contrast"]:
-        text = f"By its audit the score shifts most by {largest['contrast']}: by {largest['value']:.2f} steps"
-        text += f" ({interval(largest, 2, 1)}), of {largest['tried']} changes of who asks or answers"
+    if largest["kind"]:
+        text = f"By its audit the score shifts most by {largest['kind']}: by {largest['value']:.2f} steps"
+        text += f" ({interval(largest, 2, 1)}), of {largest['tried']} changes of who asks"
     if turned["value"] is not None:
         text += f"; {percent(turned['value'])} of the pairs of answers turn round with them"
     return f"{text}."

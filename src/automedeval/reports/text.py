@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 UNDEFINED = "–"
@@ -90,17 +90,6 @@ def by_reason(gaps: Iterable[tuple[str, str, str]]) -> dict[str, list[str]]:
 
 def p_value(p: float | None) -> str:
     return "< 0.001" if p is not None and p < 0.001 else number(p)
-
-
-def estimates_in(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield (path in words, estimate) for every mapping with a "value" in a nested mapping or list."""
-    for key, held in tree.items():
-        name = f"{prefix}{key}".replace("_", " ")
-        if isinstance(held, list):
-            held = {str(place): each for place, each in enumerate(held, 1)}
-        if isinstance(held, Mapping):
-            estimate = {"low": None, "high": None, **held}
-            yield from [(name, estimate)] if "value" in held else estimates_in(held, f"{name}, ")
 
 
 def printable(text: str) -> str:

@@ -2,11 +2,10 @@
 
 Data sets and judges both use `judge_messages`, so training and judging prompts are equal. Templates render with
 StrictUndefined: an undefined name is an error. A rubric's template renders in a sandbox, because people pass rubrics on: it
-reads what it is given, but no file, runs no Python, and takes no more memory than a text of `LONGEST` characters.
+reads what it is given, but no file, runs no Python, and takes no more memory or time than a text of `LONGEST` characters.
 """
 
 import hashlib
-import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +17,7 @@ from jinja2 import nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
 
 from automedeval.models.base import Messages
-from automedeval.records import CaseCriterion, digest, question_text
+from automedeval.records import CaseCriterion, digest, question_text, whole
 from automedeval.rubrics.grammar import answer_form
 from automedeval.rubrics.rubric import TEMPLATES, Rubric, RubricError
 
@@ -34,46 +33,15 @@ def fenced(text: str) -> str:
     return f"{fence}\n{text.strip()}\n{fence}"
 
 
-def _encodable(text: str) -> str:
-    """Replace lone surrogates, which JSON can hold and no tokenizer or request accepts, by question marks."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
-# What the template of a rubric may consist of. None of it makes a text that is much longer than what it is made of, so it is
-# enough to count what the template writes.
-_ALLOWED = frozenset(
-    {
-        nodes.Template, nodes.TemplateData, nodes.Output, nodes.Block, nodes.If, nodes.For, nodes.Assign,
-        nodes.Name, nodes.Const, nodes.Getattr, nodes.Getitem, nodes.Slice, nodes.Tuple, nodes.Call,
-        nodes.Filter, nodes.Keyword, nodes.Test, nodes.Compare, nodes.Operand, nodes.CondExpr, nodes.And, nodes.Or, nodes.Not,
-        nodes.Add, nodes.Sub, nodes.Mul, nodes.Div, nodes.FloorDiv, nodes.Mod, nodes.Neg, nodes.Pos,
-    }
-)  # fmt: skip
 _FILTERS = ("abs", "capitalize", "default", "first", "float", "int", "last", "length", "lower", "trim", "upper")
-
-
-def _check_template(tree: nodes.Template) -> None:
-    """Raise SecurityError if a rubric's template has a statement or an expression that is not among the allowed ones."""
-    for node in tree.find_all(nodes.Node):
-        allowed = type(node) in _ALLOWED
-        if isinstance(node, nodes.Call):
-            called = node.node
-            plain = not (node.args or node.kwargs or node.dyn_args or node.dyn_kwargs)
-            allowed = plain and isinstance(called, nodes.Getattr) and called.attr == "items"
-        elif isinstance(node, nodes.Tuple):
-            allowed = node.ctx == "store"
-        elif isinstance(node, nodes.For):
-            allowed = not node.recursive
-        elif isinstance(node, nodes.Name):
-            allowed = node.name not in ("self", "super")  # the blocks as texts
-        if not allowed:
-            raise SecurityError(f"line {node.lineno}: {type(node).__name__} is not allowed in the template of a rubric")
+# What makes a text much longer than its parts, or keeps what it writes where it is not counted.
+_GROWING = (nodes.AssignBlock, nodes.Concat, nodes.Dict, nodes.FilterBlock, nodes.List)
 
 
 def _joined(values: Iterable[Any], between: str = "") -> str:
     if isinstance(values, str):
         raise SecurityError("join takes a list of texts")
-    pieces = [str(value) for value in itertools.islice(values, LONGEST)]
+    pieces = [str(value) for value in values]
     _check_length(sum(len(piece) + len(between) for piece in pieces))
     return between.join(pieces)
 
@@ -96,12 +64,13 @@ def _check_length(size: int) -> None:
 
 
 class _Sandbox(ImmutableSandboxedEnvironment):
-    """Jinja's sandbox for the templates of rubrics, whose operators take numbers alone.
+    """Jinja's sandbox for the templates of rubrics: only the items of a mapping are called, and operators take numbers.
 
-    It bounds what a template can reach and how much memory it takes, not how long: loops within loops can run for hours.
+    What a template writes is then about as much memory as it takes. Each turn of a loop writes an empty text at least, so that
+    a loop ends as soon as too much is written.
     """
 
-    intercepted_binops = frozenset({"+", "-", "*", "/", "//", "%"})
+    intercepted_binops = frozenset(ImmutableSandboxedEnvironment.default_binop_table)
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -110,23 +79,36 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         self.globals.clear()
 
     def call_binop(self, context: jinja2.runtime.Context, operator: str, left: Any, right: Any) -> Any:
-        if not all(isinstance(each, int | float) and abs(each) < 1e15 for each in (left, right)):
-            raise SecurityError(f"a template may use {operator} on numbers below 1e15 only")
+        numbers = all(isinstance(each, int | float) and abs(each) < 1e15 for each in (left, right))
+        if not numbers or operator == "**":
+            raise SecurityError(f"a template may use {operator} on numbers below 1e15 only, and ** not at all")
         return super().call_binop(context, operator, left, right)
+
+    def is_safe_callable(self, obj: Any) -> bool:
+        return isinstance(getattr(obj, "__self__", None), dict) and obj.__name__ == "items"
+
+    def bounded(self, tree: nodes.Template) -> nodes.Template:
+        """Return a template whose loops can be counted; SecurityError if it has what makes texts longer."""
+        for node in tree.find_all((nodes.For, nodes.Tuple, *_GROWING)):
+            if isinstance(node, _GROWING) or getattr(node, "ctx", "") == "load" or getattr(node, "recursive", False):
+                raise SecurityError(
+                    f"line {node.lineno}: {type(node).__name__} is not allowed in the template of a rubric"
+                )
+            if isinstance(node, nodes.For):
+                turn = nodes.Output([nodes.TemplateData("")], lineno=node.lineno)
+                node.body.insert(0, turn.set_environment(self))
+        return tree
 
 
 @lru_cache(maxsize=64)
 def _template(source: str, packaged: bool = False) -> jinja2.Template:
     """Return a compiled template: one of this package's prompts, or the template of a rubric, whose author is unknown."""
     # Plain text for a model, not HTML: escaping would change what is judged.
-    environment = (jinja2.Environment if packaged else _Sandbox)(
-        undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+    options: dict[str, Any] = {"undefined": jinja2.StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+    environment = jinja2.Environment(**options) if packaged else _Sandbox(**options)
     environment.filters["fenced"] = fenced
     tree = environment.parse(source)
-    if not packaged:
-        _check_template(tree)
-    return environment.from_string(tree)
+    return environment.from_string(environment.bounded(tree) if isinstance(environment, _Sandbox) else tree)
 
 
 def _packaged(name: str) -> jinja2.Template:
@@ -144,7 +126,7 @@ def _block(template: jinja2.Template, name: str, names: dict[str, Any]) -> str:
         size += len(piece) + 20  # as much as an empty text takes
         _check_length(size)
         pieces.append(piece)
-    return _encodable("".join(pieces).strip())
+    return whole("".join(pieces).strip())  # a template can write any character
 
 
 def _given(reference: str | None) -> dict[str, str]:
@@ -201,13 +183,6 @@ def statement_messages(question: str, passages: Sequence[str], before: str, stat
     return [{"role": role, "content": _block(template, role, names)} for role in ("system", "user")]
 
 
-def criteria_messages(question: str, passages: Sequence[Any], drafted: Sequence[str]) -> Messages:
-    """Render the messages that ask a chat for one more criterion of a good answer, beside those that it has `drafted`."""
-    names = {"question": question, "passages": passages, "drafted": drafted}
-    template = _packaged("criteria")
-    return [{"role": role, "content": _block(template, role, names)} for role in ("system", "user")]
-
-
 def chain_messages(
     rubric: Rubric,
     question: str | list[dict[str, str]],
@@ -232,7 +207,7 @@ def chain_messages(
         messages[-1]["content"] += "\n\n" + _block(template, "query", names)
     for number, (text, passages) in enumerate(asked, 1):
         names |= {"passages": passages, "goes_on": may_ask or number < len(asked)}
-        messages.append({"role": "assistant", "content": _encodable(text.strip())})
+        messages.append({"role": "assistant", "content": text.strip()})
         messages.append({"role": "user", "content": _block(template, "knowledge", names)})
     return messages
 
@@ -281,7 +256,7 @@ def discussion_messages(
     messages = [{"role": "system", "content": _block(template, "system", shown)}]
     messages.append({"role": "user", "content": "\n\n".join(asked)})
     for turn in turns:
-        text = _encodable(turn.text.strip()) or _block(template, "silence", shown)
+        text = turn.text.strip() or _block(template, "silence", shown)
         messages.append({"role": "assistant", "content": text})
         messages.append({"role": "user", "content": _block(template, turn.block, shown | turn.names)})
     return messages
@@ -302,7 +277,7 @@ def likelihood_texts(question: str | list[dict[str, str]], response: str) -> tup
     template = _packaged("likelihood")
     condition = "".join(template.blocks["condition"](template.new_context({"response": response.strip()})))
     target = "".join(template.blocks["target"](template.new_context({"question": question_text(question).strip()})))
-    return _encodable(condition.strip("\n")), _encodable(target.strip("\n"))
+    return condition.strip("\n"), target.strip("\n")
 
 
 _SAMPLE_QUESTIONS = (

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from automedeval.models.checkpoints import checkpoint_folder, read_record
-from automedeval.records import RecordError, read_text
+from automedeval.records import RecordError, read_json
 from automedeval.rubrics.prompts import prompt_fingerprint
 from automedeval.rubrics.rubric import Rubric, packaged_rubrics, read_rubric, rubric_files
 
@@ -72,11 +72,11 @@ def published_rubric(model: str) -> Rubric | None:
     if not (folder / RECORD).is_file():
         return None
     try:
-        record = json.loads(read_text(folder / RECORD))
+        record = read_json(folder / RECORD)
         made, name, fingerprint, prompts = (
             str(record[key]) for key in ("automedeval", "rubric", "fingerprint", "prompts")
         )
-    except (ValueError, KeyError, TypeError):
+    except (KeyError, TypeError):
         raise RecordError(f"{folder / RECORD}: must hold automedeval, rubric, fingerprint and prompts") from None
     rubric = read_rubric(folder / RUBRIC)
     if (rubric.name, rubric.fingerprint) != (name, fingerprint):

@@ -9,12 +9,13 @@ Source: Accuracy 2-tuple and triple, paper section 4.3. Agreement among people i
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import combinations
 
 import numpy as np
 
 from automedeval.stats.bootstrap import Statistic, divide, mean, ratio, undefined
+from automedeval.stats.degrees import degree_tables, kappa
 
 SAME = 1e-9
 MOST_CELLS = 512  # distinct pairs of scores up to which a rank correlation counts cells and not responses
@@ -309,25 +310,16 @@ def choice_agreement(people: np.ndarray, judge: np.ndarray, case: np.ndarray, ca
         judge: int [pairs], the judge's choices, -1 if it has none: wrong in the accuracy, left out of kappa.
         case: int [pairs], the case of each pair.
     """
-    valid = judge >= 0
-    labels = len(CHOICES)
-    tally = np.zeros((cases, labels * labels))
+    valid, kinds = judge >= 0, len(CHOICES)
     turned = np.array([1, 0, 2, 3])
-    for rows, columns in ((people, judge), (turned[people], turned[judge])):
-        np.add.at(tally, (case[valid], rows[valid] * labels + columns[valid]), 1.0)
+    rows, columns = (np.concatenate([each[valid], turned[each[valid]]]) for each in (people, judge))
+    tables = degree_tables(rows, columns, np.tile(case[valid], 2), cases, kinds)
     right = np.bincount(case, weights=people == judge, minlength=cases)
-
-    def kappa(sums: np.ndarray) -> np.ndarray:
-        table = sums.reshape(len(sums), labels, labels)
-        total = table.sum(axis=(1, 2))
-        observed = divide(np.einsum("rii->r", table), total)
-        chance = divide((table.sum(axis=1) * table.sum(axis=2)).sum(axis=1), total**2)
-        return divide(observed - chance, np.where(np.abs(1 - chance) < 1e-12, 0.0, 1 - chance))
-
     no_kappa = "both always chose the same" if valid.any() else "no valid verdict"
+    of = partial(kappa, 1 - np.eye(kinds))
     return {
         "accuracy": ratio(right, np.bincount(case, minlength=cases), reason="no pair that people chose about"),
-        "kappa": Statistic(tally, kappa, int(valid.sum()), no_kappa),
+        "kappa": Statistic(tables.reshape(cases, -1), of, int(valid.sum()), no_kappa),
     }
 
 

@@ -1,7 +1,9 @@
-"""Agreement of two raters on ordered degrees: weighted kappa, and the detection of a degree or a worse one.
+"""Agreement of two raters on kinds, or on ordered degrees: Cohen's kappa, and the detection of a degree or a worse one.
 
-Both are functions of a table of counts, which adds up over cases, so that the bootstrap resamples whole cases.
+They are functions of a table of counts, which adds up over cases, so that the bootstrap resamples whole cases.
 """
+
+from functools import partial
 
 import numpy as np
 
@@ -29,15 +31,20 @@ def weighted_kappa(tables: np.ndarray) -> Statistic:
     """
     cases, degrees, _ = tables.shape
     weights = np.subtract.outer(np.arange(degrees), np.arange(degrees)) ** 2
-
-    def kappa(sums: np.ndarray) -> np.ndarray:
-        counts = sums.reshape(len(sums), degrees, degrees)
-        chance = counts.sum(axis=2)[:, :, None] * counts.sum(axis=1)[:, None]
-        apart, expected = ((weights * each).sum(axis=(1, 2)) for each in (counts, chance))
-        return 1 - divide(apart * counts.sum(axis=(1, 2)), expected)
-
     reason = "both raters give one degree throughout" if tables.any() else "no answer has a degree by both"
-    return Statistic(tables.reshape(cases, -1), kappa, int(tables.sum()), reason)
+    return Statistic(tables.reshape(cases, -1), partial(kappa, weights), int(tables.sum()), reason)
+
+
+def kappa(weights: np.ndarray, sums: np.ndarray) -> np.ndarray:
+    """Return Cohen's kappa of tables, flat [tables, kinds · kinds]; NaN where both raters give one kind throughout.
+
+    Args:
+        weights: float [kinds, kinds], how far two kinds are apart: 1 off the diagonal for kinds without an order.
+    """
+    counts = sums.reshape(-1, *weights.shape)
+    chance = counts.sum(axis=2)[:, :, None] * counts.sum(axis=1)[:, None]
+    apart, expected = ((weights * each).sum(axis=(1, 2)) for each in (counts, chance))
+    return 1 - divide(apart * counts.sum(axis=(1, 2)), expected)
 
 
 def detection(tables: np.ndarray, degree: int) -> dict[str, Statistic]:

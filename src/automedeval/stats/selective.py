@@ -124,7 +124,7 @@ def drawn_pairs(panel: Panel, pairs: np.ndarray, names: Sequence[str], seed: int
     """
     places = np.flatnonzero(pairs)  # in the order of their cases
     cases, starts, counts = np.unique(panel.case[panel.pairs[0][places]], return_index=True, return_counts=True)
-    digests = [hashlib.sha256(f"{seed}:{names[case]}".encode("utf-8", "backslashreplace")) for case in cases.tolist()]
+    digests = [hashlib.sha256(f"{seed}:{names[case]}".encode()) for case in cases.tolist()]
     numbers = [int.from_bytes(digest.digest()[:8], "big") for digest in digests]
     drawn = [start + number % count for start, count, number in zip(starts.tolist(), counts.tolist(), numbers)]
     return places[drawn] if drawn else np.empty(0, int)

@@ -7,13 +7,12 @@ an answered prompt as it begins the prompt, and ends an answer with a token that
 without one, training pads with the end-of-sequence token.
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
 from automedeval.models.checkpoints import check_architecture, checkpoint_folder
 from automedeval.models.tokenization import PromptEncoder, read_template
-from automedeval.records import RecordError
+from automedeval.records import RecordError, read_json
 from automedeval.rubrics import Rubric, read_rubric
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, same_on_every_criterion
 
@@ -62,7 +61,7 @@ def weight_faults(folder: Path, config: Any) -> list[str]:
     index = folder / "model.safetensors.index.json"
     if index.exists():
         try:
-            shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+            shards = set(read_json(index, others=True)["weight_map"].values())
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             return [f"{index.name}: no index of shards ({_line(error)})"]
         if missing := sorted(name for name in shards if not (folder / name).exists()):

@@ -22,7 +22,6 @@ def compare_candidates(
     scores: np.ndarray | None = None,
     expected: np.ndarray | None = None,
     resamples: int | None = bootstrap.RESAMPLES,
-    seed: int = 0,
 ) -> dict[str, Any]:
     """Compare the candidates by relations [pairs] and, where they are given, scores [responses].
 
@@ -72,18 +71,18 @@ def compare_candidates(
                 wins[:, i, j] - wins[:, j, i], played_by, int(played_by.sum()), bounds=(-1.0, 1.0)
             )
             pairs.append({"pair": [names[i], names[j]], **shares})
-    strengths = {"strengths": None} if resamples is None else _strengths(halves, names, resamples, seed)
+    strengths = {"strengths": None} if resamples is None else _strengths(halves, names, resamples)
     return {"models": records, "pairs": pairs, **strengths}
 
 
-def _strengths(halves: np.ndarray, names: list[str], resamples: int, seed: int) -> dict[str, Any]:
+def _strengths(halves: np.ndarray, names: list[str], resamples: int) -> dict[str, Any]:
     """Return Bradley–Terry strengths with intervals over cases and the first places, or why there are none."""
     total = halves.sum(0)
     columns = halves.reshape(len(halves), -1)
     cases = int(halves.any(axis=(1, 2)).sum())
     parts = [
         (counts @ columns).reshape(len(counts), *total.shape)
-        for counts in bootstrap.resample_counts(len(halves), resamples, seed)
+        for counts in bootstrap.resample_counts(len(halves), resamples)
     ]
     rates = np.concatenate(
         [bootstrap.divide(each.sum(axis=2), (each + each.transpose(0, 2, 1)).sum(axis=2)) for each in parts]

@@ -33,7 +33,7 @@ class Cases:
     notes: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        hashes = [hashlib.sha256(case.id.encode("utf-8", "replace")).digest() for case in self.records]
+        hashes = [hashlib.sha256(case.id.encode()).digest() for case in self.records]
         places = sorted(range(len(hashes)), key=hashes.__getitem__)
         self.records = [self.records[place] for place in places]
         self.file_order = np.argsort(places).tolist()

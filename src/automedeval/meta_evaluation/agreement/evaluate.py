@@ -45,7 +45,6 @@ def meta_evaluate(
     verdict_ratings: dict[str, dict[str, list[tuple[int, float]]]] | None = None,
     preferences: Preferences | None = None,
     resamples: int = bootstrap.RESAMPLES,
-    seed: int = 0,
     main: MainJudge | None = None,
 ) -> dict[str, Any]:
     """Return the content of `agreement.json`, figures as `Estimate`; `bootstrap.plain` makes it JSON.
@@ -55,7 +54,7 @@ def meta_evaluate(
     Args:
         judges: judges, and after them the baselines.
         people, choices, verdict_ratings, preferences: what people gave, see `ratings`; None or empty where they gave none.
-        resamples, seed: of the bootstrap over cases.
+        resamples: of the bootstrap over cases.
         main: the main judge; by default `main_judge.choose` chooses it.
     """
     rows = rows_of(judges)
@@ -66,7 +65,7 @@ def meta_evaluate(
         "cases": _counts(cases, people),
         "judges": {row.name: _habits(cases, row, longer) for row in rows},
         "models": {
-            row.name: compare_candidates(cases, row.relations, row.scores, row.expected, resamples, seed)
+            row.name: compare_candidates(cases, row.relations, row.scores, row.expected, resamples)
             for row in rows
             if row.judge.kind == "judge"
         },
@@ -82,7 +81,7 @@ def meta_evaluate(
         for row in rows:
             if row.values is not None:  # the pairs of a judge of pairs are not laid out per rater
                 tree["judges"][row.name] |= beside_one_rater(cases, people, row.values, row.judge.asked)
-        by_people = compare_candidates(cases, panel.relations(people.scores), people.scores, None, resamples, seed)
+        by_people = compare_candidates(cases, panel.relations(people.scores), people.scores, None, resamples)
         tree["models"] = {"people": by_people} | tree["models"]
     if choices:
         tree["choices"] = _choices(cases, judges, choices)
@@ -95,7 +94,7 @@ def meta_evaluate(
     for row in rows:
         for name, record in tree["models"].get(row.name, {}).get("models", {}).items():
             record["longer"] = list(longer_comparisons(cases, row.relations, longer, cases.models.index(name)))
-    result = bootstrap.estimate(tree, len(cases), resamples, seed)
+    result = bootstrap.estimate(tree, len(cases), resamples)
     finish(result["main_judge"], main.row.judge.sees_reference)
     if people is not None:
         result["comparisons"] = _differences(result["comparisons"])

@@ -1,6 +1,5 @@
 """What is known of a judge by its verdicts, its audit and the ratings of its cases, for the facts beside a ranking."""
 
-import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -12,7 +11,7 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row
 from automedeval.metrics.lexical import longer_text
-from automedeval.records import RecordError, read_text
+from automedeval.records import RecordError, read_json
 from automedeval.reports.facts import LEAST_RATED, Audit, JudgeProfile
 from automedeval.rubrics import without_scale
 
@@ -30,16 +29,19 @@ def audits_of(places: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[str,
     for place in places:
         file = Path(place) / "audit.json" if Path(place).is_dir() else Path(place)
         try:
-            content = json.loads(read_text(file))
-            settings = [tree["clean"].get("settings") for tree in content["decodings"].values()]
-            audits = [Audit.read(content, name) for name in content["decodings"]]
+            content = read_json(file)
+            if "decodings" in content:
+                raise RecordError(f"{file}: an earlier version wrote it: run automedeval audit again")
+            audit, settings = Audit.read(content), content["judge"]["settings"]
+        except RecordError:
+            raise
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise RecordError(f"{file}: no audit.json of automedeval audit ({error})") from None
-        audited_rows = [row for row in rows if row.judge.settings is not None and row.judge.settings in settings]
+        audited_rows = [row for row in rows if row.judge.settings is not None and row.judge.settings == settings]
         if not audited_rows:
-            audited = f"{content['judge']['name']}, with the settings {', '.join(map(str, settings))}"
+            audited = f"{content['judge']['name']}, with the settings {settings}"
             raise RecordError(f"{file}: an audit of {audited}; no judge of these verdicts has them")
-        by_line |= {row.name: asdict(audits[settings.index(row.judge.settings)]) for row in audited_rows}
+        by_line |= {row.name: asdict(audit) for row in audited_rows}
     return by_line
 
 

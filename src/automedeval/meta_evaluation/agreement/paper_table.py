@@ -35,7 +35,6 @@ def paper_table(
     ours: str | None = None,
     rationales: tuple[Rationales, Rationales] | None = None,
     resamples: int = bootstrap.RESAMPLES,
-    seed: int = 0,
 ) -> dict[str, Any]:
     """Return the table, figures as `Estimate`.
 
@@ -45,7 +44,7 @@ def paper_table(
         ours: the judge that every other one is tested against; None: no tests.
         rationales: what `compare_rationales` found, as `Statistic`s and as `Estimate`s from the same resamples; None: the
             table has no columns for rationales.
-        resamples, seed: of the estimates and of the standard errors.
+        resamples: of the estimates and of the standard errors.
 
     Returns:
         "columns"; "scores", own or expected, that all figures are from; "ours"; "rows": for each judge "judge", "names", "runs"
@@ -60,7 +59,9 @@ def paper_table(
     for line in lines:
         trainings_of_line = [by_name[name] for name in line["names"]]
         cells = {measure: dict(line[measure + SCORES[scores]]) for measure in MEASURES}
-        cells |= {name: _rationale_cell(name, trainings_of_line, estimates) for name in columns if name in RATIONALES}
+        for name in (name for name in columns if name in RATIONALES):
+            runs = {row.name: _rationale_runs(name, estimates[row.judge.name]) for row in trainings_of_line}
+            cells[name] = over_runs(runs)
         due, valid = (
             sum(getattr(row.judge, name) for row in trainings_of_line) for name in ("verdicts_due", "verdicts_valid")
         )
@@ -73,9 +74,7 @@ def paper_table(
         others = [record for record in table if record is not mine]
         for record in others:
             trainings, ours_of_it = ([by_name[name] for name in each["names"]] for each in (record, mine))
-            differences = _differences(
-                cases, people, (trainings, ours_of_it), scores, statistics, columns, resamples, seed
-            )
+            differences = _differences(cases, people, (trainings, ours_of_it), scores, statistics, columns, resamples)
             for name in columns:
                 gaps = [each for each in (record, mine) if each["cells"][name]["mean"].value is None]
                 if gaps:
@@ -106,7 +105,6 @@ def _differences(
     statistics: Rationales,
     columns: Sequence[str],
     resamples: int,
-    seed: int,
 ) -> dict[str, Estimate]:
     """Return column → a judge's figure less ours, where both have a value in every run; `pair` has the trainings of both."""
     units = [run for rows in pair for row in rows for run in row.runs()]
@@ -133,7 +131,7 @@ def _differences(
     for name in columns:
         if name in RATIONALES:
             tree[name] = _on_shared_cases(tree[name])
-    estimated = bootstrap.estimate(tree, len(cases), resamples, seed)
+    estimated = bootstrap.estimate(tree, len(cases), resamples)
     found = {}
     for name, sides in estimated.items():
         is_share = name in ACCURACIES
@@ -148,10 +146,6 @@ def _rationale_runs(name: str, record: Mapping[str, Any]) -> dict[int, Any]:
         return {0: Estimate(None, reason=record.get("reason", "not computed"))}
     runs = {each["run"]: each[name] for each in record["runs"] or [{"run": 0, name: record[name]}]}
     return {run: figure["f1"] if name == "bert_score" else figure for run, figure in runs.items()}
-
-
-def _rationale_cell(name: str, rows: Sequence[Row], estimates: Rationales) -> dict[str, Any]:
-    return over_runs({row.name: _rationale_runs(name, estimates[row.judge.name]) for row in rows})
 
 
 def _on_shared_cases(sides: list[dict[str, dict[int, Any]]]) -> list[dict[str, dict[int, Any]]]:

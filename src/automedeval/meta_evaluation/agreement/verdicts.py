@@ -3,7 +3,6 @@
 A verdict that does not fit its case or its rubric is an error with file and line. What is left out is a note in the report.
 """
 
-import itertools
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -145,12 +144,6 @@ class JudgeVerdicts:
     def all_runs(self) -> list[int]:
         """The runs, also those without a valid verdict, ascending."""
         return np.unique(self.run).tolist()
-
-    @cached_property
-    def entries(self) -> list[slice]:
-        """The entries of each verdict."""
-        edges = np.searchsorted(self.panel.group, np.arange(len(self.verdicts) + 1)).tolist()
-        return [slice(*each) for each in itertools.pairwise(edges)]
 
     @property
     def blind_to(self) -> list[str] | None:
@@ -646,7 +639,6 @@ def read_verdicts(
     cases: Cases,
     rubric: str | None = None,
     reserved: frozenset[str] = frozenset(),
-    raw: bool = False,
 ) -> tuple[list[JudgeVerdicts], list[str]]:
     """Read verdict files: one `JudgeVerdicts` for every judge and rubric of a file, in the order of the files; and notes.
 
@@ -656,7 +648,6 @@ def read_verdicts(
         paths: files, or folders that hold a verdicts.jsonl; `NAME=PATH` gives the judge in it the name NAME.
         rubric: the path of a user's own rubric, for its scale and polarities.
         reserved: names that no judge may have.
-        raw: keep the judges' raw answers, for a caller that writes the verdicts again. They take about half the memory.
 
     Raises:
         RecordError: a fault of `read_judges`; two judges of one name; no verdict by the user's own rubric.
@@ -664,7 +655,7 @@ def read_verdicts(
     judges: list[JudgeVerdicts] = []
     notes = list(cases.notes)
     for path in paths:
-        judges += read_judges(path, cases, rubric, notes, raw)
+        judges += read_judges(path, cases, rubric, notes)
     names = [judge.name for judge in judges]
     if taken := sorted(set(names) & reserved):
         raise RecordError(f"a judge cannot be called {taken[0]!r} in a report: name it with --verdicts NAME=FILE")
@@ -675,9 +666,7 @@ def read_verdicts(
     return judges, notes
 
 
-def read_judges(
-    path_or_name: str, cases: Cases, rubric: str | None, notes: list[str], raw: bool = False
-) -> list[JudgeVerdicts]:
+def read_judges(path_or_name: str, cases: Cases, rubric: str | None, notes: list[str]) -> list[JudgeVerdicts]:
     """Read one verdict file once, and check every line against its case and its rubric.
 
     The arguments are those of `read_verdicts`; what the report has to state is added to `notes`.
@@ -702,7 +691,7 @@ def read_judges(
             same = f"the verdict of {verdict.judge} on case {verdict.case_id!r} in this order"
             raise RecordError(f"{place}: {same} is at {verdicts_by_key[verdict.key][0]} already")
         check_verdict(place, cases.records[cases.index[verdict.case_id]], verdict, rubrics[author])
-        verdicts_by_key[verdict.key] = place, verdict if raw else replace(verdict, raw="")
+        verdicts_by_key[verdict.key] = place, replace(verdict, raw="")  # half of the memory, and no figure reads it
     notes += other.notes()
     if not verdicts_of:
         raise RecordError(f"{file}: no verdict on any case in {cases.source}")

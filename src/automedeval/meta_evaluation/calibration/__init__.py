@@ -1,4 +1,4 @@
-"""What a verdict's score is worth: scores fitted to people's ratings, and the confidence behind abstention.
+"""What a verdict's score is worth: scores fitted to people's ratings, and from which confidence on its order can be relied on.
 
 Figures of agreement belong into `agreement`.
 """

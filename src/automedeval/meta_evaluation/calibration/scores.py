@@ -18,6 +18,7 @@ import numpy as np
 import scipy
 
 from automedeval.meta_evaluation.agreement.ratings import scores_of_people
+from automedeval.meta_evaluation.calibration.certificate import certify_order, mark
 from automedeval.records import Rating, RecordError, Verdict, digest, read_placed, read_records, verdicts_file
 from automedeval.rubrics import Rubric, without_scale
 from automedeval.stats.agreement import SAME, Panel, concordance
@@ -238,7 +239,12 @@ class Calibration:
 
 
 def calibrate(
-    verdicts: str, ratings: str, rubric: Rubric, fit: str | None = None, judge: str | None = None
+    verdicts: str,
+    ratings: str,
+    rubric: Rubric,
+    fit: str | None = None,
+    judge: str | None = None,
+    risk: float | None = None,
 ) -> tuple[Calibration, list[Verdict]]:
     """Learn from the verdicts of one judge on rated cases, and put its other verdicts on the scale.
 
@@ -247,9 +253,12 @@ def calibrate(
         ratings: the file of the ratings.
         fit: the file or folder of the verdicts on rated cases.
         judge: the judge's name, where a file has several.
+        risk: the largest share of wrong pairs among the verdicts that do not abstain; the facts then hold a "certificate", and
+            the verdicts say which they are (`certify_order`, `mark`).
 
     Raises:
-        RecordError: a fault of `judge_verdicts` or `Calibration.fit`, or a verdict on a case that was learnt from.
+        RecordError: a fault of `judge_verdicts`, `Calibration.fit` or `certify_order`, or a verdict on a case that was learnt
+            from.
     """
     placed, ratings_read = list(judge_verdicts(verdicts, judge)), list(read_records(ratings, Rating))
     if fit is None:
@@ -269,7 +278,15 @@ def calibrate(
         calibration = Calibration.fit(rated, ratings_read, rubric)
     except RecordError as error:
         raise RecordError(f"{fit or verdicts}, {ratings}: {error}") from None
-    return calibration, calibrated(calibration.apply, placed)
+    moved = calibrated(calibration.apply, placed)
+    if risk is None:
+        return calibration, moved
+    people = rated_responses(rated, ratings_read, rubric)
+    places = {(verdict.case_id, index): models_of(verdict)[index] for verdict in rated for index in verdict.order}
+    said = {place: people[place[0], model][0] for place, model in places.items() if (place[0], model) in people}
+    certificate, confidence = certify_order(rated, said, [each for _, each in placed], calibration.source, risk)
+    calibration = replace(calibration, facts={**calibration.facts, "certificate": certificate})
+    return calibration, [mark(verdict, certificate, confidence) for verdict in moved]
 
 
 def calibrated(apply: Callable[[Verdict, str], Verdict], placed: Iterable[tuple[str, Verdict]]) -> list[Verdict]:

@@ -18,8 +18,10 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.metrics.embedding import TextEncoder, readable, sentences
 from automedeval.metrics.lexical import words
 from automedeval.records import Case, CriterionLabel, RecordError, Verdict, named_file, read_placed, verdicts_file
-from automedeval.stats.bootstrap import Statistic, difference, divide, estimate, mean
+from automedeval.stats.bootstrap import Statistic, difference, divide, estimate, ratio
+from automedeval.stats.calibration_error import BINS
 from automedeval.stats.checklist import shares_of
+from automedeval.stats.degrees import degree_tables, kappa
 
 CATEGORY = "category:"  # how a tag names the category of a criterion
 TRIVIAL = ("words covered", "ROUGE-L recall", "embedding cosine", "words covered + embedding cosine")
@@ -176,19 +178,9 @@ def _check(place: str, checklist: Mapping[str, Any], case: Case) -> None:
 # --- figures of one judge beside labels ------------------------------------------------------------------------------
 
 
-def _confusion(met: np.ndarray, truth: np.ndarray, case: np.ndarray, cases: int) -> np.ndarray:
-    """Return float [cases, 4]: true positives, false positives, false negatives and true negatives of each case."""
-    defined = ~np.isnan(met) & ~np.isnan(truth)
-    cell = np.where(met == 1, np.where(truth == 1, 0, 1), np.where(truth == 1, 2, 3))
-    columns = np.zeros((cases, 4))
-    np.add.at(columns, (case[defined], cell[defined]), 1)
-    return columns
-
-
-def _kappa(s: np.ndarray) -> np.ndarray:
-    total = s.sum(axis=1)
-    chance = (s[:, 0] + s[:, 1]) * (s[:, 0] + s[:, 2]) + (s[:, 3] + s[:, 1]) * (s[:, 3] + s[:, 2])
-    return divide((s[:, 0] + s[:, 3]) * total - chance, total**2 - chance)
+def _table(met: np.ndarray, truth: np.ndarray, case: np.ndarray, cases: int) -> np.ndarray:
+    """Return float [cases, 4]: true negatives, false positives, false negatives and true positives of each case."""
+    return degree_tables(truth, met, case, cases, 2).reshape(cases, 4)
 
 
 def _macro_f1(s: np.ndarray) -> np.ndarray:
@@ -198,11 +190,11 @@ def _macro_f1(s: np.ndarray) -> np.ndarray:
     return divide(np.nansum(both, axis=0), (~np.isnan(both)).sum(axis=0))
 
 
-OF_TABLE: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # of sums of `_confusion`
-    "precision": lambda s: divide(s[:, 0], s[:, 0] + s[:, 1]),
-    "recall": lambda s: divide(s[:, 0], s[:, 0] + s[:, 2]),
-    "balanced_accuracy": lambda s: (divide(s[:, 0], s[:, 0] + s[:, 2]) + divide(s[:, 3], s[:, 3] + s[:, 1])) / 2,
-    "cohen_kappa": _kappa,
+OF_TABLE: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # of sums of `_table`
+    "precision": lambda s: divide(s[:, 3], s[:, 3] + s[:, 1]),
+    "recall": lambda s: divide(s[:, 3], s[:, 3] + s[:, 2]),
+    "balanced_accuracy": lambda s: (divide(s[:, 3], s[:, 3] + s[:, 2]) + divide(s[:, 0], s[:, 0] + s[:, 1])) / 2,
+    "cohen_kappa": partial(kappa, 1 - np.eye(2)),
     "macro_f1_majority": _macro_f1,
 }
 
@@ -225,32 +217,27 @@ def auroc(chance: np.ndarray, truth: np.ndarray, case: np.ndarray) -> Statistic:
 
 def measures(met: np.ndarray, chance: np.ndarray, labels: Labels, majority: np.ndarray, cases: int) -> dict[str, Any]:
     """Return the figures of a judge as statistics; `met` and `chance` are float [pairs], NaN where a criterion is unread."""
-    judged = ~np.isnan(majority)
-    case = labels.case
-    count = partial(_counts, case[judged], cases)
-    table = _confusion(met, majority, case, cases)
-    pooled = np.sum([_confusion(met, labelled, case, cases) for labelled in labels.met.values()], axis=0)
+    case, judged = labels.case, ~np.isnan(majority)
+    count = partial(np.bincount, case, minlength=cases)
+    table = _table(met, majority, case, cases)
+    pooled = np.sum([_table(met, labelled, case, cases) for labelled in labels.met.values()], axis=0)
     return {
-        "accuracy": mean(count((met == majority)[judged]), count(), int(judged.sum()), bounds=(0.0, 1.0)),
+        "accuracy": ratio(count(judged & (met == majority)), count(judged), reason="no value"),
         **{name: Statistic(table, of, int(table.sum())) for name, of in OF_TABLE.items()},
         "macro_f1_pooled": Statistic(pooled, _macro_f1, int(pooled.sum())),
         "auroc": auroc(chance, majority, case),
         "calibration_error": _calibration(chance, majority, case, cases),
-        "read_rate": mean(count(~np.isnan(met)[judged]), count(), int(judged.sum()), bounds=(0.0, 1.0)),
+        "read_rate": ratio(count(judged & ~np.isnan(met)), count(judged), reason="no value"),
     }
 
 
-def _counts(case: np.ndarray, cases: int, values: np.ndarray | None = None) -> np.ndarray:
-    return np.bincount(case, None if values is None else values.astype(float), minlength=cases)
-
-
-def _calibration(chance: np.ndarray, truth: np.ndarray, case: np.ndarray, cases: int, bins: int = 10) -> Statistic:
-    """Return the expected calibration error of P(met), in ten bins of equal width (Naeini et al. 2015)."""
+def _calibration(chance: np.ndarray, truth: np.ndarray, case: np.ndarray, cases: int) -> Statistic:
+    """Return the expected calibration error of P(met), in bins of equal width (Naeini et al. 2015)."""
     defined = ~np.isnan(chance) & ~np.isnan(truth)
-    columns = np.zeros((cases, bins + 1))
-    place = np.clip((chance[defined] * bins).astype(int), 0, bins - 1)
-    np.add.at(columns, (case[defined], place), chance[defined] - truth[defined])
-    columns[:, -1] = _counts(case[defined], cases)
+    place = np.clip((chance[defined] * BINS).astype(int), 0, BINS - 1)
+    columns = np.zeros((cases, BINS + 1))
+    np.add.at(columns, (case[defined], place), (chance - truth)[defined])
+    columns[:, -1] = np.bincount(case[defined], minlength=cases)
     return Statistic(columns, lambda s: divide(np.abs(s[:, :-1]).sum(axis=1), s[:, -1]), int(defined.sum()))
 
 
@@ -335,7 +322,7 @@ def certificate_of(
 
 def _agreement(met: np.ndarray, truth: np.ndarray, labels: Labels, cases: int) -> dict[str, Statistic]:
     """Return accuracy, kappa and macro-F1 over the pairs that both have said something of."""
-    table = _confusion(met, truth, labels.case, cases)
+    table = _table(met, truth, labels.case, cases)
     of: dict[str, Callable] = {"accuracy": lambda s: divide(s[:, 0] + s[:, 3], s.sum(axis=1))}
-    of |= {"cohen_kappa": _kappa, "macro_f1_pooled": _macro_f1}
+    of |= {"cohen_kappa": OF_TABLE["cohen_kappa"], "macro_f1_pooled": _macro_f1}
     return {name: Statistic(table, each, int(table.sum())) for name, each in of.items()}

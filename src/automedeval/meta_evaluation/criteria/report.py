@@ -16,7 +16,7 @@ from automedeval.meta_evaluation.criteria.checklists import CriteriaVerdicts, La
 from automedeval.meta_evaluation.criteria.scores import scored
 from automedeval.metrics.embedding import TextEncoder
 from automedeval.records import Case, CaseCriterion, Response
-from automedeval.records.types import APPROVAL, question_text
+from automedeval.records.types import question_text
 from automedeval.reports.facts import Audit, facts_of
 from automedeval.reports.page import SHOWN_CASES, Table, render_report
 from automedeval.reports.text import number, span
@@ -56,8 +56,6 @@ def criteria_result(
             "certified": labels is not None and not np.isnan(reading.of(labels.pairs)[0]).all(),
         }
     result = {"cases": len(cases), "responses": cases.responses, "judges": judges, "certificate": certificate}
-    counts = (case.extra[APPROVAL] for case in cases.records if APPROVAL in case.extra)
-    result["approved"] = sorted({(each["approved"], each["drafted"]) for each in counts})
     rows = rows_of([scored(cases, reading) for reading in readings])
     audited = audits_of(audits, rows)
     for reading, row in zip(readings, rows):
@@ -227,9 +225,7 @@ def _mean_scores(result: Mapping[str, Any]) -> Table:
 
 def sentences(result: Mapping[str, Any]) -> list[str]:
     """Return the results in sentences: every judge's scores, and what is known of it, its certificate first."""
-    lines = [
-        f"criteria: {approved:,} of {drafted:,} approved by two physicians." for approved, drafted in result["approved"]
-    ]
+    lines = []
     for name, judge in result["judges"].items():
         means = "; ".join(f"{model} {_mean(each)}" for model, each in judge["candidates"].items())
         lines.append(f"{name}: mean score {means}.")

@@ -49,7 +49,7 @@ def _agreement(result: dict[str, Any]) -> Iterator[Figure]:
     yield Figure(
         "Scores of judges and people",
         "Share of responses at every score, rounded.",
-        partial(charts.distributions, histograms, "score"),
+        partial(charts.distributions, histograms),
         ["score", *(name for name, _ in histograms)],
         [[score, *(counts.get(score, 0) for _, counts in histograms)] for score in steps],
     )

@@ -115,10 +115,7 @@ def _texts(record: Mapping[str, Any], models: Sequence[str]) -> dict[str, Any]:
 def _in_utf16(text: str, statements: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return statements with `start` and `end` as JavaScript counts them: a letter outside the first plane is two."""
     ends = ("start", "end")
-    return [
-        dict(each) | {end: len(text[: each[end]].encode("utf-16-le", "replace")) // 2 for end in ends}
-        for each in statements
-    ]
+    return [dict(each) | {end: len(text[: each[end]].encode("utf-16-le")) // 2 for end in ends} for each in statements]
 
 
 def _json(value: object) -> str:
@@ -126,4 +123,4 @@ def _json(value: object) -> str:
 
 
 def _pack(text: str) -> str:
-    return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), 6, mtime=0)).decode()
+    return base64.b64encode(gzip.compress(text.encode(), 6, mtime=0)).decode()

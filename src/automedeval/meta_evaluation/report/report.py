@@ -49,7 +49,6 @@ from automedeval.rubrics import packaged_rubrics, read_rubric
 from automedeval.stats.bootstrap import estimate, plain
 
 Score = Callable[..., dict[str, Any]]
-Probe = Callable[[JudgeVerdicts, list[str]], dict[str, Any] | None]
 
 
 @dataclass(frozen=True)
@@ -76,14 +75,12 @@ def make_report(
     encoder_args: EncoderArguments,
     options: Sequence[str],
     load_score: Callable[[], Score],
-    probe: Probe,
 ) -> Report:
     """Return the report of these files: on criteria if the verdicts are on criteria, else on agreement with people.
 
     Args:
         options: the words of the command line after `automedeval report`.
         load_score: returns the metric of rationales, see `compare_rationales`; called where there is a teacher.
-        probe: returns what a short probe finds of the main judge, and adds notes; called where it has no audit.
 
     Raises:
         RecordError: a file or an argument is wrong.
@@ -158,10 +155,7 @@ def make_report(
         result["rounds"] = follow_rounds(result["over_runs"], args.rounds)
     for name, audit in audits_of(args.audits, rows).items():
         result["judges"][name]["audit"] = audit
-    main_record = result["judges"][main_judge.row.name]
-    audited = "audit" in main_record
-    if not audited and (probed := probe(main_judge.row.judge, notes)):
-        main_record["probe"] = probed
+    audited = "audit" in result["judges"][main_judge.row.name]
     settings = describe_result("report", resamples=args.resamples)
     result = plain(result) | ({"harm": harm} if harm else {})
     result |= {

@@ -1,6 +1,6 @@
 """Put the result into words: first the answer, which model scores highest and what is known of the judge, then the rest."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from automedeval.meta_evaluation.agreement.candidates import LEVEL, standing
@@ -15,6 +15,7 @@ HOW = {
     "first": "the first of --verdicts",
     "cross-fitted": "it agrees best with people",
 }
+_RECORDED = ("blind_to", "contradicted", "empty", "foreign", "probe", "rationale_faults", "unread")
 
 
 def real_judges(result: dict[str, Any]) -> dict[str, dict]:
@@ -58,33 +59,30 @@ def answer(result: dict[str, Any]) -> dict[str, str]:
 def profile_of(result: dict[str, Any]) -> JudgeProfile:
     """Return what is known of the main judge, for `reports.facts`."""
     main = result["main_judge"]
-    record, table = result["judges"][main["name"]], result["models"][main["name"]]
+    table = result["models"][main["name"]]
     stands = standing(table)
     order = stands["order"]
     best = main.get("best_baseline") if main["rated_cases"] >= LEAST_RATED and "people" in result else None
-    audit = record.get("audit")
     return JudgeProfile(
-        main["name"],
-        credit(result),
-        main["rated_cases"] if "people" in result else 0,
-        best["outcome"] if best else None,
-        record["blind_to"],
-        None if audit is None else Audit(**audit),
-        order[0] if order else None,
-        tuple(table["models"][order[0]]["longer"]) if order else None,
-        record["prefers_longer"]["value"],
-        record["valid_rate"]["value"],
-        record["empty"],
-        record["unread"],
-        result.get("next_steps", ()),
-        record["contradicted"],
-        record.get("probe"),
-        len(main["cases"].get("answers_disagree", ())),
-        stands["unclear"],
-        record["rationale_faults"],
-        record["foreign"],
-        result.get("harm", {}),
+        agreement=credit(result),
+        rated=main["rated_cases"] if "people" in result else 0,
+        outcome=best["outcome"] if best else None,
+        first=order[0] if order else None,
+        longer=tuple(table["models"][order[0]]["longer"]) if order else None,
+        steps=result.get("next_steps", ()),
+        disagreements=len(main["cases"].get("answers_disagree", ())),
+        unclear=stands["unclear"],
+        **known_of(result, main["name"]),
     )
+
+
+def known_of(result: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return what the record of one judge says of it, as arguments of `JudgeProfile`: all but its ranking of the models."""
+    record = result["judges"][name]
+    known = {each: record[each] for each in _RECORDED if each in record}
+    known |= {"valid": record["valid_rate"]["value"], "prefers_longer": record["prefers_longer"]["value"]}
+    known |= {"audit": Audit(**record["audit"])} if record.get("audit") else {}
+    return {"judge": name, "harm": result.get("harm", {})} | known
 
 
 def _best(table: dict[str, Any], stands: dict[str, Any], trusted: bool) -> str:

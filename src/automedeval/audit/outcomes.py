@@ -1,0 +1,232 @@
+"""Compare what a judge says of the two sides of a trial, and measure the cases as they are.
+
+A reader knows the judge's verdicts on the unchanged cases: one is of scores or choices, one of criteria.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+
+from automedeval.audit.perturbations import READ, Perturbation
+from automedeval.audit.trials import Answer, Trial
+from automedeval.judges.requests import Request
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, expected_values, own_values
+from automedeval.metrics.lexical import longer_text
+from automedeval.records import Case, Verdict, question_text
+from automedeval.stats.agreement import SAME
+from automedeval.stats.bootstrap import Statistic, divide, ratio, undefined, value_of
+from automedeval.stats.length_control import longer_wins
+
+LEAST = 0.5  # steps from which a score counts as risen or fallen: half a point
+ALIKE = 0.05  # steps within which numbers without a scale are equal: in bfloat16 another batch changes them by a third of that
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a change did.
+
+    Args:
+        case: the number of the case.
+        shifts: changes of scores, in steps; without sign where the score should stay. Empty if a verdict is invalid.
+        hits, counted: what the perturbation's share counts, and of how many.
+        lost, asked: what could be read before the change and cannot after it, and of how many.
+    """
+
+    trial: Trial
+    case: int
+    shifts: Sequence[float] = ()
+    hits: int = 0
+    counted: int = 0
+    lost: int = 0
+    asked: int = 1
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A figure of the unchanged cases: a share, a shift if there is one, and (response, what of it) that show it."""
+
+    share: Statistic
+    shift: Statistic | None = None
+    shown: Sequence[tuple[int, str]] = ()
+
+
+class ScoreReader:
+    """Reads scores or choices: a step is `judged.unit`, shares count responses, pairs of them, or trials."""
+
+    def __init__(self, judged: JudgeVerdicts):
+        self.judged, self.unit = judged, judged.unit_name
+        self.errors = judged.errors
+
+    def answers(self, requests: Sequence[Request], verdicts: Sequence[Verdict]) -> list[Answer]:
+        """Return the answers that the first of a case's requests shows and its verdict has a value of, the worst first."""
+        request, verdict = requests[0], verdicts[0]
+        values = expected_values(verdict) or own_values(verdict, self.judged.rubric)
+        answers = [Answer(request, index, value) for index, value in values.items()]
+        full = [
+            each for each in answers if not request.case.responses[each.index].is_empty
+        ]  # there is nothing to change
+        return sorted(full, key=lambda each: (each.value, request.slots.index(each.index)))
+
+    def compare(self, trial: Trial, before: Verdict, after: Verdict) -> Outcome | None:
+        """Compare the verdicts on the two sides; None where a judge says nothing of a response without its reference."""
+        judged, target = self.judged, trial.target
+        case, should = judged.cases.index[trial.clean.case.id], trial.perturbation.should
+        own = [own_values(verdict, judged.rubric) for verdict in (before, after)]
+        fine = [expected_values(verdict) or {} for verdict in (before, after)] if judged.has_expected else own
+        unread = not fine[0] if target is None else target not in fine[0]
+        if unread and trial.bare:
+            return None
+        if unread or not fine[1] or set(after.unread) - set(before.unread):
+            return Outcome(trial, case, lost=1)
+        # A judge that looks at each response by itself was shown the changed ones only.
+        own, fine = ([values[0], values[0] | values[1]] for values in (own, fine))
+        compared = sorted(fine[0]) if target is None else [target]
+        if should == "stay":
+            sides = [((0, index), (1, index)) for index in compared]
+            if target is not None and trial.other is not None:
+                sides = [((1, target), (1, trial.other))]
+            own_gap, gap = (max(abs(each[a][i] - each[b][j]) for (a, i), (b, j) in sides) for each in (own, fine))
+            whole = before.scores is not None or bool(before.choices)
+            same = own_gap <= SAME if whole else gap / judged.unit <= ALIKE
+            return Outcome(trial, case, [gap / judged.unit], int(not same), 1)
+        shifts = [(fine[1][index] - fine[0][index]) / judged.unit for index in compared]
+        if should == "keep the order":
+            pairs = [pair for pair in combinations(sorted(own[0]), 2) if target is None or target in pair]
+            gaps = [[values[one] - values[other] for values in own] for one, other in pairs]
+            turned = sum(first * second < 0 and min(abs(first), abs(second)) > SAME for first, second in gaps)
+            return Outcome(trial, case, shifts, turned, len(pairs))
+        way = -1 if should == "fall" else 1
+        return Outcome(trial, case, shifts, sum(way * each >= LEAST for each in shifts), len(shifts))
+
+    def measure(self, perturbation: Perturbation) -> Measure | None:
+        """Return what is measured on the unchanged cases; None if a perturbation needs trials."""
+        if perturbation.should == READ:
+            return Measure(ratio(self.judged.verdicts_valid, self.judged.given, reason="no verdict"))
+        if perturbation.should == "ignore length":
+            return _length(self.judged)
+        return _order(self.judged) if perturbation.changes == "order" else None
+
+
+def _order(judge: JudgeVerdicts) -> Measure:
+    """Return of two orders of a pair how many turn it round, and by how many steps the best place is above the worst one."""
+    cases, panel = len(judge.cases), judge.panel
+    if judge.valid and all(verdict.order == tuple(sorted(verdict.order)) for verdict in judge.valid):
+        why = "every response was shown in the order of the file: places and models cannot be separated"
+        return Measure(undefined(cases, 0, why), undefined(cases, 0, why))
+    if len(judge.valid) == 1:
+        why = "there is one valid verdict: the effects of places and of responses cannot be separated"
+        return Measure(undefined(cases, 0, why), undefined(cases, 0, why))
+    above, below, level = judge.tally(panel.relations(judge.own), (1, -1, 0))
+    count = above + below + level
+    flips = above * below / np.maximum(count * (count - 1) / 2, 1)
+    share = ratio(judge.per_case(flips), judge.per_case(count > 1), reason="every pair was shown in one order only")
+    effects = judge.slot_effects(judge.finest / judge.unit)
+    if not len(effects):
+        return Measure(share, undefined(cases, 0, "no case has two responses"))
+
+    def span(sums: np.ndarray) -> np.ndarray:
+        means = divide(sums[:, ::2], sums[:, 1::2])
+        return means.max(axis=1) - means.min(axis=1)
+
+    turned = np.unique(judge.pair_runs[1][above * below > 0]).tolist()
+    sides = judge.cases.panel.pairs
+    shown = [(int(side[pair]), "ahead in one order, not in another") for pair in turned for side in sides]
+    return Measure(share, Statistic(np.concatenate(effects).T, span, round(effects[:, 1].sum())), shown)
+
+
+def _length(judge: JudgeVerdicts) -> Measure:
+    """Return the chance of the longer of two answers to win, at equal models."""
+    cases, words, relation = judge.cases, longer_text(judge.cases.records), judge.pair_relations
+    first, second = cases.panel.pairs
+    gaps, models = words[first] - words[second], cases.model_of
+    share = longer_wins(
+        models[first], models[second], gaps, relation, cases.panel.case[first], len(cases), len(cases.models)
+    )
+    way, shown = 1 if value_of(share, len(cases)) > 0.5 else -1, []
+    for pair in np.flatnonzero(relation * np.sign(gaps) == way).tolist():
+        winner, loser = (first, second) if relation[pair] > 0 else (second, first)
+        shown += [(int(winner[pair]), f"put first, {words[winner[pair]]:.0f} words")]
+        shown += [(int(loser[pair]), f"put second, {words[loser[pair]]:.0f} words")]
+    return Measure(share, shown=shown)
+
+
+class CriteriaReader:
+    """Reads which criteria are met: shares count criteria, and a score is a share of the positive points.
+
+    Args:
+        verdicts: those on the unchanged cases.
+    """
+
+    unit = "the score, of which 1 is all positive points"
+
+    def __init__(self, cases: Cases, verdicts: Sequence[Verdict]):
+        self.cases, self.verdicts = cases, verdicts
+        unread = (error for verdict in verdicts for error in verdict.extra.get("unread") or [verdict.error] if error)
+        self.errors = Counter(unread)
+
+    def answers(self, requests: Sequence[Request], verdicts: Sequence[Verdict]) -> list[Answer]:
+        """Return the answers that a verdict has a score of, the worst first; one without positive points is the last."""
+        answers = []
+        for request, verdict in zip(requests, verdicts):
+            if verdict.valid and verdict.checklist and not verdict.empty:
+                score = verdict.checklist["score"]
+                answers.append(Answer(request, request.slots[0], np.inf if score is None else score))
+        return sorted(answers, key=lambda each: each.value)
+
+    def compare(self, trial: Trial, before: Verdict, after: Verdict) -> Outcome | None:
+        """Compare the criteria that both sides show; those that are unread on a side are counted apart."""
+        criteria, should = trial.clean.case.criteria, trial.perturbation.should
+        points = np.array([each.points for each in criteria], float)
+        sides = ((trial.before.case, before), (trial.after.case, after))
+        met = np.array([_met(case, verdict, [each.criterion for each in criteria]) for case, verdict in sides], float)
+        shown = np.isin([each.criterion for each in criteria], [each.criterion for each in trial.after.case.criteria])
+        known, read = shown & ~np.isnan(met[0]), shown & ~np.isnan(met).any(axis=0)
+        gained = np.where(read, (met[1] - met[0]) * np.sign(points), 0.0)
+        good = met[0] == (points > 0)  # what could be lost; the other criteria could be gained
+        rises = [float(gained @ np.abs(points) / points.clip(0).sum())] if read.any() and (points > 0).any() else []
+        hits, counted = gained != 0, read
+        if should in ("not rise", "fall"):
+            hits, counted = (gained > 0, read & ~good) if should == "not rise" else (gained < 0, read & good)
+        shifts = rises if should in ("not rise", "fall") else [abs(each) for each in rises]
+        sums = (int(each.sum()) for each in (hits, counted, known & ~read, known))
+        return Outcome(trial, self.cases.index[trial.clean.case.id], shifts, *sums)
+
+    def measure(self, perturbation: Perturbation) -> Measure | None:
+        """Return what is measured on the unchanged cases; None if a perturbation needs trials."""
+        sums = np.zeros((3, len(self.cases)))  # criteria, read ones, met ones
+        for verdict in self.verdicts:
+            number = self.cases.index[verdict.case_id]
+            met = (verdict.checklist or {"met": [None] * len(self.cases.records[number].criteria)})["met"]
+            sums[:, number] += len(met), len(met) - met.count(None), met.count(True)
+        if perturbation.should == READ:
+            return Measure(ratio(sums[1], sums[0], reason="no criterion"))
+        return (
+            Measure(ratio(sums[2], sums[1], reason="no criterion is read")) if perturbation.should == "differ" else None
+        )
+
+
+def _met(case: Case, verdict: Verdict, criteria: Sequence[str]) -> list[bool | None]:
+    """Return what a verdict on a case says of some criteria; None where one is unread or not shown."""
+    met = verdict.checklist["met"] if verdict.checklist else [None] * len(case.criteria)
+    by_text = {each.criterion: says for each, says in zip(case.criteria, met)}
+    return [by_text.get(each) for each in criteria]
+
+
+def texts_of(outcome: Outcome) -> dict[str, Any]:
+    """Return a trial for a reader: case, model, change, and the texts that differ, with the answer if those are questions."""
+    trial = outcome.trial
+    sides = (trial.before.case, trial.after.case)
+    if trial.target is None:
+        index = trial.clean.slots[0]
+        texts = [*(question_text(case.question) for case in sides), trial.clean.case.responses[index].text]
+    else:
+        index = trial.target if trial.other is None else trial.other
+        texts = [case.responses[index].text for case in sides]
+    models = trial.clean.case.models
+    found = {"case_id": trial.clean.case.id, "model": models[index], "change": f"{trial.kind}: {trial.edit}"}
+    return found | {"texts": list(dict.fromkeys(texts))}

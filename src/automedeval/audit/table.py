@@ -1,0 +1,164 @@
+"""Make the one table of an audit: of every perturbation its share, its shift, their limits, and the texts that failed."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from automedeval.audit.outcomes import CriteriaReader, Measure, Outcome, ScoreReader, texts_of
+from automedeval.audit.perturbations import READ, Perturbation
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.stats.bootstrap import Statistic, adjust, estimate, mean, plain, ratio, t_test
+
+PASSED, FAILED, UNKNOWN = "passed", "failed", "not measured"
+CHANCE = (
+    0.05  # adjusted p below which a shift is more than chance: by all kinds together an equal judge has one this often
+)
+TEXTS = 5  # texts that are shown of a perturbation that failed
+NOTHING = "no such change with valid verdicts"
+SECTIONS = ("kinds", "evidence", "controls")  # groups of the trials of a perturbation
+
+
+def table(
+    perturbations: Sequence[Perturbation],
+    outcomes: Sequence[Outcome],
+    reader: ScoreReader | CriteriaReader,
+    cases: Cases,
+    resamples: int,
+    seed: int,
+) -> list[dict[str, Any]]:
+    """Return a row for each perturbation, for audit.json: intervals are over cases.
+
+    Returns:
+        "name", "what", "why", "changes", "should"; "limit" in words; "share", of what `what` names, "shift", the mean change of
+        the score in steps, and "invalid", of what cannot be read after the change: estimates. The same by kind of edit under
+        "kinds" and "controls"; where the score should fall, by what the judge reads of the reference under "evidence".
+        "outcome", and "texts" where it is "failed".
+
+        With a limit on the shift and several kinds, "shift" is the largest of a kind that is more than chance, by p-values
+        that are adjusted for their number (Holm), 0 if none is; "kind", "tried" (the number of tests) and "within", so many
+        steps of 0 in which all their intervals lie (None: not each has one).
+    """
+    made = {each.name: [one for one in outcomes if one.trial.perturbation is each] for each in perturbations}
+    measured = {each.name: reader.measure(each) for each in perturbations}
+    tree = {each.name: _figures(each, made[each.name], measured[each.name], len(cases)) for each in perturbations}
+    estimates = estimate(tree, len(cases), resamples, seed)
+    rows = []
+    for each in perturbations:
+        figures = estimates[each.name]
+        if each.shift is not None and figures["kinds"]:
+            adjust(list(figures["kinds"].values()), "shift", t_test)
+            figures["shift"] = _beyond_chance(figures["kinds"])
+        row = {key: getattr(each, key) for key in ("name", "what", "why", "changes", "should", "limit")} | plain(
+            figures
+        )
+        row["outcome"] = decide(each, row)
+        if row["outcome"] == FAILED:
+            row["texts"] = list(_failing(each, row, made[each.name], measured[each.name], cases))
+        rows.append(row)
+    return rows
+
+
+def passes(rows: Iterable[Mapping[str, Any]]) -> bool | None:
+    """Return whether no perturbation failed; None if none was measured, besides whether verdicts can be read."""
+    outcomes = {row["outcome"] for row in rows if row["should"] != READ or row["outcome"] == FAILED}
+    return False if FAILED in outcomes else True if PASSED in outcomes else None
+
+
+def decide(perturbation: Perturbation, row: Mapping[str, Any]) -> str | None:
+    """Return whether a row keeps to the limits of its perturbation; None if there are none."""
+    share, shift, found = row["share"]["value"], row["shift"]["value"], []
+    if share is not None:
+        found += [share >= perturbation.least] if perturbation.least is not None else []
+        found += [share <= perturbation.most] if perturbation.most is not None else []
+    if shift is not None and perturbation.shift is not None:
+        found.append(abs(shift) <= perturbation.shift)
+    if not perturbation.limit:
+        return None
+    return UNKNOWN if not found else PASSED if all(found) else FAILED
+
+
+def _figures(
+    perturbation: Perturbation, outcomes: Sequence[Outcome], measured: Measure | None, cases: int
+) -> dict[str, Any]:
+    groups: dict[str, dict[str, list[Outcome]]] = {name: defaultdict(list) for name in SECTIONS}
+    for each in outcomes:
+        for section, name in _groups(each):
+            groups[section][name].append(each)
+    of_all = [each for each in outcomes if not each.trial.control and not each.trial.bare]
+    figures = _sums(of_all, cases) if measured is None else _sums([], cases) | {"share": measured.share}
+    if measured is not None and measured.shift is not None:
+        figures["shift"] = measured.shift
+    return figures | {
+        section: {name: _sums(those, cases) for name, those in sorted(by_name.items())}
+        for section, by_name in groups.items()
+    }
+
+
+def _groups(outcome: Outcome) -> Iterator[tuple[str, str]]:
+    """Yield the groups of which an outcome is part: its kind and, where the score should fall, the evidence that was read."""
+    trial = outcome.trial
+    if not trial.bare:
+        yield ("controls" if trial.control else "kinds"), trial.kind
+    if trial.perturbation.should == "fall":
+        way = "with" if trial.aided else "without"
+        yield "evidence", f"twin_{way}" if trial.control else way
+
+
+def _sums(outcomes: Sequence[Outcome], cases: int) -> dict[str, Statistic]:
+    where = np.array([each.case for each in outcomes], int)
+
+    def summed(values: Iterable[float]) -> np.ndarray:
+        return np.bincount(where, np.array(list(values), float), minlength=cases)
+
+    moved, shifts = (summed(of(each.shifts) for each in outcomes) for of in (sum, len))
+    return {
+        "share": ratio(
+            summed(each.hits for each in outcomes), summed(each.counted for each in outcomes), reason=NOTHING
+        ),
+        "shift": mean(moved, shifts, round(shifts.sum()), NOTHING),
+        "invalid": ratio(
+            summed(each.lost for each in outcomes), summed(each.asked for each in outcomes), reason=NOTHING
+        ),
+    }
+
+
+def _beyond_chance(kinds: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the largest shift that is more than chance, of kinds with adjusted p-values; see `table`."""
+    tested = {kind: each["shift"] for kind, each in kinds.items() if each["p"] is not None}
+    ends = [abs(end) for each in tested.values() for end in (each.low, each.high) if end is not None]
+    largest: dict[str, Any] = {"value": 0.0 if tested else None, "low": None, "high": None, "kind": None}
+    largest |= {"n": sum(each.n for each in tested.values()), "tried": len(tested)}
+    largest |= {"within": max(ends) if len(ends) == 2 * len(tested) > 0 else None}
+    if sure := [kind for kind in tested if kinds[kind]["p_adjusted"] < CHANCE]:
+        kind = max(sure, key=lambda each: abs(tested[each].value))
+        worst = tested[kind]
+        low, high = (worst.low, worst.high) if worst.value > 0 or worst.low is None else (-worst.high, -worst.low)
+        largest |= {"value": abs(worst.value), "low": low, "high": high, "n": worst.n, "kind": kind}
+    return largest if tested else largest | {"reason": "no shift has an interval"}
+
+
+def _failing(
+    perturbation: Perturbation,
+    row: Mapping[str, Any],
+    outcomes: Sequence[Outcome],
+    measured: Measure | None,
+    cases: Cases,
+) -> Iterator[dict[str, Any]]:
+    """Yield the first `TEXTS` texts that a row counts against the judge; of a shift alone those that moved most."""
+    if measured is not None:
+        for response, how in measured.shown[: TEXTS + 1]:
+            case = int(cases.panel.case[response])
+            answer = cases.records[case].responses[response - int(cases.start[case])]
+            yield {"case_id": cases.records[case].id, "model": answer.model, "change": how, "texts": [answer.text]}
+        return
+    tried = [each for each in outcomes if not each.trial.control and not each.trial.bare and each.counted]
+    share, least = row["share"]["value"], perturbation.least
+    few = share is not None and least is not None and share < least
+    many = share is not None and perturbation.most is not None and share > perturbation.most
+    wrong = [each for each in tried if (few and each.hits < each.counted) or (many and each.hits)]
+    if not (few or many):
+        moved = [each for each in tried if each.shifts and row["shift"].get("kind") in (None, each.trial.kind)]
+        wrong = sorted(moved, key=lambda each: -max(map(abs, each.shifts)))
+    yield from map(texts_of, wrong[:TEXTS])

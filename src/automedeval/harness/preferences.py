@@ -1,0 +1,81 @@
+"""Make preference pairs of a judge's verdicts, in the columns of TRL's DPOTrainer and RewardTrainer."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts
+from automedeval.records import RecordError
+
+Values = Mapping[int, Mapping[int, float]]  # response → verdict → value
+
+
+def preference_pairs(judge: JudgeVerdicts, least_gap: float) -> tuple[list[dict[str, Any]], Counter[str]]:
+    """Return a pair of each case: the response with the highest value is chosen, the one with the lowest rejected.
+
+    A value is the mean score over the valid verdicts, or, of a judge that compares pairs, the mean share of criteria won.
+    Responses that are empty or unread are in no pair.
+
+    Args:
+        least_gap: the values of a pair differ by more than this.
+
+    Returns:
+        `prompt`, `chosen` and `rejected` as conversations, with `margin`, the difference of the values, `case_id`, and both
+        models; reason → number of judged cases without a pair.
+
+    Raises:
+        RecordError: choices by a rubric that was not found: which of its criteria name the worse response is not known.
+    """
+    if judge.of_pairs and judge.rubric is None:
+        raise RecordError(
+            f"the rubric {judge.rubric_name} of these choices was not found: what they prefer is not known"
+        )
+    values: dict[int, dict[int, float]] = defaultdict(dict)
+    for verdict, response, value in zip(judge.panel.group.tolist(), judge.response.tolist(), judge.finest.tolist()):
+        if not (np.isnan(value) or judge.cases.empty[response]):
+            values[response][verdict] = value
+    pairs: list[dict[str, Any]] = []
+    reasons: Counter[str] = Counter()
+    unsure = {verdict.case_id for verdict in judge.valid if verdict.extra.get("abstains")}
+    for number in judge.cases.file_order:
+        if judge.given[number]:
+            pair = _pair(judge, number, values, least_gap, unsure)
+            if isinstance(pair, str):
+                reasons[pair] += 1
+            else:
+                pairs.append(pair)
+    return pairs, reasons
+
+
+def _pair(
+    judge: JudgeVerdicts, number: int, values: Values, least_gap: float, unsure: set[str]
+) -> dict[str, Any] | str:
+    """Return the pair of a case, or why there is none."""
+    case, start = judge.cases.records[number], int(judge.cases.start[number])
+    if not judge.verdicts_valid[number]:
+        return "no valid verdict"
+    if case.id in unsure:
+        return "the judge abstains"
+    means = {at: fmean(values[start + at].values()) for at in range(len(case.responses)) if start + at in values}
+    if len(means) < 2:
+        return "no two responses with a score"
+    best, worst = max(means, key=means.__getitem__), min(means, key=means.__getitem__)
+    margin = round(means[best] - means[worst], 9)
+    if margin <= least_gap:
+        return f"a gap of {least_gap:g} or less" if margin else "a tie"
+    by_best, by_worst = values[start + best], values[start + worst]
+    together = by_best.keys() & by_worst.keys()
+    if judge.of_pairs and not together:
+        return "never compared"
+    if any(by_best[each] <= by_worst[each] for each in together):
+        return "verdicts that disagree"
+    texts = [case.responses[at].text for at in (best, worst)]
+    if texts[0].strip() == texts[1].strip():
+        return "equal texts"
+    chosen, rejected = ([{"role": "assistant", "content": text}] for text in texts)
+    prompt = [{"role": "user", "content": case.question}] if isinstance(case.question, str) else case.question
+    about = {"case_id": case.id, "chosen_model": case.models[best], "rejected_model": case.models[worst]}
+    return {"prompt": prompt, "chosen": chosen, "rejected": rejected, "margin": margin} | about

@@ -1,0 +1,41 @@
+"""What `.ci/count_lines.py` counts, and that it fails above a limit."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from programs import ROOT
+
+
+def count(checkout: Path) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, ROOT / ".ci" / "count_lines.py", checkout], capture_output=True, text=True, timeout=60
+    )
+
+
+def test_rooms_arrows_and_options_are_counted_and_too_many_lines_fail(tmp_path: Path):
+    files = {
+        "src/automedeval/__init__.py": "from automedeval import lower\n",
+        "src/automedeval/upper/one.py": "import automedeval.lower\nfrom automedeval.upper import two\n",
+        "src/automedeval/upper/two.py": 'from automedeval import lower\na = field(metadata={"help": "b"})\n',
+        "src/automedeval/lower.py": "import ast\n",
+        "src/automedeval/data/rows.csv": "a,b\n",
+        "recipes/do.py": "from automedeval.upper.one import lower\n",
+        "docs/page.md": "é\n",
+    }
+    for name, text in files.items():
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text, encoding="utf-8")
+    printed = count(tmp_path)
+    assert printed.returncode == 0
+    assert "src, lines of Python: 6, at most" in printed.stdout
+    assert "docs/*.md, bytes: 3, at most" in printed.stdout
+    assert "options declared: 1, at most" in printed.stdout
+    assert "rooms: 2, at most" in printed.stdout
+    assert "arrows between rooms: 3, at most" in printed.stdout
+
+    (tmp_path / "src/automedeval/lower.py").write_text("\n" * 100_000, encoding="utf-8")
+    above = count(tmp_path)
+    assert above.returncode != 0
+    assert above.stderr == "above the limit: src, lines of Python\n"

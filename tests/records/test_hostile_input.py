@@ -1,0 +1,153 @@
+"""Input that is meant to harm: each gives one line and exit status 1, or is an invalid answer; nothing hangs or is run."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+from doubles.endpoint import EndpointDouble, answer, good_answer
+from doubles.own_rubric import own_rubric
+from programs import SAMPLE, error_line, run_command, run_recipe
+
+from automedeval.publishing.checks import front_matter
+from automedeval.records import Case, RecordError, Response, read_json
+
+DEEP = "[" * 200_000
+HALF = r"\ud83d"  # of a character, as JSON escapes it
+DIGITS = "9" * 5000
+CASE = '{"id": "c1", "question": "Flu?", "responses": [{"model": "a", "text": "%s"}, {"model": "b", "text": "Wait."}]}'
+VERDICT = (
+    '{"case_id": "c1", "judge": "j", "rubric": "automedeval@1", "order": [0, 1], "valid": true, "scores": [%s, 1]}'
+)
+RATING = '{"case_id": "c1", "model": "a", "annotator": "x", "criterion": "tact", "score": %s}'
+BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
+    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)
+)
+YAML = {
+    "an object of Python": ("id: !!python/object/apply:os.system ['touch mark']", "could not determine"),
+    "a module of Python": ("id: !!python/name:os.system", "could not determine"),
+    "aliases of aliases": (BOMB, "more than 10,000,000 bytes, with its aliases"),
+    "aliases of a long text": (f"id: &a {'x' * 100_000}\nb: [{', '.join(['*a'] * 100)}]", "more than 10,000,000 bytes"),
+    "a list that holds itself": ("id: &a [*a]", "Circular reference"),
+    "a date that is none": ("id: 2026-99-99", "month must be in 1..12"),
+    "a number of thousands of digits": (f"id: {DIGITS}", "Exceeds the limit"),
+    "lists in lists": (f"id: {'[' * 5000}", ""),
+    "half a character": (f'id: "{HALF}"', "surrogates not allowed"),
+}
+JUDGE = ("judge", "--judge", "baseline:longer text", "--cases")
+REPORT = ("report", "--encoder", "none", "--resamples", "100", "--cases", "cases.jsonl", "--verdicts")
+RATED = (*REPORT, "verdicts.jsonl", "--ratings")
+# command, whose last argument is the file; name of the file; its content; what the line says behind the file's name
+REFUSED = {
+    "a deep case": (JUDGE, "x.jsonl", DEEP, ":1: not JSON (nested too deeply)"),
+    "a deep list of cases": (JUDGE, "x.json", DEEP, ": not JSON: nested too deeply"),
+    "a deep log": (JUDGE, "mine=x.jsonl", '{"doc": ' + DEEP, ":1: not JSON (nested too deeply)"),
+    "deep verdicts": (REPORT, "x.jsonl", DEEP, ":1: not JSON (nested too deeply)"),
+    "deep ratings": (RATED, "x.jsonl", DEEP, ":1: not JSON (nested too deeply)"),
+    "a deep audit": ((*REPORT, "verdicts.jsonl", "--audits"), "x.json", DEEP, ": not JSON: nested too deeply"),
+    "NaN in a case": (JUDGE, "x.jsonl", '{"id": NaN}', ":1: not JSON (NaN is not a number in JSON)"),
+    "a key twice": (JUDGE, "x.jsonl", '{"id": "1", "id": "2"}', ":1: not JSON (two keys are 'id')"),
+    "a long number": (JUDGE, "x.jsonl", f'{{"id": {DIGITS}}}', ":1: not JSON (Exceeds the limit"),
+    "half a character twice": (JUDGE, "x.jsonl", (CASE % "Rest." + "\n") * 2, ":2: the id 'c1' stands at"),
+    "infinity as a score": (RATED, "x.jsonl", RATING % "1e999", ":1: 'score' must be a finite number, not inf"),
+    "a huge score": (RATED, "x.jsonl", RATING % "1e9", ":1: 'score' must be a number from -1e+06 to 1e+06"),
+    "NaN as a rating": (RATED, "x.jsonl", RATING % "NaN", ":1: not JSON (NaN is not"),
+    "a huge verdict": (REPORT, "x.jsonl", VERDICT % "1e400", "must be"),
+    "a table in another encoding": (JUDGE, "x.csv", b"question,a\nFl\xfc?,Rest.\n", ": not UTF-8 (line 2)"),
+    **{f"a run: {name}": (("judge", "--config"), "x.yaml", *text) for name, text in YAML.items()},
+    **{f"a study: {name}": (("annotate", "--study"), "x.yaml", *text) for name, text in YAML.items()},
+    **{f"a rubric: {name}": ((*JUDGE, "cases.jsonl", "--rubric"), "x.yaml", *text) for name, text in YAML.items()},
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("cases.jsonl").write_text(CASE % "Rest." + "\n")
+    Path("verdicts.jsonl").write_text(VERDICT % "5" + "\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(("command", "name", "content", "said"), REFUSED.values(), ids=REFUSED)
+def test_a_file_that_harms_is_one_line(
+    folder: Path, command: tuple, name: str, content: str | bytes, said: str
+) -> None:
+    file = Path(name.rpartition("=")[2])
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    before = sorted(os.listdir())
+    line = error_line(run_command(*command, name, *(() if command[0] == "annotate" else ("--output", "out"))))
+    start, _, end = line.partition(f"{file}")
+    assert start == "error: "
+    assert said in end
+    assert len(line) < 400
+    assert sorted(set(os.listdir()) - {"out"}) == before
+
+
+def test_a_front_matter_and_records_of_runs_are_read_alike(folder: Path) -> None:
+    with pytest.raises(RecordError, match=r"^the card: its front matter: not YAML: more than 10,000,000 bytes"):
+        front_matter(f"---\n{BOMB}---\n")
+    Path("deep.json").write_text(DEEP)
+    with pytest.raises(RecordError, match=r"^deep\.json: not JSON: nested too deeply$"):
+        read_json(Path("deep.json"))
+    done = run_recipe("publish", "model", folder, "--repo", "o/n", "--dry_run", "--agreement", folder / "deep.json")
+    assert error_line(done).endswith("deep.json: not JSON: nested too deeply")
+
+
+def test_half_a_character_becomes_a_question_mark_wherever_it_comes_in(folder: Path) -> None:
+    Path("cut.jsonl").write_text(
+        (CASE % f"Rest. {HALF}").replace("c1", f"c1 {HALF}").replace("Flu?", f"Flu {HALF}") + "\n"
+    )
+    with EndpointDouble(
+        lambda body: answer(good_answer(body)["json"]["choices"][0]["message"]["content"] + "\ud83d")
+    ) as at:
+        words = ("--base_url", at.url, "--cache", "off", "--output", "out")
+        done = run_command("judge", "--judge", "openai:m", "--cases", "cut.jsonl", *words)
+        assert done.returncode == 0, done.stderr
+        asked = json.dumps(at.asked[-1]["body"]["messages"])
+    assert "Rest. ?" in asked
+    assert "Flu ?" in asked
+    assert "\\ud8" not in asked
+    (verdict,) = map(json.loads, Path("out/verdicts.jsonl").read_text(encoding="utf-8").splitlines())
+    assert verdict["case_id"] == "c1 ?"
+    assert "\ud83d" not in verdict["raw"]
+    # from Python as well
+    case = Case("\ud83d", [{"role": "user", "content": "\ud83d"}], (Response("\ud83d", "a\ud83d"),), "\ud83d")
+    json.dumps(case.to_dict(), ensure_ascii=False).encode()
+    assert (case.id, case.question[0]["content"], case.responses[0].text) == ("?", "?", "a?")
+
+
+@pytest.mark.parametrize(
+    "text", [DEEP, '{"a": ' * 50_000, "Score: Doctor 1: 9e999 points.", "Score: Doctor 1: NaN points."]
+)
+def test_an_answer_that_harms_is_invalid(folder: Path, text: str) -> None:
+    with EndpointDouble(lambda _: answer(text)) as at:
+        words = ("--base_url", at.url, "--cache", "off", "--output", "out")
+        done = run_command("judge", "--judge", "openai:m", "--cases", "cases.jsonl", *words)
+        assert done.returncode == 0, done.stderr
+    (verdict,) = map(json.loads, Path("out/verdicts.jsonl").read_text().splitlines())
+    assert (verdict["valid"], verdict["scores"]) == (False, None)
+
+
+def test_an_endpoint_that_sends_deep_json_is_one_line(folder: Path) -> None:
+    with EndpointDouble(lambda _: {"status": 200, "text": DEEP}) as at:
+        words = ("--base_url", at.url, "--cache", "off", "--output", "out", "--max_retries", "0")
+        line = error_line(run_command("judge", "--judge", "openai:m", "--cases", "cases.jsonl", *words))
+    assert "1 not judged, the last: the answer cannot be read: ValueError: nested too deeply" in line
+
+
+@pytest.mark.parametrize(
+    ("template", "said"),
+    [
+        ("{% for a in question %}" * 9 + "{% endfor %}" * 9, "makes more than 20,000,000 characters"),
+        ("{{ rubric.__class__.__mro__ }}", "access to attribute '__class__'"),
+        ("{{ cycler.__init__.__globals__.os.system('touch mark') }}", "of 'StrictUndefined' object is unsafe"),
+    ],
+)
+def test_a_template_that_harms_is_one_line(folder: Path, template: str, said: str) -> None:
+    rubric = own_rubric(folder / "mine", f"{{% block user %}}{template}{{% endblock %}}")
+    with EndpointDouble(good_answer) as at:
+        words = ("--judge", "openai:m", "--base_url", at.url, "--cache", "off", "--rubric", rubric, "--output", "out")
+        line = error_line(run_command("judge", "--cases", SAMPLE / "test_cases.jsonl", *words))
+    assert line.startswith("error: own.jinja: ")
+    assert said in line
+    assert not Path("mark").exists()
