@@ -436,7 +436,8 @@ def test_ten_failures_in_a_row_stop_the_run():
 
 
 def test_what_is_under_way_when_the_run_stops_is_still_answered():
-    replies = [error(401) if number == 2 else answer(SCORES, delay=0.4) for number in range(4)]
+    refused = error(401) | {"delay": 1.0}  # the others are under way by then
+    replies = [refused if number == 2 else answer(SCORES, delay=1.5) for number in range(4)]
     with EndpointDouble(*replies) as endpoint:
         received = []
         answers = chat_at(endpoint, concurrency=4).answer([Prompt([{"role": "user", "content": "x"}])] * 9)
