@@ -40,7 +40,7 @@ for real in ("feedbackqa_cdc_valid", "mediqa_validation"):
     SETS[real] = (DATA / real / "cases.jsonl", DATA / real / "ratings.jsonl")
 LIKELIHOOD = {"sample": 15, "feedbackqa_cdc_valid": 12, "mediqa_validation": 3}  # cases, for the likelihood is slow
 # What is no figure, or tells only how the judge reads.
-LEFT_OUT = {"settings", "judge_settings", "notes", "facts", "command", "version", "commit", "file"}
+LEFT_OUT = {"seconds", "settings", "judge_settings", "notes", "facts", "command", "version", "commit", "file"}
 TOLERANCE = 2e-4  # of a figure, and of 1 for smaller ones: another batch changes the last digits
 
 
