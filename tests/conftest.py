@@ -1,6 +1,7 @@
-"""The fixtures that all tests share: a tiny checkpoint, and the folder of human-rated data."""
+"""What holds for all tests: limits of time, which skips fail, a tiny checkpoint, and the folder of human-rated data."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -8,11 +9,46 @@ from doubles.tiny_model import build_tiny_model
 
 # Minutes each: the others run beside them, and no process is left alone with one of them at the end.
 LONG = ("studies/test_rehearsal.py", "recipes/test_sft_distributed.py", "models/test_vllm.py")
+SLOW_LIMIT = 3600  # seconds; setup.cfg has the limit of the others
+# How the reasons of skips begin that continuous integration expects; any other skip fails there.
+EXPECTED_SKIPS = (
+    "AUTOMEDEVAL_DATA",  # public data, which are not part of the repository
+    "AUTOMEDEVAL_VLLM is none",
+    "only root makes network namespaces",
+    "this machine makes no network namespaces",
+    "flash-attn is installed",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Move the long files to the front; everything else keeps its order."""
+    """Move the long files to the front, and give slow tests more time."""
     items.sort(key=lambda item: not item.nodeid.partition("::")[0].endswith(LONG))
+    for item in items:
+        if item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.timeout(SLOW_LIMIT))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Iterator[None]:
+    """Let a skip fail that continuous integration does not expect."""
+    return fail_unexpected((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Iterator[None]:
+    """Let the skip of a whole file fail as that of a test does."""
+    return fail_unexpected((yield))
+
+
+def fail_unexpected(report: pytest.TestReport | pytest.CollectReport) -> pytest.TestReport | pytest.CollectReport:
+    if os.environ.get("CI") and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+        if not reason.startswith(EXPECTED_SKIPS):
+            report.outcome, report.longrepr = (
+                "failed",
+                f"{report.nodeid} is skipped, which CI does not expect: {reason}",
+            )
+    return report
 
 
 @pytest.fixture(scope="session")
