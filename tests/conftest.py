@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from doubles import clean_machine
 from doubles.tiny_model import build_tiny_model
 
 # Minutes each: the others run beside them, and no process is left alone with one of them at the end.
@@ -55,6 +56,12 @@ def fail_unexpected(report: pytest.TestReport | pytest.CollectReport) -> pytest.
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a tiny checkpoint."""
     return build_tiny_model(tmp_path_factory.mktemp("checkpoints") / "tiny-judge")
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the package's wheel."""
+    return clean_machine.build(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from doubles.agreement_study import read, write
 from doubles.constrained_server import ConstrainedServer
 from doubles.endpoint import EndpointDouble, answer, error
 from doubles.tiny_model import build_tiny_model
-from programs import ENCODER, error_line, kill_once, lines_in, needs_encoder, run_command
+from programs import APPEND, ENCODER, error_line, needs_encoder, run_command, stopped
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -153,14 +153,13 @@ def test_as_many_passages_are_shown_as_fit_the_window(tmp_path: Path) -> None:
     assert re.fullmatch(r"the prompt is \d+ tokens longer than the context window", second["reason"])
 
 
-def test_killed_and_resumed_a_checkpoint_gives_the_same(tmp_path: Path) -> None:
+def test_stopped_and_resumed_a_checkpoint_gives_the_same(tmp_path: Path) -> None:
     folder = build_tiny_model(tmp_path / "tiny")
     records = cases(40)
     chat = ("--checker", folder, "--batch_tokens", 4000)
     _, whole = check(records, tmp_path / "whole", *chat)
-    code = "import sys; sys.argv[0] = 'automedeval'; from automedeval.commands.console import main; main()"
-    command = ["-c", code, "check", tmp_path / "whole.jsonl", "--output", tmp_path / "cut", "--encoder", ENCODER, *chat]
-    kill_once(lambda: lines_in(tmp_path / "cut" / "claims.jsonl") > 0, *command)
+    with stopped(APPEND, len(whole) // 2):
+        check(records, tmp_path / "cut", *chat)
     done, cut = check(records, tmp_path / "cut", *chat)
     assert done.returncode == 0, done.stderr
     assert cut == whole

@@ -82,6 +82,7 @@ def test_memory_and_startup_of_the_judge_are_measured(tmp_path: Path) -> None:
 
 
 @needs_encoder
+@pytest.mark.slow
 def test_startup_times_import_help_and_first_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)  # where the models are
     monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")

@@ -10,8 +10,8 @@ import venv
 from pathlib import Path
 
 import pytest
-from doubles import clean_machine
 from doubles.agreement_study import write
+from doubles.clean_machine import unpack
 from doubles.endpoint import EndpointDouble, good_answer
 from doubles.tiny_model import build_tiny_model
 from programs import ENCODER, ROOT, error_line, needs_encoder, run_command
@@ -24,11 +24,11 @@ TABLE = "question;reference;rowan-7b;larch-7b\nIs 4 g a day safe?;At most.;Yes, 
 
 
 @pytest.fixture(scope="module")
-def user(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+def user(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
     """Return an empty folder with a table of answers, and the environment in which `automedeval` is the wheel's command."""
     home = tmp_path_factory.mktemp("user")
     venv.create(home / "venv", with_pip=False, symlinks=True)
-    installed, *libraries = clean_machine.install(home / "wheel")
+    installed, *libraries = unpack(wheel, home / "wheel")
     places = (home / "venv" / "lib").glob("python*/site-packages")
     next(places).joinpath("wheel.pth").write_text("\n".join([installed, *libraries]))
     command = home / "venv" / "bin" / "automedeval"

@@ -50,15 +50,7 @@ def test_the_package_keeps_the_contract() -> None:
     assert lint(ROOT / "src").returncode == 0
 
 
-SLOW = {
-    "torch",
-    "transformers",
-    "sentence_transformers",
-    "openai",
-    "matplotlib",
-    "scipy.special",
-    "scipy.optimize",
-}
+SLOW = {"torch", "transformers", "sentence_transformers", "openai", "matplotlib", "scipy.special", "scipy.optimize"}
 SLOW |= {"fastapi", "sqlalchemy", "pandas", "pyarrow", "datasets", "huggingface_hub"}
 HELP = """
 import sys
