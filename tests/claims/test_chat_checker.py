@@ -12,7 +12,6 @@ from doubles.constrained_server import ConstrainedServer
 from doubles.endpoint import EndpointDouble, answer, error
 from doubles.tiny_model import build_tiny_model
 from programs import APPEND, ENCODER, error_line, needs_encoder, run_command, stopped
-from sentence_transformers import SentenceTransformer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from automedeval.claims.chat_checker import MOST, WORDS, read_label
@@ -113,6 +112,8 @@ def test_a_checkpoint_gives_the_probabilities_of_plain_transformers_and_the_pass
     done, (record, *_) = check(cases(1, text, " ".join(sentences)), tmp_path / "out", *chat)
     assert done.returncode == 0, done.stderr
     assert record["checker"] == "tiny"
+    from sentence_transformers import SentenceTransformer
+
     encoder = SentenceTransformer(str(ENCODER), device="cpu")
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder)
     before = ""
