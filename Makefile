@@ -29,8 +29,8 @@ rehearse: .venv/installed  ## the paper's study and its ablations with tiny mode
 # many tests wait for servers, browsers and processes that they started.
 WORKERS ?= 3
 PYTEST := -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
-# The rooms that neither load a model nor start a server.
-FAST := $(addprefix tests/,records stats rubrics audit/test_outcomes.py audit/test_table.py meta_evaluation)
+# Rooms whose tests start no server and no browser; those of them that load a model are left out.
+FAST := $(addprefix tests/,records stats rubrics introspection knowledge cli)
 test%: export OMP_NUM_THREADS = 1
 
 test: $(JUDGE) $(ENCODER)  ## everything that guards behaviour: all tests without the mark `slow`
@@ -40,7 +40,7 @@ test-all: $(JUDGE) $(ENCODER)  ## every test
 	$(BIN)/python $(PYTEST)
 
 test-fast: .venv/installed  ## a minute, without a model
-	$(BIN)/python $(PYTEST) -m "not slow" $(FAST)
+	$(BIN)/python $(PYTEST) -m "not slow and not model" $(FAST)
 
 test-lowest: .venv-lowest/installed $(JUDGE) $(ENCODER)  ## what `make test` runs, with the lowest versions that setup.cfg allows
 	.venv-lowest/bin/python $(PYTEST) -m "not slow"

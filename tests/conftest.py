@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 from doubles import clean_machine
 from doubles.tiny_model import build_tiny_model
+from programs import needs_encoder, needs_judge
 
 # Minutes each: the others run beside them, and no process is left alone with one of them at the end.
 LONG = ("studies/test_rehearsal.py", "recipes/test_sft_distributed.py", "models/test_vllm.py")
+MODELS = (needs_encoder.mark, needs_judge.mark)
 SLOW_LIMIT = 3600  # seconds; setup.cfg has the limit of the others
 # How the reasons of skips begin that continuous integration expects; any other skip fails there.
 EXPECTED_SKIPS = (
@@ -22,11 +24,13 @@ EXPECTED_SKIPS = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Move the long files to the front, and give slow tests more time."""
+    """Move the long files to the front, give slow tests more time, and mark those that need a model."""
     items.sort(key=lambda item: not item.nodeid.partition("::")[0].endswith(LONG))
     for item in items:
         if item.get_closest_marker("slow"):
             item.add_marker(pytest.mark.timeout(SLOW_LIMIT))
+        if "tiny_model" in item.fixturenames or any(mark in MODELS for mark in item.iter_markers("skipif")):
+            item.add_marker(pytest.mark.model)
 
 
 @pytest.hookimpl(wrapper=True)
