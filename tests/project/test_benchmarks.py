@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from doubles.agreement_study import write
 from doubles.constrained_server import ConstrainedServer
 from doubles.tiny_dataset import build_instructions
 from programs import ENCODER, ROOT, SAMPLE, needs_encoder, run_here
@@ -107,8 +108,8 @@ def test_quality_counts_each_corruption_by_both_classifiers(tmp_path: Path) -> N
         steps = [f"Step {slot}: {response.text.split('. ')[0]}." for slot, response in enumerate(case.responses, 2)]
         rationale = "\n".join(["Step 1: A question.", *steps])
         verdict = Verdict(case.id, "j", "automedeval@1", (0, 1, 2), valid=True, rationale=rationale, scores=(1, 5, 3))
-        rationales.append(json.dumps(verdict.to_dict()) + "\n")
-    (tmp_path / "verdicts.jsonl").write_text("".join(rationales))
+        rationales.append(verdict)
+    write(tmp_path / "verdicts.jsonl", rationales)
     options = ["--cases", SAMPLE / "train_cases.jsonl", "--verdicts", tmp_path / "verdicts.jsonl", "--seeds", 1]
     record = measured("quality.py", *options, "--encoder", ENCODER, folder=tmp_path)
     assert record["notes"][0].startswith("60 cases, 60 verdicts, 1 seeds")
@@ -122,13 +123,11 @@ def test_quality_counts_each_corruption_by_both_classifiers(tmp_path: Path) -> N
 
 @needs_encoder
 def test_the_store_is_built_searched_and_finds_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "openstax").mkdir()
-    (tmp_path / "medquad").mkdir()
     bones = [{"section": "Bones", "text": f"Bone {number} is long, and it bears weight. " * 9} for number in range(30)]
-    (tmp_path / "openstax" / "book.jsonl").write_text("".join(json.dumps(each) + "\n" for each in bones))
+    write(tmp_path / "openstax" / "book.jsonl", bones)
     asked = [(f"What is illness {number}?", f"Illness {number} is one of the blood.") for number in range(9)]
-    lines = [json.dumps({"question": question, "answer": answer}) + "\n" for question, answer in asked]
-    (tmp_path / "medquad" / "medquad.jsonl").write_text("".join(lines))
+    pairs = [{"question": question, "answer": answer} for question, answer in asked]
+    write(tmp_path / "medquad" / "medquad.jsonl", pairs)
     monkeypatch.setenv("AUTOMEDEVAL_DATA", str(tmp_path))
     options = ["--encoder", ENCODER, "--repeats", 1, "--sizes", 40, "--queries", 1, "--questions", 3, "--others", 3]
     values = measured("knowledge.py", *options, folder=tmp_path)["values"]

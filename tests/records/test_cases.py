@@ -8,6 +8,7 @@ import openpyxl
 import pandas
 import pytest
 import yaml
+from doubles.agreement_study import write as write_lines
 from programs import ROOT
 
 from automedeval.records import Case, RecordError, Response, read_cases, table_of
@@ -31,10 +32,6 @@ def write_csv(file, rows, encoding="utf-8", **style):
         writer = csv.DictWriter(stream, list(rows[0]), **style)
         writer.writeheader()
         writer.writerows(rows)
-
-
-def write_lines(file, rows):
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 FILES = {
