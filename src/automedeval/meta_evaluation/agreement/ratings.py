@@ -26,6 +26,7 @@ from automedeval.records import (
     read_placed,
     without_repeats,
 )
+from automedeval.records.ratings import placed_ratings
 from automedeval.stats import bootstrap, interrater
 from automedeval.stats.agreement import CHOICES, Panel
 
@@ -84,8 +85,11 @@ def _mean(values: np.ndarray, axis: int) -> np.ndarray:
 
 
 def read_ratings(path: str, cases: Cases, raters: str | None = None) -> People:
-    """Read people's ratings of responses; see `gather_ratings`."""
-    return gather_ratings(read_placed(path, Rating), cases, path, raters)
+    """Read people's ratings of responses; see `placed_ratings` and `gather_ratings`."""
+    placed, notes = placed_ratings(path, cases.records)
+    people = gather_ratings(placed, cases, path, raters)
+    people.notes += notes
+    return people
 
 
 def gather_ratings(
