@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from automedeval.records.types import RecordError
+from automedeval.records.errors import RecordError
 
 
 def check_least(arguments: object, least: float, *names: str) -> None:
