@@ -20,7 +20,7 @@ P(met) is put on the labels by a line for all criteria, or for each category wit
 calibrated by the lines of other cases, so that a certificate on the same labels is honest.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ from automedeval.meta_evaluation.calibration.certificate import DELTA
 from automedeval.meta_evaluation.calibration.scores import calibrate, calibrated, judge_verdicts
 from automedeval.meta_evaluation.criteria.calibration import WAYS, CriteriaCalibration
 from automedeval.meta_evaluation.criteria.checklists import read_checklists, read_labels
-from automedeval.records import RecordError, Verdict, check_between, verdicts_file
+from automedeval.records import RecordError, Verdict, check_between, option, verdicts_file
 from automedeval.records.journal import write_json, write_lines, write_whole
 from automedeval.reports import charts
 from automedeval.reports.text import span
@@ -41,34 +41,24 @@ from automedeval.rubrics import read_rubric
 class CalibrateArguments(TableArguments):
     """The verdicts to calibrate, and the ratings to learn from."""
 
-    verdicts: str = field(metadata={"help": "folder or file of the verdicts to put on the scale"})
-    output: str = field(metadata={"help": "folder for verdicts.jsonl and calibration.json"})
-    ratings: str | None = field(default=None, metadata={"help": "people's ratings of the cases to learn from"})
-    rubric: str | None = field(
-        default=None, metadata={"help": "the rubric of the ratings' scale: a packaged rubric, or your own .yaml file"}
+    verdicts: str = option("folder or file of the verdicts to put on the scale")
+    output: str = option("folder for verdicts.jsonl and calibration.json")
+    ratings: str | None = option("people's ratings of the cases to learn from", None)
+    rubric: str | None = option("the rubric of the ratings' scale: a packaged rubric, or your own .yaml file", None)
+    criterion_labels: str | None = option("a judge of criteria: physicians' labels of criteria to learn from", None)
+    cases: str | None = option("with --criterion_labels: the cases that were judged", None)
+    by: str = option(
+        "with --criterion_labels: one line for all criteria, or one for each category of criteria (their tag "
+        "category:…, else their first tag) with enough labels",
+        "all",
+        choices=list(WAYS),
     )
-    criterion_labels: str | None = field(
-        default=None, metadata={"help": "a judge of criteria: physicians' labels of criteria to learn from"}
-    )
-    cases: str | None = field(default=None, metadata={"help": "with --criterion_labels: the cases that were judged"})
-    by: str = field(
-        default="all",
-        metadata={
-            "help": "with --criterion_labels: one line for all criteria, or one for each category of criteria (their tag "
-            "category:…, else their first tag) with enough labels",
-            "choices": list(WAYS),
-        },
-    )
-    fit: str | None = field(
-        default=None, metadata={"help": "the same judge's verdicts on rated cases (default: those in --verdicts)"}
-    )
-    judge: str | None = field(default=None, metadata={"help": "the judge's name, where a file has verdicts of several"})
-    risk: float | None = field(
-        default=None,
-        metadata={
-            "help": "certify which verdicts order at most this share of pairs wrongly, with a probability of 0.9; the others "
-            "abstain"
-        },
+    fit: str | None = option("the same judge's verdicts on rated cases (default: those in --verdicts)", None)
+    judge: str | None = option("the judge's name, where a file has verdicts of several", None)
+    risk: float | None = option(
+        "certify which verdicts order at most this share of pairs wrongly, with a probability of 0.9; the others "
+        "abstain",
+        None,
     )
 
     def __post_init__(self) -> None:

@@ -21,7 +21,7 @@ more than that; 4: too few cases to tell; 1: an error. Both statements hold at 9
 
 import math
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ from automedeval.meta_evaluation.comparison.runs import join_runs
 from automedeval.meta_evaluation.criteria.checklists import has_checklists, read_labels
 from automedeval.meta_evaluation.criteria.scores import people_of, read_criteria_scores
 from automedeval.meta_evaluation.report.grid import FLAGS, read_flags
-from automedeval.records import RecordError, check_least, named_file
+from automedeval.records import RecordError, check_least, named_file, option
 from automedeval.records.journal import write_json, write_whole
 from automedeval.reports.facts import lines_of
 from automedeval.reports.text import printable
@@ -46,48 +46,26 @@ from automedeval.reports.text import printable
 class CompareArguments(TableArguments):
     """The files to compare, and the options of the report and the gate."""
 
-    cases: list[str] = field(
-        metadata={"help": "the cases, or the table of answers, that were judged; of two runs NAME=FILE of each"}
+    cases: list[str] = option("the cases, or the table of answers, that were judged; of two runs NAME=FILE of each")
+    verdicts: list[str] = option("verdict files, or folders with a verdicts.jsonl; NAME=FILE names its judge NAME")
+    ratings: str | None = option(
+        "people's ratings of some of the cases, drawn at random; without them all is by the judges alone", None
     )
-    verdicts: list[str] = field(
-        metadata={"help": "verdict files, or folders with a verdicts.jsonl; NAME=FILE names its judge NAME"}
+    criterion_labels: str | None = option(
+        "judges of criteria: physicians' labels of the criteria of some of the cases, drawn at random", None
     )
-    ratings: str | None = field(
-        default=None,
-        metadata={
-            "help": "people's ratings of some of the cases, drawn at random; without them all is by the judges alone"
-        },
+    output: str | None = option(
+        "folder for comparison.json, comparison.md and comparison.html; needed without a gate", None
     )
-    criterion_labels: str | None = field(
-        default=None,
-        metadata={
-            "help": "judges of criteria: physicians' labels of the criteria of some of the cases, drawn at random"
-        },
+    fail_if_worse: list[str] = option(
+        "the gate: two candidates, NEW OLD; exit status 0, 3 or 4 (see above)", [], nargs=2
     )
-    output: str | None = field(
-        default=None,
-        metadata={"help": "folder for comparison.json, comparison.md and comparison.html; needed without a gate"},
-    )
-    fail_if_worse: list[str] = field(
-        default_factory=list,
-        metadata={"help": "the gate: two candidates, NEW OLD; exit status 0, 3 or 4 (see above)", "nargs": 2},
-    )
-    by: float | None = field(
-        default=None, metadata={"help": "the gate: points of the mean expected score by which NEW may be worse"}
-    )
-    audits: list[str] = field(
-        default_factory=list,
-        metadata={"help": "what automedeval audit found of these judges: its folders, or their audit.json"},
-    )
-    rubric: str | None = field(
-        default=None, metadata={"help": "your own rubric's .yaml file, if verdicts were given by one"}
-    )
-    models: list[str] = field(default_factory=list, metadata={"help": "compare only these candidates (default: all)"})
-    rated: int | None = field(
-        default=None,
-        metadata={
-            "help": "use the ratings of only this number of cases, drawn at random, to try out how few are enough"
-        },
+    by: float | None = option("the gate: points of the mean expected score by which NEW may be worse", None)
+    audits: list[str] = option("what automedeval audit found of these judges: its folders, or their audit.json", [])
+    rubric: str | None = option("your own rubric's .yaml file, if verdicts were given by one", None)
+    models: list[str] = option("compare only these candidates (default: all)", [])
+    rated: int | None = option(
+        "use the ratings of only this number of cases, drawn at random, to try out how few are enough", None
     )
 
     def __post_init__(self) -> None:
