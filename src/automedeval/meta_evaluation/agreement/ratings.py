@@ -4,9 +4,10 @@ A record that does not fit the cases is an error with file and line. What is lef
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from automedeval.meta_evaluation.agreement.cases import Cases, UnknownCases
 from automedeval.records import (
     Case,
     Choice,
+    CriterionLabel,
+    HarmRating,
     Preference,
     Rating,
     RecordError,
@@ -23,11 +26,30 @@ from automedeval.records import (
     VerdictRating,
     check_number,
     check_ratings,
+    read_lines,
     read_placed,
     without_repeats,
 )
 from automedeval.stats import bootstrap, interrater
 from automedeval.stats.agreement import CHOICES, Panel
+
+KINDS = {"score": Rating, "label": CriterionLabel, "choices": HarmRating}  # a key → the kind of ratings that has it
+
+
+def files_by_kind(files: Sequence[str]) -> dict[type, str]:
+    """Return the kind of ratings → the file that holds them, as the first line says.
+
+    Raises:
+        RecordError: two files of one kind.
+    """
+    found: dict[type, str] = {}
+    for file in files:
+        first = next((line for _, line in read_lines(Path(file))), {})
+        kind = next((kind for key, kind in KINDS.items() if key in first), Rating)
+        if kind in found:
+            raise RecordError(f"--ratings: {found[kind]} and {file} hold ratings of one kind: put them into one file")
+        found[kind] = file
+    return found
 
 
 @dataclass

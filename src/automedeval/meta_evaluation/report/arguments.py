@@ -14,8 +14,8 @@ class ReportArguments(TableArguments):
     cases: str = option("the cases, or the table of answers, that were judged")
     output: str = option("folder for agreement.json, report.md and report.html")
     verdicts: list[str] = option(
-        "verdict files, or folders with a verdicts.jsonl; NAME=FILE names its judge NAME (not needed with "
-        "--harm_ratings)",
+        "verdict files, or folders with a verdicts.jsonl; NAME=FILE names its judge NAME (not needed for ratings of "
+        "harm)",
         [],
     )
     judges: list[str] = option(
@@ -33,15 +33,15 @@ class ReportArguments(TableArguments):
         "agrees best with people, chosen by cross-fitting; else the first of --verdicts)",
         None,
     )
-    ratings: str | None = option("people's ratings of the responses", None)
+    ratings: list[str] = option(
+        "people's ratings of the responses, physicians' ratings of their harm by a rubric in words, and physicians' labels "
+        "of the criteria of cases: a file of each kind",
+        [],
+    )
     choices: str | None = option("people's choices about pairs of responses", None)
     verdict_ratings: str | None = option("people's ratings of the verdicts", None)
     preferences: str | None = option("people's preferences between two judges' verdicts", None)
-    harm_ratings: str | None = option("physicians' ratings of the harm of the responses, by a rubric in words", None)
     audits: list[str] = option("results of automedeval audit for these judges: its folders, or their audit.json", [])
-    criterion_labels: str | None = option(
-        "physicians' labels of the criteria of cases, to certify judges of criteria", None
-    )
     raters: str | None = option(
         "crossed: the same persons rated everything; anonymous: an annotator is only a position, the persons "
         "change (default: crossed if all annotators rated everything)",
@@ -69,13 +69,9 @@ class ReportArguments(TableArguments):
     resamples: int = option("resamples of the bootstrap over cases", RESAMPLES)
 
     def __post_init__(self) -> None:
-        for name in ("verdicts", "rounds", "judges", "audits"):
+        for name in ("verdicts", "ratings", "rounds", "judges", "audits"):
             setattr(self, name, comma_list(getattr(self, name)))
-        if not self.verdicts and not self.harm_ratings:
+        if not self.verdicts and not self.ratings:
             raise RecordError("--verdicts names no file")
-        if self.rounds and not self.ratings:
-            raise RecordError("--rounds needs --ratings: a round is measured by its agreement with people")
-        if self.compare_to is not None and not self.ratings:
-            raise RecordError("--compare_to needs --ratings: a judge is tested by its agreement with people")
         check_least(self, 1, "limit")
         check_least(self, 100, "resamples")
