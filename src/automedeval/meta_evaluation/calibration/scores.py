@@ -19,7 +19,8 @@ import scipy
 
 from automedeval.meta_evaluation.agreement.ratings import scores_of_people
 from automedeval.meta_evaluation.calibration.certificate import certify_order, mark
-from automedeval.records import Rating, RecordError, Verdict, digest, read_placed, read_records, verdicts_file
+from automedeval.records import Case, Rating, RecordError, Response, Verdict, digest, read_placed, verdicts_file
+from automedeval.records.ratings import placed_ratings
 from automedeval.rubrics import Rubric, without_scale
 from automedeval.stats.agreement import SAME, Panel, concordance
 from automedeval.stats.bootstrap import estimate, plain, value_of
@@ -254,17 +255,18 @@ def calibrate(
         RecordError: a fault of `judge_verdicts`, `Calibration.fit` or `certify_order`, or a verdict on a case that was learnt
             from.
     """
-    placed, ratings_read = list(judge_verdicts(verdicts, judge)), list(read_records(ratings, Rating))
+    placed = list(judge_verdicts(verdicts, judge))
+    rated = [verdict for _, verdict in (placed if fit is None else judge_verdicts(fit, judge))]
+    ratings_read = [rating for _, rating in placed_ratings(ratings, map(_case_of, rated))[0]]
     if fit is None:
         learnt_from = {rating.case_id for rating in ratings_read}
-        rated = [verdict for _, verdict in placed if verdict.case_id in learnt_from]
+        rated = [verdict for verdict in rated if verdict.case_id in learnt_from]
         placed = [(place, verdict) for place, verdict in placed if verdict.case_id not in learnt_from]
         if not rated:
             raise RecordError(f"{verdicts}, {ratings}: no case is rated: nothing to learn from")
         if not placed:
             raise RecordError(f"{verdicts}, {ratings}: every case is rated: none is left to calibrate")
     else:
-        rated = [verdict for _, verdict in judge_verdicts(fit, judge)]
         learnt_from = {verdict.case_id for verdict in rated}
     if again := [(place, verdict) for place, verdict in placed if verdict.case_id in learnt_from]:
         raise RecordError(f"{again[0][0]}: case {again[0][1].case_id!r} is one of the cases to learn from")
@@ -349,6 +351,12 @@ def models_of(verdict: Verdict) -> list[str]:
     if not isinstance(models, list) or len(models) <= max(verdict.order, default=-1):
         raise RecordError(f"case {verdict.case_id!r}: the verdict does not name the models whose responses it is on")
     return models
+
+
+def _case_of(verdict: Verdict) -> Case:
+    """Return what a verdict says of its case: the models, and the question of a table."""
+    responses = tuple(Response(model, "") for model in models_of(verdict))
+    return Case(verdict.case_id, verdict.extra.get("question") or "", responses)
 
 
 def _answered(verdict: Verdict) -> list[int]:
