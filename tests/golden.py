@@ -248,13 +248,13 @@ def criteria() -> Any:
         start("judge", **asked, output=WORK / "one")
         start("judge", **asked, output=WORK / "four", criteria_at_once=4, judge_name="four")
     kqa["verdicts"] = [WORK / "one", WORK / "four"]
-    found = {"kqa": result("criteria.json", "report", **kqa, criterion_labels=labels, hidden=hidden)}
+    found = {"kqa": result("criteria.json", "report", **kqa, ratings=labels, hidden=hidden)}
     found["kqa compared"] = result("comparison.json", "compare", **kqa, hidden=hidden)
     found["checklists"] = [kept(each["checklist"]) for each in in_order(lines(WORK / "one" / "verdicts.jsonl"))]
     made_up.mkdir()
     criteria_study.write_study(made_up)
     files = {"verdicts": made_up / "verdicts.jsonl", "cases": made_up / "cases.jsonl"}
-    labelled = {**files, "criterion_labels": made_up / "labels.jsonl"}
+    labelled = {**files, "ratings": made_up / "labels.jsonl"}
     found["made up"] = result("criteria.json", "report", **labelled)
     found["compared"] = result("comparison.json", "compare", **labelled)
     return found | {"calibrated": result("calibration.json", "calibrate", **labelled, by="category")}
@@ -284,7 +284,7 @@ def harm() -> Any:
         asked = {"judge": "openai:m", "base_url": server.url, "rubric": "harm", "output": WORK / "harm"}
         start("judge", cases=cases, **asked)
     files = {"verdicts": WORK / "harm", "cases": cases}
-    found = {"rated": result("harm.json", "report", **files, harm_ratings=write(WORK / "harm.jsonl", ratings))}
+    found = {"rated": result("harm.json", "report", **files, ratings=write(WORK / "harm.jsonl", ratings))}
     return found | {"not rated": result("harm.json", "report", **files)}
 
 
