@@ -93,7 +93,8 @@ def _text(cell: Any) -> str:
     """Return the text of a cell; a person may be an object with an e-mail address or an id."""
     if isinstance(cell, dict):
         cell = cell.get("email") or cell.get("username") or cell.get("id")
-    return "" if cell is None else str(cell).strip()
+    text = "" if cell is None else str(cell)
+    return text.strip(" ") if text.strip() else ""  # other blanks may be part of a name
 
 
 def _score(cell: Any, place: str) -> float | None:
