@@ -51,6 +51,7 @@ from automedeval.records.log import Log
 from automedeval.reports.facts import lines_of
 from automedeval.reports.text import RANKED, format_table, printable
 from automedeval.rubrics import Rubric
+from automedeval.rubrics.published import PACKAGED
 
 SAMPLE = Path(automedeval.__file__).parent / "sample"
 
@@ -238,6 +239,10 @@ def main() -> None:
         print(f"counted without the server: {error}")
         chat_args.offline = True
         judge = loaded()
+    if requests.references and not judge.reads_reference and processes.rank == 0:
+        asks = parse_model(judge_name)[0] in ("checkpoint", "openai")
+        shown = "; --rubric automedeval_guided shows it to the model" if asks and rubric.id == PACKAGED else ""
+        print(f"reference: not read by this judge{shown}", flush=True)
     args.score_decoding = getattr(judge, "score_decoding", args.score_decoding)
     if args.show_prompt is not None:
         assert isinstance(judge, ChatJudge), "no other judge of a checkpoint or an endpoint"
