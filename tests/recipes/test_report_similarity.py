@@ -41,7 +41,7 @@ def args(tmp_path: Path) -> list[object]:
 
 
 def test_similarity_is_reported_as_similarity(args: list, models: list, tmp_path: Path) -> None:
-    done = run_recipe("report", *args, *models, launch=())
+    done = run_recipe("report", *args, *models)
     assert done.returncode == 0, done.stderr
     similarity = json.loads((tmp_path / "out" / "agreement.json").read_text())["similarity"]
     judge = similarity["judges"]["judge"]
