@@ -21,8 +21,8 @@ from automedeval.audit.trials import Trial
 from automedeval.judges.requests import Request
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts
+from automedeval.meta_evaluation.facts import Audit, JudgeProfile, lines_of
 from automedeval.records import Case, Verdict
-from automedeval.reports.facts import Audit, JudgeProfile, lines_of
 from automedeval.rubrics import read_rubric
 
 ROWS = rows_of(__file__)

@@ -10,7 +10,7 @@ import pytest
 from doubles.agreement_study import CASES, agreeing_verdicts, noisy_verdicts, pairwise_verdicts, read, write
 from programs import ENCODER, SAMPLE, error_line, needs_encoder, run_command
 
-from automedeval.reports.facts import FACTS, Audit, JudgeProfile, facts_of, in_words, is_trusted
+from automedeval.meta_evaluation.facts import FACTS, Audit, JudgeProfile, facts_of, in_words, is_trusted
 
 SAFE = "Not more than 4000 mg in 24 hours."
 DANGEROUS = (

@@ -24,6 +24,7 @@ from automedeval.records.types import (
     PAIR_MODELS,
     RATER,
     REFERENCE,
+    UNSEEN,
     AutoMedEvalError,
     Case,
     CaseCriterion,

@@ -72,23 +72,15 @@ def _logits(chance: Any) -> Any:
 
 @dataclass(frozen=True)
 class CriteriaCalibration:
-    """The lines of a judge of criteria.
+    """The lines of a judge of criteria."""
 
-    Args:
-        by: one of `WAYS`.
-        lines: category → its line; `ALL` is that of all criteria.
-        held_out: the same lines for each fold of cases, from the labels of the others.
-        fold: number of a labelled case → its fold.
-        facts: what the labels say of the judge before and after, cross-fitted.
-    """
-
-    by: str
+    by: str  # one of `WAYS`
     cases: Cases
     settings: str | None
-    lines: Mapping[str, Line]
-    held_out: Sequence[Mapping[str, Line]]
-    fold: Mapping[int, int]
-    facts: Mapping[str, Any]
+    lines: Mapping[str, Line]  # category → its line; `ALL` is that of all criteria
+    held_out: Sequence[Mapping[str, Line]]  # the same lines for each fold of cases, from the labels of the others
+    fold: Mapping[int, int]  # number of a labelled case → its fold
+    facts: Mapping[str, Any]  # what the labels say of the judge before and after, cross-fitted
 
     @classmethod
     def fit(cls, cases: Cases, reading: CriteriaVerdicts, labels: Labels, by: str) -> "CriteriaCalibration":
