@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 import yaml
 from doubles.agreement_study import meta_evaluate, read, write
-from programs import ROOT, error_line
+from programs import ROOT, error_line, succeeded
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 from tables import rows_of
@@ -115,8 +115,7 @@ def report(study: Path, out: Path, *more: object):
 
 def evaluate(study: Path, out: Path, *more: object) -> tuple[dict, str]:
     """Run the recipe with the ratings; return agreement.json and the page."""
-    done = report(study, out, "--ratings", study / "ratings.jsonl", *more)
-    assert done.returncode == 0, done.stderr
+    succeeded(report(study, out, "--ratings", study / "ratings.jsonl", *more))
     page = re.sub(r"\s+", " ", html.unescape((out / "report.html").read_text("utf-8")))
     return json.loads((out / "agreement.json").read_text("utf-8")), page
 
@@ -512,8 +511,7 @@ def test_each_table_and_figure_is_made_by_its_file(
     assert re.match(f"# {name[:-1].title()}s? {name[-1]}", second)
     paths = {argument: paper_study / f"{argument}.jsonl" for argument in yaml.safe_load(file.read_text())}
     here = [word for name, path in paths.items() if path.exists() for word in (f"--{name}", path)]
-    done = report(paper_study, tmp_path, "--config", file, *here)
-    assert done.returncode == 0, done.stderr
+    succeeded(report(paper_study, tmp_path, "--config", file, *here))
     page = (tmp_path / "report.html").read_text("utf-8").replace("&#39;", "'")
     for figure in figures:
         assert figure in page
