@@ -151,7 +151,8 @@ def test_physicians_alone_are_counted_and_one_of_them_agrees_with_nobody(study, 
     assert "Two physicians agree" not in done.stdout
     again = report(study, verdicts=None, ratings=None, output=tmp_path / "none")
     assert "--verdicts names no file" in error_line(again)
-    scores = write(tmp_path / "scores.jsonl", [each | {"criterion": "q", "score": 3} for each in ratings])
+    about = [{name: each[name] for name in ("case_id", "model", "annotator")} for each in ratings]
+    scores = write(tmp_path / "scores.jsonl", [each | {"criterion": "q", "score": 3} for each in about])
     assert "scores.jsonl: ratings of scores, and these verdicts have none" in error_line(
         report(study, ratings=scores, output=tmp_path / "none")
     )
