@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from doubles.agreement_study import read
+from doubles.agreement_study import case_of, read
 from doubles.criteria_grader import grade
 from doubles.endpoint import EndpointDouble
 from programs import TWO_PROCESSES, error_line, processes_of, run_command, run_recipe, succeeded
@@ -23,15 +23,8 @@ PLANTED = {each.name: each for each in read_perturbations(packaged=PACKAGED) if 
 def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("criteria") / "cases.jsonl"
     criteria = [{"criterion": text, "points": points} for text, points in CRITERIA]
-    records = [
-        {
-            "id": f"c{n}",
-            "question": "How do I take ibuprofen?",
-            "responses": [{"model": model, "text": f"{text} {n}"} for model, text in TEXTS],
-            "criteria": criteria,
-        }
-        for n in range(2)
-    ]
+    answers = [{model: f"{text} {n}" for model, text in TEXTS} for n in range(2)]
+    records = [case_of(f"c{n}", "How do I take ibuprofen?", answers[n], criteria=criteria) for n in range(2)]
     path.write_text("".join(json.dumps(each) + "\n" for each in records))
     return path
 

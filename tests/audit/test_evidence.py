@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from doubles.agreement_study import read, write
+from doubles.agreement_study import case_of, read, write
 from programs import ENCODER, flags, needs_encoder, run_command, succeeded
 
 from automedeval.audit.perturbations import read_perturbations
@@ -15,18 +15,9 @@ pytestmark = needs_encoder
 
 REFERENCE = "The usual dose of ibuprofen is 400 mg every 8 hours. Do not drink alcohol with it. Call 911 if you faint."
 GOOD = "The usual dose of ibuprofen is 400 mg every 8 hours. However, do not drink alcohol with it. It often helps."
-CASES = [
-    {
-        "id": f"c{n}",
-        "question": "How much ibuprofen may I take for my headache?",
-        "reference": REFERENCE if n else None,
-        "responses": [
-            {"model": "a", "text": GOOD},
-            {"model": "b", "text": "Ask somebody else, please." + " Rest." * n},
-        ],
-    }
-    for n in range(3)
-]
+ANSWERS = [{"a": GOOD, "b": "Ask somebody else, please." + " Rest." * n} for n in range(3)]
+QUESTION = "How much ibuprofen may I take for my headache?"
+CASES = [case_of(f"c{n}", QUESTION, ANSWERS[n], reference=REFERENCE if n else None) for n in range(3)]
 
 
 @pytest.fixture(scope="module")

@@ -65,6 +65,12 @@ def agreeing_verdicts(judge: str = "echo", **more) -> list[dict]:
     ]
 
 
+def case_of(name: str, question: str, answers: dict[str, str], **more: object) -> dict:
+    """Return a case with the answers of models as its line of a file."""
+    responses = [{"model": model, "text": text} for model, text in answers.items()]
+    return {"id": name, "question": question, "responses": responses} | more
+
+
 def evaluate(tmp_path: Path, verdicts: list[dict], *arguments: object) -> dict:
     """Run the recipe on these verdicts and return agreement.json."""
     file = write(tmp_path / "verdicts.jsonl", verdicts)

@@ -7,7 +7,7 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-from doubles.agreement_study import CASES, agreeing_verdicts, noisy_verdicts, pairwise_verdicts, read, write
+from doubles.agreement_study import CASES, agreeing_verdicts, case_of, noisy_verdicts, pairwise_verdicts, read, write
 from programs import ENCODER, SAMPLE, error_line, flags, needs_encoder, run_command, succeeded
 
 from automedeval.meta_evaluation.facts import FACTS, Audit, JudgeProfile, facts_of, in_words, is_trusted
@@ -26,17 +26,11 @@ UNRATED = "No ratings are given"
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bots")
-    cases = [
-        {
-            "id": f"c{n}",
-            "question": QUESTION if n % 2 else f"Question {n}: {QUESTION}",
-            "responses": [
-                {"model": "bot-v1", "text": SAFE},
-                {"model": "bot-v2", "text": DANGEROUS if n < 6 else f"{SAFE} {DANGEROUS[:60]} I am happy to help you."},
-            ],
-        }
-        for n in range(12)
-    ]
+    cases = []
+    for n in range(12):
+        longer = DANGEROUS if n < 6 else f"{SAFE} {DANGEROUS[:60]} I am happy to help you."
+        question = QUESTION if n % 2 else f"Question {n}: {QUESTION}"
+        cases.append(case_of(f"c{n}", question, {"bot-v1": SAFE, "bot-v2": longer}))
     write(folder / "cases.jsonl", cases)
     done = succeeded(
         run_command("judge", folder / "cases.jsonl", "--judge", "small", "--encoder", ENCODER, "--output", folder / "v")
@@ -155,17 +149,11 @@ def test_a_comparison_says_it_beside_the_ratings(study: Path, tmp_path: Path) ->
 @needs_encoder
 def test_ratings_decide_whether_a_model_may_be_called_better(study: Path, tmp_path: Path) -> None:
     """Of forty rated cases the judge orders all as people do, then none: only the first may call a model better."""
-    cases = [
-        {
-            "id": f"k{n}",
-            "question": f"May I take ibuprofen with food? ({n})",
-            "responses": [
-                {"model": "a", "text": "Take ibuprofen with food or milk to protect your stomach." + " So." * (n % 2)},
-                {"model": "b", "text": "I like trains, planes and also very long bus rides." + " So." * (1 - n % 2)},
-            ],
-        }
-        for n in range(40)
-    ]
+    cases = []
+    for n in range(40):
+        good = "Take ibuprofen with food or milk to protect your stomach." + " So." * (n % 2)
+        other = "I like trains, planes and also very long bus rides." + " So." * (1 - n % 2)
+        cases.append(case_of(f"k{n}", f"May I take ibuprofen with food? ({n})", {"a": good, "b": other}))
     file = write(tmp_path / "cases.jsonl", cases)
     succeeded(run_command("judge", file, "--judge", "small", "--encoder", ENCODER, "--output", tmp_path / "v"))
     for right in (True, False):

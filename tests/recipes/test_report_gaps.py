@@ -10,6 +10,7 @@ from doubles.agreement_study import (
     MEASURES,
     RATINGS,
     agreeing_verdicts,
+    case_of,
     evaluate,
     meta_evaluate,
     pairwise_verdicts,
@@ -23,14 +24,8 @@ from programs import error_line, succeeded
 
 def named(prefix: str, models: dict[str, str] | None = None, count: int = 12) -> list[dict]:
     """Return cases of three responses called a, b, c (or as `models` says) that people like in this order."""
-    return [
-        {
-            "id": f"{prefix}{n}",
-            "question": "What helps?",
-            "responses": [{"model": (models or {}).get(m, m).format(n=n), "text": f"{m} {n}"} for m in "abc"],
-        }
-        for n in range(count)
-    ]
+    answers = [{(models or {}).get(m, m).format(n=n): f"{m} {n}" for m in "abc"} for n in range(count)]
+    return [case_of(f"{prefix}{n}", "What helps?", answers[n]) for n in range(count)]
 
 
 def liked(cases: list[dict], raters: int = 1) -> list[dict]:

@@ -183,12 +183,8 @@ def _alike(profile: JudgeProfile) -> str:
 
 
 def _contradicted(profile: JudgeProfile) -> str:
-    parts = [
-        f"{model} in {wrong} of {checked} answers"
-        for model, (wrong, checked) in sorted(
-            profile.contradicted.items(), key=lambda entry: -entry[1][0] / entry[1][1]
-        )
-    ]
+    most_first = sorted(profile.contradicted.items(), key=lambda entry: -entry[1][0] / entry[1][1])
+    parts = [f"{model} in {wrong} of {checked} answers" for model, (wrong, checked) in most_first]
     more = [f"{len(parts) - SHOWN} more models less often"] if len(parts) > SHOWN else []
     first = " Read these answers first." if any(wrong for wrong, _ in profile.contradicted.values()) else ""
     return f"By {profile.judge}'s check: {'; '.join(parts[:SHOWN] + more)}.{first}" if parts else ""

@@ -120,12 +120,8 @@ def _counts(cases: Cases, people: People | None) -> dict[str, Any]:
     if people is not None:
         relation = cases.panel.relations(people.scores)
         rated = ~np.isnan(people.scores)
-        counts |= {
-            "rated_cases": len(np.unique(cases.panel.case[rated])),
-            "rated_responses": int(rated.sum()),
-            "rated_pairs": int((~np.isnan(relation)).sum()),
-            "tied_pairs": int((relation == 0).sum()),
-        }
+        counts |= {"rated_cases": len(np.unique(cases.panel.case[rated])), "rated_responses": int(rated.sum())}
+        counts |= {"rated_pairs": int((~np.isnan(relation)).sum()), "tied_pairs": int((relation == 0).sum())}
     return counts
 
 
@@ -226,13 +222,9 @@ def _by_criterion(cases: Cases, people: People, judge: JudgeVerdicts) -> dict[st
 def _people(cases: Cases, people: People) -> dict[str, Any]:
     """Return who rated, and the reliability of the ratings: per criterion, and of the mean over criteria."""
     panel = cases.panel
-    record: dict[str, Any] = {
-        "raters": "crossed" if people.crossed else "anonymous",
-        "annotators": people.annotators,
-        "criteria": list(people.by_criterion),
-        "prefers_longer": prefers_longer(cases, panel.relations(people.scores)),
-        "scores": _histogram(people.scores),
-    }
+    record: dict[str, Any] = {"raters": "crossed" if people.crossed else "anonymous", "annotators": people.annotators}
+    record |= {"criteria": list(people.by_criterion), "scores": _histogram(people.scores)}
+    record["prefers_longer"] = prefers_longer(cases, panel.relations(people.scores))
     if len(people.annotators) < 2:
         return record | {"reliability": None, "reason": "one rater only: the agreement between people is not known"}
     tables = dict(people.by_criterion)

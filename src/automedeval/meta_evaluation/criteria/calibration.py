@@ -109,12 +109,10 @@ class CriteriaCalibration:
         fold = dict(zip(labelled.tolist(), deal(np.arange(len(labelled)), FOLDS).tolist()))
         held = np.array([fold.get(int(number), -1) for number in case])
         held_out = [_lines(chance, majority, names, usable & ~out) for out in each_fold(held)]
-        after = np.array(
-            [
-                0.0 if gone else np.nan if np.isnan(value) or where < 0 else _line(held_out[where], name)(value)
-                for gone, where, name, value in zip(empty, held, names, chance)
-            ]
-        )
+        known = ~np.isnan(chance) & (held >= 0)
+        after = np.full(len(chance), np.nan)
+        after[known] = [_line(held_out[held[at]], names[at])(chance[at]) for at in np.flatnonzero(known)]
+        after[empty] = 0.0
         calibration = cls(by, cases, settings.pop(), _lines(chance, majority, names, usable), held_out, fold, {})
         sides = {"before": (met, chance), "after": (np.where(np.isnan(after), np.nan, after > 0.5), after)}
         tree = {

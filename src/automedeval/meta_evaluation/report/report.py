@@ -156,11 +156,8 @@ def make_report(
     audited = "audit" in result["judges"][main_judge.row.name]
     settings = describe_result("report", resamples=args.resamples)
     result = plain(result) | ({"harm": harm} if harm else {})
-    result |= {
-        "next_steps": next_steps(main_judge.row.judge, people is not None, audited),
-        "notes": notes,
-        "settings": settings | {"encoder": encoder and f"{encoder.name} ({encoder.fingerprint})"},
-    }
+    result |= {"next_steps": next_steps(main_judge.row.judge, people is not None, audited), "notes": notes}
+    result["settings"] = settings | {"encoder": encoder and f"{encoder.name} ({encoder.fingerprint})"}
     study, commands = ({}, []) if ratings or args.choices else _rating_study(args, cases, options)
     lists = result["main_judge"]["cases"]
     shown = page.case_records(cases, judges, people, main_judge.row, lists, page.worst_cases(result))
@@ -207,11 +204,8 @@ def _rating_study(args: ReportArguments, cases: Cases, options: Sequence[str]) -
     ratings = study.with_suffix("")
     annotate = shlex.join(["automedeval", "annotate", "--study", str(study)])
     again = [*options, "--ratings", *args.ratings, str(ratings / "ratings.jsonl")]
-    commands = [
-        annotate,
-        f"{annotate} --export {shlex.quote(str(ratings))}",
-        shlex.join(["automedeval", "report", *again]),
-    ]
+    export, report = f"{annotate} --export {shlex.quote(str(ratings))}", shlex.join(["automedeval", "report", *again])
+    commands = [annotate, export, report]
     if study.exists():
         return {}, commands
     content = {
