@@ -32,7 +32,6 @@ from automedeval.records import Case, RecordError, Verdict, check_least, check_p
 from automedeval.records.journal import arithmetic
 from automedeval.records.readers import read_placed
 from automedeval.training.adapter import train_adapter
-from automedeval.training.stages import refuse_unused
 
 Scored = tuple[Case, list[float | None]]  # a case and the scores of its responses, None where one has none
 LORA = {"r": 16, "lora_alpha": 32, "lora_dropout": 0.05}  # rank, scale and dropout of the adapter
@@ -69,7 +68,6 @@ class ListArguments(TableArguments):
 def main() -> None:
     """Read the lists, train, and save the adapter."""
     args, training = parse((ListArguments, CrossEncoderTrainingArguments), __doc__)
-    refuse_unused(vars(training))
     base = checkpoint_folder(args.encoder)
     scored = [each for each in scored_cases(args) if args.only is None or re.search(args.only, each[0].id)]
     scored = with_an_order(without_leaks(scored, args))
@@ -85,7 +83,7 @@ def main() -> None:
         if not (start / "adapter_config.json").is_file():
             raise RecordError(f"no adapter at {args.start}")
     loss = partial(RankNetLoss, mini_batch_size=-1)
-    print(train_adapter(args, training, base, rows, loss, LORA, start=start))
+    train_adapter(args, training, base, rows, loss, LORA, start=start)
 
 
 def scored_cases(args: ListArguments) -> Iterator[Scored]:
