@@ -1,7 +1,7 @@
 """Distill a teacher: it judges every case and may first ask reference books (paper section 3.1, Algorithm 1).
 
     python recipes/distill.py --teacher strong --judge openai:MODEL --cases cases.jsonl --store DIR --output verdicts/strong
-    python recipes/distill.py --teacher weak --judge recording:teacher.jsonl --shuffle false --cases F --store DIR --output O
+    python recipes/distill.py --teacher weak --judge recording:teacher.jsonl --cases F --store DIR --output O
     python recipes/distill.py --teacher weak --judge openai:MODEL --knowledge none --cases cases.jsonl --output verdicts/none
 
 Appends to OUTPUT/verdicts.jsonl as verdicts come; the same command again does only the cases that are missing.
@@ -39,13 +39,6 @@ class DistillArguments(PromptArguments):
     output: str = field(metadata={"help": "folder for verdicts.jsonl"})
     reference_as_response: bool = field(default=False, metadata={"help": "show the reference as one more response"})
     models: str | None = field(default=None, metadata={"help": "show only these models' responses: A,B,C"})
-    shuffle: bool = field(
-        default=True,
-        metadata={
-            "help": "show responses in an order drawn by --seed; false: in the file's order, which a recording needs, since "
-            "its answers number the responses in that order"
-        },
-    )
     rubric: str = field(default="automedeval", metadata={"help": "a rubric with a score line, packaged or your .yaml"})
     seed: int = field(default=0, metadata={"help": "seed of the orders and of sampling"})
     limit: int | None = field(default=None, metadata={"help": "judge only so many cases, the first ones"})
@@ -54,9 +47,6 @@ class DistillArguments(PromptArguments):
 
     def __post_init__(self) -> None:
         check_least(self, 1, "limit")
-        kind, _ = parse_model(self.judge)
-        if kind == "recording" and self.shuffle:
-            raise RecordError("a recording numbers the responses in the file's order: --shuffle false")
 
 
 def main() -> None:
@@ -108,7 +98,8 @@ def chain_of(args: DistillArguments, books: KnowledgeArguments, chat_args: ChatA
         search, store = list, ""  # never called: the first prompt has no passages yet
     else:
         search, store = books.open(chat_args.device)
-    shown = {"reference_as_response": args.reference_as_response, "shuffle": args.shuffle}
+    recorded = parse_model(args.judge)[0] == "recording"  # its answers number the responses in the file's order
+    shown = {"reference_as_response": args.reference_as_response, "shuffle": not recorded}
     return CompletionChain(judge, args.teacher, search, books.questions, store=store, **shown)
 
 

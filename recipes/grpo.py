@@ -54,11 +54,7 @@ def main() -> None:
         return
     tell(f"{args.cases}: {len(rows):,} questions; reward by {reward.judge.name}")
     trainer = GRPOTrainer(
-        model=str(start),
-        reward_funcs=reward,
-        args=training,
-        train_dataset=Dataset.from_list(rows),
-        peft_config=peft,
+        model=str(start), reward_funcs=reward, args=training, train_dataset=Dataset.from_list(rows), peft_config=peft
     )
     this.train(trainer)
     trainer.save_model(str(output))
