@@ -7,7 +7,7 @@
 Appends to OUTPUT/verdicts.jsonl as verdicts come; the same command again does only the cases that are missing.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from automedeval.cli import parse, print_notes, record_run, run
@@ -18,32 +18,28 @@ from automedeval.judges.run import PromptArguments, expect_answers, refuse_failu
 from automedeval.knowledge.arguments import KnowledgeArguments
 from automedeval.models.arguments import ChatArguments, parse_model
 from automedeval.models.replay import RecordedChat
-from automedeval.records import RecordError, Verdict, check_least, read_records, table_of
+from automedeval.records import RecordError, Verdict, check_least, option, read_records, table_of
 
 
 @dataclass
 class DistillArguments(PromptArguments):
     """Which teacher judges which cases, and what it is shown."""
 
-    teacher: str = field(metadata={"help": "which of the paper's two teachers this is", "choices": ["strong", "weak"]})
-    judge: str = field(
-        metadata={
-            "help": "openai:MODEL (an endpoint, see --base_url), a checkpoint, or recording:FILE, which plays back answers"
-        }
+    teacher: str = option("which of the paper's two teachers this is", choices=["strong", "weak"])
+    judge: str = option(
+        "openai:MODEL (an endpoint, see --base_url), a checkpoint, or recording:FILE, which plays back answers"
     )
-    cases: str = field(
-        metadata={
-            "help": "cases with responses, or a table of answers: .jsonl, .csv, .json, .parquet, or a Hub dataset id"
-        }
+    cases: str = option(
+        "cases with responses, or a table of answers: .jsonl, .csv, .json, .parquet, or a Hub dataset id"
     )
-    output: str = field(metadata={"help": "folder for verdicts.jsonl"})
-    reference_as_response: bool = field(default=False, metadata={"help": "show the reference as one more response"})
-    models: str | None = field(default=None, metadata={"help": "show only these models' responses: A,B,C"})
-    rubric: str = field(default="automedeval", metadata={"help": "a rubric with a score line, packaged or your .yaml"})
-    seed: int = field(default=0, metadata={"help": "seed of the orders and of sampling"})
-    limit: int | None = field(default=None, metadata={"help": "judge only so many cases, the first ones"})
-    judge_name: str | None = field(default=None, metadata={"help": "name that verdicts record; default: the model's"})
-    dry_run: bool = field(default=False, metadata={"help": "count cases, tokens and cost; ask nothing"})
+    output: str = option("folder for verdicts.jsonl")
+    reference_as_response: bool = option("show the reference as one more response", False)
+    models: str | None = option("show only these models' responses: A,B,C", None)
+    rubric: str = option("a rubric with a score line, packaged or your .yaml", "automedeval")
+    seed: int = option("seed of the orders and of sampling", 0)
+    limit: int | None = option("judge only so many cases, the first ones", None)
+    judge_name: str | None = option("name that verdicts record; default: the model's", None)
+    dry_run: bool = option("count cases, tokens and cost; ask nothing", False)
 
     def __post_init__(self) -> None:
         check_least(self, 1, "limit")

@@ -7,7 +7,7 @@
 resumes from the last complete checkpoint. `trl grpo --reward_funcs automedeval.rewards.medical_judge` trains the same way.
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from accelerate import PartialState
@@ -17,7 +17,7 @@ from trl import GRPOConfig, GRPOTrainer, ModelConfig, TrlParser, get_peft_config
 
 from automedeval.cli import describe_run, run
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint
-from automedeval.records import Case, RecordError, digest, read_cases
+from automedeval.records import Case, RecordError, digest, option, read_cases
 from automedeval.rewards import load_reward
 from automedeval.training.run import Run, tell
 from automedeval.training.stages import DECISIVE
@@ -28,8 +28,8 @@ from automedeval.training.start import parse_run, tell_of_locks
 class CasesArguments:
     """What is asked, and who judges the answers."""
 
-    cases: str = field(metadata={"help": "cases whose questions the model answers; their responses are not read"})
-    reward: str | None = field(default=None, metadata={"help": "YAML file of the judge; default: the small judge"})
+    cases: str = option("cases whose questions the model answers; their responses are not read")
+    reward: str | None = option("YAML file of the judge; default: the small judge", None)
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ messages and the jury's queue, jury.jsonl, are in OUTPUT.discussion/; the same c
 wait for the jury, nothing is written to OUTPUT and the exit status is 1, unless --waiting says what becomes of their rows.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ from automedeval.knowledge.arguments import KnowledgeArguments
 from automedeval.models.arguments import ChatArguments, parse_model
 from automedeval.models.replay import RecordedChat
 from automedeval.models.tokenization import PromptEncoder
-from automedeval.records import RecordError, check_least, read_cases, verdicts_file
+from automedeval.records import RecordError, check_least, option, read_cases, verdicts_file
 from automedeval.records.journal import Journal
 from automedeval.rubrics import rubrics_with
 
@@ -38,48 +38,37 @@ from automedeval.rubrics import rubrics_with
 class IntrospectArguments(TableArguments):
     """The judge, the data set, the partners, and the jury."""
 
-    dataset: str = field(metadata={"help": "folder of a data set of recipes/build_dataset.py, or of an earlier round"})
-    verdicts: str = field(metadata={"help": "file or folder of the judge's verdicts on all training cases"})
-    cases: list[str] = field(metadata={"help": "case files that hold the training cases"})
-    output: str = field(metadata={"help": "folder of the round's data set; an earlier data set there is replaced"})
-    judge_name: str | None = field(default=None, metadata={"help": "the judge, if --verdicts holds several"})
-    rubrics: list[str] = field(default_factory=list, metadata={"help": "YAML files of your own rubrics"})
-    tolerance: float = field(
-        default=0.0, metadata={"help": "largest difference of a score, in points, that is no mistake"}
+    dataset: str = option("folder of a data set of recipes/build_dataset.py, or of an earlier round")
+    verdicts: str = option("file or folder of the judge's verdicts on all training cases")
+    cases: list[str] = option("case files that hold the training cases")
+    output: str = option("folder of the round's data set; an earlier data set there is replaced")
+    judge_name: str | None = option("the judge, if --verdicts holds several", None)
+    rubrics: list[str] = option("YAML files of your own rubrics", [])
+    tolerance: float = option("largest difference of a score, in points, that is no mistake", 0.0)
+    suggester: str | None = option(
+        "model that suggests and revises: openai:MODEL, recording:FILE, or a checkpoint (default: nobody "
+        "discusses, every mistake goes to the jury)",
+        None,
     )
-    suggester: str | None = field(
-        default=None,
-        metadata={
-            "help": "model that suggests and revises: openai:MODEL, recording:FILE, or a checkpoint (default: nobody "
-            "discusses, every mistake goes to the jury)"
-        },
+    reviewer: str | None = option(
+        "model that accepts or objects: as --suggester, or ratings:FILE, a rule on people's ratings", None
     )
-    reviewer: str | None = field(
-        default=None,
-        metadata={"help": "model that accepts or objects: as --suggester, or ratings:FILE, a rule on people's ratings"},
+    exchanges: int = option("largest number of suggestions, each with a review", EXCHANGES)
+    jury: str | None = option("file with the jury's decisions, beside the queue", None)
+    readings: bool = option("--jury holds raters' readings of recipes/prepare.py; one of each case decides", False)
+    waiting: str = option(
+        "if cases wait for the jury: stop, leave_out their rows, or keep_old: keep the rows with the old verdicts",
+        STOP,
+        choices=list(WAITING),
     )
-    exchanges: int = field(default=EXCHANGES, metadata={"help": "largest number of suggestions, each with a review"})
-    jury: str | None = field(default=None, metadata={"help": "file with the jury's decisions, beside the queue"})
-    readings: bool = field(
-        default=False,
-        metadata={"help": "--jury holds raters' readings of recipes/prepare.py; one of each case decides"},
+    tokenizer: str | None = option(
+        "checkpoint to be trained, whose tokens are counted (default: lengths are not checked)", None
     )
-    waiting: str = field(
-        default=STOP,
-        metadata={
-            "help": "if cases wait for the jury: stop, leave_out their rows, or keep_old: keep the rows with the old verdicts",
-            "choices": list(WAITING),
-        },
+    tokenizer_template: str | None = option(
+        "Jinja file with a chat template, for a checkpoint without one; none: its own", None
     )
-    tokenizer: str | None = field(
-        default=None,
-        metadata={"help": "checkpoint to be trained, whose tokens are counted (default: lengths are not checked)"},
-    )
-    tokenizer_template: str | None = field(
-        default=None, metadata={"help": "Jinja file with a chat template, for a checkpoint without one; none: its own"}
-    )
-    max_length: int = field(default=2048, metadata={"help": "rows with more tokens are dropped"})
-    dry_run: bool = field(default=False, metadata={"help": "count mistakes, tokens and cost; ask no model"})
+    max_length: int = option("rows with more tokens are dropped", 2048)
+    dry_run: bool = option("count mistakes, tokens and cost; ask no model", False)
 
     def __post_init__(self) -> None:
         for name in ("cases", "rubrics"):

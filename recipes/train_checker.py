@@ -12,7 +12,7 @@ import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from automedeval.cli import comma_list, parse, run
 from automedeval.dataset.contrast import Rules, contrast_pairs, is_held_out
 from automedeval.models.arguments import ENCODER
 from automedeval.models.checkpoints import checkpoint_folder
-from automedeval.records import RecordError, read_cases
+from automedeval.records import RecordError, option, read_cases
 from automedeval.records.journal import arithmetic, write_lines
 from automedeval.training.adapter import train_adapter
 
@@ -41,23 +41,13 @@ PER_DOCUMENT = 6  # most contrast pairs of one document, so that long ones do no
 class PairArguments:
     """What is learnt from, and the encoder."""
 
-    pairs: list[str] = field(
-        metadata={"help": "folders with pairs.jsonl, or files; FOLDER:N draws at most N of its pairs"}
-    )
-    books: list[str] = field(
-        default_factory=list, metadata={"help": "JSONL files of texts (answer or text, and id), changed by rule"}
-    )
-    contrast: int = field(default=20_000, metadata={"help": "number of pairs to draw from --books"})
-    held_out: list[str] = field(
-        default_factory=list, metadata={"help": "names of --pairs of which a fifth of the documents is kept for tests"}
-    )
-    evaluation_pairs: list[str] = field(
-        default_factory=list, metadata={"help": "pairs for tests only; what repeats their texts is left out"}
-    )
-    evaluation_cases: list[str] = field(
-        default_factory=list, metadata={"help": "cases for tests only; what repeats their sentences is left out"}
-    )
-    encoder: str = field(default=ENCODER, metadata={"help": "the encoder that is adapted, a folder or Hub id"})
+    pairs: list[str] = option("folders with pairs.jsonl, or files; FOLDER:N draws at most N of its pairs")
+    books: list[str] = option("JSONL files of texts (answer or text, and id), changed by rule", [])
+    contrast: int = option("number of pairs to draw from --books", 20_000)
+    held_out: list[str] = option("names of --pairs of which a fifth of the documents is kept for tests", [])
+    evaluation_pairs: list[str] = option("pairs for tests only; what repeats their texts is left out", [])
+    evaluation_cases: list[str] = option("cases for tests only; what repeats their sentences is left out", [])
+    encoder: str = option("the encoder that is adapted, a folder or Hub id", ENCODER)
 
     def __post_init__(self) -> None:
         for name in ("pairs", "books", "held_out", "evaluation_pairs", "evaluation_cases"):
