@@ -61,7 +61,7 @@ def run_command(*arguments: object) -> subprocess.CompletedProcess:
 
 
 APPEND = "automedeval.records.journal.Journal.append"
-SAVE = "automedeval.training.checkpointing.mark_whole"
+SAVE = "automedeval.training.run.Run.on_save"
 KILLED = f"""
 import os, runpy, signal, sys
 sys.path.insert(0, {str(ROOT / "tests")!r})
@@ -81,8 +81,8 @@ def then(end: Callable[[], object], name: str, count: int) -> Iterator[None]:
     """Call `end` when a function, as of APPEND or SAVE, has run so many times in this process."""
     function, calls = pkgutil.resolve_name(name), itertools.count(1)
 
-    def counted(*given: Any) -> Any:
-        result = function(*given)
+    def counted(*given: Any, **named: Any) -> Any:
+        result = function(*given, **named)
         if next(calls) == count:
             end()
         return result
