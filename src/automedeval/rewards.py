@@ -31,8 +31,7 @@ class RewardArguments(JudgeSettings):
     """Which judge gives the rewards, and which one watches."""
 
     watch_judge: str | None = field(
-        default=None,
-        metadata={"help": "a second judge, which trains nothing: its mean reward is logged"},
+        default=None, metadata={"help": "a second judge, which trains nothing: its mean reward is logged"}
     )
 
 

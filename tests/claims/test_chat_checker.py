@@ -70,10 +70,7 @@ def test_an_endpoint_gives_labels_with_passages_and_what_it_does_not_say_is_unre
     assert records[0]["checker"] == "m"
     assert len(prompts) == 4  # the question is not asserted
     assert "~~~~\nNever take it ~~~ with warfarin.\n~~~~" in prompts[0]
-    assert form == {
-        "label": {"type": "string", "enum": list(WORDS)},
-        "passage": {"type": "integer", "enum": [1, 2]},
-    }
+    assert form == {"label": {"type": "string", "enum": list(WORDS)}, "passage": {"type": "integer", "enum": [1, 2]}}
     assert "<mark>It goes well with warfarin.</mark>" in (tmp_path / "out" / "check.html").read_text()
 
 

@@ -32,11 +32,7 @@ class PromptArguments(TableArguments):
 
 
 def verdict_log(
-    folder: Path,
-    judge: BaseJudge,
-    settings: str | None = None,
-    processes: Processes = ALONE,
-    again: bool | None = None,
+    folder: Path, judge: BaseJudge, settings: str | None = None, processes: Processes = ALONE, again: bool | None = None
 ) -> Log:
     """Return the log of a judge's verdicts in FOLDER/verdicts.jsonl; `settings` is the judge's fingerprint by default."""
     file = folder / "verdicts.jsonl"

@@ -167,8 +167,7 @@ class EncoderArguments:
         },
     )
     encoder_pooling: str | None = field(
-        default=None,
-        metadata={"help": "for an encoder without modules.json: cls, mean, or pooler, as it was trained"},
+        default=None, metadata={"help": "for an encoder without modules.json: cls, mean, or pooler, as it was trained"}
     )
 
     @property

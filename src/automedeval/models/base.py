@@ -129,9 +129,7 @@ _Result = TypeVar("_Result")
 
 
 def lead(
-    dialogue: Generator[_Asked, _Replied, _Result],
-    reply: Callable[[_Asked], _Replied],
-    answer: _Replied | None = None,
+    dialogue: Generator[_Asked, _Replied, _Result], reply: Callable[[_Asked], _Replied], answer: _Replied | None = None
 ) -> _Result:
     """Answer every prompt of a dialogue with `reply`; return the dialogue's result.
 
