@@ -3,6 +3,7 @@
 import itertools
 import re
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -242,6 +243,26 @@ class Chat(ABC):
                 except StopIteration as end:
                     yield key, end.value
             waiting = going_on
+
+
+def answer_groups(
+    groups: Sequence[Sequence[Any]],
+    wanted: Sequence[bool],
+    answer: Callable[[list[Any], list[bool]], Iterable[tuple[int, Any]]],
+) -> Iterator[tuple[int, list[Any]]]:
+    """Answer the prompts of all groups at once; yield (index, answers) of each wanted group as its last prompt is answered.
+
+    Args:
+        answer: yields (index, answer) of the wanted ones among prompts, in any order.
+    """
+    owners = [index for index, prompts in enumerate(groups) for _ in prompts]
+    answers: dict[int, dict[int, Any]] = defaultdict(dict)
+    every = [prompt for prompts in groups for prompt in prompts]
+    for place, value in answer(every, [wanted[owner] for owner in owners]):
+        owner = owners[place]
+        answers[owner][place] = value
+        if len(answers[owner]) == len(groups[owner]):
+            yield owner, [value for _, value in sorted(answers.pop(owner).items())]
 
 
 class SequentialChat(Chat):

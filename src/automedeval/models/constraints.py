@@ -352,3 +352,12 @@ def slot_odds(
     chances = dict.fromkeys(values, 0.0) | {group[0]: mass for group, mass in groups.items() if len(group) == 1}
     shared = {group: mass for group, mass in groups.items() if len(group) > 1}
     return Odds(chances, shared, unseen / (seen + sure + unseen))
+
+
+def text_odds(answer: Answer, before: str, values: Sequence[str], value: str) -> Odds | None:
+    """Return the odds of a value that stands in a free text after `before`; None if its tokens do not tell them.
+
+    They do not where values begin alike, as 1 and 10, and the tokens that tell them apart are not those of the text.
+    """
+    odds = slot_odds(answer.tokens, answer.text, before.rstrip(" \t\r\n"), values, value, None)
+    return None if odds is None or sum(odds.shared.values()) > UNSEEN else odds.whole()
