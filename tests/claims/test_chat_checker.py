@@ -10,6 +10,7 @@ import torch
 from doubles.agreement_study import read, write
 from doubles.constrained_server import ConstrainedServer
 from doubles.endpoint import EndpointDouble, answer, error
+from doubles.tables import table
 from doubles.tiny_model import build_tiny_model
 from programs import ENCODER, error_line, kill_once, lines_in, needs_encoder, run_command
 from sentence_transformers import SentenceTransformer
@@ -165,21 +166,7 @@ def test_killed_and_resumed_a_checkpoint_gives_the_same(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [
-        ('{"label": "supported", "passage": 2}', ("supported", 2)),
-        ('{"label": "supported", "passage": 1} No: {"label": "contradicted", "passage": 2}', ("contradicted", 2)),
-        ('```json\n{"label": "not_found", "passage": 0}\n```', ("not_found", None)),
-        ('{"label": "supported", "passage": 3}', "there is no passage '3.0'"),
-        ('{"label": "supported", "passage": true}', "there is no passage 'True'"),
-        ('{"label": "wrong", "passage": 1}', "the label 'wrong' is not one of contradicted, supported, not_found"),
-        ('{"label": ["supported"], "passage": 1}', "the label"),
-        ('{"label": "supported", "label": "contradicted", "passage": 1}', "no JSON object"),
-        ('{"label": "supported"}', "no JSON object"),
-        ('{"label": "supported", "passage": 1} or {"label": "contra', "no JSON object"),
-        ("", "no JSON object"),
-        ('<|im_end|>{"label": "supported", "passage": 1}', "no JSON object"),
-        ('{"label": "not\\u005ffound", "passage": 1}', ("not_found", 1)),
-    ],
+    table("claims")["labels"],
 )
 def test_how_an_answer_is_read(text: str, said: object) -> None:
     label = read_label(Answer(text), 2)
@@ -197,13 +184,7 @@ def test_an_answer_that_was_cut_off_is_no_label() -> None:
 
 @pytest.mark.parametrize(
     ("checker", "said"),
-    [
-        ("baseline:random", "takes small"),
-        ("openai:", "is empty"),
-        ("split:openai:m", "it is gone; name the chat alone; the statements are the sentences"),
-        ("http://localhost/v1", "--base_url"),
-        ("no/such-model", "no/such-model"),
-    ],
+    table("claims")["checkers"],
 )
 def test_a_checker_that_is_none_is_one_line(checker: str, said: str, tmp_path: Path) -> None:
     done, records = check(cases(), tmp_path / "out", "--checker", checker)
