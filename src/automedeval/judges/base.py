@@ -12,6 +12,7 @@ from automedeval.records import Case, Verdict, question_text
 from automedeval.rubrics import Rubric
 
 WINDOW = 512  # requests that are sorted by length and batched together
+NO_MEDICINE = ("dose", "negation", "emergency")  # the dangers that a judge without medical knowledge cannot see
 LEAST_SHARED = 16  # requests of the last windows that processes share
 
 
@@ -44,7 +45,7 @@ class BaseJudge(ABC):
         wording: the rubric as it was read; None if the judge follows none.
         chat: the model, None where there is none.
         apart: whether each response is judged by itself, so that other responses do not change its score.
-        blind_to: the kinds of danger that a judge made like this one cannot see; None: not known. See `reports.facts`.
+        blind_to: the kinds of danger that a judge made like this one cannot see; None: not known.
     """
 
     name: str | None

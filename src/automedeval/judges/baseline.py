@@ -7,12 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from automedeval.judges.base import ApartJudge
+from automedeval.judges.base import NO_MEDICINE, ApartJudge
 from automedeval.judges.requests import Request
 from automedeval.metrics.embedding import EMBEDDINGS, NAMES, READ_REFERENCE, TextEncoder, nearest_pieces
 from automedeval.metrics.lexical import BASELINES, Collection, bm25
 from automedeval.records import Case, RecordError, Verdict, digest
-from automedeval.reports.facts import UNSEEN
 from automedeval.rubrics import COUNTED
 from automedeval.rubrics.slots import by_response
 
@@ -39,7 +38,7 @@ class BaselineJudge(ApartJudge):
     encoder: TextEncoder | None = None
 
     rubric_name = COUNTED
-    blind_to = UNSEEN
+    blind_to = NO_MEDICINE
 
     def __post_init__(self) -> None:
         if self.baseline not in NAMES:

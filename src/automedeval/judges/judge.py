@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from automedeval.metrics.embedding import EMBEDDINGS
 from automedeval.metrics.lexical import Collection
 from automedeval.models.arguments import ChatArguments, EncoderArguments, checked_model, parse_model
 from automedeval.models.model_paths import generating_models
-from automedeval.records import Case, RecordError
+from automedeval.records import Case, RecordError, option
 from automedeval.records.journal import ALONE, Processes
 from automedeval.rubrics import Rubric, read_rubric
 from automedeval.rubrics.published import PACKAGED, rubric_of
@@ -154,11 +154,9 @@ def default_judge(encoder: EncoderArguments) -> str:
 class JudgeSettings(EvidenceArguments):
     """Which judge gives the scores, and how."""
 
-    judge: str = field(default="small", metadata={"help": "the judge, named as for automedeval judge"})
-    rubric: str | None = field(
-        default=None, metadata={"help": "a rubric with a scale, packaged or a .yaml; default: as for automedeval judge"}
-    )
-    rationale: bool = field(default=False, metadata={"help": "ask the judge for a rationale as well; slower"})
+    judge: str = option("the judge, named as for automedeval judge", "small")
+    rubric: str | None = option("a rubric with a scale, packaged or a .yaml; default: as for automedeval judge", None)
+    rationale: bool = option("ask the judge for a rationale as well; slower", False)
 
     def load(self, chat: ChatArguments, encoder: EncoderArguments, judge: str | None = None) -> BaseJudge:
         """Return the judge, or another one by the same settings but without the books.

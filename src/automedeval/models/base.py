@@ -1,6 +1,7 @@
 """Prompts, answers, and `Chat`, the base class of every model that answers prompts."""
 
 import itertools
+import json
 import re
 from abc import ABC, abstractmethod
 from collections import defaultdict
@@ -149,6 +150,14 @@ def own_text(text: str) -> str:
     """Return the text before the first control token: what follows it is not the model's answer."""
     control = CONTROL_TOKEN.search(text)
     return text[: control.start()] if control else text
+
+
+def unescaped(text: str) -> str:
+    """Return the text that the inside of a JSON string stands for; invalid JSON is returned unchanged."""
+    try:
+        return json.loads(f'"{text}"', strict=False)
+    except ValueError:
+        return text
 
 
 def without_thoughts(text: str) -> str:

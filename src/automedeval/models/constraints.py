@@ -27,6 +27,7 @@ from automedeval.models.base import (
     answer_layout,
     most_tokens,
     own_text,
+    unescaped,
     without_thoughts,
 )
 from automedeval.models.completions import token_alternatives
@@ -210,11 +211,7 @@ def _rationale(reply: Reply, opening: str, free: Free) -> tuple[str, str]:
     """Return the answer up to the end of its free text, and the free text in plain characters."""
     if free.json_string:
         inside = re.findall(_STRING, reply.text)[0]
-        try:
-            plain = json.loads(f'"{inside}"', strict=False)
-        except ValueError:
-            plain = inside
-        return opening + inside, plain
+        return opening + inside, unescaped(inside)
     text = own_text(without_thoughts(reply.text))
     end = re.search(re.escape(free.stop), "\n" + text, re.I)
     text = text[: max(0, end.start() - 1)] if end else text

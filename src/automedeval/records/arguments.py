@@ -1,9 +1,16 @@
-"""Check arguments of the command line; every error names the option, its value and what is allowed."""
+"""Declare and check arguments of the command line; every error names the option, its value and what is allowed."""
 
 import re
 from collections.abc import Sequence
+from dataclasses import MISSING, field
+from typing import Any
 
 from automedeval.records.types import RecordError
+
+
+def option(help: str, default: Any = MISSING, **more: Any) -> Any:
+    """Return the field of a command's option: what `--help` says of it, its default if it has one, and what argparse takes."""
+    return field(default=default, metadata=dict(help=help, **more))
 
 
 def check_least(arguments: object, least: float, *names: str) -> None:
