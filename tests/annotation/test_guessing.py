@@ -7,8 +7,8 @@ import httpx
 import pytest
 from argon2 import PasswordHasher
 from doubles.study_page import Physician, opened, write_study
-from doubles.tables import table
 from starlette.testclient import TestClient
+from tables import rows_of
 
 from automedeval.annotation import coordinator
 from automedeval.annotation.app import make_app
@@ -92,7 +92,7 @@ def test_many_at_once_are_looked_at_one_after_another(store: Store) -> None:
 
 @pytest.mark.parametrize(
     ("proxies", "forwarded", "expected"),
-    table("page")["addresses"],
+    rows_of(__file__)["test_the_nth_address_from_the_right_counts"],
 )
 def test_the_nth_address_from_the_right_counts(proxies: int, forwarded: list[str], expected: str) -> None:
     seen = []

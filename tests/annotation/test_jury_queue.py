@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from doubles.introspection_study import MODELS, Lessons
 from doubles.small_study import a_study, write_lines
-from doubles.tables import table
 from programs import error_line
+from tables import rows_of
 
 from automedeval.records import RecordError
 from automedeval.rubrics.rationale import split_steps
@@ -81,7 +81,7 @@ def test_what_the_queue_has_decided_is_not_asked_again(round_1, tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    table("page")["queue"],
+    rows_of(__file__)["test_a_queue_that_does_not_fit_is_named"],
 )
 def test_a_queue_that_does_not_fit_is_named(round_1, tmp_path: Path, change: dict, message: str) -> None:
     jury = copied(round_1, tmp_path)

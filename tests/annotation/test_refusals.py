@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from doubles.study_page import opened, physician, stored, write_study
-from doubles.tables import table
+from tables import rows_of
 
 from automedeval.annotation.security import BODY_LIMIT
 from automedeval.annotation.store import Store
@@ -24,7 +24,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.mark.parametrize(
     "change",
-    [*table("page")["forged"], {"comments-1": "x" * 2001}],
+    [*rows_of(__file__)["test_a_forged_form_changes_nothing"], {"comments-1": "x" * 2001}],
 )
 def test_a_forged_form_changes_nothing(store: Store, change: dict) -> None:
     someone = physician(store)

@@ -8,8 +8,8 @@ import pytest
 import yaml
 from doubles.introspection_study import MODELS, case_of, verdict_of
 from doubles.small_study import CRITERIA, PHYSICIANS, a_study, write_lines, write_study
-from doubles.tables import table
 from programs import ROOT
+from tables import rows_of
 
 from automedeval.annotation.study import Annotator, Plan, read_study
 from automedeval.records import RecordError
@@ -139,7 +139,7 @@ def test_the_fingerprint_is_of_what_is_asked(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("more", "message"),
-    table("study_faults"),
+    rows_of(__file__)["test_a_broken_study_is_one_line"],
 )
 def test_a_broken_study_is_one_line(tmp_path: Path, more: dict, message: str) -> None:
     file = write_study(tmp_path, **more)
@@ -175,7 +175,7 @@ def test_a_file_that_is_no_study_is_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    table("page")["verdicts"],
+    rows_of(__file__)["test_a_verdict_that_does_not_fit_is_named"],
 )
 def test_a_verdict_that_does_not_fit_is_named(tmp_path: Path, change: dict, message: str) -> None:
     file = write_study(tmp_path, number=1, rate={"judges": []})

@@ -2,11 +2,11 @@
 
 import pint
 import pytest
-from doubles.tables import table
+from tables import rows_of
 
 from automedeval.claims.quantities import UNITS, Quantity, quantities
 
-TABLE = table("claims")
+TABLE = rows_of(__file__)
 GRAM = 1e-3  # kg
 SI = {"mass": "kg", "volume": "m^3", "time": "s"}
 
@@ -26,7 +26,7 @@ def test_a_unit_beside_pint(unit: str) -> None:
 
 @pytest.mark.parametrize(
     ("sentence", "low", "high", "basis", "bound"),
-    TABLE["amounts"],
+    TABLE["test_an_amount_in_kilograms"],
 )
 def test_an_amount_in_kilograms(sentence: str, low: float, high: float, basis: str, bound: str) -> None:
     first = of(sentence, "mass")[0]
@@ -36,7 +36,7 @@ def test_an_amount_in_kilograms(sentence: str, low: float, high: float, basis: s
 
 @pytest.mark.parametrize(
     ("sentence", "times", "bound"),
-    TABLE["rates"],
+    TABLE["test_how_often_a_day"],
 )
 def test_how_often_a_day(sentence: str, times: list[float], bound: str) -> None:
     (rate,) = of(sentence, "rate")
@@ -57,7 +57,7 @@ def test_how_long_in_seconds_and_no_part_of_a_day() -> None:
 
 @pytest.mark.parametrize(
     ("sentence", "subject", "conditions"),
-    TABLE["words"],
+    TABLE["test_the_words_of_the_subject_and_of_the_conditions"],
 )
 def test_the_words_of_the_subject_and_of_the_conditions(sentence: str, subject: list, conditions: list) -> None:
     first = quantities(sentence)[0]
@@ -71,7 +71,7 @@ def test_an_amount_belongs_to_the_drug_of_its_clause() -> None:
 
 @pytest.mark.parametrize(
     "sentence",
-    [*TABLE["unread"], "Do not take 5 mg and take 5 mg " * 400],
+    [*TABLE["test_a_sentence_that_says_nothing_to_compare"], "Do not take 5 mg and take 5 mg " * 400],
 )
 def test_a_sentence_that_says_nothing_to_compare(sentence: str) -> None:
     assert quantities(sentence) == ()

@@ -3,9 +3,9 @@
 import itertools
 
 import pytest
-from doubles.tables import table
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import rows_of
 
 from automedeval.claims.statements import spans, statements
 
@@ -36,7 +36,7 @@ def test_lists_abbreviations_and_decimals_do_not_cut_wrongly() -> None:
 
 @pytest.mark.parametrize(
     ("text", "reason"),
-    table("claims")["not_asserted"],
+    rows_of(__file__)["test_what_is_not_asserted_is_not_checked"],
 )
 def test_what_is_not_asserted_is_not_checked(text: str, reason: str) -> None:
     (only,) = statements(text)

@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,17 +14,11 @@ from pathlib import Path
 import httpx
 import pytest
 from doubles.study_page import ANNOTATORS, Physician, write_study
-from doubles.tables import table
-from programs import ROOT, error_line, run_recipe
+from programs import ROOT, error_line, free_port, run_recipe
+from tables import rows_of
 
 annotate = partial(run_recipe, "annotate")
 LINK = re.compile(r"http\S+/invitation/(\S+)")
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 @contextmanager
@@ -127,7 +120,7 @@ def test_a_forged_address_neither_hides_a_guesser_nor_locks_the_coordinator_out(
 
 @pytest.mark.parametrize(
     ("arguments", "fault"),
-    table("page")["options"],
+    rows_of(__file__)["test_faults_are_one_line"],
 )
 def test_faults_are_one_line(tmp_path: Path, arguments: list[str], fault: str) -> None:
     study = write_study(tmp_path)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from doubles.tables import table
+from tables import rows_of
 
 from automedeval.rubrics import RubricError, packaged_rubrics, read_rubric
 from automedeval.rubrics.grammar import format_verdict, parse_verdict
@@ -68,7 +68,8 @@ def test_there_are_two_worked_examples_of_following_an_instruction():
 
 # --- a user's own file ------------------------------------------------------------------------------------------------
 
-SCORES, PAIR = table("own_rubrics").values()
+TABLE = rows_of(__file__)
+SCORES, PAIR = TABLE["own_rubrics"].values()
 
 
 def written(folder: Path, content: dict) -> Path:
@@ -147,10 +148,8 @@ WORDS = SCORES | {"criteria": [SIZES], "output": {"grammar": "json"}}
 del WORDS["scale"]
 JSON_SCORES = SCORES | {"output": {"grammar": "json", "value_key": "score"}}
 FILES = {"scores": SCORES, "pair": PAIR, "words": WORDS, "json_scores": JSON_SCORES}
-FAULTS = [
-    *[(name, FILES[file], key, value, said) for name, file, key, value, said in table("rubric_faults")],
-    *[(f"no {key}", SCORES, key, None, [f": {key}: ", "is missing"]) for key in SCORES if key != "scale"],
-]
+FAULTS = [(name, FILES[file], *fault) for name, file, *fault in TABLE["test_a_faulty_file_is_refused_by_name_and_key"]]
+FAULTS += [(f"no {key}", SCORES, key, None, [f": {key}: ", "is missing"]) for key in SCORES if key != "scale"]
 
 
 @pytest.mark.parametrize(

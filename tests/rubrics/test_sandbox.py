@@ -13,8 +13,8 @@ import pytest
 from doubles.case_criteria import read_rubric as with_criteria
 from doubles.own_rubric import own_rubric
 from doubles.study_page import client_of, opened, write_study
-from doubles.tables import table
 from programs import ROOT, SAMPLE, error_line, run_recipe
+from tables import rows_of
 
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
@@ -22,7 +22,7 @@ from automedeval.rubrics import RubricError, packaged_rubrics, read_rubric
 from automedeval.rubrics.grammar import answer_form
 from automedeval.rubrics.prompts import fenced, judge_messages
 
-ATTACKS = table("template_attacks")
+ATTACKS = rows_of(__file__)["test_a_template_runs_no_code_reads_no_file_and_takes_no_gigabyte"]
 
 
 LONG_TEXT = "{% set a = '" + "x" * 1_000_000 + "' %}"

@@ -100,11 +100,11 @@ class Columns:
         UnclearColumns for no column or several with the question, or none with responses although some are needed.
         """
         every = _names(rows)
-        named = {role: [name for name in every if _plain(name) in names] for role, names in NAMES.items()}
+        named = {role: [name for name in every if plain(name) in names] for role, names in NAMES.items()}
         candidates = dict(named)
         listed = f"the columns are {', '.join(' '.join(name.split()) for name in every)}"
         for role in ("question", "reference", "id", "topic", "model"):
-            exact = [name for name in candidates[role] if _plain(name) == role]
+            exact = [name for name in candidates[role] if plain(name) == role]
             candidates[role] = exact if role != "question" and exact else candidates[role]
             if len(candidates[role]) > 1:
                 raise UnclearColumns(f"{' or '.join(map(repr, candidates[role]))} may be the {role}; {listed}")
@@ -118,12 +118,12 @@ class Columns:
                 raise UnclearColumns(f"beside {columns['model']!r}, one column must be called answer; {listed}")
             return cls(answer=candidates["answer"][0], **columns)
         taken = [name for role, names in named.items() if role != "answer" for name in names]
-        rest = [name for name in every if name not in taken and _plain(name) not in BESIDE and _has_text(name, rows)]
+        rest = [name for name in every if name not in taken and plain(name) not in BESIDE and _has_text(name, rows)]
         # Where responses are not needed, an answer without a reference beside it may be the trusted one.
-        alone = not least_responses and "reference" not in columns and [_plain(name) for name in rest] == ["answer"]
+        alone = not least_responses and "reference" not in columns and [plain(name) for name in rest] == ["answer"]
         if candidates["answer"] and (alone or len(rest) > 1):
             raise UnclearAnswers(candidates["answer"][0], listed)
-        if trusted := next((name for name in rest if TRUSTED & set(_plain(name).split("_"))), None):
+        if trusted := next((name for name in rest if TRUSTED & set(plain(name).split("_"))), None):
             raise UnclearAnswers(trusted, listed)
         if not rest and least_responses:
             raise UnclearColumns(f"no column has responses; {listed}")
@@ -132,7 +132,7 @@ class Columns:
     def __str__(self) -> str:
         roles = {name: role for role in NAMES if (name := getattr(self, role))}
         named = [
-            _listed(name) + (f" ({roles[name]})" if name in roles and _plain(name) != roles[name] else "")
+            _listed(name) + (f" ({roles[name]})" if name in roles and plain(name) != roles[name] else "")
             for name in self.every
         ]
         if self.responses:
@@ -164,7 +164,7 @@ class Columns:
             name for name in unread if not NAMELESS.fullmatch(name) or any(filled(row.get(name)) for row in contents)
         ]
         shown = ", ".join(_listed(name) + ("" if _has_text(name, contents) else " (no text)") for name in unread)
-        words = sum(_no_value(response.text) for _, case in cases for response in case.responses)
+        words = sum(no_value(response.text) for _, case in cases for response in case.responses)
         notes = [
             f"read: {self}",
             *([f"not read: {shown}"] if unread else []),
@@ -295,7 +295,8 @@ def _listed(name: str) -> str:
     return repr(name) if set(name) & set(",;()'\"") or not name.isprintable() else name
 
 
-def _plain(name: str) -> str:
+def plain(name: str) -> str:
+    """Return the name of a column as it is compared: case, blanks, "-" and "_" make no difference."""
     return re.sub(r"[\s_-]+", "_", name.strip().casefold())
 
 
@@ -308,13 +309,14 @@ def _text(cell: Any) -> str:
     return cell if filled(cell) else ""
 
 
-def _no_value(cell: Any) -> bool:
+def no_value(cell: Any) -> bool:
+    """Return whether a cell holds a word that programs write where there is no value."""
     return isinstance(cell, str) and cell.strip().casefold() in NO_VALUE
 
 
 def fault_of_reference(cell: Any) -> str | None:
     """Return why a cell cannot be taken for a reference: it is a word that programs write where there is none; else None."""
-    if not _no_value(cell):
+    if not no_value(cell):
         return None
     return (
         f"the reference is {cell!r}, a word that programs write where there is none: leave the cell blank, or write the "

@@ -19,17 +19,12 @@ import scipy
 
 from automedeval.meta_evaluation.agreement.ratings import scores_of_people
 from automedeval.meta_evaluation.calibration.certificate import certify_order, mark
-from automedeval.records import Rating, RecordError, Verdict, digest, read_placed, read_records, verdicts_file
+from automedeval.records import Case, Rating, RecordError, Response, Verdict, digest, read_placed, verdicts_file
+from automedeval.records.ratings import placed_ratings
 from automedeval.rubrics import Rubric, without_scale
 from automedeval.stats.agreement import SAME, Panel, concordance
-from automedeval.stats.bootstrap import Estimate, estimate, value_of
-from automedeval.stats.calibration_error import (
-    FOLDS,
-    calibration_error,
-    calibration_floor,
-    calibration_noise,
-    reliability_bins,
-)
+from automedeval.stats.bootstrap import estimate, plain, value_of
+from automedeval.stats.calibration_error import FOLDS, calibration_error, reliability_bins
 from automedeval.stats.folds import deal, each_fold
 
 FEWEST = 10  # rated cases; fewer are not enough to learn from
@@ -260,17 +255,18 @@ def calibrate(
         RecordError: a fault of `judge_verdicts`, `Calibration.fit` or `certify_order`, or a verdict on a case that was learnt
             from.
     """
-    placed, ratings_read = list(judge_verdicts(verdicts, judge)), list(read_records(ratings, Rating))
+    placed = list(judge_verdicts(verdicts, judge))
+    rated = [verdict for _, verdict in (placed if fit is None else judge_verdicts(fit, judge))]
+    ratings_read = [rating for _, rating in placed_ratings(ratings, map(_case_of, rated))[0]]
     if fit is None:
         learnt_from = {rating.case_id for rating in ratings_read}
-        rated = [verdict for _, verdict in placed if verdict.case_id in learnt_from]
+        rated = [verdict for verdict in rated if verdict.case_id in learnt_from]
         placed = [(place, verdict) for place, verdict in placed if verdict.case_id not in learnt_from]
         if not rated:
             raise RecordError(f"{verdicts}, {ratings}: no case is rated: nothing to learn from")
         if not placed:
             raise RecordError(f"{verdicts}, {ratings}: every case is rated: none is left to calibrate")
     else:
-        rated = [verdict for _, verdict in judge_verdicts(fit, judge)]
         learnt_from = {verdict.case_id for verdict in rated}
     if again := [(place, verdict) for place, verdict in placed if verdict.case_id in learnt_from]:
         raise RecordError(f"{again[0][0]}: case {again[0][1].case_id!r} is one of the cases to learn from")
@@ -357,6 +353,12 @@ def models_of(verdict: Verdict) -> list[str]:
     return models
 
 
+def _case_of(verdict: Verdict) -> Case:
+    """Return what a verdict says of its case: the models, and the question of a table."""
+    responses = tuple(Response(model, "") for model in models_of(verdict))
+    return Case(verdict.case_id, verdict.extra.get("question") or "", responses)
+
+
 def _answered(verdict: Verdict) -> list[int]:
     """Return the responses of which a verdict says something, and that are not empty, as indices in the case, ascending."""
     models = models_of(verdict)
@@ -378,35 +380,15 @@ def calibration_facts(
 ) -> dict[str, Any]:
     """Return expected calibration errors with intervals over cases, and the bins of the reliability diagram.
 
-    `chance` of an error is the upper end of the 95 % interval of what chance gives a perfect judge on these cases.
-
     Args:
         before, after: scores [responses] without and with calibration, `after` cross-fitted; a text in the place of `before`
             is the reason why there are no scores on the scale.
         people: people's scores [responses].
         case: int [responses], from 0 without a gap.
     """
-    errors: dict[str, Any] = {}
     sides = {"after": after} if isinstance(before, str) else {"before": before, "after": after}
-    if isinstance(before, str):
-        errors["before"] = {"value": None, "reason": before}
-    kinds = (calibration_error, calibration_noise, calibration_floor)
-    statistics = {name: [of(values, people, case) for of in kinds] for name, values in sides.items()}
-    for name, estimates in estimate(statistics, int(case.max()) + 1).items():
-        errors[name] = _moved(*estimates).to_dict() | {"chance": estimates[1].high}
+    cases = int(case.max()) + 1
+    errors = {name: calibration_error(values, people, case, cases) for name, values in sides.items()}
+    unknown = {"before": {"value": None, "reason": before}} if isinstance(before, str) else {}
     bins = {name: reliability_bins(values, people) for name, values in sides.items()}
-    return {"calibration_error": errors, "reliability": bins}
-
-
-def _moved(error: Estimate, noise: Estimate, floor: Estimate) -> Estimate:
-    """Return a calibration error with an interval that allows for noise.
-
-    Noise makes the error of a sample too high, and that of a resample by about the same amount again. So the upper end is that
-    of the resamples, less this amount. The lower end is 0 where the error is within `calibration_noise`, what noise gives a
-    perfect judge, and else that of `calibration_floor`, which noise hardly changes.
-    """
-    if error.value is None or error.low is None or error.high is None or noise.high is None or floor.low is None:
-        return error
-    excess = float(error.draws.mean()) - error.value
-    low = 0.0 if error.value <= noise.high else min(max(0.0, floor.low), error.value)
-    return replace(error, low=low, high=max(error.value, error.high - excess))
+    return {"calibration_error": unknown | plain(estimate(errors, cases)), "reliability": bins}

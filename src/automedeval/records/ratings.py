@@ -1,0 +1,174 @@
+"""Read people's ratings of responses: records, tables of any program, and exports of Label Studio and Argilla.
+
+A rating needs the id of its case or its question, the model, the rater and the score. A score that is blank, or a word that
+programs write where there is no value, is missing: it is counted and left out.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from automedeval.records.columns import NAMES, key_of, no_value, plain
+from automedeval.records.rows import filled, read_rows
+from automedeval.records.types import Case, Rating, RecordError, question_text
+
+KEYS = {
+    "case_id": ("case_id", "case", "id", "question_id", "qid", "item_id"),
+    "question": NAMES["question"],
+    "model": NAMES["model"],
+    "annotator": (
+        "annotator", "rater", "annotator_id", "rater_id", "reviewer", "physician", "doctor", "expert", "user", "user_id",
+        "username", "completed_by", "email",
+    ),
+    "criterion": ("criterion", "aspect", "dimension"),
+    "score": ("score", "rating", "points", "grade", "stars", "value"),
+    "comment": ("comment", "comments", "note", "notes", "reason"),
+}  # fmt: skip
+DEFAULTS = {"annotator": "rater", "criterion": "overall", "comment": None}
+LEFT_OUT = ("discarded", "draft", "pending")  # the states of an answer in Argilla that is none
+
+
+def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[tuple[str, Rating]], list[str]]:
+    """Return ("file:line", rating) of every score in a file, and what was left out.
+
+    Args:
+        path: JSON Lines, a JSON array, CSV, a spreadsheet or parquet.
+        cases: those that are rated. They tell an id of a case from the number of a row, name the case of a question, and the
+            model where a case has one response.
+
+    Raises:
+        RecordError: the file cannot be read, it is not seen what a column holds, or a score is no number.
+    """
+    known = {case.id: case for case in cases}
+    asked: dict[str, list[str]] = {}
+    for case in known.values():
+        asked.setdefault(key_of(question_text(case.question)), []).append(case.id)
+    counts: Counter[str] = Counter()
+    rows = [(place, each) for place, row in read_rows(path) for each in _answers(row, counts)]
+    held = {name: str(key) for _, row in rows for key in row for name in [plain(str(key))]}
+    columns = {role: [held[name] for name in names if name in held] for role, names in KEYS.items()}
+    by_id = next(
+        (key for key in columns["case_id"] if any(_text(row.get(key), known) in known for _, row in rows)), None
+    )
+    if by_id is None and not (columns["question"] and known) and columns["case_id"]:
+        by_id = columns["case_id"][0]  # of other cases
+    for role in ("score", "case_id") if rows else ():
+        if not columns[role] and not (role == "case_id" and columns["question"]):
+            names = "a question" if role == "case_id" else f"a {role}"
+            raise RecordError(f"{path}: no column holds {names}; there are {', '.join(held.values())}")
+    ratings = []
+    for place, row in rows:
+        values = {role: row.get(columns[role][0]) if columns[role] else default for role, default in DEFAULTS.items()}
+        score = _score(row.get(columns["score"][0]), place)
+        if score is None:
+            counts["without a score"] += 1
+            continue
+        if by_id is not None:
+            case_id = _text(row.get(by_id), known)
+        else:
+            question = row.get(columns["question"][0])
+            named = sorted(asked.get(key_of(question_text(question) if isinstance(question, list) else question), []))
+            if len(named) > 1:
+                raise RecordError(
+                    f"{place}: the cases {', '.join(map(repr, named[:3]))} ask this question; give case_id"
+                )
+            case_id = named[0] if named else key_of(question)
+        models = known[case_id].models if case_id in known else [""]
+        model = _text(row.get(columns["model"][0]), models) if columns["model"] else ""
+        if not model:
+            if len(models) > 1:
+                raise RecordError(f"{place}: does not say which model is rated: {', '.join(map(repr, models))}")
+            model = models[0]
+        if not (annotator := _text(values["annotator"])):
+            raise RecordError(f"{place}: does not say who rates: {columns['annotator'][0]!r} is blank")
+        used = {by_id, *(names[0] for role, names in columns.items() if names and role != "case_id")}
+        extra = {key: value for key, value in row.items() if key not in used}
+        comment = _text(values["comment"]) or None
+        criterion = _text(values["criterion"]) or DEFAULTS["criterion"]
+        ratings.append((place, Rating(case_id, model, annotator, str(criterion), score, comment, extra)))
+    return ratings, [f"{path}: ratings {what}, left out: {count:,}" for what, count in sorted(counts.items())]
+
+
+def _text(cell: Any, names: Collection[str] = ()) -> str:
+    """Return the text of a cell without blanks around it, unless it is one of these names with them.
+
+    A person may be an object with an e-mail address or an id.
+    """
+    if isinstance(cell, dict):
+        cell = cell.get("email") or cell.get("username") or cell.get("id")
+    text = "" if cell is None else str(cell)
+    return text if text in names else text.strip(" \t\r\n\xa0")
+
+
+def _score(cell: Any, place: str) -> float | None:
+    """Return a score, None if it is missing; RecordError if it is no number."""
+    if not filled(cell) or no_value(cell) or cell != cell:
+        return None
+    text = cell.strip() if isinstance(cell, str) else ""
+    if re.fullmatch(r"[-+]?\d+,\d{1,2}", text):  # a decimal comma
+        text = text.replace(",", ".")
+    if re.fullmatch(r"[-+]?(\d+(\.\d*)?|\.\d+)", text):
+        return float(text)
+    if isinstance(cell, bool) or not isinstance(cell, int | float):
+        raise RecordError(f"{place}: the score is no number: {str(cell)[:40]!r}")
+    return cell
+
+
+def _answers(row: dict, counts: Counter[str]) -> Iterator[dict]:
+    """Yield a row for each score of a row: it is one itself, unless it is a task of Label Studio or a record of Argilla."""
+    for key in ("annotations", "completions"):
+        if isinstance(row.get(key), list):
+            yield from _label_studio(row, row[key], counts)
+            return
+    about = {key: value for part in ("fields", "metadata") for key, value in (row.get(part) or {}).items()} if (
+        isinstance(row.get("fields"), dict)
+    ) else {}  # fmt: skip
+    about |= {key.removeprefix("metadata."): value for key, value in row.items()}
+    answers = list(_argilla(row))
+    for criterion, value, user, status in answers:
+        if status in LEFT_OUT:
+            counts[status] += 1
+            continue
+        beside = {key: held for key, held in about.items() if key.split(".")[0] not in (criterion, "responses")}
+        yield {key: held for key, held in beside.items() if plain(key) not in KEYS["annotator"] + KEYS["score"]} | {
+            "annotator": user, "criterion": criterion, "score": value,
+        }  # fmt: skip
+    if not answers:
+        yield row
+
+
+def _label_studio(row: dict, annotations: list, counts: Counter[str]) -> Iterator[dict]:
+    """Yield a row for each number of a task: `data` says of what, the control's name is the criterion."""
+    task = {key: value for key, value in row.items() if plain(key) == "id"}
+    data = task | (row.get("data") or {})
+    for annotation in annotations:
+        if annotation.get("was_cancelled"):
+            counts["cancelled"] += 1
+            continue
+        for result in annotation.get("result") or ():
+            value = result.get("value") or {}
+            number = next((value[key] for key in ("rating", "number", "choices") if key in value), None)
+            if number is None:
+                continue  # a text, or a mark
+            number = number[0] if isinstance(number, list) and len(number) == 1 else number
+            yield data | {
+                "annotator": _text(annotation.get("completed_by")) or "rater",
+                "criterion": result.get("from_name"),
+                "score": number,
+            }
+
+
+def _argilla(row: dict) -> Iterator[tuple[str, Any, str, str | None]]:
+    """Yield question, value, user and status of each answer of a record, in the three layouts of its versions."""
+    nested = row["responses"].items() if isinstance(row.get("responses"), dict) else ()
+    for name, answers in [*nested, *row.items()]:
+        if str(name).endswith(".responses") and isinstance(answers, list):
+            users, states = (row.get(f"{name}.{what}") or [None] * len(answers) for what in ("users", "status"))
+            for value, user, status in zip(answers, users, states):
+                yield name.removesuffix(".responses"), value, _text(user) or "rater", status
+        elif isinstance(answers, list):
+            for each in answers:
+                if isinstance(each, dict) and "value" in each and {"user_id", "status"} & set(each):
+                    yield name, each["value"], _text(each.get("user_id")) or "rater", each.get("status")
