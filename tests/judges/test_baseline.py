@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from automedeval.reports.facts import UNSEEN
 from doubles.agreement_study import CASES, RATINGS, read, write
 from programs import ENCODER, error_line, needs_encoder, run_recipe
 
@@ -17,7 +16,7 @@ from automedeval.judges.judge import load_judge
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.metrics import lexical
 from automedeval.metrics.lexical import BASELINES, Collection
-from automedeval.records import RecordError, read_cases
+from automedeval.records import UNSEEN, RecordError, read_cases
 
 judge = partial(run_recipe, "judge")
 LONGER, BM25, ROUGE = "longer text", "BM25 to the question", "ROUGE-L to the reference"
