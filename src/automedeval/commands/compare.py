@@ -35,10 +35,10 @@ from automedeval.meta_evaluation.comparison.compare import comparison, keep_rati
 from automedeval.meta_evaluation.comparison.runs import join_runs
 from automedeval.meta_evaluation.criteria.checklists import has_checklists, read_labels
 from automedeval.meta_evaluation.criteria.scores import people_of, read_criteria_scores
+from automedeval.meta_evaluation.facts import lines_of
 from automedeval.meta_evaluation.report.grid import FLAGS, read_flags
 from automedeval.records import CriterionLabel, RecordError, check_least, named_file, option
 from automedeval.records.journal import write_json, write_whole
-from automedeval.reports.facts import lines_of
 from automedeval.reports.text import printable
 
 
