@@ -7,9 +7,8 @@ from datetime import datetime
 import openpyxl
 import pandas
 import pytest
-import yaml
 from doubles.agreement_study import write as write_lines
-from programs import ROOT
+from tables import rows_of
 
 from automedeval.records import Case, RecordError, Response, read_cases, table_of
 
@@ -115,7 +114,7 @@ def write(file, text, encoding="utf-8"):
     return file
 
 
-FAULTS = yaml.safe_load((ROOT / "tests" / "data" / "faulty_tables.yaml").read_text(encoding="utf-8"))
+FAULTS = rows_of(__file__)["test_what_is_unclear_or_would_be_lost_or_invented_stops"]
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=[fault["name"] for fault in FAULTS])

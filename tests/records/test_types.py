@@ -8,8 +8,7 @@ from decimal import Decimal
 import pyarrow
 import pyarrow.parquet
 import pytest
-import yaml
-from programs import ROOT
+from tables import rows_of
 
 from automedeval.records import Case, Rating, RecordError, Response, Verdict, read_cases, read_lines, read_records
 from automedeval.records.types import repeats
@@ -75,7 +74,6 @@ def test_a_question_may_be_a_conversation_and_a_response_empty(tmp_path):
 
 ANSWER = {"model": "m", "text": "x"}
 KINDS = {"Case": (Case, CASE), "Rating": (Rating, RATING), "Verdict": (Verdict, VERDICT)}
-FAULTS = yaml.safe_load((ROOT / "tests" / "data" / "faulty_records.yaml").read_text(encoding="utf-8"))
 
 
 def test_a_number_that_cannot_be_compared_is_refused(tmp_path):
@@ -90,7 +88,9 @@ def test_a_number_that_cannot_be_compared_is_refused(tmp_path):
         list(read_records(tmp_path / "r.parquet", Rating))
 
 
-@pytest.mark.parametrize(("name", "change", "said"), [(name, *row) for name, rows in FAULTS.items() for row in rows])
+@pytest.mark.parametrize(
+    ("name", "change", "said"), rows_of(__file__)["test_a_faulty_record_is_named_by_file_and_line"]
+)
 def test_a_faulty_record_is_named_by_file_and_line(tmp_path, name, change, said):
     kind, good = KINDS[name]
     faulty = changed(good, **{key: ... if value == "ABSENT" else value for key, value in change.items()})
