@@ -17,7 +17,7 @@ from doubles.introspection_study import (
     verdict_of,
 )
 from doubles.tiny_dataset import FACTS
-from programs import ROOT, SAMPLE, error_line, kill_once, lines_in, run_recipe
+from programs import APPEND, ROOT, SAMPLE, error_line, run_recipe, stopped
 
 from automedeval.dataset.card import card_facts, write_card
 from automedeval.dataset.folder import read_dataset, write_rows
@@ -316,16 +316,15 @@ def test_an_endpoint_that_dies_in_the_middle_loses_nothing(lessons) -> None:
         assert len(endpoint.asked) - asked > 15
 
 
-def test_a_killed_discussion_goes_on_to_the_same_round(lessons) -> None:
+def test_a_stopped_discussion_goes_on_to_the_same_round(lessons) -> None:
     for number in range(6):
         lessons.misjudge(number, (3, 3, 3))
-    with EndpointDouble(lambda body: partner(body) | {"delay": 0.05}) as endpoint:
+    with EndpointDouble(partner) as endpoint:
         address = [*ENDPOINT, "--base_url", endpoint.url, "--concurrency", 2]
         whole, asked = uninterrupted(lessons, address), len(endpoint.asked)
         file = lessons.folder / "round1.discussion" / "discussion.jsonl"
-        recipe = ROOT / "recipes" / "introspect.py"
-        kill_once(lambda: lines_in(file) >= 9, recipe, *lessons.arguments(*address))
-        assert 9 <= lines_in(file) < 30
+        with stopped(APPEND, 9):
+            lessons.introspect(*address)
         with open(file, "ab") as stream:  # as if the kill had cut a line in two
             stream.write(b'{"case_id": "case-')
         done = lessons.introspect(*address)

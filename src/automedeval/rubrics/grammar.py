@@ -285,7 +285,7 @@ _RIVAL = re.compile(
 
 
 def _read_score_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int]:
-    problem, unread = "no score line", False
+    problem, unread, later = "no score line", False, dict[int, str]()
     headers = list(_HEADER.finditer(text))
     for header in reversed(headers or _inline_header(text, rubric, slots)):
         scores, end, malformed = _take_scores(text, header.end(), rubric, slots)
@@ -293,13 +293,14 @@ def _read_score_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
             return ParsedAnswer(False, malformed), end
         if len(scores) == slots:
             values = tuple(int(scores[number]["score"]) for number in sorted(scores))
-            if unread:
-                return ParsedAnswer(False, "a score line follows that cannot be read"), end
+            if unread or any(int(told) != values[number - 1] for number, told in later.items()):
+                return ParsedAnswer(False, "another score line follows, which cannot be read"), end
             if _scored_again(text, end, rubric, values):
                 return ParsedAnswer(False, "other scores follow"), end
             spans = tuple(scores[number].span("score") for number in sorted(scores))
             return ParsedAnswer(True, None, text[: header.start()], values, spans=spans), end
         problem = f"{len(scores)} scores for {slots} slots"
+        later |= {number: score["score"] for number, score in scores.items()}
         line = text[end if scores else header.end() :].partition("\n")[0]
         named = re.compile(rf"\b{re.escape(rubric.slot_word)}s?{_GAP}#?[0-9]{{1,4}}\b", re.I)
         unread = unread or bool(re.search(rf"\d|[½¼¾⅓⅔]|\b(?:{_WORDS})\b", named.sub("", line), re.I))
@@ -383,13 +384,13 @@ def _take_scores(text: str, position: int, rubric: Rubric, slots: int) -> tuple[
         if slot_pattern.match(text, position):
             continue
         following = slot_pattern.search(text, position)
-        reason = text[position : following.start() if following else None]
+        reason = text[position : following.start(1) if following else None]
         last = len(scores) == slots or bool(_HEADER.search(reason))
         if last or not following:  # then its reason is in its line
             reason = "" if "\n" in score["stop"] else reason.partition("\n")[0]
         if reason:
-            ended = ended or reason[0] in "(–—-" or not set(",;:，；").isdisjoint(score["stop"])
-            ended = ended and not _RIVAL.search(reason)
+            marked = not set(",;:，；").isdisjoint(score["stop"]) or re.match(r"[(–—-]|(?:as|because|since)\b", reason)
+            ended = (ended or bool(marked)) and not _RIVAL.search(re.sub(r"\n\s{0,20}[0-9]{1,2}[.)]\s", "\n", reason))
         if last or not following or not ended:
             break
         position = following.start()
