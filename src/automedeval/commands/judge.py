@@ -12,7 +12,6 @@ Logs are joined into OUTPUT/cases.jsonl. Not for clinical use.
 
 import itertools
 import json
-import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -42,12 +41,13 @@ from automedeval.judges.run import (
 from automedeval.knowledge.arguments import EvidenceArguments
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.standings import rank
-from automedeval.models.arguments import ChatArguments, EncoderArguments, parse_model
+from automedeval.models.arguments import ChatArguments, EncoderArguments, command_line, parse_model
 from automedeval.models.base import ChatError
 from automedeval.records import Case, RecordError, check_least, named_file, read_cases, read_text, table_of
 from automedeval.records.cases import named_cases
 from automedeval.records.journal import Processes, write_whole
 from automedeval.records.log import Log
+from automedeval.records.offline import is_offline
 from automedeval.reports.facts import lines_of
 from automedeval.reports.text import RANKED, format_table, printable
 from automedeval.rubrics import Rubric
@@ -209,7 +209,7 @@ def main() -> None:
     shows = args.show_prompt is not None
     if shows and parse_model(judge_name)[0] not in ("checkpoint", "openai"):
         raise RecordError(f"--show_prompt: --judge {judge_name} reads no prompt")
-    chat_args.offline = bool(args.batch_file) or shows  # no server is asked what it can do
+    chat_args.unasked = bool(args.batch_file) or shows  # no server is asked what it can do
     chat_args.loads = False  # the weights are loaded after the cases, whose faults come first
 
     @cache
@@ -236,7 +236,7 @@ def main() -> None:
         if not args.dry_run or judged:  # a server is asked whether the verdicts are this judge's
             raise
         print(f"counted without the server: {error}")
-        chat_args.offline = True
+        chat_args.unasked = True
         judge = loaded()
     args.score_decoding = getattr(judge, "score_decoding", args.score_decoding)
     if args.show_prompt is not None:
@@ -343,11 +343,11 @@ def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> str
 
 def report_command(args: JudgeArguments, output: Path) -> str:
     """Return the command that makes the report of these verdicts."""
-    words = ["automedeval", "report", "--verdicts", str(output), "--cases", args.file]
-    words += ["--ratings", args.ratings] if args.ratings else []
-    words += ["--blank", args.blank] if args.blank else []
-    words += ["--rubric", args.rubric] if args.rubric and Path(args.rubric).suffix else []
-    return shlex.join([*words, "--output", f"reports/{output.name}"])
+    own = args.rubric if args.rubric and Path(args.rubric).suffix else None
+    return command_line(
+        "report", {"offline": is_offline()}, (), verdicts=output, cases=args.file, ratings=args.ratings, blank=args.blank,
+        rubric=own, output=f"reports/{output.name}",
+    )  # fmt: skip
 
 
 def cases_file(args: JudgeArguments, output: Path, log_args: LogArguments, processes: Processes) -> str:

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import openai
 from tqdm import tqdm
@@ -65,6 +66,7 @@ from automedeval.models.constraints import (
 )
 from automedeval.records import RecordError, digest, parse_json
 from automedeval.records.journal import replacing
+from automedeval.records.offline import is_here, is_offline
 
 _FATAL = (401, 403, 404)  # a retry does not help, and every other request would get the same status
 _REFUSED = (400, 413, 422)  # a retry does not help; the fault may be this prompt's or every request's
@@ -145,6 +147,10 @@ class OpenAIChat(Chat):
             raise ChatError(f"{self.api_key_env} contains a character that is not allowed in a key")
         if not key and self.base_url is None and not os.environ.get("OPENAI_BASE_URL"):
             raise ChatError(f"{self.api_key_env} is not set (for an endpoint of your own give --base_url)")
+        if not self.offer and is_offline():
+            url = self.base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
+            if not is_here(urlsplit(url).hostname or ""):
+                raise ChatError(f"--offline: {url} is not on this machine; give a --base_url that is")
         self.client = openai.OpenAI(
             api_key=key or "none", base_url=self.base_url, max_retries=self.max_retries, timeout=self.timeout
         )
