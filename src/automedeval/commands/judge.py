@@ -43,7 +43,7 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.standings import rank
 from automedeval.models.arguments import ChatArguments, EncoderArguments, command_line, parse_model
 from automedeval.models.base import ChatError
-from automedeval.records import Case, RecordError, check_least, named_file, read_cases, read_text, table_of
+from automedeval.records import Case, RecordError, Verdict, check_least, named_file, read_cases, read_text, table_of
 from automedeval.records.cases import named_cases
 from automedeval.records.journal import Processes, write_whole
 from automedeval.records.log import Log
@@ -274,14 +274,18 @@ def main() -> None:
         record_run(
             log.run_file, args, encoder_args, chat_args, timing={"verdicts": log.new, "seconds": round(seconds, 1)}
         )
+        valid = True
         if log.new or not awaited:
-            print(summary(log, rubric, requests, seconds))
+            told, valid = summary(log, rubric, requests, seconds)
+            print(told)
         if awaited:
             print(awaited)
     if judge.chat is not None:
         print_notes(judge.chat.notes(), processes)
     processes.wait()  # a process that ends with an error stops the others
     refuse_failures(judge)
+    if processes.rank == 0 and not valid:
+        raise RecordError(f"{log.path}: no verdict is valid, so that there is nothing to report")
     if processes.rank == 0 and not awaited:
         print(f"\nThe report: {report_command(args, output)}")
 
@@ -308,10 +312,14 @@ def what_is_judged(args: JudgeArguments, judge: str) -> list[str]:
     return lines
 
 
-def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> str:
-    """Return the standings of the models by this judge's verdicts, old and new, the counts of the run, and what is known."""
+def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> tuple[str, bool]:
+    """Return the standings of the models by this judge's verdicts, old and new, the counts of the run, and what is known.
+
+    The first answer that cannot be read is shown in full. Returned too is whether a verdict is valid, if there is one.
+    """
     # What a ranking does not need is left out: this holds all cases and verdicts in memory.
     shown = {each.case.id: replace(each.case, question="", reference=None) for each in requests}
+    unreadable: Verdict | None = None
     cases, verdicts, faults = Cases(list(shown.values()), requests.file), [], Counter[str]()
     for verdict in log.records():
         if verdict.case_id in shown and max(verdict.order) < len(shown[verdict.case_id].responses):
@@ -322,6 +330,8 @@ def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> str
             }
             if verdict.valid and verdict.rationale_fault:
                 faults[verdict.rationale_fault] += 1
+            if not verdict.valid and verdict.raw.strip():
+                unreadable = unreadable or verdict
             verdicts.append(replace(verdict, raw="", rationale=None, usage={}, extra=extra))
     table, profile = rank(cases, verdicts, rubric, log.path) if verdicts else ([], None)
     errors = Counter(verdict.error for verdict in verdicts if not verdict.valid)
@@ -334,11 +344,16 @@ def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> str
     valid_rate = 1 - errors.total() / len(verdicts) if verdicts else 0.0
     lines = [f"\n{' by '.join(log.author)}", format_table(table), *[RANKED] * any("rank" in row for row in table)]
     lines += [f"  invalid, {count}: {error}" for error, count in sorted(errors.items())[:8]]
+    if unreadable:
+        lines += [
+            f"the answer on case {unreadable.case_id}, which cannot be read ({unreadable.error}):",
+            unreadable.raw,
+        ]
     lines += [
         f"{counts}valid rate {valid_rate:.3f}",
         *(lines_of(replace(profile, rationale_faults=faults)) if profile else ()),
     ]
-    return "\n".join([*lines, f"verdicts: {log.path}"])
+    return "\n".join([*lines, f"verdicts: {log.path}"]), not verdicts or any(each.valid for each in verdicts)
 
 
 def report_command(args: JudgeArguments, output: Path) -> str:

@@ -22,6 +22,7 @@ import sys
 import threading
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -49,6 +50,8 @@ from automedeval.models.completions import (
     OPTIONAL,
     UNREADABLE,
     answer_from_completion,
+    endpoint_words,
+    error_code,
     error_text,
     refusal,
     refused_parameter,
@@ -424,7 +427,7 @@ class OpenAIChat(Chat):
         self, body: dict[str, Any], paid: list[float], probing: bool = False
     ) -> tuple[Completion | None, Answer]:
         """Make one attempt; return the completion (None if the endpoint refuses this prompt) and the answer."""
-        sent = next(self._sent)
+        sent, content = next(self._sent), b""
         try:
             # In `extra_body`, because the client has no arguments for the fields that other servers take.
             create = self._once.chat.completions.with_raw_response.create
@@ -461,7 +464,11 @@ class OpenAIChat(Chat):
                 paid.append(0.0)
             raise _Failure(f"{type(cause).__name__}: {cause}", down=down) from None
         except (openai.OpenAIError, *UNREADABLE) as error:
-            raise _Failure(f"the answer cannot be read: {type(error).__name__}: {error_text(error)}") from None
+            words, code = endpoint_words(content), None
+            with suppress(ValueError):
+                code = error_code(parse_json(content.decode(errors="replace"), others=True))
+            problem = words or f"{type(error).__name__}: {error_text(error)}"
+            raise _Failure(f"the answer cannot be read: {problem}", again=code not in (*_REFUSED, *_FATAL)) from None
         if len(answer.usage) == 2:
             paid.append(self.budget.cost(**answer.usage))
         if probing:
