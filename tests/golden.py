@@ -28,6 +28,8 @@ from typing import Any
 os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "true", "OPENAI_API_KEY": "none"}
 
 from doubles import criteria_grader, criteria_study
+from doubles.agreement_study import read as lines
+from doubles.agreement_study import write
 from doubles.endpoint import EndpointDouble, answer
 from programs import ENCODER, JUDGE, ROOT, SAMPLE, run_command, run_recipe
 from study_plan import plan, steps
@@ -87,16 +89,6 @@ def kept(value: Any, hidden: frozenset[str] = frozenset()) -> Any:
     if isinstance(value, str):
         return hashed(value) if value in hidden else "" if re.search(r"[\s/]", value) else value
     return float(f"{value:.5g}") if isinstance(value, float) else value
-
-
-def lines(file: Path) -> list[dict]:
-    return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
-
-
-def write(file: Path, records: list[dict]) -> Path:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("".join(json.dumps(each) + "\n" for each in records), "utf-8")
-    return file
 
 
 def chance(*words: object) -> float:

@@ -91,13 +91,7 @@ def test_an_invalid_answer_changes_nothing(tmp_path: Path, content: dict) -> Non
 
 
 def test_hostile_texts_come_back_as_they_were(open_store) -> None:
-    texts = [
-        "<script>alert(1)</script>",
-        "'); DROP TABLE events; --",
-        "a\0b",
-        "{{ 7*7 }}",
-        "日本語 🩺\u202e",
-    ]
+    texts = ["<script>alert(1)</script>", "'); DROP TABLE events; --", "a\0b", "{{ 7*7 }}", "日本語 🩺\u202e"]
     store = open_store(number=len(texts))
     for text in texts:
         task = store.next("ann")
@@ -192,7 +186,7 @@ def disputed(tmp_path: Path) -> Study:
     lessons = Lessons(tmp_path)
     lessons.misjudge(0, (3, 3, 3))
     lessons.misjudge(2, (3, 3, 3))
-    assert "2 cases wait" in error_line(lessons.introspect("--partners", "none"))
+    assert "2 cases wait" in error_line(lessons.introspect())
     jury = {"queue": str(tmp_path / "round1.discussion" / "jury.jsonl")}
     return a_study(tmp_path, number=8, rate=None, verdicts=None, jury=jury)
 

@@ -13,7 +13,7 @@ from programs import ENCODER, needs_encoder, run_recipe
 from automedeval import Case, RecordError, Verdict
 from automedeval.harness.logs import Answer
 from automedeval.harness.scoring import score_answers
-from automedeval.judges.settings import load_by_settings
+from automedeval.judges.judge import load_by_settings
 from automedeval.models.base import ChatError
 
 HERE = Path(__file__).parent
@@ -93,11 +93,7 @@ def test_the_scorer_marks_down_what_a_store_contradicts(
     done = run_recipe("build_store", "--books", book, "--encoder", ENCODER, "--store", tmp_path / "store")
     assert done.returncode == 0, done.stderr
     text = logs["json"].read_text(encoding="utf-8")
-    answers = (
-        "Take 5 g of acetaminophen every hour against a fever.",
-        QUESTIONS[1][1],
-        QUESTIONS[2][1],
-    )
+    answers = ("Take 5 g of acetaminophen every hour against a fever.", QUESTIONS[1][1], QUESTIONS[2][1])
     for number, each in enumerate(answers):
         text = text.replace(f"An answer, number {number}.", each)
     log.write_text(text, encoding="utf-8")

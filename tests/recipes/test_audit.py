@@ -198,6 +198,7 @@ def test_a_pairwise_judge_is_audited_by_shares_of_criteria(tiny_model: Path, tmp
     assert table["planting"]["shift"]["n"] == 4
 
 
+@pytest.mark.slow
 def test_several_processes_share_an_audit(audited: Path, tiny_model: Path, tmp_path: Path) -> None:
     output = ("--output", tmp_path / "out", "--gate", "false")
     done = succeeded(audit("--judge", tiny_model, *output, *TINY, launch=TWO_PROCESSES))

@@ -49,9 +49,7 @@ class CompareArguments(TableArguments):
     cases: list[str] = option("the cases, or the table of answers, that were judged; of two runs NAME=FILE of each")
     verdicts: list[str] = option("verdict files, or folders with a verdicts.jsonl; NAME=FILE names its judge NAME")
     ratings: str | None = option(
-        "people's ratings of some of the cases, drawn at random, or for judges of criteria physicians' labels of the criteria; "
-        "without them all is by the judges alone",
-        None,
+        "people's ratings of some of the cases, drawn at random; for judges of criteria physicians' labels", None
     )
     output: str | None = option(
         "folder for comparison.json, comparison.md and comparison.html; needed without a gate", None

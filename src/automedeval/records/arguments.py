@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import MISSING, field
 from typing import Any
 
-from automedeval.records.types import RecordError
+from automedeval.records.errors import RecordError
 
 
 def option(help: str, default: Any = MISSING, **more: Any) -> Any:

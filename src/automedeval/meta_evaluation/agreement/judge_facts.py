@@ -48,7 +48,8 @@ def audits_of(places: Sequence[str], rows: Sequence[Row]) -> dict[str, Audit]:
 def run_record(judge: JudgeVerdicts) -> dict[str, Any]:
     """Return the record of a judge's run, which it left beside the verdicts; empty if it is not there."""
     try:
-        record = json.loads((judge.file.parent / f"run-{judge.settings}.json").read_text("utf-8")) if judge.file else {}
+        file = judge.file and judge.file.parent / f"run-{judge.settings}.json"
+        record = json.loads(file.read_text(encoding="utf-8")) if file else {}
     except (OSError, ValueError):
         return {}
     return record if isinstance(record, dict) else {}
