@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from automedeval.reports.facts import UNSEEN
 from doubles.agreement_study import CASES, RATINGS, read, write
 from programs import ENCODER, error_line, needs_encoder, run_recipe
 
@@ -17,7 +18,6 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.metrics import lexical
 from automedeval.metrics.lexical import BASELINES, Collection
 from automedeval.records import RecordError, read_cases
-from automedeval.reports.facts import UNSEEN
 
 judge = partial(run_recipe, "judge")
 LONGER, BM25, ROUGE = "longer text", "BM25 to the question", "ROUGE-L to the reference"

@@ -218,6 +218,7 @@ def test_a_judge_abstains_on_the_cases_that_are_not_certified(trained: Path, sma
     assert all(verdict["reads_reference"] for verdict in beside)
 
 
+@pytest.mark.slow
 def test_an_interrupted_training_reaches_the_same_adapter(trained: Path, tmp_path: Path) -> None:
     output = tmp_path / "killed"
     with stopped(SAVE):
@@ -234,6 +235,7 @@ def test_an_interrupted_training_reaches_the_same_adapter(trained: Path, tmp_pat
     assert "this run is finished already" in again.stdout
 
 
+@pytest.mark.slow
 def test_it_goes_on_from_another_adapter_and_says_what_it_leaves_out(trained: Path, tmp_path: Path) -> None:
     leaked = tmp_path / "leaked.jsonl"
     write(leaked, [next(read_cases(SAMPLE / "train_cases.jsonl")).to_dict()])

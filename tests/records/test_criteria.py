@@ -14,6 +14,8 @@ def test_criteria_are_read_and_written_again_with_their_unknown_keys():
     assert case.extra == {"more": 1}
     assert case.to_dict()["criteria"] == [GOOD, {"criterion": " says to wait ", "points": -2.5, "tags": []}]
     assert "criteria" not in Case.from_dict(CASE).to_dict()
+    most = [GOOD | {"criterion": f"{n}"} for n in range(256)]
+    assert len(Case.from_dict(CASE | {"criteria": most}).criteria) == 256
 
 
 def test_the_digest_for_other_judges_does_not_know_the_criteria():

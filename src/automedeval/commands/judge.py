@@ -40,6 +40,7 @@ from automedeval.judges.run import (
 )
 from automedeval.knowledge.arguments import EvidenceArguments
 from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.facts import lines_of
 from automedeval.meta_evaluation.standings import rank
 from automedeval.models.arguments import ChatArguments, EncoderArguments, parse_model
 from automedeval.models.base import ChatError
@@ -47,7 +48,6 @@ from automedeval.records import Case, RecordError, check_least, named_file, read
 from automedeval.records.cases import named_cases
 from automedeval.records.journal import Processes, write_whole
 from automedeval.records.log import Log
-from automedeval.reports.facts import lines_of
 from automedeval.reports.text import RANKED, format_table, printable
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.published import PACKAGED

@@ -13,7 +13,6 @@ from automedeval.rubrics import Rubric
 from automedeval.rubrics.slots import by_response
 
 WINDOW = 512  # requests that are sorted by length and batched together
-NO_MEDICINE = ("dose", "negation", "emergency")  # the dangers that a judge without medical knowledge cannot see
 LEAST_SHARED = 16  # requests of the last windows that processes share
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from automedeval.judges.base import NO_MEDICINE, ApartJudge
+from automedeval.judges.base import ApartJudge
 from automedeval.judges.requests import Request
 from automedeval.metrics.embedding import EMBEDDINGS, NAMES, READ_REFERENCE, TextEncoder, nearest_pieces
 from automedeval.metrics.lexical import BASELINES, Collection, bm25
-from automedeval.records import Case, RecordError, Verdict, digest
+from automedeval.records import UNSEEN, Case, RecordError, Verdict, digest
 from automedeval.rubrics import COUNTED
 
 
@@ -37,7 +37,7 @@ class BaselineJudge(ApartJudge):
     encoder: TextEncoder | None = None
 
     rubric_name = COUNTED
-    blind_to = NO_MEDICINE
+    blind_to = UNSEEN
 
     def __post_init__(self) -> None:
         if self.baseline not in NAMES:

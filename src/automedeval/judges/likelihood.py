@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from automedeval.judges.base import NO_MEDICINE, ApartJudge
+from automedeval.judges.base import ApartJudge
 from automedeval.judges.prompt_judge import PromptJudge
 from automedeval.judges.requests import Request
 from automedeval.models.base import Answer, answer_groups
-from automedeval.records import Verdict, digest
+from automedeval.records import UNSEEN, Verdict, digest
 from automedeval.rubrics import LIKELIHOOD
 from automedeval.rubrics.prompts import likelihood_texts, template_fingerprint
 
@@ -27,7 +27,7 @@ class LikelihoodJudge(ApartJudge, PromptJudge):
     name: str | None = None
 
     rubric_name = LIKELIHOOD
-    blind_to = NO_MEDICINE
+    blind_to = UNSEEN
 
     def __post_init__(self) -> None:
         self.name = self.name or f"likelihood:{self.chat.name}"

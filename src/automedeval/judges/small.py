@@ -19,14 +19,14 @@ import numpy as np
 from automedeval.claims.checker import Finding, SmallChecker, contradicted, matching_checker, was_read
 from automedeval.claims.run import evidence_of
 from automedeval.claims.statements import statements
-from automedeval.judges.base import NO_MEDICINE, ApartJudge
+from automedeval.judges.base import ApartJudge
 from automedeval.judges.composed import compose
 from automedeval.judges.features import FEATURES, QUESTION, asked_last, read_responses
 from automedeval.judges.requests import Request
 from automedeval.models.arguments import EncoderArguments
 from automedeval.models.checkpoints import fingerprint, matching_encoder, weights_fingerprint
 from automedeval.models.pair_reader import PairReader
-from automedeval.records import Case, RecordError, Verdict, digest
+from automedeval.records import UNSEEN, Case, RecordError, Verdict, digest
 from automedeval.records.journal import write_json
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.questions import Search
@@ -157,7 +157,7 @@ class SmallJudge(ApartJudge):
     store: str = ""
 
     chat = None
-    blind_to = NO_MEDICINE
+    blind_to = UNSEEN
 
     def __post_init__(self) -> None:
         if self.rubric.scale is None:
