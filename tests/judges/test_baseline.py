@@ -61,10 +61,6 @@ def test_judged_twice_is_judged_once_and_a_report_finds_the_baseline_itself(tmp_
     assert not any("rubric" in note for note in result["notes"])
 
 
-def test_what_a_count_cannot_see_is_what_the_facts_name() -> None:
-    assert BaselineJudge.blind_to == UNSEEN
-
-
 def test_some_models_can_be_judged_alone(tmp_path: Path) -> None:
     cases = write(tmp_path / "cases.jsonl", [TWO])
     (verdict,) = judged(tmp_path, LONGER, "--models", "b", cases=cases)
