@@ -45,7 +45,8 @@ class Run(TrainerCallback):
         if state.is_main_process:
             self._reserve()
         state.wait_for_everyone()
-        self.finished: bool = read_record(output)["finished"]
+        there = read_record(output)
+        self.finished = there is not None and there["finished"]
         if self.finished:
             tell(f"{output}: this run is finished already")
 
