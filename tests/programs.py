@@ -44,6 +44,17 @@ def run_recipe(
     return run_here([recipe, *arguments], lambda: runpy.run_path(recipe, run_name="__main__"))
 
 
+def succeeded(done: subprocess.CompletedProcess) -> subprocess.CompletedProcess:
+    """Return a program that ended with status 0, and show what it said if it did not."""
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def flags(**values: object) -> list[object]:
+    """Return options by their names as the words of a command line."""
+    return [word for name, value in values.items() for word in (f"--{name}", value)]
+
+
 def run_command(*arguments: object) -> subprocess.CompletedProcess:
     """Run `automedeval ARGUMENTS` in this process."""
     return run_here(["automedeval", *map(str, arguments)], console.main)

@@ -19,9 +19,8 @@ from automedeval.models.checkpoints import read_record
 from automedeval.records import RecordError
 from automedeval.records.journal import write_json, write_whole
 
-WHOLE = (
-    "whole"  # file in a checkpoint folder after every process has written its part: the seconds of training until then
-)
+# File in a checkpoint folder after every process has written its part, with the seconds of training until then.
+WHOLE = "whole"
 
 
 class Run(TrainerCallback):
