@@ -134,7 +134,7 @@ def main() -> None:
                 raise
             print(f"references will not be read: {error}")
             continue
-        weights = ", ".join(f"{each} {weight:.3g}" for each, weight in zip(scales[name].features, scales[name].weights))
+        weights = ", ".join(f"{each} {weight:.3g}" for each, weight in scales[name].weights.items())
         print(f"weights of what is read beside the {name}: {weights}")
     sets = [each for each in sets if each.scale in scales]
     facts: dict[str, Any] = {"sets": {each.name: measured(each, sets) for each in sets}}

@@ -11,9 +11,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import pytest
+import yaml
 from filelock import FileLock, Timeout
 
 from automedeval.commands import console
@@ -27,6 +29,11 @@ needs_judge = pytest.mark.skipif(not JUDGE.is_dir(), reason=f"{JUDGE} is not the
 
 # `accelerate launch` starts several processes on GPUs, and on CPUs one, whatever number it is given.
 TWO_PROCESSES = ("-m", "torch.distributed.run", "--nproc_per_node", "2")
+
+
+def table(name: str) -> Any:
+    """Return a table of tests/data."""
+    return yaml.safe_load((ROOT / "tests" / "data" / f"{name}.yaml").read_text(encoding="utf-8"))
 
 
 def run_recipe(
@@ -106,6 +113,12 @@ def figures_of_the_paper() -> list[tuple[str, str, list[str]]]:
         (about, command(words.replace("RUN", "recipes/runs/automedeval-13b")), re.findall(r"`(.*?)`", files))
         for about, words, files in rows
     ]
+
+
+def succeeded(done: subprocess.CompletedProcess) -> subprocess.CompletedProcess:
+    """Return a program's result after asserting that it ended well."""
+    assert done.returncode == 0, done.stderr
+    return done
 
 
 def error_line(done: subprocess.CompletedProcess) -> str:

@@ -12,7 +12,7 @@ from doubles.dataset_study import Study as BuildStudy
 from doubles.dataset_study import verdict_of as verdict_of_teacher
 from doubles.introspection_study import MODELS, Lessons, case_of, rationale_of, verdict_of
 from doubles.small_study import ASKED, CRITERIA, a_study, filled, finish, send, write_lines, write_study
-from programs import ROOT, SAMPLE, error_line, run_recipe
+from programs import ROOT, SAMPLE, error_line, run_recipe, succeeded
 
 from automedeval.annotation.export import write_export
 from automedeval.annotation.store import Store
@@ -210,8 +210,7 @@ def test_report_reports_on_five_cases_of_two_physicians(tmp_path: Path, opened, 
     options += ["--ratings", tmp_path / "out" / "ratings.jsonl"]
     options += ["--verdict_ratings", tmp_path / "out" / "verdict_ratings.jsonl"]
     options += ["--preferences", tmp_path / "out" / "preferences.jsonl"]
-    done = run_recipe("report", *options)
-    assert done.returncode == 0, done.stderr
+    succeeded(run_recipe("report", *options))
     report = json.loads((tmp_path / "report" / "agreement.json").read_text())
     for figures in report["people"]["reliability"].values():
         (alpha,) = [value for name, value in figures.items() if name.startswith("alpha")]
@@ -235,8 +234,7 @@ def test_build_dataset_reads_the_ratings_of_verdicts(tmp_path: Path, opened) -> 
     built.plan = built.plan | {"verification": {"scale": [1, 5], "fail_below": 3, "fails": "any"}}
     again = verdict_of_teacher(built.cases[7], "strong", rationale="Judged again, in other words.")
     built.verdicts["strong"][7] = again
-    done = built.build("--verdict_ratings", tmp_path / "out" / "verdict_ratings.jsonl")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(built.build("--verdict_ratings", tmp_path / "out" / "verdict_ratings.jsonl"))
     assert "knowledge: 21 of 23 verdicts meet it" in done.stdout
     assert f"{len(ASKED)} ratings are of other texts of these judges on these cases: not applied" in done.stdout
     assert "verdict_digest" not in done.stdout  # every rating has one
@@ -270,8 +268,7 @@ def test_introspect_takes_the_jurys_decisions_up(tmp_path: Path, opened) -> None
         assert line["scores"] == (list(points.values()) if line["decision"] == "revise" else None)
     write_export(store, discussion / "decided")
     assert "1 case waits" in error_line(lessons.introspect("--partners", "none"))
-    done = lessons.introspect("--partners", "none", "--waiting", "keep_old")
-    assert done.returncode == 0, done.stderr
+    succeeded(lessons.introspect("--partners", "none", "--waiting", "keep_old"))
     records = lessons.revisions()
     kept, *revised = seen
     assert (records[kept]["decision"], records[kept]["annotator"]) == ("keep", "cleo")

@@ -12,7 +12,7 @@ import yaml
 from doubles.dataset_study import Study as BuildStudy
 from doubles.small_study import ASKED, a_study, filled, send, write_lines, write_study
 from doubles.study_page import Physician, client_of, opened, physician, served
-from programs import ROOT, run_recipe
+from programs import ROOT, run_recipe, succeeded
 
 from automedeval.annotation.coordinator import physicians
 from automedeval.annotation.study import Plan
@@ -66,8 +66,7 @@ def test_five_people_verify_and_build_dataset_reads_their_export_unchanged(tmp_p
                     seen[case.id] += 1
                 assert "There is nothing to do for you now" in someone.page
     assert seen == dict.fromkeys((case.id for case in built.cases), 5)
-    exported = run_recipe("annotate", "--study", file, "--export", tmp_path / "ratings")
-    assert exported.returncode == 0, exported.stderr
+    succeeded(run_recipe("annotate", "--study", file, "--export", tmp_path / "ratings"))
     lines = [json.loads(line) for line in (tmp_path / "ratings" / "verdict_ratings.jsonl").open()]
     assert len(lines) == 24 * 5 * 3
     scores = {(line["case_id"], line["annotator"], line["criterion"]): line["score"] for line in lines}
@@ -78,8 +77,7 @@ def test_five_people_verify_and_build_dataset_reads_their_export_unchanged(tmp_p
     assert {(line["annotator"], line["role"]) for line in lines} == set(PEOPLE.items())
     # The rule is the one of the paper's plan.
     built.plan = built.plan | {"verification": yaml.safe_load((PAPER / "plan.yaml").read_text())["verification"]}
-    done = built.build("--verdict_ratings", tmp_path / "ratings" / "verdict_ratings.jsonl")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(built.build("--verdict_ratings", tmp_path / "ratings" / "verdict_ratings.jsonl"))
     for criterion in ASKED:
         assert f"{criterion}: 23 of 24 verdicts meet it (95.83 %" in done.stdout
     failed = {

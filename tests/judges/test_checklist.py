@@ -7,7 +7,7 @@ import pytest
 import yaml
 from doubles.agreement_study import write
 from doubles.endpoint import EndpointDouble, answer, good_answer
-from programs import ENCODER, error_line, needs_encoder, run_command, run_recipe
+from programs import ENCODER, error_line, needs_encoder, run_command, run_recipe, succeeded
 
 from automedeval.judges.checklist import ChecklistJudge
 from automedeval.models.endpoint import OpenAIChat
@@ -116,8 +116,7 @@ def test_verdicts_on_other_criteria_are_not_taken_over(tmp_path, monkeypatch):
             "--output",
             tmp_path / "out",
         )
-        done = run_recipe("judge", *options, "--cases", write(tmp_path / "cases.jsonl", [case()]))
-        assert done.returncode == 0, done.stderr
+        succeeded(run_recipe("judge", *options, "--cases", write(tmp_path / "cases.jsonl", [case()])))
         changed = write(tmp_path / "cases.jsonl", [case(criteria=CRITERIA[:2])])
         assert "changed after" in error_line(run_recipe("judge", *options, "--cases", changed))
     assert len(bodies(endpoint)) == 2 * 3
@@ -177,14 +176,12 @@ def test_verdicts_of_earlier_judges_say_what_decided_and_are_read_as_others(tmp_
     ]
     (tmp_path / "v.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
     options = ("--cases", write(tmp_path / "cases.jsonl", [case()]), "--verdicts", tmp_path / "v.jsonl")
-    done = run_command("report", *options, "--output", tmp_path / "r")
-    assert done.returncode == 0, done.stderr
+    succeeded(run_command("report", *options, "--output", tmp_path / "r"))
     figures = json.loads((tmp_path / "r" / "criteria.json").read_text())["judges"]["small"]["candidates"]
     assert figures["a"]["clip_mean"] == figures["b"]["clip_mean"]
     assert [figures["a"][name] for name in ("lowest", "highest")] == [(5 - 4) / 8, 5 / 8]
     table = tmp_path / "table.csv"
-    done = run_command("export", *options, "--to", "csv", "--rows", "criteria", "--output", table)
-    assert done.returncode == 0, done.stderr
+    succeeded(run_command("export", *options, "--to", "csv", "--rows", "criteria", "--output", table))
     rows = list(csv.DictReader(table.open(newline="")))
     assert [row["probability"] for row in rows] == ["0.9", "0.2", ""] * 2
 

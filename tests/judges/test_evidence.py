@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, good_answer
-from programs import ENCODER, ROOT, error_line, needs_encoder, run_command, run_recipe
+from programs import ENCODER, ROOT, error_line, needs_encoder, run_command, run_recipe, succeeded
 from sentence_transformers import SentenceTransformer
 
 from automedeval.judges.chat_judge import PASSAGES
@@ -157,8 +157,7 @@ def test_the_recipe_trains_on_the_rewards_of_the_judge_beside_the_store(
 
     assert "nowhere: no knowledge store" in error_line(train("nowhere"))
     assert not (tmp_path / "out").exists()
-    done = train(store)
-    assert done.returncode == 0, done.stderr
+    succeeded(train(store))
     judges = [
         load_judge("small", encoder=str(ENCODER), search=search, store=content).fingerprint
         for search, content in ((None, ""), KnowledgeArguments(store=str(store), encoder=str(ENCODER)).open("cpu"))

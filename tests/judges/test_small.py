@@ -3,6 +3,7 @@
 import json
 import runpy
 import shutil
+from dataclasses import asdict
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
@@ -12,11 +13,11 @@ import pytest
 import torch
 from doubles.agreement_study import CASES, RATINGS, read, write
 from plain_small_judge import Plain, adapter, lowered
-from programs import ENCODER, ROOT, SAMPLE, error_line, kill_once, needs_encoder, run_recipe
+from programs import ENCODER, ROOT, SAMPLE, error_line, kill_once, needs_encoder, run_recipe, succeeded
 
 from automedeval.judges.features import FEATURES, QUESTION
 from automedeval.judges.small import PACKAGED as SMALL
-from automedeval.judges.small import Scale
+from automedeval.judges.small import Scale, SmallJudgeModel
 from automedeval.metrics.embedding import pieces
 from automedeval.models.embeddings import Encoder
 from automedeval.records import Case, RecordError, read_cases
@@ -38,8 +39,7 @@ def training(output: Path, *more: object) -> list[object]:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("small") / "people"
-    done = run_recipe("train_cross_encoder", *training(output, "--evaluation_cases", CASES))
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_recipe("train_cross_encoder", *training(output, "--evaluation_cases", CASES)))
     assert "cases → 12 drawn" in done.stdout
     assert "MISSING" not in done.stderr + done.stdout
     return output
@@ -52,8 +52,7 @@ def small(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     cases = write(output.with_name("cases.jsonl"), taken)
     files = ["--cases", cases, "--ratings", SAMPLE / "train_ratings.jsonl"]
     options = ["--relevance", trained, *files, "--rubric", SCALE, "--output", output, "--encoder", ENCODER]
-    done = run_recipe("fit_small_judge", *options, "--device", "cpu")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_recipe("fit_small_judge", *options, "--device", "cpu"))
     assert "relevance 0." in done.stdout
     return output
 
@@ -188,11 +187,12 @@ def test_weights_put_pairs_in_order_and_shares_are_on_peoples_scale() -> None:
     features = columns(first=-quality + rng.normal(size=900), relevance=quality, covered=rng.normal(size=900))
     shares = 1 / (1 + np.exp(-(0.5 + 1.5 * quality))) + rng.normal(0, 0.02, 900)
     scale = Scale.fit(["first", "relevance", "covered"], features, shares.clip(0, 1), panel)
-    assert scale.weights[0] == 0
-    assert scale.weights[2] < 0.05 * scale.weights[1]
+    assert scale.weights["first"] == 0
+    assert scale.weights["covered"] < 0.05 * scale.weights["relevance"]
     assert scale.intercept == pytest.approx(0.5, abs=0.05)
-    assert scale.slope * scale.weights[1] == pytest.approx(1.5, abs=0.1)
-    assert Scale.from_dict(json.loads(json.dumps(scale.to_dict()))) == scale
+    assert scale.slope * scale.weights["relevance"] == pytest.approx(1.5, abs=0.1)
+    learnt = SmallJudgeModel({"question": scale}, 0.25)
+    assert SmallJudgeModel.from_dict(json.loads(json.dumps(asdict(learnt)))) == learnt
 
 
 def test_a_judge_abstains_on_the_cases_that_are_not_certified(trained: Path, small: Path, tmp_path: Path) -> None:
@@ -228,8 +228,7 @@ def test_an_interrupted_training_reaches_the_same_adapter(trained: Path, tmp_pat
     begun = (output / "checkpoint-2" / "whole").exists
     kill_once(begun, recipe, *training(output, "--evaluation_cases", CASES))
     assert not (output / "adapter").exists()
-    done = run_recipe("train_cross_encoder", *training(output, "--evaluation_cases", CASES))
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_recipe("train_cross_encoder", *training(output, "--evaluation_cases", CASES)))
     assert "resuming from" in done.stdout
     first, second = adapter(trained), adapter(output)
     assert first.keys() == second.keys()
@@ -243,8 +242,7 @@ def test_it_goes_on_from_another_adapter_and_says_what_it_leaves_out(trained: Pa
     leaked = tmp_path / "leaked.jsonl"
     write(leaked, [next(read_cases(SAMPLE / "train_cases.jsonl")).to_dict()])
     more = ("--start", trained, "--evaluation_cases", leaked, "--max_steps", 2)
-    done = run_recipe("train_cross_encoder", *training(tmp_path / "more", *more))
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_recipe("train_cross_encoder", *training(tmp_path / "more", *more)))
     assert "question of an evaluation case: 1" in done.stdout
     before, after = adapter(trained), adapter(tmp_path / "more")
     assert any(not torch.equal(before[name], after[name]) for name in before)

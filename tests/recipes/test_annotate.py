@@ -15,7 +15,7 @@ from pathlib import Path
 import httpx
 import pytest
 from doubles.study_page import ANNOTATORS, Physician, write_study
-from programs import ROOT, error_line, run_recipe
+from programs import ROOT, error_line, run_recipe, succeeded
 
 annotate = partial(run_recipe, "annotate")
 LINK = re.compile(r"http\S+/invitation/(\S+)")
@@ -91,8 +91,7 @@ def test_a_study_is_served_and_goes_on_after_a_stop(tmp_path: Path) -> None:
         someone.client.close()
         with httpx.Client(base_url=address, cookies=someone.client.cookies) as client:
             assert "Rate the verdict" in client.get("/tasks/1").text
-    exported = annotate("--study", study, "--export", tmp_path / "export")
-    assert exported.returncode == 0, exported.stderr
+    exported = succeeded(annotate("--study", study, "--export", tmp_path / "export"))
     assert (tmp_path / "export" / "ratings.jsonl").read_text().count("\n") == 9
     assert "9 lines" in exported.stdout
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 from doubles.tiny_model import build_tiny_model
-from programs import ROOT, SAMPLE, TWO_PROCESSES, error_line, kill_once, processes_of, run_recipe
+from programs import ROOT, SAMPLE, TWO_PROCESSES, error_line, kill_once, processes_of, run_recipe, succeeded
 from transformers import AutoTokenizer
 
 from automedeval.records import Verdict
@@ -39,8 +39,7 @@ def key(verdict: dict) -> tuple:
 
 def test_judges_a_file_and_tells_the_standings(tiny_model, tmp_path):
     args = ["--judge", tiny_model, "--cases", CASES, "--output", tmp_path, "--limit", 5, "--orders", "latin", *FAST]
-    done = judge(*args, launch=())
-    assert done.returncode == 0, done.stderr
+    done = succeeded(judge(*args, launch=()))
     records = verdicts(tmp_path)
     assert len(records) == len(set(map(key, records))) == 15
     assert all(verdict["valid"] and verdict["rubric"] == "automedeval@1" for verdict in records)
@@ -81,8 +80,7 @@ def test_free_decoding_records_invalid_verdicts(tiny_model, tmp_path):
 
 
 def test_rationales_that_break_off_are_counted(tiny_model, tmp_path):
-    done = judge("--judge", tiny_model, "--cases", CASES, "--output", tmp_path, "--limit", 3, *FAST)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(judge("--judge", tiny_model, "--cases", CASES, "--output", tmp_path, "--limit", 3, *FAST))
     faults = Counter(Verdict.from_dict(each).rationale_fault for each in verdicts(tmp_path))
     del faults[None]
     counts = " and ".join(f"{count} {fault}" for fault, count in sorted(faults.items()))
@@ -103,8 +101,7 @@ def test_runs_at_a_temperature_without_a_rationale_differ_and_can_be_repeated(ti
         # Of the slot before which nothing was drawn.
         first = {each["expected_scores"][each["order"][0]] for each in runs}
         assert max(first) - min(first) < 1e-4
-    greedy = judge(*arguments, "--temperature", 0, "--output", tmp_path / "greedy")
-    assert greedy.returncode == 0, greedy.stderr
+    succeeded(judge(*arguments, "--temperature", 0, "--output", tmp_path / "greedy"))
     assert len({tuple(each["scores"]) for each in verdicts(tmp_path / "greedy") if each["case_id"] == case_id}) == 1
 
 
@@ -121,8 +118,7 @@ def test_killed_at_any_moment_then_resumed_gives_the_same(tiny_model, tmp_path):
         for size in (1, 3000, 60_000, 100_000)
     )
     assert kills >= 2
-    done = judge(*arguments, "--output", output)
-    assert done.returncode == 0, done.stderr
+    succeeded(judge(*arguments, "--output", output))
     resumed = verdicts(output)
     assert len(resumed) == 180
     assert {key(verdict): verdict for verdict in resumed} == whole
@@ -150,8 +146,7 @@ def test_several_processes_share_the_cases(tiny_model, tmp_path):
     kill_when_one_has_written(shared, *arguments)
     with open(shared / "verdicts.part1.jsonl", "a") as torn:
         torn.write(json.dumps(alone[1])[:50])
-    done = judge(*arguments, "--output", shared, launch=TWO_PROCESSES)
-    assert done.returncode == 0, done.stderr
+    succeeded(judge(*arguments, "--output", shared, launch=TWO_PROCESSES))
     assert processes_of(shared) == 2
     records = verdicts(shared)
     assert sorted(map(key, records)) == sorted(map(key, alone))
@@ -220,8 +215,7 @@ def test_a_dry_run_needs_the_tokenizer_alone_and_judges_nothing(tiny_model, tmp_
     bare = tmp_path / "bare"
     shutil.copytree(tiny_model, bare, ignore=shutil.ignore_patterns("*.safetensors"))
     args = ["--cases", CASES, "--output", tmp_path / "d", *FAST]
-    done = judge("--judge", bare, *args, "--dry_run")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(judge("--judge", bare, *args, "--dry_run"))
     whole = judge("--judge", tiny_model, *args, "--dry_run")
     assert done.stdout == whole.stdout
     assert "30 cases, 30 prompts" in done.stdout
@@ -234,8 +228,7 @@ def test_the_prompt_of_a_case_is_shown_as_the_checkpoint_reads_it(tiny_model, tm
     shutil.copytree(tiny_model, bare, ignore=shutil.ignore_patterns("*.safetensors"))
     file.write_text("".join(json.dumps({**GOOD, "id": name, "question": f"Why {name}?"}) + "\n" for name in "xy"))
     options = ["--judge", bare, "--cases", file, "--output", tmp_path / "d", *FAST]
-    done = judge(*options, "--show_prompt", "y", "--orders", "all")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(judge(*options, "--show_prompt", "y", "--orders", "all"))
     heads = [line for line in done.stdout.splitlines() if line.startswith("--- ")]
     assert heads == ["--- y: a, b", "--- y: b, a"]
     # the library's own rendering of the same messages

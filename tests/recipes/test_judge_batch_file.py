@@ -6,7 +6,7 @@ from zlib import crc32
 
 import pytest
 from doubles.endpoint import EndpointDouble, answer, error, good_answer
-from programs import SAMPLE, error_line, run_recipe
+from programs import SAMPLE, error_line, run_recipe, succeeded
 
 from automedeval.judges.judge import Judge
 from automedeval.models.endpoint import OpenAIChat
@@ -58,8 +58,7 @@ def test_a_file_gives_the_verdicts_of_the_server(tmp_path, monkeypatch):
     done = judge(tmp_path)
     assert f"2 requests to answer in {tmp_path / 'requests.jsonl'}: vllm run-batch" in done.stdout
     answered(tmp_path / "requests.jsonl", tmp_path / "requests.answers.jsonl", scored)
-    done = judge(tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(judge(tmp_path))
     assert "2 cases, 2 verdicts (2 new)" in done.stdout
     assert "requests to answer" not in done.stdout
     assert (tmp_path / "requests.jsonl").read_text() == ""

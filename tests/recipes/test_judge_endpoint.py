@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from doubles.endpoint import CUT_OFF, HANG, EndpointDouble, answer, error, good_answer, without
-from programs import SAMPLE, TWO_PROCESSES, processes_of, run_recipe
+from programs import SAMPLE, TWO_PROCESSES, processes_of, run_recipe, succeeded
 
 from automedeval.records import Verdict, read_cases, read_records
 
@@ -163,9 +163,7 @@ def test_a_run_stops_before_it_could_cost_too_much(judge):
         assert (status, len(messages)) == (1, 1)
         assert messages[0] == "error: --max_cost 3.5: 3.0000 is spent and the next call could cost 1.0000"
         assert len(verdicts) == len(endpoint.asked) == 3
-        assert judge(endpoint.url, "--max_cost", 3.5)[2] == [
-            "error: --max_cost needs --price_in and --price_out",
-        ]
+        assert judge(endpoint.url, "--max_cost", 3.5)[2] == ["error: --max_cost needs --price_in and --price_out"]
         status, _, messages, verdicts = judge(endpoint.url, "--max_cost", 5, *prices, limit=8)
         assert (status, messages, len(set(keys(verdicts)))) == (0, [], 8)
 
@@ -314,8 +312,7 @@ def test_refused_cases_at_the_front_do_not_stop_a_run_whose_later_requests_are_a
 def test_processes_that_share_a_run_record_refused_prompts(judge, tmp_path):
     with EndpointDouble(refuses(0, 8)) as endpoint:
         args = ["--judge", "openai:m", "--base_url", endpoint.url, "--cases", str(CASES), "--limit", "12"]
-        done = run_recipe("judge", *args, "--output", tmp_path / "two", launch=TWO_PROCESSES)
-        assert done.returncode == 0, done.stderr
+        succeeded(run_recipe("judge", *args, "--output", tmp_path / "two", launch=TWO_PROCESSES))
     assert processes_of(tmp_path / "two") == 2
     verdicts = list(read_records(tmp_path / "two" / "verdicts.jsonl", Verdict))
     assert (len(verdicts), sum(verdict.valid for verdict in verdicts)) == (12, 10)

@@ -89,11 +89,9 @@ class SmallChecker:
         answers: Sequence[tuple[Sequence[Statement], Sequence[Passage], str]],
         wanted: Sequence[bool] | None = None,
     ) -> Iterator[list[Finding]]:
-        """Yield the findings of each answer.
+        """Yield the findings of each answer: its statements, the passages that say what is true, and the question.
 
-        Args:
-            answers: of each its statements, the passages that say what is true, and the question.
-            wanted: see `ChatChecker.check`; here all are read, since they share batches.
+        All are read, wanted or not, since they share batches (see `ChatChecker.check`).
         """
         texts = [each.text for asked, _, _ in answers for each in asked if each.unread is None]
         texts += [passage.text for _, passages, _ in answers for passage in passages]
@@ -190,12 +188,11 @@ def load_small_checker(
 ) -> SmallChecker:
     """Load a small checker that recipes/train_checker.py wrote, or the packaged one.
 
+    RecordError: a library is missing, the folder holds none, the encoder is missing or not the one that it was trained on.
+
     Args:
         encoder: `EncoderArguments`.
         network: the encoder, if it is loaded already.
-
-    Raises:
-        RecordError: a library is missing, the folder holds none, the encoder is missing or not the one that it was trained on.
     """
     from automedeval.models.checkpoints import checkpoint_folder, fingerprint, weights_fingerprint
     from automedeval.models.pair_reader import PairReader
@@ -216,11 +213,7 @@ def load_small_checker(
 
 
 def matching_checker(encoder: Any, device: str, network: Any) -> SmallChecker | None:
-    """Load the packaged checker for a loaded encoder; None if it was trained on another one: that judge checks nothing.
-
-    Args:
-        encoder, network: as for `load_small_checker`.
-    """
+    """Load the packaged checker for a loaded encoder; None if it was trained on another one: that judge checks nothing."""
     from automedeval.models.checkpoints import checkpoint_folder, weights_fingerprint
 
     base = json.loads((PACKAGED / "checker.json").read_text(encoding="utf-8"))["encoder"]["fingerprint"]

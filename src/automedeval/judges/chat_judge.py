@@ -29,10 +29,9 @@ def read_answer(answer: Answer, rubric: Rubric, slots: int) -> ParsedAnswer:
 
 @dataclass
 class ChatJudge(PromptJudge):
-    """A judge that asks a chat by a rubric.
+    """A judge that asks a chat by a rubric; RecordError for constrained decoding with a chat that cannot.
 
     Args:
-        chat: the model that answers the prompts.
         rubric: a `Rubric`, a packaged rubric's id or the path of a YAML file.
         rationale: False asks for scores or choices alone.
         score_decoding: "constrained" fixes the form of the answer and chooses each score among the allowed values, which
@@ -41,11 +40,7 @@ class ChatJudge(PromptJudge):
         on_overlong: see `PromptJudge`.
         name: what verdicts record as their judge; by default the chat's name.
         search: finds passages of books; those nearest to the question and to the responses stand in the prompt, and in the
-            verdict's `knowledge`. None: nothing is looked up.
-        store: fingerprint of the store and the search.
-
-    Raises:
-        RecordError: constrained decoding with a chat that cannot.
+            verdict's `knowledge`. None: nothing is looked up. `store` is the fingerprint of the store and the search.
     """
 
     wording: Rubric = field(init=False, repr=False)

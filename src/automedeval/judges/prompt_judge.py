@@ -33,8 +33,7 @@ def answer_groups(
 ) -> Iterator[tuple[int, list[Any]]]:
     """Answer the prompts of all groups at once; yield (index, answers) of each wanted group as its last prompt is answered.
 
-    Args:
-        answer: yields (index, answer) of the wanted ones among prompts, in any order.
+    `answer` yields (index, answer) of the wanted ones among prompts, in any order.
     """
     owners = [index for index, prompts in enumerate(groups) for _ in prompts]
     answers: dict[int, dict[int, Any]] = defaultdict(dict)
@@ -75,11 +74,8 @@ class PromptJudge(BaseJudge):
     def judge(self, requests: Sequence[Request], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Verdict]]:
         """Judge one window of requests; yield (index, verdict) of the wanted ones as they come.
 
-        A request that an endpoint did not answer gives an invalid verdict with the note `failed`.
-
-        Raises:
-            RecordError: a prompt is longer than the context window and `on_overlong` is "error".
-            ChatError: the chat cannot go on.
+        A request that an endpoint did not answer gives an invalid verdict with the note `failed`. RecordError: a prompt is
+        longer than the context window and `on_overlong` is "error". ChatError: the chat cannot go on.
         """
         wanted = [True] * len(requests) if wanted is None else wanted
         if not any(wanted):

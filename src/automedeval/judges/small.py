@@ -8,7 +8,7 @@ does not know medicine.
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations, pairwise
 from pathlib import Path
 from statistics import fmean
@@ -47,31 +47,29 @@ class Scale:
     """How features become a share of a scale, from 0, its lowest score, to 1.
 
     Args:
-        features: the names of those that are read.
-        weights: of each, 0 or more.
+        weights: of each feature that is read, by its name, 0 or more.
         intercept, slope: of the logistic function of their weighted sum.
     """
 
-    features: tuple[str, ...]
-    weights: tuple[float, ...]
+    weights: Mapping[str, float]
     intercept: float
     slope: float
 
+    def __post_init__(self) -> None:
+        if unknown := self.weights.keys() - set(FEATURES):
+            raise ValueError(f"no feature is called {min(unknown)!r}")
+
     @classmethod
     def fit(cls, names: Sequence[str], features: np.ndarray, shares: np.ndarray, panel: Panel) -> "Scale":
-        """Learn from people.
+        """Learn weights that put the pairs of a case in people's order, and a logistic function fitted to their scores.
 
-        The weights are those that put the pairs of a case in people's order. The logistic function of the weighted sum is
-        fitted to people's scores.
+        RecordError if people's scores do not depend on the features.
 
         Args:
             names: those of `FEATURES` that are read.
             features: float [responses, FEATURES].
             shares: people's mean scores as shares of their scale: float [responses].
             panel: the cases of the responses.
-
-        Raises:
-            RecordError: people's scores do not depend on the features.
         """
         features = features[:, [FEATURES.index(name) for name in names]]
         first, second = panel.pairs
@@ -83,23 +81,12 @@ class Scale:
             intercept, slope = fit_logistic(np.column_stack([np.ones(len(total)), total]), shares)
         if not slope > 0:
             raise RecordError("people's ratings do not rise with what the encoder says: there is nothing to learn")
-        return cls(tuple(names), tuple(weights.tolist()), float(intercept), float(slope))
+        return cls(dict(zip(names, weights.tolist())), float(intercept), float(slope))
 
     def shares(self, features: np.ndarray) -> np.ndarray:
         """Return the share of the scale of every response: float [responses], NaN where a feature is."""
-        read = features[:, [FEATURES.index(name) for name in self.features]]
-        return 1 / (1 + np.exp(-self.intercept - self.slope * (read @ np.array(self.weights))))
-
-    def to_dict(self) -> dict[str, Any]:
-        weights = dict(zip(self.features, self.weights))
-        return {"weights": weights, "intercept": self.intercept, "slope": self.slope}
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> "Scale":
-        weights = {str(name): float(weight) for name, weight in content["weights"].items()}
-        if unknown := weights.keys() - set(FEATURES):
-            raise ValueError(f"no feature is called {min(unknown)!r}")
-        return cls(tuple(weights), tuple(weights.values()), float(content["intercept"]), float(content["slope"]))
+        read = features[:, [FEATURES.index(name) for name in self.weights]]
+        return 1 / (1 + np.exp(-self.intercept - self.slope * (read @ np.array([*self.weights.values()], float))))
 
 
 @dataclass(frozen=True)
@@ -123,12 +110,13 @@ class SmallJudgeModel:
             shares = np.where(np.isnan(both), shares, both)
         return shares
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"scales": {name: scale.to_dict() for name, scale in self.scales.items()}, "certain": self.certain}
-
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> "SmallJudgeModel":
-        scales = {name: Scale.from_dict(content["scales"][name]) for name in SCALES if name in content["scales"]}
+        """Return what `asdict` made a record of."""
+        scales = {}
+        for name in (name for name in SCALES if name in content["scales"]):
+            weights, *line = (content["scales"][name][key] for key in ("weights", "intercept", "slope"))
+            scales[name] = Scale({each: float(weight) for each, weight in weights.items()}, *map(float, line))
         if "question" not in scales:
             raise ValueError("no scale for cases without a reference")
         return cls(scales, None if content["certain"] is None else float(content["certain"]))
@@ -138,22 +126,18 @@ class SmallJudgeModel:
 class SmallJudge(ApartJudge):
     """Score every response by itself: `expected_scores` on the rubric's scale, calibrated with people's ratings.
 
-    A response that the encoder cannot read has no score; the others of its case keep theirs.
-
-    A verdict's `abstains` says that its scores lie too close together to be certified. It is missing where nothing was
-    certified: for a single response that was read, and where a reference was read, as `reads_reference` then says.
+    A response that the encoder cannot read has no score; the others of its case keep theirs. A verdict's `abstains` says that
+    its scores lie too close together to be certified. It is missing where nothing was certified: for a single response that was
+    read, and where a reference was read, as `reads_reference` then says.
 
     Args:
-        encoder: an `Encoder`.
-        pair_reader: the encoder with the adapter for relevance.
-        learnt: what was learnt from people.
-        adapter: the fingerprint of the adapter.
+        pair_reader: the encoder with the adapter for relevance, whose fingerprint is `adapter`.
         rubric: its scale is the one of the scores.
         models: only these models' responses are judged.
         name: what verdicts record as their judge.
         checker: checks the statements of responses; None: none are checked.
-        search: finds passages of books, which statements are checked against too.
-        store: fingerprint of the store and the search.
+        search, store: finds passages of books, which statements are checked against too; fingerprint of the store and the
+            search.
     """
 
     encoder: Any
@@ -179,7 +163,7 @@ class SmallJudge(ApartJudge):
 
     @property
     def fingerprint(self) -> str:
-        read = [READING, self.encoder.fingerprint, self.adapter, self.learnt.to_dict(), self._scale]
+        read = [READING, self.encoder.fingerprint, self.adapter, asdict(self.learnt), self._scale]
         read += [self.checker.fingerprint] if self.checker else []
         return digest(read + ([self.store] if self.search else []))
 
@@ -283,12 +267,8 @@ def load_small_judge(
 ) -> SmallJudge:
     """Load the small judge that recipes/fit_small_judge.py wrote to a folder, or the packaged one, with the packaged checker.
 
-    Args:
-        search, store: the books, see `SmallJudge`.
-
-    Raises:
-        RecordError: the folder holds none, a library or the encoder is missing, the adapter is of another encoder, or there are
-            books and no checker reads them beside the responses.
+    RecordError: the folder holds none, a library or the encoder is missing, the adapter is of another encoder, or there are
+    books (`search`, `store`: see `SmallJudge`) and no checker reads them beside the responses.
     """
     file = folder / "judge.json"
     try:
@@ -312,5 +292,5 @@ def load_small_judge(
 def write_small_judge(folder: Path, learnt: SmallJudgeModel, encoder: Path, facts: Mapping[str, Any]) -> None:
     """Write the description of a small judge beside its adapter; `facts` are what was measured."""
     named = {"name": encoder.name, "fingerprint": weights_fingerprint(encoder)}
-    content = {"encoder": named, **learnt.to_dict(), **facts}
+    content = {"encoder": named, **asdict(learnt), **facts}
     write_json(folder / "judge.json", content)

@@ -55,16 +55,12 @@ _NOT_FINITE = "the model's probabilities are not finite: another --dtype may hel
 
 
 def batch_room(outline, device: str, quantization: str = "none") -> int:
-    """Return how many tokens of keys and values a batch may have on a device.
+    """Return how many tokens of keys and values a batch may have on a device; `outline` is that of `outline_network`.
 
     On a GPU they take half of the memory that the weights leave. The other half is for what a forward pass computes, for
     copies of a layer's keys and values that attention makes, and for what the allocator cannot use. Elsewhere they take 2 GiB.
-
     It depends on the hardware alone, not on the free memory: batches have to be the same when a run is resumed. Where others
     hold more than a tenth of a GPU, what they leave counts.
-
-    Args:
-        outline: of `outline_network`.
     """
     config = outline.config.get_text_config()
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -81,12 +77,13 @@ def batch_room(outline, device: str, quantization: str = "none") -> int:
 
 @dataclass
 class LocalChat(Chat):
-    """A checkpoint on this machine, as a chat.
+    """A checkpoint on this machine, as a chat; only safetensors are read, and no remote code is run.
+
+    The weights are loaded when they are first needed; counting tokens needs the tokenizer alone.
 
     Args:
-        model: folder or Hub id of a causal language model; only safetensors are read, and no remote code is run.
-        dtype: "auto" (see `best_dtype`), "bfloat16", "float16" or "float32".
-        device: "auto" (see `best_device`), "cpu", "cuda", "cuda:N" or "mps".
+        model: folder or Hub id of a causal language model.
+        dtype, device: "auto" is what `best_dtype` and `best_device` choose.
         batch_tokens: largest number of tokens of a batch, prompts and answers together; 0: see `batch_room`.
         max_new_tokens: largest number of tokens of free text.
         temperature: 0 decodes greedily; above 0 the seed of an answer is made of `seed` and its prompt, run and label, so that
@@ -96,8 +93,6 @@ class LocalChat(Chat):
         chat_template_path: a Jinja file, for checkpoints without a chat template; "none" and None: the checkpoint's own.
         quantization: "none", "8bit" or "4bit"; see `network.quantized`.
         processes: those that judge together; one of each machine reads the weights' files for the fingerprint.
-
-    The weights are loaded when they are first needed; counting tokens needs the tokenizer alone.
     """
 
     model: str
