@@ -228,8 +228,7 @@ def test_verdicts_are_verified_and_the_way_back_shows_what_is_stored(
             keys.press("Enter")
         assert "There is nothing to do for you now" in visit.page.locator("main").inner_text()
         scores = [list(answer.content["scores"].values()) for answer in store.answers()]
-        assert scores == [[1, 0, 1], [1, 1, 0]]
-        assert visit.complaints == []
+        assert (scores, visit.complaints) == ([[1, 0, 1], [1, 1, 0]], [])
         visit.context.close()
 
 
@@ -262,8 +261,7 @@ def test_a_keyboard_alone_does(browser: "playwright.Browser", store: Store, addr
     with visit.page.expect_navigation():
         keys.press("Enter")
     _, verdict, decision, preference = [answer.content for answer in store.answers()]
-    assert list(verdict["scores"].values()) == [4, 4, 4]
-    assert decision["decision"] == "keep"
+    assert (list(verdict["scores"].values()), decision["decision"]) == ([4, 4, 4], "keep")
     assert list(preference["choices"].values()) == ["1", "tie", "2"]
 
 
@@ -307,8 +305,7 @@ def test_what_is_half_filled_is_kept(browser: "playwright.Browser", store: Store
     status.filter(has_text="Not stored: no connection.").wait_for()
     visit.context.set_offline(False)
     visit.press("Store and go on")
-    assert visit.heading() == "Rate the verdict"
-    assert len(list(store.answers())) == 1
+    assert (visit.heading(), len(list(store.answers()))) == ("Rate the verdict", 1)
 
 
 @pytest.mark.parametrize("status", [502, 500, 403, 413])
@@ -376,8 +373,7 @@ def test_two_tabs_do_not_undo_each_other(browser: "playwright.Browser", store: S
     assert {score for given in next(store.answers()).content["scores"].values() for score in given.values()} == {5}
     with second.expect_navigation():
         second.get_by_role("link", name="To the task as it stands now").click()
-    assert visit.heading() == "Rate the verdict"
-    assert first.url == second.url
+    assert (visit.heading(), first.url) == ("Rate the verdict", second.url)
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["JavaScript", "no JavaScript"])

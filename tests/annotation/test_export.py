@@ -41,9 +41,6 @@ def by_model(task, models, points) -> dict:
     return {str(slot): dict.fromkeys(CRITERIA, points[models[index]]) for slot, index in enumerate(task.order, 1)}
 
 
-# --- what the files hold ----------------------------------------------------------------------------------------------
-
-
 def test_ratings_name_the_models_and_comments_stand_once(tmp_path: Path, opened) -> None:
     study = a_study(tmp_path, rate={"raters": 3, "judges": []})
     store, points = opened(study), dict(zip(MODELS, (1, 3, 5)))
@@ -91,8 +88,7 @@ def test_preferences_name_the_judges_whatever_side_they_stood_on(tmp_path: Path,
     assert set(sides) == {"1", "2"}
     write_export(store, tmp_path)
     lines = read(tmp_path / "preferences.jsonl")
-    assert len(lines) == 36
-    assert {line["choice"] for line in lines if line["criterion"] == "knowledge"} == {"y"}
+    assert (len(lines), {line["choice"] for line in lines if line["criterion"] == "knowledge"}) == (36, {"y"})
     assert {line["choice"] for line in lines if line["criterion"] == "attribution"} == {"tie"}
     assert all(line["choice"] == line["sides"][0] for line in lines if line["criterion"] == "fluency")
     assert all(line["judges"] == ["x", "y"] for line in lines)
@@ -180,9 +176,6 @@ def test_a_model_called_reference_is_a_model(tmp_path: Path, opened) -> None:
     lines = read(tmp_path / "ratings.jsonl")
     exported = Counter((line["case_id"], line["annotator"], line["model"], line["score"]) for line in lines)
     assert exported == Counter(dict.fromkeys(ratings, len(CRITERIA)))
-
-
-# --- what the recipes make of them ------------------------------------------------------------------------------------
 
 
 def test_report_reports_on_five_cases_of_two_physicians(tmp_path: Path, opened, monkeypatch) -> None:

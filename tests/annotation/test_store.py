@@ -26,9 +26,6 @@ from automedeval.records import RecordError
 pytest_plugins = ["doubles.study_databases"]
 
 
-# --- invitations ------------------------------------------------------------------------------------------------------
-
-
 def test_an_invitation_is_known_by_its_token_alone(open_store) -> None:
     store = open_store()
     token = store.invite("ann")
@@ -50,9 +47,6 @@ def test_no_file_holds_a_token_and_only_the_owner_reads_it(tmp_path: Path) -> No
         assert token.encode() not in file.read_bytes()
         assert file.stat().st_mode & 0o077 == 0
     store.close()
-
-
-# --- giving out -------------------------------------------------------------------------------------------------------
 
 
 def test_a_task_stays_the_same_until_it_is_done(open_store) -> None:
@@ -178,8 +172,6 @@ def test_after_an_hour_a_task_goes_to_another_and_nothing_is_lost(open_store, cl
     assert Counter(answer.annotator for answer in store.answers()) == {"ann": 2, "bob": 2}
 
 
-# --- several at once --------------------------------------------------------------------------------------------------
-
 WORKER = """
 import sys
 from dataclasses import replace
@@ -253,8 +245,7 @@ def test_servers_that_start_at_once_make_one_secret_one_password_and_one_link_ea
     for server in servers:
         server.join(60)
     printed = capsys.readouterr().out
-    assert len(made) == 2
-    assert len(set(made)) == 1
+    assert (len(made), len(set(made))) == (2, 1)
     links = re.findall(r"  (\w+) \(\w+\): \S+/invitation/(\S+)", printed)
     assert sorted(name for name, _ in links) == sorted(PHYSICIANS)
     assert {stores[0].annotator_of(token).name for _, token in links} == set(PHYSICIANS)
@@ -262,9 +253,6 @@ def test_servers_that_start_at_once_make_one_secret_one_password_and_one_link_ea
     assert PasswordHasher().verify(stores[0].setting("coordinator_password"), password)
     for store in stores:
         store.close()
-
-
-# --- the database -----------------------------------------------------------------------------------------------------
 
 
 def test_a_store_opened_again_goes_on(open_store) -> None:

@@ -21,17 +21,12 @@ def cases_in_order(study, kind: str = "rate") -> list[str]:
     return [item.case_id for item in study.items if item.kind == kind]
 
 
-# --- what a study holds -----------------------------------------------------------------------------------------------
-
-
 def test_the_sample_study(monkeypatch) -> None:
     monkeypatch.chdir(ROOT)
     study = read_study("recipes/runs/automedeval-135m/annotate.yaml")
     assert study.annotator("physician-3") == Annotator("physician-3", "chief")
     assert study.annotator("nobody") is None
-    assert list(study.plans) == ["rate", "prefer"]
-    assert len(study.cases) == 10
-    assert len(study.verdicts) == 20
+    assert (list(study.plans), len(study.cases), len(study.verdicts)) == (["rate", "prefer"], 10, 20)
     assert [item.needed for item in study.items] == [3] * 5 + [1] * 5 + [3] * 3 + [1] * 7
     assert [criterion.name for criterion in study.rubric.criteria] == list(CRITERIA)
     assert study.database == "sqlite:///stores/sample-annotation.sqlite"
@@ -55,9 +50,7 @@ def test_the_sample_study_shows_its_jury_in_a_comment(tmp_path: Path) -> None:
 def test_the_packaged_questions_are_the_papers() -> None:
     questions = read_questions()
     assert [criterion.name for criterion in questions.criteria] == ["knowledge", "attribution", "fluency"]
-    assert questions.scale == (1, 5)
-    assert set(questions.anchors) == {1, 2, 3, 4, 5}
-    assert tuple(questions.tags) == TAGS
+    assert (questions.scale, set(questions.anchors), tuple(questions.tags)) == ((1, 5), {1, 2, 3, 4, 5}, TAGS)
     assert all(text.endswith(".") for text in questions.tags.values())
 
 
@@ -66,8 +59,7 @@ def test_defaults_and_plans(tmp_path: Path) -> None:
     assert study.plans == {"prefer": Plan("prefer", 2, 1, ("attending", "chief", "master_candidate"), ("y", "x"))}
     assert [(item.key, item.needed) for item in study.items[:2]] == [("prefer/case-0/y/x", 3), ("prefer/case-1/y/x", 2)]
     study = a_study(tmp_path, rate={})
-    assert study.plans["rate"].judges == ("x", "y")
-    assert study.items[0].judges == ("x", "y")
+    assert (study.plans["rate"].judges, study.items[0].judges) == (("x", "y"), ("x", "y"))
     study = a_study(tmp_path, rate={"judges": []}, limit=2)
     assert [item.judges for item in study.items] == [(), ()]
     study = a_study(tmp_path, rate={"roles": ["chief"], "overlap": 2})
@@ -102,11 +94,7 @@ def test_a_reference_that_a_teacher_was_shown_is_shown(tmp_path: Path) -> None:
     write_lines(tmp_path / "verdicts.jsonl", [more, verdict_of(case_of(1), (1, 2, 3), "x")])
     study = read_study(tmp_path / "study.yaml")
     first, second = study.items
-    assert study.case_of(first).models == [*MODELS, "reference"]
-    assert study.case_of(second).models == list(MODELS)
-
-
-# --- in which order ---------------------------------------------------------------------------------------------------
+    assert (study.case_of(first).models, study.case_of(second).models) == ([*MODELS, "reference"], list(MODELS))
 
 
 def test_a_random_order_follows_the_seed(tmp_path: Path) -> None:
@@ -130,9 +118,6 @@ def test_the_fingerprint_is_of_what_is_asked(tmp_path: Path) -> None:
     write_lines(tmp_path / "verdicts.jsonl", [verdict_of(case_of(at), (5, 5, 5), "x") for at in range(4)])
     others.append(read_study(tmp_path / "study.yaml"))
     assert len({first, *(each.fingerprint for each in others)}) == 5
-
-
-# --- what can be wrong ------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("more", "message"), table("study_faults"))

@@ -66,8 +66,7 @@ def test_an_endpoint_gives_labels_with_passages_and_what_it_does_not_say_is_unre
     supported, wrong, question, silent = records[0]["statements"]
     assert wrong["passage"] == "Never take it ~~~ with warfarin."
     assert (supported["passage"], wrong["source"]) == ("Take one tablet of 5 mg once a week.", "reference")
-    assert (question["reason"], silent["reason"][:14]) == ("question", "no JSON object")
-    assert records[0]["checker"] == "m"
+    assert (question["reason"], silent["reason"][:14], records[0]["checker"]) == ("question", "no JSON object", "m")
     assert len(prompts) == 4  # the question is not asserted
     assert "~~~~\nNever take it ~~~ with warfarin.\n~~~~" in prompts[0]
     assert form == {"label": {"type": "string", "enum": list(WORDS)}, "passage": {"type": "integer", "enum": [1, 2]}}

@@ -71,8 +71,7 @@ def test_what_cannot_be_read_stays_unread(chat, monkeypatch):
         judge = ChecklistJudge(OpenAIChat("m", base_url=endpoint.url, concurrency=1), "checklist", models=["a"])
         (verdict,) = judge([case()])
     checklist = verdict.checklist
-    assert checklist["met"] == [True, None, False]
-    assert checklist["met_probabilities"] == [None] * 3
+    assert (checklist["met"], checklist["met_probabilities"]) == ([True, None, False], [None] * 3)
     assert (checklist["score"], checklist["lowest"], checklist["highest"]) == (5 / 8, 5 / 8, 1.0)
     assert verdict.extra["unread"] == ["no JSON object with the criteria"]
 

@@ -91,8 +91,7 @@ def test_a_chat_is_shown_the_nearest_passages_and_the_verdict_names_them(store: 
         evidence, _, task = prompt.partition("A patient asked a question")
         assert task
         blocks = [block for _, block in re.findall(r"\n(~{3,})\n(.*?)\n\1", evidence, re.S)]
-        assert len(blocks) == len(shown)
-        assert {block.partition("\n")[2] for block in blocks} == shown
+        assert (len(blocks), {block.partition("\n")[2] for block in blocks}) == (len(shown), shown)
 
 
 def test_a_passage_stays_between_its_fences(store: Path, tmp_path: Path) -> None:

@@ -49,8 +49,7 @@ def test_a_gpu_that_only_emulates_bfloat16_does_not_get_it(monkeypatch: pytest.M
     assert best_dtype("cuda:0", torch.float16) == torch.float32
     monkeypatch.delenv("AUTOMEDEVAL_BF16")
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: True)  # an A100
-    assert best_dtype("cuda:0") == torch.bfloat16
-    assert best_dtype("mps") == torch.float32
+    assert (best_dtype("cuda:0"), best_dtype("mps")) == (torch.bfloat16, torch.float32)
 
 
 def test_another_value_of_the_switch_is_an_error(tiny_model: Path, tmp_path: Path, monkeypatch) -> None:

@@ -59,8 +59,7 @@ def test_a_study_is_served_and_goes_on_after_a_stop(tmp_path: Path) -> None:
     with running(study, port) as printed, httpx.Client(base_url=address) as client:
         assert "2 cases, 2 items, 3 annotators" in printed
         tokens = LINK.findall(printed)
-        assert [name for name in ANNOTATORS if name in printed] == list(ANNOTATORS)
-        assert len(set(tokens)) == 3
+        assert ([name for name in ANNOTATORS if name in printed], len(set(tokens))) == (list(ANNOTATORS), 3)
         assert all(len(token) >= 22 for token in tokens)  # 128 random bits and more
         password = re.search(r"password, shown this once: (\S+)", printed)[1]
         someone = Physician(client)

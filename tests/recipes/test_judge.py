@@ -120,8 +120,7 @@ def test_killed_at_any_moment_then_resumed_gives_the_same(tiny_model, tmp_path):
     assert kills >= 2
     succeeded(judge(*arguments, "--output", output))
     resumed = verdicts(output)
-    assert len(resumed) == 180
-    assert {key(verdict): verdict for verdict in resumed} == whole
+    assert (len(resumed), {key(verdict): verdict for verdict in resumed}) == (180, whole)
 
 
 def kill_when_one_has_written(output: Path, *arguments: object) -> None:
@@ -168,8 +167,7 @@ def test_a_changed_judge_or_rubric_never_reuses_verdicts(tiny_model, tmp_path):
     rubric.write_text(packaged.replace("version: 1", "version: 2"))
     assert judge("--judge", tiny_model, *arguments, "--rubric", rubric).returncode == 0
     names = [(verdict["judge"], verdict["rubric"]) for verdict in verdicts(tmp_path / "out")]
-    assert len(names) == 6
-    assert len(set(names)) == 3
+    assert (len(names), len(set(names))) == (6, 3)
 
 
 def test_config_file_and_command_line(tiny_model, tmp_path):
@@ -177,8 +175,7 @@ def test_config_file_and_command_line(tiny_model, tmp_path):
     config.write_text(
         f"judge: {tiny_model}\ncases: {CASES}\noutput: {tmp_path / 'a'}\nlimit: 3\nrationale: false\ndevice: cpu\n"
     )
-    assert judge("--config", config, "--limit", 2).returncode == 0
-    assert len(verdicts(tmp_path / "a")) == 2
+    assert (judge("--config", config, "--limit", 2).returncode, len(verdicts(tmp_path / "a"))) == (0, 2)
     config.write_text(config.read_text() + "lmit: 3\n")
     assert "unknown key 'lmit'" in error_line(judge("--config", config))
 
@@ -207,8 +204,7 @@ def test_an_edited_case_never_reuses_its_verdict(tiny_model, tmp_path):
     file.write_text(json.dumps(GOOD).replace("Thus.", "Therefore.") + "\n")
     assert "the texts of case 'one' changed" in error_line(judge(*args))
     file.write_text(json.dumps({**GOOD, "id": "two"}) + "\n")
-    assert judge(*args).returncode == 0
-    assert len(verdicts(tmp_path)) == 2
+    assert (judge(*args).returncode, len(verdicts(tmp_path))) == (0, 2)
 
 
 def test_a_dry_run_needs_the_tokenizer_alone_and_judges_nothing(tiny_model, tmp_path):
@@ -313,9 +309,7 @@ def test_a_full_disk_is_one_line_and_a_second_start_finishes(tiny_model, tmp_pat
     assert "verdicts.jsonl" in line
     kept = verdicts(tmp_path)
     assert kept
-    assert judge(*args).returncode == 0
-    assert verdicts(tmp_path)[: len(kept)] == kept
-    assert len(verdicts(tmp_path)) == 30
+    assert (judge(*args).returncode, verdicts(tmp_path)[: len(kept)], len(verdicts(tmp_path))) == (0, kept, 30)
 
 
 def test_recipes_are_not_a_package():

@@ -106,8 +106,7 @@ def test_cases_of_equal_texts_share_a_request_and_each_has_its_verdict(tmp_path)
     answered(tmp_path / "requests.jsonl", tmp_path / "requests.answers.jsonl", good_answer)
     judge(tmp_path, *options, limit=9, cases=cases)
     verdicts = verdicts_in(tmp_path)
-    assert sorted({key[0] for key in verdicts}) == ["one", "other", "three", "two"]
-    assert len(verdicts) == 4 * 2 * 2
+    assert (sorted({key[0] for key in verdicts}), len(verdicts)) == (["one", "other", "three", "two"], 4 * 2 * 2)
     for (_, *rest), verdict in verdicts.items():
         assert verdict.valid
         twin = verdicts[("one" if verdict.case_id != "other" else "other", *rest)]

@@ -44,8 +44,7 @@ def test_named_columns_are_judged_as_prepare_reads_them(table: str) -> None:
         best.append(cases[len(best)]["responses"][scores.index(max(scores))]["model"])
     assert best == longer
     before = Path("v/verdicts.jsonl").read_bytes()
-    assert judged(table, "--columns", *COLUMNS).returncode == 0
-    assert Path("v/verdicts.jsonl").read_bytes() == before
+    assert (judged(table, "--columns", *COLUMNS).returncode, Path("v/verdicts.jsonl").read_bytes()) == (0, before)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """Load a judge that gives scores by a file of settings or by named values, for a program that has its own command line."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from automedeval.cli import parse
@@ -9,18 +9,16 @@ from automedeval.judges.base import BaseJudge
 from automedeval.judges.judge import load_judge
 from automedeval.knowledge.arguments import EvidenceArguments
 from automedeval.models.arguments import ChatArguments, EncoderArguments
-from automedeval.records import RecordError
+from automedeval.records import RecordError, option
 
 
 @dataclass
 class JudgeSettings(EvidenceArguments):
     """Which judge gives the scores, and how."""
 
-    judge: str = field(default="small", metadata={"help": "the judge, named as for automedeval judge"})
-    rubric: str | None = field(
-        default=None, metadata={"help": "a rubric with a scale, packaged or a .yaml; default: as for automedeval judge"}
-    )
-    rationale: bool = field(default=False, metadata={"help": "ask the judge for a rationale as well; slower"})
+    judge: str = option("small", "the judge, named as for automedeval judge")
+    rubric: str | None = option(None, "a rubric with a scale, packaged or a .yaml; default: as for automedeval judge")
+    rationale: bool = option(False, "ask the judge for a rationale as well; slower")
 
     def load(self, chat: ChatArguments, encoder: EncoderArguments, judge: str | None = None) -> BaseJudge:
         """Return the judge, or another one by the same settings but without the books.

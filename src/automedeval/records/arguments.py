@@ -1,9 +1,16 @@
-"""Check arguments of the command line; every error names the option, its value and what is allowed."""
+"""Declare and check arguments of the command line; every error names the option, its value and what is allowed."""
 
 import re
 from collections.abc import Sequence
+from dataclasses import field
+from typing import Any
 
 from automedeval.records.types import RecordError
+
+
+def option(default: Any, about: str, **more: Any) -> Any:
+    """Return the field of an option: its default (MISSING: it is required), its help, and what argparse takes of it."""
+    return field(default=default, metadata={"help": about, **more})
 
 
 def check_least(arguments: object, least: float, *names: str) -> None:
