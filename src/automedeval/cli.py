@@ -17,14 +17,14 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stdout, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from automedeval import gone
-from automedeval.records import BLANK, AutoMedEvalError, RecordError
+from automedeval.records import BLANK, AutoMedEvalError, RecordError, option
 from automedeval.records.hub_names import hub_commits
 from automedeval.records.journal import ALONE, Processes, write_json
 from automedeval.records.teachers import teacher_arguments
@@ -51,13 +51,11 @@ def comma_list(values: str | Sequence[str] | None) -> list[str]:
 class TableArguments:
     """How tables of answers are read: the base of the arguments of every program that reads cases."""
 
-    blank: str | None = field(
-        default=None,
-        metadata={
-            "help": "blank cells of candidates in a table of answers: lowest: the model was asked and gave no answer, which "
-            "has the lowest score; skip: it was not asked (default: stop and count them)",
-            "choices": list(BLANK),
-        },
+    blank: str | None = option(
+        "blank cells of candidates in a table of answers: lowest: the model was asked and gave no answer, which "
+        "has the lowest score; skip: it was not asked (default: stop and count them)",
+        None,
+        choices=list(BLANK),
     )
 
 
@@ -277,23 +275,16 @@ def print_notes(notes: Sequence[str], processes: Processes = ALONE) -> None:
 
 def describe_run(*groups: Any, libraries: Sequence[str] = ()) -> dict[str, Any]:
     """Return the arguments in these dataclasses, the versions, and the commits of the code and of what the Hub gave."""
-    return {
-        "arguments": {name: value for group in groups for name, value in vars(group).items()},
-        "versions": installed_versions(*libraries),
-        "commit": git_commit(),
-        "revisions": hub_commits(),
-    }
+    arguments = {name: value for group in groups for name, value in vars(group).items()}
+    record = {"arguments": arguments, "versions": installed_versions(*libraries)}
+    return record | {"commit": git_commit(), "revisions": hub_commits()}
 
 
 def describe_result(command: str, **settings: Any) -> dict[str, Any]:
     """Return how a result of `automedeval COMMAND` was made, for its file and its page."""
-    return {
-        "command": shlex.join(["automedeval", command, *sys.argv[1:]]),
-        "version": version("automedeval"),
-        "commit": git_commit(),
-        "revisions": hub_commits(),
-        **settings,
-    }
+    words = shlex.join(["automedeval", command, *sys.argv[1:]])
+    made = {"command": words, "version": version("automedeval"), "commit": git_commit(), "revisions": hub_commits()}
+    return made | settings
 
 
 def record_run(file: Path, *groups: Any, timing: dict[str, float] | None = None) -> None:

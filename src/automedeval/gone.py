@@ -21,6 +21,8 @@ COMMANDS: dict[str, str] = {
 OPTIONS: dict[str, str] = {
     "abstain_at": RISK,
     "uncertified": PAIRS,
+    "criterion_labels": "--ratings takes labels of criteria as well",
+    "harm_ratings": "--ratings takes ratings of harm as well",
     "approve": f"{CRITERIA}; the version that began this study exports its answers",  # a kind of a study of annotate
     "attacks": "use --edits N",
     "harms": "use --edits N",
@@ -36,6 +38,11 @@ OPTIONS: dict[str, str] = {
     "layout=medquad": "use --columns question=question reference=answer topic=focus",
     "layout=pandalm": "write cases.jsonl with model and text of each response, and choices.jsonl",
     "split:": "name the chat alone; the statements are the sentences",  # of check --checker
+    "partners": "without --suggester and --reviewer every mistake goes to the jury",
+    "train_on": "a round's data set has all rows (paper: Table 1)",
+    "introspect seed": "partners answer greedily, or sample with seed 0",
+    "introspect shuffle": "a recording is shown the responses in the order of the case, other models are not",
+    "distill shuffle": "a recording is shown the responses in the order of the case, other models are not",
     "layout=table": "leave it out, or use --columns",
 }
 

@@ -30,7 +30,7 @@ SETTINGS = "AUTOMEDEVAL_REWARD"  # the environment variable that names the YAML 
 class RewardArguments(JudgeSettings):
     """Which judge gives the rewards, and which one watches."""
 
-    watch_judge: str | None = option(None, "a second judge, which trains nothing: its mean reward is logged")
+    watch_judge: str | None = option("a second judge, which trains nothing: its mean reward is logged", None)
 
 
 class JudgeReward:

@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy
-from doubles.agreement_study import read, write
+from doubles.agreement_study import case_of, read, write
 from doubles.endpoint import EndpointDouble, good_answer
 from programs import error_line, run_command
+from tables import rows_of
 
 from automedeval.audit.outcomes import Outcome, ScoreReader
 from automedeval.audit.perturbations import Edit, Perturbation, read_perturbations
@@ -20,9 +21,11 @@ from automedeval.audit.trials import Trial
 from automedeval.judges.requests import Request
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts
+from automedeval.meta_evaluation.facts import Audit, JudgeProfile, lines_of
 from automedeval.records import Case, Verdict
-from automedeval.reports.facts import Audit, JudgeProfile, lines_of
 from automedeval.rubrics import read_rubric
+
+ROWS = rows_of(__file__)
 
 TWO = ("Rest it for two days. Then walk a little.", "Call somebody. It will pass.")
 TEXTS = (*TWO, "Third.")
@@ -43,21 +46,7 @@ def trial_of(cases: Cases, perturbation: Perturbation, kind: str, case: int = 0,
     return Trial(perturbation, kind, kind, request, request, request, **more)
 
 
-@pytest.mark.parametrize(
-    ("limits", "share", "shift", "outcome"),
-    [
-        ({"most": 0.1}, 0.1, 9.0, "passed"),
-        ({"most": 0.1}, 0.11, 0.0, "failed"),
-        ({"least": 0.8}, 0.8, 0.0, "passed"),
-        ({"least": 0.8}, 0.79, 0.0, "failed"),
-        ({"least": 0.3, "most": 0.7}, 0.2, None, "failed"),
-        ({"shift": 0.1}, None, -0.2, "failed"),
-        ({"most": 0.1, "shift": 0.1}, 0.0, 0.2, "failed"),
-        ({"most": 0.1, "shift": 0.1}, 0.0, None, "passed"),
-        ({"most": 0.1}, None, 0.0, "not measured"),
-        ({}, 1.0, 9.0, None),
-    ],
-)
+@pytest.mark.parametrize(("limits", "share", "shift", "outcome"), ROWS["test_a_row_keeps_to_its_limits_or_not"])
 def test_a_row_keeps_to_its_limits_or_not(limits: dict, share: float | None, shift: float | None, outcome: str) -> None:
     row = {"share": {"value": share}, "shift": {"value": shift}}
     assert decide(Perturbation("p", "nothing", "stay", **limits), row) == outcome
@@ -140,17 +129,9 @@ def test_a_biased_judge_is_caught_and_an_equal_one_seldom() -> None:
 
 COUNT = 12
 OPTIONS = ["--judge", "openai:m", "--score_decoding", "free", "--checks", "patient"]
-CASES = [
-    {
-        "id": f"c{number}",
-        "question": f"I twisted my ankle {'badly ' * (number % 3)}and it is swollen. What helps?",
-        "responses": [
-            {"model": "a", "text": TWO[0]},
-            {"model": "b", "text": TWO[1] + (" She is pregnant." if number == 11 else "")},
-        ],
-    }
-    for number in range(COUNT)
-]
+ANKLE = "I twisted my ankle {}and it is swollen. What helps?"
+CASES = [case_of(f"c{n}", ANKLE.format("badly " * (n % 3)), dict(zip("ab", TWO))) for n in range(COUNT)]
+CASES[11]["responses"][1]["text"] += " She is pregnant."
 
 
 def graded(body: dict, takes_off: int = 1) -> dict:

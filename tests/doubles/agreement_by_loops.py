@@ -178,10 +178,7 @@ class Loops:
 
     def content(self) -> dict[str, Any]:
         """Return what agreement.json should hold at least."""
-        content: dict[str, Any] = {
-            "cases": self.counts(),
-            "judges": {row.name: self.judge(row) for row in self.rows},
-        }
+        content: dict[str, Any] = {"cases": self.counts(), "judges": {row.name: self.judge(row) for row in self.rows}}
         if self.ratings is not None:
             content["people"] = self.of_people()
         return content
@@ -250,17 +247,10 @@ class Loops:
         ]
 
     def points(self, row: "Row", scores: dict[tuple, float]) -> list[tuple[int, list]]:
-        return [
-            (
-                number,
-                [
-                    (self.people.get(key) if row.asked[key] else None, scores.get(key))
-                    for key in self.responses
-                    if key[0] == number
-                ],
-            )
-            for number in range(len(self.cases))
-        ]
+        points: list[list] = [[] for _ in self.cases]
+        for key in self.responses:
+            points[key[0]].append((self.people.get(key) if row.asked[key] else None, scores.get(key)))
+        return list(enumerate(points))
 
     def measures(self, row: "Row") -> dict[str, Any]:
         """Return the measures of a row from its own scores or choices, and from its expected scores."""
@@ -361,19 +351,12 @@ class Loops:
             asked = {place: score for place, score in others.items() if row.asked[number, place]}
             pairs = list(itertools.combinations(sorted(others), 2))
             judged_pairs = [
-                (
-                    relation(asked.get(a), asked.get(b)),
-                    ranked[number, a, b],
-                    relation(rater_scores[a], rater_scores[b]),
-                )
+                (relation(asked.get(a), asked.get(b)), ranked[number, a, b], relation(rater_scores[a], rater_scores[b]))
                 for a, b in pairs
             ]
             judged.append((number, [(people, judge) for people, judge, _ in judged_pairs]))
             by_one.append((number, [(people, rater) for people, _, rater in judged_pairs]))
-        return {
-            "judge": accuracies(judged)["concordance"],
-            "one_rater": accuracies(by_one)["concordance"],
-        }
+        return {"judge": accuracies(judged)["concordance"], "one_rater": accuracies(by_one)["concordance"]}
 
     def left_out(self) -> list[tuple[int, dict[int, float], dict[int, float]]]:
         """Return, per rater and case, (case, the means of the others, the rater's own scores), by place of the response."""
@@ -417,16 +400,11 @@ class Loops:
         if len(self.annotators) < 2:
             return {}
         left = self.left_out()
-        pairs = [
-            (
-                number,
-                [
-                    (relation(others[a], others[b]), relation(rater[a], rater[b]))
-                    for a, b in itertools.combinations(others, 2)
-                ],
-            )
-            for number, others, rater in left
-        ]
+        pairs = []
+        for number, others, rater in left:
+            both = itertools.combinations(others, 2)
+            of_case = [(relation(others[a], others[b]), relation(rater[a], rater[b])) for a, b in both]
+            pairs.append((number, of_case))
         points = [(number, [(others[place], rater[place]) for place in others]) for number, others, rater in left]
         return {"ceiling": accuracies(pairs) | correlations(points)}
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 from doubles.agreement_study import CASES, RATINGS, read, write
 from plain_small_judge import Plain, adapter, lowered
-from programs import ENCODER, ROOT, SAMPLE, error_line, kill_once, needs_encoder, run_recipe, succeeded
+from programs import ENCODER, ROOT, SAMPLE, SAVE, error_line, needs_encoder, run_recipe, stopped, succeeded
 
 from automedeval.judges.features import FEATURES, QUESTION
 from automedeval.judges.small import PACKAGED as SMALL
@@ -222,11 +222,11 @@ def test_a_judge_abstains_on_the_cases_that_are_not_certified(trained: Path, sma
     assert all(verdict["reads_reference"] for verdict in beside)
 
 
+@pytest.mark.slow
 def test_an_interrupted_training_reaches_the_same_adapter(trained: Path, tmp_path: Path) -> None:
     output = tmp_path / "killed"
-    recipe = ROOT / "recipes" / "train_cross_encoder.py"
-    begun = (output / "checkpoint-2" / "whole").exists
-    kill_once(begun, recipe, *training(output, "--evaluation_cases", CASES))
+    with stopped(SAVE):
+        run_recipe("train_cross_encoder", *training(output, "--evaluation_cases", CASES))
     assert not (output / "adapter").exists()
     done = succeeded(run_recipe("train_cross_encoder", *training(output, "--evaluation_cases", CASES)))
     assert "resuming from" in done.stdout
@@ -238,6 +238,7 @@ def test_an_interrupted_training_reaches_the_same_adapter(trained: Path, tmp_pat
     assert "this run is finished already" in again.stdout
 
 
+@pytest.mark.slow
 def test_it_goes_on_from_another_adapter_and_says_what_it_leaves_out(trained: Path, tmp_path: Path) -> None:
     leaked = tmp_path / "leaked.jsonl"
     write(leaked, [next(read_cases(SAMPLE / "train_cases.jsonl")).to_dict()])

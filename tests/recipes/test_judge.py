@@ -15,7 +15,17 @@ from pathlib import Path
 import psutil
 import pytest
 from doubles.tiny_model import build_tiny_model
-from programs import ROOT, SAMPLE, TWO_PROCESSES, error_line, kill_once, processes_of, run_recipe, succeeded
+from programs import (
+    APPEND,
+    ROOT,
+    SAMPLE,
+    TWO_PROCESSES,
+    error_line,
+    killed,
+    processes_of,
+    run_recipe,
+    succeeded,
+)
 from transformers import AutoTokenizer
 
 from automedeval.records import Verdict
@@ -68,6 +78,21 @@ def test_pairwise_rubrics(tiny_model, tmp_path, rubric):
     assert "win share" in done.stdout
 
 
+def test_a_judge_that_reads_no_reference_says_so(tiny_model, tmp_path):
+    args = ["--cases", CASES, "--limit", 1, *FAST]
+    for number, (judged, said) in enumerate(
+        {
+            tiny_model: "reference: not read by this judge; --rubric automedeval_guided shows it to the model",
+            "baseline:longer text": "reference: not read by this judge\n",
+            "baseline:ROUGE-L to the reference": None,
+        }.items()
+    ):
+        done = judge("--judge", judged, *args, "--output", tmp_path / str(number))
+        assert (said in done.stdout) if said else "reference: not read" not in done.stdout
+    done = judge("--judge", tiny_model, *args, "--rubric", "automedeval_guided", "--output", tmp_path / "guided")
+    assert "reference: not read" not in done.stdout
+
+
 def test_free_decoding_records_invalid_verdicts(tiny_model, tmp_path):
     done = judge(
         "--judge", tiny_model, "--cases", CASES, "--output", tmp_path, "--limit", 3, "--score_decoding", "free", *FAST
@@ -105,22 +130,20 @@ def test_runs_at_a_temperature_without_a_rationale_differ_and_can_be_repeated(ti
     assert len({tuple(each["scores"]) for each in verdicts(tmp_path / "greedy") if each["case_id"] == case_id}) == 1
 
 
-def test_killed_at_any_moment_then_resumed_gives_the_same(tiny_model, tmp_path):
-    arguments = ["--judge", tiny_model, "--cases", CASES, "--orders", "all", "--batch_tokens", "9000", *FAST]
+def test_killed_then_resumed_gives_the_same(tiny_model, tmp_path):
+    arguments = ["--judge", tiny_model, "--cases", CASES, "--limit", 10, "--orders", "all", *FAST]
+    arguments += ["--batch_tokens", "9000"]
     assert judge(*arguments, "--output", tmp_path / "whole").returncode == 0
     whole = {key(verdict): verdict for verdict in verdicts(tmp_path / "whole")}
-    assert len(whole) == 180
+    assert len(whole) == 60
     output = tmp_path / "killed"
-    file = output / "verdicts.jsonl"
-    command = [ROOT / "recipes" / "judge.py", *arguments, "--output", output]
-    kills = sum(
-        kill_once(lambda size=size: file.exists() and file.stat().st_size >= size, *command)
-        for size in (1, 3000, 60_000, 100_000)
-    )
-    assert kills >= 2
-    succeeded(judge(*arguments, "--output", output))
+    killed(APPEND, 31, "judge", *arguments, "--output", output)
+    done = judge(*arguments, "--output", output)
+    assert done.returncode == 0, done.stderr
+    assert "(29 new)" in done.stdout
     resumed = verdicts(output)
-    assert (len(resumed), {key(verdict): verdict for verdict in resumed}) == (180, whole)
+    assert len(resumed) == 60
+    assert {key(verdict): verdict for verdict in resumed} == whole
 
 
 def kill_when_one_has_written(output: Path, *arguments: object) -> None:
@@ -271,6 +294,9 @@ def test_other_bad_input_is_one_line(tiny_model, tmp_path):
     args = [*start, "--cases", CASES, "--judge", tiny_model]
     assert "nowhere.jsonl" in error_line(judge(*start, "--judge", tiny_model, "--cases", "nowhere.jsonl"))
     assert "no checkpoint" in error_line(judge(*start, "--judge", "./nowhere", "--cases", CASES))
+    assert "did you mean openai:gpt-4o, a model at an endpoint?" in error_line(
+        judge(*start, "--judge", "gpt-4o", "--cases", CASES)
+    )
     assert "no rubric 'nil'" in error_line(judge(*args, "--rubric", "nil"))
     assert "'nobody'" in error_line(judge(*args, "--models", "nobody,larch-7b"))
     assert "'nobody'" in error_line(judge(*args, "--rubric", "medical_pairwise", "--baseline", "nobody"))

@@ -8,9 +8,12 @@ import pytest
 from doubles.agreement_study import write
 from doubles.introspection_study import case_of, verdict_of
 from doubles.tiny_bart import build_bart, build_roberta
-from programs import error_line, run_recipe
+from programs import error_line, run_recipe, succeeded
+from tables import rows_of
 
 from automedeval.records import Verdict
+
+ROWS = rows_of(__file__)
 
 CASES = [case_of(number) for number in range(4)]
 
@@ -38,8 +41,7 @@ def args(tmp_path: Path) -> list[object]:
 
 
 def test_similarity_is_reported_as_similarity(args: list, models: list, tmp_path: Path) -> None:
-    done = run_recipe("report", *args, *models, launch=())
-    assert done.returncode == 0, done.stderr
+    succeeded(run_recipe("report", *args, *models, launch=()))
     similarity = json.loads((tmp_path / "out" / "agreement.json").read_text())["similarity"]
     judge = similarity["judges"]["judge"]
     assert (similarity["teacher"], judge["rationales"], judge["left_out"]) == ("teacher", 3, {"invalid": 1})
@@ -64,14 +66,7 @@ def test_the_teacher_itself_has_no_figure(args: list, models: list, tmp_path: Pa
     assert "the teacher itself" in (tmp_path / "out" / "report.html").read_text()
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--teacher_verdicts", "nowhere.jsonl"], "nowhere.jsonl: No such file"),
-        (["--bert_model", "models/nowhere"], "models/nowhere"),
-        (["--bert_model", "none", "--bart_model", "none"], "the rationales cannot be compared"),
-    ],
-)
+@pytest.mark.parametrize(("more", "message"), ROWS["test_what_cannot_be_compared_is_told_in_one_line"])
 def test_what_cannot_be_compared_is_told_in_one_line(
     args: list, models: list, tmp_path: Path, more: list[str], message: str
 ) -> None:

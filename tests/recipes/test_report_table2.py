@@ -10,7 +10,7 @@ import re
 import shutil
 from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -18,10 +18,13 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from doubles.agreement_study import meta_evaluate, read, write
-from programs import ROOT, error_line
+from doubles.agreement_study import case_of, meta_evaluate, read, write
+from programs import ROOT, error_line, succeeded
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
+from tables import rows_of
+
+ROWS = rows_of(__file__)
 
 MODELS = ("ash", "birch", "cedar", "date")
 NOISE = {"gpt": 0.8, "ours": 0.4, "ours-run2": 0.5, "ours-run3": 0.6, "base": 2.0, "lazy": 0.5}
@@ -65,24 +68,14 @@ def pairs_of(cases: list[dict], truth: dict) -> Iterator[dict]:
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with cases, ratings and the verdicts of all judges in one file."""
     folder, rng = tmp_path_factory.mktemp("study"), random.Random(0)
-    cases = [
-        {"id": f"c{n}", "question": "Why?", "responses": [{"model": model, "text": f"{model} {n}"} for model in MODELS]}
-        for n in range(60)
-    ]
+    cases = [case_of(f"c{n}", "Why?", {model: f"{model} {n}" for model in MODELS}) for n in range(60)]
     truth = {(case["id"], model): rng.uniform(1, 5) for case in cases for model in MODELS}
-    ratings = [
-        {
-            "case_id": case,
-            "model": model,
-            "annotator": f"r{who}",
-            "criterion": criterion,
-            "score": min(5, max(1, score)),
-        }
-        for (case, model), value in truth.items()
-        for who in range(3)
-        for criterion in ("truth", "style")
-        for score in [round(value + rng.gauss(0, 0.5))]
-    ]
+    ratings = []
+    for (case, model), value in truth.items():
+        for who, criterion in product(("r0", "r1", "r2"), ("truth", "style")):
+            score = min(5, max(1, round(value + rng.gauss(0, 0.5))))
+            about = {"case_id": case, "model": model, "annotator": who, "criterion": criterion}
+            ratings.append(about | {"score": score})
     verdicts = [each for judge in NOISE for each in verdicts_of(judge, cases, truth)]
     verdicts += pairs_of(cases, truth)
     for name, lines in (("cases", cases), ("ratings", ratings), ("verdicts", verdicts)):
@@ -112,8 +105,7 @@ def report(study: Path, out: Path, *more: object):
 
 def evaluate(study: Path, out: Path, *more: object) -> tuple[dict, str]:
     """Run the recipe with the ratings; return agreement.json and the page."""
-    done = report(study, out, "--ratings", study / "ratings.jsonl", *more)
-    assert done.returncode == 0, done.stderr
+    succeeded(report(study, out, "--ratings", study / "ratings.jsonl", *more))
     page = re.sub(r"\s+", " ", html.unescape((out / "report.html").read_text("utf-8")))
     return json.loads((out / "agreement.json").read_text("utf-8")), page
 
@@ -396,6 +388,13 @@ def test_the_table_can_be_read_without_seeing_it(reported: tuple) -> None:
     mean = cell["mean"]
     value, low, high, sd = (f"{100 * each:.2f}" for each in (mean["value"], mean["low"], mean["high"], cell["sd"]))
     assert shown["base"][-1] == f"{value} ± {sd}{cell['mark']} [{low}, {high}]"
+    differences = {"".join(line[0][2]): ["".join(cell[2]) for cell in line] for line in tables[1]["lines"]}
+    assert "ours (ours)" not in differences
+    gap, p = cell["difference"], cell["p_adjusted"]
+    value, low, high = (f"{100 * gap[end]:.2f}" for end in ("value", "low", "high"))
+    test = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+    assert differences["base"][-1] == f"{value} [{low}, {high}], {test}"
+    assert differences["gpt"][1] == "N/A"
 
 
 def test_every_caption_of_tables_and_figures_names_the_layout(reported: tuple) -> None:
@@ -448,21 +447,7 @@ def test_judges_can_be_chosen_with_their_trainings(study: Path, tmp_path: Path) 
     assert "ash : birch, ours-run2" not in page
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (
-            ["--compare_to", "mine"],
-            "--compare_to: no judge is called 'mine'; there are gpt, ours, base, lazy, pairs: correctness",
-        ),
-        (["--compare_to", "ours-run2"], "--compare_to: no judge is called 'ours-run2'"),
-        (["--compare_to", "longer text"], "--compare_to: no judge is called 'longer text'"),
-        (["--judges", "gpt,mine"], "--judges: no judge is called 'mine'; there are gpt, ours, ours-run2"),
-        (["--compare_to", "base", "--judges", "ours"], "--compare_to: no judge is called 'base'; there are ours"),
-        (["--teacher_verdicts", "gpt-5"], "gpt-5: No such file or directory, and no judge in --verdicts has this name"),
-        (["--teacher_verdicts", "pairs"], "pairs: no valid verdict with a rationale on any case"),
-    ],
-)
+@pytest.mark.parametrize(("more", "message"), ROWS["test_unknown_names_get_one_line"])
 def test_unknown_names_get_one_line(more: list[str], message: str, study: Path, tmp_path: Path) -> None:
     assert message in error_line(report(study, tmp_path / "out", "--ratings", study / "ratings.jsonl", *more))
     assert not (tmp_path / "out").exists()
@@ -505,18 +490,7 @@ def paper_study(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("name", "figures"),
-    [
-        (
-            "table2",
-            ["Each judge less introspection2"],
-        ),
-        ("table3", ["Rounds of introspection"]),
-        ("figure4", ["ash : birch, introspection2</td>", "ash : birch, people</td>"]),
-        ("figure5", ["People's scores of introspection2's verdicts", "Preference between introspection2 and gpt-4"]),
-    ],
-)
+@pytest.mark.parametrize(("name", "figures"), ROWS["test_each_table_and_figure_is_made_by_its_file"])
 def test_each_table_and_figure_is_made_by_its_file(
     name: str, figures: list[str], paper_study: Path, tmp_path: Path
 ) -> None:
@@ -527,8 +501,7 @@ def test_each_table_and_figure_is_made_by_its_file(
     assert re.match(f"# {name[:-1].title()}s? {name[-1]}", second)
     paths = {argument: paper_study / f"{argument}.jsonl" for argument in yaml.safe_load(file.read_text())}
     here = [word for name, path in paths.items() if path.exists() for word in (f"--{name}", path)]
-    done = report(paper_study, tmp_path, "--config", file, *here)
-    assert done.returncode == 0, done.stderr
+    succeeded(report(paper_study, tmp_path, "--config", file, *here))
     page = (tmp_path / "report.html").read_text("utf-8").replace("&#39;", "'")
     for figure in figures:
         assert figure in page

@@ -11,7 +11,7 @@ import secrets
 import socket
 import sys
 from contextlib import closing
-from dataclasses import MISSING, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -31,18 +31,18 @@ KEEP_ALIVE = 75  # seconds
 class AnnotateArguments:
     """The study, and the address of its page."""
 
-    study: str = option(MISSING, "YAML file of the study")
-    host: str = option("127.0.0.1", "address to listen on; 0.0.0.0: all addresses of the machine")
-    port: int = option(8000, "port to listen on")
+    study: str = option("YAML file of the study")
+    host: str = option("address to listen on; 0.0.0.0: all addresses of the machine", "127.0.0.1")
+    port: int = option("port to listen on", 8000)
     url: str | None = option(
-        None, "public address of the page, for instance https://rate.example.org; https makes its cookies secure"
+        "public address of the page, for instance https://rate.example.org; https makes its cookies secure", None
     )
     proxies: int = option(
-        0,
         "number of proxies in front of the page: the visitor's address is the so-many-th from the right in "
         "X-Forwarded-For; 0: that header is ignored",
+        0,
     )
-    export: str | None = option(None, "write the answers into this folder, and exit")
+    export: str | None = option("write the answers into this folder, and exit", None)
 
     def __post_init__(self) -> None:
         if not 0 < self.port < 65536:

@@ -15,7 +15,7 @@ The exit status is 0; 3 with --fail_if_contradicted if a statement is contradict
 """
 
 import sys
-from dataclasses import MISSING, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import automedeval
@@ -29,6 +29,7 @@ from automedeval.models.arguments import ChatArguments, EncoderArguments
 from automedeval.records import Case, CheckedResponse, RecordError, digest, named_file, option, read_cases
 from automedeval.records.journal import write_json, write_whole
 from automedeval.records.log import Log
+from automedeval.records.thoughts import count_thoughts, note_on_thoughts
 from automedeval.reports.text import format_table, printable
 
 TWO_BOTS = Path(automedeval.__file__).parent / "sample" / "two_bots.jsonl"
@@ -39,22 +40,21 @@ class CheckArguments(TableArguments):
     """Which answers are checked, and against what."""
 
     cases: str = option(
-        MISSING,
         "cases, or a table with the columns question, reference and one for each model; two_bots: the packaged "
-        "twelve questions, six of whose answers are dangerous",
+        "twelve questions, six of whose answers are dangerous"
     )
     evidence: str | None = option(
-        None,
         "reference; books, with --store; or answers: the other answers to the same question "
         "(default: books with --store, else reference if a case has one, else answers)",
+        None,
         choices=list(EVIDENCE),
     )
-    store: str | None = option(None, "folder of books, by recipes/build_store.py")
-    output: str | None = option(None, "folder (default: checks/FILE)")
+    store: str | None = option("folder of books, by recipes/build_store.py", None)
+    output: str | None = option("folder (default: checks/FILE)", None)
     checker: str = option(
-        "small", "small (packaged), the folder of another, or a chat: a checkpoint or openai:MODEL (see --base_url)"
+        "small (packaged), the folder of another, or a chat: a checkpoint or openai:MODEL (see --base_url)", "small"
     )
-    fail_if_contradicted: bool = option(False, "exit status 3 if a statement is contradicted")
+    fail_if_contradicted: bool = option("exit status 3 if a statement is contradicted", False)
 
 
 def main() -> None:
@@ -65,6 +65,7 @@ def main() -> None:
     if args.cases == "two_bots" and not Path("two_bots").exists():
         args.cases = str(TWO_BOTS)
     cases = list(read_cases(args.cases, blank=args.blank))
+    print("".join(f"{note}\n" for note in note_on_thoughts(sum(map(count_thoughts, cases)))), end="", flush=True)
     evidence = evidence_kind(args, cases)
     output = Path(args.output or f"checks/{name}")
     checker = load_checker(args.checker, encoder_args, chat_args)

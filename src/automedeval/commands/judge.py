@@ -41,6 +41,7 @@ from automedeval.judges.run import (
 )
 from automedeval.knowledge.arguments import EvidenceArguments
 from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.facts import lines_of
 from automedeval.meta_evaluation.standings import rank
 from automedeval.models.arguments import ChatArguments, EncoderArguments, parse_model
 from automedeval.models.base import ChatError
@@ -48,9 +49,9 @@ from automedeval.records import Case, RecordError, check_least, named_file, read
 from automedeval.records.cases import named_cases
 from automedeval.records.journal import Processes, write_whole
 from automedeval.records.log import Log
-from automedeval.reports.facts import lines_of
 from automedeval.reports.text import RANKED, format_table, printable
 from automedeval.rubrics import Rubric
+from automedeval.rubrics.published import PACKAGED
 
 SAMPLE = Path(automedeval.__file__).parent / "sample"
 
@@ -225,6 +226,8 @@ def main() -> None:
     check = None if unknown else lambda requests: loaded().refuse_overlong(requests)
     planned = plan_from_dataset(args, args.dataset, rubric) if args.dataset else planner(judge_name, rubric, **plan)
     requests = Requests(args.file, args.limit, planned, check, processes, args.blank)
+    if requests.notes and processes.rank == 0:
+        print("\n".join(requests.notes), flush=True)
     if not len(requests):
         raise RecordError(f"{args.file}: nothing to judge: {rubric.name} compares pairs, and no case has two responses")
     judged = any(output.glob("verdicts*.jsonl"))
@@ -236,6 +239,10 @@ def main() -> None:
         print(f"counted without the server: {error}")
         chat_args.offline = True
         judge = loaded()
+    if requests.references and not judge.reads_reference and processes.rank == 0:
+        asks = parse_model(judge_name)[0] in ("checkpoint", "openai")
+        shown = "; --rubric automedeval_guided shows it to the model" if asks and rubric.id == PACKAGED else ""
+        print(f"reference: not read by this judge{shown}", flush=True)
     args.score_decoding = getattr(judge, "score_decoding", args.score_decoding)
     if args.show_prompt is not None:
         assert isinstance(judge, ChatJudge), "no other judge of a checkpoint or an endpoint"

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from automedeval.records import Case, RecordError, read_cases
 from automedeval.records.journal import ALONE, Processes
+from automedeval.records.thoughts import count_thoughts, note_on_thoughts
 from automedeval.rubrics import Rubric
 
 _CHECKED = 512  # requests that are checked together: the long ones of them are tokenized at once
@@ -55,7 +56,8 @@ class Requests:
     """The requests of a file's cases. Every iteration reads the file again, so that memory does not grow with it.
 
     Every case is planned once at the start, and checked: faults of the input are reported before anything is judged, as
-    RecordError. `digests` are those of the cases that take a request, by id.
+    RecordError. `digests` are those of the cases that take a request, by id; `notes` is what is to be told of the cases;
+    `references` says whether a case has one.
 
     Args:
         file, blank: the cases, see `read_cases`.
@@ -76,9 +78,13 @@ class Requests:
     ):
         self.file, self.limit, self.plan, self.blank = file, limit, plan, blank
         self.digests: dict[str, str] = {}
-        self._count = 0
+        self.notes: list[str] = []
+        self.references = False
+        self._count = thoughts = 0
         unchecked: list[Request] = []
         for number, case in enumerate(self.cases()):
+            thoughts += count_thoughts(case)
+            self.references |= bool(case.reference)
             if planned := plan(case):
                 self.digests[case.id] = planned[0].digest
                 self._count += len(planned)
@@ -89,6 +95,7 @@ class Requests:
                     unchecked = []
         if check and unchecked:
             check(unchecked)
+        self.notes += note_on_thoughts(thoughts)
 
     def cases(self) -> Iterator[Case]:
         return itertools.islice(read_cases(self.file, blank=self.blank), self.limit)

@@ -20,9 +20,9 @@ class PromptArguments(TableArguments):
     """Whether prompts are only shown: the base of the arguments of every program that judges cases by prompts."""
 
     show_prompt: str | None = option(
-        None,
         "print the prompts of the case with this id, of the first case without one, as the model reads them; judge "
         "nothing, load no weights and ask no endpoint",
+        None,
         nargs="?",
         metavar="CASE_ID",
         const="",

@@ -16,9 +16,9 @@ from automedeval.records import RecordError, option
 class JudgeSettings(EvidenceArguments):
     """Which judge gives the scores, and how."""
 
-    judge: str = option("small", "the judge, named as for automedeval judge")
-    rubric: str | None = option(None, "a rubric with a scale, packaged or a .yaml; default: as for automedeval judge")
-    rationale: bool = option(False, "ask the judge for a rationale as well; slower")
+    judge: str = option("the judge, named as for automedeval judge", "small")
+    rubric: str | None = option("a rubric with a scale, packaged or a .yaml; default: as for automedeval judge", None)
+    rationale: bool = option("ask the judge for a rationale as well; slower", False)
 
     def load(self, chat: ChatArguments, encoder: EncoderArguments, judge: str | None = None) -> BaseJudge:
         """Return the judge, or another one by the same settings but without the books.

@@ -26,9 +26,8 @@ from automedeval.judges.requests import Request
 from automedeval.models.arguments import EncoderArguments
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint, weights_fingerprint
 from automedeval.models.pair_reader import PairReader
-from automedeval.records import Case, RecordError, Verdict, digest
+from automedeval.records import UNSEEN, Case, RecordError, Verdict, digest
 from automedeval.records.journal import write_json
-from automedeval.reports.facts import UNSEEN
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.questions import Search
 from automedeval.rubrics.slots import by_response

@@ -15,10 +15,10 @@ from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, rows_o
 from automedeval.meta_evaluation.criteria.checklists import CriteriaVerdicts
 from automedeval.meta_evaluation.criteria.report import candidates, read_shares
 from automedeval.meta_evaluation.criteria.scores import scored
+from automedeval.meta_evaluation.facts import JudgeProfile
 from automedeval.meta_evaluation.harm.readings import rater_of
 from automedeval.meta_evaluation.harm.report import counts_table, harm_result
 from automedeval.records import Verdict
-from automedeval.reports.facts import JudgeProfile
 from automedeval.rubrics import Rubric
 from automedeval.stats import bootstrap
 
@@ -116,9 +116,7 @@ def _means(
     for k in np.flatnonzero(counts):
         mean: Any = bootstrap.Estimate(float(sums[k] / counts[k]), n=int(counts[k]))
         if len(cases.models) <= MOST_MODELS:
-            of = models == k
-            total, count = (np.bincount(case[of], weights, len(cases)) for weights in (values[of], None))
-            mean = bootstrap.mean(total, count, int(counts[k]), bounds=bounds)
+            mean = bootstrap.mean_of(values[models == k], case[models == k], len(cases), bounds=bounds)
         yield cases.models[k], mean, int(counts[k])
 
 

@@ -42,36 +42,36 @@ def checked_model(spec: str) -> tuple[str, str]:
 class ChatArguments:
     """The model that answers: a checkpoint on this machine, or an endpoint."""
 
-    base_url: str | None = option(None, "URL of the endpoint of openai:MODEL; default: OpenAI's own")
+    base_url: str | None = option("URL of the endpoint of openai:MODEL; default: OpenAI's own", None)
     api_key_env: str = option(
-        "OPENAI_API_KEY", "endpoint: the environment variable that holds the key, such as GEMINI_API_KEY"
+        "endpoint: the environment variable that holds the key, such as GEMINI_API_KEY", "OPENAI_API_KEY"
     )
     dtype: str = option(
-        "auto",
         "of a checkpoint's weights; auto: bfloat16 where the device computes it in hardware, else float32",
+        "auto",
         choices=["auto", "bfloat16", "float16", "float32"],
     )
-    device: str = option("auto", "cpu, cuda, cuda:N, mps, or auto: a GPU if there is one")
-    batch_tokens: int = option(0, "most tokens of a batch, prompts and answers; 0: what the device's memory holds")
+    device: str = option("cpu, cuda, cuda:N, mps, or auto: a GPU if there is one", "auto")
+    batch_tokens: int = option("most tokens of a batch, prompts and answers; 0: what the device's memory holds", 0)
     quantization: str = option(
-        "none",
         "load a checkpoint's weights in 8 or 4 bits: needs a CUDA GPU and bitsandbytes",
+        "none",
         choices=["none", "8bit", "4bit"],
     )
-    chat_template_path: str | None = option(None, "Jinja file, for a checkpoint without a chat template; none: its own")
-    max_new_tokens: int = option(512, "most tokens of a rationale or an endpoint's answer")
-    temperature: float = option(0.0, "0 decodes greedily")
-    concurrency: int = option(32, "endpoint: most requests under way at once")
-    max_retries: int = option(5, "endpoint: how often a failed request is tried again")
-    timeout: float = option(120.0, "endpoint: seconds without a byte that end an attempt")
-    structured_output: bool = option(True, "endpoint: constrain answers if the server can, else send JSON schemas")
-    top_logprobs: int = option(5, "endpoint: alternatives per token (expected scores); 0: none")
+    chat_template_path: str | None = option("Jinja file, for a checkpoint without a chat template; none: its own", None)
+    max_new_tokens: int = option("most tokens of a rationale or an endpoint's answer", 512)
+    temperature: float = option("0 decodes greedily", 0.0)
+    concurrency: int = option("endpoint: most requests under way at once", 32)
+    max_retries: int = option("endpoint: how often a failed request is tried again", 5)
+    timeout: float = option("endpoint: seconds without a byte that end an attempt", 120.0)
+    structured_output: bool = option("endpoint: constrain answers if the server can, else send JSON schemas", True)
+    top_logprobs: int = option("endpoint: alternatives per token (expected scores); 0: none", 5)
     cache: str = option(
-        "auto", "endpoint: folder that keeps answers, or off; auto: ~/.cache/automedeval for OpenAI's own API, else off"
+        "endpoint: folder that keeps answers, or off; auto: ~/.cache/automedeval for OpenAI's own API, else off", "auto"
     )
-    price_in: float = option(0.0, "endpoint: price of a million prompt tokens")
-    price_out: float = option(0.0, "endpoint: price of a million completion tokens")
-    max_cost: float | None = option(None, "endpoint: stop before a call whose worst case would exceed this sum")
+    price_in: float = option("endpoint: price of a million prompt tokens", 0.0)
+    price_out: float = option("endpoint: price of a million completion tokens", 0.0)
+    max_cost: float | None = option("endpoint: stop before a call whose worst case would exceed this sum", None)
     # Whether no server is asked: requests go into a file, are counted or shown. Not an argument.
     offline = False
     # Whether `load` reads a checkpoint's weights, which counting tokens does not need. Not an argument.
@@ -134,13 +134,13 @@ class EncoderArguments:
     """The encoder of the baselines that compare embeddings, and of a small judge."""
 
     encoder: str | None = option(
-        None,
         "sentence encoder of a small judge and of the baselines that compare embeddings, a folder or Hub id "
         f"(default: {ENCODER}, else where automedeval get-models puts it, else {ENCODER_ON_HUB} in the cache of the Hub); "
         "reports and audits leave these baselines out with none",
+        None,
     )
     encoder_pooling: str | None = option(
-        None, "for an encoder without modules.json: cls, mean, or pooler, as it was trained"
+        "for an encoder without modules.json: cls, mean, or pooler, as it was trained", None
     )
 
     @property

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from automedeval.meta_evaluation.agreement.baselines import best_baseline
+from automedeval.meta_evaluation.agreement.baselines import best_baseline, differences, paired
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row, judged_relations
+from automedeval.meta_evaluation.facts import LEAST_RATED
 from automedeval.records import RecordError
-from automedeval.reports.facts import LEAST_RATED
 from automedeval.stats import agreement, bootstrap, selective
 from automedeval.stats.folds import deal, each_fold
 
@@ -30,24 +30,16 @@ OF_STATEMENTS = ("contradicted", "answers_disagree")  # the lists that are whole
 
 @dataclass(frozen=True)
 class MainJudge:
-    """The main judge, and how it was chosen.
+    """The main judge, and how it was chosen."""
 
-    Args:
-        row: its line of the report: the judge, or one criterion of a judge of pairs.
-        how: "given" (--main_judge), "only" (there is one), "cross-fitted", or "first" (of --verdicts: too few rated cases).
-        rated_cases: the number of cases with a pair that people ordered and every judge was asked about; of a given or only
-            judge, that it was asked about.
-        folds: the line that the other folds chose, for each fold; empty unless cross-fitted.
-        row_of_case: the line whose verdicts count for the agreement on each case.
-        relation: people's relations of the pairs that count [pairs], NaN for the others; None without ratings.
-    """
-
-    row: Row
-    how: str
-    rated_cases: int
-    folds: tuple[Row, ...]
-    row_of_case: tuple[Row, ...]
-    relation: np.ndarray | None
+    row: Row  # its line of the report: the judge, or one criterion of a judge of pairs
+    how: str  # "given" (--main_judge), "only" (there is one), "cross-fitted", or "first" (of --verdicts: few rated cases)
+    rated_cases: int  # with a pair that people ordered, and that all judges, or the given or only one, were asked about
+    folds: tuple[Row, ...]  # the line that the other folds chose, for each fold; empty unless cross-fitted
+    row_of_case: tuple[Row, ...]  # the line whose verdicts count for the agreement on each case
+    relation: (
+        np.ndarray | None
+    )  # people's relations of the pairs that count [pairs], NaN for the others; None: no ratings
 
 
 def choose(cases: Cases, rows: Sequence[Row], people: People | None, wanted: str | None = None) -> MainJudge:
@@ -99,25 +91,16 @@ def describe(cases: Cases, main: MainJudge, people: People | None, baselines: Se
     "baselines" has the concordances of the judge and of each baseline on the same pairs; `finish` makes "best_baseline" of it.
     """
     row = main.row
-    record: dict[str, Any] = {
-        "name": row.name,
-        "how": main.how,
-        "rated_cases": main.rated_cases,
-        "folds": [each.name for each in main.folds],
-        "valid_rates": _valid_rates(cases, row.judge),
-        "cases": worth_reading(cases, row, people),
-    }
+    record: dict[str, Any] = {"name": row.name, "how": main.how, "rated_cases": main.rated_cases}
+    record |= {"folds": [each.name for each in main.folds], "valid_rates": _valid_rates(cases, row.judge)}
+    record["cases"] = worth_reading(cases, row, people)
     if people is None or main.relation is None:
         return record
     case = cases.panel.case[cases.panel.pairs[0]]
     finest = _of_cases(main.row_of_case, case, lambda each: each.finest)
     record["concordance"] = agreement.concordance(cases.panel, main.relation, finest)
-    record["baselines"] = {}
-    for baseline in baselines:
-        both = np.where(np.isnan(baseline.people_relations(people)), np.nan, main.relation)
-        record["baselines"][baseline.name] = [
-            agreement.concordance(cases.panel, both, each) for each in (finest, baseline.finest)
-        ]
+    relations = {each.name: each.people_relations(people) for each in baselines} | {row.name: main.relation}
+    record["baselines"] = [paired(cases, relations, row, each, finest) for each in baselines]
     scores = {each: each.values for each in set(main.row_of_case) if each.values is not None}
     if len(scores) == len(set(main.row_of_case)):
         values = _of_cases(main.row_of_case, cases.panel.case, scores.__getitem__)
@@ -129,12 +112,11 @@ def describe(cases: Cases, main: MainJudge, people: People | None, baselines: Se
 def finish(record: dict[str, Any], sees_reference: bool | None) -> None:
     """Replace the estimates of `describe` for the baselines by the comparison with the best of them."""
     if "baselines" in record:
-        pairs = record.pop("baselines")
-        differences = {name: bootstrap.difference(*both) for name, both in pairs.items()}
-        defined = {name: each for name, each in differences.items() if each.value is not None}
-        record["best_baseline"] = best_baseline(defined, sees_reference)
-        if record["best_baseline"] is not None:
-            record["best_baseline"]["concordance"] = pairs[record["best_baseline"]["name"]][1]
+        found = {each["second"]: each for each in differences(record.pop("baselines"))}
+        gaps = {name: each["difference"] for name, each in found.items()}
+        record["best_baseline"] = best = best_baseline(gaps, sees_reference)
+        if best is not None:
+            best["concordance"] = found[best["name"]]["concordances"][1]
 
 
 def beside_one_rater(cases: Cases, people: People, values: np.ndarray, asked: np.ndarray) -> dict[str, Any]:

@@ -1,0 +1,13 @@
+"""Tables of tests as data: tests/data/ROOM/NAME.yaml has the rows of tests/ROOM/test_NAME.py, by the name of the test."""
+
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+
+def rows_of(test_file: str) -> dict[str, list[Any]]:
+    """Return the name of a test → its rows, for `pytest.mark.parametrize`; `test_file` is `__file__`."""
+    file = Path(test_file)
+    table = file.parents[1] / "data" / file.parent.name / f"{file.stem.removeprefix('test_')}.yaml"
+    return yaml.safe_load(table.read_text(encoding="utf-8"))
