@@ -18,7 +18,6 @@ from typing import Any
 from unittest import mock
 
 import pytest
-import yaml
 from filelock import FileLock, Timeout
 
 from automedeval.commands import console
@@ -32,11 +31,6 @@ needs_judge = pytest.mark.skipif(not JUDGE.is_dir(), reason=f"{JUDGE} is not the
 
 # `accelerate launch` starts several processes on GPUs, and on CPUs one, whatever number it is given.
 TWO_PROCESSES = ("-m", "torch.distributed.run", "--nproc_per_node", "2")
-
-
-def table(name: str) -> Any:
-    """Return a table of tests/data."""
-    return yaml.safe_load((ROOT / "tests" / "data" / f"{name}.yaml").read_text(encoding="utf-8"))
 
 
 def run_recipe(

@@ -19,7 +19,7 @@ from typing import Any
 
 from automedeval.cli import parse
 from automedeval.judges.base import BaseJudge
-from automedeval.judges.settings import JudgeSettings
+from automedeval.judges.judge import JudgeSettings
 from automedeval.models.arguments import ChatArguments, EncoderArguments
 from automedeval.records import Case, Response, digest, option
 

@@ -8,17 +8,22 @@ import pytest
 import yaml
 from doubles.introspection_study import MODELS, case_of, verdict_of
 from doubles.small_study import CRITERIA, PHYSICIANS, a_study, write_lines, write_study
-from programs import ROOT, table
+from programs import ROOT
+from tables import rows_of
 
 from automedeval.annotation.study import Annotator, Plan, read_study
 from automedeval.records import RecordError
 from automedeval.rubrics import TAGS, read_questions
 
 SAMPLE_STUDY = ROOT / "recipes" / "runs" / "automedeval-135m" / "annotate.yaml"
+PEOPLE, BOTH = [{"name": "ann", "role": "chief"}], {"judges": ["x", "y"]}
 
 
 def cases_in_order(study, kind: str = "rate") -> list[str]:
     return [item.case_id for item in study.items if item.kind == kind]
+
+
+# --- what a study holds -----------------------------------------------------------------------------------------------
 
 
 def test_the_sample_study(monkeypatch) -> None:
@@ -26,7 +31,9 @@ def test_the_sample_study(monkeypatch) -> None:
     study = read_study("recipes/runs/automedeval-135m/annotate.yaml")
     assert study.annotator("physician-3") == Annotator("physician-3", "chief")
     assert study.annotator("nobody") is None
-    assert (list(study.plans), len(study.cases), len(study.verdicts)) == (["rate", "prefer"], 10, 20)
+    assert list(study.plans) == ["rate", "prefer"]
+    assert len(study.cases) == 10
+    assert len(study.verdicts) == 20
     assert [item.needed for item in study.items] == [3] * 5 + [1] * 5 + [3] * 3 + [1] * 7
     assert [criterion.name for criterion in study.rubric.criteria] == list(CRITERIA)
     assert study.database == "sqlite:///stores/sample-annotation.sqlite"
@@ -50,7 +57,9 @@ def test_the_sample_study_shows_its_jury_in_a_comment(tmp_path: Path) -> None:
 def test_the_packaged_questions_are_the_papers() -> None:
     questions = read_questions()
     assert [criterion.name for criterion in questions.criteria] == ["knowledge", "attribution", "fluency"]
-    assert (questions.scale, set(questions.anchors), tuple(questions.tags)) == ((1, 5), {1, 2, 3, 4, 5}, TAGS)
+    assert questions.scale == (1, 5)
+    assert set(questions.anchors) == {1, 2, 3, 4, 5}
+    assert tuple(questions.tags) == TAGS
     assert all(text.endswith(".") for text in questions.tags.values())
 
 
@@ -59,7 +68,8 @@ def test_defaults_and_plans(tmp_path: Path) -> None:
     assert study.plans == {"prefer": Plan("prefer", 2, 1, ("attending", "chief", "master_candidate"), ("y", "x"))}
     assert [(item.key, item.needed) for item in study.items[:2]] == [("prefer/case-0/y/x", 3), ("prefer/case-1/y/x", 2)]
     study = a_study(tmp_path, rate={})
-    assert (study.plans["rate"].judges, study.items[0].judges) == (("x", "y"), ("x", "y"))
+    assert study.plans["rate"].judges == ("x", "y")
+    assert study.items[0].judges == ("x", "y")
     study = a_study(tmp_path, rate={"judges": []}, limit=2)
     assert [item.judges for item in study.items] == [(), ()]
     study = a_study(tmp_path, rate={"roles": ["chief"], "overlap": 2})
@@ -94,7 +104,11 @@ def test_a_reference_that_a_teacher_was_shown_is_shown(tmp_path: Path) -> None:
     write_lines(tmp_path / "verdicts.jsonl", [more, verdict_of(case_of(1), (1, 2, 3), "x")])
     study = read_study(tmp_path / "study.yaml")
     first, second = study.items
-    assert (study.case_of(first).models, study.case_of(second).models) == ([*MODELS, "reference"], list(MODELS))
+    assert study.case_of(first).models == [*MODELS, "reference"]
+    assert study.case_of(second).models == list(MODELS)
+
+
+# --- in which order ---------------------------------------------------------------------------------------------------
 
 
 def test_a_random_order_follows_the_seed(tmp_path: Path) -> None:
@@ -120,7 +134,13 @@ def test_the_fingerprint_is_of_what_is_asked(tmp_path: Path) -> None:
     assert len({first, *(each.fingerprint for each in others)}) == 5
 
 
-@pytest.mark.parametrize(("more", "message"), table("study_faults"))
+# --- what can be wrong ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    rows_of(__file__)["test_a_broken_study_is_one_line"],
+)
 def test_a_broken_study_is_one_line(tmp_path: Path, more: dict, message: str) -> None:
     file = write_study(tmp_path, **more)
     with pytest.raises(RecordError) as error:
@@ -155,13 +175,7 @@ def test_a_file_that_is_no_study_is_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [
-        ({"extra": {"case_digest": "0" * 12}}, "verdicts.jsonl:1: the texts of case 'case-0' changed after 'x'"),
-        ({"order": (0, 1, 3)}, "its order or scores do not fit the 3 responses"),
-        ({"order": (0, 0, 1)}, "its order or scores do not fit the 3 responses"),
-        ({"scores": (1, 2)}, "its order or scores do not fit the 3 responses"),
-        ({"extra": {"models": ["ash", "birch", "other"]}}, "is on the responses of ash, birch, other"),
-    ],
+    rows_of(__file__)["test_a_verdict_that_does_not_fit_is_named"],
 )
 def test_a_verdict_that_does_not_fit_is_named(tmp_path: Path, change: dict, message: str) -> None:
     file = write_study(tmp_path, number=1, rate={"judges": []})

@@ -11,7 +11,8 @@ from doubles.agreement_study import read, write
 from doubles.constrained_server import ConstrainedServer
 from doubles.endpoint import EndpointDouble, answer, error
 from doubles.tiny_model import build_tiny_model
-from programs import APPEND, ENCODER, error_line, needs_encoder, run_command, stopped, table
+from programs import APPEND, ENCODER, error_line, needs_encoder, run_command, stopped
+from tables import rows_of
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from automedeval.claims.chat_checker import MOST, WORDS, read_label
@@ -65,7 +66,8 @@ def test_an_endpoint_gives_labels_with_passages_and_what_it_does_not_say_is_unre
     supported, wrong, question, silent = records[0]["statements"]
     assert wrong["passage"] == "Never take it ~~~ with warfarin."
     assert (supported["passage"], wrong["source"]) == ("Take one tablet of 5 mg once a week.", "reference")
-    assert (question["reason"], silent["reason"][:14], records[0]["checker"]) == ("question", "no JSON object", "m")
+    assert (question["reason"], silent["reason"][:14]) == ("question", "no JSON object")
+    assert records[0]["checker"] == "m"
     assert len(prompts) == 4  # the question is not asserted
     assert "~~~~\nNever take it ~~~ with warfarin.\n~~~~" in prompts[0]
     assert form == {"label": {"type": "string", "enum": list(WORDS)}, "passage": {"type": "integer", "enum": [1, 2]}}
@@ -162,7 +164,10 @@ def test_stopped_and_resumed_a_checkpoint_gives_the_same(tmp_path: Path) -> None
     assert cut == whole
 
 
-@pytest.mark.parametrize(("text", "said"), table("checker_answers"))
+@pytest.mark.parametrize(
+    ("text", "said"),
+    rows_of(__file__)["test_how_an_answer_is_read"],
+)
 def test_how_an_answer_is_read(text: str, said: object) -> None:
     label = read_label(Answer(text), 2)
     if isinstance(said, str):
@@ -179,13 +184,7 @@ def test_an_answer_that_was_cut_off_is_no_label() -> None:
 
 @pytest.mark.parametrize(
     ("checker", "said"),
-    [
-        ("baseline:random", "takes small"),
-        ("openai:", "is empty"),
-        ("split:openai:m", "it is gone; name the chat alone; the statements are the sentences"),
-        ("http://localhost/v1", "--base_url"),
-        ("no/such-model", "no/such-model"),
-    ],
+    rows_of(__file__)["test_a_checker_that_is_none_is_one_line"],
 )
 def test_a_checker_that_is_none_is_one_line(checker: str, said: str, tmp_path: Path) -> None:
     done, records = check(cases(), tmp_path / "out", "--checker", checker)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 import yaml
-from programs import ROOT, SAMPLE, table
+from programs import ROOT, SAMPLE
+from tables import rows_of
 
 from automedeval.claims.rules import contradiction
 from automedeval.claims.run import passages_of
@@ -14,7 +15,7 @@ from automedeval.claims.statements import Passage
 from automedeval.records import read_cases
 
 SOURCE = ROOT / "src" / "automedeval"
-PAIRS: dict[str, dict[str, list[list[str]]]] = table("statements")
+PAIRS: dict[str, dict[str, list[list[str]]]] = yaml.safe_load((ROOT / "tests/data/statements.yaml").read_text())
 GROUPS = [(label, kind) for label, kinds in PAIRS.items() for kind in kinds]
 SAME = ("number", "unit", "product", "interval", "day part", "approximate")  # each says what the other does
 
@@ -67,7 +68,10 @@ def test_no_statement_of_a_physician_contradicts_the_answer_that_it_was_taken_fr
     assert flagged == []
 
 
-@pytest.mark.parametrize(("statement", "passages", "question", "before", "expected"), table("quantities")["compared"])
+@pytest.mark.parametrize(
+    ("statement", "passages", "question", "before", "expected"),
+    rows_of(__file__)["test_subject_conditions_and_what_other_passages_allow"],
+)
 def test_subject_conditions_and_what_other_passages_allow(
     statement: str, passages: list[str], question: str, before: str, expected: str | None
 ) -> None:

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from doubles.agreement_study import write
 from doubles.endpoint import EndpointDouble, answer, good_answer
-from programs import ENCODER, error_line, needs_encoder, run_command, run_recipe, succeeded
+from programs import ENCODER, error_line, needs_encoder, run_command, run_recipe
 
 from automedeval.judges.checklist import ChecklistJudge
 from automedeval.models.endpoint import OpenAIChat
@@ -71,7 +71,8 @@ def test_what_cannot_be_read_stays_unread(chat, monkeypatch):
         judge = ChecklistJudge(OpenAIChat("m", base_url=endpoint.url, concurrency=1), "checklist", models=["a"])
         (verdict,) = judge([case()])
     checklist = verdict.checklist
-    assert (checklist["met"], checklist["met_probabilities"]) == ([True, None, False], [None] * 3)
+    assert checklist["met"] == [True, None, False]
+    assert checklist["met_probabilities"] == [None] * 3
     assert (checklist["score"], checklist["lowest"], checklist["highest"]) == (5 / 8, 5 / 8, 1.0)
     assert verdict.extra["unread"] == ["no JSON object with the criteria"]
 
@@ -105,17 +106,10 @@ def test_several_criteria_at_once_change_the_prompt_and_the_fingerprint(chat):
 def test_verdicts_on_other_criteria_are_not_taken_over(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     with EndpointDouble(good_answer) as endpoint:
-        options = (
-            "--judge",
-            "openai:m",
-            "--base_url",
-            endpoint.url,
-            "--rubric",
-            "checklist",
-            "--output",
-            tmp_path / "out",
-        )
-        succeeded(run_recipe("judge", *options, "--cases", write(tmp_path / "cases.jsonl", [case()])))
+        options = ["--judge", "openai:m", "--base_url", endpoint.url, "--rubric", "checklist"]
+        options += ["--output", tmp_path / "out"]
+        done = run_recipe("judge", *options, "--cases", write(tmp_path / "cases.jsonl", [case()]))
+        assert done.returncode == 0, done.stderr
         changed = write(tmp_path / "cases.jsonl", [case(criteria=CRITERIA[:2])])
         assert "changed after" in error_line(run_recipe("judge", *options, "--cases", changed))
     assert len(bodies(endpoint)) == 2 * 3
@@ -175,12 +169,14 @@ def test_verdicts_of_earlier_judges_say_what_decided_and_are_read_as_others(tmp_
     ]
     (tmp_path / "v.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
     options = ("--cases", write(tmp_path / "cases.jsonl", [case()]), "--verdicts", tmp_path / "v.jsonl")
-    succeeded(run_command("report", *options, "--output", tmp_path / "r"))
+    done = run_command("report", *options, "--output", tmp_path / "r")
+    assert done.returncode == 0, done.stderr
     figures = json.loads((tmp_path / "r" / "criteria.json").read_text())["judges"]["small"]["candidates"]
     assert figures["a"]["clip_mean"] == figures["b"]["clip_mean"]
     assert [figures["a"][name] for name in ("lowest", "highest")] == [(5 - 4) / 8, 5 / 8]
     table = tmp_path / "table.csv"
-    succeeded(run_command("export", *options, "--to", "csv", "--rows", "criteria", "--output", table))
+    done = run_command("export", *options, "--to", "csv", "--rows", "criteria", "--output", table)
+    assert done.returncode == 0, done.stderr
     rows = list(csv.DictReader(table.open(newline="")))
     assert [row["probability"] for row in rows] == ["0.9", "0.2", ""] * 2
 

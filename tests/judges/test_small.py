@@ -13,11 +13,11 @@ import pytest
 import torch
 from doubles.agreement_study import CASES, RATINGS, read, write
 from plain_small_judge import Plain, adapter, lowered
-from programs import ENCODER, ROOT, SAMPLE, SAVE, error_line, needs_encoder, run_recipe, stopped, succeeded
+from programs import ENCODER, ROOT, SAMPLE, SAVE, error_line, needs_encoder, run_recipe, stopped
 
 from automedeval.judges.features import FEATURES, QUESTION
 from automedeval.judges.small import PACKAGED as SMALL
-from automedeval.judges.small import Scale, SmallJudgeModel
+from automedeval.judges.small import Scale
 from automedeval.metrics.embedding import pieces
 from automedeval.models.embeddings import Encoder
 from automedeval.records import Case, RecordError, read_cases
@@ -39,7 +39,8 @@ def training(output: Path, *more: object) -> list[object]:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("small") / "people"
-    done = succeeded(run_recipe("train_cross_encoder", *training(output, "--evaluation_cases", CASES)))
+    done = run_recipe("train_cross_encoder", *training(output, "--evaluation_cases", CASES))
+    assert done.returncode == 0, done.stderr
     assert "cases → 12 drawn" in done.stdout
     assert "MISSING" not in done.stderr + done.stdout
     return output
@@ -52,7 +53,8 @@ def small(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     cases = write(output.with_name("cases.jsonl"), taken)
     files = ["--cases", cases, "--ratings", SAMPLE / "train_ratings.jsonl"]
     options = ["--relevance", trained, *files, "--rubric", SCALE, "--output", output, "--encoder", ENCODER]
-    done = succeeded(run_recipe("fit_small_judge", *options, "--device", "cpu"))
+    done = run_recipe("fit_small_judge", *options, "--device", "cpu")
+    assert done.returncode == 0, done.stderr
     assert "relevance 0." in done.stdout
     return output
 
@@ -148,20 +150,14 @@ def test_the_best_answer_is_the_reference_of_the_other_ones(small: Path) -> None
 def test_fitting_has_its_own_faults_in_one_line(trained: Path, small: Path, tmp_path: Path) -> None:
     files = ["--cases", CASES, "--ratings", RATINGS, "--rubric", SCALE, "--encoder", ENCODER, "--device", "cpu"]
     (tmp_path / "mine.txt").write_text("mine")
-    few = [
-        "--cases",
-        small.with_name("cases.jsonl"),
-        "--ratings",
-        SAMPLE / "train_ratings.jsonl",
-        "--only",
-        "no such case",
-    ]
+    files += ["--relevance", trained, "--output", tmp_path / "a"]
+    few = ["--cases", small.with_name("cases.jsonl"), "--ratings", SAMPLE / "train_ratings.jsonl"]
     for more, message in (
-        (["--relevance", "nowhere", "--output", tmp_path / "a"], "no adapter at nowhere"),
-        (["--relevance", trained, "--output", tmp_path], "holds files that are no small judge"),
-        (["--relevance", trained, "--output", tmp_path / "a", "--seen", "["], "--seen: not a regular expression"),
-        (["--relevance", trained, "--output", tmp_path / "a", *few], "0 rated cases"),
-        (["--relevance", trained, "--output", tmp_path / "a", "--delta", 1], "--delta must be above 0 and below 1"),
+        (["--relevance", "nowhere"], "no adapter at nowhere"),
+        (["--output", tmp_path], "holds files that are no small judge"),
+        (["--seen", "["], "--seen: not a regular expression"),
+        ([*few, "--only", "no such case"], "0 rated cases"),
+        (["--delta", 1], "--delta must be above 0 and below 1"),
     ):
         assert message in error_line(run_recipe("fit_small_judge", *files, *more))
     assert not (tmp_path / "a").exists()
@@ -191,8 +187,7 @@ def test_weights_put_pairs_in_order_and_shares_are_on_peoples_scale() -> None:
     assert scale.weights["covered"] < 0.05 * scale.weights["relevance"]
     assert scale.intercept == pytest.approx(0.5, abs=0.05)
     assert scale.slope * scale.weights["relevance"] == pytest.approx(1.5, abs=0.1)
-    learnt = SmallJudgeModel({"question": scale}, 0.25)
-    assert SmallJudgeModel.from_dict(json.loads(json.dumps(asdict(learnt)))) == learnt
+    assert Scale(**json.loads(json.dumps(asdict(scale)))) == scale
 
 
 def test_a_judge_abstains_on_the_cases_that_are_not_certified(trained: Path, small: Path, tmp_path: Path) -> None:
@@ -228,7 +223,8 @@ def test_an_interrupted_training_reaches_the_same_adapter(trained: Path, tmp_pat
     with stopped(SAVE):
         run_recipe("train_cross_encoder", *training(output, "--evaluation_cases", CASES))
     assert not (output / "adapter").exists()
-    done = succeeded(run_recipe("train_cross_encoder", *training(output, "--evaluation_cases", CASES)))
+    done = run_recipe("train_cross_encoder", *training(output, "--evaluation_cases", CASES))
+    assert done.returncode == 0, done.stderr
     assert "resuming from" in done.stdout
     first, second = adapter(trained), adapter(output)
     assert first.keys() == second.keys()
@@ -243,7 +239,8 @@ def test_it_goes_on_from_another_adapter_and_says_what_it_leaves_out(trained: Pa
     leaked = tmp_path / "leaked.jsonl"
     write(leaked, [next(read_cases(SAMPLE / "train_cases.jsonl")).to_dict()])
     more = ("--start", trained, "--evaluation_cases", leaked, "--max_steps", 2)
-    done = succeeded(run_recipe("train_cross_encoder", *training(tmp_path / "more", *more)))
+    done = run_recipe("train_cross_encoder", *training(tmp_path / "more", *more))
+    assert done.returncode == 0, done.stderr
     assert "question of an evaluation case: 1" in done.stdout
     before, after = adapter(trained), adapter(tmp_path / "more")
     assert any(not torch.equal(before[name], after[name]) for name in before)

@@ -19,10 +19,9 @@ from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, reads_back
 from automedeval.rubrics.slots import renamed, reordered, seen_from
 
 MOST_BUTTONS = 11  # a scale with more values has a number field
-# What each kind of task asks, and heading and lead of each part.
-_WORDINGS = load_yaml(read_text(resources.files("automedeval.annotation") / "templates" / "tasks.yaml"))
-TASKS: dict[str, str] = _WORDINGS["tasks"]
-HEADINGS: dict[str, dict[str, str]] = _WORDINGS["headings"]
+_WORDS = load_yaml(read_text(resources.files("automedeval.annotation") / "templates" / "words.yaml"))
+TASKS: dict[str, str] = _WORDS["tasks"]  # by kind
+HEADINGS: dict[str, list[str]] = _WORDS["headings"]  # by part, each with its instruction
 
 
 @dataclass(frozen=True)
@@ -80,7 +79,7 @@ def sheet_of(study: Study, assignment: Assignment, part: str) -> Sheet:
         exchanges,
         fields_of(study, assignment, part),
         list(anchors.items()),
-        **HEADINGS[part if part in HEADINGS else "verify" if item.kind == "verify" else "verdict"],
+        *HEADINGS[part if part in HEADINGS else "verify" if item.kind == "verify" else "verdict"],
     )
 
 

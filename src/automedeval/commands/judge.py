@@ -25,9 +25,8 @@ from automedeval.cli import comma_list, join_processes, parse, print_notes, reco
 from automedeval.harness.joining import LogArguments, is_log, join_logs
 from automedeval.introspection.mistakes import read_recorded
 from automedeval.judges.base import BaseJudge
-from automedeval.judges.chat_judge import ChatJudge
-from automedeval.judges.default_judge import UNTRAINED, VARIABLE, default_judge
-from automedeval.judges.judge import CRITERIA, judge_rubric, load_judge, planner
+from automedeval.judges.chat_judge import Judge
+from automedeval.judges.judge import CRITERIA, UNTRAINED, VARIABLE, default_judge, judge_rubric, load_judge, planner
 from automedeval.judges.prompt_judge import PromptJudge
 from automedeval.judges.requests import Request, Requests
 from automedeval.judges.run import (
@@ -245,7 +244,7 @@ def main() -> None:
         print(f"reference: not read by this judge{shown}", flush=True)
     args.score_decoding = getattr(judge, "score_decoding", args.score_decoding)
     if args.show_prompt is not None:
-        assert isinstance(judge, ChatJudge), "no other judge of a checkpoint or an endpoint"
+        assert isinstance(judge, Judge), "no other judge of a checkpoint or an endpoint"
         if processes.rank == 0:
             print(show_prompts(requests, args.show_prompt, judge.shown))
         return

@@ -24,7 +24,7 @@ from automedeval.judges.composed import compose
 from automedeval.judges.features import FEATURES, QUESTION, asked_last, read_responses
 from automedeval.judges.requests import Request
 from automedeval.models.arguments import EncoderArguments
-from automedeval.models.checkpoints import checkpoint_folder, fingerprint, weights_fingerprint
+from automedeval.models.checkpoints import fingerprint, matching_encoder, weights_fingerprint
 from automedeval.models.pair_reader import PairReader
 from automedeval.records import UNSEEN, Case, RecordError, Verdict, digest
 from automedeval.records.journal import write_json
@@ -46,7 +46,7 @@ class Scale:
     """How features become a share of a scale, from 0, its lowest score, to 1.
 
     Args:
-        weights: of each feature that is read, by its name, 0 or more.
+        weights: of the features that are read, by name; each 0 or more.
         intercept, slope: of the logistic function of their weighted sum.
     """
 
@@ -54,21 +54,21 @@ class Scale:
     intercept: float
     slope: float
 
-    def __post_init__(self) -> None:
-        if unknown := self.weights.keys() - set(FEATURES):
-            raise ValueError(f"no feature is called {min(unknown)!r}")
-
     @classmethod
     def fit(cls, names: Sequence[str], features: np.ndarray, shares: np.ndarray, panel: Panel) -> "Scale":
-        """Learn weights that put the pairs of a case in people's order, and a logistic function fitted to their scores.
+        """Learn from people.
 
-        RecordError if people's scores do not depend on the features.
+        The weights are those that put the pairs of a case in people's order. The logistic function of the weighted sum is
+        fitted to people's scores.
 
         Args:
             names: those of `FEATURES` that are read.
             features: float [responses, FEATURES].
             shares: people's mean scores as shares of their scale: float [responses].
             panel: the cases of the responses.
+
+        Raises:
+            RecordError: people's scores do not depend on the features.
         """
         features = features[:, [FEATURES.index(name) for name in names]]
         first, second = panel.pairs
@@ -85,7 +85,7 @@ class Scale:
     def shares(self, features: np.ndarray) -> np.ndarray:
         """Return the share of the scale of every response: float [responses], NaN where a feature is."""
         read = features[:, [FEATURES.index(name) for name in self.weights]]
-        return 1 / (1 + np.exp(-self.intercept - self.slope * (read @ np.array([*self.weights.values()], float))))
+        return 1 / (1 + np.exp(-self.intercept - self.slope * (read @ np.array(list(self.weights.values())))))
 
 
 @dataclass(frozen=True)
@@ -111,11 +111,13 @@ class SmallJudgeModel:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> "SmallJudgeModel":
-        """Return what `asdict` made a record of."""
+        """Return what `asdict` was written of; ValueError, KeyError or TypeError if it is not that."""
         scales = {}
-        for name in (name for name in SCALES if name in content["scales"]):
+        for name in [name for name in SCALES if name in content["scales"]]:
             weights, *line = (content["scales"][name][key] for key in ("weights", "intercept", "slope"))
-            scales[name] = Scale({each: float(weight) for each, weight in weights.items()}, *map(float, line))
+            if unknown := weights.keys() - set(FEATURES):
+                raise ValueError(f"no feature is called {min(unknown)!r}")
+            scales[name] = Scale({str(each): float(weight) for each, weight in weights.items()}, *map(float, line))
         if "question" not in scales:
             raise ValueError("no scale for cases without a reference")
         return cls(scales, None if content["certain"] is None else float(content["certain"]))
@@ -125,18 +127,22 @@ class SmallJudgeModel:
 class SmallJudge(ApartJudge):
     """Score every response by itself: `expected_scores` on the rubric's scale, calibrated with people's ratings.
 
-    A response that the encoder cannot read has no score; the others of its case keep theirs. A verdict's `abstains` says that
-    its scores lie too close together to be certified. It is missing where nothing was certified: for a single response that was
-    read, and where a reference was read, as `reads_reference` then says.
+    A response that the encoder cannot read has no score; the others of its case keep theirs.
+
+    A verdict's `abstains` says that its scores lie too close together to be certified. It is missing where nothing was
+    certified: for a single response that was read, and where a reference was read, as `reads_reference` then says.
 
     Args:
-        pair_reader: the encoder with the adapter for relevance, whose fingerprint is `adapter`.
+        encoder: an `Encoder`.
+        pair_reader: the encoder with the adapter for relevance.
+        learnt: what was learnt from people.
+        adapter: the fingerprint of the adapter.
         rubric: its scale is the one of the scores.
         models: only these models' responses are judged.
         name: what verdicts record as their judge.
         checker: checks the statements of responses; None: none are checked.
-        search, store: finds passages of books, which statements are checked against too; fingerprint of the store and the
-            search.
+        search: finds passages of books, which statements are checked against too.
+        store: fingerprint of the store and the search.
     """
 
     encoder: Any
@@ -196,25 +202,15 @@ class SmallJudge(ApartJudge):
             for case in cases:
                 yield [[] for _ in case.responses]
             return
-        evidence = [
-            [
-                passage
-                for kind in ("reference", *(["books"] if self.search else []))
-                for passage in evidence_of(case, index, kind, self.search)
-            ]
-            for case in cases
-            for index in range(len(case.responses))
-        ]
-        answers = [
-            (statements(response.text), passages, asked_last(case.question))
-            for (case, response), passages in zip(
-                ((case, response) for case in cases for response in case.responses), evidence
-            )
-            if passages
-        ]
-        checked = self.checker.check(answers) if answers else iter(())
-        in_turn = iter([next(checked) if passages else [] for passages in evidence])
-        yield from (list(itertools.islice(in_turn, len(case.responses))) for case in cases)
+        kinds = ("reference", "books") if self.search else ("reference",)
+        answers = []
+        for case in cases:
+            for index, response in enumerate(case.responses):
+                passages = [each for kind in kinds for each in evidence_of(case, index, kind, self.search)]
+                asked = statements(response.text) if passages else []
+                answers.append((asked, passages, asked_last(case.question)))
+        checked = self.checker.check(answers)
+        yield from (list(itertools.islice(checked, len(case.responses))) for case in cases)
 
     def verdict(
         self, request: Request, answer: tuple[np.ndarray, list[list[Finding]]], notes: dict[str, Any] | None = None
@@ -259,33 +255,32 @@ def load_small_judge(
     rubric: Rubric,
     encoder: EncoderArguments,
     device: str = "auto",
-    models: Sequence[str] | None = None,
-    name: str | None = None,
-    search: Search | None = None,
-    store: str = "",
+    **options: Any,
 ) -> SmallJudge:
     """Load the small judge that recipes/fit_small_judge.py wrote to a folder, or the packaged one, with the packaged checker.
 
-    RecordError: the folder holds none, a library or the encoder is missing, the adapter is of another encoder, or there are
-    books (`search`, `store`: see `SmallJudge`) and no checker reads them beside the responses.
+    Args:
+        options: `models`, `name`, `search` and `store` of `SmallJudge`.
+
+    Raises:
+        RecordError: the folder holds none, a library or the encoder is missing, the adapter is of another encoder, or there are
+            books and no checker reads them beside the responses.
     """
     file = folder / "judge.json"
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
         learnt = SmallJudgeModel.from_dict(content)
-        base_name, base = content["encoder"]["name"], content["encoder"]["fingerprint"]
+        base = {key: content["encoder"][key] for key in ("name", "fingerprint")}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise RecordError(f"{file}: not the description of a small judge ({error})") from None
-    place = checkpoint_folder(encoder.place)
-    if weights_fingerprint(place) != base:
-        raise RecordError(f"{place} is not the {base_name} that the small judge was trained on (fingerprint {base})")
+    place = matching_encoder(encoder.place, base, "the small judge")
     network = encoder.load(device)
     pair_reader = PairReader(place, folder / ADAPTER, device)
     adapter = fingerprint(folder / ADAPTER, [])
     checker = matching_checker(encoder, device, network)
-    if search and checker is None:
+    if options.get("search") and checker is None:
         raise RecordError(f"{folder}: the packaged checker reads with another encoder, so this judge reads no books")
-    return SmallJudge(network, pair_reader, learnt, adapter, rubric, models, name, checker, search, store)
+    return SmallJudge(network, pair_reader, learnt, adapter, rubric, checker=checker, **options)
 
 
 def write_small_judge(folder: Path, learnt: SmallJudgeModel, encoder: Path, facts: Mapping[str, Any]) -> None:

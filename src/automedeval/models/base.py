@@ -1,8 +1,10 @@
 """Prompts, answers, and `Chat`, the base class of every model that answers prompts."""
 
 import itertools
+import json
 import re
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -147,6 +149,14 @@ def own_text(text: str) -> str:
     return text[: control.start()] if control else text
 
 
+def unescaped(text: str) -> str:
+    """Return the text that the inside of a JSON string stands for; invalid JSON is returned unchanged."""
+    try:
+        return json.loads(f'"{text}"', strict=False)
+    except ValueError:
+        return text
+
+
 def without_thoughts(text: str) -> str:
     """Return what follows a reasoning model's last thought; nothing if the text ends within its first one.
 
@@ -238,6 +248,26 @@ class Chat(ABC):
                 except StopIteration as end:
                     yield key, end.value
             waiting = going_on
+
+
+def answer_groups(
+    groups: Sequence[Sequence[Any]],
+    wanted: Sequence[bool],
+    answer: Callable[[list[Any], list[bool]], Iterable[tuple[int, Any]]],
+) -> Iterator[tuple[int, list[Any]]]:
+    """Answer the prompts of all groups at once; yield (index, answers) of each wanted group as its last prompt is answered.
+
+    Args:
+        answer: yields (index, answer) of the wanted ones among prompts, in any order.
+    """
+    owners = [index for index, prompts in enumerate(groups) for _ in prompts]
+    answers: dict[int, dict[int, Any]] = defaultdict(dict)
+    every = [prompt for prompts in groups for prompt in prompts]
+    for place, value in answer(every, [wanted[owner] for owner in owners]):
+        owner = owners[place]
+        answers[owner][place] = value
+        if len(answers[owner]) == len(groups[owner]):
+            yield owner, [value for _, value in sorted(answers.pop(owner).items())]
 
 
 class SequentialChat(Chat):

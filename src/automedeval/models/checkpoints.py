@@ -142,6 +142,18 @@ def fingerprints(digests: Mapping[str, str], *settings: list) -> list[str]:
     return results
 
 
+def matching_encoder(model: str, base: Mapping[str, str], whose: str) -> Path:
+    """Return the folder of an encoder.
+
+    RecordError if it is not the `base`, with its name and fingerprint, that something, `whose`, was trained on.
+    """
+    place = checkpoint_folder(model)
+    if weights_fingerprint(place) != base["fingerprint"]:
+        trained = f"that {whose} was trained on (fingerprint {base['fingerprint']})"
+        raise RecordError(f"{place} is not the {base['name']} {trained}")
+    return place
+
+
 def weights_fingerprint(encoder: Path) -> str:
     """Return twelve hexadecimal digits over the weights and the vocabulary of an encoder, wherever its copy is from.
 

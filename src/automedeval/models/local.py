@@ -28,6 +28,7 @@ from automedeval.models.base import (
     Slot,
     answer_layout,
     most_tokens,
+    unescaped,
     without_thoughts,
 )
 from automedeval.models.checkpoints import checkpoint_folder, file_digests, fingerprints, loading
@@ -55,12 +56,16 @@ _NOT_FINITE = "the model's probabilities are not finite: another --dtype may hel
 
 
 def batch_room(outline, device: str, quantization: str = "none") -> int:
-    """Return how many tokens of keys and values a batch may have on a device; `outline` is that of `outline_network`.
+    """Return how many tokens of keys and values a batch may have on a device.
 
     On a GPU they take half of the memory that the weights leave. The other half is for what a forward pass computes, for
     copies of a layer's keys and values that attention makes, and for what the allocator cannot use. Elsewhere they take 2 GiB.
+
     It depends on the hardware alone, not on the free memory: batches have to be the same when a run is resumed. Where others
     hold more than a tenth of a GPU, what they leave counts.
+
+    Args:
+        outline: of `outline_network`.
     """
     config = outline.config.get_text_config()
     head = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
@@ -77,22 +82,18 @@ def batch_room(outline, device: str, quantization: str = "none") -> int:
 
 @dataclass
 class LocalChat(Chat):
-    """A checkpoint on this machine, as a chat; only safetensors are read, and no remote code is run.
-
-    The weights are loaded when they are first needed; counting tokens needs the tokenizer alone.
+    """A checkpoint on this machine, as a chat.
 
     Args:
-        model: folder or Hub id of a causal language model.
-        dtype, device: "auto" is what `best_dtype` and `best_device` choose.
-        batch_tokens: largest number of tokens of a batch, prompts and answers together; 0: see `batch_room`.
-        max_new_tokens: largest number of tokens of free text.
-        temperature: 0 decodes greedily; above 0 the seed of an answer is made of `seed` and its prompt, run and label, so that
-            it depends neither on the batch nor on interruptions.
+        model: folder or Hub id of a causal language model; only safetensors are read, and no remote code is run. The others
+            are as in `ChatArguments`; for "auto" and 0 see `best_dtype`, `best_device` and `batch_room`.
+        temperature: above 0 the seed of an answer is made of `seed` and its prompt, run and label, so that it depends neither
+            on the batch nor on interruptions.
         top_k: sample among so many of the most probable tokens; 0: all.
         stop: an answer without parts ends before this text; "" for models that end their answers themselves.
-        chat_template_path: a Jinja file, for checkpoints without a chat template; "none" and None: the checkpoint's own.
-        quantization: "none", "8bit" or "4bit"; see `network.quantized`.
         processes: those that judge together; one of each machine reads the weights' files for the fingerprint.
+
+    The weights are loaded when they are first needed; counting tokens needs the tokenizer alone.
     """
 
     model: str
@@ -323,7 +324,7 @@ class LocalChat(Chat):
         answers: list[Answer] = [Answer()] * len(prompts)
         for index, answer in zip(owner, valued):
             text, cut = joined[index][0], written[index].truncated
-            rationale = _unescaped(text) if free.json_string else text.strip()
+            rationale = unescaped(text) if free.json_string else text.strip()
             whole = replace(answer, text=opening + text + answer.text, free=rationale, truncated=cut)
             answers[index] = answer if answer.error else whole
         return answers
@@ -470,11 +471,3 @@ def _stop_pattern(free: Free) -> tuple[re.Pattern[str], str]:
     """Return the pattern that ends a free text, and what to put in front of the text: the line break that ends the prompt."""
     pattern = re.compile(r'(?<!\\)(?:\\\\)*"') if free.json_string else re.compile(re.escape(free.stop), re.I)
     return pattern, "\n" if free.stop.startswith("\n") else ""
-
-
-def _unescaped(text: str) -> str:
-    """Return the text that the inside of a JSON string stands for; invalid JSON is returned unchanged."""
-    try:
-        return json.loads(f'"{text}"', strict=False)
-    except ValueError:
-        return text

@@ -45,7 +45,7 @@ class Run(TrainerCallback):
         if state.is_main_process:
             self._reserve()
         state.wait_for_everyone()
-        self.finished: bool = read_record(output)["finished"]
+        self.finished: bool = (read_record(output) or {})["finished"]
         if self.finished:
             tell(f"{output}: this run is finished already")
 
