@@ -54,14 +54,6 @@ def test_pauses_double_and_an_address_has_107_attempts_a_day(store: Store, clock
     assert attempt(someone, PASSWORD).status_code == 200  # after the pause
 
 
-def test_an_attempt_in_a_pause_does_not_lengthen_it(store: Store, clock) -> None:
-    someone = visitor(store, "198.51.100.1")
-    for _ in range(50):
-        attempt(someone)
-    clock.now += 1
-    assert attempt(someone, PASSWORD).status_code == 200
-
-
 def test_failures_at_other_addresses_lock_nobody_out(store: Store) -> None:
     guesser = visitor(store, "198.51.100.1")
     for _ in range(5):

@@ -140,15 +140,6 @@ def test_the_overlap_goes_to_everybody_who_is_there_now(open_store, tmp_path: Pa
     assert answers == {0: 4, 1: 4, 2: 2, 3: 2}
 
 
-def test_roles_decide_who_is_asked_what(open_store) -> None:
-    store = open_store(number=2, rate={"raters": 3}, prefer={"judges": ["x", "y"], "roles": ["chief"]})
-    kinds = []
-    for name in ("ann", "cleo"):
-        while (task := store.next(name)) is not None:
-            kinds.append((name, finish(store, task).item.kind))
-    assert Counter(kinds) == {("ann", "rate"): 2, ("cleo", "rate"): 2, ("cleo", "prefer"): 2}
-
-
 def test_after_an_hour_a_task_goes_to_another_and_nothing_is_lost(open_store, clock) -> None:
     store = open_store(number=1)
     task = send(store, store.next("ann"))
@@ -249,14 +240,6 @@ def test_servers_that_start_at_once_make_one_secret_one_password_and_one_link_ea
     assert PasswordHasher().verify(stores[0].setting("coordinator_password"), password)
     for store in stores:
         store.close()
-
-
-def test_a_store_opened_again_goes_on(open_store) -> None:
-    study = open_store().study
-    first = open_store(study)
-    task = send(first, first.next("ann"))
-    first.close()
-    assert open_store(study).next("ann") == task
 
 
 def test_another_studys_database_is_refused_and_more_annotators_are_welcome(

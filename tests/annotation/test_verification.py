@@ -14,7 +14,6 @@ from doubles.small_study import ASKED, a_study, filled, send, write_lines, write
 from doubles.study_page import Physician, client_of, opened, physician, served
 from programs import ROOT, run_recipe, succeeded
 
-from automedeval.annotation.coordinator import physicians
 from automedeval.annotation.study import Plan
 from automedeval.annotation.validation import Invalid
 from automedeval.rubrics import read_questions
@@ -120,16 +119,6 @@ def test_the_first_page_speaks_of_this_task_alone(tmp_path: Path) -> None:
         assert someone.place() == place
         assert len(re.findall('name="scores-[a-z]+" value="1"[^>]* checked', someone.page)) == 3
         assert re.search('name="tags" value="outdated" checked', someone.page)
-
-
-def test_the_coordinator_sees_how_long_a_task_takes(tmp_path: Path) -> None:
-    built = BuildStudy(tmp_path, 6)
-    with opened(write_verification(tmp_path, built)) as store:
-        for name in PEOPLE:
-            while (task := store.next(name)) is not None:
-                send(store, task, {"scores": dict.fromkeys(ASKED, 1)})
-        answers = list(store.answers())
-        assert [each["seconds"] for each in physicians(store.study, store, answers)] == [2.0] * 5
 
 
 def test_several_judges_verdicts_are_parts_of_one_task(open_store) -> None:

@@ -21,8 +21,8 @@ from starlette.templating import Jinja2Templates
 
 from automedeval.annotation import forms
 from automedeval.annotation.assignment import Assignment
-from automedeval.annotation.coordinator import PAGES, add_coordinator
-from automedeval.annotation.security import csrf_of, field_of, layers, sign_in
+from automedeval.annotation.coordinator import add_coordinator
+from automedeval.annotation.security import PAGES, csrf_of, field_of, layers, sign_in
 from automedeval.annotation.store import NotYours, Stale, Store
 from automedeval.annotation.study import Annotator, Study
 from automedeval.annotation.validation import Field, Invalid, Refused, read_form, values_of

@@ -14,7 +14,6 @@ import zipfile
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from importlib import resources
 from statistics import median
 from typing import Any
 
@@ -30,7 +29,7 @@ from starlette.templating import Jinja2Templates
 from automedeval.annotation.assignment import Answer
 from automedeval.annotation.database import DONE
 from automedeval.annotation.export import FILES, exported
-from automedeval.annotation.security import field_of
+from automedeval.annotation.security import PAGES, field_of
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import Study
 from automedeval.records import RecordError
@@ -41,7 +40,6 @@ SHORTEST = 12  # characters of a password
 FREE, LONGEST = 3, 15 * 60.0  # attempts, seconds
 SIGNED_IN = 12 * 3600.0  # seconds of a session
 PASSWORD = "coordinator_password"  # the setting that holds the hash
-PAGES = resources.files("automedeval.annotation") / "templates"
 
 
 class NotCoordinator(Exception):

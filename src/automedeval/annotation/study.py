@@ -46,13 +46,9 @@ KEYS = (
     "title", "cases", "blank", "limit", "verdicts", "rubric", "verdict_rubric", "harm_rubric", *KINDS, "annotators", "order",
     "seed", "database",
 )  # fmt: skip
-PLAN_KEYS = {
-    "rate": ("raters", "overlap", "draw", "roles", "judges"),
-    "verify": ("raters", "overlap", "draw", "roles", "judges"),
-    "jury": ("queue", "roles"),
-    "prefer": ("judges", "raters", "overlap", "draw", "roles"),
-    "harm": ("raters", "overlap", "draw", "roles"),
-}
+_ASSIGNED = ("raters", "overlap", "draw", "roles")
+PLAN_KEYS = {"jury": ("queue", "roles"), "harm": _ASSIGNED}
+PLAN_KEYS |= dict.fromkeys(("rate", "verify", "prefer"), (*_ASSIGNED, "judges"))
 
 
 @dataclass(frozen=True)
