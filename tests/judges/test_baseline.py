@@ -16,7 +16,7 @@ from automedeval.judges.judge import load_judge
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.metrics import lexical
 from automedeval.metrics.lexical import BASELINES, Collection
-from automedeval.records import UNSEEN, RecordError, read_cases
+from automedeval.records import RecordError, read_cases
 
 judge = partial(run_recipe, "judge")
 LONGER, BM25, ROUGE = "longer text", "BM25 to the question", "ROUGE-L to the reference"
@@ -59,10 +59,6 @@ def test_judged_twice_is_judged_once_and_a_report_finds_the_baseline_itself(tmp_
     of_baseline, counted = (result["judges"][name]["concordance_expected"] for name in (f"baseline:{LONGER}", LONGER))
     assert of_baseline == counted
     assert not any("rubric" in note for note in result["notes"])
-
-
-def test_what_a_count_cannot_see_is_what_the_facts_name() -> None:
-    assert BaselineJudge.blind_to == UNSEEN
 
 
 def test_some_models_can_be_judged_alone(tmp_path: Path) -> None:
