@@ -50,7 +50,7 @@ def main() -> None:
     args, books, chat_args = parse((DistillArguments, KnowledgeArguments, ChatArguments), __doc__)
     judged = any(Path(args.output).glob("verdicts*.jsonl"))
     if args.show_prompt is not None or (args.dry_run and not judged):  # no server is asked
-        chat_args.offline, chat_args.loads = True, False
+        chat_args.unasked, chat_args.loads = True, False
     chain = chain_of(args, books, chat_args)
     requests = Requests(args.cases, args.limit, lambda case: [chain.plan(case)], blank=args.blank)
     if table := table_of(args.cases, blank=args.blank):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from doubles.endpoint import CUT_OFF, HANG, EndpointDouble, answer, error, good_answer, without
-from programs import SAMPLE, TWO_PROCESSES, free_port, processes_of, run_recipe
+from programs import SAMPLE, TWO_PROCESSES, free_port, processes_of, run_recipe, succeeded
 
 from automedeval.records import Verdict, read_cases, read_records
 
@@ -83,18 +83,37 @@ def test_a_fault_is_one_line_and_the_next_run_finishes(judge, fault, said, proce
         status, _, messages, before = judge(
             endpoint.url, "--concurrency", 1, "--timeout", 0.8 if fault is HANG else 20, process=process
         )
-        assert status == 1
-        assert len(messages) == 1
+        assert (status, len(messages)) == (1, 1)
         assert messages[0].startswith("error: ")
         assert said in messages[0]
         assert len(before) == 2
         endpoint.script = [good_answer]
         asked = len(endpoint.asked)
         status, _, messages, after = judge(endpoint.url)
-        assert (status, messages) == (0, [])
-        assert len(endpoint.asked) - asked == 2
-        assert after[:2] == before
+        assert (status, messages, len(endpoint.asked) - asked, after[:2]) == (0, [], 2, before)
         assert len(after) == len(set(keys(after))) == 4
+
+
+@pytest.mark.parametrize(
+    ("said", "readable", "status"),
+    [("I cannot\n**score** medical advice.", 0, 1), ("I cannot\n**score** medical advice.", 1, 0)],
+)
+def test_an_answer_that_cannot_be_read_is_shown_and_without_a_valid_one_the_run_fails(judge, said, readable, status):
+    with EndpointDouble(*[good_answer] * readable, answer(said)) as endpoint:
+        ended, out, messages, verdicts = judge(endpoint.url, "--concurrency", 1)
+    assert ended == status
+    assert sum(each.valid for each in verdicts) == readable
+    assert out.count(said) == 1
+    assert ("The report:" in out) == bool(readable)
+    assert [message for message in messages if "no verdict is valid" in message] == messages
+
+
+def test_a_refusal_is_shown_in_the_endpoint_s_words(judge):
+    refused = {"refusal": "I can't help with that."}
+    with EndpointDouble(answer(None, thoughts=refused)) as endpoint:
+        status, out, _, _ = judge(endpoint.url)
+    assert status == 1
+    assert "I can't help with that." in out
 
 
 def test_failures_that_pass_are_counted_and_tried_again(judge):
@@ -111,8 +130,7 @@ def test_failures_that_pass_are_counted_and_tried_again(judge):
 def test_an_answer_that_cannot_be_read_is_recorded_as_invalid(judge):
     with EndpointDouble(good_answer, answer("I like the second one."), answer(None), good_answer) as endpoint:
         status, out, messages, verdicts = judge(endpoint.url, "--concurrency", 1)
-        assert (status, messages) == (0, [])
-        assert [verdict.valid for verdict in verdicts] == [True, False, False, True]
+        assert (status, messages, [verdict.valid for verdict in verdicts]) == (0, [], [True, False, False, True])
         assert verdicts[1].raw == "I like the second one."
         assert "invalid, 1: the answer is empty" in out
         judge(endpoint.url)
@@ -125,7 +143,7 @@ def test_the_prompt_that_is_shown_is_the_one_that_is_sent(judge, rubric, tmp_pat
         status, out, errors, _ = judge(endpoint.url, "--rubric", rubric, "--show_prompt", limit=1)
         assert (status, errors, endpoint.requests) == (0, [], []), "nobody is asked"
         assert not (tmp_path / "out").exists()
-        assert judge(endpoint.url, "--rubric", rubric, "--concurrency", 1, limit=1)[0] == 0
+        assert judge(endpoint.url, "--rubric", rubric, "--concurrency", 1, limit=1)[0] == (rubric != "automedeval")
         sent = [each["body"]["messages"] for each in endpoint.asked]
     texts = ["\n\n".join(f"[{each['role']}]\n{each['content']}" for each in messages).strip() for messages in sent]
     assert [text.strip() for text in re.split(r"^--- .*$", out, flags=re.M)[1:]] == texts
@@ -180,8 +198,7 @@ def test_answers_are_kept_for_another_folder_where_a_cache_is_asked_for(judge, t
         _, out, _, again = judge(endpoint.url, "--cache", "~/kept", limit=5)
         assert f"4 answers came from the cache {cache}, 1 from the endpoint" in out
         assert sorted(keys(again))[:4] == sorted(keys(first)) or set(keys(first)) < set(keys(again))
-        assert len(endpoint.asked) == 5
-        assert len(list(cache.glob("*/*.json"))) == 5
+        assert (len(endpoint.asked), len(list(cache.glob("*/*.json")))) == (5, 5)
         for folder, options in (("later", ()), ("last", ("--cache", "off"))):
             (tmp_path / "out").rename(tmp_path / folder)
             assert "cache" not in judge(endpoint.url, *options)[1]
@@ -217,14 +234,10 @@ def test_constrained_decoding_is_refused_at_an_endpoint(judge):
         status, _, messages, verdicts = judge(endpoint.url, "--score_decoding", "constrained")
         assert (status, verdicts, len(messages)) == (1, [], 1)
         assert "--score_decoding constrained needs a checkpoint" in messages[0]
-        assert endpoint.asked == []
-        assert judge(endpoint.url, "--score_decoding", "free")[0] == 0
+        assert (endpoint.asked, judge(endpoint.url, "--score_decoding", "free")[0]) == ([], 0)
         status, out, *_ = judge(endpoint.url)  # the default is the same judge
         assert (status, len(endpoint.asked)) == (0, 4)
         assert "(0 new)" in out
-
-
-# --- refused prompts --------------------------------------------------------------------------------------------------
 
 
 def refuses(*numbers, words="Input rejected (request req_{}).", status=400, slow=0.0):
@@ -252,8 +265,7 @@ def test_one_refused_prompt_is_its_own_invalid_verdict(judge, status, slow):
         assert all(f"the endpoint answered {status}: Input rejected (request req_" in each for each in invalid.values())
         assert "6 verdicts (6 new)" in out
         assert "valid rate 0.667" in out
-        assert judge(endpoint.url, limit=6)[0] == 0
-        assert len(endpoint.asked) == 6
+        assert (judge(endpoint.url, limit=6)[0], len(endpoint.asked)) == (0, 6)
 
 
 def test_a_refusal_before_any_valid_verdict_stops_the_run_and_not_the_next(judge):
@@ -304,22 +316,17 @@ def test_refused_cases_at_the_front_do_not_stop_a_run_whose_later_requests_are_a
         judge(endpoint.url, limit=2)
         endpoint.script = [refuses(*range(2, 7), slow=0.3)]
         status, _, messages, verdicts = judge(endpoint.url, limit=20)
-        assert (status, messages, len(verdicts)) == (0, [], 20)
-        assert sum(not verdict.valid for verdict in verdicts) == 5
+        assert (status, messages, len(verdicts), sum(not verdict.valid for verdict in verdicts)) == (0, [], 20, 5)
 
 
 @pytest.mark.slow
 def test_processes_that_share_a_run_record_refused_prompts(judge, tmp_path):
     with EndpointDouble(refuses(0, 8)) as endpoint:
         args = ["--judge", "openai:m", "--base_url", endpoint.url, "--cases", str(CASES), "--limit", "12"]
-        done = run_recipe("judge", *args, "--output", tmp_path / "two", launch=TWO_PROCESSES)
-        assert done.returncode == 0, done.stderr
+        succeeded(run_recipe("judge", *args, "--output", tmp_path / "two", launch=TWO_PROCESSES))
     assert processes_of(tmp_path / "two") == 2
     verdicts = list(read_records(tmp_path / "two" / "verdicts.jsonl", Verdict))
     assert (len(verdicts), sum(verdict.valid for verdict in verdicts)) == (12, 10)
-
-
-# --- reasoning models -------------------------------------------------------------------------------------------------
 
 
 def thinks(body):
@@ -388,7 +395,7 @@ def test_a_served_checkpoint_judges(judge, served_model):
     options = ("--top_logprobs", 0, "--structured_output", "false", "--max_new_tokens", 32, "--timeout", 120)
     options += ("--cache", "~/kept")
     status, _, messages, verdicts = judge(url, *options, process=True, limit=2, model=f"openai:{model}")
-    assert (status, messages) == (0, [])
+    assert status == (not any(verdict.valid for verdict in verdicts)), messages  # its weights are random
     assert len(verdicts) == 2
     assert all(verdict.raw for verdict in verdicts)
     assert all(verdict.valid or verdict.error for verdict in verdicts)
