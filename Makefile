@@ -22,7 +22,7 @@ study: $(JUDGE) $(ENCODER)  ## the whole study on the small model and the sample
 
 rehearse: .venv/installed  ## the paper's study and its ablations with tiny models; it goes on from where it stopped
 	for ablation in "" no_chain no_curriculum no_introspection vanilla; do \
-	  PYTHON=$(BIN)/python bash recipes/reproduce.sh recipes/runs/automedeval-13b --rehearse $${ablation:+--ablation $$ablation} || exit; \
+	  $(BIN)/python tests/rehearse.py recipes/runs/automedeval-13b $${ablation:+--ablation $$ablation} || exit; \
 	done
 
 # Each worker process computes with one thread: two that each use every core slow each other down. Three, on two cores, because

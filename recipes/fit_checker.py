@@ -80,30 +80,18 @@ def main() -> None:
     certificate = {"risk": RISK, "delta": DELTA, "answers": ANSWERS, "tested": tested}
     certificate |= {"units": len(kept), "statements": sum(map(len, texts))}
     certificate["clean"] = Path(args.clean).stem
-    described = {"name": base.name, "fingerprint": weights_fingerprint(base)}
-    write_json(
-        output / "checker.json",
-        {
-            "encoder": described,
-            "threshold": threshold,
-            "precision": precision,
-            "certificate": certificate,
-            "commit": git_commit(),
-        },
-    )
+    facts = {"encoder": {"name": base.name, "fingerprint": weights_fingerprint(base)}, "threshold": threshold}
+    facts |= {"precision": precision, "certificate": certificate, "commit": git_commit()}
+    write_json(output / "checker.json", facts)
     print(f"{output}: threshold {threshold:g}")
 
 
 def alarm_scores(checker: SmallChecker, cases: list[Case], texts: list[list[str]]) -> list[np.ndarray]:
     """Return, of the statements on each case, the probabilities of a contradiction; 0 where no passage was read."""
-    answers = [
-        (
-            [Statement(text, 0, len(text)) for text in statements],
-            evidence_of(case, 0, "reference"),
-            question_text(case.question),
-        )
-        for case, statements in zip(cases, texts)
-    ]
+    answers = []
+    for case, statements in zip(cases, texts):
+        said = [Statement(text, 0, len(text)) for text in statements]
+        answers.append((said, evidence_of(case, 0, "reference"), question_text(case.question)))
     return [
         np.array([each.probability or 0.0 if each.label == CONTRADICTED else 0.0 for each in findings])
         for findings in checker.check(answers)

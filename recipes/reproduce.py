@@ -9,7 +9,6 @@
     bash recipes/reproduce.sh recipes/runs/automedeval-13b --teacher strong=MODEL --dry_run --check_endpoints
     bash recipes/reproduce.sh recipes/runs/automedeval-13b --num_processes 4 --accelerate_config MACHINE.yaml
     bash recipes/reproduce.sh recipes/runs/automedeval-13b --dry_run
-    bash recipes/reproduce.sh recipes/runs/automedeval-13b --rehearse
 
 Each step is one YAML of the run's folder and runs the command in the YAML's first line. Before the first step every path is
 checked: what a step reads is written by an earlier step, held by the repository, or listed in the folder's study.yaml as
@@ -27,19 +26,21 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from study.counts import count_table
 from study.files import Lists, UserFile, faults, read_lists, reads
 from study.logs import last_lines, run_logged
 from study.machine import Machine
 from study.plan import ABLATIONS, Options, Study, listed_steps
-from study.rehearsal import Rehearsal
 from study.steps import Step, StudyError, read_yaml
 from study.teachers import Teachers, keys, missing_keys
 from study.texts import layout_faults, rating_faults
+
+from automedeval import gone
 
 COUNTS = Path("reports", "counts.md")
 ROOT = Path(__file__).resolve().parents[1]
@@ -58,44 +59,20 @@ def parse() -> argparse.Namespace:
     variant.add_argument("--lora", action="store_true", help="train adapters on one GPU, by lora.yaml")
     add("--judges", metavar="NAMES", help="of the other judges in judges.yaml ask only A,B; none: none (default: all)")
     add("--base", metavar="MODEL", help="the folder of a chat model in the place of the study's base")
-    add(
-        "--teacher",
-        action="append",
-        default=[],
-        metavar="ROLE=MODEL",
-        help="another model in a role of teachers.yaml, wherever it is asked; ROLE=MODEL@URL at an endpoint of your own",
-    )
-    add(
-        "--accelerate_config",
-        metavar="FILE",
-        help="the machine: accelerate's configuration for every step that it launches",
-    )
-    add(
-        "--num_processes",
-        type=int,
-        metavar="N",
-        help="processes of these steps, one for each GPU (default: the file's)",
-    )
-    add(
-        "--check_endpoints",
-        action="store_true",
-        help="ask endpoints whether they serve the models; nothing is sent or paid",
-    )
+    roles = "another model in a role of teachers.yaml, wherever it is asked; ROLE=MODEL@URL at an endpoint of your own"
+    add("--teacher", action="append", default=[], metavar="ROLE=MODEL", help=roles)
+    add("--accelerate_config", metavar="FILE", help="accelerate's configuration for every step that it launches")
+    add("--num_processes", type=int, metavar="N", help="processes of these steps, one a GPU (default: the file's)")
+    add("--check_endpoints", action="store_true", help="ask endpoints whether they serve the models; nothing is paid")
     add("--dry_run", action="store_true", help="print the plan and what is missing; run nothing")
-    add(
-        "--rehearse",
-        nargs="?",
-        const="rehearsals",
-        metavar="FOLDER",
-        help="run every step with tiny models, few rows and a double of the endpoint, in FOLDER (default: rehearsals)",
-    )
-    args = parser.parse_args()
+    args, rest = parser.parse_known_args()
+    if rest:
+        names = (word.lstrip("-") for word in rest)
+        parser.error(gone.explain(f"unrecognized arguments: {' '.join(rest)}", *names))
     if not args.folder.is_dir():
         parser.error(f"{args.folder}: no such folder")
     if args.base and args.ablation in ("no_curriculum", "vanilla"):
         parser.error(f"--base does not take --ablation {args.ablation}: its YAML lists data of the study's own base")
-    if args.rehearse and (args.accelerate_config or args.num_processes or args.check_endpoints):
-        parser.error("--rehearse has a machine and an endpoint of its own")
     if args.num_processes is not None and args.num_processes < 1:
         parser.error("--num_processes must be at least 1")
     if args.base is not None and not Path(args.base).name:
@@ -105,11 +82,15 @@ def parse() -> argparse.Namespace:
     return args
 
 
-def main() -> int:
-    """Plan the study, check its paths, and run it."""
+def main(rehearse: Callable[[Path, Lists], Any] | None = None, rehearsals: Path = ROOT) -> int:
+    """Plan the study, check its paths, and run it.
+
+    Args:
+        rehearse: makes a rehearsal (tests/rehearse.py) in a folder of `rehearsals`, which takes the place of this machine.
+    """
     args = parse()
     folder = args.folder.resolve()
-    place = Path(args.rehearse, folder.name).resolve() if args.rehearse else ROOT
+    place = (rehearsals / folder.name).resolve() if rehearse else ROOT
     folder, machine_file = (
         path and (path.relative_to(ROOT) if path.is_relative_to(ROOT) else path)
         for path in (folder, args.accelerate_config and Path(args.accelerate_config).resolve())
@@ -117,7 +98,7 @@ def main() -> int:
     try:
         machine = Machine(machine_file and str(machine_file), args.num_processes)
         lists = read_lists(ROOT / folder, ROOT)
-        rehearsal = Rehearsal(ROOT, place, lists) if args.rehearse else None
+        rehearsal = rehearse(place, lists) if rehearse else None
         os.chdir(place)
         base = args.base and str(Path(args.base))
         if base and rehearsal:  # a rehearsal writes its stand-in, and nowhere but in its folder
@@ -197,13 +178,7 @@ def locked(file: Path) -> Iterator[int]:
 
 
 def run(
-    steps: Sequence[Step],
-    lists: Lists,
-    place: Path,
-    rehearsal: Rehearsal | None,
-    machine: Machine,
-    lock: int,
-    logs: Path,
+    steps: Sequence[Step], lists: Lists, place: Path, rehearsal: Any, machine: Machine, lock: int, logs: Path
 ) -> int:
     """Run the steps in the working folder `place`; return the exit status of the last one that ran."""
     if rehearsal:

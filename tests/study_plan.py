@@ -17,7 +17,7 @@ PAPER = "recipes/runs/automedeval-13b"
 
 def reproduce(*arguments: object, **variables: str) -> subprocess.CompletedProcess:
     """Run the program in this process; no key is in the environment but those of `variables`."""
-    program, here = str(ROOT / "recipes" / "reproduce.py"), Path.cwd()
+    program, here = str(ROOT / ("tests/rehearse.py" if "--place" in arguments else "recipes/reproduce.py")), Path.cwd()
     os.chdir(ROOT)
     environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": os.environ.get("PYTHONPATH", ""), **variables}
     with (

@@ -2,12 +2,12 @@
 
 import itertools
 import json
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from doubles.stand_ins import CHECKS, FAILED, checks
 from programs import ROOT
 
 from automedeval.dataset.builder import InstructionSet
@@ -16,9 +16,6 @@ from automedeval.dataset.teacher_verdicts import JudgedCases
 from automedeval.records import Case, Response, Verdict
 from automedeval.records.journal import Journal
 from automedeval.rubrics import read_rubric
-
-sys.path.insert(0, str(ROOT / "recipes"))
-from study.stand_ins import CHECKS, FAILED, checks
 
 RUN = ROOT / "recipes" / "runs" / "automedeval-13b"
 RUBRICS = {"automedeval@1": read_rubric("automedeval")}

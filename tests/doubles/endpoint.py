@@ -98,7 +98,7 @@ Reply = dict[str, Any] | Callable[[dict[str, Any]], dict[str, Any]]
 
 
 class EndpointDouble(LocalServer):
-    """Serve /v1 on a free port of this machine. Use as a context manager.
+    """Serve /v1 on a port of this machine, a free one for 0. Use as a context manager.
 
     `requests` are the requests so far: path, body, headers, and the times (monotonic seconds) of arrival and answer.
     `most_at_once` is the largest number of simultaneous chat requests. `models` is what GET /v1/models lists, and
@@ -109,8 +109,8 @@ class EndpointDouble(LocalServer):
     script and `asked`: with `constrains` they go to the script.
     """
 
-    def __init__(self, *script: Reply, constrains: bool = False):
-        super().__init__()
+    def __init__(self, *script: Reply, constrains: bool = False, port: int = 0):
+        super().__init__(port)
         self.script, self.constrains = list(script), constrains
         self.requests: list[dict[str, Any]] = []
         self.most_at_once = self._at_once = 0

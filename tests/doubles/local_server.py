@@ -6,9 +6,10 @@ from typing import Self
 
 
 class LocalServer:
-    """A server at `url`, on a free port, until it is left; `serve` answers every request."""
+    """A server at `url`, on a free port or the one named, until it is left; `serve` answers every request."""
 
-    def __init__(self) -> None:
+    def __init__(self, port: int = 0) -> None:
+        self._port = port
         self._lock = threading.Lock()
         self._closing = threading.Event()
 
@@ -26,7 +27,7 @@ class LocalServer:
             def log_message(self, *_: object) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = ThreadingHTTPServer(("127.0.0.1", self._port), Handler)
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_port}"
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()

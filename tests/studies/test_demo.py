@@ -26,7 +26,7 @@ def test_a_listed_study_runs_and_goes_on(tmp_path: Path) -> None:
     folder, place = tmp_path / "short", tmp_path / "rehearsals" / "short"
     folder.mkdir()
     (folder / "study.yaml").write_text(yaml.safe_dump(SHORT, sort_keys=False))
-    command = ["bash", "recipes/reproduce.sh", folder, "--rehearse", tmp_path / "rehearsals"]
+    command = [sys.executable, "tests/rehearse.py", folder, "--place", tmp_path / "rehearsals"]
     environment = {"PYTHON": sys.executable, "PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT / "src")}
     options = {"cwd": ROOT, "capture_output": True, "text": True, "env": environment, "timeout": 300}
     done = subprocess.run(command, **options)
@@ -56,8 +56,8 @@ def test_a_listed_study_runs_and_goes_on(tmp_path: Path) -> None:
 def test_the_stand_in_of_the_base_can_be_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A rehearsal of the demo or of the small study trains it; their YAMLs name no chat template."""
     monkeypatch.syspath_prepend(str(ROOT / "recipes"))
+    from doubles.stand_ins import stand_in
     from study.files import read_lists
-    from study.stand_ins import stand_in
 
     (tmp_path / "src").symlink_to(ROOT / "src")
     base = yaml.safe_load((ROOT / RUN / "stage1.yaml").read_text())["model_name_or_path"]

@@ -105,11 +105,15 @@ def test_more_processes_than_gpus_are_told_before_the_first_step(tmp_path: Path)
 
 def test_a_rehearsal_takes_no_machine() -> None:
     for arguments in (["--num_processes", 2], ["--accelerate_config", OFFLOAD], ["--check_endpoints"]):
-        done = reproduce(PAPER, "--rehearse", *arguments)
-        assert (done.returncode, done.stderr.splitlines()[-1]) == (
-            2,
-            "bash recipes/reproduce.sh: error: --rehearse has a machine and an endpoint of its own",
-        )
+        done = reproduce(PAPER, "--place", "rehearsals", *arguments)
+        assert done.returncode == 2
+        assert done.stderr.endswith(f"{arguments[0]}: a rehearsal has a machine and an endpoint of its own\n")
+
+
+def test_an_option_that_is_gone_names_what_to_use() -> None:
+    done = reproduce(PAPER, "--rehearse", "--dry_run")
+    assert done.returncode == 2
+    assert "unrecognized arguments: --rehearse: it is gone; use `python tests/rehearse.py RUN_FOLDER`" in done.stderr
 
 
 @pytest.mark.slow

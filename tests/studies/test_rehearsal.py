@@ -42,8 +42,8 @@ pytest.importorskip("deepspeed")
 
 def start(folder: Path, log: Path, extensions: Path) -> subprocess.Popen:
     """Start the documented command, in a session of its own."""
-    command = ["bash", "recipes/reproduce.sh", RUN, "--rehearse", str(folder)]
-    environment = os.environ | {"PYTHON": sys.executable, "TORCH_EXTENSIONS_DIR": str(extensions)}
+    command = [sys.executable, "tests/rehearse.py", RUN, "--place", str(folder)]
+    environment = os.environ | {"TORCH_EXTENSIONS_DIR": str(extensions)}
     with open(log, "ab") as stream:
         return subprocess.Popen(
             command, cwd=ROOT, stdout=stream, stderr=subprocess.STDOUT, env=environment, start_new_session=True

@@ -165,9 +165,9 @@ def test_ratings_of_other_texts(tmp_path: Path, path: str, texts: str, text: dic
         file.parent.mkdir(parents=True, exist_ok=True)
     (place / texts).write_text(json.dumps(text) + "\n")
     (place / path).write_text(json.dumps(ABOUT | right) + "\n" + json.dumps(ABOUT | wrong) + "\n")
-    assert reproduce(PAPER, "--rehearse", tmp_path, "--dry_run").stderr == ""
+    assert reproduce(PAPER, "--place", tmp_path, "--dry_run").stderr == ""
     (place / path).write_text(json.dumps(ABOUT | wrong) + "\n")
-    assert refused(PAPER, "--rehearse", tmp_path) == f"error: {path}: ratings of other texts: none of 1 is of {texts}"
+    assert refused(PAPER, "--place", tmp_path) == f"error: {path}: ratings of other texts: none of 1 is of {texts}"
 
 
 def test_ratings_of_other_texts_stop_the_study_where_the_texts_are_made(tmp_path: Path) -> None:
@@ -200,8 +200,8 @@ def test_ratings_of_other_texts_stop_the_study_where_the_texts_are_made(tmp_path
 
 def test_a_rehearsal_makes_ratings_when_their_step_is_due(tmp_path: Path) -> None:
     """A study that was killed while a teacher judged has begun verdicts: ratings of these would be of a few cases."""
+    from rehearse import Rehearsal
     from reproduce import run
-    from study.rehearsal import Rehearsal
 
     verdicts, checks = "verdicts/wikidoc-strong/verdicts.jsonl", "ratings/teachers/verdict_ratings.jsonl"
     brings = {
@@ -209,7 +209,7 @@ def test_a_rehearsal_makes_ratings_when_their_step_is_due(tmp_path: Path) -> Non
         checks: UserFile(checks, "", "", "checks", (verdicts,)),
     }
     lists = Lists(brings, {}, 0, {}, {}, {})
-    rehearsal = Rehearsal(ROOT, tmp_path, lists)
+    rehearsal = Rehearsal(tmp_path, lists)
     (tmp_path / verdicts).parent.mkdir(parents=True)
     shutil.copy(SAMPLE / "verdicts.jsonl", tmp_path / verdicts)
     assert run([], lists, tmp_path, rehearsal, Machine(), 0, tmp_path / "logs") == 0

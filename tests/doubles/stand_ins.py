@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from study.files import UserFile
+from automedeval.records import Verdict, read_records
 
 SAMPLE = Path("src/automedeval/sample")
 TEXTS = SAMPLE / "train_cases.jsonl"  # what the tokenizers learn from
@@ -49,10 +49,11 @@ FAILED = {
 }
 
 
-def stand_in(brought: UserFile, place: Path, judges: Sequence[str] = ()) -> None:
+def stand_in(brought: Any, place: Path, judges: Sequence[str] = ()) -> None:
     """Make the stand-in of a file in a rehearsal's folder; it appears there only when it is complete.
 
     Args:
+        brought: the file, as a study.yaml lists it.
         judges: whose verdicts people rate or compare in it.
     """
     target = place / brought.path
@@ -69,9 +70,9 @@ def stand_in(brought: UserFile, place: Path, judges: Sequence[str] = ()) -> None
         "chat_llama": lambda: _llama(scratch, place, chat=True),
         "bert": lambda: _bert(scratch, place),
         "encoder": lambda: _encoder(scratch, place),
-        "checks": lambda: _write(scratch, checks(_verdicts(place / brought.of[0]))),
+        "checks": lambda: _write(scratch, checks(read_records(place / brought.of[0], Verdict))),
         "ratings": lambda: _write(scratch, _ratings(place / brought.of[0], place)),
-        "bart": lambda: _bart(scratch, place),
+        "bart": lambda: _bart(scratch),
         "verdict_ratings": lambda: _write(scratch, _verdict_ratings(place / brought.of[0], judges[:1])),
         "preferences": lambda: _write(scratch, _preferences(place / brought.of[0], judges)),
     }
@@ -138,16 +139,10 @@ def _number(key: str) -> int:
     return int(hashlib.sha256(key.encode()).hexdigest()[:8], 16)
 
 
-def _verdicts(file: Path) -> Iterator[Any]:
-    from automedeval.records import Verdict, read_records  # a plan alone needs no package
-
-    return read_records(file, Verdict)
-
-
 def _shown(file: Path, judge: str) -> dict[str, Any]:
     """Return a judge's verdict on each case that physicians are shown: the first by run and order with a rationale."""
     shown: dict[str, Any] = {}
-    for verdict in _verdicts(file):
+    for verdict in read_records(file, Verdict):
         if verdict.judge == judge and verdict.valid and verdict.rationale:
             first = shown.setdefault(verdict.case_id, verdict)
             if (verdict.run, verdict.order) < (first.run, first.order):
@@ -254,22 +249,7 @@ def _bert(folder: Path, place: Path) -> None:
     BertModel(BertConfig(vocab_size=len(tokenizer), max_position_embeddings=256, **shape)).save_pretrained(folder)
 
 
-def _bart(folder: Path, place: Path) -> None:
-    """Save a BART of two layers a side and random weights, with a byte-level tokenizer in its layout."""
-    import torch
-    from tokenizers import ByteLevelBPETokenizer
-    from transformers import BartConfig, BartForConditionalGeneration, RobertaTokenizer
+def _bart(folder: Path) -> None:
+    from doubles.tiny_bart import build_bart  # slow to import
 
-    learned = ByteLevelBPETokenizer()
-    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
-    learned.train([str(place / TEXTS)], vocab_size=2000, special_tokens=special, show_progress=False)
-    model = json.loads(learned.to_str())["model"]
-    merges = [tuple(pair) for pair in model["merges"]]
-    tokenizer = RobertaTokenizer(vocab=model["vocab"], merges=merges, model_max_length=WINDOW)
-    tokenizer.save_pretrained(folder)
-    torch.manual_seed(0)
-    shape = {"d_model": WIDTH, "encoder_layers": 2, "decoder_layers": 2, "max_position_embeddings": WINDOW}
-    for side in ("encoder", "decoder"):
-        shape |= {f"{side}_attention_heads": 4, f"{side}_ffn_dim": 128}
-    network = BartForConditionalGeneration(BartConfig(vocab_size=len(tokenizer), decoder_start_token_id=2, **shape))
-    network.save_pretrained(folder)
+    build_bart(folder, window=WINDOW)

@@ -5,11 +5,10 @@ models are called double-of-NAME, so that no verdict of a rehearsal is taken for
 """
 
 import hashlib
-import json
 import re
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from doubles.endpoint import EndpointDouble, answer
 
 _RESPONSE = re.compile(r"^Doctor (\d+):\n(~{3,})\n(.*?)\n\2$", re.M | re.S)
 _QUESTION = re.compile(r"^Question:\n(~{3,})\n(.*?)\n\1$", re.M | re.S)
@@ -21,9 +20,7 @@ READ = 250  # characters of each response that it quotes, so that a verdict on t
 def reply(body: dict[str, Any]) -> str:
     """Return the text of an answer to a chat request."""
     messages, model = [each["content"] for each in body["messages"]], body["model"]
-    material, last = next((text for text in messages if _RESPONSE.search(text)), None), messages[-1]
-    if material is None:  # a client that finds out what the server can do
-        return "Yes."
+    material, last = next(text for text in messages if _RESPONSE.search(text)), messages[-1]
     responses = [text for _, _, text in _RESPONSE.findall(material)]
     question = _QUESTION.search(material)[2]
     if "Review: accept" in last:
@@ -63,40 +60,16 @@ def _number(*texts: str) -> int:
     return int(hashlib.sha256("\n".join(texts).encode()).hexdigest()[:8], 16)
 
 
-class Handler(BaseHTTPRequestHandler):
-    """Serve /v1/models and /v1/chat/completions."""
-
-    protocol_version = "HTTP/1.1"
-
-    def do_GET(self) -> None:
-        model = {"id": "double", "object": "model", "created": 0, "owned_by": "rehearsal"}
-        self._send({"object": "list", "data": [model]})
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        text = reply(body)
-        tokens = [sum(len(each["content"].split()) for each in body["messages"]), len(text.split())]
-        message = {"role": "assistant", "content": text}
-        choice = {"index": 0, "finish_reason": "stop", "message": message, "logprobs": None}
-        usage = {"prompt_tokens": tokens[0], "completion_tokens": tokens[1], "total_tokens": sum(tokens)}
-        answer = {"id": "rehearsal", "object": "chat.completion", "created": 0, "model": body["model"]}
-        self._send(answer | {"choices": [choice], "usage": usage})
-
-    def _send(self, content: dict[str, Any]) -> None:
-        text = json.dumps(content).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    def log_message(self, *_: object) -> None:
-        """Print nothing."""
-
-
 def serve(port: int = 0) -> int:
     """Serve on a port of this machine until the program ends; return the port, a free one for 0."""
-    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-    server.daemon_threads = True
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    return server.server_port
+    double = EndpointDouble(said, port=port)
+    double.models = [{"id": "double", "owned_by": "rehearsal"}]
+    return int(double.__enter__().url.split(":")[2].split("/")[0])
+
+
+def said(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the completion of a chat request, with the words of prompt and answer as its tokens."""
+    text = reply(body)
+    tokens = [sum(len(each["content"].split()) for each in body["messages"]), len(text.split())]
+    usage = {"prompt_tokens": tokens[0], "completion_tokens": tokens[1], "total_tokens": sum(tokens)}
+    return answer(text, usage=usage)

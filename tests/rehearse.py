@@ -1,9 +1,12 @@
-"""A rehearsal: the steps of a study with small numbers, in a folder of their own.
+"""Rehearse a study: run every step with tiny models, few rows and a double of the endpoint, in a folder of its own.
 
-In this folder the paths of the YAMLs mean the same as in the repository: src, recipes, accelerate_configs and model_card.md
-lead there, and stand-ins lie where the user's own files would.
+    python tests/rehearse.py recipes/runs/automedeval-13b --ablation no_chain --place rehearsals
+
+The other options are those of recipes/reproduce.sh. In the folder the paths of the YAMLs mean the same as in the repository:
+src, recipes, accelerate_configs and model_card.md lead there, and stand-ins lie where the user's own files would.
 """
 
+import argparse
 import io
 import os
 import sys
@@ -14,14 +17,18 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from study.endpoint import serve
+from doubles.stand_ins import CASES, decide, stand_in
+from doubles.study_endpoint import serve
+from programs import ROOT
+
+sys.path.insert(0, str(ROOT / "recipes"))
+import reproduce
 from study.files import OWN, PLANS, Lists, UserFile
-from study.stand_ins import CASES, decide, stand_in
 from study.steps import NAMES, Step, StudyError, comma_list, read_yaml
 
 GPUS = "accelerate_configs/zero3.yaml"  # eight
 CPUS = "accelerate_configs/zero3_cpu.yaml"  # two processes
-SMALLER = Path(__file__).with_name("rehearsal.yaml")
+SMALLER = Path(__file__).parent / "data" / "rehearsal.yaml"
 ENDPOINT = {"base_url", "api_key_env"}  # of a judge that is asked elsewhere than at OpenAI; the double is asked instead
 
 
@@ -30,12 +37,10 @@ class Rehearsal:
     """A folder in which a study is rehearsed; the working folder of the program while it runs.
 
     Args:
-        root: the repository.
         place: the folder.
         lists: the study's lists.
     """
 
-    root: Path
     place: Path
     lists: Lists
 
@@ -47,7 +52,7 @@ class Rehearsal:
         for name in OWN:
             link = self.place / name
             if not link.is_symlink():
-                link.symlink_to(self.root / name)
+                link.symlink_to(ROOT / name)
 
     def adapt(self, step: Step) -> Step:
         """Return a step with small numbers, doubles in the place of endpoints, and two CPU processes in the place of GPUs."""
@@ -129,3 +134,18 @@ class Rehearsal:
             "OMP_WAIT_POLICY": "PASSIVE",
             "PATH": f"{binaries}{os.pathsep}{os.environ.get('PATH', '')}",
         }
+
+
+def main() -> int:
+    """Hand the command line to recipes/reproduce.py, with a rehearsal in the place of this machine and its files."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--place", type=Path, default=Path("rehearsals"))
+    args, rest = parser.parse_known_args()
+    if taken := {"--accelerate_config", "--num_processes", "--check_endpoints"} & {*rest}:
+        parser.error(f"{min(taken)}: a rehearsal has a machine and an endpoint of its own")
+    sys.argv[1:] = rest
+    return reproduce.main(Rehearsal, args.place)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
