@@ -7,22 +7,19 @@
 resumes from the last complete checkpoint. `trl grpo --reward_funcs automedeval.rewards.medical_judge` trains the same way.
 """
 
-import sys
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
-from accelerate import PartialState
 from datasets import Dataset
 from transformers import TrainingArguments
-from trl import GRPOConfig, GRPOTrainer, ModelConfig, TrlParser, get_peft_config
+from trl import GRPOConfig, GRPOTrainer, ModelConfig, get_peft_config
 
 from automedeval.cli import describe_run, run
-from automedeval.models.checkpoints import checkpoint_folder, fingerprint, read_record
-from automedeval.records import Case, RecordError, digest, read_cases
+from automedeval.models.checkpoints import checkpoint_folder
+from automedeval.records import Case, RecordError, read_cases
 from automedeval.rewards import load_reward
-from automedeval.training.checkpointing import WholeCheckpoints
-from automedeval.training.stages import DECISIVE, begin, plain, refuse_unused, remove_checkpoints, write_record
-from automedeval.training.start import loading_options, tell, tell_of_locks, whole_checkpoint, without_bfloat16
+from automedeval.training.arguments import DECISIVE, identity_of, parse_training, tell_of_locks
+from automedeval.training.run import TrainingRun, errors_in_a_line, tell
 
 
 @dataclass
@@ -33,70 +30,37 @@ class CasesArguments:
     reward: str | None = field(default=None, metadata={"help": "YAML file of the judge; default: the small judge"})
 
 
-def main() -> None:
+def main(args: CasesArguments, training: GRPOConfig, model: ModelConfig) -> None:
     """Read the questions, load the judge, train, and save the model."""
-    tell_of_locks()
-    args, training, model = parse()
-    state, output = PartialState(), Path(training.output_dir)
-    start = checkpoint_folder(model.model_name_or_path)
+    output, start = Path(training.output_dir), checkpoint_folder(model.model_name_or_path)
     # Of a blank response the question counts too.
     rows = [row_of(case) for case in read_cases(args.cases, blank="lowest")]
     if not rows:
         raise RecordError(f"{args.cases}: no case")
     reward = load_reward(args.reward)
     names = {each.name for each in fields(GRPOConfig)} - {each.name for each in fields(TrainingArguments)}
-    identity = {name: getattr(training, name) for name in sorted(names | set(DECISIVE)) if hasattr(training, name)}
-    peft = get_peft_config(model)
-    identity |= {"dtype": model.dtype, "peft": peft and peft.to_dict(), "processes": state.num_processes}
-    identity |= {"rows": digest(rows), "start": fingerprint(start, []), "judge": reward.judge.fingerprint}
+    identity = identity_of(training, model, rows, start, sorted(names | set(DECISIVE)))
     record = {
-        "identity": plain(identity),
+        "identity": {**identity, "judge": reward.judge.fingerprint},
         "start": model.model_name_or_path,
-        **plain(describe_run(args, training, model, libraries=("trl", "peft", "deepspeed", "datasets"))),
+        **describe_run(args, training, model, libraries=("trl", "peft", "deepspeed", "datasets")),
     }
-    state.wait_for_everyone()
-    finished = begin(output, record) if state.is_main_process else False
-    state.wait_for_everyone()
-    if finished or read_record(output)["finished"]:
-        if state.is_main_process:
-            remove_checkpoints(output)
-        tell(f"{output}: this run is finished already")
+    run = TrainingRun(output, record)
+    if run.finished:
         return
     tell(f"{args.cases}: {len(rows):,} questions; reward by {reward.judge.name}")
-    checkpoint, seconds = whole_checkpoint(output)
-    timer = WholeCheckpoints(seconds)
     trainer = GRPOTrainer(
         model=str(start),
         reward_funcs=reward,
         args=training,
         train_dataset=Dataset.from_list(rows),
-        peft_config=peft,
-        callbacks=[timer],
+        peft_config=get_peft_config(model),
     )
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    log = run.train(trainer)
     trainer.save_model(str(output))
-    if state.is_main_process:
-        (output / "training_args.bin").unlink(missing_ok=True)  # a pickle; record.json holds the same
-        rewards = [line for line in trainer.state.log_history if "reward" in line]
-        write_record(output, {"finished": True, **record, "rewards": rewards, "seconds": round(timer.seconds, 1)})
-        remove_checkpoints(output)
-    state.wait_for_everyone()
-    tell(f"{output}: {trainer.state.global_step:,} updates, {timer.seconds / 60:.1f} minutes")
+    run.finish(rewards=[line for line in log if "reward" in line])
+    tell(f"{output}: {trainer.state.global_step:,} updates, {run.seconds / 60:.1f} minutes")
     trainer.accelerator.end_training()
-
-
-def parse() -> tuple[CasesArguments, GRPOConfig, ModelConfig]:
-    """Parse YAML and command line; unknown keys and arguments that would run foreign code are errors."""
-    parser = TrlParser((CasesArguments, GRPOConfig, ModelConfig))
-    try:
-        args, training, model = parser.parse_args_and_config([*sys.argv[1:], *without_bfloat16()])
-    except (ValueError, OSError) as error:
-        raise RecordError(" ".join(str(error).split())) from None
-    refuse_unused({**vars(training), **vars(model)})
-    if not model.model_name_or_path or not training.output_dir:
-        raise RecordError("model_name_or_path and output_dir are needed")
-    training.model_init_kwargs = loading_options(model, training.model_init_kwargs)
-    return args, training, model
 
 
 def row_of(case: Case) -> dict[str, object]:
@@ -106,5 +70,12 @@ def row_of(case: Case) -> dict[str, object]:
     return {"prompt": prompt, "reference": case.reference}
 
 
+def train() -> None:
+    """Run `main` with the arguments of the YAML and the command line."""
+    with errors_in_a_line():
+        tell_of_locks()
+        main(*parse_training(CasesArguments, GRPOConfig, ModelConfig))
+
+
 if __name__ == "__main__":
-    run(main)
+    run(train)

@@ -30,7 +30,7 @@ from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.records import RecordError, read_cases
 from automedeval.records.journal import arithmetic, write_lines
 from automedeval.training.adapter import train_adapter
-from automedeval.training.stages import refuse_unused
+from automedeval.training.arguments import refuse_unused
 
 LORA = {"r": 32, "lora_alpha": 64, "lora_dropout": 0.0}  # rank, scale and dropout of the adapter
 POOL = 50  # batches whose pairs are sorted by length together
@@ -100,12 +100,10 @@ def main() -> None:
         {"evidence": each["evidence"], "claim": each["claim"], "label": LABELS.index(each["label"])} for each in pairs
     ]
     counts = Counter(f"{each['source']} {each['label']}" for each in pairs)
-    print(
-        train_adapter(
-            args, training, base, rows, CrossEntropyLoss, LORA, labels=len(LABELS), tokens=PAIR_TOKENS,
-            facts={"pairs": dict(sorted(counts.items()))},
-        )
-    )  # fmt: skip
+    facts = {"pairs": dict(sorted(counts.items()))}
+    train_adapter(
+        args, training, base, rows, CrossEntropyLoss, LORA, labels=len(LABELS), tokens=PAIR_TOKENS, facts=facts
+    )
     write_lines(Path(training.output_dir) / "held_out.jsonl", held_out)
 
 

@@ -32,7 +32,7 @@ from automedeval.records import Case, RecordError, Verdict, check_least, check_p
 from automedeval.records.journal import arithmetic
 from automedeval.records.readers import read_placed
 from automedeval.training.adapter import train_adapter
-from automedeval.training.stages import refuse_unused
+from automedeval.training.arguments import refuse_unused
 
 Scored = tuple[Case, list[float | None]]  # a case and the scores of its responses, None where one has none
 LORA = {"r": 16, "lora_alpha": 32, "lora_dropout": 0.05}  # rank, scale and dropout of the adapter
@@ -85,7 +85,7 @@ def main() -> None:
         if not (start / "adapter_config.json").is_file():
             raise RecordError(f"no adapter at {args.start}")
     loss = partial(RankNetLoss, mini_batch_size=-1)
-    print(train_adapter(args, training, base, rows, loss, LORA, start=start))
+    train_adapter(args, training, base, rows, loss, LORA, start=start)
 
 
 def scored_cases(args: ListArguments) -> Iterator[Scored]:

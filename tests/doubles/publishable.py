@@ -9,7 +9,8 @@ import pyarrow.parquet
 from programs import SAMPLE, run_recipe
 
 from automedeval.models.checkpoints import Stage
-from automedeval.training.stages import begin, finish
+from automedeval.training.run import TrainingRun
+from automedeval.training.stages import finish_stage
 
 RECORD: dict[str, Any] = {
     "identity": {"rows": "0123456789ab", "start": "ba9876543210"},
@@ -31,9 +32,10 @@ def stage(split: str, dataset: str = "instructions/tiny") -> Stage:
 
 def trained(model: Path, folder: Path, history: tuple[str, ...] = ("stage1",), **changes: Any) -> Path:
     """Copy a checkpoint, as recipes/sft.py would leave it after these stages; return its folder."""
-    begin(folder, RECORD | changes)
+    run = TrainingRun(folder, RECORD | changes)
+    run.before = (RECORD | changes)["seconds"]
     shutil.copytree(model, folder, dirs_exist_ok=True)
-    finish(folder, RECORD | changes, [stage(name) for name in history], [{"loss": 1.5, "step": 1}])
+    finish_stage(run, [stage(name) for name in history], [{"loss": 1.5, "step": 1}])
     return folder
 
 

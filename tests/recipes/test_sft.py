@@ -4,7 +4,6 @@ import importlib.util
 import json
 import os
 import resource
-import runpy
 import signal
 import subprocess
 import sys
@@ -16,10 +15,12 @@ from doubles.tiny_dataset import build_instructions, losses
 from doubles.tiny_model import build_tiny_model
 from programs import ROOT, error_line, kill_once, run_recipe
 from safetensors.torch import load_file
+from trl import ModelConfig, ScriptArguments, SFTConfig
 
 from automedeval.models.checkpoints import read_history, read_record
 from automedeval.training import completion_logits
-from automedeval.training.stages import WHOLE
+from automedeval.training.arguments import describe_machine, parse_training, without_bfloat16
+from automedeval.training.run import WHOLE
 
 CONFIG = "recipes/runs/automedeval-135m/stage1.yaml"
 BATCHES = ("--gradient_accumulation_steps", "2")  # two rows a batch, so that there is padding
@@ -248,9 +249,8 @@ def test_without_flash_attn_a_run_says_so_and_uses_sdpa(tiny_model: Path, instru
 def parsed(monkeypatch: pytest.MonkeyPatch, *options: object) -> tuple[Any, Any, str]:
     """Return what the recipe parses: TRL's arguments of training and of the model, and the precision in words."""
     monkeypatch.setattr("sys.argv", ["recipes/sft.py", *map(str, options)])
-    recipe = runpy.run_path(str(ROOT / "recipes/sft.py"))
-    _, training, model, _ = recipe["parse"]()
-    return training, model, recipe["precision"](training, model.dtype)
+    _, training, model = parse_training(ScriptArguments, SFTConfig, ModelConfig)
+    return training, model, describe_machine(training, model.dtype)["precision"]
 
 
 def test_a_processor_without_bfloat16_trains_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,16 +287,15 @@ def test_a_gpu_without_bfloat16_gets_float16(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(
         "sys.argv", ["recipes/sft.py", "--config", str(ROOT / "recipes/runs/automedeval-13b/stage1.yaml")]
     )
-    chosen = runpy.run_path(str(ROOT / "recipes/sft.py"))["without_bfloat16"]
-    assert chosen() == []  # no GPU and no use_cpu: transformers refuses the run
+    assert without_bfloat16() == []  # no GPU and no use_cpu: transformers refuses the run
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda including_emulation=True: including_emulation)
-    assert chosen() == ["--bf16", "false", "--fp16", "true", "--dtype", "float32"]
+    assert without_bfloat16() == ["--bf16", "false", "--fp16", "true", "--dtype", "float32"]
     monkeypatch.setenv("AUTOMEDEVAL_BF16", "off")
-    assert chosen() == ["--bf16", "false", "--dtype", "float32"]
+    assert without_bfloat16() == ["--bf16", "false", "--dtype", "float32"]
     monkeypatch.delenv("AUTOMEDEVAL_BF16")
     monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda including_emulation=True: True)
-    assert chosen() == []
+    assert without_bfloat16() == []
 
 
 def test_a_run_says_and_records_its_number_formats(

@@ -24,7 +24,7 @@ from transformers import AutoModelForCausalLM
 
 from automedeval.models.checkpoints import read_record
 from automedeval.models.precision import best_dtype
-from automedeval.training.stages import WHOLE
+from automedeval.training.run import WHOLE
 
 pytestmark = [
     pytest.mark.slow,

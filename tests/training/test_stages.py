@@ -14,24 +14,12 @@ from trl import ModelConfig, ScriptArguments, SFTConfig
 from automedeval.models.checkpoints import Stage, read_history, read_record
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
-from automedeval.training.stages import (
-    _UNUSED,
-    DECISIVE,
-    UNTRAINED,
-    WHOLE,
-    begin,
-    check_rows,
-    check_start,
-    finish,
-    last_whole_checkpoint,
-    mark_whole,
-    read_rows,
-    refuse_unused,
-    tokenize,
-)
+from automedeval.training.arguments import DECISIVE, UNUSED, refuse_unused
+from automedeval.training.run import WHOLE, TrainingRun, last_whole_checkpoint
+from automedeval.training.stages import UNTRAINED, check_start, finish_stage, read_rows, tokenize
 
 SPLITS = {"fingerprint": "d1", "splits": {"stage1": {}, "stage2": {}, "stage3": {}, "test": {}}}
-# Fields of TRL's SFTConfig that decide no weights: `_UNUSED` refuses the rest.
+# Fields of TRL's SFTConfig that decide no weights: `UNUSED` refuses the rest.
 HARMLESS = {
     "evaluation, which eval_strategy keeps off": """
         eval_steps eval_delay per_device_eval_batch_size prediction_loss_only eval_on_start eval_do_concat_batches
@@ -102,12 +90,6 @@ def test_tokens_are_those_that_trl_makes_itself(encoder: PromptEncoder, tiny_mod
     assert encoded["input_ids"] == whole["input_ids"]
 
 
-def test_rows_that_are_too_long_are_refused_by_name(encoder: PromptEncoder) -> None:
-    rows = Dataset.from_list([row(case_id="short"), row("word " * 80, case_id="long")])
-    with pytest.raises(RecordError, match=r"1 row of 2 longer than max_length, 60 tokens: 'long' \(\d+\)"):
-        tokenize(rows, encoder, 60, "d")
-
-
 def test_a_template_that_answers_otherwise_than_it_asks_is_refused(tiny_model: Path) -> None:
     encoder = PromptEncoder.from_checkpoint(str(tiny_model))
     told = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
@@ -121,16 +103,17 @@ def test_a_template_that_answers_otherwise_than_it_asks_is_refused(tiny_model: P
     [
         ([{"text": "t"}], "no column 'prompt'; there are text"),
         ([row(" ", case_id="c7")], "1 row without a completion: 'c7'"),
+        (
+            [row(case_id="short"), row("word " * 80, case_id="long")],
+            "1 row of 2 longer than max_length, 60 tokens: 'long' \\(\\d+\\)",
+        ),
+        ([], "not a single row"),
     ],
 )
-def test_rows_that_cannot_be_trained_on(rows: list[dict], fault: str) -> None:
+def test_rows_that_cannot_be_trained_on(rows: list[dict], fault: str, encoder: PromptEncoder) -> None:
+    data = Dataset.from_list(rows) if rows else Dataset.from_dict({"prompt": [], "completion": []})
     with pytest.raises(RecordError, match=fault):
-        check_rows(Dataset.from_list(rows), "d")
-
-
-def test_no_rows_at_all() -> None:
-    with pytest.raises(RecordError, match="not a single row"):
-        check_rows(Dataset.from_dict({"prompt": [], "completion": []}), "d")
+        tokenize(data, encoder, 60, "d")
 
 
 @pytest.mark.parametrize(
@@ -200,22 +183,24 @@ def test_a_start_that_it_does_not(history: list[Stage], split: str, statistics: 
 # --- what a run leaves ------------------------------------------------------------------------------------------------
 
 
-def record(**identity: object) -> dict:
-    """Return a record as a run begins with."""
-    about = {"start": "base", "base": "base", "rubrics": [], "device": "CPU", "seconds": 3600.0, "precision": "float32"}
-    return {"identity": {"learning_rate": 1e-4, **identity}, **about}
+def begin(output: Path, **identity: object) -> TrainingRun:
+    """Begin a run in a folder."""
+    about = {"start": "base", "base": "base", "rubrics": [], "device": "CPU", "precision": "float32"}
+    return TrainingRun(output, {"identity": {"learning_rate": 1e-4, **identity}, **about})
 
 
 def test_a_folder_goes_on_with_the_same_run_alone(tmp_path: Path) -> None:
     output = tmp_path / "out"
-    assert not begin(output, record())
-    assert not begin(output, record())
+    assert not begin(output).finished
+    run = begin(output)
+    assert not run.finished
     with pytest.raises(RecordError, match=r"holds another run: learning_rate was 0\.0001, now 0\.1"):
-        begin(output, record(learning_rate=0.1))
+        begin(output, learning_rate=0.1)
     with pytest.raises(RecordError, match="its training is not finished"):
         read_history(output)
-    finish(output, record(), [stage("stage1")], [{"loss": 1.0}])
-    assert begin(output, record())
+    run.before = 3600
+    finish_stage(run, [stage("stage1")], [{"loss": 1.0}])
+    assert begin(output).finished
     assert read_history(output) == [stage("stage1")]
     assert json.loads((output / "training/losses.jsonl").read_text()) == {"loss": 1.0}
     card = (output / "README.md").read_text()
@@ -226,7 +211,7 @@ def test_a_folder_goes_on_with_the_same_run_alone(tmp_path: Path) -> None:
 def test_what_is_not_ours_is_not_written_over(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years")
     with pytest.raises(RecordError, match="files that are no training run"):
-        begin(tmp_path, record())
+        begin(tmp_path)
     assert read_record(tmp_path) is None
 
 
@@ -244,12 +229,12 @@ def test_the_last_whole_checkpoint_counts(tmp_path: Path) -> None:
 def test_a_mark_that_cannot_be_read_marks_nothing(tmp_path: Path, mark: bytes) -> None:
     for number in (4, 8):
         (tmp_path / f"checkpoint-{number}").mkdir()
-        mark_whole(tmp_path / f"checkpoint-{number}", 2.5)
+        (tmp_path / f"checkpoint-{number}" / WHOLE).write_text("2.5\n")
     (tmp_path / "checkpoint-8" / WHOLE).write_bytes(mark)
     assert last_whole_checkpoint(tmp_path) == (tmp_path / "checkpoint-4", 2.5, [tmp_path / "checkpoint-8"])
 
 
-@pytest.mark.parametrize("name", _UNUSED)
+@pytest.mark.parametrize("name", UNUSED)
 def test_arguments_that_would_have_no_effect_are_refused(name: str, tmp_path: Path) -> None:
     arguments = {**vars(ScriptArguments()), **vars(SFTConfig(str(tmp_path), use_cpu=True)), **vars(ModelConfig())}
     refuse_unused(arguments)
@@ -261,6 +246,6 @@ def test_every_argument_of_training_decides_the_weights_or_is_known_not_to() -> 
     """A field that a later version brings fails here until somebody has said which of the two it is; earlier ones lack some."""
     harmless = [name for names in HARMLESS.values() for name in names.split()]
     existing = {field.name for field in fields(SFTConfig)}
-    known = [*DECISIVE, *harmless, *(_UNUSED.keys() & existing)]
+    known = [*DECISIVE, *harmless, *(UNUSED.keys() & existing)]
     assert len(known) == len(set(known))
     assert set(DECISIVE) <= existing <= set(known)

@@ -12,7 +12,7 @@ from typing import Any
 
 from automedeval.models.checkpoints import check_architecture, checkpoint_folder
 from automedeval.models.tokenization import PromptEncoder, read_template
-from automedeval.records import RecordError, read_json
+from automedeval.records import RecordError
 from automedeval.rubrics import Rubric, read_rubric
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, same_on_every_criterion
 
@@ -58,15 +58,7 @@ def weight_faults(folder: Path, config: Any) -> list[str]:
 
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
         return [f"its architecture {config.model_type!r} is no causal language model"]
-    index = folder / "model.safetensors.index.json"
-    if index.exists():
-        try:
-            shards = set(read_json(index, others=True)["weight_map"].values())
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            return [f"{index.name}: no index of shards ({_line(error)})"]
-        if missing := sorted(name for name in shards if not (folder / name).exists()):
-            return [f"{index.name} names {missing[0]}, which is not there"]
-    elif not (folder / "model.safetensors").exists():
+    if not any((folder / f"model.safetensors{end}").exists() for end in ("", ".index.json")):
         return ["no weights in safetensors; recipes/convert_checkpoint.py makes them of pytorch_model*.bin"]
     options: dict[str, Any] = {"device_map": "meta", "use_safetensors": True, "ignore_mismatched_sizes": True}
     try:
@@ -74,14 +66,10 @@ def weight_faults(folder: Path, config: Any) -> list[str]:
         loaded: Any = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, **options)
     except Exception as error:  # noqa: BLE001  a bad checkpoint makes transformers and safetensors raise a dozen kinds
         return [f"its weights cannot be loaded: {_line(error)}"]
-    _, report = loaded
-    faults = []
-    if missing := sorted(report["missing_keys"]):
-        faults.append(f"{len(missing):,} of its weights are missing, {missing[0]} for one")
-    if other := sorted(report["mismatched_keys"]):
-        faults.append(
-            f"{len(other):,} of its weights have another shape than its config.json says, {other[0][0]} for one"
-        )
+    missing, other = sorted(loaded[1]["missing_keys"]), sorted(loaded[1]["mismatched_keys"])
+    faults = [f"{len(missing):,} of its weights are missing, {missing[0]} for one"] if missing else []
+    if other:
+        faults.append(f"{len(other):,} of its weights have another shape than config.json says, {other[0][0]} for one")
     return faults
 
 
