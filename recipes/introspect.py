@@ -2,12 +2,13 @@
 
     python recipes/introspect.py --dataset instructions --verdicts verdicts/stage3-train --cases cases.jsonl \\
         --suggester openai:MODEL --store STORE --reviewer openai:MODEL --output instructions-round1
-    python recipes/introspect.py --dataset instructions --verdicts V --cases F --partners none --jury jury.jsonl --output O
+    python recipes/introspect.py --dataset instructions --verdicts V --cases F --jury jury.jsonl --output O
     python recipes/introspect.py --config recipes/runs/automedeval-135m/introspect1.yaml
 
 Writes OUTPUT/{train,test}.parquet with a card, statistics.json, revisions.jsonl, dropped.jsonl and run.json. The partners'
 messages and the jury's queue, jury.jsonl, are in OUTPUT.discussion/; the same command again goes on from there. While cases
 wait for the jury, nothing is written to OUTPUT and the exit status is 1, unless --waiting says what becomes of their rows.
+Without partners every mistake goes to the jury.
 """
 
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from automedeval.cli import TableArguments, comma_list, parse, print_notes, reco
 from automedeval.dataset.card import card_facts, write_card
 from automedeval.dataset.folder import DatasetFolder, read_dataset
 from automedeval.introspection.discussion import EXCHANGES, Partners
-from automedeval.introspection.jury import DECIDED, Ruling, read_readings, read_rulings, write_queue
+from automedeval.introspection.jury import DECIDED, Ruling, holds_readings, read_readings, read_rulings, write_queue
 from automedeval.introspection.mistakes import Mistake, Recorded, RoundJudge, find_mistakes, read_judge, read_recorded
 from automedeval.introspection.round import STOP, WAITING, Round, decide, refuse_silence
 from automedeval.introspection.rule_reviewer import RuleOnRatings
@@ -44,16 +45,6 @@ class IntrospectArguments(TableArguments):
     output: str = field(metadata={"help": "folder of the round's data set; an earlier data set there is replaced"})
     judge_name: str | None = field(default=None, metadata={"help": "the judge, if --verdicts holds several"})
     rubrics: list[str] = field(default_factory=list, metadata={"help": "YAML files of your own rubrics"})
-    tolerance: float = field(
-        default=0.0, metadata={"help": "largest difference of a score, in points, that is no mistake"}
-    )
-    partners: str = field(
-        default="both",
-        metadata={
-            "help": "both: two models discuss; none: every mistake goes to the jury",
-            "choices": ["both", "none"],
-        },
-    )
     suggester: str | None = field(
         default=None,
         metadata={"help": "model that suggests and revises: openai:MODEL, recording:FILE, or a checkpoint"},
@@ -63,16 +54,9 @@ class IntrospectArguments(TableArguments):
         metadata={"help": "model that accepts or objects: as --suggester, or ratings:FILE, a rule on people's ratings"},
     )
     exchanges: int = field(default=EXCHANGES, metadata={"help": "largest number of suggestions, each with a review"})
-    shuffle: bool = field(
-        default=True,
-        metadata={
-            "help": "show responses in the slots of the training row; false: in the order of the case, as recordings need it"
-        },
-    )
-    jury: str | None = field(default=None, metadata={"help": "file with the jury's decisions, beside the queue"})
-    readings: bool = field(
-        default=False,
-        metadata={"help": "--jury holds raters' readings of recipes/prepare.py; one of each case decides"},
+    jury: str | None = field(
+        default=None,
+        metadata={"help": "file with the jury's decisions, or with readings of raters, of which one decides each case"},
     )
     waiting: str = field(
         default=STOP,
@@ -81,10 +65,6 @@ class IntrospectArguments(TableArguments):
             "choices": list(WAITING),
         },
     )
-    train_on: str = field(
-        default="all",
-        metadata={"help": "rows of the data set: all, or only the revised ones", "choices": ["all", "revised"]},
-    )
     tokenizer: str | None = field(
         default=None,
         metadata={"help": "checkpoint to be trained, whose tokens are counted (default: lengths are not checked)"},
@@ -92,31 +72,22 @@ class IntrospectArguments(TableArguments):
     tokenizer_template: str | None = field(
         default=None, metadata={"help": "Jinja file with a chat template, for a checkpoint without one; none: its own"}
     )
-    max_length: int = field(default=2048, metadata={"help": "rows with more tokens are dropped"})
-    seed: int = field(default=0, metadata={"help": "seed of the partners' sampling"})
     dry_run: bool = field(default=False, metadata={"help": "count mistakes, tokens and cost; ask no model"})
 
     def __post_init__(self) -> None:
         for name in ("cases", "rubrics"):
             setattr(self, name, comma_list(getattr(self, name)))
-        check_least(self, 1, "exchanges", "max_length")
-        check_least(self, 0, "tolerance")
-        if self.readings and not self.jury:
-            raise RecordError("--readings needs --jury FILE with the readings")
+        check_least(self, 1, "exchanges")
         if Path(self.output).resolve() == Path(self.dataset).resolve():
             raise RecordError(f"--output {self.output}: a round needs another folder than its data set")
-        if self.partners == "none":
-            return
-        if not (self.suggester and self.reviewer):
-            raise RecordError("--suggester and --reviewer must name two models, unless --partners is none")
-        if self.shuffle and "recording" in (parse_model(self.suggester)[0], parse_model(self.reviewer)[0]):
-            raise RecordError("a recording was made with the responses in the order of the case: use --shuffle false")
+        if bool(self.suggester) != bool(self.reviewer):
+            raise RecordError("--suggester and --reviewer name the two models; without both the jury decides alone")
 
 
 def main() -> None:
     """Find the mistakes, discuss them, take the jury's decisions on the rest, and write the round's data set."""
     args, books, chat_args = parse((IntrospectArguments, KnowledgeArguments, ChatArguments), __doc__)
-    if args.partners == "both":
+    if args.suggester:
         books.check()
     dataset = read_dataset(args.dataset)
     rubrics = rubrics_with(args.rubrics)
@@ -124,17 +95,18 @@ def main() -> None:
     cases = {case.id: case for path in args.cases for case in read_cases(path, blank=args.blank) if case.id in wanted}
     recorded = read_recorded(dataset.training, cases, rubrics, args.dataset)
     judge = read_judge(str(verdicts_file(args.verdicts)), recorded, args.judge_name)
-    mistakes, lines = find_mistakes(recorded, judge, args.tolerance)
+    mistakes, lines = find_mistakes(recorded, judge)
     this = Round(dataset, recorded, args.waiting)
     this.report(*lines)
     encoder = PromptEncoder.from_checkpoint(args.tokenizer, args.tokenizer_template) if args.tokenizer else None
     work = Path(f"{args.output.rstrip('/')}.discussion")
     queue, mistakes_by_case = work / "jury.jsonl", {each.case.id: each for each in recorded}
     with Journal(work / "discussion.jsonl") as journal:
+        raters = args.jury is not None and holds_readings(args.jury)
         # The jury's decisions are read before any model is asked, so that faulty input fails at once.
-        read_jury(args, queue, mistakes_by_case)
+        read_jury(None if raters else args.jury, queue, mistakes_by_case)
         discussions, names = [], {"suggester": "nobody", "reviewer": "nobody"}
-        if args.partners == "both" and mistakes:
+        if args.suggester and mistakes:
             about = [dataset.statistics["fingerprint"], judge.name, judge.settings or ""]
             partners = partners_of(args, books, chat_args, about, mistakes)
             names = {"suggester": partners.suggester.name, "reviewer": partners.reviewer.name}
@@ -155,9 +127,9 @@ def main() -> None:
         elif args.dry_run:
             return
         # They are read again after the discussion: decisions made meanwhile count, and must not be overwritten.
-        rulings, filled = read_jury(args, queue, mistakes_by_case)
+        rulings, filled = read_jury(None if raters else args.jury, queue, mistakes_by_case)
         discussed, readings = {each.case_id: each for each in discussions}, None
-        if args.readings:
+        if raters:
             needed = [each.case_id for each in mistakes if each.case_id not in rulings]
             needed = [case_id for case_id in needed if case_id not in discussed or not discussed[case_id].consensus]
             drawn, readings = read_readings(
@@ -174,7 +146,7 @@ def main() -> None:
                 f"export into {work / DECIDED}; then run the same command again. To go on without the jury: --waiting "
                 "leave_out or --waiting keep_old"
             )
-        names["jury"] = "raters' readings" if args.readings else "the jury"
+        names["jury"] = "raters' readings" if raters else "the jury"
         write(this, (args, books, chat_args), encoder, judge, names)
     if this.waiting:
         print(f"{waits(this, queue)}; the same command takes their decisions")
@@ -187,16 +159,16 @@ def waits(this: Round, queue: Path) -> str:
 
 
 def read_jury(
-    args: IntrospectArguments, queue: Path, mistakes: dict[str, Recorded]
+    file: str | None, queue: Path, mistakes: dict[str, Recorded]
 ) -> tuple[dict[str, Ruling], dict[str, dict]]:
     """Return the jury's decisions and their lines, by case id.
 
     They are read from the queue, the page's export beside it, and the file of --jury; of two on a case the later one counts.
     """
     rulings, filled = read_rulings(queue, mistakes) if queue.exists() else ({}, {})
-    files = [file for file in [queue.parent / DECIDED / queue.name] if file.exists()]
-    for file in files + [args.jury] * bool(args.jury and not args.readings):
-        decisions, more = read_rulings(file, mistakes)
+    exported = queue.parent / DECIDED / queue.name
+    for each in [exported] * exported.exists() + [file] * bool(file):
+        decisions, more = read_rulings(each, mistakes)
         rulings, filled = rulings | decisions, filled | {case_id: more[case_id] for case_id in decisions}
     return rulings, filled
 
@@ -218,7 +190,7 @@ def partners_of(
             rule = RuleOnRatings(file)
             rule.check(mistake.recorded.case for mistake in mistakes)
             return rule
-        return chat_args.load(model, args.seed)
+        return chat_args.load(model, seed=0)
 
     recorded = parse_model(args.suggester)[0] == "recording"
     suggester = partner(args.suggester, "suggestion")
@@ -233,7 +205,8 @@ def partners_of(
         search=search,
         questions=books.questions,
         exchanges=args.exchanges,
-        shuffle=args.shuffle,
+        # A recording was made with the responses in the order of the case.
+        shuffle=not recorded and parse_model(args.reviewer)[0] != "recording",
         about=[*about, store] if store else about,
     )
 
@@ -248,7 +221,7 @@ def write(
     """Write the round's folder, and move it to its place."""
     args = groups[0]
     with DatasetFolder(args.output) as folder:
-        splits, written = this.write(folder.scratch, args.train_on, encoder, args.max_length)
+        splits, written = this.write(folder.scratch, encoder)
         if encoder is None:
             this.report("rows: no --tokenizer is given, so no length was checked")
         facts = this.dataset.statistics | card_facts(splits, written) | this.facts(judge, partners)
@@ -256,7 +229,7 @@ def write(
             "folder": Path(args.output).name,
             "version": automedeval.__version__,
             "tokenizer": args.tokenizer and Path(args.tokenizer).name,
-            "max_length": args.max_length,
+            "max_length": this.max_length,
         }
         write_card(folder.scratch, facts)
         record_run(folder.scratch / "run.json", *groups)

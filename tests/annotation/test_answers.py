@@ -192,7 +192,7 @@ def disputed(tmp_path: Path) -> Study:
     lessons = Lessons(tmp_path)
     lessons.misjudge(0, (3, 3, 3))
     lessons.misjudge(2, (3, 3, 3))
-    assert "2 cases wait" in error_line(lessons.introspect("--partners", "none"))
+    assert "2 cases wait" in error_line(lessons.introspect())
     jury = {"queue": str(tmp_path / "round1.discussion" / "jury.jsonl")}
     return a_study(tmp_path, number=8, rate=None, verdicts=None, jury=jury)
 

@@ -250,7 +250,7 @@ def test_introspect_takes_the_jurys_decisions_up(tmp_path: Path, opened) -> None
     lessons = Lessons(tmp_path / "round")
     for number in range(6):
         lessons.misjudge(number, (3, 3, 3))
-    assert "6 cases wait" in error_line(lessons.introspect("--partners", "none"))
+    assert "6 cases wait" in error_line(lessons.introspect())
     discussion = lessons.folder / "round1.discussion"
     jury = {"queue": str(discussion / "jury.jsonl")}
     study = a_study(tmp_path, 8, rate=None, verdicts=None, jury=jury)
@@ -269,8 +269,8 @@ def test_introspect_takes_the_jurys_decisions_up(tmp_path: Path, opened) -> None
         assert (line["order"], line["models"], line["annotator"]) == (list(dispute.order), list(MODELS), "cleo")
         assert line["scores"] == (list(points.values()) if line["decision"] == "revise" else None)
     write_export(store, discussion / "decided")
-    assert "1 case waits" in error_line(lessons.introspect("--partners", "none"))
-    done = lessons.introspect("--partners", "none", "--waiting", "keep_old")
+    assert "1 case waits" in error_line(lessons.introspect())
+    done = lessons.introspect("--waiting", "keep_old")
     assert done.returncode == 0, done.stderr
     records = lessons.revisions()
     kept, *revised = seen
@@ -288,4 +288,4 @@ def test_introspect_takes_the_jurys_decisions_up(tmp_path: Path, opened) -> None
     assert len(list(again.answers())) == 5
     finish(again, again.next("cleo"))
     write_export(again, discussion / "decided")
-    assert "6 cases → 2 kept, 4 revised, 0 waiting" in lessons.introspect("--partners", "none").stdout
+    assert "6 cases → 2 kept, 4 revised, 0 waiting" in lessons.introspect().stdout

@@ -130,7 +130,7 @@ class Lessons:
     def discuss(self, *options: object, **run: Any) -> CompletedProcess:
         """Run the recipe with recorded answers of both partners."""
         file = self.write("said.jsonl", self.said)
-        partners = ["--suggester", f"recording:{file}", "--reviewer", f"recording:{file}", "--shuffle", "false"]
+        partners = ["--suggester", f"recording:{file}", "--reviewer", f"recording:{file}"]
         return self.introspect(*partners, "--knowledge", "none", *options, **run)
 
     def rows(self, split: str = "train") -> dict[str, dict]:

@@ -115,7 +115,7 @@ def with_a_tokenizer_that_loses_signs(folder: Path) -> None:
         ),
         (configured(model_type="t5"), "its architecture 't5' is no causal language model"),
         (pickled, r"no weights in safetensors; recipes/convert_checkpoint\.py makes them of pytorch_model"),
-        (without_a_shard, r"its weights cannot be loaded: .* model-00002-of-\d+\.safetensors"),
+        (without_a_shard, r"its weights cannot be loaded: .*model-00002-of-\d+\.safetensors"),
         (without_a_weight, r"1 of its weights are missing, model\.layers\.1\.mlp\.up_proj\.weight for one"),
         (configured(intermediate_size=128), "6 of its weights have another shape than config.json says, model"),
         (cut_off, "its weights cannot be loaded: "),

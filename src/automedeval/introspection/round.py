@@ -249,16 +249,18 @@ class Round:
             "unreadable": self.unreadable,
         }
 
-    def write(
-        self, folder: Path, train_on: str, encoder: PromptEncoder | None, max_length: int
-    ) -> tuple[dict[str, dict[str, Any]], Counter]:
+    @property
+    def max_length(self) -> int:
+        """Return the largest number of tokens of a row, which is that of the data set before."""
+        return self.dataset.statistics.get("max_length", 2048)
+
+    def write(self, folder: Path, encoder: PromptEncoder | None) -> tuple[dict[str, dict[str, Any]], Counter]:
         """Write the training rows, the test split, and the records of all mistakes.
 
         The report counts the rows of waiting cases that are left out, or that keep their old verdict.
 
         Args:
-            train_on: "all" writes every row, "revised" only the revised ones.
-            encoder, max_length: see `row_faults`.
+            encoder: see `row_faults`.
 
         Returns:
             split → statistics, and number of rows by `folder.origin`.
@@ -272,28 +274,27 @@ class Round:
             for each in self.decisions
             if each.reading and each.by
         }
-        chosen = [each for each in self.recorded if train_on == "all" or each.case.id in revised]
         waiting = {mistake.case_id for mistake in self.waiting}
         left_out = waiting if self.on_waiting == LEAVE_OUT else set()
-        rows = [revised.get(each.case.id, each.row) for each in chosen if each.case.id not in left_out]
-        rubrics = {each.rubric.name: each.rubric for each in chosen}
-        faults = list(row_faults(rows, encoder, max_length, rubrics))
+        rows = [revised.get(each.case.id, each.row) for each in self.recorded if each.case.id not in left_out]
+        rubrics = {each.rubric.name: each.rubric for each in self.recorded}
+        faults = list(row_faults(rows, encoder, self.max_length, rubrics))
         usable = [row for row, fault in zip(rows, faults) if fault is None]
         written = write_rows(folder / f"{TRAIN}.parquet", usable, encoder)
         splits, origins = {TRAIN: written.statistics}, written.origins
-        rejected = [(each.row, WAITS) for each in chosen if each.case.id in left_out]
+        rejected = [(each.row, WAITS) for each in self.recorded if each.case.id in left_out]
         rejected += [(row, fault) for row, fault in zip(rows, faults) if fault is not None]
         dropped = [
             {name: row[name] for name in ("case_id", "teacher", "judge")} | {"reason": reason}
             for row, reason in rejected
         ]
-        counted = arithmetic("verdicts", len(chosen), Counter(reason for _, reason in rejected))
+        counted = arithmetic("verdicts", len(self.recorded), Counter(reason for _, reason in rejected))
         gone = {row["case_id"] for row, _ in rejected}
-        old = sum(each.case.id in waiting - gone for each in chosen)
+        old = sum(each.case.id in waiting - gone for each in self.recorded)
         more = f"; {old:,} wait for the jury and keep their old verdict" if old else ""
         self.report(f"rows: {counted}; {len(revised):,} revised{more}")
         if not splits[TRAIN]["rows"]:
-            raise RecordError(f"{self.dataset.place}: no training row is left (--train_on {train_on})")
+            raise RecordError(f"{self.dataset.place}: no training row is left")
         if TEST in self.dataset.splits:
             shutil.copyfile(self.dataset.place / f"{TEST}.parquet", folder / f"{TEST}.parquet")
             splits[TEST] = self.dataset.statistics["splits"][TEST]
