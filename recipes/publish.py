@@ -59,8 +59,7 @@ class CardArguments:
     agreement: str | None = field(default=None, metadata={"help": "model: agreement.json of recipes/report.py"})
     judge: str | None = field(default=None, metadata={"help": "model: its name in agreement.json"})
     audit: str | None = field(
-        default=None,
-        metadata={"help": "model: audit.json; without it the card says: not audited"},
+        default=None, metadata={"help": "model: audit.json; without it the card says: not audited"}
     )
     base_model: str | None = field(default=None, metadata={"help": "model: Hub id of the model before training"})
     datasets: list[str] = field(default_factory=list, metadata={"help": "model: Hub ids of its training data"})

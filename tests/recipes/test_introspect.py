@@ -7,15 +7,7 @@ from dataclasses import replace
 
 import pytest
 from doubles.endpoint import EndpointDouble, answer, error
-from doubles.introspection_study import (
-    AUTOMEDEVAL,
-    MODELS,
-    Lessons,
-    case_of,
-    rationale_of,
-    slot_line,
-    verdict_of,
-)
+from doubles.introspection_study import AUTOMEDEVAL, MODELS, Lessons, case_of, rationale_of, slot_line, verdict_of
 from doubles.tiny_dataset import FACTS
 from programs import ROOT, SAMPLE, error_line, kill_once, lines_in, run_recipe
 
