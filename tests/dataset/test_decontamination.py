@@ -8,6 +8,7 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tables import rows
 
 from automedeval.dataset.decontamination import (
     Evaluation,
@@ -144,19 +145,7 @@ def runs(text, words):
     return {tuple(found[start : start + length]) for start in range(len(found) - length + 1)} if found else set()
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("What's  the DOSE—of\nIbuprofen (400 mg)?", "what s the dose of ibuprofen 400 mg"),
-        ("ﬁbrosis ＮＡＳＨ Straße", "fibrosis nash strasse"),
-        ("__ ? …", ""),
-        ("был\ud800 тиф", "был тиф"),
-        ("दिल क्या है?", "दिल क्या है"),
-        ("السُّكَّري؟", "السُّكَّري"),
-        ("糖尿病, 2型", "糖 尿 病 2 型"),
-        ("ปวดหู", "ป ว ด ห ู"),
-    ],
-)
+@pytest.mark.parametrize(("text", "words"), rows(__name__, "test_normalising_leaves_words"))
 def test_normalising_leaves_words(text, words):
     assert normalise(text) == words
     assert normalise(words) == words

@@ -3,6 +3,7 @@ import json
 import pyarrow
 import pyarrow.parquet
 import pytest
+from tables import rows
 
 from automedeval.dataset.sources import (
     LAYOUTS,
@@ -165,30 +166,7 @@ def test_a_file_that_holds_no_rows_is_named(tmp_path, name, content, told):
         list(read_source(str(tmp_path / name)))
 
 
-@pytest.mark.parametrize(
-    ("question", "reference", "name"),
-    [
-        ("", "Pain.", "empty question"),
-        (" ?!", "Pain.", "empty question"),
-        (QUESTION, " \n-", "empty answer"),
-        (QUESTION, None, None),
-        ("Could you tell me the text that needs to be Rephrased?", "Pain.", "rephras"),
-        ("Please provide the complete text so that I can make a question of it.", "Pain.", "missing text"),
-        ("As an AI language model, I cannot do this.", "Pain.", "missing text"),
-        ("Can you provide the dose of ibuprofen for a child?", "Pain.", None),
-        ("Can you provide information about treatments for asthma?", "Pain.", None),
-        ("What is (are) ?", "Pain.", "no subject"),
-        ("What Causes ?", "Pain.", "no subject"),
-        ("Who is at highest risk for ?", "Pain.", "no subject"),
-        ("What to expect if I have  (Outlook/Prognosis)?", "Pain.", "no subject"),
-        ("What causes gout?", "Pain.", None),
-        ("How long do I have to isolate for?", "Pain.", None),
-        ("What side effects can this medication cause?", "Pain.", None),
-        (QUESTION, "{{#ev:youtube|abc}}", "markup alone"),
-        (QUESTION, "Pain. {{#ev:youtube|abc}}", None),
-        ([{"role": "user", "content": "Rephrase it"}], None, "rephras"),
-    ],
-)
+@pytest.mark.parametrize(("question", "reference", "name"), rows(__name__, "test_what_the_packaged_patterns_leave_out"))
 def test_what_the_packaged_patterns_leave_out(question, reference, name):
     case = Case("c", question, (), reference)
     assert next((one.name for one in read_exclusions() if one.fits(case)), None) == name

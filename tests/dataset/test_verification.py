@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from programs import ROOT, SAMPLE
+from tables import rows
 
 from automedeval.dataset.verification import Rule, verify
 from automedeval.records import RecordError, Verdict, read_cases, read_lines
@@ -133,19 +134,7 @@ def test_a_faulty_rating_is_refused_by_line(tmp_path: Path, ratings: list[dict],
     assert told in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        ([], ": must be a mapping"),
-        ({"below": 1}, ".below: unknown key"),
-        ({"scale": 5}, ".scale: must be [0, 1] or [1, 5]"),
-        ({"fail_below": True}, ".fail_below: must be a number above 0 and at most 1, not True"),
-        ({"fail_below": 0}, ".fail_below: must be a number above 0 and at most 1, not 0"),
-        ({"fail_below": 2}, ".fail_below: must be a number above 0 and at most 1, not 2"),
-        ({"fails": "most"}, ".fails: 'most' is not one of any, majority, mean"),
-        ({"failed_criteria": 0}, ".failed_criteria: must be at least 1, not 0"),
-    ],
-)
+@pytest.mark.parametrize(("content", "told"), rows(__name__, "test_a_faulty_rule_is_refused"))
 def test_a_faulty_rule_is_refused(content: object, told: str) -> None:
     with pytest.raises(RecordError) as caught:
         Rule.read(YamlFile("plan.yaml"), content)

@@ -14,6 +14,7 @@ from doubles.introspection_study import (
     slot_line,
     verdict_of,
 )
+from tables import rows
 
 from automedeval.introspection.discussion import Partners, read_review, read_suggestion
 from automedeval.introspection.mistakes import Mistake
@@ -113,18 +114,7 @@ def test_what_is_no_suggestion_says_why(answer, said) -> None:
     assert said in read_suggestion(answer, AUTOMEDEVAL, IN_SLOTS).error
 
 
-@pytest.mark.parametrize(
-    ("text", "accepts", "reason"),
-    [
-        ("Review: accept", True, ""),
-        ("**Review:** Accepted.", True, ""),
-        ("Review: object\nToo harsh.", False, "Too harsh."),
-        ("Too harsh.\nReview: object", False, "Too harsh."),
-        ("Review: object – too harsh", False, "too harsh"),
-        ("Review: accept\nOn second thought:\nReview: object\nNo.", False, "No."),
-        ("Review: object", False, ""),
-    ],
-)
+@pytest.mark.parametrize(("text", "accepts", "reason"), rows(__name__, "test_a_review_is_read"))
 def test_a_review_is_read(text, accepts, reason) -> None:
     read = read_review(Answer(text))
     assert (read.error, read.accepts, read.reason) == (None, accepts, reason)

@@ -3,6 +3,7 @@
 import pytest
 from doubles.endpoint import EndpointDouble, answer, error
 from programs import ROOT, SAMPLE, error_line, kill_once, lines_in, run_recipe
+from tables import rows
 
 from automedeval.records import Verdict, read_records
 
@@ -216,17 +217,7 @@ def test_the_first_prompt_is_shown_as_it_is_sent(distill, books):
     assert "[Question]" in text
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--judge", "recording:x.jsonl"], "--shuffle false"),
-        (["--judge", "recording:x.jsonl", "--shuffle", "false"], "x.jsonl"),
-        (["--store", ""], "--store names no folder"),
-        (["--questions", 0], "--questions must be at least 1"),
-        (["--rubric", "medical_pairwise"], "a score line"),
-        (["--models", "nobody"], "has no response of 'nobody'"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "said"), rows(__name__, "test_what_cannot_be_is_told_in_one_line"))
 def test_what_cannot_be_is_told_in_one_line(distill, arguments, said):
     with EndpointDouble(answer(VERDICT)) as endpoint:
         done, verdicts = distill(endpoint.url, *arguments)

@@ -13,6 +13,7 @@ from doubles.agreement_study import read
 from doubles.endpoint import EndpointDouble, answer, error
 from doubles.tiny_model import build_tiny_model
 from programs import ROOT, SAMPLE, TWO_PROCESSES, error_line, kill_once, lines_in, processes_of, run_recipe
+from tables import rows
 
 from automedeval.dataset.responses import PLAIN_TEMPLATE, respond, response_prompt, set_up
 from automedeval.models.decoding import draw
@@ -332,22 +333,7 @@ def test_other_settings_or_another_question_never_reuse_answers(tiny_model, ques
     assert "the question of case" in error_line(generate(*command))
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (["--candidates", "models/none"], "no checkpoint at models/none"),
-        (["--candidates", "TINY", "TINY"], "two candidates are called 'tiny-judge'"),
-        (["--candidates", "TINY", "--names", "a,b"], "2 names for 1 candidates"),
-        (["--candidates", "TINY", "--names", "tie"], "a model cannot be called 'tie'"),
-        (["--candidates", ","], "--candidates names no model"),
-        (["--candidates", "openai:m", "--base_url", "URL"], "ConnectError"),
-        (["--max_new_tokens", "5000"], "exceed the context window of tiny-judge by"),
-        (["--cases", "EMPTY"], "the file is empty"),
-        (["--cases", "ROLE"], "message 1 is of the role 'patient'"),
-        (["--cases", "ENDS"], "must end with the user's message"),
-        (["--cases", "CONTROL"], "surrogates are fine"),
-    ],
-)
+@pytest.mark.parametrize(("change", "said"), rows(__name__, "test_bad_input_is_one_line"))
 def test_bad_input_is_one_line(tiny_model, questions, tmp_path, change, said):
     with socket.create_server(("127.0.0.1", 0)) as free:
         url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"

@@ -10,6 +10,7 @@ from doubles.endpoint import EndpointDouble, answer, error
 from doubles.introspection_study import AUTOMEDEVAL, MODELS, Lessons, case_of, rationale_of, slot_line, verdict_of
 from doubles.tiny_dataset import FACTS
 from programs import ROOT, SAMPLE, error_line, kill_once, lines_in, run_recipe
+from tables import rows
 
 from automedeval.dataset.card import card_facts, write_card
 from automedeval.dataset.folder import read_dataset, write_rows
@@ -386,16 +387,7 @@ def test_a_checkpoint_that_cannot_discuss_is_told_in_one_line(lessons, tiny_mode
     assert [(piece["role"], piece["exchange"]) for piece in asked] == [("suggestion", number) for number in (1, 2, 3)]
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--reviewer", "openai:m"], "--suggester and --reviewer name the two models"),
-        (["--suggester", "openai:m", "--reviewer", "openai:m"], "--store names no folder"),
-        (["--exchanges", "0"], "--exchanges must be at least 1"),
-        (["--jury", "nowhere.jsonl"], "nowhere.jsonl: No such file"),
-        (["--tokenizer", "models/nothing"], "no checkpoint at models/nothing"),
-    ],
-)
+@pytest.mark.parametrize(("options", "said"), rows(__name__, "test_what_cannot_be_is_told_in_one_line"))
 def test_what_cannot_be_is_told_in_one_line(lessons, options, said) -> None:
     assert said in error_line(lessons.introspect(*options))
     assert not lessons.output.exists()

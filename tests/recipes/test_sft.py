@@ -15,6 +15,7 @@ from doubles.tiny_dataset import build_instructions, losses
 from doubles.tiny_model import build_tiny_model
 from programs import ROOT, error_line, kill_once, run_recipe
 from safetensors.torch import load_file
+from tables import rows
 from trl import ModelConfig, ScriptArguments, SFTConfig
 
 from automedeval.models.checkpoints import read_history, read_record
@@ -189,16 +190,7 @@ def test_a_full_disk_is_one_line(tiny_model: Path, instructions: Path, tmp_path:
     train(*arguments(tiny_model, instructions, tmp_path / "out"))
 
 
-@pytest.mark.parametrize(
-    ("more", "fault"),
-    [
-        (("--model_name_or_path", "models/nowhere"), "no checkpoint at models/nowhere"),
-        (("--dataset_train_split", "test"), "the split 'test' is held out; no run trains on it"),
-        (("--max_length", "40"), "8 rows of 8 longer than max_length, 40 tokens: 'case-0' ("),
-        (("--trust_remote_code", "true"), "code in a checkpoint is not run"),
-        (("--attn_implementation", "flash_attention_3"), "FlashAttention3"),
-    ],
-)
+@pytest.mark.parametrize(("more", "fault"), rows(__name__, "test_bad_input_is_one_line"))
 def test_bad_input_is_one_line(
     tiny_model: Path, instructions: Path, tmp_path: Path, more: tuple[str, ...], fault: str
 ) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from programs import SAMPLE, processes_of, run_recipe
 from study_plan import PAPER, of, option, plan, recipe, reproduce, resolved
+from tables import rows
 
 from automedeval.records import Verdict, read_records
 
@@ -48,27 +49,7 @@ def test_processes_alone_keep_the_files_of_the_yamls_and_a_file_alone_has_its_ow
     assert resolved(words)["gradient_accumulation_steps"] == "64"
 
 
-@pytest.mark.parametrize(
-    ("content", "arguments", "message"),
-    [
-        (None, ["--num_processes", 3], "stage1.yaml: 3 processes cannot share the 128 rows of an update evenly"),
-        (
-            None,
-            ["--lora", "--num_processes", 2],
-            "accelerate_configs/single.yaml is of one process; --accelerate_config names",
-        ),
-        (None, ["--accelerate_config", "nowhere.yaml"], "nowhere.yaml: [Errno 2] No such file or directory"),
-        ("- a", [], "machine.yaml: must be a mapping"),
-        ("num_processes: many", [], "machine.yaml: num_processes must be a whole number of at least 1, not 'many'"),
-        ("num_processes: 0", [], "machine.yaml: num_processes must be a whole number of at least 1, not 0"),
-        ("{num_machines: 2, num_processes: 16}", [], "num_machines: a study runs on one host, not on 2; its steps of"),
-        (
-            "{num_processes: 8, deepspeed_config: {deepspeed_config_file: no.json}}",
-            [],
-            "deepspeed_config_file: no.json: there is",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("content", "arguments", "message"), rows(__name__, "test_a_faulty_machine_is_told_in_a_line"))
 def test_a_faulty_machine_is_told_in_a_line_before_the_first_step(
     tmp_path: Path, content: str | None, arguments: list[object], message: str
 ) -> None:

@@ -14,6 +14,7 @@ import yaml
 from doubles.tiny_model import CHAT_TEMPLATE, build_tiny_model
 from programs import ROOT
 from study_plan import PAPER, of, option, plan, recipe, reproduce, resolved, steps
+from tables import rows
 
 from automedeval.rubrics import read_rubric
 
@@ -84,40 +85,7 @@ def test_the_demo_from_top_to_bottom() -> None:
 LISTED = f"of: {SMALL}\nplace: demo\nsteps: "
 
 
-@pytest.mark.parametrize(
-    ("file", "content", "message"),
-    [
-        ("study", f"of: {SMALL}\nsteps: []", "of, place and steps belong together: place is missing"),
-        ("study", LISTED + "[{run: stage9, about: none}]", f"steps: there is no {SMALL}/stage9.yaml"),
-        ("study", LISTED + "[{run: stage1}]", "steps: each has the keys run and about, and may have with"),
-        ("study", LISTED + "[{run: stage1, about: x, wiht: {}}]", "steps: each has the keys run and about"),
-        ("study", LISTED + "[stage1]", "steps: each has the keys run and about"),
-        (
-            "study",
-            LISTED + "[{run: stage1, about: x}]",
-            "instructions/sample/stage1.parquet: no earlier step writes it",
-        ),
-        ("judges", "judges: [models/x]", "entry 1 of judges must be a mapping of arguments, with judge: MODEL"),
-        (
-            "judges",
-            "judges: [{rubric: pandalm}]",
-            "entry 1 of judges must be a mapping of arguments, with judge: MODEL",
-        ),
-        ("judges", "judges: {judge: models/x}", "must have the keys every, a mapping of arguments, and judges, a list"),
-        ("judges", "jugdes: []", "must have the keys every, a mapping of arguments, and judges, a list"),
-        (
-            "judges",
-            "judges: [{judge: models/x}, {judge: a/x}]",
-            "two judges are called x; give one of them a judge_name",
-        ),
-        (
-            "judges",
-            "judges: [{judge: models/x}]",
-            "models/x: no earlier step writes it, and study.yaml does not list it",
-        ),
-        ("judges", "- a", "must be a mapping of arguments to values"),
-    ],
-)
+@pytest.mark.parametrize(("file", "content", "message"), rows(__name__, "test_a_faulty_list_is_told_in_a_line"))
 def test_a_faulty_list_is_told_in_a_line(tmp_path: Path, file: str, content: str, message: str) -> None:
     folder = tmp_path / "automedeval-135m"
     shutil.copytree(ROOT / SMALL, folder)
@@ -485,20 +453,7 @@ def test_keys_of_endpoints_are_asked_for_before_the_first_step(tmp_path: Path) -
     assert "==" not in done.stdout
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        [],
-        ["nowhere"],
-        [SMALL, "--runs"],
-        [SMALL, "--runs", "many"],
-        [SMALL, "--ablation", "none"],
-        [SMALL, "-x", "1"],
-        [PAPER, "--lora", "--ablation", "vanilla"],
-        [PAPER, "--base", "models/x", "--ablation", "no_curriculum"],
-        [PAPER, "--base", ""],
-    ],
-)
+@pytest.mark.parametrize("arguments", rows(__name__, "test_what_it_cannot_do_is_told_by_its_usage"))
 def test_what_it_cannot_do_is_told_by_its_usage(arguments: list[str]) -> None:
     done = reproduce(*arguments)
     assert done.returncode == 2

@@ -10,6 +10,7 @@ import yaml
 from doubles.endpoint import EndpointDouble, error
 from programs import ROOT
 from study_plan import PAPER, of, plan, reproduce, resolved
+from tables import rows
 
 STRONG, WEAK, GEMINI = "gpt-4-turbo-2024-04-09", "gpt-3.5-turbo-0125", "gemini-2.0-flash"  # Table 2
 GOOGLE = "https://generativelanguage.googleapis.com/v1beta/openai/"
@@ -98,28 +99,7 @@ def test_the_page_shows_the_replaced_models_verdicts(tmp_path: Path, monkeypatch
     assert Teachers(Path(PAPER)).page_studies(lists) == (lists, {})
 
 
-@pytest.mark.parametrize(
-    ("content", "arguments", "message"),
-    [
-        (None, ["strnog=m"], "--teacher strnog: {folder}/teachers.yaml has strong, weak, reviewer, gemini"),
-        (None, ["strong"], "--teacher strong: must be ROLE=MODEL, or ROLE=MODEL@URL for an endpoint of your own"),
-        (
-            None,
-            ["reviewer=m@http://localhost:1/v1"],
-            "introspect1.yaml: reviewer: openai:teacher:reviewer has another base_url",
-        ),
-        ("strong: {model: m}\nweak: {model: w}", [], "teacher:gemini: {folder}/teachers.yaml has strong, weak"),
-        ("strong: {model: m, url: x}", [], "{folder}/teachers.yaml: strong.url: unknown key"),
-        ("strong: {base_url: x}", [], "{folder}/teachers.yaml: strong.model: is missing"),
-        ("strong: weak", [], "{folder}/teachers.yaml: strong: must be a mapping with the keys model"),
-        (
-            "strong: {model: m, price_in: much}",
-            [],
-            "{folder}/teachers.yaml: strong.price_in: must be a number, not 'much'",
-        ),
-        ("[]", [], "{folder}/teachers.yaml: the file: must be a mapping of roles"),
-    ],
-)
+@pytest.mark.parametrize(("content", "arguments", "message"), rows(__name__, "test_a_faulty_role_is_told_in_a_line"))
 def test_a_faulty_role_is_told_in_a_line_before_the_first_step(
     tmp_path: Path, content: str | None, arguments: list[str], message: str
 ) -> None:

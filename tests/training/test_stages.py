@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from datasets import Dataset
 from doubles.tiny_dataset import build_instructions
+from tables import rows
 from transformers import AutoTokenizer
 from trl import ModelConfig, ScriptArguments, SFTConfig
 
@@ -116,15 +117,7 @@ def test_rows_that_cannot_be_trained_on(rows: list[dict], fault: str, encoder: P
         tokenize(data, encoder, 60, "d")
 
 
-@pytest.mark.parametrize(
-    ("parts", "fault"),
-    [
-        ([("nowhere/at/all", "stage1")], "nowhere/at/all, stage1: "),
-        ([("a", "stage1"), ("b", "stage1")], "must name one data set"),
-        ([(None, "train")], "must name one data set"),
-        ([("a", "stage1"), ("a", "test")], "the split 'test' is held out"),
-    ],
-)
+@pytest.mark.parametrize(("parts", "fault"), rows(__name__, "test_a_dataset_that_cannot_be_read"))
 def test_a_dataset_that_cannot_be_read(parts: list, fault: str) -> None:
     with pytest.raises(RecordError, match=fault):
         read_rows(parts)
