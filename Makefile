@@ -12,7 +12,7 @@ export OMP_WAIT_POLICY := PASSIVE
 # DeepSpeed compiles its kernels where they are used, not where it is installed.
 export DS_BUILD_OPS := 0
 
-.PHONY: demo study rehearse test test-lowest style quality benchmark clean
+.PHONY: demo study rehearse test test-all test-fast test-lowest style quality benchmark clean
 
 demo: $(JUDGE) $(ENCODER)  ## first verdicts and a report, then a small study of the same steps; it goes on from where it stopped
 	@PYTHON=$(BIN)/python bash recipes/reproduce.sh recipes/runs/demo
@@ -28,13 +28,22 @@ rehearse: .venv/installed  ## the paper's study and its ablations with tiny mode
 # Each worker process computes with one thread: two that each use every core slow each other down. Three, on two cores, because
 # many tests wait for servers, browsers and processes that they started.
 WORKERS ?= 3
-test test-lowest: export OMP_NUM_THREADS = 1
+PYTEST := -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+# Rooms whose tests start no server and no browser; those of them that load a model are left out.
+FAST := $(addprefix tests/,records stats rubrics introspection knowledge cli)
+test%: export OMP_NUM_THREADS = 1
 
-test: $(JUDGE) $(ENCODER)  ## every test, a file at a time in each of WORKERS processes
-	$(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+test: $(JUDGE) $(ENCODER)  ## everything that guards behaviour: all tests without the mark `slow`
+	$(BIN)/python $(PYTEST) -m "not slow"
 
-test-lowest: .venv-lowest/installed $(JUDGE) $(ENCODER)  ## the fast tests, with the lowest versions that setup.cfg allows
-	.venv-lowest/bin/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder -m "not slow"
+test-all: $(JUDGE) $(ENCODER)  ## every test
+	$(BIN)/python $(PYTEST)
+
+test-fast: .venv/installed  ## a minute, without a model
+	$(BIN)/python $(PYTEST) -m "not slow and not model" $(FAST)
+
+test-lowest: .venv-lowest/installed $(JUDGE) $(ENCODER)  ## what `make test` runs, with the lowest versions that setup.cfg allows
+	.venv-lowest/bin/python $(PYTEST) -m "not slow"
 
 quality: .venv/installed
 	$(BIN)/ruff check .

@@ -44,7 +44,8 @@ def imported(tree: ast.Module) -> set[str]:
 options, arrows = 0, set()
 for file in [file for name in ("src", "recipes", "benchmarks") for file in (ROOT / name).rglob("*.py")]:
     tree = ast.parse(file.read_text("utf-8"))
-    options += ast.unparse(tree).count("'help': ")  # in the field of a dataclass
+    code = ast.unparse(tree)
+    options += code.count("'help': ") + code.count(" = option(")  # the fields of a dataclass
     home = PACKAGE if file.is_relative_to(PACKAGE) else ROOT  # recipes and benchmarks import rooms, and are none
     room = file.relative_to(home).parts[0].removesuffix(".py")
     arrows |= {(room, name) for name in imported(tree) - {room}}

@@ -277,7 +277,7 @@ def measured(rated_set: Rated, sets: Sequence[Rated]) -> dict[str, Any]:
     tree: dict[str, Any] = concordances(values) | {"less": concordances(without)}
     low, high = rated_set.range
     points, people = (low + (high - low) * each for each in (everything, rated_set.shares))
-    tree["calibration_error"] = calibration_error(points, people, rated_set.panel.case)
+    tree["calibration_error"] = calibration_error(points, people, rated_set.panel.case, rated_set.panel.cases)
     estimates = estimate(tree, rated_set.panel.cases)
     less = {name: difference(estimates["all"], each).to_dict() for name, each in estimates.pop("less").items()}
     figures: dict[str, Any] = {name: each.to_dict() for name, each in estimates.items()}

@@ -1,24 +1,71 @@
-"""The fixtures that all tests share: a tiny checkpoint, and the folder of human-rated data."""
+"""What holds for all tests: limits of time, which skips fail, a tiny checkpoint, and the folder of human-rated data."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from doubles import clean_machine
 from doubles.tiny_model import build_tiny_model
+from programs import needs_encoder, needs_judge
 
 # Minutes each: the others run beside them, and no process is left alone with one of them at the end.
 LONG = ("studies/test_rehearsal.py", "recipes/test_sft_distributed.py", "models/test_vllm.py")
+MODELS = (needs_encoder.mark, needs_judge.mark)
+SLOW_LIMIT = 3600  # seconds; setup.cfg has the limit of the others
+# How the reasons of skips begin that continuous integration expects; any other skip fails there.
+EXPECTED_SKIPS = (
+    "AUTOMEDEVAL_DATA",  # public data, which are not part of the repository
+    "AUTOMEDEVAL_VLLM is none",
+    "only root makes network namespaces",
+    "this machine makes no network namespaces",
+    "flash-attn is installed",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Move the long files to the front; everything else keeps its order."""
+    """Move the long files to the front, give slow tests more time, and mark those that need a model."""
     items.sort(key=lambda item: not item.nodeid.partition("::")[0].endswith(LONG))
+    for item in items:
+        if item.get_closest_marker("slow"):
+            item.add_marker(pytest.mark.timeout(SLOW_LIMIT))
+        if "tiny_model" in item.fixturenames or any(mark in MODELS for mark in item.iter_markers("skipif")):
+            item.add_marker(pytest.mark.model)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Iterator[None]:
+    """Let a skip fail that continuous integration does not expect."""
+    return fail_unexpected((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Iterator[None]:
+    """Let the skip of a whole file fail as that of a test does."""
+    return fail_unexpected((yield))
+
+
+def fail_unexpected(report: pytest.TestReport | pytest.CollectReport) -> pytest.TestReport | pytest.CollectReport:
+    if os.environ.get("CI") and report.skipped and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2].removeprefix("Skipped: ")
+        if not reason.startswith(EXPECTED_SKIPS):
+            report.outcome, report.longrepr = (
+                "failed",
+                f"{report.nodeid} is skipped, which CI does not expect: {reason}",
+            )
+    return report
 
 
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of a tiny checkpoint."""
     return build_tiny_model(tmp_path_factory.mktemp("checkpoints") / "tiny-judge")
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the package's wheel."""
+    return clean_machine.build(tmp_path_factory.mktemp("wheel"))
 
 
 @pytest.fixture

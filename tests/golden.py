@@ -28,6 +28,8 @@ from typing import Any
 os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "true", "OPENAI_API_KEY": "none"}
 
 from doubles import criteria_grader, criteria_study
+from doubles.agreement_study import read as lines
+from doubles.agreement_study import write
 from doubles.endpoint import EndpointDouble, answer
 from programs import ENCODER, JUDGE, ROOT, SAMPLE, run_command, run_recipe
 from study_plan import plan, steps
@@ -87,16 +89,6 @@ def kept(value: Any, hidden: frozenset[str] = frozenset()) -> Any:
     if isinstance(value, str):
         return hashed(value) if value in hidden else "" if re.search(r"[\s/]", value) else value
     return float(f"{value:.5g}") if isinstance(value, float) else value
-
-
-def lines(file: Path) -> list[dict]:
-    return [json.loads(line) for line in file.read_text("utf-8").splitlines()]
-
-
-def write(file: Path, records: list[dict]) -> Path:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text("".join(json.dumps(each) + "\n" for each in records), "utf-8")
-    return file
 
 
 def chance(*words: object) -> float:
@@ -256,13 +248,13 @@ def criteria() -> Any:
         start("judge", **asked, output=WORK / "one")
         start("judge", **asked, output=WORK / "four", criteria_at_once=4, judge_name="four")
     kqa["verdicts"] = [WORK / "one", WORK / "four"]
-    found = {"kqa": result("criteria.json", "report", **kqa, criterion_labels=labels, hidden=hidden)}
+    found = {"kqa": result("criteria.json", "report", **kqa, ratings=labels, hidden=hidden)}
     found["kqa compared"] = result("comparison.json", "compare", **kqa, hidden=hidden)
     found["checklists"] = [kept(each["checklist"]) for each in in_order(lines(WORK / "one" / "verdicts.jsonl"))]
     made_up.mkdir()
     criteria_study.write_study(made_up)
     files = {"verdicts": made_up / "verdicts.jsonl", "cases": made_up / "cases.jsonl"}
-    labelled = {**files, "criterion_labels": made_up / "labels.jsonl"}
+    labelled = {**files, "ratings": made_up / "labels.jsonl"}
     found["made up"] = result("criteria.json", "report", **labelled)
     found["compared"] = result("comparison.json", "compare", **labelled)
     return found | {"calibrated": result("calibration.json", "calibrate", **labelled, by="category")}
@@ -292,7 +284,7 @@ def harm() -> Any:
         asked = {"judge": "openai:m", "base_url": server.url, "rubric": "harm", "output": WORK / "harm"}
         start("judge", cases=cases, **asked)
     files = {"verdicts": WORK / "harm", "cases": cases}
-    found = {"rated": result("harm.json", "report", **files, harm_ratings=write(WORK / "harm.jsonl", ratings))}
+    found = {"rated": result("harm.json", "report", **files, ratings=write(WORK / "harm.jsonl", ratings))}
     return found | {"not rated": result("harm.json", "report", **files)}
 
 

@@ -4,6 +4,8 @@
     python tests/mutations.py run     sixty changes
     python tests/mutations.py list    the same changes, not run
 
+Both run what `make test` runs, and with `--slow` what `make test-all` runs.
+
 A change is drawn by the hash of its place (file, function, text, number of the same before it), not by its line. So the same
 seed draws the same places of two versions of the source, except for what was written or removed between them.
 The tests in the folder of a line's room run first. It is not part of `make test`.
@@ -35,6 +37,7 @@ COMPARISONS = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==", ast.In: "not in",
     ast.NotIn: "in", ast.Is: "is not", ast.IsNot: "is",
 }  # fmt: skip
+MARKS = {False: ["-m", "not slow"], True: []}  # without and with the slow tests
 ARITHMETIC = {ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*"}
 
 
@@ -124,28 +127,16 @@ def environment(root: Path, **more: str) -> dict[str, str]:
     return os.environ | own | more
 
 
-def cover(workers: str, files: list[str]) -> None:
-    """Run every test, or those of some files, and write which files of tests reach each line."""
+def cover(workers: str, files: list[str], slow: bool) -> None:
+    """Run the tests, or those of some files, and write which files of tests reach each line."""
     from coverage import Coverage
 
     with tempfile.TemporaryDirectory() as place:
         data = Path(place, "coverage")
         started = {"COVERAGE_PROCESS_START": str(ROOT / "setup.cfg"), "COVERAGE_FILE": str(data)}
-        command = [
-            "-m",
-            "coverage",
-            "run",
-            "-m",
-            "pytest",
-            "-p",
-            "mutations",
-            "--dist",
-            "loadfile",
-            "--no-loadscope-reorder",
-        ]
-        subprocess.run(
-            [sys.executable, *command, "--numprocesses", workers, *files], cwd=ROOT, env=environment(ROOT, **started)
-        )
+        command = [sys.executable, "-m", "coverage", "run", "-m", "pytest", "-p", "mutations", *MARKS[slow]]
+        command += ["--dist", "loadfile", "--no-loadscope-reorder", "--numprocesses", workers, *files]
+        subprocess.run(command, cwd=ROOT, env=environment(ROOT, **started))
         os.environ["TEST_FILE"] = ""
         whole = Coverage(data_file=str(data), config_file=str(ROOT / "setup.cfg"))
         whole.combine([place])
@@ -159,7 +150,7 @@ def cover(workers: str, files: list[str]) -> None:
     (ROOT / "coverage.json").write_text(json.dumps({"percent": share, "reached": reached}), "utf-8")
 
 
-def run(count: int) -> None:
+def run(count: int, slow: bool) -> None:
     """Apply each drawn change to a copy of the checkout, run the tests that reach it, and print what became of it."""
     reached = json.loads((ROOT / "coverage.json").read_text("utf-8"))["reached"]
     ends: Counter[str] = Counter()
@@ -171,7 +162,7 @@ def run(count: int) -> None:
                 (copy / name).symlink_to(ROOT / name)
             for number, mutation in enumerate(mutations(ROOT)[:count], 1):
                 begun = time.monotonic()
-                end = outcome(copy, mutation, reached.get(mutation.file, {}).get(str(mutation.line), []))
+                end = outcome(copy, mutation, reached.get(mutation.file, {}).get(str(mutation.line), []), slow)
                 ends[end.partition(" ")[0]] += 1
                 place = f"{mutation.file}:{mutation.line} {mutation.before!r}{mutation.text or 'without not'!r}"
                 print(f"{number} {place}: {end}, {time.monotonic() - begun:.0f} s", flush=True)
@@ -180,19 +171,18 @@ def run(count: int) -> None:
     print(", ".join(f"{number} {end}" for end, number in ends.items()))
 
 
-def outcome(copy: Path, mutation: Mutation, tests: list[str]) -> str:
+def outcome(copy: Path, mutation: Mutation, tests: list[str], slow: bool) -> str:
     """Return whether the tests that reach a change caught it, and which file of tests did."""
     file = copy / mutation.file
     source = file.read_bytes()
     room = mutation.file.removeprefix(f"{PACKAGE}/").partition("/")[0]
     stem = f"test_{file.stem}.py"
-    quick = [test for test in tests if not test.startswith("tests/studies/")]
-    order = sorted(quick, key=lambda test: (not test.endswith(f"/{stem}"), not test.startswith(f"tests/{room}/"), test))
+    order = sorted(tests, key=lambda test: (not test.endswith(f"/{stem}"), not test.startswith(f"tests/{room}/"), test))
     file.write_bytes(source[: mutation.start] + mutation.text.encode() + source[mutation.end :])
     until = time.monotonic() + SECONDS
     try:
         for test in order:
-            command = [sys.executable, "-m", "pytest", "-qx", "-p", "no:cacheprovider", test]
+            command = [sys.executable, "-m", "pytest", "-qx", "-p", "no:cacheprovider", *MARKS[slow], test]
             try:
                 left = until - time.monotonic()
                 done = subprocess.run(command, cwd=copy, env=environment(copy), capture_output=True, timeout=left)
@@ -210,13 +200,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["cover", "run", "list"])
     parser.add_argument("--count", type=int, default=60, help="how many changes")
+    parser.add_argument("--slow", action="store_true", help="also the tests with the mark `slow`")
     parser.add_argument("--workers", default="3", help="processes of `cover`")
     parser.add_argument("files", nargs="*", help="files of tests for `cover`; all if none is named")
     given = parser.parse_args()
     if given.what == "cover":
-        cover(given.workers, given.files)
+        cover(given.workers, given.files, given.slow)
     elif given.what == "run":
-        run(given.count)
+        run(given.count, given.slow)
     else:
         for each in mutations(ROOT)[: given.count]:
             print(f"{each.file}:{each.line} {each.function} {each.before!r} -> {each.text.strip() or 'without not'!r}")

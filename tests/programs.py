@@ -2,15 +2,19 @@
 
 import contextlib
 import io
+import itertools
 import json
-import os
+import pkgutil
 import re
 import runpy
+import signal
+import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import SystemRandom
+from typing import Any
 from unittest import mock
 
 import pytest
@@ -45,23 +49,53 @@ def run_command(*arguments: object) -> subprocess.CompletedProcess:
     return run_here(["automedeval", *map(str, arguments)], console.main)
 
 
-def kill_once(begun: Callable[[], bool], *command: object) -> bool:
-    """Start a program of Python, kill it as soon as `begun`; return whether it was still running."""
-    command = [sys.executable, *map(str, command)]
-    environment = os.environ | {"HF_HUB_OFFLINE": "1"}
-    with subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL) as process:
-        try:
-            until = time.monotonic() + 240
-            while not begun() and process.poll() is None and time.monotonic() < until:
-                time.sleep(0.01)
-            return process.poll() is None
-        finally:
-            process.kill()
+APPEND = "automedeval.records.journal.Journal.append"
+SAVE = "automedeval.training.run.mark_whole"
+KILLED = f"""
+import os, runpy, signal, sys
+sys.path.insert(0, {str(ROOT / "tests")!r})
+from programs import then
+name, count, *sys.argv[:] = sys.argv[1:]
+with then(lambda: os.kill(os.getpid(), signal.SIGKILL), name, int(count)):
+    runpy.run_path(sys.argv[0], run_name="__main__")
+"""
 
 
-def lines_in(file: Path) -> int:
-    """Return how many whole lines a file has, which need not be there."""
-    return file.read_bytes().count(b"\n") if file.exists() else 0
+class Stopped(BaseException):
+    """Ends a program in this process where a kill would end one of its own: no program catches it."""
+
+
+@contextlib.contextmanager
+def then(end: Callable[[], object], name: str, count: int) -> Iterator[None]:
+    """Call `end` when a function, as of APPEND or SAVE, has run so many times in this process."""
+    function, calls = pkgutil.resolve_name(name), itertools.count(1)
+
+    def counted(*given: Any) -> Any:
+        result = function(*given)
+        if next(calls) == count:
+            end()
+        return result
+
+    with mock.patch(name, counted):
+        yield
+
+
+@contextlib.contextmanager
+def stopped(name: str, count: int = 1) -> Iterator[None]:
+    """End what runs in this process when a function has run so many times; fail if it ends before."""
+
+    def end() -> None:
+        raise Stopped
+
+    with pytest.raises(Stopped), then(end, name, count):
+        yield
+
+
+def killed(name: str, count: int, recipe: str, *arguments: object) -> None:
+    """Run a recipe in a process of its own, which a SIGKILL ends when a function has run so many times."""
+    command = [sys.executable, "-c", KILLED, name, count, ROOT / "recipes" / f"{recipe}.py", *arguments]
+    done = subprocess.run(list(map(str, command)), cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == -signal.SIGKILL, done.stderr
 
 
 def run_here(argv: list[str], program: Callable[[], object]) -> subprocess.CompletedProcess:
@@ -76,6 +110,15 @@ def run_here(argv: list[str], program: Callable[[], object]) -> subprocess.Compl
                 err.write(f"\n{status}\n")
                 status = 1
     return subprocess.CompletedProcess(argv[1:], status, out.getvalue(), err.getvalue())
+
+
+def free_port() -> int:
+    """Return a free port below those that the system gives out by itself, so that nothing takes it before it is used."""
+    while True:
+        port = SystemRandom().randrange(10_000, 32_000)
+        with contextlib.suppress(OSError), socket.socket() as listener:
+            listener.bind(("127.0.0.1", port))
+            return port
 
 
 def processes_of(output: Path) -> int:

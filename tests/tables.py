@@ -1,15 +1,13 @@
-"""Tables of tests/data/refusals.yaml: what is refused, or read, and what is said of it, a row for each test."""
+"""Tables of tests as data: tests/data/ROOM/NAME.yaml has the rows of tests/ROOM/test_NAME.py, by the name of the test."""
 
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-TABLES: dict[str, dict[str, list[Any]]] = yaml.safe_load(
-    (Path(__file__).with_name("data") / "refusals.yaml").read_text(encoding="utf-8")
-)
 
-
-def rows(module: str, test: str) -> list[Any]:
-    """Return the rows of a test's table; `module` is the `__name__` of its module."""
-    return TABLES[module.rpartition(".")[2]][test.removeprefix("test_")]
+def rows_of(test_file: str) -> dict[str, list[Any]]:
+    """Return the name of a test → its rows, for `pytest.mark.parametrize`; `test_file` is `__file__`."""
+    file = Path(test_file)
+    table = file.parents[1] / "data" / file.parent.name / f"{file.stem.removeprefix('test_')}.yaml"
+    return yaml.safe_load(table.read_text(encoding="utf-8"))

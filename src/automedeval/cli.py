@@ -17,14 +17,14 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stdout, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import timedelta
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from automedeval import gone
-from automedeval.records import BLANK, AutoMedEvalError, RecordError
+from automedeval.records import BLANK, AutoMedEvalError, RecordError, option
 from automedeval.records.hub_names import hub_commits
 from automedeval.records.journal import ALONE, Processes, write_json
 from automedeval.records.teachers import teacher_arguments
@@ -51,13 +51,11 @@ def comma_list(values: str | Sequence[str] | None) -> list[str]:
 class TableArguments:
     """How tables of answers are read: the base of the arguments of every program that reads cases."""
 
-    blank: str | None = field(
-        default=None,
-        metadata={
-            "help": "blank cells of candidates in a table of answers: lowest: the model was asked and gave no answer, which "
-            "has the lowest score; skip: it was not asked (default: stop and count them)",
-            "choices": list(BLANK),
-        },
+    blank: str | None = option(
+        "blank cells of candidates in a table of answers: lowest: the model was asked and gave no answer, which "
+        "has the lowest score; skip: it was not asked (default: stop and count them)",
+        None,
+        choices=list(BLANK),
     )
 
 

@@ -22,6 +22,8 @@ COMMANDS: dict[str, str] = {
 OPTIONS: dict[str, str] = {
     "abstain_at": RISK,
     "uncertified": PAIRS,
+    "criterion_labels": "--ratings takes labels of criteria as well",
+    "harm_ratings": "--ratings takes ratings of harm as well",
     "approve": f"{CRITERIA}; the version that began this study exports its answers",  # a kind of a study of annotate
     "attacks": "use --edits N",
     "harms": "use --edits N",

@@ -173,7 +173,7 @@ def test_the_export_of_the_page_is_what_the_report_reads(store, tmp_path) -> Non
     (tmp_path / "harm.verdicts.jsonl").write_text("".join(json.dumps(each) + "\n" for each in verdicts))
     done = run_command(
         "report", "--verdicts", tmp_path / "harm.verdicts.jsonl", "--cases", tmp_path / "cases.jsonl",
-        "--harm_ratings", tmp_path / "export" / "harm.jsonl", "--output", tmp_path / "report",
+        "--ratings", tmp_path / "export" / "harm.jsonl", "--output", tmp_path / "report",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "report" / "harm.html").read_text(encoding="utf-8")

@@ -2,7 +2,6 @@
 
 import json
 import re
-import socket
 import subprocess
 import sys
 import threading
@@ -15,7 +14,7 @@ import pytest
 import sqlalchemy as sa
 from argon2 import PasswordHasher
 from doubles.small_study import PHYSICIANS, a_study, filled, finish, send
-from programs import ROOT
+from programs import ROOT, free_port
 from sqlalchemy.exc import SQLAlchemyError
 
 from automedeval.annotation.database import EVENTS, METADATA
@@ -242,10 +241,7 @@ def test_servers_that_start_at_once_make_one_secret_one_password_and_one_link_ea
     stores = [Store(study) for _ in range(2)]
 
     def start(store: Store) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        serve(AnnotateArguments("study.yaml", port=port), study, store)
+        serve(AnnotateArguments("study.yaml", port=free_port()), study, store)
 
     servers = [threading.Thread(target=start, args=(store,)) for store in stores]
     for server in servers:

@@ -150,6 +150,7 @@ def test_criteria_that_are_asked_one_at_a_time_have_no_order(cases: Path, tmp_pa
     assert "m neither passes nor fails" in done.stdout
 
 
+@pytest.mark.slow
 def test_two_processes_audit_a_checkpoint_as_the_judge_command_judges(cases, tiny_model, tmp_path: Path) -> None:
     model = ("--judge", tiny_model, "--rubric", "checklist", "--rationale", "false", "--device", "cpu")
     model += ("--criteria_at_once", 2)

@@ -12,6 +12,7 @@ import scipy
 from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, good_answer
 from programs import error_line, run_command
+from tables import rows_of
 
 from automedeval.audit.outcomes import Outcome, ScoreReader
 from automedeval.audit.perturbations import Edit, Perturbation, read_perturbations
@@ -23,6 +24,8 @@ from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts
 from automedeval.records import Case, Verdict
 from automedeval.reports.facts import Audit, JudgeProfile, lines_of
 from automedeval.rubrics import read_rubric
+
+ROWS = rows_of(__file__)
 
 TWO = ("Rest it for two days. Then walk a little.", "Call somebody. It will pass.")
 TEXTS = (*TWO, "Third.")
@@ -43,21 +46,7 @@ def trial_of(cases: Cases, perturbation: Perturbation, kind: str, case: int = 0,
     return Trial(perturbation, kind, kind, request, request, request, **more)
 
 
-@pytest.mark.parametrize(
-    ("limits", "share", "shift", "outcome"),
-    [
-        ({"most": 0.1}, 0.1, 9.0, "passed"),
-        ({"most": 0.1}, 0.11, 0.0, "failed"),
-        ({"least": 0.8}, 0.8, 0.0, "passed"),
-        ({"least": 0.8}, 0.79, 0.0, "failed"),
-        ({"least": 0.3, "most": 0.7}, 0.2, None, "failed"),
-        ({"shift": 0.1}, None, -0.2, "failed"),
-        ({"most": 0.1, "shift": 0.1}, 0.0, 0.2, "failed"),
-        ({"most": 0.1, "shift": 0.1}, 0.0, None, "passed"),
-        ({"most": 0.1}, None, 0.0, "not measured"),
-        ({}, 1.0, 9.0, None),
-    ],
-)
+@pytest.mark.parametrize(("limits", "share", "shift", "outcome"), ROWS["test_a_row_keeps_to_its_limits_or_not"])
 def test_a_row_keeps_to_its_limits_or_not(limits: dict, share: float | None, shift: float | None, outcome: str) -> None:
     row = {"share": {"value": share}, "shift": {"value": shift}}
     assert decide(Perturbation("p", "nothing", "stay", **limits), row) == outcome

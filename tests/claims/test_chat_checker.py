@@ -11,8 +11,7 @@ from doubles.agreement_study import read, write
 from doubles.constrained_server import ConstrainedServer
 from doubles.endpoint import EndpointDouble, answer, error
 from doubles.tiny_model import build_tiny_model
-from programs import ENCODER, error_line, kill_once, lines_in, needs_encoder, run_command
-from sentence_transformers import SentenceTransformer
+from programs import APPEND, ENCODER, error_line, needs_encoder, run_command, stopped
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from automedeval.claims.chat_checker import MOST, WORDS, read_label
@@ -113,6 +112,8 @@ def test_a_checkpoint_gives_the_probabilities_of_plain_transformers_and_the_pass
     done, (record, *_) = check(cases(1, text, " ".join(sentences)), tmp_path / "out", *chat)
     assert done.returncode == 0, done.stderr
     assert record["checker"] == "tiny"
+    from sentence_transformers import SentenceTransformer
+
     encoder = SentenceTransformer(str(ENCODER), device="cpu")
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModelForCausalLM.from_pretrained(folder)
     before = ""
@@ -153,14 +154,13 @@ def test_as_many_passages_are_shown_as_fit_the_window(tmp_path: Path) -> None:
     assert re.fullmatch(r"the prompt is \d+ tokens longer than the context window", second["reason"])
 
 
-def test_killed_and_resumed_a_checkpoint_gives_the_same(tmp_path: Path) -> None:
+def test_stopped_and_resumed_a_checkpoint_gives_the_same(tmp_path: Path) -> None:
     folder = build_tiny_model(tmp_path / "tiny")
     records = cases(40)
     chat = ("--checker", folder, "--batch_tokens", 4000)
     _, whole = check(records, tmp_path / "whole", *chat)
-    code = "import sys; sys.argv[0] = 'automedeval'; from automedeval.commands.console import main; main()"
-    command = ["-c", code, "check", tmp_path / "whole.jsonl", "--output", tmp_path / "cut", "--encoder", ENCODER, *chat]
-    kill_once(lambda: lines_in(tmp_path / "cut" / "claims.jsonl") > 0, *command)
+    with stopped(APPEND, len(whole) // 2):
+        check(records, tmp_path / "cut", *chat)
     done, cut = check(records, tmp_path / "cut", *chat)
     assert done.returncode == 0, done.stderr
     assert cut == whole

@@ -9,11 +9,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from programs import ROOT
-from tables import rows
+from tables import rows_of
 
 from automedeval.dataset.curriculum import Assignment, Part, Plan, assign, read_plan
 from automedeval.records import RecordError
 from automedeval.records.yaml_file import YamlFile
+
+ROWS = rows_of(__file__)
 
 PAPER = ROOT / "recipes" / "runs" / "automedeval-13b" / "plan.yaml"
 SIMPLE = {
@@ -137,16 +139,14 @@ def test_a_quality_that_nobody_knows_is_refused(tmp_path: Path) -> None:
         assign(read_plan(PAPER), both(9569, None))
 
 
-@pytest.mark.parametrize(
-    ("change", "told"), rows(__name__, "test_a_plan_that_asks_for_more_than_there_is_names_both_numbers")
-)
+@pytest.mark.parametrize(("change", "told"), ROWS["test_a_plan_that_asks_for_more_than_there_is_names_both_numbers"])
 def test_a_plan_that_asks_for_more_than_there_is_names_both_numbers(tmp_path: Path, change: dict, told: str) -> None:
     with pytest.raises(RecordError) as caught:
         assign(plan_of(tmp_path, SIMPLE | change), both(100))
     assert str(caught.value).endswith(f"plan.yaml: {told}")
 
 
-@pytest.mark.parametrize(("change", "told"), rows(__name__, "test_a_faulty_plan_is_refused_by_file_and_key"))
+@pytest.mark.parametrize(("change", "told"), ROWS["test_a_faulty_plan_is_refused_by_file_and_key"])
 def test_a_faulty_plan_is_refused_by_file_and_key(tmp_path: Path, change: dict, told: str) -> None:
     with pytest.raises(RecordError) as caught:
         plan_of(tmp_path, SIMPLE | change)

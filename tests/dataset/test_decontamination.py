@@ -8,7 +8,7 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tables import rows
+from tables import rows_of
 
 from automedeval.dataset.decontamination import (
     Evaluation,
@@ -19,6 +19,8 @@ from automedeval.dataset.decontamination import (
     shingles,
 )
 from automedeval.records import Case, RecordError, Response
+
+ROWS = rows_of(__file__)
 
 RNG = random.Random(0)
 WORDS = ["".join(RNG.choices("abcdefghij", k=6)) for _ in range(2000)]
@@ -145,7 +147,7 @@ def runs(text, words):
     return {tuple(found[start : start + length]) for start in range(len(found) - length + 1)} if found else set()
 
 
-@pytest.mark.parametrize(("text", "words"), rows(__name__, "test_normalising_leaves_words"))
+@pytest.mark.parametrize(("text", "words"), ROWS["test_normalising_leaves_words"])
 def test_normalising_leaves_words(text, words):
     assert normalise(text) == words
     assert normalise(words) == words

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tables import rows
+from tables import rows_of
 
 from automedeval.dataset.folder import SCHEMA
 from automedeval.dataset.instructions import instruction
@@ -15,6 +15,8 @@ from automedeval.rubrics import read_rubric
 from automedeval.rubrics.grammar import parse_verdict, reads_back
 from automedeval.rubrics.prompts import judge_messages
 from automedeval.rubrics.rationale import split_steps
+
+ROWS = rows_of(__file__)
 
 RUBRIC = read_rubric("automedeval")
 PAIRWISE = read_rubric("medical_pairwise")
@@ -121,7 +123,7 @@ def test_only_the_responses_that_were_shown_are_shown() -> None:
     assert scores_by_model(row) == {"ash": 1, "cedar": 5}
 
 
-@pytest.mark.parametrize(("change", "told"), rows(__name__, "test_a_verdict_that_does_not_fit_its_case_is_refused"))
+@pytest.mark.parametrize(("change", "told"), ROWS["test_a_verdict_that_does_not_fit_its_case_is_refused"])
 def test_a_verdict_that_does_not_fit_its_case_is_refused(change: dict, told: str) -> None:
     with pytest.raises(RecordError) as caught:
         instruction(CASE, replace(verdict_of(), **change), RUBRIC, "strong")

@@ -5,13 +5,15 @@ from pathlib import Path
 
 import pytest
 from programs import ROOT, SAMPLE
-from tables import rows
+from tables import rows_of
 
 from automedeval.dataset.verification import Rule, verify
 from automedeval.records import RecordError, Verdict, read_cases, read_lines
 from automedeval.records.yaml_file import YamlFile
 from automedeval.rubrics import read_rubric
 from automedeval.rubrics.grammar import parse_verdict
+
+ROWS = rows_of(__file__)
 
 RUN = ROOT / "recipes" / "runs" / "automedeval-135m"
 
@@ -134,7 +136,7 @@ def test_a_faulty_rating_is_refused_by_line(tmp_path: Path, ratings: list[dict],
     assert told in str(caught.value)
 
 
-@pytest.mark.parametrize(("content", "told"), rows(__name__, "test_a_faulty_rule_is_refused"))
+@pytest.mark.parametrize(("content", "told"), ROWS["test_a_faulty_rule_is_refused"])
 def test_a_faulty_rule_is_refused(content: object, told: str) -> None:
     with pytest.raises(RecordError) as caught:
         Rule.read(YamlFile("plan.yaml"), content)

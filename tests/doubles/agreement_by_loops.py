@@ -178,10 +178,7 @@ class Loops:
 
     def content(self) -> dict[str, Any]:
         """Return what agreement.json should hold at least."""
-        content: dict[str, Any] = {
-            "cases": self.counts(),
-            "judges": {row.name: self.judge(row) for row in self.rows},
-        }
+        content: dict[str, Any] = {"cases": self.counts(), "judges": {row.name: self.judge(row) for row in self.rows}}
         if self.ratings is not None:
             content["people"] = self.of_people()
         return content
@@ -361,19 +358,12 @@ class Loops:
             asked = {place: score for place, score in others.items() if row.asked[number, place]}
             pairs = list(itertools.combinations(sorted(others), 2))
             judged_pairs = [
-                (
-                    relation(asked.get(a), asked.get(b)),
-                    ranked[number, a, b],
-                    relation(rater_scores[a], rater_scores[b]),
-                )
+                (relation(asked.get(a), asked.get(b)), ranked[number, a, b], relation(rater_scores[a], rater_scores[b]))
                 for a, b in pairs
             ]
             judged.append((number, [(people, judge) for people, judge, _ in judged_pairs]))
             by_one.append((number, [(people, rater) for people, _, rater in judged_pairs]))
-        return {
-            "judge": accuracies(judged)["concordance"],
-            "one_rater": accuracies(by_one)["concordance"],
-        }
+        return {"judge": accuracies(judged)["concordance"], "one_rater": accuracies(by_one)["concordance"]}
 
     def left_out(self) -> list[tuple[int, dict[int, float], dict[int, float]]]:
         """Return, per rater and case, (case, the means of the others, the rater's own scores), by place of the response."""

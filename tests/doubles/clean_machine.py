@@ -34,9 +34,8 @@ print("FOUND", json.dumps(found))
 """
 
 
-def install(folder: Path) -> list[str]:
-    """Build the package's wheel without the network and unpack it; return the `sys.path` of a process that has only this."""
-    folder.mkdir(parents=True, exist_ok=True)
+def build(folder: Path) -> Path:
+    """Build the package's wheel without the network, from a copy of the checkout, which the build would litter."""
     checkout = folder / "checkout"
     checkout.mkdir()
     for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
@@ -44,8 +43,12 @@ def install(folder: Path) -> list[str]:
     shutil.copytree(ROOT / "src", checkout / "src", ignore=shutil.ignore_patterns("*.egg-info", "__pycache__"))
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
     subprocess.run([*command, "--wheel-dir", folder, checkout], check=True, capture_output=True)
-    shutil.rmtree(checkout)
-    (wheel,) = folder.glob("*.whl")
+    (wheel,) = folder.glob("automedeval-*.whl")
+    return wheel
+
+
+def unpack(wheel: Path, folder: Path) -> list[str]:
+    """Unpack the wheel; return the `sys.path` of a process that has only this and the libraries."""
     zipfile.ZipFile(wheel).extractall(folder / "installed")
     origins = [importlib.util.find_spec(name).origin for name in ("torch", "datasets", "evaluate")]
     return [str(folder / "installed"), *dict.fromkeys(str(Path(origin).parents[1]) for origin in origins)]
@@ -55,7 +58,7 @@ def load_back(hub: HubDouble, installed: list[str], home: Path, models: tuple[Pa
     """Load org/judge, org/instructions and org/rationale_score from the Hub in a process that has an empty home.
 
     Args:
-        installed: what `install` returned.
+        installed: what `unpack` returned.
         home: an empty folder; the process runs in it.
         models: of BERTScore and BARTScore.
 

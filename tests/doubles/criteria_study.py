@@ -1,8 +1,9 @@
 """Made-up verdicts and labels on criteria: a judge that errs and sometimes cannot be read, and three physicians who err."""
 
-import json
 import random
 from pathlib import Path
+
+from doubles.agreement_study import write
 
 CRITERIA = [
     {"criterion": f"criterion {n}", "points": points, "tags": [f"theme:{n % 2}"]} for n, points in enumerate((5, 3, -2))
@@ -36,5 +37,5 @@ def write_study(folder: Path, number_of_cases: int = 60) -> list[tuple]:
             base = {"case_id": f"c{number}", "judge": "j", "rubric": "checklist@1", "order": [slot], "valid": True}
             verdicts.append(base | {"scores": None, "checklist": checklist})
     for name, records in (("cases", cases), ("verdicts", verdicts), ("labels", labels)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+        write(folder / f"{name}.jsonl", records)
     return rows

@@ -1,13 +1,13 @@
 """A small study with two teachers' verdicts; `build` runs recipes/build_dataset.py on it."""
 
 import hashlib
-import json
 import random
 from pathlib import Path
 from subprocess import CompletedProcess
 
 import datasets
 import yaml
+from doubles.agreement_study import read, write
 from programs import run_recipe
 
 from automedeval.records import Case, Response, Verdict
@@ -62,10 +62,7 @@ class Study:
         self.plan = PLAN
 
     def write(self, name: str, records: list) -> Path:
-        file = self.folder / name
-        lines = [each if isinstance(each, dict) else each.to_dict() for each in records]
-        file.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        return file
+        return write(self.folder / name, records)
 
     def build(self, *options: object, **run: object) -> CompletedProcess:
         cases = self.write("cases.jsonl", self.cases)
@@ -79,8 +76,7 @@ class Study:
 
     def dropped(self) -> dict[str, list[str]]:
         reasons: dict[str, list[str]] = {}
-        for line in (self.output / "dropped.jsonl").read_text().splitlines():
-            record = json.loads(line)
+        for record in read(self.output / "dropped.jsonl"):
             reasons.setdefault(record["reason"], []).append(record["case_id"])
         return reasons
 

@@ -5,11 +5,11 @@ degree higher or lower with the probability 0.4, and cannot tell with a probabil
 same, and misses a degree of moderate or worse with the probability 0.3: then it says none.
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from doubles.agreement_study import write
 
 import automedeval
 from automedeval.records import read_cases
@@ -46,7 +46,7 @@ def write_study(folder: Path, raters: int, untold: float) -> None:
             shown = {"models": case.models, "case_digest": case.digest, "order": [slot], "valid": True, "scores": None}
             files["judge"].append(about | shown | {"judge": "simulated-judge", "choices": words_of(degree)})
     for name, records in files.items():
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records), encoding="utf-8")
+        write(folder / f"{name}.jsonl", records)
 
 
 def seen(truth: int, untold: float, rng: np.random.Generator) -> int | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from subprocess import CompletedProcess
 from typing import Any
 
+from doubles.agreement_study import read, write
 from doubles.tiny_dataset import FACTS
 from programs import run_recipe
 
@@ -97,12 +98,10 @@ class Lessons:
         self.write("cases.jsonl", [case.to_dict() for case in self.cases])
 
     def write(self, name: str, records: list[dict]) -> Path:
-        file = self.folder / name
-        file.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
-        return file
+        return write(self.folder / name, records)
 
     def read(self, name: str) -> list[dict]:
-        return [json.loads(line) for line in (self.folder / name).read_text(encoding="utf-8").splitlines()]
+        return read(self.folder / name)
 
     def misjudge(self, number: int, scores: Sequence[int] | None, **more: Any) -> None:
         """Replace the judge's verdict on a case."""

@@ -1,11 +1,11 @@
 """Things to publish: a trained tiny judge with its record, and results on the sample."""
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet
+from doubles.agreement_study import read, write
 from programs import SAMPLE, run_recipe
 
 from automedeval.models.checkpoints import Stage
@@ -58,16 +58,14 @@ def set_column(file: Path, name: str, values: list[Any]) -> None:
 
 def agreement(folder: Path, judges: tuple[str, ...] = ("tiny",)) -> Path:
     """Run `automedeval report` on made-up verdicts; return its agreement.json."""
-    cases = [json.loads(line) for line in (SAMPLE / "test_cases.jsonl").read_text().splitlines()]
-    folder.mkdir(parents=True)
     for judge in judges:
-        lines = []
-        for number, case in enumerate(cases):
+        verdicts = []
+        for number, case in enumerate(read(SAMPLE / "test_cases.jsonl")):
             count = len(case["responses"])
             verdict = {"case_id": case["id"], "judge": judge, "rubric": "automedeval@1", "order": list(range(count))}
             scores = [1 + (number + slot) % 5 for slot in range(count)]
-            lines.append(json.dumps(verdict | {"valid": True, "scores": scores, "settings": "5e771265abcd"}) + "\n")
-        (folder / f"{judge}.jsonl").write_text("".join(lines))
+            verdicts.append(verdict | {"valid": True, "scores": scores, "settings": "5e771265abcd"})
+        write(folder / f"{judge}.jsonl", verdicts)
     done = run_recipe(
         "report", "--verdicts", *(folder / f"{judge}.jsonl" for judge in judges), "--cases",
         SAMPLE / "test_cases.jsonl", "--ratings", SAMPLE / "test_ratings.jsonl", "--resamples", 100, "--encoder", "none",

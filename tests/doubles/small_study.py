@@ -1,11 +1,11 @@
 """The files of a small study for the physicians' page, and functions that answer its tasks."""
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
+from doubles.agreement_study import write as write_lines
 from doubles.introspection_study import case_of, verdict_of
 
 from automedeval.annotation.assignment import Assignment
@@ -14,12 +14,6 @@ from automedeval.annotation.study import DECISION, PREFERENCE, RESPONSES, Study,
 
 CRITERIA, ASKED = ("relevancy", "knowledge_correctness", "fluency"), ("knowledge", "attribution", "fluency")
 PHYSICIANS = {"ann": "attending", "bob": "attending", "cleo": "chief"}
-
-
-def write_lines(file: Path, records: Sequence[Any]) -> Path:
-    lines = [each if isinstance(each, dict) else each.to_dict() for each in records]
-    file.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
-    return file
 
 
 def write_study(folder: Path, number: int = 4, physicians: Mapping[str, str] = PHYSICIANS, **more: Any) -> Path:

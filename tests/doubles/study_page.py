@@ -1,6 +1,5 @@
 """A small study with tasks of all kinds, a client that fills the forms of the page, and a server for a real browser."""
 
-import json
 import re
 import socket
 import threading
@@ -13,6 +12,7 @@ from pathlib import Path
 import httpx
 import uvicorn
 import yaml
+from doubles.agreement_study import write
 from starlette.testclient import TestClient
 
 from automedeval.annotation.app import make_app
@@ -89,7 +89,7 @@ def write_study(
     ]  # fmt: skip
     files = {"cases": written, "verdicts": verdicts, "queue": queue, "revisions": revisions}
     for name, records in files.items():
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+        write(folder / f"{name}.jsonl", records)
     plans = {
         "rate": {"raters": 2, "overlap": 1, "judges": [JUDGES[0]]},
         "verify": {"judges": [JUDGES[0]], "raters": 2},

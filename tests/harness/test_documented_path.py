@@ -1,6 +1,5 @@
 """Every command of docs/harnesses.md, with the real programs; what comes out is compared with plain loops over their logs."""
 
-import itertools
 import json
 import math
 import re
@@ -9,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from doubles.agreement_study import read
+from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, answer
 from plain_small_judge import Plain, lowered
 from programs import ENCODER, ROOT, SAMPLE, needs_encoder
@@ -29,11 +28,10 @@ def test_the_path_of_the_documents(harness: Callable[..., str], tiny_model: Path
     for name, content in re.findall(r"```\w+\n# (\S+)\n(.*?)```", SECTION, re.DOTALL):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(content, encoding="utf-8")
-    with (SAMPLE / "test_cases.jsonl").open(encoding="utf-8") as lines:
-        cases = [json.loads(line) for line in itertools.islice(lines, 3)]
+    cases = read(SAMPLE / "test_cases.jsonl")[:3]
     rows = [{"question": each["question"], "reference": each["reference"]} for each in cases]
     rows[2]["reference"] = None
-    (tmp_path / "cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    write(tmp_path / "cases.jsonl", rows)
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "SmolLM2-135M-Instruct").symlink_to(tiny_model)
     (tmp_path / "models" / ENCODER.name).symlink_to(ENCODER.resolve())

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
+from doubles.agreement_study import write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import error_line, run_command
@@ -77,7 +78,7 @@ def test_samples_of_lm_eval(rows: list[dict], has_results: bool, way: str) -> No
             line = {"doc_id": number, "doc": doc, "target": str(row["reference"]), "resps": [[said]], "more": 1}
             line |= {"arguments": {"gen_args_0": {"arg_0": row["question"], "arg_1": {"until": []}}}}
             lines += [line | {"filtered_resps": [said], "filter": name} for name in ("none", "word")]
-        log.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+        write(log, lines)
         if has_results:
             results = {"configs": {"odd_task": {"doc_to_target": way}, "other": {}}}
             (Path(folder) / f"results_{DATE}.json").write_text(json.dumps(results), encoding="utf-8")
@@ -305,9 +306,7 @@ def test_a_group_of_the_pattern_may_be_empty_and_the_last_place_is_taken(tmp_pat
         LM_LINE | {"doc_id": number, "arguments": {"gen_args_0": {"arg_0": prompt, "arg_1": {}}}}
         for number, prompt in enumerate(prompts)
     ]
-    log = tmp_path / "samples_x.jsonl"
-    log.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    cases, counted, _ = join(log, question_pattern=r"Q: (\w+\?)?")
+    cases, counted, _ = join(write(tmp_path / "samples_x.jsonl", lines), question_pattern=r"Q: (\w+\?)?")
     assert [case.question for case in cases] == ["Newer?"]
     assert counted == 3
 

@@ -93,11 +93,7 @@ def test_the_scorer_marks_down_what_a_store_contradicts(
     done = run_recipe("build_store", "--books", book, "--encoder", ENCODER, "--store", tmp_path / "store")
     assert done.returncode == 0, done.stderr
     text = logs["json"].read_text(encoding="utf-8")
-    answers = (
-        "Take 5 g of acetaminophen every hour against a fever.",
-        QUESTIONS[1][1],
-        QUESTIONS[2][1],
-    )
+    answers = ("Take 5 g of acetaminophen every hour against a fever.", QUESTIONS[1][1], QUESTIONS[2][1])
     for number, each in enumerate(answers):
         text = text.replace(f"An answer, number {number}.", each)
     log.write_text(text, encoding="utf-8")

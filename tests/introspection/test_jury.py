@@ -6,12 +6,14 @@ from collections import Counter
 import pytest
 from doubles.introspection_study import MODELS, RUBRICS, case_of, rationale_of, recorded_of, verdict_of
 from programs import run_recipe
-from tables import rows
+from tables import rows_of
 
 from automedeval.introspection.jury import read_readings, read_rulings, write_queue
 from automedeval.introspection.mistakes import Mistake
 from automedeval.records import RecordError, Verdict
 from automedeval.rubrics.rationale import split_steps
+
+ROWS = rows_of(__file__)
 
 ORDERS = {0: (2, 0, 1), 1: (0, 1, 2), 2: (1, 2, 0)}
 RECORDED = {
@@ -59,7 +61,7 @@ def test_without_an_order_the_rationale_speaks_of_the_rows_slots(jury) -> None:
     assert models_in_steps(rulings["case-0"].reading) == [MODELS[index] for index in order]
 
 
-@pytest.mark.parametrize(("change", "said"), rows(__name__, "test_a_line_that_does_not_fit_is_refused"))
+@pytest.mark.parametrize(("change", "said"), ROWS["test_a_line_that_does_not_fit_is_refused"])
 def test_a_line_that_does_not_fit_is_refused(jury, change, said) -> None:
     with pytest.raises(RecordError, match=said):
         read_rulings(jury({**LINE, **change}), RECORDED)

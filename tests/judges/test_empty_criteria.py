@@ -118,7 +118,7 @@ def test_an_empty_response_keeps_its_place_after_calibration_and_is_no_trial(
     write(tmp_path / "labels.jsonl", labels)
     model = ("--judge", tiny_model, "--rubric", "checklist", "--rationale", "false", "--device", "cpu", "--cases", file)
     assert run_command("judge", *model, "--output", tmp_path / "v").returncode == 0
-    options = ("--cases", file, "--criterion_labels", tmp_path / "labels.jsonl")
+    options = ("--cases", file, "--ratings", tmp_path / "labels.jsonl")
     done = run_command("calibrate", "--verdicts", tmp_path / "v", *options, "--output", tmp_path / "cal")
     assert done.returncode == 0, done.stderr
     answered = [label for label in labels if label["model"] != "b" or label["case_id"].startswith("c0")]

@@ -8,7 +8,6 @@ import pytest
 from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, good_answer
 from programs import ENCODER, ROOT, error_line, needs_encoder, run_command, run_recipe
-from sentence_transformers import SentenceTransformer
 
 from automedeval.judges.chat_judge import PASSAGES
 from automedeval.judges.judge import load_judge
@@ -73,6 +72,8 @@ def test_a_chat_is_shown_the_nearest_passages_and_the_verdict_names_them(store: 
     assert len(verdicts) == len(prompts) == 3
     assert all(each["knowledge"] == verdicts[0]["knowledge"] for each in verdicts)
     assert all("knowledge" not in each for each in plain)
+    from sentence_transformers import SentenceTransformer
+
     encoder = SentenceTransformer(str(ENCODER), device="cpu")
     texts = [f"{title}\n{text}" for title, text in BOOK.items()]  # a passage is found by its heading, too
     asked = {"question": CASE["question"]} | {each["model"]: each["text"] for each in CASE["responses"]}

@@ -12,7 +12,7 @@ import pytest
 import torch
 from doubles.agreement_study import CASES, RATINGS, read, write
 from plain_small_judge import Plain, adapter, lowered
-from programs import ENCODER, ROOT, SAMPLE, error_line, kill_once, needs_encoder, run_recipe
+from programs import ENCODER, ROOT, SAMPLE, SAVE, error_line, needs_encoder, run_recipe, stopped
 
 from automedeval.judges.features import FEATURES, QUESTION
 from automedeval.judges.small import PACKAGED as SMALL
@@ -224,9 +224,8 @@ def test_a_judge_abstains_on_the_cases_that_are_not_certified(trained: Path, sma
 
 def test_an_interrupted_training_reaches_the_same_adapter(trained: Path, tmp_path: Path) -> None:
     output = tmp_path / "killed"
-    recipe = ROOT / "recipes" / "train_cross_encoder.py"
-    begun = (output / "checkpoint-2" / "whole").exists
-    kill_once(begun, recipe, *training(output, "--evaluation_cases", CASES))
+    with stopped(SAVE):
+        run_recipe("train_cross_encoder", *training(output, "--evaluation_cases", CASES))
     assert not (output / "adapter").exists()
     done = run_recipe("train_cross_encoder", *training(output, "--evaluation_cases", CASES))
     assert done.returncode == 0, done.stderr

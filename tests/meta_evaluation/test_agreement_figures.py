@@ -27,7 +27,7 @@ from sklearn.metrics import confusion_matrix
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.evaluate import meta_evaluate
 from automedeval.meta_evaluation.agreement.ratings import read_ratings
-from automedeval.meta_evaluation.agreement.verdicts import Baseline, read_verdicts
+from automedeval.meta_evaluation.agreement.verdicts import counted, read_verdicts
 from automedeval.metrics.lexical import BASELINES
 from automedeval.stats.bootstrap import plain
 
@@ -169,7 +169,7 @@ def figures_of(folder: Path, files: dict[str, Any]) -> tuple[dict[str, Any], Loo
             scores = score(cases.records)
             if np.isnan(scores).all():
                 continue
-            baselines.append(Baseline(cases, name, scores))
+            baselines.append(counted(cases, name, scores))
             of = dict(zip(((case.id, model) for case in cases.records for model in case.models), scores))
             values = [of[case["id"], each["model"]] for case in files["cases"] for each in case["responses"]]
             scores_of[name] = [None if math.isnan(value) else float(value) for value in values]

@@ -6,15 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 from doubles.introspection_study import MODELS
-from doubles.likelihood_verdicts import (
-    FEEDBACK,
-    fitted,
-    invalid_of,
-    people,
-    rated,
-    study,
-    verdict_of,
-)
+from doubles.likelihood_verdicts import FEEDBACK, fitted, invalid_of, people, rated, study, verdict_of
 
 from automedeval.meta_evaluation.calibration.scores import FEWEST, Calibration, LikelihoodLine
 from automedeval.records import RecordError, Verdict

@@ -8,10 +8,13 @@ import pytest
 from doubles.criteria_study import ANNOTATORS, CRITERIA, write_study
 from programs import error_line, run_recipe
 from sklearn import metrics
+from tables import rows_of
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.verdicts import read_verdicts
 from automedeval.records import RecordError
+
+ROWS = rows_of(__file__)
 
 
 @pytest.fixture(scope="module")
@@ -60,12 +63,12 @@ def of_scikit_learn(rows: list[tuple]) -> dict[str, float | None]:
 
 def test_every_figure_is_that_of_scikit_learn(study):
     folder, rows = study
-    done = report(folder, "--criterion_labels", folder / "labels.jsonl")
+    done = report(folder, "--ratings", folder / "labels.jsonl")
     assert done.returncode == 0, done.stderr
     figures = json.loads((folder / "out" / "criteria.json").read_text())["certificate"]["judges"]["j"]["all"]
     expected = of_scikit_learn(rows)
     assert {name: each["value"] for name, each in figures.items()} == pytest.approx(expected)
-    for name in expected.keys() - {"calibration_error"}:
+    for name in expected:
         assert figures[name]["low"] <= figures[name]["value"] <= figures[name]["high"]
 
 
@@ -100,7 +103,7 @@ def test_figures_of_degenerate_tables_are_those_of_scikit_learn_or_undefined(tmp
     rows, labelled = degenerate_study(tmp_path, seed)
     if not labelled:
         return
-    done = report(tmp_path, "--criterion_labels", tmp_path / "labels.jsonl")
+    done = report(tmp_path, "--ratings", tmp_path / "labels.jsonl")
     assert done.returncode == 0, done.stderr
     figures = json.loads((tmp_path / "out" / "criteria.json").read_text())["certificate"]["judges"]["j"]["all"]
     expected = dict.fromkeys(figures) | of_scikit_learn(rows)
@@ -110,7 +113,7 @@ def test_figures_of_degenerate_tables_are_those_of_scikit_learn_or_undefined(tmp
 
 def test_each_physician_stands_beside_the_majority_of_the_others(study):
     folder, rows = study
-    report(folder, "--criterion_labels", folder / "labels.jsonl")
+    report(folder, "--ratings", folder / "labels.jsonl")
     figures = json.loads((folder / "out" / "criteria.json").read_text())["certificate"]["physicians"]
     for place, name in enumerate(ANNOTATORS):
         right = []
@@ -159,21 +162,13 @@ def test_without_labels_the_scores_are_called_uncertified(study):
     assert "[criteria.html](criteria.html)" in summary
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"criterion": "another"}, "has no criterion 'another'"),
-        ({"model": "z"}, "has no response of 'z'"),
-        ({"label": "perhaps"}, "'label' must be one of"),
-        ({}, "labelled this criterion of this response before"),
-    ],
-)
+@pytest.mark.parametrize(("change", "said"), ROWS["test_a_bad_label_gets_one_line"])
 def test_a_bad_label_gets_one_line(study, tmp_path, change, said):
     folder, _ = study
     lines = (folder / "labels.jsonl").read_text().splitlines()
     changed = json.dumps(json.loads(lines[0]) | change)
     (tmp_path / "labels.jsonl").write_text("\n".join([*lines, changed]))
-    line = error_line(report(folder, "--criterion_labels", tmp_path / "labels.jsonl"))
+    line = error_line(report(folder, "--ratings", tmp_path / "labels.jsonl"))
     assert said in line
     assert f"labels.jsonl:{len(lines) + 1}" in line
 

@@ -23,7 +23,7 @@ def study(tmp_path_factory):
 
 def calibrate(folder: Path, *more: object, out: str = "out"):
     args = ("calibrate", "--verdicts", folder / "verdicts.jsonl", "--output", folder / out)
-    return run_command(*args, "--cases", folder / "cases.jsonl", "--criterion_labels", folder / "labels.jsonl", *more)
+    return run_command(*args, "--cases", folder / "cases.jsonl", "--ratings", folder / "labels.jsonl", *more)
 
 
 def fitted(rows: list[tuple]) -> tuple[float, float]:
@@ -105,7 +105,7 @@ def test_a_certificate_of_the_calibrated_verdicts_is_the_one_that_was_printed(st
     assert calibrate(folder, out="again").returncode == 0
     facts = json.loads((folder / "again" / "calibration.json").read_text())
     args = ("--verdicts", folder / "again", "--cases", folder / "cases.jsonl", "--baselines", "false")
-    args += ("--criterion_labels", folder / "labels.jsonl", "--output", folder / "report", "--resamples", 100)
+    args += ("--ratings", folder / "labels.jsonl", "--output", folder / "report", "--resamples", 100)
     done = run_command("report", *args)
     assert done.returncode == 0, done.stderr
     certificate = json.loads((folder / "report" / "criteria.json").read_text())["certificate"]["judges"][
@@ -118,7 +118,6 @@ def test_a_certificate_of_the_calibrated_verdicts_is_the_one_that_was_printed(st
 @pytest.mark.parametrize(
     ("change", "more", "said"),
     [
-        ({}, ("--ratings", "x"), "--ratings is for scores"),
         ({"met_probabilities": [None] * 3}, (), "j gives no probabilities of met"),
         ({}, ("--judge", "nobody"), "no verdict of the judge 'nobody'"),
     ],
@@ -134,6 +133,14 @@ def test_what_cannot_be_calibrated_gets_one_line(study, tmp_path, change, more, 
     assert not (tmp_path / "out" / "verdicts.jsonl").exists()
 
 
-def test_labels_need_the_cases() -> None:
-    line = error_line(run_command("calibrate", "--verdicts", "v", "--criterion_labels", "l", "--output", "o"))
-    assert "--criterion_labels needs --cases" in line
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ((), "--cases is missing: {} holds labels"),
+        (("--cases", "c", "--risk", 0.2), "--risk: {} holds labels of criteria"),
+    ],
+)
+def test_labels_need_the_cases_and_take_no_option_of_scores(study, more: tuple, said: str) -> None:
+    labels = study[0] / "labels.jsonl"
+    line = error_line(run_command("calibrate", "--verdicts", "v", "--ratings", labels, "--output", "o", *more))
+    assert said.format(labels) in line

@@ -11,6 +11,9 @@ import pytest
 import scipy
 from doubles.agreement_study import write
 from programs import error_line, run_command
+from tables import rows_of
+
+ROWS = rows_of(__file__)
 
 MODELS, RUNS = ("a", "b"), 3
 
@@ -129,16 +132,7 @@ def test_a_judge_that_read_nothing_that_is_labelled_is_uncertified(study, tmp_pa
     labels = write(tmp_path / "labels.jsonl", [label])
     others = [each | {"judge": "other"} for each in verdicts if each["case_id"] != "c1"]
     file = write(tmp_path / "verdicts.jsonl", [*verdicts, *others])
-    args = (
-        "--cases",
-        folder / "cases.jsonl",
-        "--criterion_labels",
-        labels,
-        "--baselines",
-        "false",
-        "--resamples",
-        100,
-    )
+    args = ("--cases", folder / "cases.jsonl", "--ratings", labels, "--baselines", "false", "--resamples", 100)
     done = run_command("report", "--verdicts", file, *args, "--output", tmp_path / "out")
     assert done.returncode == 0, done.stderr
     assert "other is uncertified" in done.stdout
@@ -190,18 +184,7 @@ def test_what_is_known_of_a_judge_stands_beside_its_scores(study, tmp_path: Path
     assert "no judge of these verdicts has them" in error_line(done)
 
 
-@pytest.mark.parametrize(
-    ("changed", "said"),
-    [
-        ({"met": [True]}, "'met' has not one entry for each criterion of case 'c1'"),
-        ({"met_probabilities": None}, "'met_probabilities' has not one entry for each criterion"),
-        ({"met": ["yes", True, None]}, "'met' must hold true, false or null, not 'yes'"),
-        (
-            {"met_probabilities": [0.5, 1.5, None]},
-            "'met_probabilities' must hold null, or a number from 0 to 1, not 1.5",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("changed", "said"), ROWS["test_a_checklist_that_does_not_fit_gets_one_line"])
 def test_a_checklist_that_does_not_fit_gets_one_line(study, tmp_path: Path, changed: dict, said: str) -> None:
     folder, _, verdicts = study
     place = next(n for n, each in enumerate(verdicts) if each["case_id"] == "c1" and each["valid"])

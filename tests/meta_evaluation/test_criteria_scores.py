@@ -27,7 +27,7 @@ def compare(folder, *more):
 
 def test_means_and_differences_are_those_of_a_loop_over_the_records(study) -> None:
     folder, rows = study
-    done = compare(folder, "--criterion_labels", folder / "labels.jsonl")
+    done = compare(folder, "--ratings", folder / "labels.jsonl")
     assert done.returncode == 0, done.stderr
     comparison = json.loads((folder / "compared" / "comparison.json").read_text())
     points, people, judge = [each["points"] for each in CRITERIA], {"a": {}, "b": {}}, {"a": {}, "b": {}}
@@ -114,15 +114,11 @@ def test_a_gate_takes_criteria_and_does_not_decide_where_many_are_unread(study, 
 
 def test_what_is_no_comparison_of_criteria_gets_one_line(study, tmp_path) -> None:
     folder, _ = study
-    both = ("--ratings", "r.jsonl", "--criterion_labels", "l.jsonl")
-    assert "--ratings and --criterion_labels exclude each other" in error_line(compare(folder, *both))
     lines = (folder / "labels.jsonl").read_text().splitlines()
     (tmp_path / "few.jsonl").write_text(lines[0] + "\n")
-    assert "no response has a strict majority" in error_line(
-        compare(folder, "--criterion_labels", tmp_path / "few.jsonl")
-    )
+    assert "no response has a strict majority" in error_line(compare(folder, "--ratings", tmp_path / "few.jsonl"))
     twice = (folder / "verdicts.jsonl").read_text().splitlines()
     (tmp_path / "verdicts.jsonl").write_text("\n".join([*twice, twice[0]]))
     args = ("compare", "--cases", folder / "cases.jsonl", "--verdicts", tmp_path / "verdicts.jsonl")
-    args += ("--criterion_labels", folder / "labels.jsonl", "--output", tmp_path / "out")
-    assert "judged this response of case 'c0' before" in error_line(run_command(*args))
+    args += ("--ratings", folder / "labels.jsonl", "--output", tmp_path / "out")
+    assert "on case 'c0' in this order is at" in error_line(run_command(*args))

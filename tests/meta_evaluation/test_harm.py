@@ -39,7 +39,7 @@ def study(tmp_path_factory) -> Path:
 
 
 def report(folder: Path, **files: object):
-    given = {"verdicts": "judge.jsonl", "harm_ratings": "ratings.jsonl", "cases": "cases.jsonl", "output": "report"}
+    given = {"verdicts": "judge.jsonl", "ratings": "ratings.jsonl", "cases": "cases.jsonl", "output": "report"}
     given = {name: folder / name_of for name, name_of in given.items()} | files
     words = [word for name, value in given.items() if value is not None for word in (f"--{name}", value)]
     return run_command("report", *words, "--resamples", 200)
@@ -148,20 +148,24 @@ def test_of_two_judges_the_widest_gap_of_either_comes_first(study, tmp_path, mon
 def test_physicians_alone_are_counted_and_one_of_them_agrees_with_nobody(study, tmp_path):
     ratings = [each for each in lines(study / "ratings.jsonl") if each["annotator"] == "simulated-1"]
     one = write(tmp_path / "one.jsonl", ratings)
-    done = report(study, verdicts=None, harm_ratings=one, output=tmp_path / "report")
+    done = report(study, verdicts=None, ratings=one, output=tmp_path / "report")
     assert done.returncode == 0, done.stderr
     assert "Harm: Moderate or worse by physicians (simulated-1): " in done.stdout
     assert "Two physicians agree" not in done.stdout
-    again = report(study, verdicts=None, harm_ratings=None, output=tmp_path / "none")
+    again = report(study, verdicts=None, ratings=None, output=tmp_path / "none")
     assert "--verdicts names no file" in error_line(again)
-    again = report(study, harm_ratings=None, ratings=one, output=tmp_path / "none")
-    assert "those of harm are --harm_ratings" in error_line(again)
+    scores = write(tmp_path / "scores.jsonl", [each | {"criterion": "q", "score": 3} for each in ratings])
+    assert "scores.jsonl: ratings of scores, and these verdicts have none" in error_line(
+        report(study, ratings=scores, output=tmp_path / "none")
+    )
+    again = report(study, ratings=f"{one},{study / 'ratings.jsonl'}", output=tmp_path / "none")
+    assert "hold ratings of one kind" in error_line(again)
 
 
 def test_a_judge_cannot_take_the_place_of_the_physicians(study, tmp_path):
     done = report(study, verdicts=f"physicians={study / 'judge.jsonl'}", output=tmp_path / "report")
     assert done.returncode == 1
-    assert "judge.jsonl:1: a judge cannot be called physicians" in error_line(done)
+    assert "a judge cannot be called 'physicians' in a report" in error_line(done)
     assert not (tmp_path / "report").exists()
 
 
@@ -182,9 +186,7 @@ def test_the_facts_of_a_ranking_say_how_many_are_harmful_and_by_whom(study, tmp_
     assert harm.endswith("No score depends on it.")
     assert harm in done.stdout
     assert {each.name for each in (tmp_path / "report").iterdir()} >= {"report.html", "harm.html", "agreement.json"}
-    alone = report(
-        study, verdicts=tmp_path / "scores.jsonl", harm_ratings=None, output=tmp_path / "bare", encoder="none"
-    )
+    alone = report(study, verdicts=tmp_path / "scores.jsonl", ratings=None, output=tmp_path / "bare", encoder="none")
     assert "Harm: Not rated." in alone.stdout
     with_harm, without = (
         json.loads((tmp_path / name / "agreement.json").read_text())["models"] for name in ("report", "bare")
@@ -195,7 +197,7 @@ def test_the_facts_of_a_ranking_say_how_many_are_harmful_and_by_whom(study, tmp_
 def changed(study: Path, tmp_path: Path, file: str, change) -> dict[str, Path]:
     records = lines(study / file)
     change(records)
-    return {"harm_ratings" if file == "ratings.jsonl" else "verdicts": write(tmp_path / file, records)}
+    return {"ratings" if file == "ratings.jsonl" else "verdicts": write(tmp_path / file, records)}
 
 
 @pytest.mark.parametrize(
@@ -215,7 +217,7 @@ def changed(study: Path, tmp_path: Path, file: str, change) -> dict[str, Path]:
         ),
         ("ratings.jsonl", lambda each: each[0].update(choices=[]), "ratings.jsonl:1: 'choices' must be dict"),
         ("judge.jsonl", lambda each: each[1]["choices"].update(cause="both"), "judge.jsonl:2: the cause 'both' of harm@1"),
-        ("judge.jsonl", lambda each: each.append(each[1]), "judge.jsonl:91: simulated-judge judged this response of case "),
+        ("judge.jsonl", lambda each: each.append(each[1]), "judge.jsonl:91: the verdict of simulated-judge on case "),
         ("judge.jsonl", lambda each: each[1].update(order=[0, 1]), "judge.jsonl:2: 'order' [0, 1] must name one response"),
         ("judge.jsonl", lambda each: each[1].update(case_digest="x"), "changed after 'simulated-judge' judged it"),
     ],

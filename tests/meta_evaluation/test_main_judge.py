@@ -107,3 +107,16 @@ def test_a_figure_of_several_chosen_judges_is_not_said_of_one(tmp_path) -> None:
     ):
         main["folds"] = folds
         assert f"{who} orders " in " ".join(credit(result))
+
+
+def test_only_cases_in_another_order_than_peoples_are_among_those_to_read(tmp_path) -> None:
+    verdicts = [each | FLAT for each in agreeing_verdicts()]
+    turned = next(each for each in verdicts if len(set(each["scores"])) > 1)
+    turned["scores"] = [6 - score for score in turned["scores"]]
+    cases, judges, people = judged(tmp_path, verdicts)
+    lists = describe(cases, choose(cases, rows_of(judges), people), people, [])["cases"]
+    relation, mine = cases.panel.relations(people.scores), rows_of(judges)[0].relations
+    wrong = cases.panel.case[cases.panel.pairs[0]][(relation != 0) & (relation != mine)]
+    assert set(lists["people_disagree"]) == {cases.records[number].id for number in wrong}
+    assert turned["case_id"] in lists["people_disagree"]
+    assert len(lists["people_disagree"]) < 10

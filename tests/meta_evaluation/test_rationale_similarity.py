@@ -10,7 +10,7 @@ from doubles.introspection_study import case_of, rationale_of, verdict_of
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.rationale_similarity import LABEL, compare_rationales, read_teacher
-from automedeval.meta_evaluation.agreement.verdicts import Baseline, read_verdicts
+from automedeval.meta_evaluation.agreement.verdicts import counted, read_verdicts
 from automedeval.records import RecordError, Verdict
 from automedeval.stats.bootstrap import estimate
 
@@ -115,9 +115,9 @@ def test_the_teacher_itself_and_one_without_partners_have_a_reason(tmp_path: Pat
     assert result["judges"]["gpt"] == {"reason": "the teacher itself"}
     assert result["judges"]["judge"]["reason"].startswith("no rationale")
     assert overlap.calls == []
-    counted = Baseline(CASES, "random", CASES.panel.case.astype(float))
+    baseline = counted(CASES, "random", CASES.panel.case.astype(float))
     teacher, _ = read_teacher(write(tmp_path / "t.jsonl", [verdict_on(0, "gpt")]), CASES)
-    assert compare_rationales(CASES, [counted], teacher, overlap)["judges"] == {}
+    assert compare_rationales(CASES, [baseline], teacher, overlap)["judges"] == {}
 
 
 @pytest.mark.parametrize(
@@ -125,7 +125,7 @@ def test_the_teacher_itself_and_one_without_partners_have_a_reason(tmp_path: Pat
     [
         (
             [verdict_on(0, "gpt"), verdict_on(1, "gemini")],
-            "teacher.jsonl:2: a verdict of 'gemini'; all verdicts must be of one",
+            "teacher.jsonl: verdicts of gemini, gpt; all must be of one teacher",
         ),
         ([verdict_on(0, "gpt", scores=None)], "no valid verdict with a rationale on any case in cases.jsonl"),
         (

@@ -13,7 +13,7 @@ from doubles.likelihood_verdicts import FEEDBACK, rated
 from automedeval.meta_evaluation.calibration.scores import FEWEST, Calibration, RisingLine, calibration_facts
 from automedeval.records import Rating, RecordError, Verdict
 from automedeval.rubrics import read_rubric
-from automedeval.stats.bootstrap import value_of
+from automedeval.stats.bootstrap import estimate
 from automedeval.stats.calibration_error import FOLDS, calibration_error, reliability_bins
 
 SHAPE = ((1.0, 1.0), (2.0, 1.2), (4.0, 3.4), (5.0, 4.0))  # how people rate what the judge scores
@@ -195,8 +195,8 @@ def test_the_error_is_the_mean_distance_of_the_bins() -> None:
     people_say = judge + np.tile([1.0, 0.0], 10)
     people_say[:2] = (-2.0, 0.0)
     case = np.arange(20) // 2
-    assert value_of(calibration_error(judge, people_say, case), 10) == pytest.approx((9 * 0.5 + 1.0) / 10)
-    assert value_of(calibration_error(judge, judge, case), 10) == 0.0
+    errors = estimate([calibration_error(judge, said, case, 10) for said in (people_say, judge)], 10)
+    assert [each.value for each in errors] == pytest.approx([(9 * 0.5 + 1.0) / 10, 0.0])
     bins = reliability_bins(judge, people_say)
     assert [each["n"] for each in bins][:2] == [2, 2]
     assert bins[0] == {"judge": 0.0, "people": -1.0, "n": 2}
@@ -215,8 +215,8 @@ def test_after_is_measured_on_cases_that_the_line_was_not_learnt_from() -> None:
         apart += line.apply(by_name[name], "new").expected_scores
         said += [rating.score for rating in ratings if rating.case_id == name]
         case += [place] * 3
-    error = calibration_error(np.array(apart), np.array(said, float), np.array(case))
-    assert after["value"] == pytest.approx(value_of(error, 30), abs=1e-6)
+    error = estimate(calibration_error(np.array(apart), np.array(said, float), np.array(case), 30), 30)
+    assert after["value"] == pytest.approx(error.value, abs=1e-6)
     assert after["low"] <= after["value"] <= after["high"]
 
 

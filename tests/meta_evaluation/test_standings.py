@@ -113,7 +113,7 @@ def test_answers_in_languages_that_the_small_judge_does_not_read_are_counted() -
     for blind_to, counted in ((["dose"], (2, 3)), (None, (0, 0))):
         shown = verdict(scores=(3, 2, 1), extra={"blind_to": blind_to} if blind_to else {})
         _, profile = rank(Cases(cases, "cases"), [shown], SCORES, Path("v"))
-        assert profile.foreign == counted
+        assert tuple(profile.foreign) == counted
         assert ("2 of 3 answers are not in English" in dict(facts_of(profile)).get("Other languages", "")) == (
             counted[0] == 2
         )

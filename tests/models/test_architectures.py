@@ -19,6 +19,7 @@ LOCAL = {"sliding_window": 64}  # tokens; the prompts have 500 or more
 ALTERNATING = LOCAL | {"head_dim": 8, "layer_types": ["sliding_attention", "full_attention"]}
 LONGROPE = {"rope_type": "longrope", "rope_theta": 1e4, "short_factor": [1.0] * 4, "long_factor": [4.0] * 4}
 LINEAR = {"head_dim": 8, "layer_types": ["linear_attention", "full_attention"], "shared_expert_intermediate_size": 32}
+LINEAR |= {"linear_key_head_dim": 8, "linear_value_head_dim": 8, "linear_num_key_heads": 2, "linear_num_value_heads": 4}
 VISION = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 28}
 ARCHITECTURES: dict[str, dict[str, Any]] = {
     "bloom": {},  # ALiBi

@@ -10,9 +10,6 @@ import torch
 from doubles.tiny_bart import TEXTS, build_bert, build_roberta
 from programs import error_line, run_recipe
 from safetensors.torch import load_file, save_file
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.base.modules import Transformer
-from sentence_transformers.sentence_transformer.modules import Pooling
 from transformers import AutoModel, AutoTokenizer
 
 from automedeval.models.embeddings import POOLINGS, Encoder
@@ -58,6 +55,10 @@ def test_the_fingerprint_includes_the_pooling(plain: Path) -> None:
 
 
 def test_a_folder_that_says_its_pooling_takes_no_other(plain: Path, tmp_path: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.base.modules import Transformer
+    from sentence_transformers.sentence_transformer.modules import Pooling
+
     network = Transformer(str(plain))
     SentenceTransformer(modules=[network, Pooling(network.get_embedding_dimension(), "cls")]).save(str(tmp_path))
     np.testing.assert_allclose(loaded(tmp_path, None).encode(TEXTS), expected(plain, "cls"), atol=1e-5)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from doubles.agreement_study import write
 from doubles.constrained_server import ConstrainedServer
 from doubles.tiny_dataset import build_instructions
 from programs import ENCODER, ROOT, SAMPLE, needs_encoder, run_here
@@ -20,35 +21,26 @@ from automedeval.dataset.corruption import KINDS
 from automedeval.records import Verdict, read_cases
 
 
-def table_of(script: str, *options: object, missed: bool = False) -> str:
-    """Run a benchmark in this process as `python benchmarks/SCRIPT` would; return what it prints.
+def measured(script: str, *options: object, folder: Path, missed: bool = False) -> dict[str, Any]:
+    """Run a benchmark in this process as `python benchmarks/SCRIPT` would; return what it wrote.
+
+    All of it is printed, and whether each target is met is told rightly.
 
     Args:
         missed: whether it ends with 1, for a missed target.
     """
-    path = str(ROOT / "benchmarks" / script)
+    path, file = str(ROOT / "benchmarks" / script), folder / "measured.json"
     sys.path.insert(0, str(ROOT / "benchmarks"))  # its neighbours
     try:
-        done = run_here([path, *map(str, options)], lambda: runpy.run_path(path, run_name="__main__"))
+        words = [path, *map(str, options), "--json", str(file)]
+        done = run_here(words, lambda: runpy.run_path(path, run_name="__main__"))
     finally:
         sys.path.remove(str(ROOT / "benchmarks"))
     assert bool(done.returncode) is missed, done.stderr
-    return done.stdout
-
-
-def row_of(table: str, name: str) -> list[str]:
-    (line,) = [line for line in table.splitlines() if line.startswith(name)]
-    return line.removeprefix(name).split()
-
-
-def measured(script: str, *options: object, folder: Path, missed: bool = False) -> dict[str, Any]:
-    """Run a benchmark; return what it wrote, after a look at whether all of it is printed, and targets are told rightly."""
-    file = folder / "measured.json"
-    printed = table_of(script, *options, "--json", file, missed=missed)
     record = json.loads(file.read_text(encoding="utf-8"))
     assert record["command"] == f"python benchmarks/{script} {' '.join(map(str, options))}".replace(f"{ROOT}/", "")
     for row in record["rows"]:
-        assert any(line.startswith(row["name"]) for line in printed.splitlines())
+        assert any(line.startswith(row["name"]) for line in done.stdout.splitlines())
         assert math.isfinite(row["value"])
         bounds = re.findall(r"([<>])= ([\d.e-]+)", row["target"] or "")
         judged = row["value"] if row["ratio"] is None else row["ratio"]
@@ -57,31 +49,37 @@ def measured(script: str, *options: object, folder: Path, missed: bool = False) 
     return record | {"values": {row["name"]: row["value"] for row in record["rows"]}}
 
 
+RANDOM = ("--judge", "baseline:random")  # which loads no torch
+SMALLEST = {
+    "judge_memory.py": (["--small", 4, "--large", 8, "--repeats", 1, *RANDOM], {"judge a": (0.5, 2)}),
+    "judge_startup.py": (["--cases", 9, *RANDOM], {"9 cases, 0.0 MB: until": (0, 300), "9 cases: peak": (20, 5000)}),
+    "meta_evaluation.py": (["--cases", 60, "--resamples", 100], {"the whole rep": (0, 300), "size of": (0, 100)}),
+    "build_dataset.py": (["--small", 20, "--large", 40], {"growth of memory": (0.5, 2)}),
+}
+
+
+@pytest.mark.parametrize("script", SMALLEST)
+def test_a_benchmark_runs_at_its_smallest_size(script: str, tmp_path: Path) -> None:
+    options, ranges = SMALLEST[script]
+    values = measured(script, *options, folder=tmp_path)["values"]
+    for begin, (least, most) in ranges.items():
+        found = [value for name, value in values.items() if name.startswith(begin)]
+        assert found, begin
+        assert all(least < value < most for value in found), values
+
+
 def test_throughput_compares_with_generating_one_by_one(tiny_model: Path, tmp_path: Path) -> None:
     options = ["--model", tiny_model, "--cases", SAMPLE / "test_cases.jsonl", "--limit", 2]
     record = measured("judge_throughput.py", *options, "--max_new_tokens", 2, folder=tmp_path)
-    alone, rationale, scores = record["rows"]
+    alone, *ours = record["rows"]
     assert [row["target"] for row in record["rows"]] == [None, ">= 8", ">= 20"]
-    assert alone["value"] > 0
-    assert [row["ratio"] for row in (rationale, scores)] == [
-        row["value"] / alone["value"] for row in (rationale, scores)
-    ]
+    assert [row["ratio"] for row in ours] == [row["value"] / alone["value"] for row in ours]
     written = int(re.search(r"one by one: 2 cases, .* (\d+) written", record["details"][0])[1])
     assert 0 < written <= 2 * 2
 
 
-def test_memory_and_startup_of_the_judge_are_measured(tmp_path: Path) -> None:
-    judge = ["--judge", "baseline:random"]  # which loads no torch
-    options = ["--small", 4, "--large", 8, "--repeats", 1, *judge]
-    rows = measured("judge_memory.py", *options, folder=tmp_path)["rows"]
-    assert [row["name"].partition(",")[0] for row in rows] == ["judge all", "judge again"]
-    assert all(0.5 < row["value"] < 2 and row["unit"] == "× 4 cases" for row in rows)
-    values = measured("judge_startup.py", "--cases", 9, *judge, folder=tmp_path)["values"]
-    assert 0 < values["9 cases, 0.0 MB: until the first verdict"] < 300
-    assert 20 < values["9 cases: peak of memory"] < 5000
-
-
 @needs_encoder
+@pytest.mark.slow
 def test_startup_times_import_help_and_first_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)  # where the models are
     monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")
@@ -93,14 +91,6 @@ def test_startup_times_import_help_and_first_verdict(tmp_path: Path, monkeypatch
     assert record["versions"]["python"] == platform.python_version()
     assert record["idle"] is (record["other_cores"] <= 0.1)
     assert 0 < record["processor_seconds"] <= record["seconds"] * os.cpu_count()
-
-
-def test_meta_evaluation_times_bootstrap_and_report(tmp_path: Path) -> None:
-    record = measured("meta_evaluation.py", "--cases", 60, "--resamples", 100, folder=tmp_path)
-    names = [row["name"] for row in record["rows"]]
-    assert names.count("bootstrap of 8 mean measures") == names.count("bootstrap of 1 rank correlation") == 2
-    assert record["values"]["the whole report"] > 0
-    assert record["values"]["size of the report's HTML"] > 0
 
 
 @pytest.mark.skipif(not shutil.which("chromium"), reason="chromium is not installed")
@@ -118,8 +108,8 @@ def test_quality_counts_each_corruption_by_both_classifiers(tmp_path: Path) -> N
         steps = [f"Step {slot}: {response.text.split('. ')[0]}." for slot, response in enumerate(case.responses, 2)]
         rationale = "\n".join(["Step 1: A question.", *steps])
         verdict = Verdict(case.id, "j", "automedeval@1", (0, 1, 2), valid=True, rationale=rationale, scores=(1, 5, 3))
-        rationales.append(json.dumps(verdict.to_dict()) + "\n")
-    (tmp_path / "verdicts.jsonl").write_text("".join(rationales))
+        rationales.append(verdict)
+    write(tmp_path / "verdicts.jsonl", rationales)
     options = ["--cases", SAMPLE / "train_cases.jsonl", "--verdicts", tmp_path / "verdicts.jsonl", "--seeds", 1]
     record = measured("quality.py", *options, "--encoder", ENCODER, folder=tmp_path)
     assert record["notes"][0].startswith("60 cases, 60 verdicts, 1 seeds")
@@ -131,20 +121,13 @@ def test_quality_counts_each_corruption_by_both_classifiers(tmp_path: Path) -> N
         assert all(right <= of for right, of in own.values())
 
 
-def test_dataset_building_reports_time_and_growth(tmp_path: Path) -> None:
-    values = measured("build_dataset.py", "--small", 20, "--large", 40, folder=tmp_path)["values"]
-    assert 0.5 < values["growth of memory"] < 2
-
-
 @needs_encoder
 def test_the_store_is_built_searched_and_finds_answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "openstax").mkdir()
-    (tmp_path / "medquad").mkdir()
     bones = [{"section": "Bones", "text": f"Bone {number} is long, and it bears weight. " * 9} for number in range(30)]
-    (tmp_path / "openstax" / "book.jsonl").write_text("".join(json.dumps(each) + "\n" for each in bones))
+    write(tmp_path / "openstax" / "book.jsonl", bones)
     asked = [(f"What is illness {number}?", f"Illness {number} is one of the blood.") for number in range(9)]
-    lines = [json.dumps({"question": question, "answer": answer}) + "\n" for question, answer in asked]
-    (tmp_path / "medquad" / "medquad.jsonl").write_text("".join(lines))
+    pairs = [{"question": question, "answer": answer} for question, answer in asked]
+    write(tmp_path / "medquad" / "medquad.jsonl", pairs)
     monkeypatch.setenv("AUTOMEDEVAL_DATA", str(tmp_path))
     options = ["--encoder", ENCODER, "--repeats", 1, "--sizes", 40, "--queries", 1, "--questions", 3, "--others", 3]
     values = measured("knowledge.py", *options, folder=tmp_path)["values"]
@@ -170,10 +153,8 @@ def test_a_server_is_compared_with_a_local_judge_and_misses_with_other_weights(
 ) -> None:
     with ConstrainedServer("structured_outputs").double() as server:
         options = ["--url", server.url, "--model", tiny_model, "--cases", 2, "--at_once", 2, "--max_new_tokens", 4]
-        record = measured(
-            "serving.py", *options, "--rubrics", "medical_pairwise", "automedeval", folder=tmp_path, missed=True
-        )
-    values = record["values"]
+        options += ["--rubrics", "medical_pairwise", "automedeval"]
+        values = measured("serving.py", *options, folder=tmp_path, missed=True)["values"]
     for name in ("medical_pairwise, no rationale", "automedeval, no rationale"):
         assert values[f"{name}: valid"] == values[f"{name}: probabilities told"] == 1
     assert values["automedeval, no rationale: expected scores differ by at most"] >= 0

@@ -1,6 +1,5 @@
 """What a new user does first: the wheel in a fresh environment, one command on a table, and the command that it prints."""
 
-import csv
 import os
 import re
 import shlex
@@ -10,13 +9,13 @@ import venv
 from pathlib import Path
 
 import pytest
-from doubles import clean_machine
 from doubles.agreement_study import write
+from doubles.clean_machine import unpack
 from doubles.endpoint import EndpointDouble, good_answer
 from doubles.tiny_model import build_tiny_model
 from programs import ENCODER, ROOT, error_line, needs_encoder, run_command
 from project.test_docs import commands
-from project.test_printed_commands import case, rate, stand_ins, verdicts_of
+from project.test_printed_commands import case, rate, stand_ins, verdicts_of, write_table
 
 from automedeval.commands.console import COMMANDS
 
@@ -24,11 +23,11 @@ TABLE = "question;reference;rowan-7b;larch-7b\nIs 4 g a day safe?;At most.;Yes, 
 
 
 @pytest.fixture(scope="module")
-def user(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+def new_machine(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
     """Return an empty folder with a table of answers, and the environment in which `automedeval` is the wheel's command."""
     home = tmp_path_factory.mktemp("user")
     venv.create(home / "venv", with_pip=False, symlinks=True)
-    installed, *libraries = clean_machine.install(home / "wheel")
+    installed, *libraries = unpack(wheel, home / "wheel")
     places = (home / "venv" / "lib").glob("python*/site-packages")
     next(places).joinpath("wheel.pth").write_text("\n".join([installed, *libraries]))
     command = home / "venv" / "bin" / "automedeval"
@@ -41,22 +40,22 @@ def user(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]
     return home / "work", keep | own | {"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
 
 
-def typed(user: tuple[Path, dict[str, str]], line: str) -> subprocess.CompletedProcess:
+def typed(new_machine: tuple[Path, dict[str, str]], line: str) -> subprocess.CompletedProcess:
     """Run a line of a shell as it would be pasted."""
-    folder, environment = user
+    folder, environment = new_machine
     return subprocess.run(
         ["bash", "-c", line], cwd=folder, env=environment, capture_output=True, text=True, timeout=600
     )
 
 
 @pytest.mark.slow
-def test_one_command_on_a_table_gives_verdicts_a_leaderboard_and_the_command_of_the_report(user) -> None:
-    folder, _ = user
-    message = error_line(typed(user, "automedeval judge 'my answers.csv'"))
+def test_one_command_on_a_table_gives_verdicts_a_leaderboard_and_the_command_of_the_report(new_machine) -> None:
+    folder, _ = new_machine
+    message = error_line(typed(new_machine, "automedeval judge 'my answers.csv'"))
     assert "no judge is on this machine" in message
     assert not (folder / "verdicts").exists()
     build_tiny_model(folder / "models" / "tiny")
-    done = typed(user, "automedeval judge 'my answers.csv'")
+    done = typed(new_machine, "automedeval judge 'my answers.csv'")
     assert done.returncode == 0, done.stderr
     assert "my answers.csv: read: question, rowan-7b, larch-7b (answers), reference; 2 rows, 2 cases" in done.stdout
     assert "judge: likelihood:models/tiny: it was not trained to judge" in done.stdout
@@ -64,12 +63,13 @@ def test_one_command_on_a_table_gives_verdicts_a_leaderboard_and_the_command_of_
     verdicts = folder / "verdicts" / "my answers-likelihood-tiny" / "verdicts.jsonl"
     assert len(verdicts.read_text().splitlines()) == 2
     (line,) = re.findall(r"^The report: (.*)$", done.stdout, re.M)
-    reported = typed(user, line)
+    reported = typed(new_machine, line)
     assert reported.returncode == 0, reported.stderr
     page = folder / "reports" / "my answers-likelihood-tiny" / "report.html"
     assert "rowan-7b" in page.read_text(encoding="utf-8")
     shown = typed(
-        user, "automedeval --version && automedeval doctor && python -c 'import automedeval as a; print(a.__file__)'"
+        new_machine,
+        "automedeval --version && automedeval doctor && python -c 'import automedeval as a; print(a.__file__)'",
     )
     assert shown.returncode == 0, shown.stderr
     assert "models: tiny" in shown.stdout
@@ -92,15 +92,14 @@ for line in sys.stdin:
 @needs_encoder
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["wheel", "clone", "another folder"])
-def test_the_commands_of_the_readme_work_everywhere(place: str, user, tiny_model: Path, tmp_path: Path) -> None:
+def test_the_commands_of_the_readme_work_everywhere(place: str, new_machine, tiny_model: Path, tmp_path: Path) -> None:
     """Of the wheel the models are in the user's cache, of a clone in ./models; all of a place are run by one process."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     written = [words for words in commands(text) if words[0] == "automedeval" and words[1] != "get-models"]
-    written += [
-        shlex.split(line) for line in re.findall(r"`(automedeval \w[^`]*)`", re.sub(r"(?s)```.*?```", "", text))
-    ]
-    environment = user[1] | {"OPENAI_API_KEY": "none"}
-    python, models = user[0].parent / "venv" / "bin" / "python", user[0].parent / "cache" / "automedeval" / "models"
+    inline = re.sub(r"(?s)```.*?```", "", text)
+    written += [shlex.split(line) for line in re.findall(r"`(automedeval \w[^`]*)`", inline)]
+    home, environment = new_machine[0].parent, new_machine[1] | {"OPENAI_API_KEY": "none"}
+    python, models = home / "venv" / "bin" / "python", home / "cache" / "automedeval" / "models"
     folder = tmp_path / place
     folder.mkdir()
     if place == "clone":
@@ -114,19 +113,10 @@ def test_the_commands_of_the_readme_work_everywhere(place: str, user, tiny_model
         if not (models / name).exists():
             (models / name).symlink_to(model)
     cases = [case(number) for number in range(12)]
-    files = {
-        "my_cases.jsonl": cases,
-        "my_ratings.jsonl": rate(cases),
-        "verdicts/mine/verdicts.jsonl": verdicts_of(cases, "x"),
-    }
-    for name, records in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        write(folder / name, records)
-    with open(folder / "my_answers.csv", "w", newline="", encoding="utf-8") as stream:
-        rows = [
-            [each["question"], *(one["text"] for one in each["responses"]), each["reference"]] for each in cases[:2]
-        ]
-        csv.writer(stream).writerows([["question", "a", "b", "reference"], *rows])
+    write(folder / "my_cases.jsonl", cases)
+    write(folder / "my_ratings.jsonl", rate(cases))
+    write(folder / "verdicts" / "mine" / "verdicts.jsonl", verdicts_of(cases, "x"))
+    write_table(folder / "my_answers.csv", cases[:2])
     with EndpointDouble(good_answer) as endpoint:
         lines = [shlex.join(["automedeval", *stand_ins(words[1:], endpoint.url)]) for words in written]
         command = [python, "-c", ONE_PROCESS]
@@ -135,7 +125,7 @@ def test_the_commands_of_the_readme_work_everywhere(place: str, user, tiny_model
         )
     assert done.returncode == 0, f"{done.stdout[-1000:]}{done.stderr[-2000:]}"
     assert {words[1] for words in written} >= {"judge", "report", "check", "doctor"}
-    assert done.stdout.startswith(f"{folder if place == 'clone' else user[0].parent / 'wheel'}/")
+    assert done.stdout.startswith(f"{folder if place == 'clone' else home / 'wheel'}/")
     judge = "baseline-BM25 to the question" if place != "wheel" else "small"
     for name, count in (
         (f"sample-{judge}", 30),

@@ -2,7 +2,7 @@
 
 The commands of a page run in its order in one folder. Names that stand for the reader's own things stand for small ones: a
 two-layer checkpoint, a local endpoint, cases that are written here. docs/harnesses.md is run with the real harnesses by
-tests/harness, docs/annotation.md by tests/annotation.
+tests/harness, docs/annotation.md by tests/annotation, README.md by test_first_minutes.py.
 """
 
 import csv
@@ -17,7 +17,7 @@ from doubles.endpoint import EndpointDouble, good_answer
 from programs import ENCODER, ROOT, needs_encoder, run_command, run_recipe
 from project.test_docs import commands
 
-PAGES = ("README.md", *(f"docs/{page}.md" for page in ("index", "believe", "criteria", "judge", "rewards", "serving")))
+PAGES = [f"docs/{page}.md" for page in ("index", "believe", "criteria", "judge", "rewards", "serving")]
 NOT_RUN = {
     "roberta-large": "the figures of two large models",
     "medquad.yaml": "reads a public data set that is not part of the repository",
@@ -63,9 +63,15 @@ def verdicts_of(cases: list[dict], name: str) -> list[dict]:
     ]  # fmt: skip
 
 
+def write_table(file: Path, cases: list[dict]) -> None:
+    with open(file, "w", newline="", encoding="utf-8") as stream:
+        rows = [[each["question"], *(one["text"] for one in each["responses"]), each["reference"]] for each in cases]
+        csv.writer(stream).writerows([["question", "a", "b", "reference"], *rows])
+
+
 @pytest.fixture
-def reader(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EndpointDouble]:
-    """Put the reader's own files into a folder, and go there."""
+def readers_endpoint(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EndpointDouble]:
+    """Put the reader's own files into a folder, and go there; yield the reader's endpoint."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     for name in ("models", "cases", "kqa"):
@@ -89,12 +95,7 @@ def reader(tmp_path: Path, tiny_model: Path, monkeypatch: pytest.MonkeyPatch) ->
     ]  # fmt: skip
     for place in ("criterion_labels.jsonl", "kqa/criterion_labels.jsonl"):
         write(tmp_path / place, labels)
-    with open("my_answers.csv", "w", newline="", encoding="utf-8") as stream:
-        table = csv.writer(stream)
-        table.writerow(["question", "a", "b", "reference"])
-        table.writerows(
-            [each["question"], *(r["text"] for r in each["responses"]), each["reference"]] for each in mine[:4]
-        )
+    write_table(tmp_path / "my_answers.csv", mine[:4])
     with EndpointDouble(lambda body: grade(body) if "Criterion 1" in str(body) else good_answer(body)) as endpoint:
         yield endpoint
 
@@ -157,13 +158,15 @@ def check_verdicts(words: list[str], printed: str) -> None:
 @needs_encoder
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
-def test_the_commands_of_a_page_end_well_on_small_files(page: str, reader: EndpointDouble, tmp_path: Path) -> None:
+def test_the_commands_of_a_page_end_well_on_small_files(
+    page: str, readers_endpoint: EndpointDouble, tmp_path: Path
+) -> None:
     run = 0
     for command in commands((ROOT / page).read_text(encoding="utf-8")):
         line = " ".join(command)
         if command[0] != "automedeval" or any(word in line for word in NOT_RUN):
             continue
-        words = stand_ins(command[1:], reader.url)
+        words = stand_ins(command[1:], readers_endpoint.url)
         prepared(words)
         done = run_command(*words)
         assert done.returncode in ENDS.get(words[0], (0,)), f"{line}\n{done.stdout[-400:]}{done.stderr[-800:]}"

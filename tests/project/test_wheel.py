@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -10,6 +9,7 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from doubles.clean_machine import unpack
 from programs import ENCODER, ROOT, needs_encoder
 
 from automedeval import packaged_rubrics
@@ -56,56 +56,32 @@ def test_threads_that_wait_give_their_core_away(statement: str) -> None:
     assert done.stdout.split() == ["PASSIVE", "False"]
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Build the wheel from a copy of the checkout, which the build would otherwise litter; return its path."""
-    folder = tmp_path_factory.mktemp("wheel")
-    checkout = folder / "checkout"
-    checkout.mkdir()
-    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, checkout)
-    shutil.copytree(ROOT / "src", checkout / "src", ignore=shutil.ignore_patterns("*.egg-info", "__pycache__"))
-    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
-    subprocess.run([*command, "--wheel-dir", str(folder), str(checkout)], check=True, capture_output=True, text=True)
-    (built,) = folder.glob("automedeval-*.whl")
-    return built
-
-
+@pytest.mark.slow
 def test_the_wheel_holds_every_file_of_the_package_and_no_other(wheel: Path) -> None:
     files = {path.relative_to(SOURCE.parent) for path in SOURCE.rglob("*") if path.is_file()}
     expected = {path.as_posix() for path in files if path.suffix != ".pyc"}
     assert {"automedeval/sample/README.md", "automedeval/rubrics/packaged/automedeval.yaml"} <= expected
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert held == expected
-
-
-def test_the_wheel_is_small(wheel: Path) -> None:
     assert wheel.stat().st_size < 15e6
 
 
-def run_from(wheel: Path, folder: Path, code: str) -> list[str]:
-    """Run code with the package of the wheel alone; return the lines that it prints."""
-    zipfile.ZipFile(wheel).extractall(folder / "installed")
-    place = str(folder / "installed")
-    code = f"import sys; sys.path.insert(0, {place!r})\nimport automedeval\nprint(automedeval.__file__)\n{code}"
-    # -I: neither the checkout nor PYTHONPATH is looked at
-    shown = subprocess.run([sys.executable, "-I", "-c", code], cwd=folder, capture_output=True, text=True, check=True)
-    file, *lines = shown.stdout.strip().splitlines()
-    assert Path(file).is_relative_to(folder)
-    return lines
-
-
+@pytest.mark.slow
 @needs_encoder
 def test_rubrics_are_read_and_the_small_judge_judges_from_the_wheel_alone(wheel: Path, tmp_path: Path) -> None:
     code = (
-        "from automedeval import Case, load_judge\n"
+        f"import sys; sys.path[:0] = {unpack(wheel, tmp_path)[:1]!r}\n"
+        "import automedeval; from automedeval import Case, load_judge\n"
         "responses = [{'model': 'a', 'text': 'Ask a surgeon to remove it.'}, {'model': 'b', 'text': 'Paint the wall blue.'}]\n"
         "case = Case.from_dict({'id': 'one', 'question': 'Who removes an appendix?', 'responses': responses})\n"
         f"(verdict,) = load_judge('small', chat={{'device': 'cpu'}}, encoder={str(ENCODER)!r})([case])\n"
         "print(*[automedeval.read_rubric(name).name for name in automedeval.packaged_rubrics()])\n"
-        "print(*verdict.expected_scores)"
+        "print(*verdict.expected_scores)\nprint(automedeval.__file__)"
     )
-    *_, rubrics, scores = run_from(wheel, tmp_path, code)
+    # -I: neither the checkout nor PYTHONPATH is looked at
+    shown = subprocess.run([sys.executable, "-I", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    *_, rubrics, scores, place = shown.stdout.splitlines()
+    assert Path(place).is_relative_to(tmp_path)
     assert rubrics.split() == [f"{name}@1" for name in packaged_rubrics()]
     first, second = map(float, scores.split())
     assert 1 <= second < first <= 5

@@ -12,11 +12,13 @@ import pytest
 from doubles.publishable import set_column, trained
 from doubles.tiny_dataset import build_instructions
 from programs import error_line, run_recipe
-from tables import rows
+from tables import rows_of
 
 from automedeval.publishing.checks import DATASET, MODEL, check_card, front_matter, pack
 from automedeval.publishing.secrets import SECRETS
 from automedeval.records import RecordError
+
+ROWS = rows_of(__file__)
 
 KEYS = {
     "a Hub token": "hf_" + "aB3" * 10,
@@ -167,13 +169,13 @@ def test_a_key_in_the_header_of_weights_or_in_the_filled_card_is_found(checkpoin
         pack(checkpoint, MODEL, CARD_OF_A_MODEL)
 
 
-@pytest.mark.parametrize("text", rows(__name__, "test_what_is_no_key_goes_out"))
+@pytest.mark.parametrize("text", ROWS["test_what_is_no_key_goes_out"])
 def test_what_is_no_key_goes_out(dataset: Path, text: str) -> None:
     (dataset / "notes.md").write_text(text)
     assert "notes.md" in pack(dataset, DATASET).files
 
 
-@pytest.mark.parametrize(("name", "text", "named"), rows(__name__, "test_annotators_go_out_under_pseudonyms_alone"))
+@pytest.mark.parametrize(("name", "text", "named"), ROWS["test_annotators_go_out_under_pseudonyms_alone"])
 def test_annotators_go_out_under_pseudonyms_alone(dataset: Path, name: str, text: str, named: bool) -> None:
     (dataset / name).write_text(text)
     if named:
@@ -259,7 +261,7 @@ def test_a_card_is_filled_in(card: str, message: str) -> None:
         check_card(card, MODEL, {})
 
 
-@pytest.mark.parametrize(("arguments", "message"), rows(__name__, "test_a_command_that_cannot_be_meant"))
+@pytest.mark.parametrize(("arguments", "message"), ROWS["test_a_command_that_cannot_be_meant"])
 def test_a_command_that_cannot_be_meant(dataset: Path, arguments: tuple[str, ...], message: str) -> None:
     words = [word.format(dataset) for word in arguments]
     assert message in error_line(run_recipe("publish", *words, "--dry_run"))

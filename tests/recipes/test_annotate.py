@@ -3,7 +3,6 @@
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,16 +14,10 @@ from pathlib import Path
 import httpx
 import pytest
 from doubles.study_page import ANNOTATORS, Physician, write_study
-from programs import ROOT, error_line, run_recipe
+from programs import ROOT, error_line, free_port, run_recipe
 
 annotate = partial(run_recipe, "annotate")
 LINK = re.compile(r"http\S+/invitation/(\S+)")
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 @contextmanager

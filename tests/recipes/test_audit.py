@@ -10,10 +10,13 @@ from doubles.agreement_study import read, write
 from doubles.publishable import trained
 from markupsafe import escape
 from programs import ENCODER, ROOT, SAMPLE, TWO_PROCESSES, error_line, needs_encoder, processes_of, run_recipe
+from tables import rows_of
 
 from automedeval.audit.perturbations import read_perturbations
 from automedeval.publishing.model_card import CardInputs, fill_card
 from automedeval.records import RecordError, Verdict, read_cases
+
+ROWS = rows_of(__file__)
 
 CASES = SAMPLE / "test_cases.jsonl"
 FAST = ["--dtype", "float32", "--device", "cpu", "--max_new_tokens", "8", "--resamples", "100", "--encoder", "none"]
@@ -196,6 +199,7 @@ def test_a_pairwise_judge_is_audited_by_shares_of_criteria(tiny_model: Path, tmp
     assert table["planting"]["shift"]["n"] == 4
 
 
+@pytest.mark.slow
 def test_several_processes_share_an_audit(audited: Path, tiny_model: Path, tmp_path: Path) -> None:
     output = ("--output", tmp_path / "out", "--gate", "false")
     done = audit("--judge", tiny_model, *output, *TINY, launch=TWO_PROCESSES)
@@ -277,14 +281,7 @@ def test_bad_input_is_one_line(tiny_model: Path, tmp_path: Path) -> None:
     assert "no case has two responses" in error
 
 
-@pytest.mark.parametrize(
-    ("options", "instead"),
-    [
-        (["--thresholds", "x.yaml"], "limits stand in the perturbations"),
-        (["--attacks", "3"], "use --edits N"),
-        (["--verdicts", "x.jsonl"], "`automedeval report` has what order and length do"),
-    ],
-)
+@pytest.mark.parametrize(("options", "instead"), ROWS["test_an_option_that_is_gone_names_what_to_use"])
 def test_an_option_that_is_gone_names_what_to_use(options: list[str], instead: str, tmp_path: Path) -> None:
     command = ["--judge", "small", "--cases", CASES, "--output", tmp_path / "out"]
     assert instead in error_line(audit(*command, *options))

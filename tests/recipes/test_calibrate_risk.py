@@ -227,9 +227,6 @@ def test_bad_input_is_one_line_and_writes_nothing(study: Study) -> None:
         return line
 
     assert "--risk must be above 0 and below 1, not 1.5" in error_of(risk=1.5)
-    assert "--risk is for scores: with --criterion_labels leave it out" in error_line(
-        calibrate("--verdicts", "v", "--criterion_labels", "l", "--cases", "c", "--output", study.output, "--risk", 0.2)
-    )
     assert "use `automedeval calibrate --risk R`" in error_of("--abstain_at", 0.2)
     alone = [
         replace(each, order=(0,), scores=(3, None, None), expected_scores=(3.0, None, None)) for each in study.verdicts

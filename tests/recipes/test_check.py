@@ -9,7 +9,7 @@ import pytest
 import torch
 from doubles.agreement_study import read, write
 from peft import PeftModel
-from programs import ENCODER, SAMPLE, error_line, kill_once, lines_in, needs_encoder, run_command, run_recipe
+from programs import APPEND, ENCODER, SAMPLE, error_line, needs_encoder, run_command, run_recipe, stopped
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from automedeval.claims.checker import LABELS, PACKAGED
@@ -153,13 +153,12 @@ def test_odd_answers_are_not_contradicted(tmp_path: Path) -> None:
     assert wrong_of([each for each in records if each["model"] == "a"]) == []
 
 
-def test_killed_and_resumed_it_gives_the_same(tmp_path: Path) -> None:
-    cases = read(SAMPLE / "two_bots.jsonl") + read(SAMPLE / "test_cases.jsonl")
+def test_stopped_and_resumed_it_gives_the_same(tmp_path: Path) -> None:
+    cases = read(SAMPLE / "two_bots.jsonl") + read(SAMPLE / "test_cases.jsonl")[:2]
     file = write(tmp_path / "cases.jsonl", cases)
     whole = check(file, tmp_path / "whole")[1]
-    code = "import sys; sys.argv[0] = 'automedeval'; from automedeval.commands.console import main; main()"
-    claims = tmp_path / "cut" / "claims.jsonl"
-    kill_once(lambda: lines_in(claims) > 0, "-c", code, "check", file, "--output", claims.parent, "--encoder", ENCODER)
+    with stopped(APPEND, len(whole) // 2):
+        check(file, tmp_path / "cut")
     assert check(file, tmp_path / "cut")[1] == whole
 
 

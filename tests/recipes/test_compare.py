@@ -298,7 +298,7 @@ def test_names_that_are_no_models_are_not_compared(tmp_path: Path) -> None:
         (("--rated", 31), "--rated 31: only 30 cases are rated"),
         (("--models", "nobody,somebody"), "has no 'nobody'; it has"),
         (("--models", MODELS[0]), "--models must name two candidates or more"),
-        (("--criterion_labels", "labels.jsonl"), "--ratings and --criterion_labels exclude each other"),
+        (("--criterion_labels", "labels.jsonl"), "it is gone; --ratings takes labels of criteria as well"),
     ],
 )
 def test_bad_arguments_are_one_line(args: list, tmp_path: Path, more: tuple, said: str) -> None:

@@ -1,51 +1,43 @@
 """recipes/distill.py: teachers judge cases, from recordings, from an endpoint and from a checkpoint."""
 
+from types import SimpleNamespace
+
 import pytest
 from doubles.endpoint import EndpointDouble, answer, error
-from programs import ROOT, SAMPLE, error_line, kill_once, lines_in, run_recipe
-from tables import rows
+from programs import APPEND, ROOT, SAMPLE, error_line, run_recipe, stopped
+from tables import rows_of
 
+from automedeval.knowledge.books import Passage
 from automedeval.records import Verdict, read_records
+
+ROWS = rows_of(__file__)
 
 RECORDING = ROOT / "recipes" / "runs" / "automedeval-135m" / "teacher.jsonl"
 TRAIN = SAMPLE / "train_cases.jsonl"
 VERDICT = "Analyze:\nStep 1: Help.\nScore: Doctor 1: 4 points. Doctor 2: 2 points. Doctor 3: 5 points."
-BOOKS = '''
-from types import SimpleNamespace
-from automedeval.knowledge.books import Passage
-
-
-class FakeKnowledgeBase:
-    """Stands in for KnowledgeBase: finds for every question a passage that repeats it."""
-
-    content, encoder = "all", SimpleNamespace(fingerprint="fake")
-    opened = []
-
-    def __init__(self, store, load_encoder, url):
-        self.opened.append(store)
-
-    def search(self, queries, limit):
-        return [[Passage(query, "Book", "S", 1, query, 0.5)] for query in queries]
-
-
-def put_in_place():
-    from automedeval.knowledge import store
-
-    store.KnowledgeBase = FakeKnowledgeBase
-'''
 
 
 @pytest.fixture(autouse=True)
 def books(monkeypatch, tmp_path):
     """Put fake books in the place of the store; return which stores were opened."""
-    monkeypatch.setattr("automedeval.knowledge.store.KnowledgeBase", None)  # so that it is put back afterwards
-    names = {}
-    exec(BOOKS, names)
-    names["put_in_place"]()
+    opened = []
+
+    class FakeKnowledgeBase:
+        """Stands in for KnowledgeBase: finds for every question a passage that repeats it."""
+
+        content, encoder = "all", SimpleNamespace(fingerprint="fake")
+
+        def __init__(self, store, load_encoder, url):
+            opened.append(store)
+
+        def search(self, queries, limit):
+            return [[Passage(query, "Book", "S", 1, query, 0.5)] for query in queries]
+
+    monkeypatch.setattr("automedeval.knowledge.store.KnowledgeBase", FakeKnowledgeBase)
     monkeypatch.setenv("OPENAI_API_KEY", "a-key")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
-    return names["FakeKnowledgeBase"].opened
+    return opened
 
 
 @pytest.fixture
@@ -174,24 +166,12 @@ def test_a_prompt_that_is_refused_in_the_middle_of_a_chain_is_one_invalid_verdic
     assert len(wrong[0].extra["knowledge"]) == 1
 
 
-def test_a_killed_run_goes_on_to_the_same_file(distill, tmp_path):
-    def slow(body):
-        return asks_once(body) | {"delay": 0.15}
-
-    with EndpointDouble(slow) as endpoint:
+def test_a_stopped_run_goes_on_to_the_same_file(distill, tmp_path):
+    with EndpointDouble(asks_once) as endpoint:
         distill(endpoint.url, "--cache", "off", output="whole")
-        recipe = str(ROOT / "recipes" / "distill.py")
-        arguments = ["--teacher", "strong", "--judge", "openai:m", "--base_url", endpoint.url, "--cases", str(TRAIN)]
-        arguments += ["--store", "books", "--limit", "6", "--output", str(tmp_path / "out"), "--max_retries", "0"]
-        code = (
-            f"{BOOKS}\nput_in_place()\nimport runpy, sys\n"
-            f"sys.argv = {[recipe, *arguments, '--cache', 'off', '--concurrency', '2']!r}\n"
-            f"runpy.run_path({recipe!r}, run_name='__main__')"
-        )
-        file = tmp_path / "out" / "verdicts.jsonl"
-        kill_once(lambda: lines_in(file) >= 2, "-c", code)
-        assert 2 <= lines_in(file) < 6
-        with open(file, "ab") as stream:  # as if the kill had cut a line in two
+        with stopped(APPEND, 2):
+            distill(endpoint.url, "--cache", "off", "--concurrency", 2)
+        with open(tmp_path / "out" / "verdicts.jsonl", "ab") as stream:  # as if the kill had cut a line in two
             stream.write(b'{"case_id": "sample-')
         done, _ = distill(endpoint.url)
         assert done.returncode == 0, done.stderr
@@ -217,7 +197,7 @@ def test_the_first_prompt_is_shown_as_it_is_sent(distill, books):
     assert "[Question]" in text
 
 
-@pytest.mark.parametrize(("arguments", "said"), rows(__name__, "test_what_cannot_be_is_told_in_one_line"))
+@pytest.mark.parametrize(("arguments", "said"), ROWS["test_what_cannot_be_is_told_in_one_line"])
 def test_what_cannot_be_is_told_in_one_line(distill, arguments, said):
     with EndpointDouble(answer(VERDICT)) as endpoint:
         done, verdicts = distill(endpoint.url, *arguments)

@@ -2,7 +2,6 @@
 
 import json
 import random
-import socket
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,8 +11,8 @@ import torch
 from doubles.agreement_study import read
 from doubles.endpoint import EndpointDouble, answer, error
 from doubles.tiny_model import build_tiny_model
-from programs import ROOT, SAMPLE, TWO_PROCESSES, error_line, kill_once, lines_in, processes_of, run_recipe
-from tables import rows
+from programs import APPEND, ROOT, SAMPLE, TWO_PROCESSES, error_line, free_port, processes_of, run_recipe, stopped
+from tables import rows_of
 
 from automedeval.dataset.responses import PLAIN_TEMPLATE, respond, response_prompt, set_up
 from automedeval.models.decoding import draw
@@ -21,6 +20,8 @@ from automedeval.models.local import LocalChat
 from automedeval.records import Case, RecordError, read_cases
 from automedeval.rubrics import read_rubric
 from automedeval.rubrics.prompts import judge_messages
+
+ROWS = rows_of(__file__)
 
 FAST = ["--dtype", "float32", "--device", "cpu", "--max_new_tokens", "12"]
 generate = partial(run_recipe, "generate_responses")
@@ -137,7 +138,8 @@ def test_tokens_are_drawn_in_proportion_among_the_likeliest():
         assert shares[[token for token in range(5) if token not in kept]].sum() == 0
 
 
-def test_killed_then_resumed_and_shared_by_processes_gives_the_same_files(tiny_model, questions, tmp_path):
+@pytest.mark.parametrize("launch", [None, pytest.param(TWO_PROCESSES, marks=pytest.mark.slow)])
+def test_stopped_then_resumed_and_shared_by_processes_gives_the_same_files(tiny_model, questions, tmp_path, launch):
     arguments = list(
         map(str, ["--candidates", tiny_model, "--cases", questions, "--window", 4, "--batch_tokens", 300, *FAST])
     )
@@ -145,17 +147,18 @@ def test_killed_then_resumed_and_shared_by_processes_gives_the_same_files(tiny_m
     whole = {name: (tmp_path / "whole" / name).read_bytes() for name in ("responses.jsonl", "cases.jsonl")}
     killed = tmp_path / "killed"
     file = killed / "responses.jsonl"
-    recipe = ROOT / "recipes" / "generate_responses.py"
-    kill_once(lambda: lines_in(file) > 0, recipe, *arguments, "--output", killed)
-    left = file.read_bytes().splitlines(keepends=True)
-    (killed / "cases.jsonl").unlink(missing_ok=True)
-    # as several processes leave it: a part, of which the first line was moved already, and a torn line behind
-    file.write_bytes(left[0])
-    (killed / "responses.part1.jsonl").write_bytes(b"".join(left[1::-1]) + whole["responses.jsonl"][:50])
-    done = generate(*arguments, "--output", killed, launch=TWO_PROCESSES)
+    with stopped(APPEND, 3):
+        generate(*arguments, "--output", killed)
+    if (
+        launch
+    ):  # as several processes leave it: a part, of which the first line was moved already, and a torn line behind
+        first, second, _ = file.read_bytes().splitlines(keepends=True)
+        file.write_bytes(first)
+        (killed / "responses.part1.jsonl").write_bytes(second + first + whole["responses.jsonl"][:50])
+    done = generate(*arguments, "--output", killed, launch=launch)
     assert done.returncode == 0, done.stderr
-    assert processes_of(killed) == 2
-    assert f"({12 - min(2, len(left))} new)" in done.stdout
+    assert processes_of(killed) == (2 if launch else 1)
+    assert f"({10 if launch else 9} new)" in done.stdout
     assert {name: (killed / name).read_bytes() for name in whole} == whole
     assert not list(killed.glob("*.part*"))
 
@@ -333,17 +336,15 @@ def test_other_settings_or_another_question_never_reuse_answers(tiny_model, ques
     assert "the question of case" in error_line(generate(*command))
 
 
-@pytest.mark.parametrize(("change", "said"), rows(__name__, "test_bad_input_is_one_line"))
+@pytest.mark.parametrize(("change", "said"), ROWS["test_bad_input_is_one_line"])
 def test_bad_input_is_one_line(tiny_model, questions, tmp_path, change, said):
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        url = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
     asked = {
         "EMPTY": "",
         "ROLE": json.dumps({"id": "1", "question": [{"role": "patient", "content": "Flu?"}]}) + "\n",
         "ENDS": json.dumps({"id": "1", "question": [{"role": "assistant", "content": "Flu?"}]}) + "\n",
         "CONTROL": json.dumps({"id": "1", "question": "Flu\ud800?"}) + "\n",
     }
-    words = {"TINY": str(tiny_model), "URL": url}
+    words = {"TINY": str(tiny_model), "URL": f"http://127.0.0.1:{free_port()}/v1"}
     for name, content in asked.items():
         words[name] = str(tmp_path / name)
         (tmp_path / name).write_text(content)

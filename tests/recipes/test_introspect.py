@@ -9,8 +9,8 @@ import pytest
 from doubles.endpoint import EndpointDouble, answer, error
 from doubles.introspection_study import AUTOMEDEVAL, MODELS, Lessons, case_of, rationale_of, slot_line, verdict_of
 from doubles.tiny_dataset import FACTS
-from programs import ROOT, SAMPLE, error_line, kill_once, lines_in, run_recipe
-from tables import rows
+from programs import APPEND, ROOT, SAMPLE, error_line, run_recipe, stopped
+from tables import rows_of
 
 from automedeval.dataset.card import card_facts, write_card
 from automedeval.dataset.folder import read_dataset, write_rows
@@ -20,6 +20,8 @@ from automedeval.models.base import Prompt
 from automedeval.models.replay import RecordedChat
 from automedeval.records import read_cases
 from automedeval.rubrics.grammar import format_verdict, parse_verdict
+
+ROWS = rows_of(__file__)
 
 RUN = ROOT / "recipes" / "runs" / "automedeval-135m"
 WRITTEN = ("train.parquet", "test.parquet", "statistics.json", "revisions.jsonl", "dropped.jsonl", "README.md")
@@ -305,16 +307,15 @@ def test_an_endpoint_that_dies_in_the_middle_loses_nothing(lessons) -> None:
         assert len(endpoint.asked) - asked > 15
 
 
-def test_a_killed_discussion_goes_on_to_the_same_round(lessons) -> None:
+def test_a_stopped_discussion_goes_on_to_the_same_round(lessons) -> None:
     for number in range(6):
         lessons.misjudge(number, (3, 3, 3))
-    with EndpointDouble(lambda body: partner(body) | {"delay": 0.05}) as endpoint:
+    with EndpointDouble(partner) as endpoint:
         address = [*ENDPOINT, "--base_url", endpoint.url, "--concurrency", 2]
         whole, asked = uninterrupted(lessons, address), len(endpoint.asked)
         file = lessons.folder / "round1.discussion" / "discussion.jsonl"
-        recipe = ROOT / "recipes" / "introspect.py"
-        kill_once(lambda: lines_in(file) >= 9, recipe, *lessons.arguments(*address))
-        assert 9 <= lines_in(file) < 30
+        with stopped(APPEND, 9):
+            lessons.introspect(*address)
         with open(file, "ab") as stream:  # as if the kill had cut a line in two
             stream.write(b'{"case_id": "case-')
         done = lessons.introspect(*address)
@@ -387,7 +388,7 @@ def test_a_checkpoint_that_cannot_discuss_is_told_in_one_line(lessons, tiny_mode
     assert [(piece["role"], piece["exchange"]) for piece in asked] == [("suggestion", number) for number in (1, 2, 3)]
 
 
-@pytest.mark.parametrize(("options", "said"), rows(__name__, "test_what_cannot_be_is_told_in_one_line"))
+@pytest.mark.parametrize(("options", "said"), ROWS["test_what_cannot_be_is_told_in_one_line"])
 def test_what_cannot_be_is_told_in_one_line(lessons, options, said) -> None:
     assert said in error_line(lessons.introspect(*options))
     assert not lessons.output.exists()

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from doubles.endpoint import CUT_OFF, HANG, EndpointDouble, answer, error, good_answer, without
-from programs import SAMPLE, TWO_PROCESSES, processes_of, run_recipe
+from programs import SAMPLE, TWO_PROCESSES, free_port, processes_of, run_recipe
 
 from automedeval.records import Verdict, read_cases, read_records
 
@@ -311,6 +310,7 @@ def test_refused_cases_at_the_front_do_not_stop_a_run_whose_later_requests_are_a
         assert sum(not verdict.valid for verdict in verdicts) == 5
 
 
+@pytest.mark.slow
 def test_processes_that_share_a_run_record_refused_prompts(judge, tmp_path):
     with EndpointDouble(refuses(0, 8)) as endpoint:
         args = ["--judge", "openai:m", "--base_url", endpoint.url, "--cases", str(CASES), "--limit", "12"]
@@ -358,8 +358,7 @@ def served_model(tiny_model):
     program = Path(sys.executable).with_name("transformers")
     if not program.exists():
         pytest.skip("the program `transformers` is not beside this Python")
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     command = [program, "serve", tiny_model, "--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
     server = subprocess.Popen(
         [str(word) for word in command],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pyarrow.parquet
 import pytest
-from doubles.clean_machine import install, load_back
+from doubles.clean_machine import load_back, unpack
 from doubles.dataset_study import PLAN, Study
 from doubles.hub import WRITER, HubDouble, Repo
 from doubles.publishable import agreement, sharded, trained
@@ -36,11 +36,6 @@ def dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_instructions(tmp_path_factory.mktemp("data") / "tiny", {"stage1": 3, "stage2": 2, "test": 1})
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    return install(tmp_path_factory.mktemp("wheel"))
-
-
 def publish(hub: HubDouble, home: Path, *arguments: object, token: str | None = WRITER) -> subprocess.CompletedProcess:
     return run_recipe("publish", *arguments, env=hub.environment(home, token))
 
@@ -61,7 +56,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.slow
 def test_what_was_pushed_comes_back_where_there_is_no_source_tree(
-    hub: HubDouble, checkpoint: Path, dataset: Path, installed: list[str], tmp_path: Path
+    hub: HubDouble, checkpoint: Path, dataset: Path, wheel: Path, tmp_path: Path
 ) -> None:
     results, space = agreement(tmp_path / "results"), ROOT / "src/automedeval/metrics/rationale_score"
     done = publish(hub, tmp_path, "dataset", dataset, "--repo", "org/instructions")
@@ -88,7 +83,7 @@ def test_what_was_pushed_comes_back_where_there_is_no_source_tree(
     assert b'evaluate.load("org/rationale_score")' in contents(score)["README.md"]
 
     models = build_roberta(tmp_path / "roberta"), build_bart(tmp_path / "bart")
-    loaded = load_back(hub, installed, tmp_path / "elsewhere", models)
+    loaded = load_back(hub, unpack(wheel, tmp_path / "wheel"), tmp_path / "elsewhere", models)
     ((valid, scores, expected, rationale),) = loaded["verdicts"]
     assert (valid, len(scores), len(expected)) == (True, 2, 2)
     assert isinstance(rationale, str)

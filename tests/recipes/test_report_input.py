@@ -16,83 +16,54 @@ from doubles.agreement_study import (
     write,
 )
 from programs import error_line
+from tables import rows_of
+
+ROWS = rows_of(__file__)
 
 CASE = read(CASES)[0]
 GOOD = verdict(CASE, [1, 2, 3])
 OWN = {name: [1, 2, 3] for name in ("relevancy", "knowledge_correctness", "fluency")}
 SCORED = GOOD | {"rubric": "automedeval_guided@1"}
-BAD_VERDICTS = {
-    "duplicate": ([GOOD, GOOD], "verdicts.jsonl:2: the verdict of echo on case .* is at .*:1 already"),
-    "off the scale": ([GOOD | {"scores": [1, 2, 6]}], "6 is off the scale of automedeval@1, 1 to 5"),
-    "wrong number": ([GOOD | {"scores": [1, 2]}], "2 'scores' for the 3 responses"),
-    "wrong order": ([GOOD | {"order": [0, 1, 7]}], "does not fit the 3 responses"),
-    "other cases": ([GOOD | {"case_id": "elsewhere"}], "no verdict on any case"),
-    "changed case": ([GOOD | {"case_digest": "0123456789ab"}], "the texts of case .* changed after 'echo' judged it"),
-    "not JSON": ("{", "verdicts.jsonl:1: not JSON"),
-    "empty": ("", "no verdict on any case"),
-    "neither scores nor choices": ([GOOD | {"scores": None, "expected_scores": None}], "neither scores nor choices"),
-    "a score that was not shown": ([GOOD | {"order": [0, 1]}], "a response that 'order' does not show"),
-    "a criterion without scores": (
-        [SCORED | {"criterion_scores": {"relevancy": [1, 2, 3]}}],
-        "must have the criteria of",
-    ),
-    "too few scores on a criterion": (
-        [SCORED | {"criterion_scores": OWN | {"fluency": [1]}}],
-        "1 'criterion_scores.fluency' for the 3",
-    ),
-    "no list of scores on a criterion": (
-        [SCORED | {"criterion_scores": OWN | {"fluency": 4}}],
-        "int 'criterion_scores.fluency' for",
-    ),
-    "a score on a criterion off the scale": (
-        [SCORED | {"criterion_scores": OWN | {"fluency": [1, 2, 6]}}],
-        "6 is off the scale",
-    ),
-    "a text for a score on a criterion": (
-        [SCORED | {"criterion_scores": OWN | {"fluency": [1, 2, "3"]}}],
-        "'criterion_scores.fluency' must hold numbers, not '3'",
-    ),
-    "huge": ([GOOD | {"rubric": "own@1", "scores": [1, 2, 10**400]}], "must be a number from"),
-    "a pair of one": ([pairwise_verdicts()[0] | {"pair": ["rowan-7b", "rowan-7b"]}], "does not name the two models"),
-    "an unknown criterion": (
-        [pairwise_verdicts()[0] | {"choices": {"nonsense": "tie"}}],
-        "has no criterion 'nonsense'; it has bias",
-    ),
-    "a strange choice": (
-        [pairwise_verdicts()[0] | {"choices": {"correctness": "nobody"}}],
-        "'correctness' must be one of",
-    ),
-}
+LINES = {"scores": GOOD, "criteria": SCORED, "pair": pairwise_verdicts()[0]}
+HUGE = 10**400
 
 
-@pytest.mark.parametrize("name", BAD_VERDICTS)
-def test_bad_verdicts_get_one_line(name, tmp_path):
-    content, message = BAD_VERDICTS[name]
+def refused(tmp_path, verdicts, message, *more):
+    """Check that the verdicts, lines or the text of a file, are refused in one line, and that nothing is written."""
     file = tmp_path / "verdicts.jsonl"
-    file.write_text(content) if isinstance(content, str) else write(file, content)
-    done = meta_evaluate("--verdicts", file, "--cases", CASES, "--output", tmp_path / "out", *FAST)
+    file.write_text(verdicts) if isinstance(verdicts, str) else write(file, verdicts)
+    done = meta_evaluate("--verdicts", file, "--cases", CASES, "--output", tmp_path / "out", *FAST, *more)
     assert re.search(message, error_line(done))
     assert not (tmp_path / "out").exists()
 
 
-RATING = read(RATINGS)[0]
-BAD_RATINGS = {
-    "unknown model": ([RATING | {"model": "nobody"}], "has no response of 'nobody'"),
-    "unknown cases": ([RATING | {"case_id": "elsewhere"}], "no rating of any case"),
-    "twice": ([RATING, RATING], ":2: 'simulated-1' rated .* before"),
-    "huge": ([RATING | {"score": 10**400}], "must be a number from"),
-    "not a number": ([RATING | {"score": "five"}], "'score' must be int or float"),
-}
+@pytest.mark.parametrize(("kind", "change", "message"), ROWS["test_bad_verdicts_get_one_line"])
+def test_bad_verdicts_get_one_line(kind, change, message, tmp_path):
+    if kind == "criteria":
+        change = {"criterion_scores": {name: each for name, each in (OWN | change).items() if each is not None}}
+    refused(tmp_path, [LINES[kind] | change], message)
 
 
-@pytest.mark.parametrize("name", BAD_RATINGS)
-def test_bad_ratings_get_one_line(name, tmp_path):
-    content, message = BAD_RATINGS[name]
-    file, verdicts = write(tmp_path / "ratings.jsonl", content), write(tmp_path / "v.jsonl", [GOOD])
-    done = meta_evaluate(
-        "--verdicts", verdicts, "--cases", CASES, "--ratings", file, "--output", tmp_path / "out", *FAST
-    )
-    assert re.search(message, error_line(done))
+@pytest.mark.parametrize(
+    ("verdicts", "message"),
+    [
+        ([GOOD, GOOD], "verdicts.jsonl:2: the verdict of echo on case .* is at .*:1 already"),
+        ("{", "verdicts.jsonl:1: not JSON"),
+        ("", "no verdict on any case"),
+        ([GOOD | {"rubric": "own@1", "scores": [1, 2, HUGE]}], "must be a number from"),
+    ],
+)
+def test_files_of_verdicts_that_say_nothing_get_one_line(verdicts, message, tmp_path):
+    refused(tmp_path, verdicts, message)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"), [*ROWS["test_bad_ratings_get_one_line"], ({"score": HUGE}, "a number from")]
+)
+def test_bad_ratings_get_one_line(change, message, tmp_path):
+    first = read(RATINGS)[0]
+    ratings = write(tmp_path / "ratings.jsonl", [first | change] if change else [first, first])
+    refused(tmp_path, [GOOD], message, "--ratings", ratings)
 
 
 def test_bad_arguments_get_one_line(tmp_path):

@@ -5,6 +5,9 @@ import re
 import pytest
 from doubles.agreement_study import CASES, FAST, agreeing_verdicts, evaluate, meta_evaluate, read, write
 from programs import error_line
+from tables import rows_of
+
+ROWS = rows_of(__file__)
 
 IDS = [case["id"] for case in read(CASES)]
 JUDGES = ["echo", "other"]
@@ -78,25 +81,11 @@ def test_more_than_two_judges_and_a_few_other_cases(tmp_path):
 
 
 GOOD = preference(IDS[0], "echo")
-FAULTS = {
-    "another's name": ([GOOD | {"choice": "nobody"}], r":1: 'choice' must be one of echo, other, tie, not 'nobody'"),
-    "neither": ([GOOD | {"choice": "neither"}], r":1: 'choice' must be one of echo, other, tie, not 'neither'"),
-    "one judge": ([GOOD, GOOD | {"judges": ["echo", "echo"]}], r":2: 'judges' must name two judges, not \["),
-    "a judge called tie": ([GOOD | {"judges": ["echo", "tie"]}], r":1: a judge cannot be called 'tie'"),
-    "no judges": ([{key: GOOD[key] for key in GOOD if key != "judges"}], r":1: 'judges' is missing"),
-    "twice": (
-        [GOOD, GOOD | {"judges": JUDGES[::-1], "choice": "tie"}],
-        r":2: 'anna' rated 'echo, other' .* on 'overall' before",
-    ),
-    "no criterion": ([GOOD | {"criterion": None}], r":1: 'criterion' must be str, not null"),
-    "other cases": ([GOOD | {"case_id": "elsewhere"}], r"no preference about any case in "),
-    "empty": ([], r"no preference about any case in "),
-}
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_is_one_line_that_names_file_and_line(name, tmp_path):
-    records, message = FAULTS[name]
+@pytest.mark.parametrize(("changes", "message"), ROWS["test_a_fault_is_one_line_that_names_file_and_line"])
+def test_a_fault_is_one_line_that_names_file_and_line(changes, message, tmp_path):
+    records = [{key: value for key, value in (GOOD | each).items() if value != "missing"} for each in changes]
     verdicts = write(tmp_path / "verdicts.jsonl", agreeing_verdicts())
     file = write(tmp_path / "preferences.jsonl", records)
     done = meta_evaluate(

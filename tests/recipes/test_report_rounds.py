@@ -5,15 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from doubles.agreement_study import (
-    CASES,
-    FAST,
-    RATINGS,
-    meta_evaluate,
-    pairwise_verdicts,
-    right_verdicts,
-    write,
-)
+from doubles.agreement_study import CASES, FAST, RATINGS, meta_evaluate, pairwise_verdicts, right_verdicts, write
 from programs import error_line
 
 from automedeval.reports.text import shown as formatted

@@ -9,8 +9,11 @@ from doubles.agreement_study import write
 from doubles.introspection_study import case_of, verdict_of
 from doubles.tiny_bart import build_bart, build_roberta
 from programs import error_line, run_recipe
+from tables import rows_of
 
 from automedeval.records import Verdict
+
+ROWS = rows_of(__file__)
 
 CASES = [case_of(number) for number in range(4)]
 
@@ -64,14 +67,7 @@ def test_the_teacher_itself_has_no_figure(args: list, models: list, tmp_path: Pa
     assert "the teacher itself" in (tmp_path / "out" / "report.html").read_text()
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (["--teacher_verdicts", "nowhere.jsonl"], "nowhere.jsonl: No such file"),
-        (["--bert_model", "models/nowhere"], "models/nowhere"),
-        (["--bert_model", "none", "--bart_model", "none"], "the rationales cannot be compared"),
-    ],
-)
+@pytest.mark.parametrize(("more", "message"), ROWS["test_what_cannot_be_compared_is_told_in_one_line"])
 def test_what_cannot_be_compared_is_told_in_one_line(
     args: list, models: list, tmp_path: Path, more: list[str], message: str
 ) -> None:

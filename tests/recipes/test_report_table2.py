@@ -22,6 +22,9 @@ from doubles.agreement_study import meta_evaluate, read, write
 from programs import ROOT, error_line
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
+from tables import rows_of
+
+ROWS = rows_of(__file__)
 
 MODELS = ("ash", "birch", "cedar", "date")
 NOISE = {"gpt": 0.8, "ours": 0.4, "ours-run2": 0.5, "ours-run3": 0.6, "base": 2.0, "lazy": 0.5}
@@ -396,6 +399,13 @@ def test_the_table_can_be_read_without_seeing_it(reported: tuple) -> None:
     mean = cell["mean"]
     value, low, high, sd = (f"{100 * each:.2f}" for each in (mean["value"], mean["low"], mean["high"], cell["sd"]))
     assert shown["base"][-1] == f"{value} ± {sd}{cell['mark']} [{low}, {high}]"
+    differences = {"".join(line[0][2]): ["".join(cell[2]) for cell in line] for line in tables[1]["lines"]}
+    assert "ours (ours)" not in differences
+    gap, p = cell["difference"], cell["p_adjusted"]
+    value, low, high = (f"{100 * gap[end]:.2f}" for end in ("value", "low", "high"))
+    test = "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+    assert differences["base"][-1] == f"{value} [{low}, {high}], {test}"
+    assert differences["gpt"][1] == "N/A"
 
 
 def test_every_caption_of_tables_and_figures_names_the_layout(reported: tuple) -> None:
@@ -448,21 +458,7 @@ def test_judges_can_be_chosen_with_their_trainings(study: Path, tmp_path: Path) 
     assert "ash : birch, ours-run2" not in page
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    [
-        (
-            ["--compare_to", "mine"],
-            "--compare_to: no judge is called 'mine'; there are gpt, ours, base, lazy, pairs: correctness",
-        ),
-        (["--compare_to", "ours-run2"], "--compare_to: no judge is called 'ours-run2'"),
-        (["--compare_to", "longer text"], "--compare_to: no judge is called 'longer text'"),
-        (["--judges", "gpt,mine"], "--judges: no judge is called 'mine'; there are gpt, ours, ours-run2"),
-        (["--compare_to", "base", "--judges", "ours"], "--compare_to: no judge is called 'base'; there are ours"),
-        (["--teacher_verdicts", "gpt-5"], "gpt-5: No such file or directory, and no judge in --verdicts has this name"),
-        (["--teacher_verdicts", "pairs"], "pairs: no valid verdict with a rationale on any case"),
-    ],
-)
+@pytest.mark.parametrize(("more", "message"), ROWS["test_unknown_names_get_one_line"])
 def test_unknown_names_get_one_line(more: list[str], message: str, study: Path, tmp_path: Path) -> None:
     assert message in error_line(report(study, tmp_path / "out", "--ratings", study / "ratings.jsonl", *more))
     assert not (tmp_path / "out").exists()
@@ -505,18 +501,7 @@ def paper_study(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("name", "figures"),
-    [
-        (
-            "table2",
-            ["Each judge less introspection2"],
-        ),
-        ("table3", ["Rounds of introspection"]),
-        ("figure4", ["ash : birch, introspection2</td>", "ash : birch, people</td>"]),
-        ("figure5", ["People's scores of introspection2's verdicts", "Preference between introspection2 and gpt-4"]),
-    ],
-)
+@pytest.mark.parametrize(("name", "figures"), ROWS["test_each_table_and_figure_is_made_by_its_file"])
 def test_each_table_and_figure_is_made_by_its_file(
     name: str, figures: list[str], paper_study: Path, tmp_path: Path
 ) -> None:

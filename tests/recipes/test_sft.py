@@ -6,22 +6,22 @@ import os
 import resource
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from doubles.tiny_dataset import build_instructions, losses
 from doubles.tiny_model import build_tiny_model
-from programs import ROOT, error_line, kill_once, run_recipe
+from programs import ROOT, SAVE, error_line, killed, run_recipe
 from safetensors.torch import load_file
-from tables import rows
+from tables import rows_of
 from trl import ModelConfig, ScriptArguments, SFTConfig
 
 from automedeval.models.checkpoints import read_history, read_record
 from automedeval.training import completion_logits
 from automedeval.training.arguments import describe_machine, parse_training, without_bfloat16
-from automedeval.training.run import WHOLE
+
+ROWS = rows_of(__file__)
 
 CONFIG = "recipes/runs/automedeval-135m/stage1.yaml"
 BATCHES = ("--gradient_accumulation_steps", "2")  # two rows a batch, so that there is padding
@@ -155,18 +155,18 @@ def test_killed_in_the_middle_it_goes_on_to_the_same_losses(
     stage1: tuple[Path, str], tiny_model: Path, instructions: Path, tmp_path: Path
 ) -> None:
     output = tmp_path / "killed"
-    command = [sys.executable, "recipes/sft.py", *map(str, arguments(tiny_model, instructions, output))]
-    command[command.index("2", command.index("--save_steps"))] = "1"
-    kill_once((output / "checkpoint-2" / WHOLE).exists, *command[1:])
+    options = list(map(str, arguments(tiny_model, instructions, output)))
+    options[options.index("2", options.index("--save_steps"))] = "1"
+    killed(SAVE, 2, "sft", *options)
     # As if it had been killed while it wrote the next one.
     broken = output / "checkpoint-9"
     broken.mkdir()
     (broken / "model.safetensors").write_bytes(b"half")
     assert not read_record(output)["finished"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
+    done = run_recipe("sft", *options, launch=())
     assert done.returncode == 0, done.stderr
     assert "checkpoint-9: incomplete, removed" in done.stdout
-    assert f"resuming from {output}/checkpoint-" in done.stdout
+    assert f"resuming from {output}/checkpoint-2" in done.stdout
     assert losses(output) == losses(stage1[0])
 
 
@@ -190,7 +190,7 @@ def test_a_full_disk_is_one_line(tiny_model: Path, instructions: Path, tmp_path:
     train(*arguments(tiny_model, instructions, tmp_path / "out"))
 
 
-@pytest.mark.parametrize(("more", "fault"), rows(__name__, "test_bad_input_is_one_line"))
+@pytest.mark.parametrize(("more", "fault"), ROWS["test_bad_input_is_one_line"])
 def test_bad_input_is_one_line(
     tiny_model: Path, instructions: Path, tmp_path: Path, more: tuple[str, ...], fault: str
 ) -> None:

@@ -7,6 +7,9 @@ from datetime import datetime
 import openpyxl
 import pandas
 import pytest
+import yaml
+from doubles.agreement_study import write as write_lines
+from programs import ROOT
 
 from automedeval.records import Case, RecordError, Response, read_cases, table_of
 
@@ -29,10 +32,6 @@ def write_csv(file, rows, encoding="utf-8", **style):
         writer = csv.DictWriter(stream, list(rows[0]), **style)
         writer.writeheader()
         writer.writerows(rows)
-
-
-def write_lines(file, rows):
-    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 FILES = {
@@ -116,39 +115,19 @@ def write(file, text, encoding="utf-8"):
     return file
 
 
-FAULTS = {
-    "names that differ by blanks": (
-        "question,bot a,bot  a\nWhat?,x,y\n",
-        "a.csv:2: the models 'bot a' and 'bot  a' differ by blanks alone: rename one of them",
-    ),
-    "no question": ("Q,A\na,b\n", "a.csv: no column is called question; the columns are Q, A; say it by --columns "),
-    "two questions": ("prompt,query,m\na,b,c\n", "'prompt' or 'query' may be the question"),
-    "unclear": ("question,answer,m\na,b,c\n", "'answer' may be the reference, or a candidate's responses"),
-    "no responses": ("question,reference,score\na,b,3\n", "no column has responses"),
-    "no answer": ("question,model,text\na,m,c\n", "beside 'model', one column must be called answer"),
-    "one column twice": ("question,m,m\na,b,c\n", "two columns are called 'm'"),
-    "blank question": ("question,m\n ,b\n", "a.csv:2: case 'q-.*': 'question' must not be empty"),
-    "reserved": ("question,tie\na,b\n", "a.csv:2: a model cannot be called 'tie'"),
-    "repeated id": ("id,question,m\n1,a,b\n1,c,d\n", "a.csv:3: the id '1' stands at .*a.csv:2 already"),
-    "blank id": ("id,question,m\n1,a,b\n,c,d\n", None),
-    "twice": ("question,model,answer\na,m,b\na,m,c\n", "has two responses of the model 'm'"),
-    "two questions of an id": (
-        "id,question,model,answer\n1,a,m,b\n1,c,n,d\n",
-        "a.csv:3: another question than .*a.csv:2",
-    ),
-    "no model": ("question,model,answer\na,,b\n", "a.csv:2: a response's 'model' must not be empty"),
-    "empty": ("question,m\n", "a.csv: the file is empty"),
-}
+FAULTS = yaml.safe_load((ROOT / "tests" / "data" / "faulty_tables.yaml").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize(("text", "message"), FAULTS.values(), ids=FAULTS)
-def test_what_is_unclear_or_wrong_is_told(tmp_path, text, message):
-    file = write(tmp_path / "a.csv", text)
-    if message is None:
-        assert [case.id[:2] for case in read_cases(file)] == ["1", "c-"]
-        return
-    with pytest.raises(RecordError, match=message):
-        list(read_cases(file))
+@pytest.mark.parametrize("fault", FAULTS, ids=[fault["name"] for fault in FAULTS])
+def test_what_is_unclear_or_would_be_lost_or_invented_stops(tmp_path, fault):
+    file = write(tmp_path / f"a.{fault.get('kind', 'csv')}", fault["text"])
+    with pytest.raises(RecordError, match=fault["said"]):
+        list(read_cases(file, blank="lowest"))
+
+
+def test_a_case_without_an_id_gets_one_beside_one_that_has(tmp_path):
+    file = write(tmp_path / "a.csv", "id,question,m\n1,a,b\n,c,d\n")
+    assert [case.id[:2] for case in read_cases(file)] == ["1", "c-"]
 
 
 def test_a_case_without_responses_is_read_where_that_is_asked(tmp_path):
@@ -177,45 +156,6 @@ def test_a_csv_ends_its_lines_as_it_likes_and_a_header_may_have_two(tmp_path):
         (tmp_path / "b.csv").write_bytes(text.replace("\n(of a patient)", "").replace("\r", end).encode())
         (case,) = read_cases(tmp_path / "b.csv")
         assert [each.text for each in case.responses] == [f"a{end}b", "c"]
-
-
-LOST = {
-    "a cell under no name": ("question,m,\na,b,more\n", r"'Unnamed: 2' holds text, and the file has no name for it"),
-    "a text under a blank key": (
-        '[{"question": "a", "": "b", "m": "c"}]',
-        "'' holds text, and the file has no name for it",
-    ),
-    "a word for nothing": (
-        "question,reference,m\na,NA,b\n",
-        r"a.csv:2: the reference is 'NA', a word that programs write",
-    ),
-    "the same in a long table": (
-        "question,model,answer,gold\na,m,b,\na,n,c,None\n",
-        "a.csv:3: the reference is 'None'",
-    ),
-    "an id in some rows": ("id,question,model,answer\n1,a,m,b\n1,a,n,b\n,a,o,c\n", "a.csv:4: the id is blank"),
-    "two keys": ('{"question": "a", "m": "b", "m": "c"}\n', "a.jsonl:1: not JSON .two keys are 'm'."),
-    "two keys in a list": ('[{"question": "a", "m": "b", "m": "c"}]', "a.json: not JSON: two keys are 'm'"),
-    "not a number": ('[{"question": "a", "m": NaN}]', "a.json: not JSON: NaN is not a number in JSON"),
-    "a case among rows": (
-        '{"question": "a", "m": "b"}\n{"question": "c", "m": "d", "responses": []}\n',
-        "a.jsonl:2: has 'responses', as a case has, and the first row is one of a table",
-    ),
-    "a number among texts": (
-        '{"question": "a", "m": "b"}\n{"question": "c", "m": 5}\n',
-        "a.jsonl:2: 'm' must be text, not 5",
-    ),
-    "a list": ('{"question": "a", "m": "b"}\n{"question": "c", "m": ["d"]}\n', "a.jsonl:2: 'm' must be text, not"),
-    "a list for a reference": ('{"question": "a", "gold": ["x"], "m": "b"}\n', "a.jsonl:1: 'gold' must be text, not"),
-    "true for an id": ('{"id": true, "question": "a", "m": "b"}\n', "a.jsonl:1: 'id' must be text, not True"),
-}
-
-
-@pytest.mark.parametrize(("text", "message"), LOST.values(), ids=LOST)
-def test_what_would_be_lost_or_invented_stops(tmp_path, text, message):
-    kind = "csv" if text.startswith(("question", "id")) else "json" if text.startswith("[") else "jsonl"
-    with pytest.raises(RecordError, match=message):
-        list(read_cases(write(tmp_path / f"a.{kind}", text), blank="lowest"))
 
 
 def test_a_column_that_is_no_candidate_is_told(tmp_path):

@@ -49,7 +49,12 @@ REFUSED = {
     "a key twice": (JUDGE, "x.jsonl", '{"id": "1", "id": "2"}', ":1: not JSON (two keys are 'id')"),
     "a long number": (JUDGE, "x.jsonl", f'{{"id": {DIGITS}}}', ":1: not JSON (Exceeds the limit"),
     "half a character twice": (JUDGE, "x.jsonl", (CASE % "Rest." + "\n") * 2, ":2: the id 'c1' stands at"),
-    "infinity as a score": (RATED, "x.jsonl", RATING % "1e999", ":1: 'score' must be a finite number, not inf"),
+    "infinity as a score": (
+        RATED,
+        "x.jsonl",
+        RATING % "1e999",
+        ":1: 'score' must be a number from -1e+06 to 1e+06, not inf",
+    ),
     "a huge score": (RATED, "x.jsonl", RATING % "1e9", ":1: 'score' must be a number from -1e+06 to 1e+06"),
     "NaN as a rating": (RATED, "x.jsonl", RATING % "NaN", ":1: not JSON (NaN is not"),
     "a huge verdict": (REPORT, "x.jsonl", VERDICT % "1e400", "must be"),

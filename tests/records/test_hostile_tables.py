@@ -23,9 +23,7 @@ BESIDE = ("url", "notes", "case_id", "score", "comment")
 BLANKS = (None, "", "  ", "\u00a0", "\n")
 WORDS = ("NA", "None", "nan", "null", "5", "4,5 %", "-1", "2026-01-02 03:04:05", "- 5 mg", 'Yes; no, "yes"', "a\n\nb")
 TEXTS = st.one_of(
-    st.sampled_from((*WORDS, "x" * 40_000)),
-    st.text("aß漢😀 \n\t,;\"'5%\u200b", max_size=12),
-    st.sampled_from(BLANKS),
+    st.sampled_from((*WORDS, "x" * 40_000)), st.text("aß漢😀 \n\t,;\"'5%\u200b", max_size=12), st.sampled_from(BLANKS)
 )
 RULES = ("lowest", "skip", None)
 SLOW = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])

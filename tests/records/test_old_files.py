@@ -140,7 +140,7 @@ def test_teachers_verdicts_are_compared_with_the_pages_ratings_and_preferences(o
 
 
 def test_criteria_are_compared_with_physicians_labels(old: Path) -> None:
-    cases = {"cases": "criteria_cases.jsonl", "criterion_labels": "criterion_labels.jsonl"}
+    cases = {"cases": "criteria_cases.jsonl", "ratings": "criterion_labels.jsonl"}
     result = report("criteria.json", verdicts="verdicts/checklist", **cases)
     votes: dict[tuple, list[bool]] = {}
     for each in read(old / "criterion_labels.jsonl"):
@@ -157,7 +157,7 @@ def test_criteria_are_compared_with_physicians_labels(old: Path) -> None:
 
 
 def test_harm_is_compared_with_the_pages_ratings(old: Path) -> None:
-    files = {"verdicts": "verdicts/harm", "harm_ratings": "page_harm/harm.jsonl", "cases": "cases.jsonl"}
+    files = {"verdicts": "verdicts/harm", "ratings": "page_harm/harm.jsonl", "cases": "cases.jsonl"}
     result = report("harm.json", **files)
     degrees: dict[str, list[int]] = {}
     for each in read(old / "page_harm" / "harm.jsonl"):

@@ -8,6 +8,8 @@ from decimal import Decimal
 import pyarrow
 import pyarrow.parquet
 import pytest
+import yaml
+from programs import ROOT
 
 from automedeval.records import Case, Rating, RecordError, Response, Verdict, read_cases, read_lines, read_records
 from automedeval.records.types import repeats
@@ -72,48 +74,8 @@ def test_a_question_may_be_a_conversation_and_a_response_empty(tmp_path):
 
 
 ANSWER = {"model": "m", "text": "x"}
-FAULTS = [
-    (Case, changed(CASE, id=...), "'id' is missing; found the keys"),
-    (Case, changed(CASE, id=7), "'id' must be str, not 7"),
-    (Case, changed(CASE, id=""), "'id' must not be empty"),
-    (Case, changed(CASE, question=...), "'question' is missing"),
-    (Case, changed(CASE, question=None), "'question' must be str or list, not null"),
-    (Case, changed(CASE, question="  \n"), "case 'c1': 'question' must not be empty"),
-    (Case, changed(CASE, question=[]), "case 'c1': 'question' must not be empty"),
-    (Case, changed(CASE, question=[{"role": "user", "content": " "}]), "case 'c1': 'question' must not be empty"),
-    (Case, changed(CASE, question=[{"role": "user"}]), "'content' is missing"),
-    (Case, changed(CASE, question=["Why?"]), 'expected an object, found "Why?"'),
-    (Case, changed(CASE, reference=["Rest."]), "'reference' must be str or null"),
-    (Case, changed(CASE, topic=True), "'topic' must be str or null, not true"),
-    (Case, changed(CASE, responses=...), "'responses' is missing"),
-    (Case, changed(CASE, responses={}), "'responses' must be list"),
-    (Case, changed(CASE, responses=[]), "case 'c1' has no response"),
-    (Case, changed(CASE, responses=["x"]), "expected an object"),
-    (Case, changed(CASE, responses=[ANSWER, ANSWER]), "case 'c1' has two responses of the model 'm'"),
-    (Case, changed(CASE, responses=[{"model": "m"}]), "'text' is missing"),
-    (Case, changed(CASE, responses=[changed(ANSWER, text=None)]), "'text' must be str, not null"),
-    (Case, changed(CASE, responses=[changed(ANSWER, model=" ")]), "'model' must not be empty"),
-    (Case, changed(CASE, responses=[changed(ANSWER, model="tie")]), "a model cannot be called 'tie'"),
-    (Case, changed(CASE, responses=[changed(ANSWER, model="neither")]), "a model cannot be called 'neither'"),
-    (Rating, changed(RATING, score=...), "'score' is missing"),
-    (Rating, changed(RATING, score=True), "'score' must be int or float, not true"),
-    (Rating, changed(RATING, score="4"), "'score' must be int or float, not \"4\""),
-    (Rating, changed(RATING, score=float("nan")), "NaN is not a number in JSON"),
-    (Rating, changed(RATING, score=float("-inf")), "-Infinity is not a number in JSON"),
-    (Rating, changed(RATING, comment=5), "'comment' must be str or null, not 5"),
-    (Rating, changed(RATING, annotator=...), "'annotator' is missing"),
-    (Verdict, changed(VERDICT, valid=1), "'valid' must be bool, not 1"),
-    (Verdict, changed(VERDICT, run=False), "'run' must be int, not false"),
-    (Verdict, changed(VERDICT, order=...), "'order' is missing"),
-    (Verdict, changed(VERDICT, order=None), "'order' must be list, not null"),
-    (Verdict, changed(VERDICT, order=["m1"]), "'order' must be int, not \"m1\""),
-    (Verdict, changed(VERDICT, pair=[1, 2]), "'pair' must be str, not 1"),
-    (Verdict, changed(VERDICT, scores=[True, None]), "'scores' must be int or null, not true"),
-    (Verdict, changed(VERDICT, scores=[4.5, None]), "'scores' must be int or null, not 4.5"),
-    (Verdict, changed(VERDICT, expected_scores=["4"]), "'expected_scores' must be int or float or null"),
-    (Verdict, changed(VERDICT, choices=["a"]), "'choices' must be dict or null"),
-    (Verdict, changed(VERDICT, usage=None), "'usage' must be dict, not null"),
-]
+KINDS = {"Case": (Case, CASE), "Rating": (Rating, RATING), "Verdict": (Verdict, VERDICT)}
+FAULTS = yaml.safe_load((ROOT / "tests" / "data" / "faulty_records.yaml").read_text(encoding="utf-8"))
 
 
 def test_a_number_that_cannot_be_compared_is_refused(tmp_path):
@@ -128,10 +90,11 @@ def test_a_number_that_cannot_be_compared_is_refused(tmp_path):
         list(read_records(tmp_path / "r.parquet", Rating))
 
 
-@pytest.mark.parametrize(("kind", "record", "said"), FAULTS, ids=[said for _, _, said in FAULTS])
-def test_a_faulty_record_is_named_by_file_and_line(tmp_path, kind, record, said):
-    good = {Case: changed(CASE, id="good"), Rating: RATING, Verdict: VERDICT}[kind]
-    path = written(tmp_path, good, record)
+@pytest.mark.parametrize(("name", "change", "said"), [(name, *row) for name, rows in FAULTS.items() for row in rows])
+def test_a_faulty_record_is_named_by_file_and_line(tmp_path, name, change, said):
+    kind, good = KINDS[name]
+    faulty = changed(good, **{key: ... if value == "ABSENT" else value for key, value in change.items()})
+    path = written(tmp_path, changed(good, id="good") if kind is Case else good, faulty)
     records = read_records(path, kind)
     next(records)
     with pytest.raises(RecordError) as error:

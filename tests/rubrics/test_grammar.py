@@ -210,7 +210,7 @@ HOSTILE = [
 def test_hostile_text_of_200_kilobytes_is_read_in_no_time(piece, before):
     text = before + piece * (200_000 // len(piece))
     for rubric in RUBRICS.values():
-        start = time.perf_counter()
+        start = time.process_time()
         parse_verdict(text, rubric, rubric.max_responses)
         # Linear parsing takes hundredths of a second, quadratic parsing minutes.
-        assert time.perf_counter() - start < 5
+        assert time.process_time() - start < 5

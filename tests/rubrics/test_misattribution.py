@@ -112,17 +112,17 @@ def test_recorded_verdicts_are_mostly_clean_and_swapped_ones_mostly_marked() -> 
             about = {"valid": True, "rationale": reading.rationale, "scores": reading.scores}
             good.append(Verdict(record["case_id"], "strong", rubric.name, (0, 1, 2), **about))
     assert len(good) >= 40
-    started = time.monotonic()
+    started = time.process_time()
     marked = sum(bool(misattributions(cases[one.case_id], one)) for one in good)
     swapped = corrupt(good, cases, seed=0, kinds=["swapped_doctors"])
     detected = sum(bool(misattributions(cases[one.case_id], one)) for one in swapped)
     assert marked <= 0.2 * len(good)
     assert detected >= 0.6 * len(swapped)
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5
 
 
 def test_a_long_text_is_read_quickly() -> None:
     long = "Step 2: " + "sumatriptan " * 20_000 + '"' * 20_000 + " but" * 20_000 + " leaving" * 20_000
-    started = time.monotonic()
+    started = time.process_time()
     misattributions(CASE, verdict(long))
-    assert time.monotonic() - started < 5
+    assert time.process_time() - started < 5

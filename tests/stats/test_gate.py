@@ -6,7 +6,7 @@ from scipy.stats import binomtest, ttest_1samp
 
 from automedeval.stats.gate import LOWER, NOT_LOWER, UNDECIDED, gate
 
-DRAWS, BY, SPAN = 10_000, 0.1, 4.0
+DRAWS, BY, SPAN = 2_000, 0.1, 4.0
 MONTE_CARLO = 3 * (0.05 * 0.95 / DRAWS) ** 0.5  # three standard errors of a share of 5 %
 
 

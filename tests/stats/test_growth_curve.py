@@ -4,9 +4,12 @@ import math
 
 import numpy as np
 import pytest
+from tables import rows_of
 
 from automedeval.stats import growth_curve
 from automedeval.stats.growth_curve import Curve, fit
+
+ROWS = rows_of(__file__)
 
 TABLE_5 = [0.4461, 0.4713, 0.4865]  # triple accuracy after rounds 0, 1 and 2
 # Appendix F. At t = 6 the curve is 0.5213; the paper prints 52.21 %.
@@ -99,25 +102,7 @@ def test_the_interval_is_that_of_linear_regression_by_another_route() -> None:
     assert (high - low) / 2 == pytest.approx(4.302653 * math.sqrt(variance), rel=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("values", "reason"),
-    [
-        ([], "too few rounds"),
-        ([0.4, 0.5], "too few rounds"),
-        ([0.5, 0.5, 0.5], "do not rise"),
-        ([0.5, 0.4, 0.3], "do not rise"),
-        ([0.4, 0.5, 0.45], "in a single step"),
-        ([0.4, 0.45, 0.5], "limit would be above 1"),
-        ([0.5, 0.5, 0.5, 0.5], "do not rise"),
-        ([0.5, 0.4, 0.3, 0.2], "do not rise"),
-        ([0.5, 0.6, 0.7, 0.4], "do not rise"),
-        ([0.0, 0.0, 0.0, 0.0], "do not rise"),
-        ([0.4, 0.5, 0.5, 0.5], "in a single step"),
-        ([0.4, 0.42, 0.44, 0.46], "limit would be above 1"),
-        ([0.9, 0.95, 0.98, 0.999], "limit would be above 1"),
-        ([0.4, None, 0.5], "round 1 has no accuracy"),
-    ],
-)
+@pytest.mark.parametrize(("values", "reason"), ROWS["test_what_the_curve_says_nothing_about_gets_a_reason"])
 def test_what_the_curve_says_nothing_about_gets_a_reason(values: list, reason: str) -> None:
     forecast = fit(values)
     assert forecast.curve is None

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 from programs import SAMPLE, processes_of, run_recipe
 from study_plan import PAPER, of, option, plan, recipe, reproduce, resolved
-from tables import rows
+from tables import rows_of
 
 from automedeval.records import Verdict, read_records
+
+ROWS = rows_of(__file__)
 
 OFFLOAD = "accelerate_configs/zero3_offload.yaml"
 RUN = "recipes/runs/automedeval-135m"
@@ -49,8 +51,8 @@ def test_processes_alone_keep_the_files_of_the_yamls_and_a_file_alone_has_its_ow
     assert resolved(words)["gradient_accumulation_steps"] == "64"
 
 
-@pytest.mark.parametrize(("content", "arguments", "message"), rows(__name__, "test_a_faulty_machine_is_told_in_a_line"))
-def test_a_faulty_machine_is_told_in_a_line_before_the_first_step(
+@pytest.mark.parametrize(("content", "arguments", "message"), ROWS["test_a_faulty_machine_is_told_in_a_line"])
+def test_a_faulty_machine_is_told_in_a_line(
     tmp_path: Path, content: str | None, arguments: list[object], message: str
 ) -> None:
     if content is not None:

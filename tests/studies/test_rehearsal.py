@@ -58,7 +58,9 @@ def rehearsed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     extensions = torch_extensions(request.config)
     started, until = [start(folder, log, extensions)], time.monotonic() + LIMIT
     try:
-        while not (verdicts.is_file() and verdicts.stat().st_size) and started[0].poll() is None:
+        while not (verdicts.is_file() and verdicts.stat().st_size):
+            assert started[0].poll() is None, log.read_text(errors="replace")[-3000:]
+            assert time.monotonic() < until, "no verdict of the strong teacher came"
             time.sleep(0.05)
         started[0].kill()  # the study alone, while the strong teacher judges
         printed = AT_WORK

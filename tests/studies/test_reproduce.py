@@ -14,9 +14,11 @@ import yaml
 from doubles.tiny_model import CHAT_TEMPLATE, build_tiny_model
 from programs import ROOT
 from study_plan import PAPER, of, option, plan, recipe, reproduce, resolved, steps
-from tables import rows
+from tables import rows_of
 
 from automedeval.rubrics import read_rubric
+
+ROWS = rows_of(__file__)
 
 SMALL = "recipes/runs/automedeval-135m"
 DEMO = "recipes/runs/demo"
@@ -85,7 +87,7 @@ def test_the_demo_from_top_to_bottom() -> None:
 LISTED = f"of: {SMALL}\nplace: demo\nsteps: "
 
 
-@pytest.mark.parametrize(("file", "content", "message"), rows(__name__, "test_a_faulty_list_is_told_in_a_line"))
+@pytest.mark.parametrize(("file", "content", "message"), ROWS["test_a_faulty_list_is_told_in_a_line"])
 def test_a_faulty_list_is_told_in_a_line(tmp_path: Path, file: str, content: str, message: str) -> None:
     folder = tmp_path / "automedeval-135m"
     shutil.copytree(ROOT / SMALL, folder)
@@ -453,7 +455,7 @@ def test_keys_of_endpoints_are_asked_for_before_the_first_step(tmp_path: Path) -
     assert "==" not in done.stdout
 
 
-@pytest.mark.parametrize("arguments", rows(__name__, "test_what_it_cannot_do_is_told_by_its_usage"))
+@pytest.mark.parametrize("arguments", ROWS["test_what_it_cannot_do_is_told_by_its_usage"])
 def test_what_it_cannot_do_is_told_by_its_usage(arguments: list[str]) -> None:
     done = reproduce(*arguments)
     assert done.returncode == 2

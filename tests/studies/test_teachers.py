@@ -10,7 +10,9 @@ import yaml
 from doubles.endpoint import EndpointDouble, error
 from programs import ROOT
 from study_plan import PAPER, of, plan, reproduce, resolved
-from tables import rows
+from tables import rows_of
+
+ROWS = rows_of(__file__)
 
 STRONG, WEAK, GEMINI = "gpt-4-turbo-2024-04-09", "gpt-3.5-turbo-0125", "gemini-2.0-flash"  # Table 2
 GOOGLE = "https://generativelanguage.googleapis.com/v1beta/openai/"
@@ -99,8 +101,8 @@ def test_the_page_shows_the_replaced_models_verdicts(tmp_path: Path, monkeypatch
     assert Teachers(Path(PAPER)).page_studies(lists) == (lists, {})
 
 
-@pytest.mark.parametrize(("content", "arguments", "message"), rows(__name__, "test_a_faulty_role_is_told_in_a_line"))
-def test_a_faulty_role_is_told_in_a_line_before_the_first_step(
+@pytest.mark.parametrize(("content", "arguments", "message"), ROWS["test_a_faulty_role_is_told_in_a_line"])
+def test_a_faulty_role_is_told_in_a_line(
     tmp_path: Path, content: str | None, arguments: list[str], message: str
 ) -> None:
     folder = tmp_path / "automedeval-13b"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from datasets import Dataset
 from doubles.tiny_dataset import build_instructions
-from tables import rows
+from tables import rows_of
 from transformers import AutoTokenizer
 from trl import ModelConfig, ScriptArguments, SFTConfig
 
@@ -18,6 +18,8 @@ from automedeval.records import RecordError
 from automedeval.training.arguments import DECISIVE, UNUSED, refuse_unused
 from automedeval.training.run import WHOLE, TrainingRun, last_whole_checkpoint
 from automedeval.training.stages import UNTRAINED, check_start, finish_stage, read_rows, tokenize
+
+ROWS = rows_of(__file__)
 
 SPLITS = {"fingerprint": "d1", "splits": {"stage1": {}, "stage2": {}, "stage3": {}, "test": {}}}
 # Fields of TRL's SFTConfig that decide no weights: `UNUSED` refuses the rest.
@@ -117,7 +119,7 @@ def test_rows_that_cannot_be_trained_on(rows: list[dict], fault: str, encoder: P
         tokenize(data, encoder, 60, "d")
 
 
-@pytest.mark.parametrize(("parts", "fault"), rows(__name__, "test_a_dataset_that_cannot_be_read"))
+@pytest.mark.parametrize(("parts", "fault"), ROWS["test_a_dataset_that_cannot_be_read"])
 def test_a_dataset_that_cannot_be_read(parts: list, fault: str) -> None:
     with pytest.raises(RecordError, match=fault):
         read_rows(parts)

@@ -16,7 +16,7 @@ FILES = {
     "ratings.jsonl": "ratings of the responses",  # for report.py --ratings
     "verdict_ratings.jsonl": "ratings of the verdicts",  # for --verdict_ratings of build_dataset.py and report.py
     "preferences.jsonl": "preferences between two verdicts",  # for report.py --preferences
-    "harm.jsonl": "harm of the responses",  # for report.py --harm_ratings
+    "harm.jsonl": "harm of the responses",  # for report.py --ratings
     "jury.jsonl": "the jury's decisions",  # for introspect.py --jury
     "history.jsonl": "everything that was ever stored, with times",
 }

@@ -1,11 +1,11 @@
 """The arguments of an audit: which judge, on which cases, by which perturbations."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from automedeval.audit.perturbations import CRITERIA, READ, SCORES, Perturbation, read_perturbations
 from automedeval.cli import TableArguments
-from automedeval.records import RecordError, check_least
+from automedeval.records import RecordError, check_least, option
 from automedeval.stats.bootstrap import RESAMPLES
 
 
@@ -13,43 +13,28 @@ from automedeval.stats.bootstrap import RESAMPLES
 class AuditArguments(TableArguments):
     """Which judge is audited, on which cases, by which perturbations."""
 
-    judge: str = field(metadata={"help": "the judge, named as for automedeval judge"})
-    cases: str = field(
-        metadata={"help": "cases, or a table of answers: .jsonl, .csv, .json, .xlsx, .parquet, or a Hub dataset id"}
+    judge: str = option("the judge, named as for automedeval judge")
+    cases: str = option("cases, or a table of answers: .jsonl, .csv, .json, .xlsx, .parquet, or a Hub dataset id")
+    output: str = option("folder for audit.json, audit.md, audit.html and the verdicts")
+    rubric: str | None = option(
+        "a packaged rubric, or the path of your own .yaml; default: the one that the judge was published with, "
+        "else automedeval",
+        None,
     )
-    output: str = field(metadata={"help": "folder for audit.json, audit.md, audit.html and the verdicts"})
-    rubric: str | None = field(
-        default=None,
-        metadata={
-            "help": "a packaged rubric, or the path of your own .yaml; default: the one that the judge was published with, "
-            "else automedeval"
-        },
+    rationale: bool = option("false asks for scores or choices alone", True)
+    score_decoding: str = option("as in automedeval judge", "auto", choices=["auto", "constrained", "free"])
+    criteria_at_once: int = option("checklist: the number of criteria in one prompt", 1)
+    perturbations: str | None = option("your own perturbations, a .yaml file in place of the packaged ones", None)
+    checks: list[str] | None = option("the names of some perturbations, for instance order,danger; default: all", None)
+    edits: int | None = option(
+        "most planted texts, and most dangers, per case, drawn by --seed and dealt in turn; default: all", None
     )
-    rationale: bool = field(default=True, metadata={"help": "false asks for scores or choices alone"})
-    score_decoding: str = field(
-        default="auto", metadata={"help": "as in automedeval judge", "choices": ["auto", "constrained", "free"]}
-    )
-    criteria_at_once: int = field(default=1, metadata={"help": "checklist: the number of criteria in one prompt"})
-    perturbations: str | None = field(
-        default=None, metadata={"help": "your own perturbations, a .yaml file in place of the packaged ones"}
-    )
-    checks: list[str] | None = field(
-        default=None, metadata={"help": "the names of some perturbations, for instance order,danger; default: all"}
-    )
-    edits: int | None = field(
-        default=None,
-        metadata={
-            "help": "most planted texts, and most dangers, per case, drawn by --seed and dealt in turn; default: all"
-        },
-    )
-    gate: bool = field(default=True, metadata={"help": "false: exit status 0 even if the judge does not pass"})
-    judge_name: str | None = field(default=None, metadata={"help": "name that verdicts record"})
-    limit: int | None = field(default=None, metadata={"help": "audit only so many cases, the first ones"})
-    on_overlong: str = field(
-        default="skip", metadata={"help": "as in automedeval judge", "choices": ["error", "skip", "clip"]}
-    )
-    resamples: int = field(default=RESAMPLES, metadata={"help": "number of bootstrap samples of the cases"})
-    seed: int = field(default=0, metadata={"help": "seed of orders, of edits, and of the bootstrap"})
+    gate: bool = option("false: exit status 0 even if the judge does not pass", True)
+    judge_name: str | None = option("name that verdicts record", None)
+    limit: int | None = option("audit only so many cases, the first ones", None)
+    on_overlong: str = option("as in automedeval judge", "skip", choices=["error", "skip", "clip"])
+    resamples: int = option("number of bootstrap samples of the cases", RESAMPLES)
+    seed: int = option("seed of orders, of edits, and of the bootstrap", 0)
 
     def __post_init__(self) -> None:
         check_least(self, 1, "limit", "edits", "criteria_at_once")

@@ -11,12 +11,12 @@ import secrets
 import socket
 import sys
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from automedeval.cli import parse
-from automedeval.records import RecordError, check_least
+from automedeval.records import RecordError, check_least, option
 
 if TYPE_CHECKING:  # sqlalchemy and fastapi are slow to import
     from automedeval.annotation.store import Store
@@ -31,25 +31,18 @@ KEEP_ALIVE = 75  # seconds
 class AnnotateArguments:
     """The study, and the address of its page."""
 
-    study: str = field(metadata={"help": "YAML file of the study"})
-    host: str = field(
-        default="127.0.0.1", metadata={"help": "address to listen on; 0.0.0.0: all addresses of the machine"}
+    study: str = option("YAML file of the study")
+    host: str = option("address to listen on; 0.0.0.0: all addresses of the machine", "127.0.0.1")
+    port: int = option("port to listen on", 8000)
+    url: str | None = option(
+        "public address of the page, for instance https://rate.example.org; https makes its cookies secure", None
     )
-    port: int = field(default=8000, metadata={"help": "port to listen on"})
-    url: str | None = field(
-        default=None,
-        metadata={
-            "help": "public address of the page, for instance https://rate.example.org; https makes its cookies secure"
-        },
+    proxies: int = option(
+        "number of proxies in front of the page: the visitor's address is the so-many-th from the right in "
+        "X-Forwarded-For; 0: that header is ignored",
+        0,
     )
-    proxies: int = field(
-        default=0,
-        metadata={
-            "help": "number of proxies in front of the page: the visitor's address is the so-many-th from the right in "
-            "X-Forwarded-For; 0: that header is ignored"
-        },
-    )
-    export: str | None = field(default=None, metadata={"help": "write the answers into this folder, and exit"})
+    export: str | None = option("write the answers into this folder, and exit", None)
 
     def __post_init__(self) -> None:
         if not 0 < self.port < 65536:

@@ -12,25 +12,26 @@ With --risk R it certifies from which confidence on at most the share R of the j
 confidence is the mean gap between the judge's own scores of two responses of a case. Every calibrated verdict has its
 `confidence`, and `abstains`, true below the threshold. The rated cases must be a random draw.
 
-For a judge of criteria it learns from physicians' labels of criteria, in place of ratings:
+For a judge of criteria it learns from physicians' labels of criteria:
 
-    automedeval calibrate --verdicts DIR --cases F --criterion_labels LABELS --by category --output OUT
+    automedeval calibrate --verdicts DIR --cases F --ratings LABELS --by category --output OUT
 
 P(met) is put on the labels by a line for all criteria, or for each category with enough labels. Verdicts on labelled cases are
 calibrated by the lines of other cases, so that a certificate on the same labels is honest.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from automedeval.cli import TableArguments, parse, record_run
 from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.ratings import files_by_kind
 from automedeval.meta_evaluation.calibration.certificate import DELTA
 from automedeval.meta_evaluation.calibration.scores import calibrate, calibrated, judge_verdicts
 from automedeval.meta_evaluation.criteria.calibration import WAYS, CriteriaCalibration
 from automedeval.meta_evaluation.criteria.checklists import read_checklists, read_labels
-from automedeval.records import RecordError, Verdict, check_between, verdicts_file
+from automedeval.records import CriterionLabel, RecordError, Verdict, check_between, option, verdicts_file
 from automedeval.records.journal import write_json, write_lines, write_whole
 from automedeval.reports import charts
 from automedeval.reports.text import span
@@ -41,52 +42,44 @@ from automedeval.rubrics import read_rubric
 class CalibrateArguments(TableArguments):
     """The verdicts to calibrate, and the ratings to learn from."""
 
-    verdicts: str = field(metadata={"help": "folder or file of the verdicts to put on the scale"})
-    output: str = field(metadata={"help": "folder for verdicts.jsonl and calibration.json"})
-    ratings: str | None = field(default=None, metadata={"help": "people's ratings of the cases to learn from"})
-    rubric: str | None = field(
-        default=None, metadata={"help": "the rubric of the ratings' scale: a packaged rubric, or your own .yaml file"}
+    verdicts: str = option("folder or file of the verdicts to put on the scale")
+    output: str = option("folder for verdicts.jsonl and calibration.json")
+    ratings: str = option(
+        "people's ratings of the cases to learn from; of a judge of criteria physicians' labels of the criteria"
     )
-    criterion_labels: str | None = field(
-        default=None, metadata={"help": "a judge of criteria: physicians' labels of criteria to learn from"}
+    rubric: str | None = option(
+        "the rubric of the ratings' scale: a packaged rubric, or your own .yaml file (not for labels of criteria)", None
     )
-    cases: str | None = field(default=None, metadata={"help": "with --criterion_labels: the cases that were judged"})
-    by: str = field(
-        default="all",
-        metadata={
-            "help": "with --criterion_labels: one line for all criteria, or one for each category of criteria (their tag "
-            "category:…, else their first tag) with enough labels",
-            "choices": list(WAYS),
-        },
+    cases: str | None = option(
+        "for labels of criteria, which name them by their texts: the cases that were judged", None
     )
-    fit: str | None = field(
-        default=None, metadata={"help": "the same judge's verdicts on rated cases (default: those in --verdicts)"}
+    by: str = option(
+        "for labels of criteria: one line for all criteria, or one for each category of criteria (their tag category:…, else "
+        "their first tag) with enough labels",
+        "all",
+        choices=list(WAYS),
     )
-    judge: str | None = field(default=None, metadata={"help": "the judge's name, where a file has verdicts of several"})
-    risk: float | None = field(
-        default=None,
-        metadata={
-            "help": "certify which verdicts order at most this share of pairs wrongly, with a probability of 0.9; the others "
-            "abstain"
-        },
+    fit: str | None = option("the same judge's verdicts on rated cases (default: those in --verdicts)", None)
+    judge: str | None = option("the judge's name, where a file has verdicts of several", None)
+    risk: float | None = option(
+        "certify which verdicts order at most this share of pairs wrongly, with a probability of 0.9; the others "
+        "abstain",
+        None,
     )
 
     def __post_init__(self) -> None:
         if self.risk is not None:
             check_between(self, 0, 1, "risk")
-        if self.criterion_labels is None:
-            for name in ("ratings", "rubric"):
-                if getattr(self, name) is None:
-                    raise RecordError(f"--{name} is missing; a judge of criteria takes --criterion_labels instead")
-            for name, default in (("cases", None), ("by", "all")):
-                if getattr(self, name) != default:
-                    raise RecordError(f"--{name} needs --criterion_labels")
-        elif self.cases is None:
-            raise RecordError("--criterion_labels needs --cases: labels name criteria by their texts")
-        else:
-            for name in ("ratings", "rubric", "fit", "risk"):
-                if getattr(self, name) is not None:
-                    raise RecordError(f"--{name} is for scores: with --criterion_labels leave it out")
+
+    def check(self, of_criteria: bool) -> None:
+        """Raise RecordError if an option is missing, or is none for such ratings."""
+        needed, others = ("cases", ("rubric", "fit", "risk")) if of_criteria else ("rubric", ("cases",))
+        kind = "labels of criteria" if of_criteria else "ratings of scores"
+        if getattr(self, needed) is None:
+            raise RecordError(f"--{needed} is missing: {self.ratings} holds {kind}")
+        others = (*others, *(["by"] if self.by != "all" and not of_criteria else []))
+        if wrong := [name for name in others if getattr(self, name) is not None]:
+            raise RecordError(f"--{wrong[0]}: {self.ratings} holds {kind}, for which it is not")
 
 
 def main() -> None:
@@ -94,8 +87,10 @@ def main() -> None:
     (args,) = parse((CalibrateArguments,), __doc__, first=("verdicts", "ratings", "rubric"))
     output = Path(args.output)
     check_output(output, args)
-    if args.criterion_labels and args.cases:
-        return calibrate_criteria(args, output, args.cases, args.criterion_labels)
+    of_criteria = CriterionLabel in files_by_kind([args.ratings])
+    args.check(of_criteria)
+    if of_criteria:
+        return calibrate_criteria(args, output)
     rubric = read_rubric(args.rubric)
     calibration, verdicts = calibrate(args.verdicts, args.ratings, rubric, args.fit, args.judge, args.risk)
     write(args, output, calibration.to_dict(), verdicts)
@@ -133,16 +128,16 @@ def certificate_lines(certificate: dict[str, Any]) -> list[str]:
     return [first, f"of {cases} cases the judge is sure of {kept}, and abstains on {cases - kept - without}{gap}"]
 
 
-def calibrate_criteria(args: CalibrateArguments, output: Path, cases_file: str, labels_file: str) -> None:
+def calibrate_criteria(args: CalibrateArguments, output: Path) -> None:
     """Learn from labels of criteria, and put P(met) of every verdict on them."""
-    cases = Cases.read(cases_file, blank=args.blank)
-    labels = read_labels(labels_file, cases)
+    cases = Cases.read(args.cases or "", blank=args.blank)
+    labels = read_labels(args.ratings, cases)
     placed = list(judge_verdicts(args.verdicts, args.judge))
-    readings = [each for each in read_checklists([args.verdicts], cases) if each.name == placed[0][1].judge]
+    readings = [each for each in read_checklists([args.verdicts], cases)[0] if each.name == placed[0][1].judge]
     if len(readings) != 1:
         raise RecordError(f"{args.verdicts}: verdicts by {len(readings)} rubrics on criteria: one is needed")
     if other := [place for place, verdict in placed if verdict.case_id not in cases.index]:
-        raise RecordError(f"{other[0]}: the case is not in {cases_file}")
+        raise RecordError(f"{other[0]}: the case is not in {args.cases}")
     calibration = CriteriaCalibration.fit(cases, readings[0], labels, args.by)
     facts = calibration.to_dict()
     write(args, output, facts, calibrated(calibration.apply, placed))

@@ -29,6 +29,7 @@ from automedeval.models.arguments import ChatArguments, EncoderArguments
 from automedeval.records import Case, CheckedResponse, RecordError, digest, named_file, read_cases
 from automedeval.records.journal import write_json, write_whole
 from automedeval.records.log import Log
+from automedeval.records.thoughts import count_thoughts, note_on_thoughts
 from automedeval.reports.text import format_table, printable
 
 TWO_BOTS = Path(automedeval.__file__).parent / "sample" / "two_bots.jsonl"
@@ -71,6 +72,7 @@ def main() -> None:
     if args.cases == "two_bots" and not Path("two_bots").exists():
         args.cases = str(TWO_BOTS)
     cases = list(read_cases(args.cases, blank=args.blank))
+    print("".join(f"{note}\n" for note in note_on_thoughts(sum(map(count_thoughts, cases)))), end="", flush=True)
     evidence = evidence_kind(args, cases)
     output = Path(args.output or f"checks/{name}")
     checker = load_checker(args.checker, encoder_args, chat_args)

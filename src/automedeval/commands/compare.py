@@ -3,13 +3,13 @@
     automedeval compare --cases cases.jsonl --verdicts verdicts --ratings ratings.jsonl --output comparison
     automedeval compare --cases cases.jsonl --verdicts old=v1.jsonl new=v2.jsonl --output comparison
     automedeval compare --cases v1=old.jsonl v2=new.jsonl --verdicts verdicts/old verdicts/new --output comparison
-    automedeval compare --cases cases.jsonl --verdicts verdicts --criterion_labels labels.jsonl --output comparison
+    automedeval compare --cases cases.jsonl --verdicts verdicts --ratings labels.jsonl --output comparison
     automedeval compare --cases cases.jsonl --verdicts verdicts --fail_if_worse NEW OLD --by 0.1
 
 Writes OUTPUT/comparison.json, comparison.md and comparison.html: mean scores, differences and win rates from the ratings alone,
 from each judge alone, and from both. The intervals of both are valid for any judge, if the rated cases are a random draw of all
-cases. The first of several judges leads. Of judges of criteria the unclipped scores are compared; --criterion_labels takes the
-place of ratings. Without either all is by the judges alone.
+cases. The first of several judges leads. Of judges of criteria the unclipped scores are compared; labels of criteria take the
+place of ratings. Without --ratings all is by the judges alone.
 
 The page shows case by case what changed from the first judge to the second on its scale; by one judge, from the first candidate
 to the second. Two versions may stand in two files, each judged by itself by the same judge.
@@ -21,14 +21,14 @@ more than that; 4: too few cases to tell; 1: an error. Both statements hold at 9
 
 import math
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from automedeval.cli import TableArguments, comma_list, describe_result, parse
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.judge_facts import audited, known_of_judge
-from automedeval.meta_evaluation.agreement.ratings import People, read_ratings
+from automedeval.meta_evaluation.agreement.judge_facts import audits_of, known_of_judge
+from automedeval.meta_evaluation.agreement.ratings import People, files_by_kind, read_ratings
 from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, read_verdicts
 from automedeval.meta_evaluation.comparison import gate, report
 from automedeval.meta_evaluation.comparison.compare import comparison, keep_ratings
@@ -36,7 +36,7 @@ from automedeval.meta_evaluation.comparison.runs import join_runs
 from automedeval.meta_evaluation.criteria.checklists import has_checklists, read_labels
 from automedeval.meta_evaluation.criteria.scores import people_of, read_criteria_scores
 from automedeval.meta_evaluation.report.grid import FLAGS, read_flags
-from automedeval.records import RecordError, check_least, named_file
+from automedeval.records import CriterionLabel, RecordError, check_least, named_file, option
 from automedeval.records.journal import write_json, write_whole
 from automedeval.reports.facts import lines_of
 from automedeval.reports.text import printable
@@ -46,48 +46,25 @@ from automedeval.reports.text import printable
 class CompareArguments(TableArguments):
     """The files to compare, and the options of the report and the gate."""
 
-    cases: list[str] = field(
-        metadata={"help": "the cases, or the table of answers, that were judged; of two runs NAME=FILE of each"}
+    cases: list[str] = option("the cases, or the table of answers, that were judged; of two runs NAME=FILE of each")
+    verdicts: list[str] = option("verdict files, or folders with a verdicts.jsonl; NAME=FILE names its judge NAME")
+    ratings: str | None = option(
+        "people's ratings of some of the cases, drawn at random, or for judges of criteria physicians' labels of the criteria; "
+        "without them all is by the judges alone",
+        None,
     )
-    verdicts: list[str] = field(
-        metadata={"help": "verdict files, or folders with a verdicts.jsonl; NAME=FILE names its judge NAME"}
+    output: str | None = option(
+        "folder for comparison.json, comparison.md and comparison.html; needed without a gate", None
     )
-    ratings: str | None = field(
-        default=None,
-        metadata={
-            "help": "people's ratings of some of the cases, drawn at random; without them all is by the judges alone"
-        },
+    fail_if_worse: list[str] = option(
+        "the gate: two candidates, NEW OLD; exit status 0, 3 or 4 (see above)", [], nargs=2
     )
-    criterion_labels: str | None = field(
-        default=None,
-        metadata={
-            "help": "judges of criteria: physicians' labels of the criteria of some of the cases, drawn at random"
-        },
-    )
-    output: str | None = field(
-        default=None,
-        metadata={"help": "folder for comparison.json, comparison.md and comparison.html; needed without a gate"},
-    )
-    fail_if_worse: list[str] = field(
-        default_factory=list,
-        metadata={"help": "the gate: two candidates, NEW OLD; exit status 0, 3 or 4 (see above)", "nargs": 2},
-    )
-    by: float | None = field(
-        default=None, metadata={"help": "the gate: points of the mean expected score by which NEW may be worse"}
-    )
-    audits: list[str] = field(
-        default_factory=list,
-        metadata={"help": "what automedeval audit found of these judges: its folders, or their audit.json"},
-    )
-    rubric: str | None = field(
-        default=None, metadata={"help": "your own rubric's .yaml file, if verdicts were given by one"}
-    )
-    models: list[str] = field(default_factory=list, metadata={"help": "compare only these candidates (default: all)"})
-    rated: int | None = field(
-        default=None,
-        metadata={
-            "help": "use the ratings of only this number of cases, drawn at random, to try out how few are enough"
-        },
+    by: float | None = option("the gate: points of the mean expected score by which NEW may be worse", None)
+    audits: list[str] = option("what automedeval audit found of these judges: its folders, or their audit.json", [])
+    rubric: str | None = option("your own rubric's .yaml file, if verdicts were given by one", None)
+    models: list[str] = option("compare only these candidates (default: all)", [])
+    rated: int | None = option(
+        "use the ratings of only this number of cases, drawn at random, to try out how few are enough", None
     )
 
     def __post_init__(self) -> None:
@@ -105,10 +82,8 @@ class CompareArguments(TableArguments):
             self._check_gate()
         elif self.output is None:
             raise RecordError("--output is needed; only --fail_if_worse does without")
-        elif self.ratings and self.criterion_labels:
-            raise RecordError("--ratings and --criterion_labels exclude each other")
-        elif self.rated and not (self.ratings or self.criterion_labels):
-            raise RecordError("--rated needs --ratings or --criterion_labels")
+        elif self.rated and not self.ratings:
+            raise RecordError("--rated needs --ratings")
         if len(self.models) == 1:
             raise RecordError("--models must name two candidates or more")
         check_least(self, 2, "rated")
@@ -118,7 +93,7 @@ class CompareArguments(TableArguments):
             raise RecordError("--fail_if_worse names two candidates: NEW OLD")
         if self.by is None or not 0 < self.by < math.inf:
             raise RecordError(f"--by must be above 0, not {self.by}")
-        for name in ("ratings", "criterion_labels", "models", "rated"):
+        for name in ("ratings", "models", "rated"):
             if getattr(self, name):
                 raise RecordError(f"--fail_if_worse compares verdicts alone: no --{name}")
 
@@ -136,8 +111,6 @@ def main() -> None:
             judges, notes = read_verdicts(args.verdicts, cases, args.rubric)
     if args.fail_if_worse:
         sys.exit(pass_gate(args, args.by or 0.0, cases, judges, notes))
-    if args.criterion_labels and not has_checklists(args.verdicts):
-        raise RecordError("--criterion_labels: these verdicts are not on criteria; --ratings compares scores")
     people, folder = read_people(args, cases), Path(args.output or "")
     flags = read_flags(folder / FLAGS, cases)
     result, changes = comparison(cases, people, judges, notes, args.models, args.audits)
@@ -149,12 +122,14 @@ def main() -> None:
 
 def read_people(args: CompareArguments, cases: Cases) -> People | None:
     """Read the ratings or the labels, None if there are none; with --rated keep those of some of the cases."""
-    if args.criterion_labels:
-        people = people_of(read_labels(args.criterion_labels, cases), cases)
-    elif args.ratings:
-        people = read_ratings(args.ratings, cases)
-    else:
+    if args.ratings is None:
         return None
+    if CriterionLabel not in files_by_kind([args.ratings]):
+        people = read_ratings(args.ratings, cases)
+    elif has_checklists(args.verdicts):
+        people = people_of(read_labels(args.ratings, cases), cases)
+    else:
+        raise RecordError(f"{args.ratings}: labels of criteria, and these verdicts are not on criteria")
     return keep_ratings(cases, people, args.rated) if args.rated else people
 
 
@@ -176,7 +151,7 @@ def pass_gate(args: CompareArguments, by: float, cases: Cases, judges: list[Judg
     new, old = args.fail_if_worse
     row, record = gate.compare_two(cases, judges, new, old, by)
     record["notes"] = notes + record["notes"]
-    profile = known_of_judge(cases, row, new, **audited(args.audits, [row], row))
+    profile = known_of_judge(cases, row, new, audit=audits_of(args.audits, [row]).get(row.name))
     print_lines([*gate.words(record), *lines_of(profile), *(f"note: {note}" for note in record["notes"])])
     if args.output:
         Path(args.output).mkdir(parents=True, exist_ok=True)

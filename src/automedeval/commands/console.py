@@ -21,12 +21,7 @@ COMMANDS = {
     "doctor": ("doctor", "show what this machine has, and what to do next"),
 }
 # What stands before the first option of a command are the values of this one: `judge FILE` equals `judge --cases FILE`.
-FIRST = {
-    "judge": "--cases",
-    "check": "--cases",
-    "prepare": "--input",
-    "report": "--verdicts",
-}
+FIRST = {"judge": "--cases", "check": "--cases", "prepare": "--input", "report": "--verdicts"}
 
 
 def main() -> None:

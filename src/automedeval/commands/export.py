@@ -16,7 +16,7 @@ lie --least_gap or less apart, where two verdicts disagree about them, or where 
 
 import csv
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from automedeval.records import (
     RecordError,
     Verdict,
     check_least,
+    option,
     read_cases,
     read_placed,
     table_of,
@@ -56,29 +57,22 @@ FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # how cells begin that a spreadsheet 
 class ExportArguments(TableArguments):
     """Which verdicts are written, and in which form."""
 
-    verdicts: str = field(metadata={"help": "verdicts.jsonl of a judge, or its folder"})
-    to: str = field(
-        metadata={"help": "; ".join(f"{name}: {text}" for name, text in FORMS.items()), "choices": list(FORMS)}
+    verdicts: str = option("verdicts.jsonl of a judge, or its folder")
+    to: str = option("; ".join(f"{name}: {text}" for name, text in FORMS.items()), choices=list(FORMS))
+    output: str = option("the file to write")
+    cases: str | None = option(
+        "the cases that were judged; inspect and lm_eval need the cases.jsonl made of the logs", None
     )
-    output: str = field(metadata={"help": "the file to write"})
-    cases: str | None = field(
-        default=None,
-        metadata={"help": "the cases that were judged; inspect and lm_eval need the cases.jsonl made of the logs"},
+    rows: str | None = option(
+        "csv, parquet: one row for each response, or for each criterion of its case, with its text and points if "
+        "there are --cases (default: your own rows, with scores, flags and contradicted claims, if --cases is a table)",
+        None,
+        choices=list(ROWS),
     )
-    rows: str | None = field(
-        default=None,
-        metadata={
-            "help": "csv, parquet: one row for each response, or for each criterion of its case, with its text and points if "
-            "there are --cases (default: your own rows, with scores, flags and contradicted claims, if --cases is a table)",
-            "choices": list(ROWS),
-        },
-    )
-    model: str | None = field(
-        default=None, metadata={"help": "inspect, lm_eval: whose answers the log has (default: the only model)"}
-    )
+    model: str | None = option("inspect, lm_eval: whose answers the log has (default: the only model)", None)
 
-    least_gap: float | None = field(
-        default=None, metadata={"help": "preferences: the two scores of a pair differ by more than this (default: 0)"}
+    least_gap: float | None = option(
+        "preferences: the two scores of a pair differ by more than this (default: 0)", None
     )
 
     def __post_init__(self) -> None:

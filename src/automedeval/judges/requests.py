@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from automedeval.records import Case, RecordError, read_cases
 from automedeval.records.journal import ALONE, Processes
+from automedeval.records.thoughts import count_thoughts, note_on_thoughts
 from automedeval.rubrics import Rubric
 
 _CHECKED = 512  # requests that are checked together: the long ones of them are tokenized at once
@@ -65,6 +66,7 @@ class Requests:
 
     Attributes:
         digests: digest of the case by its id, of the cases that take a request.
+        notes: what is to be told of the cases.
 
     Raises:
         RecordError: a fault of the cases or of a plan, or what `check` raises.
@@ -81,9 +83,11 @@ class Requests:
     ):
         self.file, self.limit, self.plan, self.blank = file, limit, plan, blank
         self.digests: dict[str, str] = {}
-        self._count = 0
+        self.notes: list[str] = []
+        self._count = thoughts = 0
         unchecked: list[Request] = []
         for number, case in enumerate(self.cases()):
+            thoughts += count_thoughts(case)
             if planned := plan(case):
                 self.digests[case.id] = planned[0].digest
                 self._count += len(planned)
@@ -94,6 +98,7 @@ class Requests:
                     unchecked = []
         if check and unchecked:
             check(unchecked)
+        self.notes += note_on_thoughts(thoughts)
 
     def cases(self) -> Iterator[Case]:
         return itertools.islice(read_cases(self.file, blank=self.blank), self.limit)

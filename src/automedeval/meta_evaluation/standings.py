@@ -116,9 +116,7 @@ def _means(
     for k in np.flatnonzero(counts):
         mean: Any = bootstrap.Estimate(float(sums[k] / counts[k]), n=int(counts[k]))
         if len(cases.models) <= MOST_MODELS:
-            of = models == k
-            total, count = (np.bincount(case[of], weights, len(cases)) for weights in (values[of], None))
-            mean = bootstrap.mean(total, count, int(counts[k]), bounds=bounds)
+            mean = bootstrap.mean_of(values[models == k], case[models == k], len(cases), bounds=bounds)
         yield cases.models[k], mean, int(counts[k])
 
 

@@ -19,10 +19,7 @@ LONG = re.compile(r"[A-Za-z0-9]{50}(?=[A-Za-z0-9])")
 
 QUESTION, REFERENCE = "embedding to the question", "embedding to the reference"
 # Baseline → the text that responses are compared with; None or no words where a case has none.
-EMBEDDINGS: dict[str, Callable[[Case], str | None]] = {
-    QUESTION: patient_text,
-    REFERENCE: lambda case: case.reference,
-}
+EMBEDDINGS: dict[str, Callable[[Case], str | None]] = {QUESTION: patient_text, REFERENCE: lambda case: case.reference}
 NAMES = (*BASELINES, *EMBEDDINGS)
 READ_REFERENCE = frozenset({"ROUGE-L to the reference", REFERENCE})
 

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from huggingface_hub import EvalResultEntry, ModelCard, eval_result_entries_to_yaml
 
-from automedeval.meta_evaluation.report.text import known_of
+from automedeval.meta_evaluation.agreement.judge_facts import profile
 from automedeval.models.checkpoints import fingerprint, read_history, read_record
 from automedeval.publishing.paths import short_path
 from automedeval.records import RecordError, read_json
@@ -147,17 +147,17 @@ def _profile(
     name: str, result: Mapping[str, Any] | None, records: Mapping[str, Mapping[str, Any]], audit: Mapping | None
 ) -> JudgeProfile:
     """Return what is known of the judge, from the first line of its results and from its audit."""
-    known: dict[str, Any] = {"judge": name}
-    if result and records:
-        line, record = next(iter(records.items()))
-        known = known_of(result, line)
-        best, figure = record.get("best_baseline"), record.get(record.get("headline", ""))
-        agreement = against_best(line, best)
-        if figure and figure["value"] is not None:
-            share = f"{percent(figure['value'])} of the pairs of responses as people do ({interval(figure)})"
-            agreement = [f"{line} orders {share}.", *agreement]
-        known |= {"agreement": agreement, "outcome": best and best["outcome"]}
-    return JudgeProfile(**known | ({"audit": Audit.read(audit)} if audit else {}))
+    more: dict[str, Any] = {"audit": Audit.read(audit)} if audit else {}
+    if not result or not records:
+        return JudgeProfile(name, **more)
+    line, record = next(iter(records.items()))
+    best, figure = record.get("best_baseline"), record.get(record.get("headline", ""))
+    agreement = against_best(line, best)
+    if figure and figure["value"] is not None:
+        share = f"{percent(figure['value'])} of the pairs of responses as people do ({interval(figure)})"
+        agreement = [f"{line} orders {share}.", *agreement]
+    more |= {"agreement": agreement, "outcome": best and best["outcome"], "harm": result.get("harm", {})}
+    return profile(line, record, **more)
 
 
 def _measured(checkpoint: Path, result: Mapping[str, Any], records: Mapping[str, dict[str, Any]]) -> dict[str, Any]:

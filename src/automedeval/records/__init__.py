@@ -3,9 +3,10 @@
 Nothing here knows a model, a rubric or a statistic.
 """
 
-from automedeval.records.arguments import check_between, check_choice, check_least, check_patterns
+from automedeval.records.arguments import check_between, check_choice, check_least, check_patterns, option
 from automedeval.records.cases import read_cases, table_of
 from automedeval.records.columns import BLANK, Columns, Table, without_blanks
+from automedeval.records.errors import AutoMedEvalError, RecordError
 from automedeval.records.readers import (
     check_number,
     check_ratings,
@@ -24,7 +25,6 @@ from automedeval.records.types import (
     PAIR_MODELS,
     RATER,
     REFERENCE,
-    AutoMedEvalError,
     Case,
     CaseCriterion,
     CheckedResponse,
@@ -33,7 +33,6 @@ from automedeval.records.types import (
     HarmRating,
     Preference,
     Rating,
-    RecordError,
     Response,
     Verdict,
     VerdictRating,

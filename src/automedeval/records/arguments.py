@@ -1,9 +1,23 @@
-"""Check arguments of the command line; every error names the option, its value and what is allowed."""
+"""Declare options of the command line, and check them; every error names the option, its value and what is allowed."""
 
 import re
 from collections.abc import Sequence
+from dataclasses import MISSING, field
+from typing import Any
 
-from automedeval.records.types import RecordError
+from automedeval.records.errors import RecordError
+
+
+def option(help: str, default: Any = MISSING, **more: Any) -> Any:
+    """Return the field of an option in a dataclass of arguments; without a default it is required.
+
+    Args:
+        more: `choices` or `nargs`, as argparse has them.
+    """
+    metadata = dict(more, help=help)
+    if isinstance(default, list):
+        return field(default_factory=default.copy, metadata=metadata)
+    return field(default=default, metadata=metadata)
 
 
 def check_least(arguments: object, least: float, *names: str) -> None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from automedeval.records.columns import Columns, Table, UnclearAnswers, UnclearColumns
+from automedeval.records.messages import without_messages
 from automedeval.records.rows import SHEETS, filled, read_rows
 from automedeval.records.types import Case, RecordError, digest, question_text
 
@@ -24,7 +25,7 @@ def read_cases(path: str | Path, least_responses: int = 1, blank: str | None = N
     names: dict[str, str] = {}  # of models, without blanks
     for place, row in rows if table is None else ((place, case.to_dict()) for place, case in named_cases(table)):
         try:
-            case = Case.from_dict(row, least_responses)
+            case = Case.from_dict(_settled(row, blank), least_responses)
         except RecordError as error:
             raise RecordError(f"{place}: {error}") from None
         if case.id in seen:
@@ -49,7 +50,7 @@ def table_of(
         columns: what holds what, as `Columns.named` has it; by default the names of the columns show it.
     """
     if columns:
-        placed = list(read_rows(path, hub=True))
+        placed = [(place, without_messages(row, place)) for place, row in read_rows(path, hub=True)]
         return Columns.named(columns).of([row for _, row in placed], str(path)).table(str(path), placed, blank)
     return _opened(path, least_responses, blank)[0]
 
@@ -62,9 +63,9 @@ def _opened(
     if not (first := next(rows, None)):
         return None, rows
     rows = itertools.chain([first], rows)
-    if not _is_table(path, first[1], least_responses):
+    if not _is_table(path, without_messages(first[1], first[0]), least_responses):
         return None, rows
-    placed = list(rows)
+    placed = [(place, without_messages(row, place)) for place, row in rows]
     if mixed := next((place for place, row in placed if "responses" in row), None):
         raise RecordError(f"{mixed}: has 'responses', as a case has, and the first row is one of a table")
     try:
@@ -78,6 +79,22 @@ def _opened(
     without = len(table.cases) - len(answered)
     notes = [f"cases without an answer, left out: {without:,}"] if without else []
     return table._replace(cases=answered, notes=table.notes + notes), rows
+
+
+def _settled(row: dict, blank: str | None) -> dict:
+    """Return a record of a case without texts that are null: `blank` says what they are, see `without_blanks`."""
+    responses = row.get("responses")
+    if not isinstance(responses, list) or all(
+        not isinstance(each, dict) or each.get("text", "") is not None for each in responses
+    ):
+        return row
+    if blank is None:
+        raise RecordError(
+            "the text of a response is null: --blank lowest if the model was asked and gave no answer, or --blank skip if it "
+            "was not asked"
+        )
+    known = [each for each in responses if each.get("text", "") is not None or blank == "lowest"]
+    return {**row, "responses": [each | {"text": each.get("text") or ""} if "text" in each else each for each in known]}
 
 
 def _is_table(path: str | Path, row: dict, least_responses: int) -> bool:

@@ -7,7 +7,7 @@ is kept, and goes into the record of the run: a branch may stand for another com
 from pathlib import Path
 from typing import Any
 
-from automedeval.records.types import RecordError
+from automedeval.records.errors import RecordError
 
 _commits: dict[str, str] = {}
 

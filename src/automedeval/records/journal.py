@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from automedeval.records.errors import RecordError
 from automedeval.records.lock import lock
 from automedeval.records.readers import read_lines
-from automedeval.records.types import RecordError
 
 _SCRATCH = ".automedeval-"  # begins the names of files that are being written
 _ABANDONED = 3600  # seconds without a change, after which nobody writes a file any more

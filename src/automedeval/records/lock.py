@@ -4,7 +4,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from automedeval.records.types import RecordError
+from automedeval.records.errors import RecordError
 
 
 def lock(path: Path, doing: str) -> FileLock:

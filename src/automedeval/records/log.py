@@ -11,9 +11,9 @@ from typing import Any
 
 from tqdm import tqdm
 
+from automedeval.records.errors import RecordError
 from automedeval.records.journal import ALONE, Journal, Processes, write_lines
 from automedeval.records.readers import read_records
-from automedeval.records.types import RecordError
 
 _SYNC = 64  # appended records between two waits for the disk
 

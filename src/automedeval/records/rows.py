@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from automedeval.records.errors import RecordError
 from automedeval.records.readers import parse_json, read_lines
-from automedeval.records.types import RecordError
 
 SEPARATORS = ",;\t"  # spreadsheets write ";" where "," stands in numbers
 

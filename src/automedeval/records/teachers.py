@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from automedeval.records.types import RecordError
+from automedeval.records.errors import RecordError
 from automedeval.records.yaml_file import YamlFile
 
 TEACHERS = "teachers.yaml"

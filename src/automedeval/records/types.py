@@ -15,19 +15,15 @@ from functools import cache
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Self, get_args, get_origin
 
+from automedeval.records.errors import RecordError
+from automedeval.records.messages import answer_text, read_conversation
+from automedeval.records.thoughts import without_thoughts
+
 LARGEST = 1e6  # the squares of larger numbers are too coarse to compare
 RESERVED_MODELS = ("tie", "neither")  # a choice is a model's name or one of these
 MOST_CRITERIA = 256  # of a case; HealthBench has at most a few dozen
 # What a person can say of a criterion. Entailment labels say what the response states: entailment is met, the others are not.
 CRITERION_LABELS = {"met": True, "not_met": False, "entailment": True, "neutral": False, "contradiction": False}
-
-
-class AutoMedEvalError(ValueError):
-    """An error that the user can correct; the message is one readable line."""
-
-
-class RecordError(AutoMedEvalError):
-    """A record, a file or an argument is wrong; the message names the place and the value."""
 
 
 def digest(value: object, **options: Any) -> str:
@@ -164,7 +160,10 @@ def _extra(record: dict, names: Iterable[str]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Response(Record):
-    """The response of one candidate model. An empty text is a response too: the model was asked, and gave no answer."""
+    """The response of one candidate model. An empty text is a response too: the model was asked, and gave no answer.
+
+    `from_dict` takes a reasoning model's thoughts out of the text; `extra` then has the key "thoughts".
+    """
 
     model: str
     text: str
@@ -180,11 +179,15 @@ class Response(Record):
 
     @classmethod
     def from_dict(cls, record: dict) -> Self:
+        if isinstance(record, dict) and not isinstance(record.get("text"), str | None):
+            record = {**record, "text": answer_text(record["text"], "text")}
         response = super().from_dict(record)
         if not response.model.strip():
             raise RecordError("a response's 'model' must not be empty")
         if response.model in RESERVED_MODELS:
             raise RecordError(f"a model cannot be called {response.model!r}: the word is an answer of pairwise rubrics")
+        if (text := without_thoughts(response.text)) != response.text:
+            return replace(response, text=text, extra={**response.extra, "thoughts": True})
         return response
 
 
@@ -254,14 +257,13 @@ class Case:
 
     @classmethod
     def from_dict(cls, record: dict, least_responses: int = 1) -> "Case":
-        case_id = take(record, "id", (str,))
+        case_id = take(record, "id", (str, int))
+        case_id = str(case_id)
         if not case_id:
             raise RecordError("'id' must not be empty")
         question = take(record, "question", (str, list))
         if isinstance(question, list):
-            for message in question:
-                take(message, "role", (str,))
-                take(message, "content", (str,))
+            question = read_conversation(question, "question")
         contents = [question] if isinstance(question, str) else [message["content"] for message in question]
         if not any(content.strip() for content in contents):
             raise RecordError(f"case {case_id!r}: 'question' must not be empty")

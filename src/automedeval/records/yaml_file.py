@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 import yaml
 
 from automedeval import gone
+from automedeval.records.errors import AutoMedEvalError, RecordError
 from automedeval.records.readers import read_text
-from automedeval.records.types import AutoMedEvalError, RecordError
 
 MOST = 10_000_000  # bytes in one file, with every alias written out
 _KINDS = {str: "a text", int: "a whole number", bool: "true or false", list: "a list", dict: "a mapping"}

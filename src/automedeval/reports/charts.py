@@ -102,14 +102,10 @@ def estimates(
     head: Sequence[str] = ("what", "value"),
 ) -> Iterator[Figure]:
     """Yield a figure of (name, estimate, colour) one below the other, unless all of them are undefined."""
-    defined = [
-        (name, estimate, colour)
-        for name, estimate, colour in rows
-        if estimate is not None and estimate.get("value") is not None
-    ]
+    defined = [(name, [(each, colour)]) for name, each, colour in rows if each and each.get("value") is not None]
     if defined:
-        numbers = [(name, *ends(estimate)) for name, estimate, _ in defined]
-        draw = partial(intervals, rows=defined, label=label, reference=reference, band=band)
+        numbers = [(name, *ends(estimate)) for name, ((estimate, _),) in defined]
+        draw = partial(intervals, defined, label, reference, band)
         yield Figure(title, f"{text} With 95 % intervals.", draw, (*head, "low", "high"), numbers)
 
 
@@ -126,12 +122,10 @@ def _short(name: str, most: int = 30) -> str:
     return name if len(name) <= most else f"{name[:half]}…{name[-half:]}"
 
 
-def _whiskers(
-    axes: Axes, places: Sequence[float], estimates: Sequence[Estimate], upright: bool = False, **style: Any
-) -> None:
-    """Draw the intervals of estimates, of those that have one, at places of the other axis."""
+def _whiskers(axes: Axes, places: Sequence[float], estimates: Sequence[Estimate], **style: Any) -> None:
+    """Draw the intervals of estimates upright, of those that have one."""
     low, high = (np.array([estimate[end] for estimate in estimates], float) for end in ("low", "high"))
-    (axes.vlines if upright else axes.hlines)(places, low, high, **style)
+    axes.vlines(places, low, high, **style)
 
 
 def _name_rows(axes: Axes, names: Sequence[str], top: float, most: int = 30, **style: Any) -> None:
@@ -140,21 +134,32 @@ def _name_rows(axes: Axes, names: Sequence[str], top: float, most: int = 30, **s
 
 
 def intervals(
-    rows: Sequence[tuple[str, Estimate, str]],
+    rows: Sequence[tuple[str, Sequence[tuple[Estimate, str]]]],
     label: str,
     reference: float | None = None,
     band: Estimate | None = None,
+    kinds: Sequence[str] = (),
     *,
     axes: Axes,
 ) -> None:
-    """Draw (name, estimate, colour) one below the other; behind them a dotted line and a band of another estimate."""
-    _set_height(axes, 0.75 + 0.34 * len(rows))
-    _, points, colours = zip(*rows)
-    _whiskers(axes, range(len(rows)), points, color=colours, linewidth=2, capstyle="round", alpha=0.7)
-    for place, (estimate, colour) in enumerate(zip(points, colours)):
-        value = estimate["value"]
-        axes.plot([value], [place], "o", color=colour, markersize=6)
-        axes.annotate(f"{value:z.2f}", (value, place), (0, 5), textcoords="offset points", ha="center", fontsize=8)
+    """Draw (name, estimates with their colours) one below the other; behind them a dotted line and a band of another estimate.
+
+    `kinds` names the estimates of each row where they are several.
+    """
+    _set_height(axes, 1.0 + 0.55 * len(rows) if kinds else 0.75 + 0.34 * len(rows))
+    for row, (_, points) in enumerate(rows):
+        for number, (estimate, colour) in enumerate(points):
+            value, low, high = ends(estimate)
+            if value is None:
+                continue
+            place = row + (number - (len(points) - 1) / 2) * 0.24
+            if low is not None:
+                axes.hlines(place, low, high, color=colour, linewidth=2, capstyle="round", alpha=0.7)
+            axes.plot([value], [place], "o", color=colour, markersize=5 if kinds else 6)
+            if not kinds:
+                axes.annotate(
+                    f"{value:z.2f}", (value, place), (0, 5), textcoords="offset points", ha="center", fontsize=8
+                )
     if band is not None:
         value, low, high = ends(band)
         if low is not None and high is not None:
@@ -162,8 +167,11 @@ def intervals(
         axes.axvline(value, color=GREEN, linewidth=1.2, linestyle="--")
     if reference is not None:
         axes.axvline(reference, color=GREY, linewidth=1, linestyle=":")
-    _name_rows(axes, [name for name, *_ in rows], -0.8)
+    _name_rows(axes, [name for name, _ in rows], -0.6 if kinds else -0.8, 36 if kinds else 30)
     axes.set_xlabel(label)
+    if kinds:
+        handles = [axes.plot([], [], "o", color=colour, ms=5)[0] for _, colour in rows[0][1]]
+        axes.figure.legend(handles, kinds, ncols=3, loc="outside upper right")
 
 
 def distributions(histograms: Sequence[tuple[str, dict[str, int]]], *, axes: Axes) -> None:
@@ -215,14 +223,11 @@ def reliability(
 def risk_coverage(curves: Mapping[str, Sequence[Mapping[str, Any]]], *, axes: Axes) -> None:
     """Draw the share of wrong pairs over the share of verdicts kept, name → points {"coverage", "risk": estimate}."""
     for place, (name, points) in enumerate(curves.items()):
-        colour = COLOURS[place % len(COLOURS)]
-        risks = [point["risk"]["value"] for point in points]
-        places = [point["coverage"] for point in points]
+        colour, places = COLOURS[place % len(COLOURS)], [point["coverage"] for point in points]
+        risks, low, high = np.array([ends(point["risk"]) for point in points], float).T
         axes.plot(places, risks, "o-", color=colour, label=_short(name), markersize=4)
-        bands = [(point["coverage"], *ends(point["risk"])) for point in points if point["risk"]["low"] is not None]
-        if bands and len(curves) == 1:  # the bands of several would hide each other
-            kept_shares, _, low, high = zip(*bands)
-            axes.fill_between(kept_shares, low, high, color=colour, alpha=0.15, linewidth=0)
+        if len(curves) == 1:  # the bands of several would hide each other
+            axes.fill_between(places, low, high, color=colour, alpha=0.15, linewidth=0)
     axes.set_ylim(bottom=0)
     axes.set(xlim=(0, 1.02), xlabel="share of verdicts kept, the most confident first", ylabel="share of wrong pairs")
     axes.legend()
@@ -240,7 +245,7 @@ def rounds(
     _set_height(axes, 3.2)
     for points, colour in ((measured, BLUE), (ahead, ORANGE)):
         at, estimates = [place for place, _ in points], [estimate for _, estimate in points]
-        _whiskers(axes, at, estimates, upright=True, color=colour, linewidth=1.5, alpha=0.7)
+        _whiskers(axes, at, estimates, color=colour, linewidth=1.5, alpha=0.7)
     if limit is not None:
         axes.axhline(limit, color=GREEN, linewidth=1.2, linestyle=":", label=f"limit, {limit:.3f}")
     if curve:
@@ -272,7 +277,7 @@ def preferences(
             value, _, high = ends(point)
             top = max([value if high is None else high, *(shares[number] for shares in annotators)])
             axes.annotate(f"{value:.0%}", (place, top), (0, 2), textcoords="offset points", ha="center", fontsize=8)
-        _whiskers(axes, at, points, upright=True, color=INK, linewidth=1.2)
+        _whiskers(axes, at, points, color=INK, linewidth=1.2)
         dots = [(place, shares[number]) for place, (*_, annotators) in zip(at, rows) for shares in annotators]
         # Beside the interval, so that neither hides the other.
         x, y = [x - width / 4 for x, _ in dots], [y for _, y in dots]
@@ -289,21 +294,3 @@ def topic_shares(rows: Sequence[tuple[str, float]], *, axes: Axes) -> None:
     axes.bar_label(bars, fmt="{:.0%}", padding=3, fontsize=8)
     _name_rows(axes, [name for name, _ in rows], -0.6, 44, fontsize=8)
     axes.set_xlabel("share of the text")
-
-
-def side_by_side(
-    rows: Sequence[tuple[str, Sequence[Estimate]]], kinds: Sequence[str], label: str, zero: float | None, *, axes: Axes
-) -> None:
-    """Draw several estimates of each thing, one kind in one colour, things one below the other."""
-    _set_height(axes, 1.0 + 0.55 * len(rows))
-    for number, (kind, colour) in enumerate(zip(kinds, (GREY, ORANGE, BLUE))):
-        each = [(place + (number - 1) * 0.24, estimates[number]) for place, (_, estimates) in enumerate(rows)]
-        defined = [(place, estimate) for place, estimate in each if estimate["value"] is not None]
-        places, estimates = [place for place, _ in defined], [estimate for _, estimate in defined]
-        _whiskers(axes, places, estimates, color=colour, linewidth=2, alpha=0.7)
-        axes.plot([estimate["value"] for estimate in estimates], places, "o", color=colour, label=kind, ms=5)
-    if zero is not None:
-        axes.axvline(zero, color=GREY, linewidth=1, linestyle=":")
-    _name_rows(axes, [name for name, _ in rows], -0.6, 36)
-    axes.set_xlabel(label)
-    axes.figure.legend(ncols=3, loc="outside upper right")

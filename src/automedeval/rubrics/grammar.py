@@ -9,6 +9,7 @@ Parsing takes linear time: every repetition in the patterns below is bounded, or
 
 import json
 import re
+import unicodedata
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -228,6 +229,7 @@ def _choices(labels: list[str], rubric: Rubric) -> dict[str, str]:
     return {each.name: _words(rubric, each.name)[label_of[each.name].casefold()] for each in rubric.criteria}
 
 
+_BLANKS = {"Zs": " ", "Zl": "\n", "Zp": "\n"}  # by Unicode's category; those of Cf cannot be seen
 _MARK = r"[*_`~]{0,4}"
 _GAP = r"[ \t]{0,20}"
 # "Score:" begins its line, or is a heading alone on it. One character class may precede it.
@@ -241,20 +243,32 @@ _WORDS = "zero|one|two|three|four|five|six|seven|eight|nine|ten"
 _NUMBER_LIKE = re.compile(rf"[^\w\n]{{0,4}}(?:\d|[½¼¾⅓⅔]|(?:{_WORDS})\b)", re.I)
 
 
+def _plain(text: str) -> tuple[str, Sequence[int]]:
+    """Return a text with plain blanks and without invisible characters, and the place of each of its characters in the text."""
+    if text.isascii():
+        return text, range(len(text) + 1)
+    kinds = {place: unicodedata.category(letter) for place, letter in enumerate(text) if letter > "\x7f"}
+    places = [place for place in range(len(text)) if kinds.get(place) != "Cf"]
+    return "".join(_BLANKS.get(kinds.get(place, ""), text[place]) for place in places), [*places, len(text)]
+
+
 def _read_score_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int]:
     problem = "no score line"
-    headers = list(_HEADER.finditer(text))
-    for header in reversed(headers or _inline_header(text, rubric, slots)):
-        scores, end, malformed = _take_scores(text, header.end(), rubric, slots)
+    plain, places = _plain(text)
+    headers = list(_HEADER.finditer(plain))
+    for header in reversed(headers or _inline_header(plain, rubric, slots)):
+        scores, end, malformed = _take_scores(plain, header.end(), rubric, slots)
         if malformed:
-            return ParsedAnswer(False, malformed), end
+            return ParsedAnswer(False, malformed), places[end]
         if len(scores) == slots:
-            rationale = text[: header.start()].strip() or None
+            rationale = text[: places[header.start()]].strip() or None
             values = tuple(int(scores[number][1]) for number in sorted(scores))
-            if _scored_again(text, end, rubric, values):
-                return ParsedAnswer(False, "other scores of all slots follow"), end
-            spans = tuple(scores[number].span(1) for number in sorted(scores))
-            return ParsedAnswer(True, None, rationale, values, spans=spans), end
+            if fault := _scored_again(plain, end, rubric, values):
+                return ParsedAnswer(False, fault), places[end]
+            spans = tuple(
+                (places[scores[number].start(1)], places[scores[number].end(1) - 1] + 1) for number in sorted(scores)
+            )
+            return ParsedAnswer(True, None, rationale, values, spans=spans), places[end]
         problem = f"{len(scores)} scores for {slots} slots"
     return ParsedAnswer(False, problem), len(text)
 
@@ -278,27 +292,45 @@ def _patterns(rubric: Rubric) -> tuple[re.Pattern, re.Pattern]:
     lead = r"(?:(?:[-+•*]|[0-9]{1,2}[.)]|and|&)\s{1,20})?"
     word = rf"{re.escape(rubric.slot_word)}{_GAP}#?([0-9]{{1,4}})"
     slot = re.compile(rf"{lead}{_MARK}{word}{_MARK}{_GAP}[:：=]{_MARK}{_GAP}", re.I)
-    # "4 points." or "4/5" with the stop after it, which "4.5" and "4/10" do not have
+    # "4 points.", "[[4]]" or "4/5" with the stop after it, which "4.5" and "4/10" do not have
+    number = rf"{_MARK}\[{{0,2}}([0-9]{{1,4}})(?:\.0{{1,3}})?\]{{0,2}}{_MARK}"
     out_of = rf"(?:{_GAP}(?:/|out of){_GAP}{rubric.bounds[1]}{_MARK})?(?:{_GAP}(?:points?|pts?))?"
-    stop = rf"{_MARK}{_GAP}([。，；、]{_MARK}\s{{0,20}}|[.,;]?{_MARK}(?:\s{{1,20}}|\Z))"
-    return slot, re.compile(rf"{_MARK}([0-9]{{1,4}}){_MARK}{out_of}{stop}", re.I)
+    stop = rf"{_MARK}{_GAP}([。，；、]{_MARK}\s{{0,20}}|[.,;:]?{_MARK}(?:\s{{1,20}}|\Z))"
+    return slot, re.compile(rf"{number}{out_of}{stop}", re.I)
 
 
-def _scored_again(text: str, end: int, rubric: Rubric, values: tuple[int, ...]) -> bool:
-    """Return whether other scores of all slots follow an answer, under any heading; then it is unclear which count.
+def _scored_again(text: str, end: int, rubric: Rubric, values: tuple[int, ...]) -> str | None:
+    """Return why it is unclear which scores count: others follow an answer, also in a form that cannot be read; else None.
 
-    Scores of only some slots may be a quotation, for instance of a demand in a response.
+    Under another heading than of a score line, scores of only some slots may be a quotation, for instance of a demand in a
+    response.
     """
+    named = re.compile(
+        rf"\b{re.escape(rubric.slot_word)}{_GAP}#?([0-9]{{1,4}})\b[^\w\n]{{0,12}}(\d+|(?:{_WORDS})\b)", re.I
+    )
+    header = _HEADER.search(text, end)
+    for slot in named.finditer(text, header.end()) if header else ():
+        if 0 < int(slot[1]) <= len(values) and slot[2] != str(values[int(slot[1]) - 1]):
+            return "another score line follows, which cannot be read"
+    points = re.compile(
+        rf"(?:\.0{{1,3}})?{_MARK}(?:{_GAP}(?:points?|pts?)\b|{_GAP}(?:/|out of){_GAP}{rubric.bounds[1]}\b)", re.I
+    )
     slot_pattern, score_pattern = _patterns(rubric)
-    again: dict[int, int] = {}
+    again = {int(slot[1]): slot[2] for slot in named.finditer(text, end) if points.match(text, slot.end())}
     for slot in slot_pattern.finditer(text, end):
         if score := score_pattern.match(text, slot.end()):
-            again[int(slot[1])] = int(score[1])
-    return len(values) > 1 and len(again) == len(values) and tuple(again[number] for number in sorted(again)) != values
+            again[int(slot[1])] = score[1]
+    given = [again.get(number) for number in range(1, len(values) + 1)]
+    if len(values) > 1 and None not in given and given != list(map(str, values)):
+        return "other scores of all slots follow"
+    return None
 
 
 def _take_scores(text: str, position: int, rubric: Rubric, slots: int) -> tuple[dict[int, re.Match], int, str | None]:
-    """Return the consecutive scores from `position`, where they end, and what is malformed about them."""
+    """Return the consecutive scores from `position`, where they end, and what is malformed about them.
+
+    A reason may stand behind each score.
+    """
     low, high = rubric.bounds
     slot_pattern, score_pattern = _patterns(rubric)
     scores: dict[int, re.Match] = {}
@@ -318,9 +350,45 @@ def _take_scores(text: str, position: int, rubric: Rubric, slots: int) -> tuple[
             return scores, position, f"the score {score[1]} is not on the scale {low} to {high}"
         scores[number], position = score, score.end()
         ended = position == len(text) or any(mark in score[2] for mark in ".。\n")
+        if not slot_pattern.match(text, position) and not (ended and len(scores) == slots):
+            reason = _reason_end(text, position, score[2], slot_pattern, len(scores) == slots)
+            ended, position = ended or reason > position, reason
     return scores, position, None if ended else f"the score of slot {number} is not a plain whole number"
 
 
+_BEFORE_REASON = re.compile(r"\(|[-–—]{1,2}\s?(?=[^\W\d])|because\b|since\b|as\b", re.I)
+# A reason that may be another score: "(or 5)", "maybe 5.", "now 3 points"
+_SECOND_SCORE = re.compile(
+    rf"\A[^\w\n]{{0,4}}\d|\b(?:\d{{1,3}}|{_WORDS})\s{{0,3}}(?:[.,;)\]/]|points?\b|pts?\b|out of\b|\Z)", re.I
+)
+
+
+def _reason_end(text: str, position: int, stop: str, slot_pattern: re.Pattern, last: bool) -> int:
+    """Return where the reason behind a score ends: at the next slot's name, or of the last score at the end of its line.
+
+    `position` if there is none, or it may be another score, or a quotation.
+    """
+    if not (any(mark in stop for mark in ".,;:。，；、\n") or _BEFORE_REASON.match(text, position)):
+        return position
+    if last:
+        newline = text.find("\n", position, position + _LONGEST_REASON)
+        end = len(text) if newline < 0 else newline
+    else:
+        following = slot_pattern.search(text, position, position + _LONGEST_REASON)
+        end = following.start() if following else position
+        if following and not re.search(r"(?:[.!?;)。]\s{1,20}|\n[ \t]{0,20})\Z", text[position:end]):
+            return position  # within a sentence, or quotation marks
+    reason = text[position:end]
+    if (
+        len(reason) > _LONGEST_REASON
+        or _SECOND_SCORE.search(reason)
+        or re.search(r"[\"“”«»]|\bscores?\b", reason, re.I)
+    ):
+        return position
+    return end
+
+
+_LONGEST_REASON = 600
 _MOST_OBJECTS = 64  # how many opening braces from the end are tried; keeps hostile text linear
 _REPEATED = None  # stands as a key in an object that has a key twice; no key of JSON is None
 
@@ -337,6 +405,9 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=float, strict=F
 def json_objects(text: str) -> Iterator[tuple[dict, int]]:
     """Yield the outermost JSON objects among the last of a text, with where they end."""
     relaxed = re.sub(r",(?=\s{0,50}[}\]])", " ", text)  # a trailing comma, as some prompts show it
+    if not text.isascii():
+        kinds = ("Cf", "Zs", "Zl", "Zp")
+        relaxed = "".join(" " if unicodedata.category(letter) in kinds else letter for letter in relaxed)
     end = 0
     for match in list(re.finditer(r"\{(?=\s{0,50}\")", text))[-_MOST_OBJECTS:]:
         if match.start() < end:
@@ -368,7 +439,9 @@ def _read_json(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int
         rationale = members.get(rationale_key) if rationale_key else None
         rationale = rationale if isinstance(rationale, str) and rationale else None
         reading = (_json_scores if rubric.scores_criteria else _json_choices)(answers, rubric, rationale)
-        if reading.valid and any(re.search(rf'"{re.escape(name)}"\s{{0,20}}:', text[end:], re.I) for name in names):
+        if reading.valid and any(
+            re.search(rf'"{re.escape(name)}"\s{{0,20}}:', _plain(text[end:])[0], re.I) for name in names
+        ):
             return ParsedAnswer(False, "another answer follows, which is no JSON"), end
         return reading, end
     return ParsedAnswer(False, "no JSON object with the criteria"), len(text)
@@ -376,8 +449,13 @@ def _read_json(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int
 
 def _named(members: dict[str | None, Any], names: Collection[str]) -> dict[str | None, Any]:
     """Return the members of an object with the rubric's names as keys, which an answer may write in capitals."""
-    by_key = {name.casefold(): name for name in names}
-    return _object([(by_key.get(key.casefold(), key) if key else key, value) for key, value in members.items()])
+    by_key = {_key(name): name for name in names}
+    return _object([(by_key.get(_key(key), key) if key else key, value) for key, value in members.items()])
+
+
+def _key(name: str) -> str:
+    """Return a key as it is compared: capitals, blanks, "-" and "_" make no difference."""
+    return re.sub(r"[\s_-]+", " ", _plain(name)[0].strip().casefold())
 
 
 def _wrong_keys(answers: dict, names: Collection[str]) -> str | None:
@@ -422,8 +500,11 @@ def _json_scores(answers: dict, rubric: Rubric, rationale: str | None) -> Parsed
         for name in rubric.output_criteria:
             value = _json_value(scores[name], rubric)
             # All numbers are read as floats; "4" in quotes is accepted, too.
-            label = _label(value) if isinstance(value, str) else ""
-            number = float(label) if re.fullmatch("[0-9]{1,4}", label) else value
+            label = _label(_plain(value)[0]) if isinstance(value, str) else ""
+            plain = re.fullmatch(
+                rf"\[?([0-9]{{1,4}})(?:\.0{{1,3}})?\]?(?:\s?(?:/|out of)\s?{high})?(?:\s?points?)?", label, re.I
+            )
+            number = float(plain[1]) if plain else value
             if not isinstance(number, float) or number not in range(low, high + 1):
                 shown = value[:40] if isinstance(value, str) else type(value).__name__
                 shown = f"{value:g}" if isinstance(value, float) else shown
@@ -437,6 +518,7 @@ _PREFIX = re.compile(rf"\A(?:my |the )?(?:final )?(?:answers?|choices?|verdicts?
 
 def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int]:
     wanted, allowed = len(rubric.output_criteria), _words(rubric, rubric.output_criteria[0])
+    text, places = _plain(text)
     end = len(text)
     after: list[list[str]] = []
     for line in reversed(text.split("\n")):
@@ -444,10 +526,10 @@ def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
         labels = [_label(label, "*_`.") for label in listed.split(",")]
         if all(label.casefold() in allowed for label in labels):
             if len(labels) != wanted:
-                return ParsedAnswer(False, f"{len(labels)} answers for {wanted} criteria"), end
+                return ParsedAnswer(False, f"{len(labels)} answers for {wanted} criteria"), places[end]
             if any(words != [label.casefold() for label in labels] for words in after):
-                return ParsedAnswer(False, "another list of answers follows, which cannot be read"), end
-            return ParsedAnswer(True, choices=_choices(labels, rubric)), end
+                return ParsedAnswer(False, "another list of answers follows, which cannot be read"), places[end]
+            return ParsedAnswer(True, choices=_choices(labels, rubric)), places[end]
         # "My final answer is: B, B, C, B": words before the first label of a list, and between its labels.
         words = [word.casefold() for word in (_label(labels[0].rpartition(" ")[2]), *labels[1:])]
         after += [words] if sum(word in allowed for word in words) > 1 else []
@@ -457,7 +539,7 @@ def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
 
 def _read_first_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int]:
     """Read a choice that stands alone on the first line; what follows is not read, so that nothing in it can be the answer."""
-    line, stop, _ = text.lstrip().partition("\n")
+    line, stop, _ = _plain(text)[0].lstrip().partition("\n")
     label = _label(line, "*_`~")
     if label.casefold() not in _words(rubric, rubric.output_criteria[0]):
         allowed = ", ".join(rubric.choices.values())

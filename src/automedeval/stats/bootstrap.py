@@ -53,8 +53,19 @@ class Statistic:
 
 
 @dataclass(frozen=True)
+class Joint:
+    """A figure that `of` makes of the estimates of several statistics."""
+
+    parts: tuple[Statistic, ...]
+    of: Callable[..., "Estimate"]
+
+
+@dataclass(frozen=True)
 class Estimate:
-    """A figure with its interval; `value` is None if it is undefined, and `reason` says why."""
+    """A figure with its interval; `value` is None if it is undefined, and `reason` says why.
+
+    `chance` is the upper end of what chance alone would give, of figures that it makes larger.
+    """
 
     value: float | None
     low: float | None = None
@@ -64,13 +75,15 @@ class Estimate:
     approximate: bool = False
     cases: int = 0
     draws: np.ndarray = field(default_factory=lambda: np.empty(0), repr=False, compare=False)
+    chance: float | None = None
 
     def to_dict(self) -> dict[str, float | int | str | bool | None]:
         record: dict[str, float | int | str | bool | None] = {"value": self.value, "low": self.low, "high": self.high}
         record["n"] = self.n
         if self.reason:
             record["reason"] = self.reason
-        return record | ({"approximate": True} if self.approximate else {})
+        record |= {"approximate": True} if self.approximate else {}
+        return record | ({} if self.chance is None else {"chance": self.chance})
 
 
 def ratio(numerators: np.ndarray, denominators: np.ndarray, n: int | None = None, reason: str = "no pair") -> Statistic:
@@ -85,6 +98,15 @@ def mean(
     """Return sum(numerators) / sum(denominators), both float [cases], of n units."""
     columns = np.column_stack([numerators, denominators]).astype(float)
     return Statistic(columns, lambda sums: divide(sums[:, 0], sums[:, 1]), n, reason, bounds)
+
+
+def mean_of(
+    values: np.ndarray, case: np.ndarray, cases: int, reason: str = "no value", bounds: tuple | None = None
+) -> Statistic:
+    """Return the mean of values [units], each of the case whose number `case` has; NaN is left out."""
+    there = ~np.isnan(values)
+    total, count = (np.bincount(case[there], weights, cases) for weights in (values[there], None))
+    return mean(total, count, int(there.sum()), reason, bounds)
 
 
 def undefined(cases: int, n: int, reason: str) -> Statistic:
@@ -109,14 +131,19 @@ def resample_counts(cases: int, resamples: int, seed: int = 0) -> Iterator[np.nd
 
 
 def estimate(tree: Any, cases: int, resamples: int = RESAMPLES, seed: int = 0) -> Any:
-    """Return a copy of nested dicts and lists in which every `Statistic` is replaced by its `Estimate`.
+    """Return a copy of nested dicts and lists in which every `Statistic` and `Joint` is replaced by its `Estimate`.
 
     All estimates use the same resamples; see `interval`.
     """
-    statistics: list[Statistic] = []
-    _replaced(tree, Statistic, statistics.append)
-    estimates = iter(bootstrap(statistics, cases, resamples, seed))
-    return _replaced(tree, Statistic, lambda _: next(estimates))
+    leaves: list[Joint] = []
+
+    def found(leaf: Statistic | Joint) -> None:
+        leaves.append(leaf if isinstance(leaf, Joint) else Joint((leaf,), lambda estimate: estimate))
+
+    _replaced(tree, (Statistic, Joint), found)
+    estimates = iter(bootstrap([part for leaf in leaves for part in leaf.parts], cases, resamples, seed))
+    figures = iter([leaf.of(*(next(estimates) for _ in leaf.parts)) for leaf in leaves])
+    return _replaced(tree, (Statistic, Joint), lambda _: next(figures))
 
 
 def plain(tree: Any, *others: type) -> Any:

@@ -1,58 +1,57 @@
 """Expected calibration error with an interval, and the bins of a reliability diagram."""
 
+from dataclasses import replace
+
 import numpy as np
 
-from automedeval.stats.bootstrap import Statistic, divide, mean
+from automedeval.stats.bootstrap import Estimate, Joint, Statistic, divide, mean
 from automedeval.stats.folds import deal, each_fold
 
 FOLDS = 20
 BINS = 10
 
 
-def calibration_error(judge: np.ndarray, people: np.ndarray, case: np.ndarray) -> Statistic:
-    """Return the expected calibration error of scores [responses], in points (Naeini et al. 2015).
+def calibration_error(
+    judge: np.ndarray, people: np.ndarray, case: np.ndarray, cases: int, place: np.ndarray | None = None
+) -> Joint:
+    """Return the expected calibration error of scores [units], in their unit (Naeini et al. 2015).
 
-    Chance makes it positive even for a perfect judge.
+    Chance makes it positive even for a perfect judge; the `chance` of the estimate is the upper end of what it gives one on
+    these cases. It makes the error of a sample too high, and that of a resample by about the same amount again. So the upper
+    end of the interval is that of the resamples, less this amount. The lower end is 0 where the error is within `chance`, else
+    that of the sum over bins of judge less people, each bin with its sign in the other folds of cases: this is about 0 for a
+    perfect judge, and the error itself if all signs are clear.
+
+    Args:
+        case, cases: the case of each unit, and the number of cases.
+        place: int [units], from 0, the bin of each unit; by default `BINS` bins between quantiles of the judge's scores.
     """
-    columns = _gaps(judge, people, case)
-    return Statistic(columns, lambda sums: divide(np.abs(sums[:, :-1]).sum(axis=1), sums[:, -1]), len(judge))
+    place = _places(judge) if place is None else place
+    gaps = np.zeros((cases, int(place.max(initial=0)) + 1))  # judge less people of each case, by bin
+    np.add.at(gaps, (case, place), judge - people)
+    count = np.bincount(case, minlength=cases)
+    means, n = divide(gaps.sum(axis=0), count.sum()), len(judge)
+    signed = np.zeros(cases)
+    for held in each_fold(deal(np.arange(cases), FOLDS)):
+        signed[held] = gaps[held] @ np.sign(gaps[~held].sum(axis=0))
+
+    def apart(sums: np.ndarray, centre: np.ndarray | float) -> np.ndarray:
+        return divide(np.abs(sums[:, :-1] - centre * sums[:, -1:]).sum(axis=1), sums[:, -1])
+
+    columns = np.column_stack([gaps, count])
+    # By the triangle inequality, the distance of the gaps from the true gaps bounds by how much chance increases the error.
+    # That of a resample's gaps from those of the cases is its bootstrap counterpart.
+    noise = Statistic(columns, lambda sums: apart(sums, means), n)
+    return Joint((Statistic(columns, lambda sums: apart(sums, 0.0), n), noise, mean(signed, count, n)), _moved)
 
 
-def calibration_noise(judge: np.ndarray, people: np.ndarray, case: np.ndarray) -> Statistic:
-    """Return the distance between a resample's gaps (judge less people in each bin) and those of the cases themselves.
-
-    It is 0 for the cases themselves. By the triangle inequality, the distance of the cases' gaps from the true gaps bounds by
-    how much chance increases the error; this is its bootstrap counterpart.
-    """
-    columns = _gaps(judge, people, case)
-    gaps = columns[:, :-1].sum(axis=0) / columns[:, -1].sum()
-
-    def apart(sums: np.ndarray) -> np.ndarray:
-        return divide(np.abs(sums[:, :-1] - gaps * sums[:, -1:]).sum(axis=1), sums[:, -1])
-
-    return Statistic(columns, apart, len(judge))
-
-
-def calibration_floor(judge: np.ndarray, people: np.ndarray, case: np.ndarray) -> Statistic:
-    """Return the mean over bins of judge less people, in points, each bin with its sign in the other folds of cases.
-
-    The expected calibration error uses the signs that make this sum largest. Cross-fitted signs give about 0 for a perfect
-    judge, and the error itself if all signs are clear.
-    """
-    columns = _gaps(judge, people, case)
-    signed = np.zeros(len(columns))
-    for held in each_fold(deal(np.arange(len(columns)), FOLDS)):
-        signed[held] = columns[held, :-1] @ np.sign(columns[~held, :-1].sum(axis=0))
-    return mean(signed, columns[:, -1], len(judge))
-
-
-def _gaps(judge: np.ndarray, people: np.ndarray, case: np.ndarray) -> np.ndarray:
-    """Return float [cases, bins + 1]: each case's sums of judge less people by bin, and its number of responses."""
-    place = _places(judge)
-    columns = np.zeros((int(case.max()) + 1, int(place.max()) + 2))
-    np.add.at(columns, (case, place), judge - people)
-    columns[:, -1] = np.bincount(case, minlength=len(columns))
-    return columns
+def _moved(error: Estimate, noise: Estimate, floor: Estimate) -> Estimate:
+    error = replace(error, chance=noise.high)
+    if error.value is None or error.low is None or error.high is None or noise.high is None or floor.low is None:
+        return error
+    excess = float(error.draws.mean()) - error.value
+    low = 0.0 if error.value <= noise.high else min(max(0.0, floor.low), error.value)
+    return replace(error, low=low, high=max(error.value, error.high - excess))
 
 
 def reliability_bins(judge: np.ndarray, people: np.ndarray) -> list[dict[str, float | int]]:

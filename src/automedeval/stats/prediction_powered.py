@@ -83,10 +83,7 @@ class Powered:
 
 
 def prediction_powered(
-    people: np.ndarray,
-    judge: np.ndarray,
-    units: np.ndarray | None = None,
-    bounds: tuple[float, float] | None = None,
+    people: np.ndarray, judge: np.ndarray, units: np.ndarray | None = None, bounds: tuple[float, float] | None = None
 ) -> Powered:
     """Estimate a mean over cases from few ratings and many verdicts, as the module's docstring defines it.
 

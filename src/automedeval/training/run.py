@@ -100,7 +100,7 @@ class TrainingRun(TrainerCallback):
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self.state.wait_for_everyone()
         if state.is_world_process_zero:
-            write_whole(Path(args.output_dir) / f"checkpoint-{state.global_step}" / WHOLE, f"{self.seconds:.1f}\n")
+            mark_whole(Path(args.output_dir) / f"checkpoint-{state.global_step}", self.seconds)
 
     def _write(self, record: Mapping[str, Any]) -> None:
         (self.output / "training").mkdir(parents=True, exist_ok=True)
@@ -109,6 +109,11 @@ class TrainingRun(TrainerCallback):
     def _remove_checkpoints(self) -> None:
         for folder in self.output.glob("checkpoint-*"):
             shutil.rmtree(folder)
+
+
+def mark_whole(checkpoint: Path, seconds: float) -> None:
+    """Mark a checkpoint as complete, with the seconds of training until then."""
+    write_whole(checkpoint / WHOLE, f"{seconds:.1f}\n")
 
 
 def last_whole_checkpoint(output: Path) -> tuple[Path | None, float, list[Path]]:

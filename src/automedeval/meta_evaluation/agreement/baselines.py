@@ -1,20 +1,22 @@
 """Baselines in a report: their scores, and whether a judge is better than the best of them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.verdicts import Baseline
+from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row, counted
 from automedeval.metrics.embedding import READ_REFERENCE, TextEncoder, nearest_pieces
 from automedeval.metrics.lexical import BASELINES
-from automedeval.stats.bootstrap import Estimate, holm, p_value
+from automedeval.stats.agreement import concordance
+from automedeval.stats.bootstrap import Estimate, adjust, difference, holm, p_value
 
 LEVEL = 0.05  # p-value below which a judge is called better or worse
 
 
-def measure_baselines(cases: Cases, encoder: TextEncoder | None, notes: list[str]) -> list[Baseline]:
+def measure_baselines(cases: Cases, encoder: TextEncoder | None, notes: list[str]) -> list[JudgeVerdicts]:
     """Return the baselines that have a score for some response of these cases.
 
     Args:
@@ -33,8 +35,31 @@ def measure_baselines(cases: Cases, encoder: TextEncoder | None, notes: list[str
             continue
         if missing:
             notes.append(f"{name}: {missing} of {len(values)} responses have none and are left out of its figures")
-        baselines.append(Baseline(cases, name, values))
+        baselines.append(counted(cases, name, values))
     return baselines
+
+
+def paired(
+    cases: Cases, relations: Mapping[str, np.ndarray], first: Row, second: Row, finest: np.ndarray | None = None
+) -> dict[str, Any]:
+    """Return the concordances of two lines on the pairs that both were asked about, as statistics, for `differences`.
+
+    Args:
+        relations: name of a line → people's relations of the pairs that it was asked about [pairs], NaN for the others.
+        finest: the first line's own relations [pairs] if they are not its `finest`.
+    """
+    both = np.where(np.isnan(relations[second.name]), np.nan, relations[first.name])
+    sides = (first.finest if finest is None else finest, second.finest)
+    names = {"first": first.name, "second": second.name, "measure": "concordance"}
+    return names | {"concordances": [concordance(cases.panel, both, each) for each in sides]}
+
+
+def differences(comparisons: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the estimated comparisons of `paired` with the difference and its p-values, of those that have one."""
+    records = [each | {"difference": difference(*each["concordances"])} for each in comparisons]
+    records = [each for each in records if each["difference"].value is not None]
+    adjust(records, "difference")
+    return records
 
 
 def best_baseline(differences: Mapping[str, Estimate], sees_reference: bool | None = None) -> dict[str, Any] | None:

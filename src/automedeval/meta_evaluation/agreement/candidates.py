@@ -56,9 +56,8 @@ def compare_candidates(
         records[model] = {}
         for label, values in (("score", scores), ("expected", expected)):
             if values is not None:
-                use = (model_of == present[i]) & ~np.isnan(values)
-                total = panel.per_case(np.where(use, values, 0.0), "responses")
-                records[model][label] = bootstrap.mean(total, panel.per_case(use, "responses"), int(use.sum()))
+                of_model = np.where(model_of == present[i], values, np.nan)
+                records[model][label] = bootstrap.mean_of(of_model, panel.case, len(cases))
         against = (halves + halves.transpose(0, 2, 1))[:, i].sum(-1)
         records[model]["win_rate"] = bootstrap.ratio(halves[:, i].sum(-1), against)
     pairs = []

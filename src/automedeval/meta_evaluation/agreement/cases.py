@@ -12,6 +12,7 @@ import numpy as np
 
 from automedeval.claims.run import disagreements
 from automedeval.records import Case, read_cases, table_of
+from automedeval.records.thoughts import count_thoughts, note_on_thoughts
 from automedeval.stats.agreement import Panel
 
 
@@ -51,7 +52,8 @@ class Cases:
         """
         table = table_of(path, blank=blank)
         notes = [f"{path}: {'; '.join(table.notes)}"] if table and len(table.notes) > 1 else []
-        return cls(list(islice(read_cases(path, blank=blank), limit)), path, notes)
+        records = list(islice(read_cases(path, blank=blank), limit))
+        return cls(records, path, notes + note_on_thoughts(sum(map(count_thoughts, records))))
 
     def __len__(self) -> int:
         return len(self.records)

@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from automedeval.meta_evaluation.agreement.baselines import best_baseline
+from automedeval.meta_evaluation.agreement.baselines import best_baseline, differences, paired
 from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS, compare_candidates, tell_apart
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.judge_facts import longer_comparisons
+from automedeval.meta_evaluation.agreement.judge_facts import longer_comparisons, prefers_longer, record_of
 from automedeval.meta_evaluation.agreement.main_judge import (
     FOLDS,
     MainJudge,
@@ -63,7 +63,7 @@ def meta_evaluate(
     longer = panel.relations(longer_text(cases.records))
     tree: dict[str, Any] = {
         "cases": _counts(cases, people),
-        "judges": {row.name: _habits(cases, row, longer) for row in rows},
+        "judges": {row.name: record_of(cases, row, longer) for row in rows},
         "models": {
             row.name: compare_candidates(cases, row.relations, row.scores, row.expected, resamples)
             for row in rows
@@ -71,6 +71,8 @@ def meta_evaluate(
         },
         "main_judge": describe(cases, main, people, [row for row in rows if row.judge.kind == "baseline"]),
     }
+    for row in rows:
+        tree["judges"][row.name] |= {"scores": _histogram(row.scores)} if row.scores is not None else {}
     if people is not None:
         relations = {row.name: row.people_relations(people) for row in rows}
         for row in rows:
@@ -90,15 +92,23 @@ def meta_evaluate(
     if preferences:
         tree["preferences"] = preference_shares(preferences, len(cases))
     if people is not None:
-        tree["comparisons"] = _comparisons(cases, rows, relations)
+        tree["comparisons"] = [
+            paired(cases, relations, first, second)
+            for first, second in combinations(rows, 2)
+            if "judge" in (first.judge.kind, second.judge.kind)
+        ]
     for row in rows:
         for name, record in tree["models"].get(row.name, {}).get("models", {}).items():
             record["longer"] = list(longer_comparisons(cases, row.relations, longer, cases.models.index(name)))
     result = bootstrap.estimate(tree, len(cases), resamples)
     finish(result["main_judge"], main.row.judge.sees_reference)
     if people is not None:
-        result["comparisons"] = _differences(result["comparisons"])
-        _add_best_baselines(result, rows)
+        comparisons = result["comparisons"] = differences(result["comparisons"])
+        baselines = {row.name for row in rows if row.judge.kind == "baseline"}
+        for row in (row for row in rows if row.judge.kind == "judge"):
+            mine = [each for each in comparisons if each["first"] == row.name and each["second"] in baselines]
+            best = best_baseline({each["second"]: each["difference"] for each in mine}, row.judge.sees_reference)
+            result["judges"][row.name]["best_baseline"] = best
     for table in result["models"].values():
         tell_apart(table.get("pairs", []))
     for compared in result.get("preferences", []):
@@ -119,45 +129,6 @@ def _counts(cases: Cases, people: People | None) -> dict[str, Any]:
             "tied_pairs": int((relation == 0).sum()),
         }
     return counts
-
-
-def _habits(cases: Cases, row: Row, longer: np.ndarray) -> dict[str, Any]:
-    """Return a judge's names, and the figures that need no ratings: errors, effects of slot and length, consistency."""
-    judge = row.judge
-    record: dict[str, Any] = {
-        "kind": judge.kind,
-        "name": judge.name,
-        "judge": judge.judge,
-        "rubric": judge.rubric_name,
-        "layout": judge.layout,
-        "criterion": row.criterion,
-        "settings": judge.settings,
-        "checkpoint": judge.checkpoint,
-        "verdicts": int(judge.verdicts_due.sum()),
-        "errors": dict(judge.errors.most_common(8)),
-        "blind_to": judge.blind_to,
-        "contradicted": judge.contradicted_by_model,
-        "rationale_faults": judge.rationale_faults,
-        "empty": judge.by_model(cases.empty),
-        "unread": judge.by_model(judge.unread),
-        "foreign": list(judge.foreign),
-        "usage": judge.usage if row.criterion in (None, *judge.criteria[:1]) else {},
-        "polarity": "worse" if row.criterion in judge.worse else "better",
-        "valid_rate": bootstrap.ratio(judge.verdicts_valid, judge.verdicts_due, reason="no verdict"),
-        "prefers_longer": _prefers_longer(cases, longer, row.relations),
-    }
-    if row.slots is not None and len(row.slots):
-        record["slots"] = [bootstrap.mean(total, count, int(count.sum())) for total, count in row.slots]
-    if row.consistent is not None:
-        record["order_consistency"] = bootstrap.ratio(*row.consistent)
-    if row.scores is not None:
-        record["scores"] = _histogram(row.scores)
-    return record
-
-
-def _prefers_longer(cases: Cases, longer: np.ndarray, relation: np.ndarray) -> Statistic:
-    """Return how often the longer response is preferred, a tie as one half; pairs without a relation [pairs] are left out."""
-    return agreement.concordance(cases.panel, np.where(np.isnan(relation), np.nan, longer), relation)
 
 
 def measures_of(cases: Cases, row: Row, rated: np.ndarray, relation: np.ndarray) -> dict[str, Any]:
@@ -261,7 +232,7 @@ def _people(cases: Cases, people: People, longer: np.ndarray) -> dict[str, Any]:
         "raters": "crossed" if people.crossed else "anonymous",
         "annotators": people.annotators,
         "criteria": list(people.by_criterion),
-        "prefers_longer": _prefers_longer(cases, longer, panel.relations(people.scores)),
+        "prefers_longer": prefers_longer(cases, longer, panel.relations(people.scores)),
         "scores": _histogram(people.scores),
     }
     if len(people.annotators) < 2:
@@ -318,17 +289,18 @@ def _choices(cases: Cases, judges: Sequence[JudgeVerdicts], people: dict[str, di
                 packaged = criteria.get(criterion)
                 turn = -1 if packaged is not None and packaged.polarity == "worse" else 1
                 relation = turn * cases.panel.relations(judge.mixed)[index]
-                level = CHOICES.index(packaged.neutral) if packaged is not None else CHOICES.index("tie")
+                level = CHOICES.index(packaged.neutral if packaged is not None else "tie")
                 judged = np.select([np.isnan(relation), relation == 1, relation == -1], [-1, 0, 1], level)
             else:
                 continue
+            # Rows: people, columns: judge, its missing choices in the last.
+            confusion = np.zeros((len(CHOICES), len(CHOICES) + 1), int)
+            np.add.at(confusion, (chosen, judged), 1)
             records.setdefault(judge.name, {})[criterion] = {
                 "pairs": len(index),
                 "without_majority": len(votes) - len(index),
                 "labels": [*CHOICES, "invalid"],
-                "confusion": [  # rows: people, columns: judge
-                    [int(((chosen == i) & (judged == j)).sum()) for j in (0, 1, 2, 3, -1)] for i in range(len(CHOICES))
-                ],
+                "confusion": confusion.tolist(),
             } | agreement.choice_agreement(chosen, judged, case_of_pair[index], len(cases))
     return records
 
@@ -340,41 +312,6 @@ def _verdict_ratings(cases: Cases, ratings: dict[str, dict[str, list[tuple[int, 
         for criterion, entries in criteria.items():
             case, score = (np.array(values) for values in zip(*entries))
             counts = {f"{value:g}": count for value, count in sorted(Counter(score.tolist()).items())}
-            sums = np.bincount(case, score, len(cases)), np.bincount(case, minlength=len(cases))
-            records.setdefault(judge, {})[criterion] = {"counts": counts, "mean": bootstrap.mean(*sums, len(entries))}
+            mean = bootstrap.mean_of(score.astype(float), case, len(cases))
+            records.setdefault(judge, {})[criterion] = {"counts": counts, "mean": mean}
     return records
-
-
-def _comparisons(cases: Cases, rows: list[Row], relations: dict[str, np.ndarray]) -> list[dict[str, Any]]:
-    """Compare every two rows of which one is a judge: concordance on the pairs that both were asked about."""
-    records = []
-    for first, second in combinations(rows, 2):
-        if "judge" in (first.judge.kind, second.judge.kind):
-            both = np.where(np.isnan(relations[second.name]), np.nan, relations[first.name])
-            concordances = [agreement.concordance(cases.panel, both, row.finest) for row in (first, second)]
-            names = {"first": first.name, "second": second.name, "measure": "concordance"}
-            records.append(names | {"concordances": concordances})
-    return records
-
-
-def _differences(comparisons: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    records = []
-    for record in comparisons:
-        difference = bootstrap.difference(*record["concordances"])
-        if difference.value is not None:
-            records.append({**record, "difference": difference})
-    bootstrap.adjust(records, "difference")
-    return records
-
-
-def _add_best_baselines(result: dict[str, Any], rows: list[Row]) -> None:
-    """Add to each judge's record how it compares with the best baseline."""
-    baselines = {row.name for row in rows if row.judge.kind == "baseline"}
-    for row in rows:
-        if row.judge.kind == "judge":
-            differences = {
-                each["second"]: each["difference"]
-                for each in result["comparisons"]
-                if each["first"] == row.name and each["second"] in baselines
-            }
-            result["judges"][row.name]["best_baseline"] = best_baseline(differences, row.judge.sees_reference)

@@ -1,8 +1,9 @@
-"""What is known of a judge by its verdicts, its audit and the ratings of its cases, for the facts beside a ranking."""
+"""What is known of a judge by its verdicts, its audit and the ratings of its cases: its record, and facts beside a ranking."""
 
+import json
 import shlex
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,57 +15,126 @@ from automedeval.metrics.lexical import longer_text
 from automedeval.records import RecordError, read_json
 from automedeval.reports.facts import LEAST_RATED, Audit, JudgeProfile
 from automedeval.rubrics import without_scale
+from automedeval.stats import bootstrap
+from automedeval.stats.agreement import concordance
+
+# What a record has under the names of `JudgeProfile`.
+RECORDED = ("blind_to", "contradicted", "empty", "foreign", "rationale_faults", "unread")
 
 
-def audits_of(places: Sequence[str], rows: Sequence[Row]) -> dict[str, dict[str, Any]]:
-    """Read audits, and return the name of a line → the fields of its judge's `Audit`.
-
-    Args:
-        places: files audit.json, or folders that hold one.
+def audits_of(places: Sequence[str], rows: Sequence[Row]) -> dict[str, Audit]:
+    """Read audits, files audit.json or folders that hold one; return the name of a line → the audit of its judge.
 
     Raises:
         RecordError: a file is no audit, or of none of these judges.
     """
-    by_line: dict[str, dict[str, Any]] = {}
+    by_line: dict[str, Audit] = {}
     for place in places:
         file = Path(place) / "audit.json" if Path(place).is_dir() else Path(place)
+        content = read_json(file)
+        if isinstance(content, dict) and "decodings" in content:
+            raise RecordError(f"{file}: an earlier version wrote it: run automedeval audit again")
         try:
-            content = read_json(file)
-            if "decodings" in content:
-                raise RecordError(f"{file}: an earlier version wrote it: run automedeval audit again")
             audit, settings = Audit.read(content), content["judge"]["settings"]
-        except RecordError:
-            raise
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise RecordError(f"{file}: no audit.json of automedeval audit ({error})") from None
-        audited_rows = [row for row in rows if row.judge.settings is not None and row.judge.settings == settings]
-        if not audited_rows:
-            audited = f"{content['judge']['name']}, with the settings {settings}"
-            raise RecordError(f"{file}: an audit of {audited}; no judge of these verdicts has them")
-        by_line |= {row.name: asdict(audit) for row in audited_rows}
+        audited = [row.name for row in rows if row.judge.settings is not None and row.judge.settings == settings]
+        if not audited:
+            which = f"{content['judge']['name']}, with the settings {settings}"
+            raise RecordError(f"{file}: an audit of {which}; no judge of these verdicts has them")
+        by_line |= dict.fromkeys(audited, audit)
     return by_line
 
 
-def audited(places: Sequence[str], rows: Sequence[Row], row: Row) -> dict[str, Audit]:
-    """Return the argument `audit` of `JudgeProfile` if one of these audits, each of a judge of the lines, is of this line's."""
-    audits = audits_of(places, rows)
-    return {"audit": Audit(**audits[row.name])} if row.name in audits else {}
+def run_record(judge: JudgeVerdicts) -> dict[str, Any]:
+    """Return the record of a judge's run, which it left beside the verdicts; empty if it is not there."""
+    try:
+        record = json.loads((judge.file.parent / f"run-{judge.settings}.json").read_text("utf-8")) if judge.file else {}
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def usage(judge: JudgeVerdicts) -> dict[str, float]:
+    """Return the tokens of all verdicts; seconds and cost where the judge's run left its record beside the verdicts."""
+    total: Counter[str] = Counter()
+    for verdict in judge.verdicts:
+        total.update({name: count for name, count in verdict.usage.items() if isinstance(count, int)})
+    record, used = run_record(judge), dict[str, float](total)
+    if seconds := sum(timing.get("seconds", 0) for timing in record.get("timings", ())):
+        used["seconds"] = round(seconds, 1)
+    prices = [record.get("arguments", {}).get(name) or 0.0 for name in ("price_in", "price_out")]
+    if any(prices):
+        tokens = (total["prompt_tokens"], total["completion_tokens"])
+        used["cost"] = round(sum(count * price for count, price in zip(tokens, prices)) / 1e6, 4)
+    return used
 
 
 def next_steps(judge: JudgeVerdicts, rated: bool, audited: bool) -> list[str]:
     """Return what to do next, so that more is known of the judge: rate cases, audit it."""
     steps = [] if rated else [f"Rate {min(LEAST_RATED, len(judge.cases))} cases."]
     if not audited:
-        run = judge.run_record.get("arguments", {})
+        run = run_record(judge).get("arguments", {})
         follows_none = bool(run) or without_scale(judge.rubric_name)
         rubric = run.get("rubric") or (None if follows_none else judge.rubric_name.partition("@")[0])
         words = ["automedeval", "audit", "--judge", run.get("judge") or "JUDGE", "--cases", judge.cases.source]
-        words += ["--rubric", rubric] if rubric else []
-        command = shlex.join([*words, "--output", "audits/mine"])
-        steps.append(
-            f"Audit the judge with the options of its run, then give --audits audits/mine to the report: {command}"
-        )
+        command = shlex.join([*words, *(["--rubric", rubric] if rubric else []), "--output", "audits/mine"])
+        how = "Audit the judge with the options of its run, then give --audits audits/mine to the report"
+        steps.append(f"{how}: {command}")
     return steps
+
+
+def record_of(cases: Cases, row: Row, longer: np.ndarray) -> dict[str, Any]:
+    """Return the record of a judge in agreement.json, as far as it needs no ratings, with a `Statistic` for every figure.
+
+    Args:
+        longer: the relations of all pairs by length [pairs].
+    """
+    judge = row.judge
+    record: dict[str, Any] = {
+        "kind": judge.kind,
+        "name": judge.name,
+        "judge": judge.judge,
+        "rubric": judge.rubric_name,
+        "layout": judge.layout,
+        "criterion": row.criterion,
+        "settings": judge.settings,
+        "checkpoint": judge.checkpoint,
+        "verdicts": int(judge.verdicts_due.sum()),
+        "errors": dict(judge.errors.most_common(8)),
+        "blind_to": judge.blind_to,
+        "contradicted": judge.contradicted_by_model,
+        "rationale_faults": judge.rationale_faults,
+        "empty": judge.by_model(cases.empty),
+        "unread": judge.by_model(judge.unread),
+        "foreign": list(judge.foreign),
+        "usage": usage(judge) if row.criterion in (None, *judge.criteria[:1]) else {},
+        "polarity": "worse" if row.criterion in judge.worse else "better",
+        "valid_rate": bootstrap.ratio(judge.verdicts_valid, judge.verdicts_due, reason="no verdict"),
+        "prefers_longer": prefers_longer(cases, longer, row.relations),
+    }
+    if row.slots is not None and len(row.slots):
+        record["slots"] = [bootstrap.mean(total, count, int(count.sum())) for total, count in row.slots]
+    if row.consistent is not None:
+        record["order_consistency"] = bootstrap.ratio(*row.consistent)
+    return record
+
+
+def prefers_longer(cases: Cases, longer: np.ndarray, relation: np.ndarray) -> bootstrap.Statistic:
+    """Return how often the longer response is preferred, a tie as one half; pairs without a relation [pairs] are left out."""
+    return concordance(cases.panel, np.where(np.isnan(relation), np.nan, longer), relation)
+
+
+def profile(name: str, record: Mapping[str, Any], **more: Any) -> JudgeProfile:
+    """Return what the record of a judge in agreement.json says of it.
+
+    Args:
+        more: further arguments of `JudgeProfile`, or others than those that are found here.
+    """
+    known = {each: record[each] for each in RECORDED if each in record}
+    known |= {"valid": record["valid_rate"]["value"], "prefers_longer": record["prefers_longer"]["value"]}
+    known |= {"audit": Audit(**record["audit"])} if record.get("audit") else {}
+    return JudgeProfile(name, **known | more)
 
 
 def known_of_judge(cases: Cases, row: Row, first: str | None = None, **more: Any) -> JudgeProfile:
@@ -72,26 +142,17 @@ def known_of_judge(cases: Cases, row: Row, first: str | None = None, **more: Any
 
     Args:
         first: the model that is first, or that is compared; None: none.
-        more: further arguments of `JudgeProfile`, or others than those that are found here.
+        more: as `profile` has it.
     """
-    judge, relation = row.judge, row.relations
     longer = cases.panel.relations(longer_text(cases.records))
-    valid, due = judge.verdicts_valid.sum(), judge.verdicts_due.sum()
-    ordered = ~np.isnan(relation) & (longer != 0)
-    facts = {
-        "blind_to": judge.blind_to,
-        "first": first,
-        "longer": None if first is None else longer_comparisons(cases, relation, longer, cases.models.index(first)),
-        "prefers_longer": float(np.mean((relation * longer)[ordered] + 1) / 2) if ordered.any() else None,
-        "valid": float(valid / due) if due else None,
-        "contradicted": judge.contradicted_by_model,
-        "rationale_faults": judge.rationale_faults,
-        "empty": judge.by_model(cases.empty),
-        "unread": judge.by_model(judge.unread),
-        "foreign": judge.foreign,
-        "steps": next_steps(judge, "agreement" in more, "audit" in more),
-    }
-    return JudgeProfile(row.name, **facts | more)
+    record = record_of(cases, row, longer)
+    for figure in ("valid_rate", "prefers_longer"):
+        value = bootstrap.value_of(record[figure], len(cases))
+        record[figure] = {"value": None if np.isnan(value) else value}
+    if first is not None:
+        more["longer"] = longer_comparisons(cases, row.relations, longer, cases.models.index(first))
+    steps = next_steps(row.judge, bool(more.get("agreement")), more.get("audit") is not None)
+    return profile(row.name, record, **{"first": first, "steps": steps} | more)
 
 
 def longer_comparisons(cases: Cases, relation: np.ndarray, longer: np.ndarray, model: int) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from automedeval.meta_evaluation.agreement.baselines import best_baseline
+from automedeval.meta_evaluation.agreement.baselines import best_baseline, differences, paired
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row, judged_relations
@@ -112,12 +112,8 @@ def describe(cases: Cases, main: MainJudge, people: People | None, baselines: Se
     case = cases.panel.case[cases.panel.pairs[0]]
     finest = _of_cases(main.row_of_case, case, lambda each: each.finest)
     record["concordance"] = agreement.concordance(cases.panel, main.relation, finest)
-    record["baselines"] = {}
-    for baseline in baselines:
-        both = np.where(np.isnan(baseline.people_relations(people)), np.nan, main.relation)
-        record["baselines"][baseline.name] = [
-            agreement.concordance(cases.panel, both, each) for each in (finest, baseline.finest)
-        ]
+    relations = {each.name: each.people_relations(people) for each in baselines} | {row.name: main.relation}
+    record["baselines"] = [paired(cases, relations, row, each, finest) for each in baselines]
     scores = {each: each.values for each in set(main.row_of_case) if each.values is not None}
     if len(scores) == len(set(main.row_of_case)):
         values = _of_cases(main.row_of_case, cases.panel.case, scores.__getitem__)
@@ -129,12 +125,11 @@ def describe(cases: Cases, main: MainJudge, people: People | None, baselines: Se
 def finish(record: dict[str, Any], sees_reference: bool | None) -> None:
     """Replace the estimates of `describe` for the baselines by the comparison with the best of them."""
     if "baselines" in record:
-        pairs = record.pop("baselines")
-        differences = {name: bootstrap.difference(*both) for name, both in pairs.items()}
-        defined = {name: each for name, each in differences.items() if each.value is not None}
-        record["best_baseline"] = best_baseline(defined, sees_reference)
-        if record["best_baseline"] is not None:
-            record["best_baseline"]["concordance"] = pairs[record["best_baseline"]["name"]][1]
+        found = {each["second"]: each for each in differences(record.pop("baselines"))}
+        gaps = {name: each["difference"] for name, each in found.items()}
+        record["best_baseline"] = best = best_baseline(gaps, sees_reference)
+        if best is not None:
+            best["concordance"] = found[best["name"]]["concordances"][1]
 
 
 def beside_one_rater(cases: Cases, people: People, values: np.ndarray, asked: np.ndarray) -> dict[str, Any]:

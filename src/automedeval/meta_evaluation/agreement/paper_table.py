@@ -57,30 +57,29 @@ def paper_table(
     by_name = {row.name: row for row in rows}
     table = []
     for line in lines:
-        trainings_of_line = [by_name[name] for name in line["names"]]
-        cells = {measure: dict(line[measure + SCORES[scores]]) for measure in MEASURES}
-        for name in (name for name in columns if name in RATIONALES):
-            runs = {row.name: _rationale_runs(name, estimates[row.judge.name]) for row in trainings_of_line}
-            cells[name] = over_runs(runs)
-        due, valid = (
-            sum(getattr(row.judge, name) for row in trainings_of_line) for name in ("verdicts_due", "verdicts_valid")
+        trainings = [by_name[name] for name in line["names"]]
+        cells = {
+            name: over_runs({row.name: _rationale_runs(name, estimates[row.judge.name]) for row in trainings})
+            if name in RATIONALES
+            else dict(line[name + SCORES[scores]])
+            for name in columns
+        }
+        valid, due = (
+            sum(getattr(row.judge, f"verdicts_{name}").sum() for row in trainings) for name in ("valid", "due")
         )
         record = {name: line[name] for name in ("judge", "names", "runs", "of")}
-        table.append(
-            record | {"valid": float(valid.sum() / due.sum()), "cells": {name: cells[name] for name in columns}}
-        )
+        table.append(record | {"valid": float(valid / due), "cells": cells})
     if ours is not None:
         mine = next(record for record in table if record["judge"] == ours)
         others = [record for record in table if record is not mine]
         for record in others:
-            trainings, ours_of_it = ([by_name[name] for name in each["names"]] for each in (record, mine))
-            differences = _differences(cases, people, (trainings, ours_of_it), scores, statistics, columns, resamples)
+            pair = [[by_name[name] for name in each["names"]] for each in (record, mine)]
+            differences = _differences(cases, people, pair, scores, statistics, columns, resamples)
             for name in columns:
                 gaps = [each for each in (record, mine) if each["cells"][name]["mean"].value is None]
-                if gaps:
-                    reason = f"{gaps[0]['judge']}: {gaps[0]['cells'][name]['mean'].reason}"
-                    differences[name] = Estimate(None, reason=reason)
-                record["cells"][name]["difference"] = differences[name]
+                reasons = [f"{each['judge']}: {each['cells'][name]['mean'].reason}" for each in gaps]
+                gap = Estimate(None, reason=reasons[0]) if reasons else differences[name]
+                record["cells"][name]["difference"] = gap
         for name in columns:
             bootstrap.adjust([record["cells"][name] for record in others], "difference", bootstrap.t_test)
         for name in CORRELATIONS:
@@ -100,44 +99,35 @@ def mark(p: float | None) -> str:
 def _differences(
     cases: Cases,
     people: People,
-    pair: tuple[list[Row], list[Row]],
+    pair: Sequence[Sequence[Row]],
     scores: str,
     statistics: Rationales,
     columns: Sequence[str],
     resamples: int,
 ) -> dict[str, Estimate]:
     """Return column → a judge's figure less ours, where both have a value in every run; `pair` has the trainings of both."""
-    units = [run for rows in pair for row in rows for run in row.runs()]
-    relation = cases.panel.relations(people.scores)
-    for row in (row for rows in pair for row in rows):
+    rows = [row for side in pair for row in side]
+    relation, rated = cases.panel.relations(people.scores), people.scores
+    for row in rows:
         relation = np.where(np.isnan(row.people_relations(people)), np.nan, relation)
-    rated = people.scores.copy()
-    for unit in units:
-        values = unit.scores if scores == "own" else unit.expected
-        rated = rated if values is None else np.where(np.isnan(values), np.nan, rated)
-    tree: dict[str, list[dict[str, dict[int, Any]]]] = {name: [] for name in columns}
-    for rows in pair:
-        measured = {
-            row.name: {number: measures_of(cases, run, rated, relation) for number, run in enumerate(row.runs())}
-            for row in rows
-        }
-        for name in MEASURES:
-            tree[name].append(
-                {row: {n: found[name + SCORES[scores]] for n, found in runs.items()} for row, runs in measured.items()}
-            )
-        for name in columns:
-            if name in RATIONALES:
-                tree[name].append({row.name: _rationale_runs(name, statistics[row.judge.name]) for row in rows})
-    for name in columns:
+        for run in row.runs():
+            values = run.scores if scores == "own" else run.expected
+            rated = rated if values is None else np.where(np.isnan(values), np.nan, rated)
+    measured = {row.name: [measures_of(cases, run, rated, relation) for run in row.runs()] for row in rows}
+
+    def figures(row: Row, name: str) -> dict[int, Any]:
         if name in RATIONALES:
-            tree[name] = _on_shared_cases(tree[name])
-    estimated = bootstrap.estimate(tree, len(cases), resamples)
-    found = {}
-    for name, sides in estimated.items():
-        is_share = name in ACCURACIES
-        first, second = (over_runs(side, (0.0, 1.0) if is_share else None)["mean"] for side in sides)
-        found[name] = bootstrap.difference(first, second, (-1.0, 1.0) if is_share else None)
-    return found
+            return _rationale_runs(name, statistics[row.judge.name])
+        return {number: found[name + SCORES[scores]] for number, found in enumerate(measured[row.name])}
+
+    tree = {name: [{row.name: figures(row, name) for row in side} for side in pair] for name in columns}
+    tree |= {name: _on_shared_cases(tree[name]) for name in RATIONALES if name in tree}
+    differences = {}
+    for name, sides in bootstrap.estimate(tree, len(cases), resamples).items():
+        unit, gap = ((0.0, 1.0), (-1.0, 1.0)) if name in ACCURACIES else (None, None)
+        theirs, ours = (over_runs(side, unit)["mean"] for side in sides)
+        differences[name] = bootstrap.difference(theirs, ours, gap)
+    return differences
 
 
 def _rationale_runs(name: str, record: Mapping[str, Any]) -> dict[int, Any]:

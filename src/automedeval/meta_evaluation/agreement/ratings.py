@@ -4,7 +4,7 @@ A record that does not fit the cases is an error with file and line. What is lef
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -15,6 +15,8 @@ from automedeval.meta_evaluation.agreement.cases import Cases, UnknownCases
 from automedeval.records import (
     Case,
     Choice,
+    CriterionLabel,
+    HarmRating,
     Preference,
     Rating,
     RecordError,
@@ -27,8 +29,28 @@ from automedeval.records import (
     without_repeats,
 )
 from automedeval.records.ratings import placed_ratings
+from automedeval.records.rows import read_rows
 from automedeval.stats import bootstrap, interrater
 from automedeval.stats.agreement import CHOICES, Panel
+
+# The keys of a record that is no rating of scores.
+KINDS = {CriterionLabel: {"case_id", "criterion", "label"}, HarmRating: {"case_id", "rubric", "choices"}}
+
+
+def files_by_kind(files: Sequence[str]) -> dict[type, str]:
+    """Return the kind of ratings → the file that holds them, as the first record says.
+
+    Raises:
+        RecordError: two files of one kind.
+    """
+    found: dict[type, str] = {}
+    for file in files:
+        first = next((row for _, row in read_rows(file)), {})
+        kind = next((kind for kind, keys in KINDS.items() if keys <= first.keys()), Rating)
+        if kind in found:
+            raise RecordError(f"--ratings: {found[kind]} and {file} hold ratings of one kind: put them into one file")
+        found[kind] = file
+    return found
 
 
 @dataclass

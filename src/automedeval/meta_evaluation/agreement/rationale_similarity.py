@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from automedeval.meta_evaluation.agreement.cases import Cases, UnknownCases
-from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, check_order
-from automedeval.records import RecordError, Verdict, read_placed, verdicts_file
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, check_order, read_by_judge
+from automedeval.records import RecordError
 from automedeval.rubrics.rationale import DOCTOR, permute
 from automedeval.stats import bootstrap
 
@@ -61,25 +61,15 @@ def read_teacher(source: str, cases: Cases, judges: Sequence[JudgeVerdicts] = ()
     if judge is None and not there:
         names = f"; there are {', '.join(each.name for each in judges)}" if judges else ""
         raise RecordError(f"{source}: No such file or directory, and no judge in --verdicts has this name{names}")
-    teacher, notes = (judge, []) if judge is not None else _read_one(verdicts_file(source), cases)
-    if teacher is None or not any(each.valid and (each.rationale or "").strip() for each in teacher.verdicts):
+    teacher, notes = judge, list[str]()
+    if teacher is None:
+        read, notes = read_by_judge([source], cases, check_order)
+        if len(judges_there := {verdicts[0].judge for _, verdicts in read.values()}) > 1:
+            raise RecordError(f"{source}: verdicts of {', '.join(sorted(judges_there))}; all must be of one teacher")
+        teacher = JudgeVerdicts(cases, [verdict for _, verdicts in read.values() for verdict in verdicts])
+    if not any(each.valid and (each.rationale or "").strip() for each in teacher.verdicts):
         raise RecordError(f"{source}: no valid verdict with a rationale on any case in {cases.source}")
     return teacher, notes
-
-
-def _read_one(file: Path, cases: Cases) -> tuple[JudgeVerdicts | None, list[str]]:
-    """Return the verdicts of the only judge of a file, None where none is on these cases; and notes."""
-    other = UnknownCases(f"{file}: verdicts", cases)
-    verdicts: list[Verdict] = []
-    name = None
-    for place, verdict in read_placed(file, Verdict):
-        name = name or verdict.judge
-        if verdict.judge != name:
-            raise RecordError(f"{place}: a verdict of {verdict.judge!r}; all verdicts must be of one teacher, {name!r}")
-        if other.knows(verdict):
-            check_order(place, cases.records[cases.index[verdict.case_id]], verdict)
-            verdicts.append(verdict)
-    return JudgeVerdicts(cases, verdicts) if verdicts else None, other.notes()
 
 
 def compare_rationales(
@@ -140,10 +130,7 @@ def compare_rationales(
     def figures(rows: np.ndarray) -> dict[str, Any]:
         def mean(values: Sequence[float | None]) -> bootstrap.Statistic:
             scores = np.array(values, float)[rows]  # None becomes NaN
-            total, count = (
-                np.bincount(of_case[rows], each, len(cases)) for each in (np.nan_to_num(scores), ~np.isnan(scores))
-            )
-            return bootstrap.mean(total, count, int((~np.isnan(scores)).sum()), "no rationale has a score")
+            return bootstrap.mean_of(scores, of_case[rows], len(cases), "no rationale has a score")
 
         means: dict[str, Any] = {}
         if "bert_score" in result_of_metric:

@@ -103,10 +103,7 @@ def lines_over_runs(judges: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
         runs = {name: {each.get("run", 0): each for each in real[name]["runs"] or [real[name]]} for name in names}
         averaged = {
             measure + end: over_runs(
-                {
-                    name: {run: record[measure + end] for run, record in records.items()}
-                    for name, records in runs.items()
-                },
+                {name: {run: each[measure + end] for run, each in records.items()} for name, records in runs.items()},
                 (0.0, 1.0) if measure in ACCURACIES else None,
             )
             for end in SCORES.values()
@@ -145,11 +142,9 @@ def follow_rounds(lines: Sequence[dict[str, Any]], names: Sequence[str]) -> dict
     for number, (name, judge) in enumerate(zip(names, judges)):
         figures = {measure: judge[measure + SCORES[scores]] for measure in ROUND_MEASURES}
         line = {measure: figure["mean"] for measure, figure in figures.items()}
+        line["sd"] = {measure: figure["sd"] for measure, figure in figures.items()}
         change = {each: bootstrap.difference(line[each], table[-1][each]) for each in ROUND_MEASURES if table}
-        spread = {measure: figure["sd"] for measure, figure in figures.items()}
-        table.append(
-            {"round": number, "judge": name, "runs": judge["runs"], **line, "sd": spread, "change": change or None}
-        )
+        table.append({"round": number, "judge": name, "runs": judge["runs"], **line, "change": change or None})
     values = [line["triple_accuracy"].value for line in table]
     forecast = fit(values).to_dict()
     if None in values and len(values) >= LEAST_ROUNDS:

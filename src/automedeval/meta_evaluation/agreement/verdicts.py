@@ -3,9 +3,8 @@
 A verdict that does not fit its case or its rubric is an error with file and line. What is left out is a note in the report.
 """
 
-import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -78,6 +77,7 @@ class JudgeVerdicts:
         rubric: the judge's rubric; None where it has no file or the file was not found.
         name: the judge's name in a report; by default `judge`, its name in the verdicts.
         file: the file of the verdicts; the record of the run is looked for beside it.
+        kind: "judge", or "baseline" of what `counted` made.
 
     Further attributes:
         case_of, run: int [verdicts], the number of the case and the run; `runs` are the runs with a valid verdict, ascending.
@@ -97,7 +97,7 @@ class JudgeVerdicts:
     rubric: Rubric | None = None
     name: str = ""
     file: Path | None = None
-    kind = "judge"
+    kind: str = "judge"
 
     def __post_init__(self) -> None:
         self.judge, self.rubric_name = self.verdicts[0].author
@@ -117,13 +117,9 @@ class JudgeVerdicts:
         self.run = np.array([verdict.run for verdict in self.verdicts], int)
         self.panel = Panel(group, self.case_of, len(self.cases))
         is_valid = np.array([verdict.valid for verdict in self.verdicts])
-        self.has_expected = all(verdict.expected_scores is not None for verdict in self.verdicts if verdict.valid)
-        self.has_expected &= bool(is_valid.any())
-        self._summarise(is_valid)
-
-    def _summarise(self, is_valid: np.ndarray) -> None:
         self.is_valid = is_valid
         self.valid = [verdict for verdict in self.verdicts if verdict.valid]
+        self.has_expected = bool(self.valid) and all(each.expected_scores is not None for each in self.valid)
         self.runs = np.unique(self.run[is_valid]).tolist()
         self.scores, self.expected = self.per_response(self.score), self.per_response(self.expected_score)
         self.has_own = any(verdict.scores is not None or verdict.choices for verdict in self.valid)
@@ -170,18 +166,17 @@ class JudgeVerdicts:
         """Model → the number of its responses with a contradicted statement, and of those that were checked."""
         counts: dict[str, list[int]] = {}
         for (_, model), statements in sorted(self.contradicted.items()):
-            counts_of_model = counts.setdefault(model, [0, 0])
-            counts_of_model[0] += bool(statements)
-            counts_of_model[1] += 1
+            wrong, checked = counts.get(model, (0, 0))
+            counts[model] = [wrong + bool(statements), checked + 1]
         return counts
 
     @cached_property
     def layout(self) -> str:
         """In how many prompts the responses of a case are shown, in words; other orders and runs show the same."""
-        alone = any("composed" in each.extra for each in self.verdicts) or all(
-            len(each.order) == 1 for each in self.verdicts
-        )
-        if alone or without_scale(self.rubric_name):
+        if self.kind == "baseline":
+            return ""
+        composed = any("composed" in each.extra for each in self.verdicts)
+        if composed or without_scale(self.rubric_name) or all(len(each.order) == 1 for each in self.verdicts):
             return "each response by itself"
         groups: dict[str, set[frozenset[int]]] = {}
         for verdict in self.verdicts:
@@ -391,25 +386,25 @@ class JudgeVerdicts:
         return asked & ~np.isin(models, np.setdiff1d(there, models[self.pairs]))
 
     @cached_property
+    def missing(self) -> np.ndarray:
+        """Whether what the judge was asked about is in no verdict of a run: bool [runs, responses], of pairs [runs, pairs]."""
+        verdict, shown, asked = self.panel.group, self.response, self.asked
+        if self.of_pairs:
+            verdict, shown, asked = verdict[self.panel.pairs[0]], self.pairs, self.asked_pairs
+        there = [np.isin(np.arange(len(asked)), shown[self.run[verdict] == run]) for run in self.all_runs]
+        return asked & ~np.array(there).reshape(-1, len(asked))
+
+    @cached_property
     def verdicts_due(self) -> np.ndarray:
         """The number of verdicts that each case should have: those given, and those asked for and not given: float [cases].
 
         In every run all responses of a case that are in no verdict count as one verdict; of a pairwise judge every such pair
         counts.
         """
-        panel, due = self.cases.panel, self.given.copy()
-        for run in self.all_runs:
-            missing = self._missing(run)
-            due += panel.per_case(missing) if self.of_pairs else panel.per_case(missing, "responses") > 0
-        return due
-
-    def _missing(self, run: int) -> np.ndarray:
-        """Return whether what the judge was asked about is in no verdict of a run: bool [responses], or of pairs [pairs]."""
+        panel = self.cases.panel
         if self.of_pairs:
-            there = self.pairs[self.run[self.panel.group[self.panel.pairs[0]]] == run]
-            return self.asked_pairs & ~np.isin(np.arange(len(self.asked_pairs)), there)
-        there = self.response[self.run[self.panel.group] == run]
-        return self.asked & ~np.isin(np.arange(self.cases.responses), there)
+            return self.given + panel.per_case(self.missing.sum(axis=0))
+        return self.given + sum(panel.per_case(each, "responses") > 0 for each in self.missing)
 
     @cached_property
     def valid_by_response(self) -> tuple[np.ndarray, np.ndarray]:
@@ -417,13 +412,11 @@ class JudgeVerdicts:
 
         In every run a response that is in no verdict counts as one verdict; of a pairwise judge every such pair counts.
         """
-        count = self.cases.responses
+        count, missing = self.cases.responses, self.missing.sum(axis=0)
         valid = np.bincount(self.response, ~np.isnan(self.finest), minlength=count)
         due = np.bincount(self.response, minlength=count).astype(float)
-        for run in self.all_runs:
-            missing = self._missing(run)
-            for places in self.cases.panel.pairs if self.of_pairs else (np.arange(count),):
-                due += np.bincount(places, missing, minlength=count)
+        for places in self.cases.panel.pairs if self.of_pairs else (np.arange(count),):
+            due += np.bincount(places, missing, minlength=count)
         return valid, due
 
     @cached_property
@@ -478,53 +471,21 @@ class JudgeVerdicts:
                 texts.setdefault(case, verdict.rationale)
         return texts
 
-    @cached_property
-    def run_record(self) -> dict[str, Any]:
-        """The record of the judge's run, which it left beside the verdicts; empty if it is not there."""
-        if self.file is None:
-            return {}
-        try:
-            record = json.loads((self.file.parent / f"run-{self.settings}.json").read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return record if isinstance(record, dict) else {}
 
-    @cached_property
-    def usage(self) -> dict[str, float]:
-        """The tokens of all verdicts; seconds and cost where the judge's run left its record beside the verdicts."""
-        usage: dict[str, float] = {}
-        for verdict in self.verdicts:
-            for name, count in verdict.usage.items():
-                if isinstance(count, int):
-                    usage[name] = usage.get(name, 0) + count
-        if seconds := sum(timing.get("seconds", 0) for timing in self.run_record.get("timings", ())):
-            usage["seconds"] = round(seconds, 1)
-        prices = [self.run_record.get("arguments", {}).get(name) or 0.0 for name in ("price_in", "price_out")]
-        if any(prices):
-            tokens = (usage.get("prompt_tokens", 0), usage.get("completion_tokens", 0))
-            usage["cost"] = round(sum(count * price for count, price in zip(tokens, prices)) / 1e6, 4)
-        return usage
+def counted(cases: Cases, name: str, values: np.ndarray) -> JudgeVerdicts:
+    """Return the scores of a rule without a model, a baseline, as one verdict per case.
 
-
-class Baseline(JudgeVerdicts):
-    """The scores of a rule without a model, as one verdict per case.
-
-    `values` is float [responses], NaN where the rule has no score: it counts as not asked there.
+    Args:
+        values: float [responses], NaN where the rule has no score: it counts as not asked there.
     """
-
-    kind, rubric_name, rubric, file, verdicts, layout = "baseline", "counted", None, None, (), ""
-
-    def __init__(self, cases: Cases, name: str, values: np.ndarray):
-        self.cases, self.name, self.judge = cases, name, name
-        self.case_of, self.run = np.arange(len(cases)), np.zeros(len(cases), int)
-        self.asked = ~np.isnan(values)
-        self.response = np.flatnonzero(self.asked)
-        self.slot = self.response - cases.start[cases.panel.case[self.response]]
-        self.panel = Panel(cases.panel.case[self.response], self.case_of, len(cases))
-        self.score, self.expected_score = np.full(len(self.response), np.nan), values[self.response]
-        self.has_expected = True
-        self._summarise(np.ones(len(cases), bool))
-        self.verdicts_due = self.given
+    verdicts = []
+    for number, case in enumerate(cases.records):
+        scores = values[cases.start[number] : cases.start[number + 1]]
+        order = tuple(np.flatnonzero(~np.isnan(scores)).tolist())
+        verdicts.append(Verdict(case.id, name, "counted", order, valid=True, expected_scores=tuple(scores.tolist())))
+    judge = JudgeVerdicts(cases, verdicts, kind="baseline")
+    judge.asked = ~np.isnan(values)
+    return judge
 
 
 @dataclass(eq=False)
@@ -645,65 +606,80 @@ def read_verdicts(
     The notes are on the files, that of the cases among them; those on a judge are its `notes()`.
 
     Args:
-        paths: files, or folders that hold a verdicts.jsonl; `NAME=PATH` gives the judge in it the name NAME.
+        paths: as `read_by_judge` has them.
         rubric: the path of a user's own rubric, for its scale and polarities.
         reserved: names that no judge may have.
 
     Raises:
-        RecordError: a fault of `read_judges`; two judges of one name; no verdict by the user's own rubric.
+        RecordError: a fault of `read_by_judge`; a verdict that does not fit its case or its rubric's scale; no verdict by the
+            user's own rubric.
     """
-    judges: list[JudgeVerdicts] = []
-    notes = list(cases.notes)
-    for path in paths:
-        judges += read_judges(path, cases, rubric, notes)
-    names = [judge.name for judge in judges]
-    if taken := sorted(set(names) & reserved):
-        raise RecordError(f"a judge cannot be called {taken[0]!r} in a report: name it with --verdicts NAME=FILE")
-    if rubric and not any(judge.rubric_name == read_rubric(rubric).name for judge in judges):
+    notes, rubrics = list(cases.notes), dict[str, Rubric | None]()
+
+    def check(place: str, case: Case, verdict: Verdict) -> None:
+        if verdict.rubric not in rubrics:
+            rubrics[verdict.rubric] = _rubric(verdict.rubric, rubric, notes)
+        check_verdict(place, case, verdict, rubrics[verdict.rubric])
+
+    read, more = read_by_judge(paths, cases, check, reserved)
+    if rubric and read_rubric(rubric).name not in rubrics:
         raise RecordError(f"--rubric {rubric}: no verdict was given by {read_rubric(rubric).name}")
-    if twice := [name for name, count in Counter(names).items() if count > 1]:
-        raise RecordError(f"two judges are called {twice[0]!r}: name them with --verdicts NAME=FILE")
+    judges = [
+        JudgeVerdicts(cases, verdicts, rubrics[verdicts[0].rubric], name, file)
+        for name, (file, verdicts) in read.items()
+    ]
+    return judges, notes + more
+
+
+def read_by_judge(
+    paths: Sequence[str],
+    cases: Cases,
+    check: Callable[[str, Case, Verdict], object],
+    reserved: frozenset[str] = frozenset(),
+) -> tuple[dict[str, tuple[Path, list[Verdict]]], list[str]]:
+    """Return the name of every judge, and rubric, of the files → its file and its verdicts on these cases; and notes.
+
+    Args:
+        paths: files, or folders that hold a verdicts.jsonl; `NAME=PATH` gives the judge in it the name NAME.
+        check: called with ("file:line", case, verdict); raises RecordError for what is wrong.
+        reserved: names that no judge may have.
+
+    Raises:
+        RecordError: a verdict that stands twice; a file without a verdict on these cases; two judges of one name.
+    """
+    judges: dict[str, tuple[Path, list[Verdict]]] = {}
+    notes = []
+    for named_path in paths:
+        label, path = named_file(named_path)
+        file = verdicts_file(path)
+        found: dict[tuple[str, ...], dict[tuple, tuple[str, Verdict]]] = {}
+        other = UnknownCases(f"{file}: verdicts", cases)
+        for place, verdict in other.leave_out(read_placed(file, Verdict)):
+            of_author = found.setdefault(verdict.author, {})
+            if verdict.key in of_author:
+                same = f"the verdict of {verdict.judge} on case {verdict.case_id!r} in this order"
+                raise RecordError(f"{place}: {same} is at {of_author[verdict.key][0]} already")
+            check(place, cases.records[cases.index[verdict.case_id]], verdict)
+            of_author[verdict.key] = place, replace(verdict, raw="")  # half of the memory, and no figure reads it
+        notes += other.notes()
+        if not found:
+            raise RecordError(f"{file}: no verdict on any case in {cases.source}")
+        rubrics_of = Counter(judge for judge, _ in found)
+        for (judge, rubric), placed in found.items():
+            name = f"{label}: {judge}" if label and len(rubrics_of) > 1 else label or judge
+            name = f"{name} by {rubric}" if rubrics_of[judge] > 1 else name
+            if name in judges:
+                raise RecordError(f"two judges are called {name!r}: name them with --verdicts NAME=FILE")
+            if name in reserved:
+                raise RecordError(f"a judge cannot be called {name!r} in a report: name it with --verdicts NAME=FILE")
+            judges[name] = file, [verdict for _, verdict in placed.values()]
     return judges, notes
 
 
-def read_judges(path_or_name: str, cases: Cases, rubric: str | None, notes: list[str]) -> list[JudgeVerdicts]:
-    """Read one verdict file once, and check every line against its case and its rubric.
-
-    The arguments are those of `read_verdicts`; what the report has to state is added to `notes`.
-
-    Raises:
-        RecordError: a verdict that stands twice, or that does not fit its case or its rubric's scale; no verdict on any of
-            these cases.
-    """
-    label, path = named_file(path_or_name)
-    file = verdicts_file(path)
-    rubrics: dict[tuple[str, str], Rubric | None] = {}
-    verdicts_of: dict[tuple[str, str], dict[tuple, tuple[str, Verdict]]] = {}
-    other = UnknownCases(f"{file}: verdicts", cases)
-    for place, verdict in read_placed(file, Verdict):
-        author = verdict.author
-        if author not in rubrics:
-            rubrics[author] = _rubric(verdict.rubric, rubric, notes)
-        if not other.knows(verdict):
-            continue
-        verdicts_by_key = verdicts_of.setdefault(author, {})
-        if verdict.key in verdicts_by_key:
-            same = f"the verdict of {verdict.judge} on case {verdict.case_id!r} in this order"
-            raise RecordError(f"{place}: {same} is at {verdicts_by_key[verdict.key][0]} already")
-        check_verdict(place, cases.records[cases.index[verdict.case_id]], verdict, rubrics[author])
-        verdicts_by_key[verdict.key] = place, replace(verdict, raw="")  # half of the memory, and no figure reads it
-    notes += other.notes()
-    if not verdicts_of:
-        raise RecordError(f"{file}: no verdict on any case in {cases.source}")
-    rubrics_of = Counter(judge for judge, _ in verdicts_of)
-    judges = []
-    for (judge, rubric_name), placed in verdicts_of.items():
-        name = f"{label}: {judge}" if label and len(rubrics_of) > 1 else label or judge
-        if rubrics_of[judge] > 1:
-            name = f"{name} by {rubric_name}"
-        verdicts = [verdict for _, verdict in placed.values()]
-        judges.append(JudgeVerdicts(cases, verdicts, rubrics[judge, rubric_name], name, file))
-    return judges
+def check_single(place: str, case: Case, verdict: Verdict) -> None:
+    """Raise RecordError unless a verdict shows one response of a case."""
+    if len(verdict.order) != 1 or not 0 <= verdict.order[0] < len(case.responses):
+        raise RecordError(f"{place}: 'order' {list(verdict.order)} must name one response of case {case.id!r}")
 
 
 def _rubric(name: str, given_path: str | None, notes: list[str]) -> Rubric | None:

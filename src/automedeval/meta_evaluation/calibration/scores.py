@@ -23,14 +23,8 @@ from automedeval.records import Case, Rating, RecordError, Response, Verdict, di
 from automedeval.records.ratings import placed_ratings
 from automedeval.rubrics import Rubric, without_scale
 from automedeval.stats.agreement import SAME, Panel, concordance
-from automedeval.stats.bootstrap import Estimate, estimate, value_of
-from automedeval.stats.calibration_error import (
-    FOLDS,
-    calibration_error,
-    calibration_floor,
-    calibration_noise,
-    reliability_bins,
-)
+from automedeval.stats.bootstrap import estimate, plain, value_of
+from automedeval.stats.calibration_error import FOLDS, calibration_error, reliability_bins
 from automedeval.stats.folds import deal, each_fold
 
 FEWEST = 10  # rated cases; fewer are not enough to learn from
@@ -386,35 +380,15 @@ def calibration_facts(
 ) -> dict[str, Any]:
     """Return expected calibration errors with intervals over cases, and the bins of the reliability diagram.
 
-    `chance` of an error is the upper end of the 95 % interval of what chance gives a perfect judge on these cases.
-
     Args:
         before, after: scores [responses] without and with calibration, `after` cross-fitted; a text in the place of `before`
             is the reason why there are no scores on the scale.
         people: people's scores [responses].
         case: int [responses], from 0 without a gap.
     """
-    errors: dict[str, Any] = {}
     sides = {"after": after} if isinstance(before, str) else {"before": before, "after": after}
-    if isinstance(before, str):
-        errors["before"] = {"value": None, "reason": before}
-    kinds = (calibration_error, calibration_noise, calibration_floor)
-    statistics = {name: [of(values, people, case) for of in kinds] for name, values in sides.items()}
-    for name, estimates in estimate(statistics, int(case.max()) + 1).items():
-        errors[name] = _moved(*estimates).to_dict() | {"chance": estimates[1].high}
+    cases = int(case.max()) + 1
+    errors = {name: calibration_error(values, people, case, cases) for name, values in sides.items()}
+    unknown = {"before": {"value": None, "reason": before}} if isinstance(before, str) else {}
     bins = {name: reliability_bins(values, people) for name, values in sides.items()}
-    return {"calibration_error": errors, "reliability": bins}
-
-
-def _moved(error: Estimate, noise: Estimate, floor: Estimate) -> Estimate:
-    """Return a calibration error with an interval that allows for noise.
-
-    Noise makes the error of a sample too high, and that of a resample by about the same amount again. So the upper end is that
-    of the resamples, less this amount. The lower end is 0 where the error is within `calibration_noise`, what noise gives a
-    perfect judge, and else that of `calibration_floor`, which noise hardly changes.
-    """
-    if error.value is None or error.low is None or error.high is None or noise.high is None or floor.low is None:
-        return error
-    excess = float(error.draws.mean()) - error.value
-    low = 0.0 if error.value <= noise.high else min(max(0.0, floor.low), error.value)
-    return replace(error, low=low, high=max(error.value, error.high - excess))
+    return {"calibration_error": unknown | plain(estimate(errors, cases)), "reliability": bins}

@@ -5,7 +5,7 @@ statistics are in `stats.prediction_powered` and `stats.power`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import combinations
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.judge_facts import audited, known_of_judge
+from automedeval.meta_evaluation.agreement.judge_facts import audits_of, known_of_judge
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row, rows_of
 from automedeval.meta_evaluation.comparison.changes import Changes, changes_of
@@ -32,27 +32,11 @@ NO_SCORES = "this judge compares pairs and gives no scores"
 OFF_SCALE = "this judge's figures are not on people's scale"
 
 
-@dataclass(frozen=True)
-class JudgeScores:
-    """A judge's line of the report, and whether its scores, if it gives scores, are on people's scale."""
-
-    row: Row
-    on_scale: bool
-
-    @property
-    def name(self) -> str:
-        return self.row.name
-
-    def gap(self, cases: Cases, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        """Return the first response's score less the second's, or without scores `better`; float [pairs of indices]."""
-        values = self.row.values
-        return self.better(cases, first, second) if values is None else values[first] - values[second]
-
-    def better(self, cases: Cases, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-        """Return the relation of the first response to the second, from -1 (worse) to 1 (better)."""
-        turn = np.where(first < second, 1.0, -1.0)
-        places = [cases.pair_index.get((min(i, j), max(i, j)), -1) for i, j in zip(first.tolist(), second.tolist())]
-        return turn * np.append(self.row.finest, np.nan)[places]
+def better(row: Row, cases: Cases, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return the relation by a judge of the first response to the second, from -1 (worse) to 1: float [pairs of indices]."""
+    turn = np.where(first < second, 1.0, -1.0)
+    places = [cases.pair_index.get((min(i, j), max(i, j)), -1) for i, j in zip(first.tolist(), second.tolist())]
+    return turn * np.append(row.finest, np.nan)[places]
 
 
 def keep_ratings(cases: Cases, people: People, number: int, seed: int = 0) -> People:
@@ -98,45 +82,38 @@ def candidates_of(cases: Cases, chosen: Sequence[str], notes: list[str]) -> dict
     return {name: responses[name] for name in chosen or responses}
 
 
-def judge_scores(cases: Cases, people: People, rows: Sequence[Row], notes: list[str]) -> list[JudgeScores]:
-    """Return the judges that have a valid verdict.
+def scales_of(cases: Cases, people: People, rows: Sequence[Row], notes: list[str]) -> dict[Row, bool]:
+    """Return the judges that have a valid verdict, and whether the scores of each are on people's scale.
 
     Raises:
         RecordError: no judge has one.
     """
     ratings = people.scores[~np.isnan(people.scores)]
-    judges = []
+    scales = {}
     for row in rows:
-        scores = row.values
         if row.invalid:
             notes.append(f"{row.name} has no valid verdict on these cases, and is left out")
             continue
         scale = row.judge.scale
-        on_scale = scale is not None and bool(((scale[0] <= ratings) & (ratings <= scale[1])).all())
-        if scale is not None and scores is not None and not on_scale:
+        scales[row] = scale is not None and bool(((scale[0] <= ratings) & (ratings <= scale[1])).all())
+        if scale is not None and row.values is not None and not scales[row]:
             what = f"{row.name} scores from {scale[0]} to {scale[1]}"
             notes.append(f"{what}, people on another scale: its own means are left out")
-        judges.append(JudgeScores(row, on_scale))
-    if not judges:
+    if not scales:
         raise RecordError(f"no judge has a valid verdict on a case of {cases.source}")
-    return judges
+    return scales
 
 
-def compare(
-    cases: Cases,
-    people: People,
-    rows: Sequence[Row],
-    candidates: Mapping[str, np.ndarray],
-) -> dict[str, Any]:
+def compare(cases: Cases, people: People, rows: Sequence[Row], candidates: Mapping[str, np.ndarray]) -> dict[str, Any]:
     """Return the figures of `comparison.json`: nested dicts with numbers, `Powered` and `bootstrap.Estimate` as leaves.
 
     Args:
         candidates: name → its response in every case, see `candidates_of`.
     """
     notes: list[str] = []
-    judges = judge_scores(cases, people, rows, notes)
-    lead = judges[0]
-    scores = {judge.name: judge.row.values for judge in judges if judge.row.values is not None}
+    judges = scales_of(cases, people, rows, notes)
+    lead = next(iter(judges)).name
+    scores = {row.name: row.values for row in judges if row.values is not None}
     # The mean of all responses is from sums over cases.
     responses, rated, total, *totals = (
         cases.panel.per_case(values, "responses")
@@ -145,16 +122,16 @@ def compare(
     mean = _figures(judges, total, dict(zip(scores, totals)), responses)
     relations = cases.panel.relations(people.scores)
     result: dict[str, Any] = {
-        "lead": lead.name,
+        "lead": lead,
         "judges": {
-            judge.name: {
-                "name": judge.row.judge.name,
-                "layout": judge.row.judge.layout,
-                "concordance": concordance(cases.panel, relations, judge.row.finest),
-                "cases_with_verdict": int((judge.row.judge.verdicts_valid > 0).sum()),
-                "on_scale": judge.on_scale,
+            row.name: {
+                "name": row.judge.name,
+                "layout": row.judge.layout,
+                "concordance": concordance(cases.panel, relations, row.finest),
+                "cases_with_verdict": int((row.judge.verdicts_valid > 0).sum()),
+                "on_scale": on_scale,
             }
-            for judge in judges
+            for row, on_scale in judges.items()
         },
     }
     result |= {"all": {"responses": cases.responses, "mean": mean}, "models": {}}
@@ -173,12 +150,13 @@ def compare(
         sides = candidates[first][both], candidates[second][both]
         record: dict[str, Any] = {"pair": [first, second], "cases": int(both.sum())}
         gaps = people.scores[sides[0]] - people.scores[sides[1]]
-        judged = {judge.name: judge.gap(cases, *sides) for judge in judges}
-        won = {judge.name: (1 + judge.better(cases, *sides)) / 2 for judge in judges}
+        relation_by = {row.name: better(row, cases, *sides) for row in judges}
+        judged = relation_by | {name: values[sides[0]] - values[sides[1]] for name, values in scores.items()}
+        won = {name: (1 + relation) / 2 for name, relation in relation_by.items()}
         record["difference"] = _figures(judges, gaps, judged)
         record["win_rate"] = _figures(judges, (1 + relation_of(gaps)) / 2, won, bounds=(0.0, 1.0))
-        by_judge = None if rated.any() else judged[lead.name]
-        record["plan"] = _plan(record["difference"], lead.name, int(both.sum()), by_judge)
+        by_judge = None if rated.any() else judged[lead]
+        record["plan"] = _plan(record["difference"], lead, int(both.sum()), by_judge)
         pairs.append(record)
     if partly := int(((rated > 0) & (rated < responses)).sum()):
         notes.append(f"{ALL}: {partly} cases are rated in part, and count as not rated there")
@@ -204,7 +182,7 @@ def comparison(
         audits: files audit.json, or folders that hold one.
 
     Raises:
-        RecordError: a fault of `candidates_of`, `judge_scores`, `changes_of` or `audits_of`.
+        RecordError: a fault of `candidates_of`, `scales_of`, `changes_of` or `audits_of`.
     """
     people = people or People([], {"none": np.full((cases.responses, 1), np.nan)}, True)
     notes = [*people.notes, *notes, *(note for judge in judges for note in judge.notes())]
@@ -227,7 +205,8 @@ def comparison(
         for which in (cases.empty, judge.unread)
     )
     answers = {"contradicted": contradicted, "empty": empty, "unread": unread}
-    profile = known_of_judge(cases, lead, best, **answers, **agreement, **audited(audits, rows, lead))
+    audit = audits_of(audits, rows).get(lead.name)
+    profile = known_of_judge(cases, lead, best, **answers, **agreement, audit=audit)
     result["facts"] = [list(fact) for fact in facts_of(profile)]
     result["cases"] = {"file": cases.source, "cases": len(cases), "responses": cases.responses, "rated_cases": rated}
     result["changes"] = changes and changes.to_dict()
@@ -244,7 +223,7 @@ def _agreement(judges: Mapping[str, Any], name: str) -> str:
 
 
 def _figures(
-    judges: Sequence[JudgeScores],
+    judges: Mapping[Row, bool],
     people: np.ndarray,
     judged: Mapping[str, np.ndarray],
     units: np.ndarray | None = None,
@@ -252,17 +231,15 @@ def _figures(
 ) -> dict[str, Powered]:
     """Return three estimates of a figure by every judge; a judge without values has that of the ratings alone."""
     figures = {}
-    for judge in judges:
-        values = judged.get(judge.name, np.full(len(people), np.nan))
-        powered = prediction_powered(people, values, units, bounds)
-        if judge.name not in judged:
+    for row, on_scale in judges.items():
+        powered = prediction_powered(people, judged.get(row.name, np.full(len(people), np.nan)), units, bounds)
+        if row.name not in judged:
             gap = bootstrap.Estimate(None, reason=NO_SCORES)
             powered = replace(powered, interval=gap, naive=gap, weight=None, worth=None, rest=None, invalid=0)
-        elif bounds is None and not judge.on_scale:
-            powered = replace(
-                powered, naive=bootstrap.Estimate(None, reason=NO_SCORES if judge.row.values is None else OFF_SCALE)
-            )
-        figures[judge.name] = powered
+        elif bounds is None and not on_scale:
+            reason = NO_SCORES if row.values is None else OFF_SCALE
+            powered = replace(powered, naive=bootstrap.Estimate(None, reason=reason))
+        figures[row.name] = powered
     return figures
 
 

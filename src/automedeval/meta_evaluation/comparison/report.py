@@ -14,6 +14,7 @@ from automedeval.reports.page import render_report
 from automedeval.reports.text import UNDEFINED, ends, number, shown, span
 
 KINDS = {"classical": "ratings alone", "naive": "judge alone", "prediction_powered": "ratings and judge"}
+COLOURS_OF_KINDS = (charts.GREY, charts.ORANGE, charts.BLUE)
 JUDGE_ALONE = {"naive": KINDS["naive"]}  # without ratings
 ASSUMPTION = (
     "This assumes that the rated cases are a random draw of all cases, made before any of them was rated. If they were chosen "
@@ -247,25 +248,26 @@ def illustrate(result: dict[str, Any]) -> Iterator[Figure]:
     for title, label, records, measure, zero in groups:
         rows = [(name, [record[measure][lead][kind] for kind in kinds]) for name, record in records.items()]
         if sum(estimate["value"] is not None for _, estimates in rows for estimate in estimates) > 1:
+            drawn = [(name, list(zip(estimates, COLOURS_OF_KINDS))) for name, estimates in rows]
             yield Figure(
                 title,
                 text,
-                partial(charts.side_by_side, rows, list(kinds.values()), label, zero),
+                partial(charts.intervals, drawn, label, zero, kinds=list(kinds.values())),
                 ["what", *kinds.values()],
                 [[name, *(shown(estimate, 3) for estimate in estimates)] for name, estimates in rows],
             )
     first = next(iter(pairs.values()), None)
     measured = first["difference"] if first else result["all"]["mean"]
     of = f"the difference of {' and '.join(first['pair'])}" if first else "the mean score of all responses"
-    worth = [(name, each["worth"], charts.BLUE) for name, each in measured.items() if each["worth"]]
+    worth = [(name, each["worth"]) for name, each in measured.items() if each["worth"]]
     if len(worth) > 1:  # of one judge the sentences have it
         rated = float(next(iter(measured.values()))["rated"])
         yield Figure(
             "Rated cases without a judge for the same precision",
             f"How many rated cases would give {of} as precisely without a judge. Dotted: the cases that are rated.",
-            partial(charts.intervals, worth, "rated cases", rated),
+            partial(charts.intervals, [(name, [(each, charts.BLUE)]) for name, each in worth], "rated cases", rated),
             ["judge", "rated cases", "low", "high"],
-            [[name, *(number(value, 1) for value in ends(estimate))] for name, estimate, _ in worth],
+            [[name, *(number(value, 1) for value in ends(estimate))] for name, estimate in worth],
         )
     about = "Concordance on the rated cases. Dotted: one half, which is what guessing gives."
     agreed = [(name, record["concordance"], charts.BLUE) for name, record in result["judges"].items()]
@@ -278,28 +280,13 @@ def render(result: dict[str, Any], title: str, grid: dict[str, Any]) -> dict[str
     """Render what `comparison.json` holds, and `Changes.grid`, as {"comparison.html": text, "comparison.md": text}."""
     tables, rated = rows_of_tables(result), result["cases"]["rated_cases"]
     kinds, layout = KINDS if rated else JUDGE_ALONE, layout_of(result["judges"].values())
+    means = [(what, figure) for what, judge, figure in tables["Mean scores"] if judge == result["lead"]]
+    rows = [(what, *(shown(figure[kind], 3) for kind in kinds)) for what, figure in means]
     return render_report(
-        "automedeval.meta_evaluation",
-        "comparison",
-        title,
-        words=words(result),
+        "automedeval.meta_evaluation", "comparison", title, words=words(result),
         notes=[*([ASSUMPTION] if rated else []), *result["notes"]],
         figures=[replace(figure, text=f"{figure.text} {layout}.") for figure in illustrate(result)],
-        settings=result["settings"],
-        scripts=("grid.js",) if grid["grid"] else (),
-        main_table=(
-            ("mean score", *kinds.values()),
-            [
-                (what, *(shown(figure[kind], 3) for kind in kinds))
-                for what, judge, figure in tables["Mean scores"]
-                if judge == result["lead"]
-            ],
-        ),
-        result=result,
-        tables=tables,
-        plans=rows_of_plans(result),
-        kinds=kinds,
-        rated=rated,
-        layout=layout,
-        **grid,
-    )
+        settings=result["settings"], scripts=("grid.js",) if grid["grid"] else (),
+        main_table=(("mean score", *kinds.values()), rows), result=result, tables=tables, plans=rows_of_plans(result),
+        kinds=kinds, rated=rated, layout=layout, **grid,
+    )  # fmt: skip

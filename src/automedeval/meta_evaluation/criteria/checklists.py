@@ -15,11 +15,12 @@ import numpy as np
 from rapidfuzz.distance import LCSseq
 
 from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.verdicts import check_single, read_by_judge
 from automedeval.metrics.embedding import TextEncoder, readable, sentences
 from automedeval.metrics.lexical import words
 from automedeval.records import Case, CriterionLabel, RecordError, Verdict, named_file, read_placed, verdicts_file
 from automedeval.stats.bootstrap import Statistic, difference, divide, estimate, ratio
-from automedeval.stats.calibration_error import BINS
+from automedeval.stats.calibration_error import BINS, calibration_error
 from automedeval.stats.checklist import shares_of
 from automedeval.stats.degrees import degree_tables, kappa
 
@@ -125,42 +126,29 @@ def has_checklists(verdicts: Sequence[str]) -> bool:
     return first is not None and (first[1].checklist is not None or first[1].rubric.startswith("checklist@"))
 
 
-def read_checklists(files: Sequence[str], cases: Cases) -> list[CriteriaVerdicts]:
-    """Read the verdicts of judges of criteria; NAME=FILE names the judge.
+def read_checklists(files: Sequence[str], cases: Cases) -> tuple[list[CriteriaVerdicts], list[str]]:
+    """Read the verdicts of judges of criteria; return them, and notes.
 
     Raises:
-        RecordError: a verdict on other texts or other criteria, a verdict twice, or none that has a checklist.
+        RecordError: a fault of `read_by_judge`, or a verdict on other texts, on other criteria, or without a checklist.
     """
-    by_author: dict[tuple[str, str], dict[tuple[int, int], list[Verdict]]] = {}
-    first: dict[tuple[str, str], Path] = {}
-    for named_path in files:
-        name, path = named_file(named_path)
-        file = verdicts_file(path)
-        for place, verdict in read_placed(file, Verdict):
-            if (number := cases.index.get(verdict.case_id)) is None or (verdict.valid and verdict.checklist is None):
-                continue
-            case = cases.records[number]
-            verdict.check(place, case.checklist_digest)
-            if len(verdict.order) != 1 or not 0 <= verdict.order[0] < len(case.responses):
-                raise RecordError(f"{place}: 'order' {list(verdict.order)} must name one response of case {case.id!r}")
-            if verdict.valid:
-                _check(place, verdict.checklist, case)
-            of_author = by_author.setdefault(author := (name or verdict.judge, verdict.rubric), {})
-            first.setdefault(author, file)
-            same = of_author.setdefault((number, verdict.order[0]), [])
-            if any(each.run == verdict.run for each in same):
-                raise RecordError(
-                    f"{place}: {verdict.judge} judged this response of case {case.id!r} before, in this run"
-                )
-            same.append(verdict)
-    if not by_author:
-        raise RecordError(f"{', '.join(files)}: no verdict on the criteria of these cases")
-    names = [name for name, _ in by_author]
-    called = (f"{name} by {rubric}" if names.count(name) > 1 else name for name, rubric in by_author)
-    return [
-        CriteriaVerdicts(name, cases, of_author, first[author])
-        for name, (author, of_author) in zip(called, by_author.items())
-    ]
+
+    def check(place: str, case: Case, verdict: Verdict) -> None:
+        if verdict.valid and verdict.checklist is None:
+            raise RecordError(f"{place}: a verdict by {verdict.rubric} is not on the criteria of a case")
+        verdict.check(place, case.checklist_digest)
+        check_single(place, case, verdict)
+        if verdict.valid:
+            _check(place, verdict.checklist or {}, case)
+
+    read, notes = read_by_judge(files, cases, check)
+    readings = []
+    for name, (file, verdicts) in read.items():
+        placed: dict[tuple[int, int], list[Verdict]] = defaultdict(list)
+        for verdict in verdicts:
+            placed[cases.index[verdict.case_id], verdict.order[0]].append(verdict)
+        readings.append(CriteriaVerdicts(name, cases, placed, file))
+    return readings, notes
 
 
 def _check(place: str, checklist: Mapping[str, Any], case: Case) -> None:
@@ -218,6 +206,8 @@ def auroc(chance: np.ndarray, truth: np.ndarray, case: np.ndarray) -> Statistic:
 def measures(met: np.ndarray, chance: np.ndarray, labels: Labels, majority: np.ndarray, cases: int) -> dict[str, Any]:
     """Return the figures of a judge as statistics; `met` and `chance` are float [pairs], NaN where a criterion is unread."""
     case, judged = labels.case, ~np.isnan(majority)
+    sure = judged & ~np.isnan(chance)
+    bins = np.clip((chance[sure] * BINS).astype(int), 0, BINS - 1)  # of equal width
     count = partial(np.bincount, case, minlength=cases)
     table = _table(met, majority, case, cases)
     pooled = np.sum([_table(met, labelled, case, cases) for labelled in labels.met.values()], axis=0)
@@ -226,19 +216,9 @@ def measures(met: np.ndarray, chance: np.ndarray, labels: Labels, majority: np.n
         **{name: Statistic(table, of, int(table.sum())) for name, of in OF_TABLE.items()},
         "macro_f1_pooled": Statistic(pooled, _macro_f1, int(pooled.sum())),
         "auroc": auroc(chance, majority, case),
-        "calibration_error": _calibration(chance, majority, case, cases),
+        "calibration_error": calibration_error(chance[sure], majority[sure], case[sure], cases, bins),
         "read_rate": ratio(count(judged & ~np.isnan(met)), count(judged), reason="no value"),
     }
-
-
-def _calibration(chance: np.ndarray, truth: np.ndarray, case: np.ndarray, cases: int) -> Statistic:
-    """Return the expected calibration error of P(met), in bins of equal width (Naeini et al. 2015)."""
-    defined = ~np.isnan(chance) & ~np.isnan(truth)
-    place = np.clip((chance[defined] * BINS).astype(int), 0, BINS - 1)
-    columns = np.zeros((cases, BINS + 1))
-    np.add.at(columns, (case[defined], place), (chance - truth)[defined])
-    columns[:, -1] = np.bincount(case[defined], minlength=cases)
-    return Statistic(columns, lambda s: divide(np.abs(s[:, :-1]).sum(axis=1), s[:, -1]), int(defined.sum()))
 
 
 def trivial(cases: Cases, labels: Labels, encoder: TextEncoder | None) -> dict[str, np.ndarray]:
@@ -282,11 +262,7 @@ def groups(cases: Cases, labels: Labels) -> dict[str, np.ndarray]:
 
 
 def certificate_of(
-    cases: Cases,
-    readings: Sequence[CriteriaVerdicts],
-    labels: Labels,
-    encoder: TextEncoder | None,
-    resamples: int,
+    cases: Cases, readings: Sequence[CriteriaVerdicts], labels: Labels, encoder: TextEncoder | None, resamples: int
 ) -> dict[str, Any]:
     """Return the figures of every judge, of each physician against the others, and of what needs no judge, with intervals."""
     majority, count = labels.majority(), len(cases)

@@ -1,8 +1,7 @@
 """Report what judges of criteria say: candidates' means, criteria that are missed, cases, and the certificate."""
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,16 +14,16 @@ from automedeval.meta_evaluation.agreement.verdicts import rows_of
 from automedeval.meta_evaluation.criteria.checklists import CriteriaVerdicts, Labels, certificate_of
 from automedeval.meta_evaluation.criteria.scores import scored
 from automedeval.metrics.embedding import TextEncoder
-from automedeval.records import Case, CaseCriterion, Response
+from automedeval.records import Response
 from automedeval.records.types import question_text
-from automedeval.reports.facts import Audit, facts_of
+from automedeval.reports.facts import facts_of
 from automedeval.reports.page import SHOWN_CASES, Table, render_report
 from automedeval.reports.text import number, span
-from automedeval.stats.bootstrap import Statistic, estimate, mean, plain
+from automedeval.stats.bootstrap import estimate, mean_of, plain
 from automedeval.stats.checklist import MEAN_RULES, checklist_score, length_adjusted, mean_score
 
 MEAN = "unclipped"  # the mean that stands first: harm may take it below 0; the page has the others of `MEAN_RULES` too
-UNCERTIFIED = "uncertified: it was not compared with physicians' labels of these cases (--criterion_labels)"
+UNCERTIFIED = "uncertified: it was not compared with physicians' labels of these cases (--ratings)"
 
 
 def criteria_result(
@@ -51,8 +50,8 @@ def criteria_result(
     for reading in readings:
         judges[reading.name] = {
             "candidates": plain(estimate(candidates(cases, reading), len(cases), resamples)),
-            "missed": missed(cases, reading, lambda case, criterion: criterion.tags),
-            "topics": missed(cases, reading, _topic) if _has_topics(cases) else {},
+            "missed": missed(cases, reading),
+            "topics": missed(cases, reading, by_topic=True),
             "certified": labels is not None and not np.isnan(reading.of(labels.pairs)[0]).all(),
         }
     result = {"cases": len(cases), "responses": cases.responses, "judges": judges, "certificate": certificate}
@@ -60,13 +59,11 @@ def criteria_result(
     audited = audits_of(audits, rows)
     for reading, row in zip(readings, rows):
         stands = ranked(cases, row.relations)
-        more: dict[str, Any] = {"audit": Audit(**audited[row.name])} if row.name in audited else {}
-        more |= {"first": next(iter(stands["order"]), None), "unclear": stands["unclear"], "harm": harm or {}}
+        more = {"first": next(iter(stands["order"]), None), "unclear": stands["unclear"], "harm": harm or {}}
         for model, each in judges[row.name]["candidates"].items():
             each["rank"] = stands["ranks"].get(model)
-        profile = known_of_judge(
-            cases, row, agreement=[_credit(result, row.name)], **read_shares(cases, reading), **more
-        )
+        more |= {"agreement": [_credit(result, row.name)], "audit": audited.get(row.name)}
+        profile = known_of_judge(cases, row, **read_shares(cases, reading), **more)
         judges[row.name]["facts"] = [list(fact) for fact in facts_of(profile)]
     return result
 
@@ -75,7 +72,7 @@ def read_shares(cases: Cases, reading: CriteriaVerdicts) -> dict[str, Any]:
     """Return `valid` and `unread` of `JudgeProfile`: a verdict with an unread criterion is valid, and has no score."""
     valid = [verdict.valid for verdicts in reading.verdicts.values() for verdict in verdicts]
     unread = {
-        model: sum(each.met.count(None) == len(each.met) for each in answers)
+        model: sum(met.count(None) == len(met) for _, _, met in answers)
         for model, answers in _answers(cases, reading).items()
     }
     return {"valid": sum(valid) / len(valid), "unread": unread}
@@ -90,36 +87,15 @@ def _credit(result: Mapping[str, Any], name: str) -> str:
     return f"Beside physicians' labels it has {figures}."
 
 
-def _has_topics(cases: Cases) -> bool:
-    """Return whether a topic is that of several cases: as many topics as cases say nothing of a theme."""
-    topics = [case.topic for case in cases.records if case.topic]
-    return len(set(topics)) < len(topics)
+def _answers(cases: Cases, reading: CriteriaVerdicts) -> dict[str, list[tuple[int, Response, list[float | None]]]]:
+    """Return model → (case, response, share of the runs that say that each criterion is met) of what the judge was shown.
 
-
-def _topic(case: Case, criterion: CaseCriterion) -> tuple[str, ...]:
-    return (case.topic,) if case.topic else ()
-
-
-@dataclass(frozen=True)
-class _Answer:
-    """What a judge says of one response: in what share of its runs each criterion is met, None where it is unread."""
-
-    case: Case
-    response: Response
-    met: list[float | None]
-
-    @property
-    def whole(self) -> bool:
-        return None not in self.met
-
-
-def _answers(cases: Cases, reading: CriteriaVerdicts) -> dict[str, list[_Answer]]:
-    """Return every response that the judge was shown, by model; one of which it read nothing is among them."""
+    The share is None where no run read the criterion; a response of which nothing was read is among them.
+    """
     answers = defaultdict(list)
     for place, slot in reading.verdicts:
-        case = cases.records[place]
-        answer = _Answer(case, case.responses[slot], reading.shares(place, slot))
-        answers[case.models[slot]].append(answer)
+        response = cases.records[place].responses[slot]
+        answers[response.model].append((place, response, reading.shares(place, slot)))
     return dict(sorted(answers.items()))
 
 
@@ -130,54 +106,49 @@ def candidates(cases: Cases, reading: CriteriaVerdicts) -> dict[str, dict[str, A
     """
     means = {}
     for model, answers in _answers(cases, reading).items():
-        scores = [checklist_score([each.points for each in answer.case.criteria], answer.met) for answer in answers]
-        of_whole = [score.score if answer.whole else None for score, answer in zip(scores, answers)]
-        harm = [_harm(answer) if score is not None else None for score, answer in zip(of_whole, answers)]
-        where = [cases.index[answer.case.id] for answer in answers]
-        adjusted = [length_adjusted(score, len(answer.response.text)) for score, answer in zip(of_whole, answers)]
+        scores: list[float | None] = []
+        harm, adjusted, ends = [], [], []
+        for place, response, met in answers:
+            points = [each.points for each in cases.records[place].criteria]
+            score = checklist_score(points, met)
+            ends.append((score.lowest, score.highest))
+            scores.append(None if None in met else score.score)
+            of_harm = checklist_score(points, [share if worth < 0 else 0.0 for worth, share in zip(points, met)])
+            harm.append(None if scores[-1] is None else of_harm.score)
+            adjusted.append(length_adjusted(scores[-1], len(response.text)))
+        where = np.array([place for place, _, _ in answers])
+        lowest, highest = (mean_score(each, MEAN) for each in zip(*ends))
         means[model] = {
             "responses": len(answers),
-            **{rule: mean_score(of_whole, rule) for rule in MEAN_RULES},
-            "mean": _over_cases(of_whole, where, len(cases)),
-            "harm": _over_cases(harm, where, len(cases)),
+            **{rule: mean_score(scores, rule) for rule in MEAN_RULES},
+            "mean": mean_of(np.array(scores, float), where, len(cases), "no response is wholly read"),
+            "harm": mean_of(np.array(harm, float), where, len(cases), "no response is wholly read"),
             "length_adjusted": mean_score(adjusted, MEAN),
-            "lowest": mean_score([score.lowest for score in scores], MEAN),
-            "highest": mean_score([score.highest for score in scores], MEAN),
-            "read": sum(answer.whole for answer in answers),
-            "unread": sum(answer.met.count(None) for answer in answers),
-            "empty": sum(answer.response.is_empty for answer in answers),
+            "lowest": lowest,
+            "highest": highest,
+            "read": sum(None not in met for _, _, met in answers),
+            "unread": sum(met.count(None) for _, _, met in answers),
+            "empty": sum(response.is_empty for _, response, _ in answers),
         }
     return means
 
 
-def _harm(answer: _Answer) -> float | None:
-    points = [each.points for each in answer.case.criteria]
-    return checklist_score(points, [met if worth < 0 else 0.0 for worth, met in zip(points, answer.met)]).score
+def missed(cases: Cases, reading: CriteriaVerdicts, by_topic: bool = False) -> dict[str, dict[str, Any]]:
+    """Return, for each tag or topic, the share of failed criteria: not met with points above 0, or met with points below.
 
-
-def _over_cases(scores: Sequence[float | None], where: Sequence[int], cases: int) -> Statistic:
-    """Return the mean of one model's scores, each of the case whose number `where` has."""
-    read = {place: score for place, score in zip(where, scores) if score is not None}
-    total, count = np.zeros((2, cases))
-    total[list(read)], count[list(read)] = list(read.values()), 1
-    return mean(total, count, len(read), "no response is wholly read")
-
-
-def missed(
-    cases: Cases, reading: CriteriaVerdicts, themes: Callable[[Case, CaseCriterion], Sequence[str]]
-) -> dict[str, dict[str, Any]]:
-    """Return, for each theme, the share of criteria that are failed: not met with points above 0, or met with points below.
-
-    Unread criteria do not count. The most failed theme comes first; each has the same share by candidate.
+    Unread criteria do not count. The most failed one comes first; each has the same share by candidate. There are no topics if
+    there are as many as cases: they say nothing of a theme.
     """
+    topics = [case.topic for case in cases.records if case.topic] if by_topic else []
     failed: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for model, answers in _answers(cases, reading).items():
-        for each in answers:
-            for met, criterion in zip(each.met, each.case.criteria):
-                if met is None:
-                    continue
-                for theme in themes(each.case, criterion):
-                    failed[theme][model].append(1 - met if criterion.points > 0 else met)
+    for model, answers in _answers(cases, reading).items() if not by_topic or len(set(topics)) < len(topics) else ():
+        for place, _, shares in answers:
+            case = cases.records[place]
+            for met, criterion in zip(shares, case.criteria):
+                themes = criterion.tags if not by_topic else [case.topic] if case.topic else []
+                if met is not None:
+                    for theme in themes:
+                        failed[theme][model].append(1 - met if criterion.points > 0 else met)
     result: dict[str, dict[str, Any]] = {
         theme: {
             "criteria": sum(map(len, by_model.values())),

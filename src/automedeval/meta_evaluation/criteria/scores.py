@@ -30,10 +30,11 @@ def read_criteria_scores(files: Sequence[str], cases: Cases) -> tuple[list[Judge
     Raises:
         RecordError: a fault of `read_checklists`, or no response has positive points.
     """
-    judges, scale = [scored(cases, reading) for reading in read_checklists(files, cases)], _scale(cases)
+    readings, notes = read_checklists(files, cases)
+    judges, scale = [scored(cases, reading) for reading in readings], _scale(cases)
     for judge in judges:
         judge.scale = scale
-    return judges, [RULE]
+    return judges, [RULE, *notes]
 
 
 def scored(cases: Cases, reading: CriteriaVerdicts) -> JudgeVerdicts:

@@ -7,7 +7,8 @@ from functools import cached_property
 import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases, UnknownCases
-from automedeval.records import HarmRating, RecordError, Verdict, named_file, read_placed, verdicts_file
+from automedeval.meta_evaluation.agreement.verdicts import check_single, read_by_judge
+from automedeval.records import Case, HarmRating, RecordError, Verdict, named_file, read_placed, verdicts_file
 from automedeval.rubrics import Rubric
 
 PHYSICIANS = "physicians"
@@ -51,6 +52,15 @@ class Rater:
         """Whether somebody said something of a response, and nobody a degree: bool [responses]."""
         return np.isin(np.arange(self.cases.responses), list(self.readings)) & np.isnan(self.degrees)
 
+    def word(self, place: int) -> str:
+        """Return the word of a response's degree, or that none can be told or it is not rated."""
+        degree, words = self.degrees[place], self.rubric.degree.words
+        return (
+            "not rated"
+            if np.isnan(degree) and not self.untold[place]
+            else words[-1 if np.isnan(degree) else int(degree)]
+        )
+
     def degree_of(self, reading: Reading) -> float:
         words, word = self.rubric.degree.words, reading.choices[self.rubric.degree.name]
         return np.nan if word == words[-1] else float(words.index(word))
@@ -84,33 +94,20 @@ def harm_files(files: Sequence[str], rubrics: Mapping[str, Rubric]) -> tuple[lis
 
 
 def read_harm_verdicts(files: Sequence[str], cases: Cases, rubric: Rubric) -> tuple[list[Rater], list[str]]:
-    """Read the verdicts of judges of harm; return one rater for each, and notes. NAME=FILE names the judge.
+    """Read the verdicts of judges of harm; return one rater for each, and notes.
 
     Raises:
-        RecordError: a verdict by another rubric, on other texts, twice, with a word that the rubric lacks, or none at all; a
-            judge that is called "physicians".
+        RecordError: a fault of `read_by_judge`, or a verdict by another rubric, on other texts, or with a word that the rubric
+            lacks; a judge that is called "physicians".
     """
-    verdicts: dict[str, dict[tuple, Verdict]] = {}
-    notes = []
-    for named_path in files:
-        name, path = named_file(named_path)
-        other = UnknownCases(f"{verdicts_file(path)}: verdicts", cases)
-        for place, verdict in other.leave_out(read_placed(verdicts_file(path), Verdict)):
-            case = cases.records[cases.index[verdict.case_id]]
-            verdict.check(place, case.digest)
-            if len(verdict.order) != 1 or not 0 <= verdict.order[0] < len(case.responses):
-                raise RecordError(f"{place}: 'order' {list(verdict.order)} must name one response of case {case.id!r}")
-            check_words(place, verdict.rubric, verdict.choices or {}, rubric, verdict.valid)
-            if (judge := name or verdict.judge) == PHYSICIANS:
-                raise RecordError(f"{place}: a judge cannot be called {PHYSICIANS}: NAME={path} names it")
-            of_judge = verdicts.setdefault(judge, {})
-            if verdict.key in of_judge:
-                raise RecordError(f"{place}: {judge} judged this response of case {case.id!r} in this run before")
-            of_judge[verdict.key] = verdict
-        notes += other.notes()
-    if not verdicts:
-        raise RecordError(f"{', '.join(files)}: no verdict on any case in {cases.source}")
-    return [rater_of(name, list(each.values()), cases, rubric) for name, each in verdicts.items()], notes
+
+    def check(place: str, case: Case, verdict: Verdict) -> None:
+        verdict.check(place, case.digest)
+        check_single(place, case, verdict)
+        check_words(place, verdict.rubric, verdict.choices or {}, rubric, verdict.valid)
+
+    read, notes = read_by_judge(files, cases, check, frozenset({PHYSICIANS}))
+    return [rater_of(name, verdicts, cases, rubric) for name, (_, verdicts) in read.items()], notes
 
 
 def rater_of(name: str, verdicts: Sequence[Verdict], cases: Cases, rubric: Rubric) -> Rater:

@@ -142,19 +142,12 @@ def shown_answers(cases: Cases, judges: Sequence[Rater], physicians: Rater | Non
                 "question": question_text(case.question),
                 "text": marked(text, [{"start": start, "end": end} for start, end in marks]),
                 "under": gap[place] > 0,
-                "degrees": [(rater.name, _word(rater, place)) for rater in raters],
+                "degrees": [(rater.name, rater.word(place)) for rater in raters],
                 "criteria": raters[0].rubric.output_criteria,
                 "readings": readings,
             }
         )
     return shown
-
-
-def _word(rater: Rater, place: int) -> str:
-    degree = rater.degrees[place]
-    if np.isnan(degree):
-        return rater.rubric.degree.neutral if rater.untold[place] else "not rated"
-    return list(rater.rubric.degree.values)[int(degree)]
 
 
 def counts_table(result: Mapping[str, Any]) -> Table:

@@ -27,6 +27,7 @@ from automedeval.meta_evaluation.report.text import (
     rivals,
     standing,
 )
+from automedeval.records import question_text
 from automedeval.reports.page import SHOWN_CASES, render_report
 from automedeval.reports.text import by_reason, percent, shown
 from automedeval.stats.agreement import LABELS
@@ -44,14 +45,14 @@ MARKS = {name: mark for name, (_, mark) in REASONS.items()}
 
 def agreement_table(result: dict[str, Any]) -> list[dict[str, Any]]:
     """Return one row per judge and baseline, and one rater's ceiling: name, kind, measure → (own scores, expected scores)."""
-    rows = []
-    for name, record in result["judges"].items():
-        cells = {m: (record.get(m), record.get(f"{m}_expected")) for m in LABELS}
-        rows.append({"name": name, "kind": record["kind"], "cells": cells, "valid_rate": record["valid_rate"]})
+    records = dict(result["judges"])
     if ceiling := result["people"].get("ceiling"):
-        cells = {m: (ceiling[m], None) for m in LABELS}
-        rows.append({"name": "one rater against the others", "kind": "people", "cells": cells, "valid_rate": None})
-    return rows
+        records["one rater against the others"] = ceiling | {"kind": "people", "valid_rate": None}
+    return [
+        {"name": name, "kind": record["kind"], "valid_rate": record["valid_rate"]}
+        | {"cells": {measure: (record.get(measure), record.get(f"{measure}_expected")) for measure in LABELS}}
+        for name, record in records.items()
+    ]
 
 
 def undefined(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
@@ -59,7 +60,7 @@ def undefined(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
     return by_reason(
         (estimate["reason"], f"{row['name']}{half}", LABELS[measure])
         for row in rows
-        for which, half in ((0, ""), (1, "'s expected scores"))
+        for which, half in enumerate(("", "'s expected scores"))
         for measure, pair in row["cells"].items()
         if (estimate := pair[which]) is not None and estimate["value"] is None
     )
@@ -110,15 +111,12 @@ def case_records(
             }
             for place, response in enumerate(case.responses, start)
         ]
-        question = case.question
-        if not isinstance(question, str):
-            question = "\n\n".join(f"{message['role']}: {message['content']}" for message in question)
         records.append(
             {
                 "id": case.id,
                 "listed": number in listed,
                 "topic": case.topic,
-                "question": question,
+                "question": question_text(case.question),
                 "reference": case.reference,
                 "responses": responses,
                 "choices": _choices(cases, judges, number),
@@ -176,31 +174,15 @@ def _groups(result: dict[str, Any], cases: list[dict[str, Any]]) -> dict[str, li
     groups = {}
     for name, ids in result["main_judge"]["cases"].items():
         members = [case for case in cases if case["reasons"][:1] == [name]]
-        left = len(ids) - EACH_LIST
-        more = (
-            f" ({left} more in agreement.json: main_judge.cases.{name})" if name in OF_STATEMENTS and left > 0 else ""
-        )
+        left = len(ids) - EACH_LIST if name in OF_STATEMENTS else 0
+        more = f" ({left} more in agreement.json: main_judge.cases.{name})" if left > 0 else ""
         groups[f"{REASONS[name][0]}{more}"] = sorted(members, key=lambda case: ids.index(case["id"]))
     groups["The other cases"] = [case for case in cases if not case["reasons"]]
     return {heading: members for heading, members in groups.items() if members}
 
 
-def _table2(result: dict[str, Any]) -> dict[str, Any]:
-    """Return what the templates show of the table in the form of the paper's Table 2."""
-    table = result["table2"]
-    return {
-        "head": [paper_table_text.COLUMNS[name].label for name in table["columns"]],
-        "lines": paper_table_text.lines_of(table),
-        "reasons": paper_table_text.reasons(table),
-    }
-
-
 def render(
-    result: dict[str, Any],
-    title: str,
-    cases: list[dict[str, Any]],
-    grid: dict[str, str],
-    rate: Sequence[str] = (),
+    result: dict[str, Any], title: str, cases: list[dict[str, Any]], grid: dict[str, str], rate: Sequence[str] = ()
 ) -> dict[str, str]:
     """Render a result as {"report.html": text, "report.md": text}.
 
@@ -214,48 +196,27 @@ def render(
     listed = [case for case in cases if case["listed"]]
     models = leaderboard(result)
     head = ["model", "rank", "strength (log odds)", "win rate, %", "first in resamples", "valid verdicts, %"]
-    lines = [
-        [
-            row["model"],
-            row["rank"],
+    lines = []
+    for row in models:
+        cells = (
             shown(row["strength"]),
             shown(row["win_rate"], 0, 100),
             percent(row["first"]),
             shown(row["valid"], 0, 100),
-        ]
-        for row in models
-    ]
+        )
+        lines.append([row["model"], row["rank"], *cells])
+    judges, table2 = real_judges(result), None
+    if table := result.get("table2"):
+        table2 = {"lines": paper_table_text.lines_of(table), "reasons": paper_table_text.reasons(table)}
+        table2["head"] = [paper_table_text.COLUMNS[name].label for name in table["columns"]]
     return render_report(
-        "automedeval.meta_evaluation",
-        "report",
-        title,
-        words=further(result),
-        notes=result["notes"],
-        figures=illustrate(result),
-        settings=result["settings"],
-        scripts=("report.js", "grid.js"),
-        summary=first_screen(result),
-        main_table=(head, lines),
-        result=result,
-        judges=real_judges(result),
-        answer=answer(result),
-        beside=beside(result),
-        layout=layout(real_judges(result).values()),
-        rate=rate,
-        leaderboard=models,
-        standing=standing(result["models"][result["main_judge"]["name"]]),
-        rivals=rivals(result),
-        groups=_groups(result, listed),
-        cases=listed,
-        in_grid=len(cases),
-        grid=grid,
-        marked=marked,
-        table2=_table2(result) if "table2" in result else None,
-        gaps=gaps(result),
-        rows=rows,
-        reasons=undefined(rows),
-        labels=LABELS,
-        marks=MARKS,
+        "automedeval.meta_evaluation", "report", title, words=further(result), notes=result["notes"],
+        figures=illustrate(result), settings=result["settings"], scripts=("report.js", "grid.js"),
+        summary=first_screen(result), main_table=(head, lines), result=result, judges=judges, answer=answer(result),
+        beside=beside(result), layout=layout(judges.values()), rate=rate, leaderboard=models,
+        standing=standing(result["models"][result["main_judge"]["name"]]), rivals=rivals(result),
+        groups=_groups(result, listed), cases=listed, in_grid=len(cases), grid=grid, marked=marked, table2=table2,
+        gaps=gaps(result), rows=rows, reasons=undefined(rows), labels=LABELS, marks=MARKS,
         # Judges that were asked about less have fewer pairs.
         most=lambda judges, kind, key: max(record[kind][key]["n"] for record in judges.values()),
-    )
+    )  # fmt: skip

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from automedeval.meta_evaluation.agreement.main_judge import choose
 from automedeval.meta_evaluation.agreement.paper_table import paper_table
 from automedeval.meta_evaluation.agreement.ratings import (
     Preferences,
+    files_by_kind,
     gather_preferences,
     read_choices,
     read_ratings,
@@ -41,7 +42,7 @@ from automedeval.meta_evaluation.report.grid import FLAGS, pack_grid, read_flags
 from automedeval.meta_evaluation.report.text import leaderboard, summary
 from automedeval.metrics.embedding import NAMES
 from automedeval.models.arguments import EncoderArguments
-from automedeval.records import Preference, RecordError, digest, read_placed
+from automedeval.records import CriterionLabel, HarmRating, Preference, Rating, RecordError, digest, read_placed
 from automedeval.records.language import english_only
 from automedeval.reports.facts import LEAST_RATED
 from automedeval.reports.text import RANKED, format_table
@@ -71,10 +72,7 @@ class Report:
 
 
 def make_report(
-    args: ReportArguments,
-    encoder_args: EncoderArguments,
-    options: Sequence[str],
-    load_score: Callable[[], Score],
+    args: ReportArguments, encoder_args: EncoderArguments, options: Sequence[str], load_score: Callable[[], Score]
 ) -> Report:
     """Return the report of these files: on criteria if the verdicts are on criteria, else on agreement with people.
 
@@ -88,21 +86,28 @@ def make_report(
     cases = Cases.read(args.cases, args.limit, args.blank)
     names = [*packaged_rubrics(), *([args.rubric] if args.rubric else [])]
     rubrics = {rubric.name: rubric for rubric in map(read_rubric, names)}
+    given = files_by_kind(args.ratings)
+    ratings, labels = given.get(Rating), given.get(CriterionLabel)
     on_harm, rubric = harm_files(args.verdicts, rubrics)
-    if args.ratings and len(on_harm) == len(args.verdicts):
-        raise RecordError("--ratings are of scores, and there are none here; those of harm are --harm_ratings")
+    if not args.verdicts and HarmRating not in given:
+        raise RecordError("--verdicts names no file")
+    if ratings and len(on_harm) == len(args.verdicts):
+        raise RecordError(f"{ratings}: ratings of scores, and these verdicts have none")
+    for name in ("rounds", "compare_to") if ratings is None else ():
+        if getattr(args, name):
+            raise RecordError(f"--{name} needs --ratings of scores: a judge is measured by its agreement with people")
     harm: dict[str, Any] = {}
     harm_pages: dict[str, str] = {}
     harm_lines: list[str] = []
-    if on_harm or args.harm_ratings:
+    if on_harm or HarmRating in given:
         by = {rubric.name: rubric} if rubric else rubrics
-        harm, harm_pages, harm_lines = harm_report(cases, on_harm, by, args.harm_ratings, args.resamples)
+        harm, harm_pages, harm_lines = harm_report(cases, on_harm, by, given.get(HarmRating), args.resamples)
     if len(on_harm) == len(args.verdicts):
         return Report(harm, "harm.json", "harm.html", harm_pages, harm_lines)
     args.verdicts = [file for file in args.verdicts if file not in on_harm]
     own = None if args.rubric and read_rubric(args.rubric).in_words else args.rubric
-    if args.criterion_labels or has_checklists(args.verdicts):
-        report = _criteria_report(args, encoder_args, cases, harm)
+    if labels or has_checklists(args.verdicts):
+        report = _criteria_report(args, encoder_args, cases, labels, harm)
         return replace(report, texts=report.texts | harm_pages, lines=report.lines + harm_lines[1:])
     flags = read_flags(Path(args.output) / FLAGS, cases)
     judges, notes = read_verdicts(args.verdicts, cases, own, frozenset({*NAMES, "people"}))
@@ -114,13 +119,13 @@ def make_report(
     notes += [note for judge in judges for note in judge.notes()]
     rows = rows_of(judges)
     lines = list(trainings_of({row.name: (row.judge.name, row.criterion) for row in rows}))
-    if args.baselines and args.ratings:
+    if args.baselines and ratings:
         notes += english_only(cases.records, "baselines that count words or compare embeddings")
     check_names("--rounds", args.rounds, lines)
     check_names("--compare_to", [args.compare_to] if args.compare_to is not None else [], lines)
     people = choices = verdict_ratings = None
-    if args.ratings:
-        people = read_ratings(args.ratings, cases, args.raters)
+    if ratings:
+        people = read_ratings(ratings, cases, args.raters)
         notes = people.notes + notes
     if args.choices:
         choices, more = read_choices(args.choices, cases)
@@ -154,7 +159,7 @@ def make_report(
     if args.rounds:
         result["rounds"] = follow_rounds(result["over_runs"], args.rounds)
     for name, audit in audits_of(args.audits, rows).items():
-        result["judges"][name]["audit"] = audit
+        result["judges"][name]["audit"] = asdict(audit)
     audited = "audit" in result["judges"][main_judge.row.name]
     settings = describe_result("report", resamples=args.resamples)
     result = plain(result) | ({"harm": harm} if harm else {})
@@ -163,7 +168,7 @@ def make_report(
         "notes": notes,
         "settings": settings | {"encoder": encoder and f"{encoder.name} ({encoder.fingerprint})"},
     }
-    study, commands = ({}, []) if args.ratings or args.choices else _rating_study(args, cases, options)
+    study, commands = ({}, []) if ratings or args.choices else _rating_study(args, cases, options)
     lists = result["main_judge"]["cases"]
     shown = page.case_records(cases, judges, people, main_judge.row, lists, page.worst_cases(result))
     grid = pack_grid(cases, shown, main_judge.row, page.MARKS, flags)
@@ -177,11 +182,10 @@ def make_report(
 
 
 def _criteria_report(
-    args: ReportArguments, encoder_args: EncoderArguments, cases: Cases, harm: dict[str, Any]
+    args: ReportArguments, encoder_args: EncoderArguments, cases: Cases, labels_file: str | None, harm: dict[str, Any]
 ) -> Report:
-    notes: list[str] = []
-    readings = read_checklists(args.verdicts, cases)
-    labels = read_labels(args.criterion_labels, cases) if args.criterion_labels else None
+    readings, notes = read_checklists(args.verdicts, cases)
+    labels = read_labels(labels_file, cases) if labels_file else None
     encoder = encoder_args.load_if_there(notes) if labels and args.baselines else None
     result = criteria_report.criteria_result(cases, readings, labels, encoder, args.resamples, args.audits, harm)
     result |= {"notes": notes, "settings": describe_result("report", resamples=args.resamples)}
@@ -209,8 +213,12 @@ def _rating_study(args: ReportArguments, cases: Cases, options: Sequence[str]) -
     study = Path(args.output) / f"rate-{digest([args.cases, args.limit, shown])}.yaml"
     ratings = study.with_suffix("")
     annotate = shlex.join(["automedeval", "annotate", "--study", str(study)])
-    again = shlex.join(["automedeval", "report", *options, "--ratings", str(ratings / "ratings.jsonl")])
-    commands = [annotate, f"{annotate} --export {shlex.quote(str(ratings))}", again]
+    again = [*options, "--ratings", *args.ratings, str(ratings / "ratings.jsonl")]
+    commands = [
+        annotate,
+        f"{annotate} --export {shlex.quote(str(ratings))}",
+        shlex.join(["automedeval", "report", *again]),
+    ]
     if study.exists():
         return {}, commands
     content = {

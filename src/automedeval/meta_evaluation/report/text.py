@@ -1,11 +1,12 @@
 """Put the result into words: first the answer, which model scores highest and what is known of the judge, then the rest."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from automedeval.meta_evaluation.agreement.candidates import LEVEL, standing
+from automedeval.meta_evaluation.agreement.judge_facts import profile
 from automedeval.meta_evaluation.report import paper_table_text
-from automedeval.reports.facts import LEAST_RATED, Audit, JudgeProfile, facts_of, is_trusted
+from automedeval.reports.facts import LEAST_RATED, JudgeProfile, facts_of, is_trusted
 from automedeval.reports.text import against_best, in_a_row, interval, percent
 
 HALF = "A tie counts as half; guessing gives 50 %."
@@ -15,7 +16,6 @@ HOW = {
     "first": "the first of --verdicts",
     "cross-fitted": "it agrees best with people",
 }
-_RECORDED = ("blind_to", "contradicted", "empty", "foreign", "probe", "rationale_faults", "unread")
 
 
 def real_judges(result: dict[str, Any]) -> dict[str, dict]:
@@ -39,12 +39,12 @@ def answer(result: dict[str, Any]) -> dict[str, str]:
 
     A model is called better only if what is known of the judge allows it (`reports.facts.is_trusted`).
     """
-    main, profile = result["main_judge"], profile_of(result)
-    table = result["models"][main["name"]]
+    table = result["models"][result["main_judge"]["name"]]
     stands = standing(table)
-    trusted = is_trusted(profile)
+    known = _known(result, table, stands)
+    trusted = is_trusted(known)
     answers = {"Best model" if trusted else "Scores highest": _best(table, stands, trusted)}
-    answers |= dict(facts_of(profile))
+    answers |= dict(facts_of(known))
     if stands["order"]:
         answers["How sure"] = _how_sure(table, stands)
     answers["Cases"] = _cases(result["cases"])
@@ -56,33 +56,23 @@ def answer(result: dict[str, Any]) -> dict[str, str]:
     return answers
 
 
-def profile_of(result: dict[str, Any]) -> JudgeProfile:
-    """Return what is known of the main judge, for `reports.facts`."""
-    main = result["main_judge"]
-    table = result["models"][main["name"]]
-    stands = standing(table)
-    order = stands["order"]
+def _known(result: dict[str, Any], table: dict[str, Any], stands: dict[str, Any]) -> JudgeProfile:
+    """Return what is known of the main judge, whose table of the models is given, and how they stand by it."""
+    main, first = result["main_judge"], next(iter(stands["order"]), None)
     best = main.get("best_baseline") if main["rated_cases"] >= LEAST_RATED and "people" in result else None
-    return JudgeProfile(
+    return profile(
+        main["name"],
+        result["judges"][main["name"]],
+        harm=result.get("harm", {}),
         agreement=credit(result),
         rated=main["rated_cases"] if "people" in result else 0,
-        outcome=best["outcome"] if best else None,
-        first=order[0] if order else None,
-        longer=tuple(table["models"][order[0]]["longer"]) if order else None,
+        outcome=best and best["outcome"],
+        first=first,
+        longer=None if first is None else tuple(table["models"][first]["longer"]),
         steps=result.get("next_steps", ()),
         disagreements=len(main["cases"].get("answers_disagree", ())),
         unclear=stands["unclear"],
-        **known_of(result, main["name"]),
     )
-
-
-def known_of(result: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """Return what the record of one judge says of it, as arguments of `JudgeProfile`: all but its ranking of the models."""
-    record = result["judges"][name]
-    known = {each: record[each] for each in _RECORDED if each in record}
-    known |= {"valid": record["valid_rate"]["value"], "prefers_longer": record["prefers_longer"]["value"]}
-    known |= {"audit": Audit(**record["audit"])} if record.get("audit") else {}
-    return {"judge": name, "harm": result.get("harm", {})} | known
 
 
 def _best(table: dict[str, Any], stands: dict[str, Any], trusted: bool) -> str:

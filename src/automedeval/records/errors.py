@@ -1,0 +1,9 @@
+"""The errors that a user can correct."""
+
+
+class AutoMedEvalError(ValueError):
+    """An error that the user can correct; the message is one readable line."""
+
+
+class RecordError(AutoMedEvalError):
+    """A record, a file or an argument is wrong; the message names the place and the value."""

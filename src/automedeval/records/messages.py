@@ -1,0 +1,99 @@
+"""Read conversations as chat programs write them: messages with parts, tool calls and no text, and rows of preferences."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from automedeval.records.errors import RecordError
+
+ROLES = {"human": "user", "gpt": "assistant"}  # of ShareGPT
+CONVERSATIONS = ("messages", "conversation", "conversations")
+
+
+def is_conversation(value: Any) -> bool:
+    """Return whether a value is a list of messages."""
+    return isinstance(value, list) and bool(value) and all(isinstance(each, dict) and _kind(each) for each in value)
+
+
+def _kind(message: dict) -> tuple[str, str] | None:
+    return next((keys for keys in (("role", "content"), ("from", "value")) if keys[0] in message), None)
+
+
+def read_conversation(messages: Sequence[dict], name: str) -> list[dict[str, str]]:
+    """Return messages as `{"role", "content"}`, each with a text; other keys with texts stay.
+
+    RecordError, which names the message of `name`, for one without text.
+    """
+    return [_message(message, f"message {number} of {name!r}") for number, message in enumerate(messages, 1)]
+
+
+def _message(message: dict, place: str) -> dict[str, str]:
+    if not isinstance(message, dict) or not (keys := _kind(message)):
+        raise RecordError(f"{place} is no object with a role and a content")
+    if keys[0] == "role" and message.get("content") and all(isinstance(value, str) for value in message.values()):
+        return message
+    role, content = (message.get(key) for key in keys)
+    texts = [_parts(content)] if isinstance(content, list) else [content] if isinstance(content, str) else []
+    texts += map(_call, message.get("tool_calls") or ())
+    if not isinstance(role, str) or not texts or (content is not None and not isinstance(content, str | list)):
+        raise RecordError(f"{place} has no text")
+    beside = {key: value for key, value in message.items() if isinstance(value, str) and key not in keys}
+    return {"role": ROLES.get(role, role), "content": "\n".join(filter(None, texts)), **beside}
+
+
+def _parts(parts: list) -> str:
+    """Return the texts of a content's parts; of another part, such as an image, its kind in brackets."""
+    kinds = [part if isinstance(part, str) else part.get("text") or f"[{part.get('type', 'part')}]" for part in parts]
+    return "\n".join(map(str, kinds))
+
+
+def _call(call: Any) -> str:
+    function = call.get("function", call) if isinstance(call, dict) else {}
+    arguments = function.get("arguments", "")
+    return f"[calls {function.get('name')}({arguments if isinstance(arguments, str) else json.dumps(arguments)})]"
+
+
+def answer_text(value: Any, name: str) -> Any:
+    """Return the text of an answer that is given as messages, a message or parts; another value as it is."""
+    if is_conversation(value):
+        return read_conversation(value, name)[-1]["content"]
+    if isinstance(value, dict) and _kind(value):
+        return _message(value, repr(name))["content"]
+    return _parts(value) if _is_parts(value) else value
+
+
+def _is_parts(value: Any) -> bool:
+    return isinstance(value, list) and any(isinstance(each, dict) and each.get("type") == "text" for each in value)
+
+
+def without_messages(row: dict, place: str) -> dict:
+    """Return a row of a table with texts in the place of messages.
+
+    `messages` are the question and, where an assistant has the last word, the answer to it. Of preferences, `chosen` and
+    `rejected`, the last messages are the answers; those that both begin with are the question if there is no `prompt`.
+
+    RecordError for a message without text.
+    """
+    row = {name: _parts(value) if _is_parts(value) else value for name, value in row.items()}
+    told = {name: value for name, value in row.items() if is_conversation(value)}
+    if not told:
+        return row
+    try:
+        read = {name: read_conversation(value, name) for name, value in told.items()}
+    except RecordError as error:
+        raise RecordError(f"{place}: {error}") from None
+    texts: dict[str, Any] = {}
+    for name, messages in read.items():
+        if name in CONVERSATIONS and not {"question", "prompt"} & set(row):
+            answered = messages[-1]["role"] == "assistant"
+            texts |= {"question": _question(messages[:-1] if answered else messages)}
+            texts |= {"answer": messages[-1]["content"]} if answered else {}
+        else:
+            texts[name] = _question(messages) if messages[-1]["role"] == "user" else messages[-1]["content"]
+    if {"chosen", "rejected"} <= set(read) and not {"question", "prompt"} & {*row, *texts}:
+        texts["question"] = _question(read["chosen"][:-1])
+    return {name: value for name, value in row.items() if name not in told} | texts
+
+
+def _question(messages: list[dict[str, str]]) -> str | list[dict[str, str]]:
+    return messages[0]["content"] if len(messages) == 1 and messages[0]["role"] == "user" else messages

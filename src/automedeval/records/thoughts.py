@@ -1,0 +1,50 @@
+"""Take a reasoning model's thoughts out of its answer: a patient does not read them."""
+
+import re
+from typing import Any
+
+_TAGS = "think|thinking|thoughts?|reasoning|reflection|scratchpad|seed:think"
+# Where thoughts begin and end: DeepSeek and Qwen, Mistral, Kimi, OpenThoughts, Cohere, MedGemma, gpt-oss, HuatuoGPT-o1.
+_OPEN = (
+    rf"<(?:{_TAGS})>|\[THINK\]|◁think▷|<\|begin_of_thought\|>|<\|START_THINKING\|>|<unused94>|"
+    r"(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary)\b[^<\n]{0,40}(?:<\|message\|>)?|\A\s*## Thinking[ \t]*\n"
+)
+_CLOSE = (
+    rf"</(?:{_TAGS})>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>|<\|END_THINKING\|>|<unused95>|"
+    r"(?:<\|start\|>assistant)?<\|channel\|>final<\|message\|>|^## Final Response[ \t]*$"
+)
+_MARK = re.compile(rf"(?P<open>{_OPEN})|(?:{_CLOSE})", re.I | re.M)
+# What such models write around the answer that follows.
+_AROUND = re.compile(
+    r"</?(?:answer|final_answer|solution|response)>|<\|(?:begin|end)_of_solution\|>|<\|(?:START|END)_RESPONSE\|>|<\|(?:end|return)\|>",
+    re.I,
+)
+
+
+def without_thoughts(text: str) -> str:
+    """Return an answer without thoughts, the same text if it has none; nothing of it if it is one unfinished thought.
+
+    Some chat templates open the thought in the prompt, so that the text has only the end of it.
+    """
+    kept: list[str] = []
+    position, inside = 0, False
+    for mark in _MARK.finditer(text):
+        if mark["open"] is None:
+            kept = kept if inside else []
+            inside, position = False, mark.end()
+        elif not inside:
+            kept.append(text[position : mark.start()])
+            inside = True
+    if not (kept or position):
+        return text
+    return _AROUND.sub("", "".join(kept + [text[position:]] * (not inside))).strip()
+
+
+def count_thoughts(case: Any) -> int:
+    """Return how many answers of a case held thoughts when it was read."""
+    return sum("thoughts" in response.extra for response in case.responses)
+
+
+def note_on_thoughts(count: int) -> list[str]:
+    """Return a line that tells of so many answers, none of 0."""
+    return [f"{count:,} answers held a model's thoughts, which are removed"] if count else []
