@@ -16,7 +16,7 @@ from automedeval.dataset.sources import (
 )
 from automedeval.records import Case, Columns, RecordError, Response, read_cases
 
-ROWS = rows_of(__file__)
+TABLES = rows_of(__file__)
 
 QUESTION = "What are the symptoms of gout?"
 CASE = {"id": "c1", "question": QUESTION, "responses": [{"model": "m", "text": "Pain."}], "site": "x"}
@@ -168,7 +168,7 @@ def test_a_file_that_holds_no_rows_is_named(tmp_path, name, content, told):
         list(read_source(str(tmp_path / name)))
 
 
-@pytest.mark.parametrize(("question", "reference", "name"), ROWS["test_what_the_packaged_patterns_leave_out"])
+@pytest.mark.parametrize(("question", "reference", "name"), TABLES["test_what_the_packaged_patterns_leave_out"])
 def test_what_the_packaged_patterns_leave_out(question, reference, name):
     case = Case("c", question, (), reference)
     assert next((one.name for one in read_exclusions() if one.fits(case)), None) == name
