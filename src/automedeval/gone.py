@@ -40,6 +40,7 @@ OPTIONS: dict[str, str] = {
     "readings": "--jury tells raters' readings from decisions by itself",
     "tolerance": "every other score is a mistake",
     "train_on": "every row of the data set is in a round",
+    "check_base rubric": "answers with scores and with choices are both checked",
     "introspect shuffle": "recordings are shown in the order of the case by themselves",
     "introspect seed": "the partners sample with seed 0",
     "introspect max_length": "a round has the longest row of its data set",

@@ -154,16 +154,7 @@ def test_a_faulty_plan_is_refused_by_file_and_key(tmp_path: Path, change: dict, 
     assert told in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("take", "there", "number"),
-    [
-        ("50%", 3823, 1911),
-        ("7%", 100, 7),  # 0.07 * 100 is more than 7 to a computer
-        ("0.1 %", 1000, 1),
-        ("100%", 9, 9),
-        ("rest", 9, 9),
-    ],
-)
+@pytest.mark.parametrize(("take", "there", "number"), ROWS["test_a_share_is_rounded_down_and_exact"])
 def test_a_share_is_rounded_down_and_exact(take: str, there: int, number: int) -> None:
     part = Part.read(YamlFile("plan.yaml"), {"teacher": "strong", "take": take}, "test.", ("strong",))
     assert part.number(there) == number

@@ -192,14 +192,7 @@ def test_near_duplicates_are_those_that_comparing_all_pairs_finds(texts, thresho
         assert repeated == first or normalise(texts[repeated]) == normalise(text)
 
 
-@pytest.mark.parametrize(
-    "questions",
-    [
-        ("दिल क्या है?", "दाल क्या है?"),  # What is the heart? What are lentils?
-        ("ปวดหู", "ปวดหัว"),  # earache, headache
-        ("காது வலி", "கை வலி"),  # ear pain, hand pain
-    ],
-)
+@pytest.mark.parametrize("questions", ROWS["test_questions_that_differ_in_a_vowel_are_two"])
 def test_questions_that_differ_in_a_vowel_are_two(questions):
     assert near_duplicates(questions) == [None, None]
     assert near_duplicates([*questions, f"{questions[1]} …"]) == [None, None, 1]

@@ -64,14 +64,7 @@ def test_a_case_stays_as_it_is_and_a_row_keeps_its_id():
     assert cases_of(MEDTEXT)[0].id == "set-7/1-2"
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        {"Q": "a", "A": "b"},
-        {"question": "a", "answer": "b", "model": "m"},
-        {"question": "a", "answer": "b", "model-a": "c", "model-b": "d"},
-    ],
-)
+@pytest.mark.parametrize("row", TABLES["test_a_table_of_answers_is_no_public_set"])
 def test_a_table_of_answers_is_no_public_set(row):
     assert recognised(row) is None
 

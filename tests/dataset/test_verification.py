@@ -33,23 +33,7 @@ def written(folder: Path, *ratings: dict) -> str:
     return str(file)
 
 
-@pytest.mark.parametrize(
-    ("rule", "scores", "failed"),
-    [
-        ({}, [1, 1], False),
-        ({}, [1, 0], True),
-        ({}, [1], False),
-        ({"scale": [1, 5]}, [1], True),  # the worst of a declared scale
-        ({"fails": "majority"}, [1, 0], False),
-        ({"fails": "majority"}, [0, 1, 0], True),
-        ({"fails": "mean", "fail_below": 0.5}, [1, 0], False),
-        ({"fails": "mean", "fail_below": 0.6}, [1, 0], True),
-        ({"scale": [1, 5]}, [3, 5], False),
-        ({"scale": [1, 5]}, [2, 5], True),
-        ({"scale": [1, 5], "fail_below": 4}, [3, 5], True),
-        ({"scale": [1, 5], "fails": "mean", "fail_below": 3.5}, [2, 5], False),
-    ],
-)
+@pytest.mark.parametrize(("rule", "scores", "failed"), ROWS["test_each_rule_decides_by_hand"])
 def test_each_rule_decides_by_hand(tmp_path: Path, rule: dict, scores: list[int], failed: bool) -> None:
     file = written(tmp_path, *(rating(annotator=str(at), score=score) for at, score in enumerate(scores)))
     found = verify(file, VERDICTS, Rule.read(YamlFile("plan"), rule))

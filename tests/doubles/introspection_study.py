@@ -90,9 +90,8 @@ class Lessons:
         judged = list(zip(self.cases, teacher))
         for name, part in {"stage1": judged[:3], "stage2": judged[3:-1], "test": judged[-1:]}.items():
             rows = [instruction(case, verdict, AUTOMEDEVAL, "strong", "high") for case, verdict in part]
-            written = write_rows(place / f"{name}.parquet", rows)
-            splits[name] = written.statistics
-            origins += written.origins
+            splits[name], written = write_rows(place / f"{name}.parquet", rows)
+            origins += written
         facts = card_facts(splits, origins) | FACTS | {"folder": "data", "rubrics": {}, "arithmetic": ["8 cases"]}
         write_card(place, facts)
         self.write("cases.jsonl", [case.to_dict() for case in self.cases])

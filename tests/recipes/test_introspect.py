@@ -71,7 +71,7 @@ def sample(tmp_path_factory):
                 verdict = verdict_of(case, reading.scores, teacher, rationale=reading.rationale)
                 rows.append(instruction(case, verdict, AUTOMEDEVAL, teacher, "high"))
                 judged.append(verdict_of(case, (3, 3, 3), "stage3", rationale="Analyze:\nStep 1: Hm.").to_dict())
-        splits[name] = write_rows(folder / f"{name}.parquet", rows).statistics
+        splits[name] = write_rows(folder / f"{name}.parquet", rows)[0]
     write_card(folder, card_facts(splits, written) | FACTS | {"folder": "sample", "rubrics": {}, "max_length": 4000})
     (folder / "verdicts.jsonl").write_text("".join(json.dumps(verdict) + "\n" for verdict in judged))
     return folder

@@ -214,18 +214,7 @@ def test_an_adapter_is_gathered_and_merged_and_a_killed_run_goes_on_to_the_same_
 
     pytest.importorskip("peft")
     rank, alpha = 4, 32
-    lora = (
-        "--use_peft",
-        "true",
-        "--lora_r",
-        rank,
-        "--lora_alpha",
-        alpha,
-        "--lora_dropout",
-        0.1,
-        "--learning_rate",
-        0.05,
-    )
+    lora = f"--use_peft true --lora_r {rank} --lora_alpha {alpha} --lora_dropout 0.1 --learning_rate 0.05".split()
     whole, killed = folder / "adapter", folder / "adapter-killed"
     output = ended(start("zero3_cpu", small(folder, whole, *lora), folder / "adapter.log"), folder / "adapter.log")
     assert output.count("stage1: 16 rows, ") == 1

@@ -203,16 +203,8 @@ def test_several_runs_differ_in_seed_and_place() -> None:
     assert names == ["stage1", "stage2", "stage3", "stage1-run2", "stage2-run2", "stage3-run2"]
 
 
-@pytest.mark.parametrize("folder", [SMALL, PAPER])
-@pytest.mark.parametrize(
-    ("ablation", "trained", "dataset"),
-    [
-        ("no_chain", ["stage1", "stage2", "stage3", "introspection1", "introspection2"], "-no_chain"),
-        ("no_curriculum", ["no_curriculum", "introspection1", "introspection2"], ""),
-        ("no_introspection", ["stage1", "stage2", "stage3"], ""),
-        ("vanilla", ["vanilla", "vanilla_all"], "-vanilla"),
-    ],
-)
+@pytest.mark.parametrize("folder", ROWS["test_an_ablation_changes_what_its_name_says"])
+@pytest.mark.parametrize(("ablation", "trained", "dataset"), ROWS["test_an_ablation_changes_what_its_name_says"])
 def test_an_ablation_changes_what_its_name_says(folder: str, ablation: str, trained: list[str], dataset: str) -> None:
     commands = plan(folder, "--ablation", ablation)
     found = [name for name, words in zip(steps(commands), commands) if recipe(words) == "sft"]

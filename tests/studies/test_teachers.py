@@ -30,19 +30,10 @@ def asked(*arguments: object) -> list[tuple[Any, ...]]:
 
 
 def test_one_file_names_every_model_with_endpoint_and_price() -> None:
-    strong, weak, gemini = (
-        (STRONG, None, None, "10.0"),
-        (WEAK, None, None, "0.5"),
-        (GEMINI, GOOGLE, "GEMINI_API_KEY", "0.1"),
-    )
-    assert asked() == [
-        strong,
-        weak,
-        weak,
-        strong,
-        gemini,
-        *[strong] * 4,
-    ]  # teachers, Table 2, two rounds with two partners
+    strong, weak = (STRONG, None, None, "10.0"), (WEAK, None, None, "0.5")
+    gemini = (GEMINI, GOOGLE, "GEMINI_API_KEY", "0.1")
+    # Teachers, Table 2, and two rounds with two partners.
+    assert asked() == [strong, weak, weak, strong, gemini, *[strong] * 4]
     for file in set((ROOT / PAPER).glob("*.yaml")) - {ROOT / PAPER / "teachers.yaml"}:
         assert not re.search(r"gpt-|gemini-\d", file.read_text()), file
     names = {each.get("teacher_verdicts") for each in of(plan(PAPER), "report")} - {None}

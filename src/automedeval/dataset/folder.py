@@ -167,19 +167,10 @@ def row_faults(
                 yield None
 
 
-@dataclass
-class WrittenRows:
-    """The result of writing a split.
-
-    `statistics` hold counts, lengths and the fingerprint of the rows; `origins` counts them by `origin`.
-    """
-
-    statistics: dict[str, Any]
-    origins: Counter
-
-
-def write_rows(file: Path, rows: Iterable[Mapping[str, Any]], encoder: PromptEncoder | None = None) -> WrittenRows:
-    """Write the rows of one split to a parquet file.
+def write_rows(
+    file: Path, rows: Iterable[Mapping[str, Any]], encoder: PromptEncoder | None = None
+) -> tuple[dict[str, Any], Counter]:
+    """Write the rows of one split to a parquet file; return its statistics, and the number of rows by `origin`.
 
     Args:
         rows: their keys are the columns of SCHEMA.
@@ -206,7 +197,7 @@ def write_rows(file: Path, rows: Iterable[Mapping[str, Any]], encoder: PromptEnc
         **{name: dict(sorted(counter.items())) for name, counter in counts.items()},
         "tokens": {"median": tokens[len(tokens) // 2] if tokens else None, "most": tokens[-1] if tokens else None},
     }
-    return WrittenRows(statistics, origins)
+    return statistics, origins
 
 
 def origin(row: Mapping[str, Any]) -> tuple[str, str, str, str, str, bool]:

@@ -280,8 +280,8 @@ class Round:
         rubrics = {each.rubric.name: each.rubric for each in self.recorded}
         faults = list(row_faults(rows, encoder, self.max_length, rubrics))
         usable = [row for row, fault in zip(rows, faults) if fault is None]
-        written = write_rows(folder / f"{TRAIN}.parquet", usable, encoder)
-        splits, origins = {TRAIN: written.statistics}, written.origins
+        statistics, origins = write_rows(folder / f"{TRAIN}.parquet", usable, encoder)
+        splits = {TRAIN: statistics}
         rejected = [(each.row, WAITS) for each in self.recorded if each.case.id in left_out]
         rejected += [(row, fault) for row, fault in zip(rows, faults) if fault is not None]
         dropped = [
