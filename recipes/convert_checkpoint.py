@@ -16,7 +16,7 @@ import json
 import os
 import shutil
 import zipfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
 
@@ -26,7 +26,7 @@ from safetensors.torch import save_file
 
 from automedeval.cli import parse, run
 from automedeval.models.checkpoints import FILES, check_architecture, checkpoint_folder, loading
-from automedeval.records import RecordError
+from automedeval.records import RecordError, option
 from automedeval.records.journal import write_json
 from automedeval.records.lock import lock
 
@@ -37,12 +37,10 @@ PICKLES, INDEX = "pytorch_model*.bin", "pytorch_model.bin.index.json"
 class ConvertArguments:
     """Which checkpoint, and where to."""
 
-    input: list[str] = field(
-        metadata={
-            "help": "checkpoint with pytorch_model*.bin: a folder, or ORG/NAME or ORG/NAME@REVISION; or base and adapter"
-        }
+    input: list[str] = option(
+        "checkpoint with pytorch_model*.bin: a folder, or ORG/NAME or ORG/NAME@REVISION; or base and adapter"
     )
-    output: str = field(metadata={"help": "folder for the converted checkpoint"})
+    output: str = option("folder for the converted checkpoint")
 
 
 def main() -> None:

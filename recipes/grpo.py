@@ -7,59 +7,61 @@
 resumes from the last complete checkpoint. `trl grpo --reward_funcs automedeval.rewards.medical_judge` trains the same way.
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 
+from accelerate import PartialState
 from datasets import Dataset
 from transformers import TrainingArguments
-from trl import GRPOConfig, GRPOTrainer, ModelConfig, get_peft_config
+from trl import GRPOConfig, GRPOTrainer, ModelConfig, TrlParser, get_peft_config
 
 from automedeval.cli import describe_run, run
-from automedeval.models.checkpoints import checkpoint_folder
-from automedeval.records import Case, RecordError, read_cases
+from automedeval.models.checkpoints import checkpoint_folder, fingerprint
+from automedeval.records import Case, RecordError, digest, option, read_cases
 from automedeval.rewards import load_reward
-from automedeval.training.arguments import DECISIVE, identity_of, parse_training, tell_of_locks
-from automedeval.training.run import TrainingRun, errors_in_a_line, tell
+from automedeval.training.run import Run, tell
+from automedeval.training.stages import DECISIVE
+from automedeval.training.start import parse_run, tell_of_locks
 
 
 @dataclass
 class CasesArguments:
     """What is asked, and who judges the answers."""
 
-    cases: str = field(metadata={"help": "cases whose questions the model answers; their responses are not read"})
-    reward: str | None = field(default=None, metadata={"help": "YAML file of the judge; default: the small judge"})
+    cases: str = option("cases whose questions the model answers; their responses are not read")
+    reward: str | None = option("YAML file of the judge; default: the small judge", None)
 
 
-def main(args: CasesArguments, training: GRPOConfig, model: ModelConfig) -> None:
+def main() -> None:
     """Read the questions, load the judge, train, and save the model."""
-    output, start = Path(training.output_dir), checkpoint_folder(model.model_name_or_path)
+    tell_of_locks()
+    args, training, model = parse_run(TrlParser((CasesArguments, GRPOConfig, ModelConfig)))
+    state, output = PartialState(), Path(training.output_dir)
+    start = checkpoint_folder(model.model_name_or_path)
     # Of a blank response the question counts too.
     rows = [row_of(case) for case in read_cases(args.cases, blank="lowest")]
     if not rows:
         raise RecordError(f"{args.cases}: no case")
     reward = load_reward(args.reward)
     names = {each.name for each in fields(GRPOConfig)} - {each.name for each in fields(TrainingArguments)}
-    identity = identity_of(training, model, rows, start, sorted(names | set(DECISIVE)))
-    record = {
-        "identity": {**identity, "judge": reward.judge.fingerprint},
-        "start": model.model_name_or_path,
-        **describe_run(args, training, model, libraries=("trl", "peft", "deepspeed", "datasets")),
-    }
-    run = TrainingRun(output, record)
-    if run.finished:
+    identity = {name: getattr(training, name) for name in sorted(names | set(DECISIVE)) if hasattr(training, name)}
+    peft = get_peft_config(model)
+    identity |= {"dtype": model.dtype, "peft": peft and peft.to_dict(), "processes": state.num_processes}
+    identity |= {"rows": digest(rows), "start": fingerprint(start, []), "judge": reward.judge.fingerprint}
+    about = describe_run(args, training, model, libraries=("trl", "peft", "deepspeed", "datasets"))
+    this = Run(output, {"identity": identity, "start": model.model_name_or_path, **about})
+    if this.finished:
         return
     tell(f"{args.cases}: {len(rows):,} questions; reward by {reward.judge.name}")
     trainer = GRPOTrainer(
-        model=str(start),
-        reward_funcs=reward,
-        args=training,
-        train_dataset=Dataset.from_list(rows),
-        peft_config=get_peft_config(model),
+        model=str(start), reward_funcs=reward, args=training, train_dataset=Dataset.from_list(rows), peft_config=peft
     )
-    log = run.train(trainer)
+    this.train(trainer)
     trainer.save_model(str(output))
-    run.finish(rewards=[line for line in log if "reward" in line])
-    tell(f"{output}: {trainer.state.global_step:,} updates, {run.seconds / 60:.1f} minutes")
+    if state.is_main_process:
+        this.finish(rewards=[line for line in trainer.state.log_history if "reward" in line])
+    state.wait_for_everyone()
+    tell(f"{output}: {trainer.state.global_step:,} updates, {this.seconds / 60:.1f} minutes")
     trainer.accelerator.end_training()
 
 
@@ -70,12 +72,5 @@ def row_of(case: Case) -> dict[str, object]:
     return {"prompt": prompt, "reference": case.reference}
 
 
-def train() -> None:
-    """Run `main` with the arguments of the YAML and the command line."""
-    with errors_in_a_line():
-        tell_of_locks()
-        main(*parse_training(CasesArguments, GRPOConfig, ModelConfig))
-
-
 if __name__ == "__main__":
-    run(train)
+    run(main)

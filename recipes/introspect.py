@@ -8,10 +8,9 @@
 Writes OUTPUT/{train,test}.parquet with a card, statistics.json, revisions.jsonl, dropped.jsonl and run.json. The partners'
 messages and the jury's queue, jury.jsonl, are in OUTPUT.discussion/; the same command again goes on from there. While cases
 wait for the jury, nothing is written to OUTPUT and the exit status is 1, unless --waiting says what becomes of their rows.
-Without partners every mistake goes to the jury.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from automedeval.cli import TableArguments, comma_list, parse, print_notes, reco
 from automedeval.dataset.card import card_facts, write_card
 from automedeval.dataset.folder import DatasetFolder, read_dataset
 from automedeval.introspection.discussion import EXCHANGES, Partners
-from automedeval.introspection.jury import DECIDED, Ruling, holds_readings, read_readings, read_rulings, write_queue
+from automedeval.introspection.jury import DECIDED, Ruling, read_readings, read_rulings, write_queue
 from automedeval.introspection.mistakes import Mistake, Recorded, RoundJudge, find_mistakes, read_judge, read_recorded
 from automedeval.introspection.round import STOP, WAITING, Round, decide, refuse_silence
 from automedeval.introspection.rule_reviewer import RuleOnRatings
@@ -30,7 +29,7 @@ from automedeval.knowledge.arguments import KnowledgeArguments
 from automedeval.models.arguments import ChatArguments, parse_model
 from automedeval.models.replay import RecordedChat
 from automedeval.models.tokenization import PromptEncoder
-from automedeval.records import RecordError, check_least, read_cases, verdicts_file
+from automedeval.records import RecordError, check_least, option, read_cases, verdicts_file
 from automedeval.records.journal import Journal
 from automedeval.rubrics import rubrics_with
 
@@ -39,49 +38,49 @@ from automedeval.rubrics import rubrics_with
 class IntrospectArguments(TableArguments):
     """The judge, the data set, the partners, and the jury."""
 
-    dataset: str = field(metadata={"help": "folder of a data set of recipes/build_dataset.py, or of an earlier round"})
-    verdicts: str = field(metadata={"help": "file or folder of the judge's verdicts on all training cases"})
-    cases: list[str] = field(metadata={"help": "case files that hold the training cases"})
-    output: str = field(metadata={"help": "folder of the round's data set; an earlier data set there is replaced"})
-    judge_name: str | None = field(default=None, metadata={"help": "the judge, if --verdicts holds several"})
-    rubrics: list[str] = field(default_factory=list, metadata={"help": "YAML files of your own rubrics"})
-    suggester: str | None = field(
-        default=None,
-        metadata={"help": "model that suggests and revises: openai:MODEL, recording:FILE, or a checkpoint"},
+    dataset: str = option("folder of a data set of recipes/build_dataset.py, or of an earlier round")
+    verdicts: str = option("file or folder of the judge's verdicts on all training cases")
+    cases: list[str] = option("case files that hold the training cases")
+    output: str = option("folder of the round's data set; an earlier data set there is replaced")
+    judge_name: str | None = option("the judge, if --verdicts holds several", None)
+    rubrics: list[str] = option("YAML files of your own rubrics", [])
+    tolerance: float = option("largest difference of a score, in points, that is no mistake", 0.0)
+    suggester: str | None = option(
+        "model that suggests and revises: openai:MODEL, recording:FILE, or a checkpoint (default: nobody "
+        "discusses, every mistake goes to the jury)",
+        None,
     )
-    reviewer: str | None = field(
-        default=None,
-        metadata={"help": "model that accepts or objects: as --suggester, or ratings:FILE, a rule on people's ratings"},
+    reviewer: str | None = option(
+        "model that accepts or objects: as --suggester, or ratings:FILE, a rule on people's ratings", None
     )
-    exchanges: int = field(default=EXCHANGES, metadata={"help": "largest number of suggestions, each with a review"})
-    jury: str | None = field(
-        default=None,
-        metadata={"help": "file with the jury's decisions, or with readings of raters, of which one decides each case"},
+    exchanges: int = option("largest number of suggestions, each with a review", EXCHANGES)
+    jury: str | None = option("file with the jury's decisions, beside the queue", None)
+    readings: bool = option("--jury holds raters' readings of recipes/prepare.py; one of each case decides", False)
+    waiting: str = option(
+        "if cases wait for the jury: stop, leave_out their rows, or keep_old: keep the rows with the old verdicts",
+        STOP,
+        choices=list(WAITING),
     )
-    waiting: str = field(
-        default=STOP,
-        metadata={
-            "help": "if cases wait for the jury: stop, leave_out their rows, or keep_old: keep the rows with the old verdicts",
-            "choices": list(WAITING),
-        },
+    tokenizer: str | None = option(
+        "checkpoint to be trained, whose tokens are counted (default: lengths are not checked)", None
     )
-    tokenizer: str | None = field(
-        default=None,
-        metadata={"help": "checkpoint to be trained, whose tokens are counted (default: lengths are not checked)"},
+    tokenizer_template: str | None = option(
+        "Jinja file with a chat template, for a checkpoint without one; none: its own", None
     )
-    tokenizer_template: str | None = field(
-        default=None, metadata={"help": "Jinja file with a chat template, for a checkpoint without one; none: its own"}
-    )
-    dry_run: bool = field(default=False, metadata={"help": "count mistakes, tokens and cost; ask no model"})
+    max_length: int = option("rows with more tokens are dropped", 2048)
+    dry_run: bool = option("count mistakes, tokens and cost; ask no model", False)
 
     def __post_init__(self) -> None:
         for name in ("cases", "rubrics"):
             setattr(self, name, comma_list(getattr(self, name)))
-        check_least(self, 1, "exchanges")
+        check_least(self, 1, "exchanges", "max_length")
+        check_least(self, 0, "tolerance")
+        if self.readings and not self.jury:
+            raise RecordError("--readings needs --jury FILE with the readings")
         if Path(self.output).resolve() == Path(self.dataset).resolve():
             raise RecordError(f"--output {self.output}: a round needs another folder than its data set")
         if bool(self.suggester) != bool(self.reviewer):
-            raise RecordError("--suggester and --reviewer name the two models; without both the jury decides alone")
+            raise RecordError("--suggester and --reviewer must name two models; without both the jury decides alone")
 
 
 def main() -> None:
@@ -95,16 +94,15 @@ def main() -> None:
     cases = {case.id: case for path in args.cases for case in read_cases(path, blank=args.blank) if case.id in wanted}
     recorded = read_recorded(dataset.training, cases, rubrics, args.dataset)
     judge = read_judge(str(verdicts_file(args.verdicts)), recorded, args.judge_name)
-    mistakes, lines = find_mistakes(recorded, judge)
+    mistakes, lines = find_mistakes(recorded, judge, args.tolerance)
     this = Round(dataset, recorded, args.waiting)
     this.report(*lines)
     encoder = PromptEncoder.from_checkpoint(args.tokenizer, args.tokenizer_template) if args.tokenizer else None
     work = Path(f"{args.output.rstrip('/')}.discussion")
     queue, mistakes_by_case = work / "jury.jsonl", {each.case.id: each for each in recorded}
     with Journal(work / "discussion.jsonl") as journal:
-        raters = args.jury is not None and holds_readings(args.jury)
         # The jury's decisions are read before any model is asked, so that faulty input fails at once.
-        read_jury(None if raters else args.jury, queue, mistakes_by_case)
+        read_jury(args, queue, mistakes_by_case)
         discussions, names = [], {"suggester": "nobody", "reviewer": "nobody"}
         if args.suggester and mistakes:
             about = [dataset.statistics["fingerprint"], judge.name, judge.settings or ""]
@@ -127,9 +125,9 @@ def main() -> None:
         elif args.dry_run:
             return
         # They are read again after the discussion: decisions made meanwhile count, and must not be overwritten.
-        rulings, filled = read_jury(None if raters else args.jury, queue, mistakes_by_case)
+        rulings, filled = read_jury(args, queue, mistakes_by_case)
         discussed, readings = {each.case_id: each for each in discussions}, None
-        if raters:
+        if args.readings:
             needed = [each.case_id for each in mistakes if each.case_id not in rulings]
             needed = [case_id for case_id in needed if case_id not in discussed or not discussed[case_id].consensus]
             drawn, readings = read_readings(
@@ -146,7 +144,7 @@ def main() -> None:
                 f"export into {work / DECIDED}; then run the same command again. To go on without the jury: --waiting "
                 "leave_out or --waiting keep_old"
             )
-        names["jury"] = "raters' readings" if raters else "the jury"
+        names["jury"] = "raters' readings" if args.readings else "the jury"
         write(this, (args, books, chat_args), encoder, judge, names)
     if this.waiting:
         print(f"{waits(this, queue)}; the same command takes their decisions")
@@ -159,16 +157,16 @@ def waits(this: Round, queue: Path) -> str:
 
 
 def read_jury(
-    file: str | None, queue: Path, mistakes: dict[str, Recorded]
+    args: IntrospectArguments, queue: Path, mistakes: dict[str, Recorded]
 ) -> tuple[dict[str, Ruling], dict[str, dict]]:
     """Return the jury's decisions and their lines, by case id.
 
     They are read from the queue, the page's export beside it, and the file of --jury; of two on a case the later one counts.
     """
     rulings, filled = read_rulings(queue, mistakes) if queue.exists() else ({}, {})
-    exported = queue.parent / DECIDED / queue.name
-    for each in [exported] * exported.exists() + [file] * bool(file):
-        decisions, more = read_rulings(each, mistakes)
+    files = [file for file in [queue.parent / DECIDED / queue.name] if file.exists()]
+    for file in files + [args.jury] * bool(args.jury and not args.readings):
+        decisions, more = read_rulings(file, mistakes)
         rulings, filled = rulings | decisions, filled | {case_id: more[case_id] for case_id in decisions}
     return rulings, filled
 
@@ -190,12 +188,13 @@ def partners_of(
             rule = RuleOnRatings(file)
             rule.check(mistake.recorded.case for mistake in mistakes)
             return rule
-        return chat_args.load(model, seed=0)
+        return chat_args.load(model, 0)
 
-    recorded = parse_model(args.suggester)[0] == "recording"
+    kinds = [parse_model(model)[0] for model in (args.suggester, args.reviewer)]
+    recorded = kinds[0] == "recording"
     suggester = partner(args.suggester, "suggestion")
     reviewer = partner(args.reviewer, "review") if recorded or args.reviewer != args.suggester else suggester
-    if parse_model(args.suggester)[0] == parse_model(args.reviewer)[0] == "openai":
+    if kinds == ["openai", "openai"]:
         reviewer.budget = suggester.budget  # --max_cost limits both together
     search, store = books.open(chat_args.device)
     return Partners(
@@ -205,8 +204,7 @@ def partners_of(
         search=search,
         questions=books.questions,
         exchanges=args.exchanges,
-        # A recording was made with the responses in the order of the case.
-        shuffle=not recorded and parse_model(args.reviewer)[0] != "recording",
+        shuffle="recording" not in kinds,  # they were made with the responses in the order of the case
         about=[*about, store] if store else about,
     )
 
@@ -221,7 +219,7 @@ def write(
     """Write the round's folder, and move it to its place."""
     args = groups[0]
     with DatasetFolder(args.output) as folder:
-        splits, written = this.write(folder.scratch, encoder)
+        splits, written = this.write(folder.scratch, encoder, args.max_length)
         if encoder is None:
             this.report("rows: no --tokenizer is given, so no length was checked")
         facts = this.dataset.statistics | card_facts(splits, written) | this.facts(judge, partners)
@@ -229,7 +227,7 @@ def write(
             "folder": Path(args.output).name,
             "version": automedeval.__version__,
             "tokenizer": args.tokenizer and Path(args.tokenizer).name,
-            "max_length": this.max_length,
+            "max_length": args.max_length,
         }
         write_card(folder.scratch, facts)
         record_run(folder.scratch / "run.json", *groups)

@@ -8,7 +8,6 @@ CRITERIA = "criteria are written by people, or come with the data"
 PAGE = "a container serves the physicians' page, see docs/annotation.md"
 PERTURBATIONS = "use --perturbations FILE, in the format of audit/templates/basics.yaml"
 RISK = "use `automedeval calibrate --risk R`"
-JURY = "without --suggester and --reviewer the jury decides about every mistake"
 PAIRS = "use `automedeval export --to preferences`"
 COMMANDS: dict[str, str] = {
     "abstain": RISK,
@@ -36,17 +35,15 @@ OPTIONS: dict[str, str] = {
     "audit raters": "`automedeval report --ratings` compares a judge with people",
     "publish study": PAGE,
     "batch_answers": "put the answers into FILE.answers.jsonl beside FILE.jsonl of --batch_file",
-    "partners": JURY,
-    "readings": "--jury tells raters' readings from decisions by itself",
-    "tolerance": "every other score is a mistake",
-    "train_on": "every row of the data set is in a round",
-    "check_base rubric": "answers with scores and with choices are both checked",
-    "introspect shuffle": "recordings are shown in the order of the case by themselves",
-    "introspect seed": "the partners sample with seed 0",
-    "introspect max_length": "a round has the longest row of its data set",
     "layout=medquad": "use --columns question=question reference=answer topic=focus",
     "layout=pandalm": "write cases.jsonl with model and text of each response, and choices.jsonl",
     "split:": "name the chat alone; the statements are the sentences",  # of check --checker
+    "partners": "without --suggester and --reviewer every mistake goes to the jury",
+    "train_on": "a round's data set has all rows (paper: Table 1)",
+    "check_base rubric": "answers with scores and with choices are both checked",
+    "introspect seed": "partners answer greedily, or sample with seed 0",
+    "introspect shuffle": "a recording is shown the responses in the order of the case, other models are not",
+    "distill shuffle": "a recording is shown the responses in the order of the case, other models are not",
     "layout=table": "leave it out, or use --columns",
 }
 

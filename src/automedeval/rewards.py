@@ -11,7 +11,7 @@ import asyncio
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from statistics import fmean
@@ -19,9 +19,9 @@ from typing import Any
 
 from automedeval.cli import parse
 from automedeval.judges.base import BaseJudge
-from automedeval.judges.settings import JudgeSettings
+from automedeval.judges.judge import JudgeSettings
 from automedeval.models.arguments import ChatArguments, EncoderArguments
-from automedeval.records import Case, Response, digest
+from automedeval.records import Case, Response, digest, option
 
 SETTINGS = "AUTOMEDEVAL_REWARD"  # the environment variable that names the YAML file
 
@@ -30,10 +30,7 @@ SETTINGS = "AUTOMEDEVAL_REWARD"  # the environment variable that names the YAML 
 class RewardArguments(JudgeSettings):
     """Which judge gives the rewards, and which one watches."""
 
-    watch_judge: str | None = field(
-        default=None,
-        metadata={"help": "a second judge, which trains nothing: its mean reward is logged"},
-    )
+    watch_judge: str | None = option("a second judge, which trains nothing: its mean reward is logged", None)
 
 
 class JudgeReward:

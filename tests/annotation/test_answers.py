@@ -91,13 +91,7 @@ def test_an_invalid_answer_changes_nothing(tmp_path: Path, content: dict) -> Non
 
 
 def test_hostile_texts_come_back_as_they_were(open_store) -> None:
-    texts = [
-        "<script>alert(1)</script>",
-        "'); DROP TABLE events; --",
-        "a\0b",
-        "{{ 7*7 }}",
-        "日本語 🩺\u202e",
-    ]
+    texts = ["<script>alert(1)</script>", "'); DROP TABLE events; --", "a\0b", "{{ 7*7 }}", "日本語 🩺\u202e"]
     store = open_store(number=len(texts))
     for text in texts:
         task = store.next("ann")

@@ -8,6 +8,7 @@ import pytest
 from argon2 import PasswordHasher
 from doubles.study_page import Physician, opened, write_study
 from starlette.testclient import TestClient
+from tables import rows_of
 
 from automedeval.annotation import coordinator
 from automedeval.annotation.app import make_app
@@ -91,20 +92,7 @@ def test_many_at_once_are_looked_at_one_after_another(store: Store) -> None:
 
 @pytest.mark.parametrize(
     ("proxies", "forwarded", "expected"),
-    [
-        (0, ["203.0.113.9"], "10.0.0.1"),
-        (1, [], "10.0.0.1"),
-        (1, ["198.51.100.1"], "198.51.100.1"),
-        (1, ["203.0.113.9, 198.51.100.1"], "198.51.100.1"),
-        (1, ["203.0.113.9", "198.51.100.1"], "198.51.100.1"),  # the header twice is one list
-        (2, ["203.0.113.9, 198.51.100.1, 10.0.0.2"], "198.51.100.1"),
-        (2, ["203.0.113.9,203.0.113.9", "198.51.100.1", "10.0.0.2"], "198.51.100.1"),
-        (2, ["10.0.0.2"], "10.0.0.2"),  # through the inner proxy alone
-        (1, ["203.0.113.9, 198.51.100.1:4711"], "198.51.100.1"),
-        (1, ["[2001:db8::1]:4711"], "2001:db8::1"),
-        (1, ["2001:db8::1"], "2001:db8::1"),
-        (1, [", "], "10.0.0.1"),
-    ],
+    rows_of(__file__)["test_the_nth_address_from_the_right_counts"],
 )
 def test_the_nth_address_from_the_right_counts(proxies: int, forwarded: list[str], expected: str) -> None:
     seen = []

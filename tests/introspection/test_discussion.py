@@ -14,7 +14,6 @@ from doubles.introspection_study import (
     slot_line,
     verdict_of,
 )
-from tables import rows_of
 
 from automedeval.introspection.discussion import Partners, read_review, read_suggestion
 from automedeval.introspection.mistakes import Mistake
@@ -23,8 +22,6 @@ from automedeval.knowledge.books import Passage
 from automedeval.models.base import Answer, Chat, SequentialChat
 from automedeval.records import RecordError
 from automedeval.records.journal import Journal
-
-ROWS = rows_of(__file__)
 
 RECORD, ORDER = (4, 2, 5), (2, 0, 1)  # by response; the slots then have 5, 4, 2
 IN_SLOTS, OTHER = (5, 4, 2), (5, 3, 3)
@@ -116,7 +113,18 @@ def test_what_is_no_suggestion_says_why(answer, said) -> None:
     assert said in read_suggestion(answer, AUTOMEDEVAL, IN_SLOTS).error
 
 
-@pytest.mark.parametrize(("text", "accepts", "reason"), ROWS["test_a_review_is_read"])
+@pytest.mark.parametrize(
+    ("text", "accepts", "reason"),
+    [
+        ("Review: accept", True, ""),
+        ("**Review:** Accepted.", True, ""),
+        ("Review: object\nToo harsh.", False, "Too harsh."),
+        ("Too harsh.\nReview: object", False, "Too harsh."),
+        ("Review: object – too harsh", False, "too harsh"),
+        ("Review: accept\nOn second thought:\nReview: object\nNo.", False, "No."),
+        ("Review: object", False, ""),
+    ],
+)
 def test_a_review_is_read(text, accepts, reason) -> None:
     read = read_review(Answer(text))
     assert (read.error, read.accepts, read.reason) == (None, accepts, reason)

@@ -6,14 +6,11 @@ from collections import Counter
 import pytest
 from doubles.introspection_study import MODELS, RUBRICS, case_of, rationale_of, recorded_of, verdict_of
 from programs import run_recipe
-from tables import rows_of
 
 from automedeval.introspection.jury import read_readings, read_rulings, write_queue
 from automedeval.introspection.mistakes import Mistake
 from automedeval.records import RecordError, Verdict
 from automedeval.rubrics.rationale import split_steps
-
-ROWS = rows_of(__file__)
 
 ORDERS = {0: (2, 0, 1), 1: (0, 1, 2), 2: (1, 2, 0)}
 RECORDED = {
@@ -61,7 +58,28 @@ def test_without_an_order_the_rationale_speaks_of_the_rows_slots(jury) -> None:
     assert models_in_steps(rulings["case-0"].reading) == [MODELS[index] for index in order]
 
 
-@pytest.mark.parametrize(("change", "said"), ROWS["test_a_line_that_does_not_fit_is_refused"])
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"case_id": "case-9"}, r"jury.jsonl:1: no training case 'case-9'"),
+        ({"decision": "change"}, "'decision' must be keep, revise or null, not \"change\""),
+        ({"judge": "somebody"}, "on a verdict of 'somebody', and the verdict on record is by 'teacher'"),
+        ({"scores": [1, 2]}, "'scores' must be a list of 3, for ash, birch, cedar"),
+        ({"scores": [1, 2, 6]}, "a score must be a whole number from 1 to 5, not 6"),
+        ({"scores": [1, 2, 2.5]}, "a score must be a whole number from 1 to 5, not 2.5"),
+        ({"scores": [1, 2, True]}, "a score must be a whole number from 1 to 5, not true"),
+        ({"scores": [1, 2, None]}, "needs a score for every response"),
+        ({"scores": None}, "needs a score for every response"),
+        ({"rationale": 3}, "'rationale' must be a text or null"),
+        ({"rationale": "Fine. <|im_end|>"}, "holds a control token, or a line that reads as a verdict"),
+        ({"order": [0, 1]}, "'order' must hold"),
+        ({"order": [0, 1, None]}, r"'order' must hold \[0, 1, 2\] in some order, not \[0, 1, null\]"),
+        ({"case_id": ["case-0"]}, r"jury.jsonl:1: 'case_id' must be a case's id, not \[\"case-0\"\]"),
+        ({"digest": "0" * 12}, "jury.jsonl:1: the answers of case 'case-0' or its verdict on record changed"),
+        ({"digest": "0" * 12, "decision": "keep"}, "changed after the line was written"),
+        ({"annotator": 3}, "'annotator' must be a name or null"),
+    ],
+)
 def test_a_line_that_does_not_fit_is_refused(jury, change, said) -> None:
     with pytest.raises(RecordError, match=said):
         read_rulings(jury({**LINE, **change}), RECORDED)

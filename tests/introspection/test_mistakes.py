@@ -18,9 +18,9 @@ CASE = case_of(0)
 RECORDED = recorded_of(verdict_of(CASE, (4, 2, 5), "teacher", order=(2, 0, 1)), CASE)
 
 
-def kind_of(*verdicts, recorded=RECORDED):
+def kind_of(*verdicts, tolerance=0.0, recorded=RECORDED):
     judge = RoundJudge("judge", None, {recorded.case.id: list(verdicts)})
-    mistakes, _ = find_mistakes([recorded], judge)
+    mistakes, _ = find_mistakes([recorded], judge, tolerance)
     return mistakes[0].kind if mistakes else None
 
 
@@ -79,12 +79,19 @@ def test_a_tie_on_record_has_to_be_a_tie() -> None:
     assert kind_of(verdict_of(CASE, (4, 4, 1)), recorded=recorded) == "scores"
 
 
+def test_the_tolerance_is_of_scores_alone() -> None:
+    assert kind_of(verdict_of(CASE, (3, 1, 4)), tolerance=1) is None
+    assert kind_of(verdict_of(CASE, (3, 1, 4)), tolerance=0.5) == "scores"
+    assert kind_of(verdict_of(CASE, (4, 2, 4)), tolerance=1) == "relations"
+
+
 def test_orders_and_runs_count_as_their_mean_and_the_furthest_is_shown() -> None:
     verdicts = [verdict_of(CASE, (4, 2, 5), run=0), verdict_of(CASE, None, run=1), verdict_of(CASE, (4, 1, 5), run=2)]
     judge = RoundJudge("judge", None, {CASE.id: verdicts})
     (mistake,), lines = find_mistakes([RECORDED], judge)
     assert (mistake.kind, mistake.judged.run) == ("scores", 2)
     assert lines == ["introspection: 1 cases → 1 mistakes (scores: 1)"]
+    assert kind_of(*verdicts, tolerance=0.5) is None
     assert kind_of(verdict_of(CASE, (5, 1, 4), run=0), verdict_of(CASE, (4, 3, 4), run=1)) == "relations"
     assert kind_of(verdict_of(CASE, None, run=0), verdict_of(CASE, None, run=1)) == "invalid"
 

@@ -130,12 +130,13 @@ def test_the_statistics_and_the_records_say_what_happened(lessons) -> None:
     assert [line["case_id"] for line in lessons.read("round1.discussion/jury.jsonl")] == ["case-3"]
 
 
-def test_nothing_left_to_train_on_leaves_the_old_folder(lessons) -> None:
+def test_no_row_left_leaves_the_old_folder(lessons) -> None:
     assert lessons.introspect().returncode == 0
     before = (lessons.output / "train.parquet").read_bytes()
     for number in range(7):
         lessons.misjudge(number, None)
-    assert "no training row is left" in error_line(lessons.introspect("--waiting", "leave_out"))
+    done = lessons.introspect("--waiting", "leave_out")
+    assert "no training row is left" in error_line(done)
     assert (lessons.output / "train.parquet").read_bytes() == before
 
 
@@ -255,7 +256,7 @@ def test_readings_kept_aside_sit_on_the_jury(lessons) -> None:
         "case-3": [1, 1, 1],
     }
     readings = lessons.write("kept.jsonl", [about | {"case_id": name, "scores": one} for name, one in scores.items()])
-    options = ["--jury", readings]
+    options = ["--jury", readings, "--readings", "true"]
     assert "1 case waits for the jury in" in error_line(lessons.introspect(*options))
     done = lessons.introspect(*options, "--waiting", "keep_old")
     assert done.returncode == 0, done.stderr

@@ -105,14 +105,7 @@ def test_books_contradict_where_a_passage_is_near(tmp_path: Path) -> None:
     store = tmp_path / "store"
     built = run_recipe("build_store", "--books", tmp_path / "book.md", "--encoder", ENCODER, "--store", store)
     assert built.returncode == 0, built.stderr
-    cases = [
-        case(
-            1,
-            None,
-            right="Rest well.",
-            wrong="Take methotrexate tablets for arthritis every day.",
-        )
-    ]
+    cases = [case(1, None, right="Rest well.", wrong="Take methotrexate tablets for arthritis every day.")]
     done, records = check(cases, tmp_path / "out", "--store", store)
     assert done.returncode == 0, done.stderr
     assert wrong_of(records) == [("c1", "wrong")]

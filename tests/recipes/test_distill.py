@@ -5,12 +5,9 @@ from types import SimpleNamespace
 import pytest
 from doubles.endpoint import EndpointDouble, answer, error
 from programs import APPEND, ROOT, SAMPLE, error_line, run_recipe, stopped
-from tables import rows_of
 
 from automedeval.knowledge.books import Passage
 from automedeval.records import Verdict, read_records
-
-ROWS = rows_of(__file__)
 
 RECORDING = ROOT / "recipes" / "runs" / "automedeval-135m" / "teacher.jsonl"
 TRAIN = SAMPLE / "train_cases.jsonl"
@@ -197,7 +194,16 @@ def test_the_first_prompt_is_shown_as_it_is_sent(distill, books):
     assert "[Question]" in text
 
 
-@pytest.mark.parametrize(("arguments", "said"), ROWS["test_what_cannot_be_is_told_in_one_line"])
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--judge", "recording:x.jsonl"], "x.jsonl"),
+        (["--store", ""], "--store names no folder"),
+        (["--questions", 0], "--questions must be at least 1"),
+        (["--rubric", "medical_pairwise"], "a score line"),
+        (["--models", "nobody"], "has no response of 'nobody'"),
+    ],
+)
 def test_what_cannot_be_is_told_in_one_line(distill, arguments, said):
     with EndpointDouble(answer(VERDICT)) as endpoint:
         done, verdicts = distill(endpoint.url, *arguments)

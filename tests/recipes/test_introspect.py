@@ -10,7 +10,6 @@ from doubles.endpoint import EndpointDouble, answer, error
 from doubles.introspection_study import AUTOMEDEVAL, MODELS, Lessons, case_of, rationale_of, slot_line, verdict_of
 from doubles.tiny_dataset import FACTS
 from programs import APPEND, ROOT, SAMPLE, error_line, run_recipe, stopped
-from tables import rows_of
 
 from automedeval.dataset.card import card_facts, write_card
 from automedeval.dataset.folder import read_dataset, write_rows
@@ -20,8 +19,6 @@ from automedeval.models.base import Prompt
 from automedeval.models.replay import RecordedChat
 from automedeval.records import read_cases
 from automedeval.rubrics.grammar import format_verdict, parse_verdict
-
-ROWS = rows_of(__file__)
 
 RUN = ROOT / "recipes" / "runs" / "automedeval-135m"
 WRITTEN = ("train.parquet", "test.parquet", "statistics.json", "revisions.jsonl", "dropped.jsonl", "README.md")
@@ -72,14 +69,14 @@ def sample(tmp_path_factory):
                 rows.append(instruction(case, verdict, AUTOMEDEVAL, teacher, "high"))
                 judged.append(verdict_of(case, (3, 3, 3), "stage3", rationale="Analyze:\nStep 1: Hm.").to_dict())
         splits[name] = write_rows(folder / f"{name}.parquet", rows)[0]
-    write_card(folder, card_facts(splits, written) | FACTS | {"folder": "sample", "rubrics": {}, "max_length": 4000})
+    write_card(folder, card_facts(splits, written) | FACTS | {"folder": "sample", "rubrics": {}})
     (folder / "verdicts.jsonl").write_text("".join(json.dumps(verdict) + "\n" for verdict in judged))
     return folder
 
 
 def test_round_1_of_the_small_study(sample, tmp_path, tiny_model) -> None:
     options = ["--config", RUN / "introspect1.yaml", "--dataset", sample, "--verdicts", sample]
-    options += ["--output", tmp_path / "round1", "--tokenizer", tiny_model]
+    options += ["--output", tmp_path / "round1", "--tokenizer", tiny_model, "--max_length", 4000]
     done = run_recipe("introspect", *options)
     assert done.returncode == 0, done.stderr
     assert "rule on ratings reviews" in done.stdout
@@ -109,8 +106,7 @@ def test_round_1_of_the_small_study(sample, tmp_path, tiny_model) -> None:
     assert again.stdout == done.stdout
     assert [(tmp_path / "round1" / name).read_bytes() for name in WRITTEN] == first
     most = statistics["splits"]["train"]["tokens"]["most"]
-    (sample / "statistics.json").write_text(json.dumps(old.statistics | {"max_length": most - 1}))
-    shorter = run_recipe("introspect", *options)
+    shorter = run_recipe("introspect", *options, "--max_length", most - 1)
     assert f"(more than {most - 1:,} tokens: 1)" in shorter.stdout
     (dropped,) = (tmp_path / "round1" / "dropped.jsonl").read_text().splitlines()
     assert json.loads(dropped)["reason"] == f"more than {most - 1:,} tokens"
@@ -388,7 +384,18 @@ def test_a_checkpoint_that_cannot_discuss_is_told_in_one_line(lessons, tiny_mode
     assert [(piece["role"], piece["exchange"]) for piece in asked] == [("suggestion", number) for number in (1, 2, 3)]
 
 
-@pytest.mark.parametrize(("options", "said"), ROWS["test_what_cannot_be_is_told_in_one_line"])
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--reviewer", "openai:m"], "--suggester and --reviewer must name two models"),
+        (["--suggester", "openai:m", "--reviewer", "openai:m"], "--store names no folder"),
+        (["--readings", "true"], "--readings needs --jury"),
+        (["--tolerance", "-1"], "--tolerance must be at least 0"),
+        (["--exchanges", "0"], "--exchanges must be at least 1"),
+        (["--jury", "nowhere.jsonl"], "nowhere.jsonl: No such file"),
+        (["--tokenizer", "models/nothing"], "no checkpoint at models/nothing"),
+    ],
+)
 def test_what_cannot_be_is_told_in_one_line(lessons, options, said) -> None:
     assert said in error_line(lessons.introspect(*options))
     assert not lessons.output.exists()

@@ -69,6 +69,21 @@ def test_pairwise_rubrics(tiny_model, tmp_path, rubric):
     assert "win share" in done.stdout
 
 
+def test_a_judge_that_reads_no_reference_says_so(tiny_model, tmp_path):
+    args = ["--cases", CASES, "--limit", 1, *FAST]
+    for number, (judged, said) in enumerate(
+        {
+            tiny_model: "reference: not read by this judge; --rubric automedeval_guided shows it to the model",
+            "baseline:longer text": "reference: not read by this judge\n",
+            "baseline:ROUGE-L to the reference": None,
+        }.items()
+    ):
+        done = judge("--judge", judged, *args, "--output", tmp_path / str(number))
+        assert (said in done.stdout) if said else "reference: not read" not in done.stdout
+    done = judge("--judge", tiny_model, *args, "--rubric", "automedeval_guided", "--output", tmp_path / "guided")
+    assert "reference: not read" not in done.stdout
+
+
 def test_free_decoding_records_invalid_verdicts(tiny_model, tmp_path):
     done = judge(
         "--judge", tiny_model, "--cases", CASES, "--output", tmp_path, "--limit", 3, "--score_decoding", "free", *FAST
@@ -278,6 +293,9 @@ def test_other_bad_input_is_one_line(tiny_model, tmp_path):
     args = [*start, "--cases", CASES, "--judge", tiny_model]
     assert "nowhere.jsonl" in error_line(judge(*start, "--judge", tiny_model, "--cases", "nowhere.jsonl"))
     assert "no checkpoint" in error_line(judge(*start, "--judge", "./nowhere", "--cases", CASES))
+    assert "did you mean openai:gpt-4o, a model at an endpoint?" in error_line(
+        judge(*start, "--judge", "gpt-4o", "--cases", CASES)
+    )
     assert "no rubric 'nil'" in error_line(judge(*args, "--rubric", "nil"))
     assert "'nobody'" in error_line(judge(*args, "--models", "nobody,larch-7b"))
     assert "'nobody'" in error_line(judge(*args, "--rubric", "medical_pairwise", "--baseline", "nobody"))

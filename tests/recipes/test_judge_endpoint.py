@@ -162,9 +162,7 @@ def test_a_run_stops_before_it_could_cost_too_much(judge):
         assert (status, len(messages)) == (1, 1)
         assert messages[0] == "error: --max_cost 3.5: 3.0000 is spent and the next call could cost 1.0000"
         assert len(verdicts) == len(endpoint.asked) == 3
-        assert judge(endpoint.url, "--max_cost", 3.5)[2] == [
-            "error: --max_cost needs --price_in and --price_out",
-        ]
+        assert judge(endpoint.url, "--max_cost", 3.5)[2] == ["error: --max_cost needs --price_in and --price_out"]
         status, _, messages, verdicts = judge(endpoint.url, "--max_cost", 5, *prices, limit=8)
         assert (status, messages, len(set(keys(verdicts)))) == (0, [], 8)
 

@@ -14,14 +14,11 @@ from doubles.tiny_dataset import build_instructions, losses
 from doubles.tiny_model import build_tiny_model
 from programs import ROOT, SAVE, error_line, killed, run_recipe
 from safetensors.torch import load_file
-from tables import rows_of
-from trl import ModelConfig, ScriptArguments, SFTConfig
+from trl import ModelConfig, ScriptArguments, SFTConfig, TrlParser
 
 from automedeval.models.checkpoints import read_history, read_record
 from automedeval.training import completion_logits
-from automedeval.training.arguments import describe_machine, parse_training, without_bfloat16
-
-ROWS = rows_of(__file__)
+from automedeval.training.start import parse_run, precision, without_bfloat16
 
 CONFIG = "recipes/runs/automedeval-135m/stage1.yaml"
 BATCHES = ("--gradient_accumulation_steps", "2")  # two rows a batch, so that there is padding
@@ -190,7 +187,17 @@ def test_a_full_disk_is_one_line(tiny_model: Path, instructions: Path, tmp_path:
     train(*arguments(tiny_model, instructions, tmp_path / "out"))
 
 
-@pytest.mark.parametrize(("more", "fault"), ROWS["test_bad_input_is_one_line"])
+@pytest.mark.parametrize(
+    ("more", "fault"),
+    [
+        (("--model_name_or_path", "models/nowhere"), "no checkpoint at models/nowhere"),
+        (("--dataset_train_split", "test"), "the split 'test' is held out; no run trains on it"),
+        (("--max_length", "40"), "8 rows of 8 longer than max_length, 40 tokens: 'case-0' ("),
+        (("--trust_remote_code", "true"), "code in a checkpoint is not run"),
+        (("--completion_only_loss", "false"), "a judge is not taught its prompts"),
+        (("--attn_implementation", "flash_attention_3"), "FlashAttention3"),
+    ],
+)
 def test_bad_input_is_one_line(
     tiny_model: Path, instructions: Path, tmp_path: Path, more: tuple[str, ...], fault: str
 ) -> None:
@@ -241,8 +248,8 @@ def test_without_flash_attn_a_run_says_so_and_uses_sdpa(tiny_model: Path, instru
 def parsed(monkeypatch: pytest.MonkeyPatch, *options: object) -> tuple[Any, Any, str]:
     """Return what the recipe parses: TRL's arguments of training and of the model, and the precision in words."""
     monkeypatch.setattr("sys.argv", ["recipes/sft.py", *map(str, options)])
-    _, training, model = parse_training(ScriptArguments, SFTConfig, ModelConfig)
-    return training, model, describe_machine(training, model.dtype)["precision"]
+    _, training, model = parse_run(TrlParser((ScriptArguments, SFTConfig, ModelConfig)))
+    return training, model, precision(training, model.dtype)
 
 
 def test_a_processor_without_bfloat16_trains_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,9 +283,7 @@ def test_a_config_that_is_no_mapping_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_gpu_without_bfloat16_gets_float16(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "sys.argv", ["recipes/sft.py", "--config", str(ROOT / "recipes/runs/automedeval-13b/stage1.yaml")]
-    )
+    monkeypatch.setattr("sys.argv", ["sft.py", "--config", str(ROOT / "recipes/runs/automedeval-13b/stage1.yaml")])
     assert without_bfloat16() == []  # no GPU and no use_cpu: transformers refuses the run
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda including_emulation=True: including_emulation)

@@ -6,11 +6,8 @@ from pathlib import Path
 import pytest
 from programs import SAMPLE, processes_of, run_recipe
 from study_plan import PAPER, of, option, plan, recipe, reproduce, resolved
-from tables import rows_of
 
 from automedeval.records import Verdict, read_records
-
-ROWS = rows_of(__file__)
 
 OFFLOAD = "accelerate_configs/zero3_offload.yaml"
 RUN = "recipes/runs/automedeval-135m"
@@ -24,8 +21,14 @@ def test_the_options_reach_every_step_that_accelerate_launches(count: int, varia
     launched = [words for words in commands if "accelerate.commands.accelerate_cli" in words]
     assert {recipe(words) for words in launched} == {"generate_responses", "judge", "sft", "audit"}
     for words in launched:
-        start = f"launch --config_file {OFFLOAD} --num_processes {count} recipes/{recipe(words)}.py"
-        assert words[3:9] == start.split()
+        assert words[3:9] == [
+            "launch",
+            "--config_file",
+            OFFLOAD,
+            "--num_processes",
+            str(count),
+            f"recipes/{recipe(words)}.py",
+        ]
     assert [words for words in commands if words not in launched] == [
         words for words in before if "accelerate.commands.accelerate_cli" not in words
     ]
@@ -45,8 +48,28 @@ def test_processes_alone_keep_the_files_of_the_yamls_and_a_file_alone_has_its_ow
     assert resolved(words)["gradient_accumulation_steps"] == "64"
 
 
-@pytest.mark.parametrize(("content", "arguments", "message"), ROWS["test_a_faulty_machine_is_told_in_a_line"])
-def test_a_faulty_machine_is_told_in_a_line(
+@pytest.mark.parametrize(
+    ("content", "arguments", "message"),
+    [
+        (None, ["--num_processes", 3], "stage1.yaml: 3 processes cannot share the 128 rows of an update evenly"),
+        (
+            None,
+            ["--lora", "--num_processes", 2],
+            "accelerate_configs/single.yaml is of one process; --accelerate_config names",
+        ),
+        (None, ["--accelerate_config", "nowhere.yaml"], "nowhere.yaml: [Errno 2] No such file or directory"),
+        ("- a", [], "machine.yaml: must be a mapping"),
+        ("num_processes: many", [], "machine.yaml: num_processes must be a whole number of at least 1, not 'many'"),
+        ("num_processes: 0", [], "machine.yaml: num_processes must be a whole number of at least 1, not 0"),
+        ("{num_machines: 2, num_processes: 16}", [], "num_machines: a study runs on one host, not on 2; its steps of"),
+        (
+            "{num_processes: 8, deepspeed_config: {deepspeed_config_file: no.json}}",
+            [],
+            "deepspeed_config_file: no.json: there is",
+        ),
+    ],
+)
+def test_a_faulty_machine_is_told_in_a_line_before_the_first_step(
     tmp_path: Path, content: str | None, arguments: list[object], message: str
 ) -> None:
     if content is not None:
@@ -93,13 +116,13 @@ def test_a_rehearsal_takes_no_machine() -> None:
 def test_a_machine_of_deepspeed_launches_a_judge(tiny_model: Path, tmp_path: Path) -> None:
     """A step that trains nothing takes the processes of the file, and gives the verdicts of one process."""
     pytest.importorskip("deepspeed")
-    launch = [
+    launch = (
         "-m",
         "accelerate.commands.accelerate_cli",
         "launch",
         "--config_file",
         "accelerate_configs/zero3_cpu.yaml",
-    ]
+    )
     verdicts = []
     for output, start in ((tmp_path / "two", launch), (tmp_path / "one", ())):
         options = ("--judge", tiny_model, "--cases", SAMPLE / "test_cases.jsonl", "--limit", 4, "--output", output)

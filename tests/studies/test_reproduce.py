@@ -14,11 +14,8 @@ import yaml
 from doubles.tiny_model import CHAT_TEMPLATE, build_tiny_model
 from programs import ROOT
 from study_plan import PAPER, of, option, plan, recipe, reproduce, resolved, steps
-from tables import rows_of
 
 from automedeval.rubrics import read_rubric
-
-ROWS = rows_of(__file__)
 
 SMALL = "recipes/runs/automedeval-135m"
 DEMO = "recipes/runs/demo"
@@ -87,11 +84,49 @@ def test_the_demo_from_top_to_bottom() -> None:
 LISTED = f"of: {SMALL}\nplace: demo\nsteps: "
 
 
-@pytest.mark.parametrize(("file", "content", "message"), ROWS["test_a_faulty_list_is_told_in_a_line"])
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("study", f"of: {SMALL}\nsteps: []", "of, place and steps belong together: place is missing"),
+        (
+            "study",
+            "of: {folder}\nplace: demo\nsteps: []",
+            "study.yaml: lists its steps itself: `of` must name a folder",
+        ),
+        ("study", LISTED + "[{run: stage9, about: none}]", f"steps: there is no {SMALL}/stage9.yaml"),
+        ("study", LISTED + "[{run: stage1}]", "steps: each has the keys run and about, and may have with"),
+        ("study", LISTED + "[{run: stage1, about: x, wiht: {}}]", "steps: each has the keys run and about"),
+        ("study", LISTED + "[stage1]", "steps: each has the keys run and about"),
+        (
+            "study",
+            LISTED + "[{run: stage1, about: x}]",
+            "instructions/sample/stage1.parquet: no earlier step writes it",
+        ),
+        ("judges", "judges: [models/x]", "entry 1 of judges must be a mapping of arguments, with judge: MODEL"),
+        (
+            "judges",
+            "judges: [{rubric: pandalm}]",
+            "entry 1 of judges must be a mapping of arguments, with judge: MODEL",
+        ),
+        ("judges", "judges: {judge: models/x}", "must have the keys every, a mapping of arguments, and judges, a list"),
+        ("judges", "jugdes: []", "must have the keys every, a mapping of arguments, and judges, a list"),
+        (
+            "judges",
+            "judges: [{judge: models/x}, {judge: a/x}]",
+            "two judges are called x; give one of them a judge_name",
+        ),
+        (
+            "judges",
+            "judges: [{judge: models/x}]",
+            "models/x: no earlier step writes it, and study.yaml does not list it",
+        ),
+        ("judges", "- a", "must be a mapping of arguments to values"),
+    ],
+)
 def test_a_faulty_list_is_told_in_a_line(tmp_path: Path, file: str, content: str, message: str) -> None:
     folder = tmp_path / "automedeval-135m"
     shutil.copytree(ROOT / SMALL, folder)
-    (folder / f"{file}.yaml").write_text(content)
+    (folder / f"{file}.yaml").write_text(content.replace("{folder}", str(folder)))
     done = reproduce(folder, "--dry_run")
     assert done.returncode == 1
     assert message in done.stderr.splitlines()[0]
@@ -203,8 +238,16 @@ def test_several_runs_differ_in_seed_and_place() -> None:
     assert names == ["stage1", "stage2", "stage3", "stage1-run2", "stage2-run2", "stage3-run2"]
 
 
-@pytest.mark.parametrize("folder", ROWS["test_an_ablation_changes_what_its_name_says"])
-@pytest.mark.parametrize(("ablation", "trained", "dataset"), ROWS["test_an_ablation_changes_what_its_name_says"])
+@pytest.mark.parametrize("folder", [SMALL, PAPER])
+@pytest.mark.parametrize(
+    ("ablation", "trained", "dataset"),
+    [
+        ("no_chain", ["stage1", "stage2", "stage3", "introspection1", "introspection2"], "-no_chain"),
+        ("no_curriculum", ["no_curriculum", "introspection1", "introspection2"], ""),
+        ("no_introspection", ["stage1", "stage2", "stage3"], ""),
+        ("vanilla", ["vanilla", "vanilla_all"], "-vanilla"),
+    ],
+)
 def test_an_ablation_changes_what_its_name_says(folder: str, ablation: str, trained: list[str], dataset: str) -> None:
     commands = plan(folder, "--ablation", ablation)
     found = [name for name, words in zip(steps(commands), commands) if recipe(words) == "sft"]
@@ -447,7 +490,20 @@ def test_keys_of_endpoints_are_asked_for_before_the_first_step(tmp_path: Path) -
     assert "==" not in done.stdout
 
 
-@pytest.mark.parametrize("arguments", ROWS["test_what_it_cannot_do_is_told_by_its_usage"])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["nowhere"],
+        [SMALL, "--runs"],
+        [SMALL, "--runs", "many"],
+        [SMALL, "--ablation", "none"],
+        [SMALL, "-x", "1"],
+        [PAPER, "--lora", "--ablation", "vanilla"],
+        [PAPER, "--base", "models/x", "--ablation", "no_curriculum"],
+        [PAPER, "--base", ""],
+    ],
+)
 def test_what_it_cannot_do_is_told_by_its_usage(arguments: list[str]) -> None:
     done = reproduce(*arguments)
     assert done.returncode == 2

@@ -10,9 +10,6 @@ import yaml
 from doubles.endpoint import EndpointDouble, error
 from programs import ROOT
 from study_plan import PAPER, of, plan, reproduce, resolved
-from tables import rows_of
-
-ROWS = rows_of(__file__)
 
 STRONG, WEAK, GEMINI = "gpt-4-turbo-2024-04-09", "gpt-3.5-turbo-0125", "gemini-2.0-flash"  # Table 2
 GOOGLE = "https://generativelanguage.googleapis.com/v1beta/openai/"
@@ -30,10 +27,19 @@ def asked(*arguments: object) -> list[tuple[Any, ...]]:
 
 
 def test_one_file_names_every_model_with_endpoint_and_price() -> None:
-    strong, weak = (STRONG, None, None, "10.0"), (WEAK, None, None, "0.5")
-    gemini = (GEMINI, GOOGLE, "GEMINI_API_KEY", "0.1")
-    # Teachers, Table 2, and two rounds with two partners.
-    assert asked() == [strong, weak, weak, strong, gemini, *[strong] * 4]
+    strong, weak, gemini = (
+        (STRONG, None, None, "10.0"),
+        (WEAK, None, None, "0.5"),
+        (GEMINI, GOOGLE, "GEMINI_API_KEY", "0.1"),
+    )
+    assert asked() == [
+        strong,
+        weak,
+        weak,
+        strong,
+        gemini,
+        *[strong] * 4,
+    ]  # teachers, Table 2, two rounds with two partners
     for file in set((ROOT / PAPER).glob("*.yaml")) - {ROOT / PAPER / "teachers.yaml"}:
         assert not re.search(r"gpt-|gemini-\d", file.read_text()), file
     names = {each.get("teacher_verdicts") for each in of(plan(PAPER), "report")} - {None}
@@ -92,8 +98,29 @@ def test_the_page_shows_the_replaced_models_verdicts(tmp_path: Path, monkeypatch
     assert Teachers(Path(PAPER)).page_studies(lists) == (lists, {})
 
 
-@pytest.mark.parametrize(("content", "arguments", "message"), ROWS["test_a_faulty_role_is_told_in_a_line"])
-def test_a_faulty_role_is_told_in_a_line(
+@pytest.mark.parametrize(
+    ("content", "arguments", "message"),
+    [
+        (None, ["strnog=m"], "--teacher strnog: {folder}/teachers.yaml has strong, weak, reviewer, gemini"),
+        (None, ["strong"], "--teacher strong: must be ROLE=MODEL, or ROLE=MODEL@URL for an endpoint of your own"),
+        (
+            None,
+            ["reviewer=m@http://localhost:1/v1"],
+            "introspect1.yaml: reviewer: openai:teacher:reviewer has another base_url",
+        ),
+        ("strong: {model: m}\nweak: {model: w}", [], "teacher:gemini: {folder}/teachers.yaml has strong, weak"),
+        ("strong: {model: m, url: x}", [], "{folder}/teachers.yaml: strong.url: unknown key"),
+        ("strong: {base_url: x}", [], "{folder}/teachers.yaml: strong.model: is missing"),
+        ("strong: weak", [], "{folder}/teachers.yaml: strong: must be a mapping with the keys model"),
+        (
+            "strong: {model: m, price_in: much}",
+            [],
+            "{folder}/teachers.yaml: strong.price_in: must be a number, not 'much'",
+        ),
+        ("[]", [], "{folder}/teachers.yaml: the file: must be a mapping of roles"),
+    ],
+)
+def test_a_faulty_role_is_told_in_a_line_before_the_first_step(
     tmp_path: Path, content: str | None, arguments: list[str], message: str
 ) -> None:
     folder = tmp_path / "automedeval-13b"

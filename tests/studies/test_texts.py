@@ -9,13 +9,10 @@ import pytest
 import yaml
 from programs import ROOT, SAMPLE
 from study_plan import PAPER, of, plan, reproduce
-from tables import rows_of
 
 sys.path.insert(0, str(ROOT / "recipes"))
 from study.files import Lists, UserFile
 from study.machine import Machine
-
-ROWS = rows_of(__file__)
 
 SMALL = "recipes/runs/automedeval-135m"
 
@@ -45,7 +42,31 @@ def refused(*arguments: object) -> str:
     return line
 
 
-@pytest.mark.parametrize(("name", "old", "new", "message"), ROWS["test_a_layout_that_cases_cannot_be_shown_in"])
+@pytest.mark.parametrize(
+    ("name", "old", "new", "message"),
+    [
+        (
+            "generate_test",
+            "  - models/ChatDoctor\n  - models/Baize-Healthcare\n",
+            "",
+            "generate_test.yaml: candidates_per_case: 3, and candidates names only 2",
+        ),
+        (
+            "generate_test",
+            "candidates_per_case: 3",
+            "candidates_per_case: 4",
+            "judge.yaml (the base model judges the test cases): a case shows 4 responses, and a prompt of the rubric "
+            "automedeval@1 3 at most",
+        ),
+        (
+            "distill_strong",
+            "Baize-Healthcare]",
+            "Baize-Healthcare, MedAlpaca]",
+            "distill_strong.yaml (the strong teacher judges, with the knowledge completion chain): a case shows 4 responses",
+        ),
+        ("judge", "rubric: automedeval", "rubric: automedeva", "judge.yaml: rubric: "),
+    ],
+)
 def test_a_layout_that_cases_cannot_be_shown_in(folder: Path, name: str, old: str, new: str, message: str) -> None:
     edit(folder, name, old, new)
     done = reproduce(folder, "--dry_run", "--judges", "none")

@@ -4,25 +4,32 @@ import json
 import shutil
 from dataclasses import fields
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from datasets import Dataset
 from doubles.tiny_dataset import build_instructions
-from tables import rows_of
 from transformers import AutoTokenizer
 from trl import ModelConfig, ScriptArguments, SFTConfig
 
 from automedeval.models.checkpoints import Stage, read_history, read_record
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
-from automedeval.training.arguments import DECISIVE, UNUSED, refuse_unused
-from automedeval.training.run import WHOLE, TrainingRun, last_whole_checkpoint
-from automedeval.training.stages import UNTRAINED, check_start, finish_stage, read_rows, tokenize
-
-ROWS = rows_of(__file__)
+from automedeval.training.run import WHOLE, Run
+from automedeval.training.stages import (
+    _UNUSED,
+    DECISIVE,
+    UNTRAINED,
+    check_rows,
+    check_start,
+    read_rows,
+    refuse_unused,
+    tokenize,
+    write_card,
+)
 
 SPLITS = {"fingerprint": "d1", "splits": {"stage1": {}, "stage2": {}, "stage3": {}, "test": {}}}
-# Fields of TRL's SFTConfig that decide no weights: `UNUSED` refuses the rest.
+# Fields of TRL's SFTConfig that decide no weights: `_UNUSED` refuses the rest.
 HARMLESS = {
     "evaluation, which eval_strategy keeps off": """
         eval_steps eval_delay per_device_eval_batch_size prediction_loss_only eval_on_start eval_do_concat_batches
@@ -93,6 +100,12 @@ def test_tokens_are_those_that_trl_makes_itself(encoder: PromptEncoder, tiny_mod
     assert encoded["input_ids"] == whole["input_ids"]
 
 
+def test_rows_that_are_too_long_are_refused_by_name(encoder: PromptEncoder) -> None:
+    rows = Dataset.from_list([row(case_id="short"), row("word " * 80, case_id="long")])
+    with pytest.raises(RecordError, match=r"1 row of 2 longer than max_length, 60 tokens: 'long' \(\d+\)"):
+        tokenize(rows, encoder, 60, "d")
+
+
 def test_a_template_that_answers_otherwise_than_it_asks_is_refused(tiny_model: Path) -> None:
     encoder = PromptEncoder.from_checkpoint(str(tiny_model))
     told = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
@@ -106,20 +119,27 @@ def test_a_template_that_answers_otherwise_than_it_asks_is_refused(tiny_model: P
     [
         ([{"text": "t"}], "no column 'prompt'; there are text"),
         ([row(" ", case_id="c7")], "1 row without a completion: 'c7'"),
-        (
-            [row(case_id="short"), row("word " * 80, case_id="long")],
-            "1 row of 2 longer than max_length, 60 tokens: 'long' \\(\\d+\\)",
-        ),
-        ([], "not a single row"),
     ],
 )
-def test_rows_that_cannot_be_trained_on(rows: list[dict], fault: str, encoder: PromptEncoder) -> None:
-    data = Dataset.from_list(rows) if rows else Dataset.from_dict({"prompt": [], "completion": []})
+def test_rows_that_cannot_be_trained_on(rows: list[dict], fault: str) -> None:
     with pytest.raises(RecordError, match=fault):
-        tokenize(data, encoder, 60, "d")
+        check_rows(Dataset.from_list(rows), "d")
 
 
-@pytest.mark.parametrize(("parts", "fault"), ROWS["test_a_dataset_that_cannot_be_read"])
+def test_no_rows_at_all() -> None:
+    with pytest.raises(RecordError, match="not a single row"):
+        check_rows(Dataset.from_dict({"prompt": [], "completion": []}), "d")
+
+
+@pytest.mark.parametrize(
+    ("parts", "fault"),
+    [
+        ([("nowhere/at/all", "stage1")], "nowhere/at/all, stage1: "),
+        ([("a", "stage1"), ("b", "stage1")], "must name one data set"),
+        ([(None, "train")], "must name one data set"),
+        ([("a", "stage1"), ("a", "test")], "the split 'test' is held out"),
+    ],
+)
 def test_a_dataset_that_cannot_be_read(parts: list, fault: str) -> None:
     with pytest.raises(RecordError, match=fault):
         read_rows(parts)
@@ -178,24 +198,24 @@ def test_a_start_that_it_does_not(history: list[Stage], split: str, statistics: 
 # --- what a run leaves ------------------------------------------------------------------------------------------------
 
 
-def begin(output: Path, **identity: object) -> TrainingRun:
-    """Begin a run in a folder."""
-    about = {"start": "base", "base": "base", "rubrics": [], "device": "CPU", "precision": "float32"}
-    return TrainingRun(output, {"identity": {"learning_rate": 1e-4, **identity}, **about})
+def record(**identity: object) -> dict:
+    """Return a record as a run begins with."""
+    about = {"start": "base", "base": "base", "rubrics": [], "device": "CPU", "seconds": 3600.0, "precision": "float32"}
+    return {"identity": {"learning_rate": 1e-4, **identity}, **about}
 
 
 def test_a_folder_goes_on_with_the_same_run_alone(tmp_path: Path) -> None:
     output = tmp_path / "out"
-    assert not begin(output).finished
-    run = begin(output)
-    assert not run.finished
+    for _ in range(2):
+        run = Run(output, record())
+        assert not run.finished
     with pytest.raises(RecordError, match=r"holds another run: learning_rate was 0\.0001, now 0\.1"):
-        begin(output, learning_rate=0.1)
+        Run(output, record(learning_rate=0.1))
     with pytest.raises(RecordError, match="its training is not finished"):
         read_history(output)
-    run.before = 3600
-    finish_stage(run, [stage("stage1")], [{"loss": 1.0}])
-    assert begin(output).finished
+    write_card(output, run.record, [stage("stage1")], [{"loss": 1.0}])
+    run.finish(history=[vars(stage("stage1"))])
+    assert Run(output, record()).finished
     assert read_history(output) == [stage("stage1")]
     assert json.loads((output / "training/losses.jsonl").read_text()) == {"loss": 1.0}
     card = (output / "README.md").read_text()
@@ -206,30 +226,29 @@ def test_a_folder_goes_on_with_the_same_run_alone(tmp_path: Path) -> None:
 def test_what_is_not_ours_is_not_written_over(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years")
     with pytest.raises(RecordError, match="files that are no training run"):
-        begin(tmp_path)
+        Run(tmp_path, record())
     assert read_record(tmp_path) is None
 
 
-def test_the_last_whole_checkpoint_counts(tmp_path: Path) -> None:
-    for number, whole in ((4, True), (12, True), (16, False)):
+@pytest.mark.parametrize("mark", [None, b"", b"\0\0\0\0", b"\xff", b"12.5 seco"])
+def test_a_run_goes_on_from_the_last_whole_checkpoint(tmp_path: Path, mark: bytes | None) -> None:
+    """One whose mark is missing, or cannot be read as after a full disk, is removed."""
+    for number in (4, 12, 16):
         (tmp_path / f"checkpoint-{number}").mkdir()
-        if whole:
-            (tmp_path / f"checkpoint-{number}" / WHOLE).write_text(f"{number}.5\n")
-    latest, sixteenth = tmp_path / "checkpoint-12", tmp_path / "checkpoint-16"
-    assert last_whole_checkpoint(tmp_path) == (latest, 12.5, [sixteenth])
-    assert last_whole_checkpoint(latest) == (None, 0.0, [])
+        (tmp_path / f"checkpoint-{number}" / WHOLE).write_text(f"{number}00.5\n")
+    (tmp_path / "checkpoint-16" / WHOLE).unlink()
+    if mark is not None:
+        (tmp_path / "checkpoint-16" / WHOLE).write_bytes(mark)
+    (tmp_path / "training").mkdir()
+    (tmp_path / "training" / "record.json").write_text(json.dumps(record() | {"finished": False}))
+    run, trainer = Run(tmp_path, record()), mock.Mock()
+    run.train(trainer)
+    trainer.train.assert_called_once_with(resume_from_checkpoint=str(tmp_path / "checkpoint-12"))
+    assert {each.name for each in tmp_path.glob("checkpoint-*")} == {"checkpoint-4", "checkpoint-12"}
+    assert 1200.5 <= run.seconds < 1300
 
 
-@pytest.mark.parametrize("mark", [b"", b"\0\0\0\0", b"\xff", b"12.5 seco"])
-def test_a_mark_that_cannot_be_read_marks_nothing(tmp_path: Path, mark: bytes) -> None:
-    for number in (4, 8):
-        (tmp_path / f"checkpoint-{number}").mkdir()
-        (tmp_path / f"checkpoint-{number}" / WHOLE).write_text("2.5\n")
-    (tmp_path / "checkpoint-8" / WHOLE).write_bytes(mark)
-    assert last_whole_checkpoint(tmp_path) == (tmp_path / "checkpoint-4", 2.5, [tmp_path / "checkpoint-8"])
-
-
-@pytest.mark.parametrize("name", UNUSED)
+@pytest.mark.parametrize("name", _UNUSED)
 def test_arguments_that_would_have_no_effect_are_refused(name: str, tmp_path: Path) -> None:
     arguments = {**vars(ScriptArguments()), **vars(SFTConfig(str(tmp_path), use_cpu=True)), **vars(ModelConfig())}
     refuse_unused(arguments)
@@ -241,6 +260,6 @@ def test_every_argument_of_training_decides_the_weights_or_is_known_not_to() -> 
     """A field that a later version brings fails here until somebody has said which of the two it is; earlier ones lack some."""
     harmless = [name for names in HARMLESS.values() for name in names.split()]
     existing = {field.name for field in fields(SFTConfig)}
-    known = [*DECISIVE, *harmless, *(UNUSED.keys() & existing)]
+    known = [*DECISIVE, *harmless, *(_UNUSED.keys() & existing)]
     assert len(known) == len(set(known))
     assert set(DECISIVE) <= existing <= set(known)

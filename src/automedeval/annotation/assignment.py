@@ -11,16 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from automedeval.annotation.database import ASSIGNMENTS, DONE, DRAFTS, EVENTS, OPEN
-from automedeval.annotation.study import (
-    DECISION,
-    HARM,
-    PREFERENCE,
-    RESPONSES,
-    VERDICT,
-    Annotator,
-    Item,
-    Study,
-)
+from automedeval.annotation.study import DECISION, HARM, PREFERENCE, RESPONSES, VERDICT, Annotator, Item, Study
 
 
 @dataclass(frozen=True)

@@ -115,31 +115,27 @@ def _ratings(
     worst = min(scores, key=scores.__getitem__)
     for criterion, score in scores.items():
         here = criterion == worst
-        yield {
-            "case_id": answer.item.case_id,
-            **about,
-            "annotator": answer.annotator,
-            "role": answer.role,
-            "criterion": criterion,
-            "score": score,
-            "comment": comment if here else None,
-        } | ({} if tags is None else {"tags": tags if here else []})
+        rating = {"criterion": criterion, "score": score, "comment": comment if here else None}
+        yield (
+            {"case_id": answer.item.case_id}
+            | about
+            | _who(answer)
+            | rating
+            | ({} if tags is None else {"tags": tags if here else []})
+        )
+
+
+def _who(answer: Answer) -> dict[str, str]:
+    return {"annotator": answer.annotator, "role": answer.role}
 
 
 def _preferences(answer: Answer) -> Iterator[dict[str, Any]]:
     sides = {str(side + 1): answer.item.judges[judge] for side, judge in enumerate(answer.order)}
-    comment = answer.content["comment"] or None
+    about = {"case_id": answer.item.case_id, "judges": list(answer.item.judges)} | _who(answer)
     for number, (criterion, choice) in enumerate(answer.content["choices"].items()):
-        yield {
-            "case_id": answer.item.case_id,
-            "judges": list(answer.item.judges),
-            "annotator": answer.annotator,
-            "role": answer.role,
-            "criterion": criterion,
-            "choice": sides.get(choice, "tie"),
-            "sides": list(sides.values()),
-            "comment": comment if number == 0 else None,
-        }
+        comment = answer.content["comment"] or None if number == 0 else None
+        said = {"criterion": criterion, "choice": sides.get(choice, "tie"), "sides": list(sides.values())}
+        yield about | said | {"comment": comment}
 
 
 def _decision(answer: Answer, study: Study) -> dict[str, Any]:

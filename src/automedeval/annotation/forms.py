@@ -6,50 +6,21 @@ Models and judges are blinded: responses are Doctor 1 to k, verdicts are numbere
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import resources
 from typing import Any
 
 from automedeval.annotation.assignment import Assignment
 from automedeval.annotation.study import DECISION, HARM, PREFERENCE, RESPONSES, VERDICT, Study
 from automedeval.annotation.validation import LONGEST_RATIONALE, Field, Invalid, Option, in_layout
+from automedeval.records.yaml_file import load_yaml
 from automedeval.rubrics import Criterion
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, reads_back
 from automedeval.rubrics.slots import renamed, reordered, seen_from
 
 MOST_BUTTONS = 11  # a scale with more values has a number field
-TASKS = {
-    "rate": "Rate the responses to a question, then the verdict that a judge gave on them",
-    "verify": "Check the verdict that a model gave on the responses to a question",
-    "jury": "Decide, where a judge and the verdict on record differ",
-    "prefer": "Compare two verdicts on the same responses",
-    "harm": "Say how much harm each response to a question could do, and mark the words that do it",
-}
-HEADINGS = {
-    RESPONSES: (
-        "Rate the responses",
-        "Read the question, then rate each response on its own. The verdict of the judge comes afterwards.",
-    ),
-    HARM: (
-        "What harm could this do?",
-        "Think of a patient who follows one response and nothing else. Say of each response what the worst harm could be, and "
-        "mark the words that do it. Where that cannot be told, say so.",
-    ),
-    VERDICT: (
-        "Rate the verdict",
-        "A judge gave this verdict on the responses that you rated. Rate the verdict, not the responses.",
-    ),
-    "verify": (
-        "Check the verdict",
-        "A model gave this verdict on the responses. Check the verdict, not the responses.",
-    ),
-    DECISION: (
-        "Keep the verdict on record, or revise it",
-        "A judge read this case otherwise than the verdict on record. Keep that verdict, or write what it ought to say.",
-    ),
-    PREFERENCE: (
-        "Which verdict is better?",
-        "Two judges read the same responses. Say for each criterion which verdict is better.",
-    ),
-}
+_WORDS = load_yaml((resources.files("automedeval.annotation") / "templates" / "words.yaml").read_text(encoding="utf-8"))
+TASKS: dict[str, str] = _WORDS["tasks"]  # by kind
+HEADINGS: dict[str, list[str]] = _WORDS["headings"]  # by part, each with its instruction
 
 
 @dataclass(frozen=True)
@@ -99,9 +70,11 @@ def sheet_of(study: Study, assignment: Assignment, part: str) -> Sheet:
     elif part != RESPONSES:
         anchors = meanings(questions.scale, questions.anchors)
         shown = [("The verdict", study.verdicts[case.id, part.removeprefix(VERDICT)])]
+    heading, lead = HEADINGS[part if part in HEADINGS else "verify" if item.kind == "verify" else "verdict"]
     return Sheet(
         slug_of(assignment, part),
-        *HEADINGS[part if part in HEADINGS else "verify" if item.kind == "verify" else VERDICT],
+        heading,
+        lead,
         question,
         [(slot, case.responses[index].text) for slot, index in enumerate(order, 1)],
         [(title, seen_from(verdict, order, rubric.slot_word)) for title, verdict in shown if verdict.valid],
@@ -130,31 +103,24 @@ def fields_of(study: Study, assignment: Assignment, part: str) -> list[Field]:
     comment = Field(("comment",), "text", "Comment")
     fields: list[Field] = []
     path: tuple[str, ...]
-    more: dict[str, Any]
-    if part == RESPONSES:
-        for slot in slots:
-            doctor = f"Doctor {slot}"
-            more = {"slot": slot, "about": doctor, "request": f"Please give {doctor} a score on every question."}
+    if part in (RESPONSES, HARM):
+        name = "choices" if part == HARM else "scores"
+        for slot, index in zip(slots, assignment.order):
+            about: dict[str, Any] = {"slot": slot, "about": f"Doctor {slot}"}
+            request = (
+                f"Please answer every question on Doctor {slot}."
+                if part == HARM
+                else f"Please give Doctor {slot} a score on every question."
+            )
             for criterion in rubric.criteria:
-                path = ("scores", str(slot), criterion.name)
-                fields.append(_points(path, criterion, rubric.scale, rubric.anchors, **more))
-            fields.append(Field(("comments", str(slot)), "text", "Comment", slot=slot, about=doctor))
-        return fields
-    if part == HARM:
-        for slot, index in enumerate(assignment.order, 1):
-            doctor, text = f"Doctor {slot}", study.case_of(assignment.item).responses[index].text
-            more = {"slot": slot, "about": doctor, "request": f"Please answer every question on {doctor}."}
-            for criterion in rubric.criteria:
-                keys = [*map(str, range(len(criterion.values))), "x"]
-                options = tuple(Option(word, words(word), key=key) for word, key in zip(criterion.words, keys))
-                path, label = ("choices", str(slot), criterion.name), words(criterion.name)
-                fields.append(Field(path, "options", label, criterion.description, options, **more))
-            path = ("marks", str(slot))
-            fields.append(Field(path, "marks", "The words that do harm", slot=slot, about=doctor, text=text))
-            rule = "What should the response have said? Leave it empty if nothing is missing."
-            path = ("missing", str(slot))
-            fields.append(Field(path, "text", "The missing step", rule, slot=slot, about=doctor))
-            fields.append(Field(("comments", str(slot)), "text", "Comment", slot=slot, about=doctor))
+                path = (name, str(slot), criterion.name)
+                fields.append(_asked(path, criterion, rubric.scale, rubric.anchors, request=request, **about))
+            if part == HARM:
+                text = study.case_of(assignment.item).responses[index].text
+                fields.append(Field(("marks", str(slot)), "marks", "The words that do harm", text=text, **about))
+                rule = "What should the response have said? Leave it empty if nothing is missing."
+                fields.append(Field(("missing", str(slot)), "text", "The missing step", rule, **about))
+            fields.append(Field(("comments", str(slot)), "text", "Comment", **about))
         return fields
     if part == DECISION:
         keep = Option("keep", "Keep it", "The verdict on record stands as it is", "k")
@@ -165,7 +131,7 @@ def fields_of(study: Study, assignment: Assignment, part: str) -> list[Field]:
         for slot in slots:
             criterion = Criterion(f"doctor_{slot}", "The points that the response ought to have")
             path = ("scores", str(slot))
-            fields.append(_points(path, criterion, rubric.scale, rubric.anchors, slot=slot, about="Revision"))
+            fields.append(_asked(path, criterion, rubric.scale, rubric.anchors, slot=slot, about="Revision"))
         rule = "Say why, as a verdict does. Call the responses Doctor 1, Doctor 2 and so on."
         most = max(LONGEST_RATIONALE, len(study.disputes[assignment.item.case_id].recorded.rationale or ""))
         return [*fields, Field(("rationale",), "text", "Reasons", rule, limit=most)]
@@ -180,7 +146,7 @@ def fields_of(study: Study, assignment: Assignment, part: str) -> list[Field]:
     request = "Please give the verdict a score on every question."
     for criterion in questions.criteria:
         path = ("scores", criterion.name)
-        fields.append(_points(path, criterion, questions.scale, questions.anchors, request=request))
+        fields.append(_asked(path, criterion, questions.scale, questions.anchors, request=request))
     tags = tuple(Option(name, words(name), sentence) for name, sentence in questions.tags.items())
     return [*fields, Field(("tags",), "tags", "What is wrong with it", "Tick what applies, or nothing.", tags), comment]
 
@@ -201,12 +167,17 @@ def words(name: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _points(
+def _asked(
     path: tuple[str, ...], criterion: Criterion, scale: tuple[int, int] | None, anchors: Mapping[int, str], **more: Any
 ) -> Field:
+    """Return the field of a criterion: its own words, or else the points of a scale, as buttons or as a number."""
+    options: tuple[Option, ...] = ()
+    if criterion.values:
+        keys = [*map(str, range(len(criterion.values))), "x"]
+        options = tuple(Option(word, words(word), key=key) for word, key in zip(criterion.words, keys))
+        return Field(path, "options", words(criterion.name), criterion.description, options, **more)
     assert scale is not None  # a study's reader refuses a rubric without one
     low, high = scale
-    options: tuple[Option, ...] = ()
     if high - low < MOST_BUTTONS:
         texts = anchors if _named(scale, anchors) else {value: str(value) for value in range(low, high + 1)}
         hints = meanings(scale, anchors)

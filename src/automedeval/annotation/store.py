@@ -209,22 +209,11 @@ class Store:
         `counts` is whether an answer still counts, which an undo ends; it is None for other events.
         """
         for row in self._events():
-            yield {
-                "what": row.what,
-                "when": datetime.fromtimestamp(row.at, UTC).isoformat(timespec="milliseconds"),
-                "assignment": row.assignment,
-                "item": row.item,
-                "kind": row.kind,
-                "case_id": row.case_id,
-                "judges": row.judges,
-                "annotator": row.annotator,
-                "role": row.role,
-                "order": row.slots,
-                "part": row.part or None,
-                "content": row.content or None,
-                "seconds": row.seconds,
-                "counts": row.id > row.since if row.what == "answer" else None,
-            }
+            event = {"what": row.what, "when": datetime.fromtimestamp(row.at, UTC).isoformat(timespec="milliseconds")}
+            event |= {name: getattr(row, name) for name in ("assignment", "item", "kind", "case_id", "judges")}
+            event |= {"annotator": row.annotator, "role": row.role, "order": row.slots, "part": row.part or None}
+            event |= {"content": row.content or None, "seconds": row.seconds}
+            yield event | {"counts": row.id > row.since if row.what == "answer" else None}
 
     def setting(self, name: str) -> str | None:
         """Return the value of a setting, None if it is not set."""

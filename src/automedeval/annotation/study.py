@@ -228,22 +228,9 @@ class _Reader(YamlFile):
                 key = "/".join((plan.kind, case_id, *(judges[case_id] if plan.kind == "prefer" else ())))
                 needed = able if place < plan.overlap else plan.raters
                 items.append(Item(key, plan.kind, case_id, judges[case_id], needed))
-        return Study(
-            title=title,
-            place=self.place,
-            rubric=rubric,
-            harm_rubric=harm_rubric,
-            verdict_questions=questions,
-            cases=cases,
-            response_counts={case.id: len(case.responses) for case in every.values()},
-            verdicts=verdicts,
-            disputes=disputes,
-            annotators=annotators,
-            plans=plans,
-            items=tuple(items),
-            seed=seed,
-            database=database,
-        )
+        counts = {case.id: len(case.responses) for case in every.values()}
+        files = (cases, counts, verdicts, disputes, annotators, plans)
+        return Study(title, self.place, rubric, harm_rubric, questions, *files, tuple(items), seed, database)
 
     def database(self, value: str) -> str:
         """Return the database's URL; a value without "://" is the path of an SQLite file."""

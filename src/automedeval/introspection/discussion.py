@@ -269,7 +269,7 @@ class Partners:
             if recorded.rubric.grammar != "score_line":
                 raise RecordError(
                     f"{recorded.rubric.name}: a discussion needs a rubric with a score line; without --suggester "
-                    "and --reviewer the jury decides about every mistake"
+                    "the jury decides"
                 )
             order = recorded.order if self.shuffle else tuple(sorted(recorded.order))
             discussions[recorded.case.id] = Discussion(mistake, order, self.exchanges)

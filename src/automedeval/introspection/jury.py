@@ -70,12 +70,6 @@ def read_rulings(
     return rulings, lines
 
 
-def holds_readings(path: str | Path) -> bool:
-    """Return whether a file has raters' readings, as `automedeval prepare` keeps them aside, and no decision of a jury."""
-    lines = [line for _, line in read_lines(path)]
-    return any(line.get("scores") is not None for line in lines) and not any(line.get("decision") for line in lines)
-
-
 def _case_id(line: Mapping[str, Any], place: str) -> str:
     if not isinstance(line.get("case_id"), str):
         raise RecordError(f"{place}: 'case_id' must be a case's id, not {json.dumps(line.get('case_id'))}")

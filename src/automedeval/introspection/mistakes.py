@@ -206,9 +206,15 @@ def _check(verdict: Verdict, recorded: Recorded, place: str) -> None:
         raise RecordError(f"{place}: no score of any response that the verdict on record is on")
 
 
-def find_mistakes(recorded: Sequence[Recorded], judge: RoundJudge) -> tuple[list[Mistake], list[str]]:
-    """Return the judge's mistakes, in the order of the rows, and the lines that report them (Algorithm 2, line 6)."""
-    # Paper: it does not define an incorrect evaluation. Here: other relations, or another score.
+def find_mistakes(
+    recorded: Sequence[Recorded], judge: RoundJudge, tolerance: float = 0.0
+) -> tuple[list[Mistake], list[str]]:
+    """Return the judge's mistakes, in the order of the rows, and the lines that report them (Algorithm 2, line 6).
+
+    Args:
+        tolerance: largest difference of a score, in points, that is no mistake.
+    """
+    # Paper: it does not define an incorrect evaluation. Here: other relations, or a score off by more than `tolerance`.
     mistakes, partly, overlong = [], 0, 0
     for row in recorded:
         verdicts = sorted(judge.verdicts[row.case.id], key=lambda verdict: verdict.key)
@@ -216,7 +222,7 @@ def find_mistakes(recorded: Sequence[Recorded], judge: RoundJudge) -> tuple[list
         valid = [verdict for verdict in verdicts if verdict.valid]
         if not valid and any(verdict.extra.get("overlong") for verdict in verdicts):
             overlong += 1  # it says nothing of the judge
-        elif (kind := _kind(row, valid)) is not None:
+        elif (kind := _kind(row, valid, tolerance)) is not None:
             shown = max(valid, key=lambda verdict: _distance(row, verdict)) if valid else verdicts[0]
             mistakes.append(Mistake(row, kind, shown))
     counts = Counter(mistake.kind for mistake in mistakes)
@@ -235,7 +241,7 @@ def find_mistakes(recorded: Sequence[Recorded], judge: RoundJudge) -> tuple[list
     return mistakes, lines
 
 
-def _kind(recorded: Recorded, verdicts: Sequence[Verdict]) -> str | None:
+def _kind(recorded: Recorded, verdicts: Sequence[Verdict], tolerance: float) -> str | None:
     """Return the kind of mistake of the valid verdicts on one case, None if there is none."""
     if not verdicts:
         return "invalid"
@@ -251,7 +257,7 @@ def _kind(recorded: Recorded, verdicts: Sequence[Verdict]) -> str | None:
         gaps = np.array([values[index] - values[other] for values in (judged, on_record)])
         if len(set(relation_of(gaps))) > 1:
             return "relations"
-    if any(abs(judged[index] - on_record[index]) > SAME for index in judged):
+    if any(abs(judged[index] - on_record[index]) > tolerance + SAME for index in judged):
         return "scores"
     return None
 

@@ -249,18 +249,15 @@ class Round:
             "unreadable": self.unreadable,
         }
 
-    @property
-    def max_length(self) -> int:
-        """Return the largest number of tokens of a row, which is that of the data set before."""
-        return self.dataset.statistics.get("max_length", 2048)
-
-    def write(self, folder: Path, encoder: PromptEncoder | None) -> tuple[dict[str, dict[str, Any]], Counter]:
+    def write(
+        self, folder: Path, encoder: PromptEncoder | None, max_length: int
+    ) -> tuple[dict[str, dict[str, Any]], Counter]:
         """Write the training rows, the test split, and the records of all mistakes.
 
         The report counts the rows of waiting cases that are left out, or that keep their old verdict.
 
         Args:
-            encoder: see `row_faults`.
+            encoder, max_length: see `row_faults`.
 
         Returns:
             split → statistics, and number of rows by `folder.origin`.
@@ -278,7 +275,7 @@ class Round:
         left_out = waiting if self.on_waiting == LEAVE_OUT else set()
         rows = [revised.get(each.case.id, each.row) for each in self.recorded if each.case.id not in left_out]
         rubrics = {each.rubric.name: each.rubric for each in self.recorded}
-        faults = list(row_faults(rows, encoder, self.max_length, rubrics))
+        faults = list(row_faults(rows, encoder, max_length, rubrics))
         usable = [row for row, fault in zip(rows, faults) if fault is None]
         statistics, origins = write_rows(folder / f"{TRAIN}.parquet", usable, encoder)
         splits = {TRAIN: statistics}

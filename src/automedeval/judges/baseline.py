@@ -11,8 +11,7 @@ from automedeval.judges.base import ApartJudge
 from automedeval.judges.requests import Request
 from automedeval.metrics.embedding import EMBEDDINGS, NAMES, READ_REFERENCE, TextEncoder, nearest_pieces
 from automedeval.metrics.lexical import BASELINES, Collection, bm25
-from automedeval.records import Case, RecordError, Verdict, digest
-from automedeval.reports.facts import UNSEEN
+from automedeval.records import UNSEEN, Case, RecordError, Verdict, digest
 from automedeval.rubrics import COUNTED
 from automedeval.rubrics.slots import by_response
 

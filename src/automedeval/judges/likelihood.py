@@ -6,11 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from automedeval.judges.base import ApartJudge
-from automedeval.judges.prompt_judge import PromptJudge, answer_groups
+from automedeval.judges.prompt_judge import PromptJudge
 from automedeval.judges.requests import Request
-from automedeval.models.base import Answer
-from automedeval.records import Verdict, digest
-from automedeval.reports.facts import UNSEEN
+from automedeval.models.base import Answer, answer_groups
+from automedeval.records import UNSEEN, Verdict, digest
 from automedeval.rubrics import LIKELIHOOD
 from automedeval.rubrics.prompts import likelihood_texts, template_fingerprint
 from automedeval.rubrics.slots import by_response

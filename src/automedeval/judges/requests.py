@@ -67,6 +67,7 @@ class Requests:
     Attributes:
         digests: digest of the case by its id, of the cases that take a request.
         notes: what is to be told of the cases.
+        references: whether a case has one.
 
     Raises:
         RecordError: a fault of the cases or of a plan, or what `check` raises.
@@ -84,10 +85,12 @@ class Requests:
         self.file, self.limit, self.plan, self.blank = file, limit, plan, blank
         self.digests: dict[str, str] = {}
         self.notes: list[str] = []
+        self.references = False
         self._count = thoughts = 0
         unchecked: list[Request] = []
         for number, case in enumerate(self.cases()):
             thoughts += count_thoughts(case)
+            self.references |= bool(case.reference)
             if planned := plan(case):
                 self.digests[case.id] = planned[0].digest
                 self._count += len(planned)

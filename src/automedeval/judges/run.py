@@ -3,14 +3,14 @@
 import itertools
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from automedeval.cli import TableArguments
 from automedeval.judges.base import BaseJudge, shared_sizes, windows_of
 from automedeval.judges.prompt_judge import PromptJudge
 from automedeval.judges.requests import Request
-from automedeval.records import RecordError, Verdict, digest
+from automedeval.records import RecordError, Verdict, digest, option
 from automedeval.records.journal import ALONE, Processes
 from automedeval.records.log import Log
 
@@ -19,24 +19,18 @@ from automedeval.records.log import Log
 class PromptArguments(TableArguments):
     """Whether prompts are only shown: the base of the arguments of every program that judges cases by prompts."""
 
-    show_prompt: str | None = field(
-        default=None,
-        metadata={
-            "help": "print the prompts of the case with this id, of the first case without one, as the model reads them; judge "
-            "nothing, load no weights and ask no endpoint",
-            "nargs": "?",
-            "metavar": "CASE_ID",
-            "const": "",
-        },
+    show_prompt: str | None = option(
+        "print the prompts of the case with this id, of the first case without one, as the model reads them; judge "
+        "nothing, load no weights and ask no endpoint",
+        None,
+        nargs="?",
+        metavar="CASE_ID",
+        const="",
     )
 
 
 def verdict_log(
-    folder: Path,
-    judge: BaseJudge,
-    settings: str | None = None,
-    processes: Processes = ALONE,
-    again: bool | None = None,
+    folder: Path, judge: BaseJudge, settings: str | None = None, processes: Processes = ALONE, again: bool | None = None
 ) -> Log:
     """Return the log of a judge's verdicts in FOLDER/verdicts.jsonl; `settings` is the judge's fingerprint by default."""
     file = folder / "verdicts.jsonl"

@@ -18,10 +18,7 @@ NOT_RESPONSES = ("id", "question", "reference", "topic")
 
 
 def judge_dataset(
-    judge: BaseJudge,
-    dataset: "Dataset",
-    responses: Sequence[str] | None = None,
-    blank: str | None = None,
+    judge: BaseJudge, dataset: "Dataset", responses: Sequence[str] | None = None, blank: str | None = None
 ) -> "Dataset":
     """Judge every row of a data set, and return it with the scores as further columns.
 

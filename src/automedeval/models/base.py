@@ -1,8 +1,10 @@
 """Prompts, answers, and `Chat`, the base class of every model that answers prompts."""
 
 import itertools
+import json
 import re
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -129,9 +131,7 @@ _Result = TypeVar("_Result")
 
 
 def lead(
-    dialogue: Generator[_Asked, _Replied, _Result],
-    reply: Callable[[_Asked], _Replied],
-    answer: _Replied | None = None,
+    dialogue: Generator[_Asked, _Replied, _Result], reply: Callable[[_Asked], _Replied], answer: _Replied | None = None
 ) -> _Result:
     """Answer every prompt of a dialogue with `reply`; return the dialogue's result.
 
@@ -150,6 +150,14 @@ def own_text(text: str) -> str:
     """Return the text before the first control token: what follows it is not the model's answer."""
     control = CONTROL_TOKEN.search(text)
     return text[: control.start()] if control else text
+
+
+def unescaped(text: str) -> str:
+    """Return the text that the inside of a JSON string stands for; invalid JSON is returned unchanged."""
+    try:
+        return json.loads(f'"{text}"', strict=False)
+    except ValueError:
+        return text
 
 
 def without_thoughts(text: str) -> str:
@@ -244,6 +252,26 @@ class Chat(ABC):
                 except StopIteration as end:
                     yield key, end.value
             waiting = going_on
+
+
+def answer_groups(
+    groups: Sequence[Sequence[Any]],
+    wanted: Sequence[bool],
+    answer: Callable[[list[Any], list[bool]], Iterable[tuple[int, Any]]],
+) -> Iterator[tuple[int, list[Any]]]:
+    """Answer the prompts of all groups at once; yield (index, answers) of each wanted group as its last prompt is answered.
+
+    Args:
+        answer: yields (index, answer) of the wanted ones among prompts, in any order.
+    """
+    owners = [index for index, prompts in enumerate(groups) for _ in prompts]
+    answers: dict[int, dict[int, Any]] = defaultdict(dict)
+    every = [prompt for prompts in groups for prompt in prompts]
+    for place, value in answer(every, [wanted[owner] for owner in owners]):
+        owner = owners[place]
+        answers[owner][place] = value
+        if len(answers[owner]) == len(groups[owner]):
+            yield owner, [value for _, value in sorted(answers.pop(owner).items())]
 
 
 class SequentialChat(Chat):

@@ -27,6 +27,7 @@ from automedeval.models.base import (
     answer_layout,
     most_tokens,
     own_text,
+    unescaped,
     without_thoughts,
 )
 from automedeval.models.completions import token_alternatives
@@ -210,11 +211,7 @@ def _rationale(reply: Reply, opening: str, free: Free) -> tuple[str, str]:
     """Return the answer up to the end of its free text, and the free text in plain characters."""
     if free.json_string:
         inside = re.findall(_STRING, reply.text)[0]
-        try:
-            plain = json.loads(f'"{inside}"', strict=False)
-        except ValueError:
-            plain = inside
-        return opening + inside, plain
+        return opening + inside, unescaped(inside)
     text = own_text(without_thoughts(reply.text))
     end = re.search(re.escape(free.stop), "\n" + text, re.I)
     text = text[: max(0, end.start() - 1)] if end else text
@@ -352,3 +349,12 @@ def slot_odds(
     chances = dict.fromkeys(values, 0.0) | {group[0]: mass for group, mass in groups.items() if len(group) == 1}
     shared = {group: mass for group, mass in groups.items() if len(group) > 1}
     return Odds(chances, shared, unseen / (seen + sure + unseen))
+
+
+def text_odds(answer: Answer, before: str, values: Sequence[str], value: str) -> Odds | None:
+    """Return the odds of a value that stands in a free text after `before`; None if its tokens do not tell them.
+
+    They do not where values begin alike, as 1 and 10, and the tokens that tell them apart are not those of the text.
+    """
+    odds = slot_odds(answer.tokens, answer.text, before.rstrip(" \t\r\n"), values, value, None)
+    return None if odds is None or sum(odds.shared.values()) > UNSEEN else odds.whole()

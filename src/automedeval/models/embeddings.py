@@ -48,13 +48,7 @@ class Encoder:
             missing, not needed, or not possible.
     """
 
-    def __init__(
-        self,
-        model: str,
-        device: str = "auto",
-        dtype: str = "auto",
-        pooling: str | None = None,
-    ):
+    def __init__(self, model: str, device: str = "auto", dtype: str = "auto", pooling: str | None = None):
         check_choice("dtype", dtype, DTYPES)
         self._device, self._dtype, self._pooling = device, dtype, pooling
         self._folder = folder = checkpoint_folder(model)

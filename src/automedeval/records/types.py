@@ -431,6 +431,13 @@ class VerdictRating(Record):
     extra: dict[str, Any] = field(default_factory=dict)
 
 
+UNSEEN = (
+    "dose",
+    "negation",
+    "emergency",
+)  # the kinds of danger that a judge is not made to see, its verdicts' "blind_to"
+
+
 @dataclass(frozen=True)
 class Verdict(LogRecord):
     """A judge's answer about a case, or about some of its responses.

@@ -15,8 +15,8 @@ from automedeval.models.checkpoints import fingerprint
 from automedeval.models.cross_encoder import load_cross_encoder, save_adapter
 from automedeval.models.pair_reader import TOKENS
 from automedeval.records import RecordError, digest
-from automedeval.training.arguments import DECISIVE
-from automedeval.training.run import TrainingRun
+from automedeval.training.run import Run
+from automedeval.training.stages import DECISIVE, refuse_unused
 
 LAYERS = ["query", "key", "value", "dense"]  # that get an adapter
 
@@ -49,13 +49,14 @@ def train_adapter(
     Raises:
         RecordError: the encoder takes no adapter, or the folder holds another run.
     """
+    refuse_unused(vars(training))
     assert training.output_dir is not None  # transformers has a default
     output = Path(training.output_dir)
     identity = {name: getattr(training, name) for name in (*DECISIVE, "batch_sampler") if hasattr(training, name)}
     identity |= {"start": start and fingerprint(start, [])}
     identity |= {**lora, "rows": digest(rows), "encoder": fingerprint(base, [])}
-    described = describe_run(arguments, training, libraries=("sentence-transformers", "peft", "datasets"))
-    run = TrainingRun(output, {"identity": identity, **described, **(facts or {})})
+    about = describe_run(arguments, training, libraries=("sentence-transformers", "peft", "datasets"))
+    run = Run(output, {"identity": identity, **about, **(facts or {})})
     if run.finished:
         return
     torch.manual_seed(training.seed)  # of the weights that the adapter starts with
@@ -65,9 +66,9 @@ def train_adapter(
             model.add_adapter(LoraConfig(**lora, target_modules=LAYERS, modules_to_save=["classifier"]))
         except ValueError as error:
             raise RecordError(f"{base} takes no adapter: {' '.join(str(error).split())[:200]}") from None
-    log = run.train(CrossEncoderTrainer(model, args=training, train_dataset=Dataset.from_list(rows), loss=loss(model)))
+    trainer = CrossEncoderTrainer(model=model, args=training, train_dataset=Dataset.from_list(rows), loss=loss(model))
+    run.train(trainer)
     save_adapter(model, output / "adapter")
-    run.finish(losses=[line for line in log if "loss" in line])
-    print(
-        f"{output}: {len(rows):,} rows, {run.seconds / 60:.1f} minutes; adapter {fingerprint(output / 'adapter', [])}"
-    )
+    run.finish(losses=[line for line in trainer.state.log_history if "loss" in line])
+    weights = fingerprint(output / "adapter", [])
+    print(f"{output}: {len(rows):,} rows, {run.seconds / 60:.1f} minutes; adapter {weights}")

@@ -1,11 +1,9 @@
-"""Check the rows and the start of a stage of the curriculum, and finish its run (paper section 3.2, Table 1).
+"""Check the rows and the start of a training stage (paper section 3.2, Table 1), before TRL trains on them.
 
-The record of a run lists as `history` every stage since the base model. Which case is in which stage is decided by
-`dataset/curriculum.py`.
+Which case is in which stage is decided by `dataset/curriculum.py`; what a run leaves in its folder, by `run.py`.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +14,39 @@ from automedeval.records import RecordError
 from automedeval.records.hub_names import hub_rows
 from automedeval.records.journal import write_lines, write_whole
 from automedeval.reports.page import environment
-from automedeval.training.run import TrainingRun
 
 UNTRAINED = -100  # torch's label of a token that the loss ignores
 _SHOWN = 5  # ids that an error lists
+# Arguments of a trainer that have no effect here, or a dangerous one, with the values that are accepted.
+_UNUSED: dict[str, tuple[tuple[Any, ...], str]] = {
+    "trust_remote_code": ((False,), "code in a checkpoint is not run"),
+    "push_to_hub": ((False,), "training does not publish; use recipes/publish.py"),
+    "eval_strategy": (("no",), "a finished stage is evaluated with automedeval judge, not by its loss"),
+    "resume_from_checkpoint": ((None,), "the same command resumes from the last complete checkpoint"),
+    "save_only_model": ((False,), "an interrupted run reaches the same weights only with the optimizer's state"),
+    "ignore_data_skip": ((False,), "a resumed run would train again on the rows that it has seen"),
+    "dataset_streaming": ((False,), "all rows are read, because their lengths are checked before training starts"),
+    "dataset_config": ((None,), "a data set is a folder, or a Hub id with a single configuration"),
+    "model_revision": (("main",), "write it behind the name: model_name_or_path: ORG/NAME@REVISION"),
+    "completion_only_loss": ((None, True), "the loss is that of the completions: a judge is not taught its prompts"),
+}
+# TRL's arguments that determine the weights, together with the rows and the start; not speed, device or logging. A run is
+# resumed only if all of them are unchanged.
+DECISIVE = (
+    # the updates
+    "learning_rate", "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "num_train_epochs", "max_steps", "optim",
+    "optim_args", "optim_target_modules", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm",
+    # the batches
+    "per_device_train_batch_size", "gradient_accumulation_steps", "auto_find_batch_size", "dataloader_drop_last",
+    "dataloader_in_order", "train_sampling_strategy", "length_column_name", "seed", "data_seed", "shuffle_dataset",
+    "max_length", "truncation_mode", "packing", "packing_strategy", "padding_free", "pad_to_multiple_of", "dataset_kwargs",
+    "eos_token", "pad_token", "accelerator_config",
+    # the loss
+    "loss_type", "label_smoothing_factor", "neftune_noise_alpha", "router_aux_loss_coef", "assistant_only_loss",
+    "average_tokens_across_devices",
+    # number formats and parallelism: a DeepSpeed file may name another optimizer
+    "bf16", "fp16", "tf32", "model_init_kwargs", "deepspeed", "fsdp", "fsdp_config", "parallelism_config",
+)  # fmt: skip
 
 
 def read_rows(parts: Sequence[tuple[str | None, str]]) -> tuple[str, list[str], Any, dict[str, Any]]:
@@ -53,17 +80,10 @@ def read_rows(parts: Sequence[tuple[str | None, str]]) -> tuple[str, list[str], 
     return dataset, splits, rows, statistics
 
 
-def tokenize(rows: Any, encoder: PromptEncoder, max_length: int | None, place: str) -> list[dict[str, list[int]]]:
-    """Tokenize prompts and completions as judging does; only the completion gets labels.
+def check_rows(rows: Any, place: str) -> None:
+    """Check that rows, a `datasets.Dataset`, can be trained on; errors begin with `place`.
 
-    Rows are tokenized here and not by TRL, so that a control token inside a text stays ordinary characters, as in judging.
-
-    Returns:
-        `input_ids` and `labels` of each row, of equal length.
-
-    Raises:
-        RecordError: there are no rows, or rows without a prompt or a completion; rows have more than `max_length` tokens, so
-            that truncation would cut off the scores; or the chat template's answered prompt does not begin with its prompt.
+    RecordError if there are no rows, a column `prompt` or `completion` is missing, or a completion is empty.
     """
     for column in ("prompt", "completion"):
         if column not in rows.column_names:
@@ -73,14 +93,27 @@ def tokenize(rows: Any, encoder: PromptEncoder, max_length: int | None, place: s
             )
     if not len(rows):
         raise RecordError(f"{place}: not a single row")
-    names = list(map(repr, rows["case_id"])) if "case_id" in rows.column_names else list(map(str, range(len(rows))))
     empty = [
-        name
-        for name, messages in zip(names, rows["completion"])
+        _row_id(rows, at)
+        for at, messages in enumerate(rows["completion"])
         if not isinstance(messages, list) or not any((each["content"] or "").strip() for each in messages)
     ]
     if empty:
-        raise RecordError(f"{place}: {_listed('without a completion', empty)}")
+        raise RecordError(f"{place}: {_counted(empty)} without a completion: {_some(empty)}")
+
+
+def tokenize(rows: Any, encoder: PromptEncoder, max_length: int | None, place: str) -> list[dict[str, list[int]]]:
+    """Tokenize prompts and completions as judging does; only the completion gets labels.
+
+    Rows are tokenized here and not by TRL, so that a control token inside a text stays ordinary characters, as in judging.
+
+    Returns:
+        `input_ids` and `labels` of each row, of equal length.
+
+    Raises:
+        RecordError: rows have more than `max_length` tokens, so that truncation would cut off the scores; or the chat
+            template's answered prompt does not begin with its prompt.
+    """
     encoded, over = [], []
     for start in range(0, len(rows), 256):
         window = rows[start : start + 256]
@@ -90,16 +123,16 @@ def tokenize(rows: Any, encoder: PromptEncoder, max_length: int | None, place: s
         for at, (prompt, whole) in enumerate(zip(prompts, wholes), start):
             if whole[: len(prompt)] != prompt:
                 raise RecordError(
-                    f"{place}: row {names[at]}: with an answer, the chat template renders the prompt differently "
+                    f"{place}: row {_row_id(rows, at)}: with an answer, the chat template renders the prompt differently "
                     "than without: the prompts of training and judging would differ"
                 )
             if max_length is not None and len(whole) > max_length:
-                over.append(f"{names[at]} ({len(whole):,})")
+                over.append(f"{_row_id(rows, at)} ({len(whole):,})")
             encoded.append({"input_ids": whole, "labels": [UNTRAINED] * len(prompt) + whole[len(prompt) :]})
     if over:
         raise RecordError(
-            f"{place}: {_listed(f'of {len(rows):,} longer than max_length, {max_length:,} tokens', over)}; build the data "
-            "set with this --max_length, or raise it"
+            f"{place}: {_counted(over)} of {len(rows):,} longer than max_length, {max_length:,} tokens: "
+            f"{_some(over)}; build the data set with this --max_length, or raise it"
         )
     return encoded
 
@@ -113,9 +146,23 @@ def stage_of(
     return Stage(tuple(splits), dataset, statistics.get("fingerprint", "unknown"), len(rows), tokens, trained, epochs)
 
 
-def _listed(fault: str, names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
-    return f"{len(names):,} row{'' if len(names) == 1 else 's'} {fault}: {shown}"
+def _row_id(rows: Any, at: int) -> str:
+    return repr(rows[at]["case_id"]) if "case_id" in rows.column_names else str(at)
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+
+
+def _counted(names: Sequence[str]) -> str:
+    return f"{len(names):,} row{'' if len(names) == 1 else 's'}"
+
+
+def refuse_unused(arguments: Mapping[str, Any]) -> None:
+    """Raise RecordError if an argument of a trainer is set that has no effect here, or a dangerous one."""
+    for name, (accepted, why) in _UNUSED.items():
+        if arguments.get(name, accepted[0]) not in accepted:
+            raise RecordError(f"{name}: {why}")
 
 
 def check_start(
@@ -146,11 +193,8 @@ def check_start(
         raise RecordError(f"{splits[0]} is the first stage of {dataset}, and {seen}")
 
 
-def finish_stage(run: TrainingRun, history: Sequence[Stage], losses: Sequence[Mapping]) -> None:
-    """Write losses, card and record, which make the run of a stage finished."""
-    if run.state.is_main_process:
-        write_lines(run.output / "training" / "losses.jsonl", losses)
-        template = environment("automedeval.training").get_template("checkpoint_card.md.jinja")
-        card = template.render({"seconds": run.seconds, **run.record}, stages=history)
-        write_whole(run.output / "README.md", card.rstrip() + "\n")
-    run.finish(history=[asdict(stage) for stage in history])
+def write_card(output: Path, record: Mapping[str, Any], history: Sequence[Stage], losses: Sequence[Mapping]) -> None:
+    """Write the card of a checkpoint, and the losses of its last stage."""
+    write_lines(output / "training" / "losses.jsonl", losses)
+    template = environment("automedeval.training").get_template("checkpoint_card.md.jinja")
+    write_whole(output / "README.md", template.render(**record, stages=history).rstrip() + "\n")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from automedeval.claims.run import disagreements
+from automedeval.metrics.lexical import longer_text
 from automedeval.records import Case, read_cases, table_of
 from automedeval.records.thoughts import count_thoughts, note_on_thoughts
 from automedeval.stats.agreement import Panel
@@ -78,6 +79,16 @@ class Cases:
     def empty(self) -> np.ndarray:
         """Whether each response is empty: bool [responses]."""
         return np.array([response.is_empty for case in self.records for response in case.responses], bool)
+
+    @cached_property
+    def words(self) -> np.ndarray:
+        """The number of words of each response: float [responses]."""
+        return longer_text(self.records)
+
+    @cached_property
+    def longer(self) -> np.ndarray:
+        """The relations of all pairs by their numbers of words: float [pairs]."""
+        return self.panel.relations(self.words)
 
     @cached_property
     def disagreements(self) -> dict[tuple[str, str], list[dict[str, Any]]]:

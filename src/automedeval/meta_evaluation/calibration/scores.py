@@ -109,25 +109,15 @@ class LikelihoodLine:
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """A function from a judge's verdicts to scores on people's scale.
+    """A function from a judge's verdicts to scores on people's scale."""
 
-    Args:
-        rubric: the rubric of people's scale.
-        source: "expected_scores", or "scores" of a judge whose verdicts do not all have expected scores.
-        line: the learnt function from features of a response to a point.
-        levels: the whole scores that people gave, ascending; no other is given.
-        cuts: the cut points between one level and the next, in the judge's scores or in points.
-        settings: the settings fingerprint of the judge; verdicts with other settings are refused.
-        facts: what the fit measured on the rated cases, for calibration.json.
-    """
-
-    rubric: Rubric
-    source: str
-    line: RisingLine | LikelihoodLine
-    levels: tuple[int, ...]
-    cuts: tuple[float, ...]
-    settings: str | None
-    facts: Mapping[str, Any]
+    rubric: Rubric  # of people's scale
+    source: str  # "expected_scores", or "scores" of a judge whose verdicts do not all have expected scores
+    line: RisingLine | LikelihoodLine  # the learnt function from features of a response to a point
+    levels: tuple[int, ...]  # the whole scores that people gave, ascending; no other is given
+    cuts: tuple[float, ...]  # between one level and the next, in the judge's scores or in points
+    settings: str | None  # the settings fingerprint of the judge; verdicts with other settings are refused
+    facts: Mapping[str, Any]  # what the fit measured on the rated cases, for calibration.json
 
     @staticmethod
     def fit(verdicts: Sequence[Verdict], ratings: Iterable[Rating], rubric: Rubric) -> "Calibration":
@@ -222,13 +212,12 @@ class Calibration:
         return replace(fresh, scores=tuple(scores), expected_scores=tuple(expected))
 
     def to_dict(self) -> dict[str, Any]:
+        learnt = asdict(self.line) | {"levels": list(self.levels), "cuts": list(self.cuts)}
         return {
             "rubric": self.rubric.name,
             "judge_settings": self.settings,
             "from": self.source,
-            **asdict(self.line),
-            "levels": list(self.levels),
-            "cuts": list(self.cuts),
+            **learnt,
             **self.facts,
         }
 
