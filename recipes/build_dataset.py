@@ -18,7 +18,7 @@ from automedeval.cli import TableArguments, comma_list, parse, record_run, run
 from automedeval.dataset.builder import InstructionSet
 from automedeval.dataset.card import card_facts, write_card
 from automedeval.dataset.curriculum import read_plan
-from automedeval.dataset.folder import DatasetFolder
+from automedeval.dataset.folder import new_dataset
 from automedeval.dataset.quality import QualityClassifier
 from automedeval.dataset.teacher_verdicts import JudgedCases
 from automedeval.dataset.topics import TOPICS
@@ -86,8 +86,8 @@ def main() -> None:
     plan = read_plan(args.plan)
     rubrics = rubrics_with(args.rubrics)
     encoder = PromptEncoder.from_checkpoint(args.tokenizer, args.chat_template_path) if args.tokenizer else None
-    with DatasetFolder(args.output) as folder:
-        scratch, place = folder.scratch / "texts.db", folder.scratch
+    with new_dataset(args.output) as place:
+        scratch = place / "texts.db"
         with Journal(place / "dropped.jsonl") as dropped, JudgedCases(scratch, dropped) as judged:
             data = InstructionSet(judged, plan, rubrics, args.reference_as_response)
             licenses = dict(each.split("=", 1) for each in args.licenses)
@@ -125,7 +125,6 @@ def main() -> None:
         }
         write_card(place, facts)
         record_run(place / "run.json", args)
-        folder.publish()
     print(f"instructions {facts['fingerprint']}: {args.output}")
 
 

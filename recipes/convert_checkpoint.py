@@ -50,17 +50,17 @@ def main() -> None:
     with lock(output, "converting there") as held:
         if len(args.input) > 2:
             raise RecordError("--input takes a checkpoint, or a base model and an adapter")
-        (merge if len(args.input) == 2 else convert)(*args.input, output)
+        if (output / "config.json").exists():
+            print(f"{output} is there already")
+        elif output.exists():
+            raise RecordError(f"{output}: holds something else than a checkpoint; choose another --output")
+        else:
+            (merge if len(args.input) == 2 else convert)(*args.input, output)
     Path(held.lock_file).unlink(missing_ok=True)  # whoever comes later finds the folder
 
 
 def convert(model: str, output: Path) -> None:
     """Convert shard by shard, write the index, copy configuration and tokenizer, and give the folder its name."""
-    if (output / "config.json").exists():
-        print(f"{output} is there already")
-        return
-    if output.exists():
-        raise RecordError(f"{output}: holds something else than a checkpoint; choose another --output")
     source = checkpoint_folder(model, weights=PICKLES)
     check_architecture(source)
     shards, listed = shards_of(source)
@@ -106,9 +106,6 @@ def merge(base: str, adapter: str, output: Path) -> None:
     from peft import PeftModel
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    if (output / "config.json").exists():
-        print(f"{output} is there already")
-        return
     folder, scratch = checkpoint_folder(base), output.with_name(f".{output.name}.unfinished")
     check_architecture(folder)
     with loading(f"{adapter} on {base}"):

@@ -50,7 +50,7 @@ def main() -> None:
     args, books, chat_args = parse((DistillArguments, KnowledgeArguments, ChatArguments), __doc__)
     judged = any(Path(args.output).glob("verdicts*.jsonl"))
     if args.show_prompt is not None or (args.dry_run and not judged):  # no server is asked
-        chat_args.offline, chat_args.loads = True, False
+        chat_args.unasked, chat_args.loads = True, False
     chain = chain_of(args, books, chat_args)
     requests = Requests(args.cases, args.limit, lambda case: [chain.plan(case)], blank=args.blank)
     if table := table_of(args.cases, blank=args.blank):
@@ -85,7 +85,7 @@ def main() -> None:
 def chain_of(args: DistillArguments, books: KnowledgeArguments, chat_args: ChatArguments) -> CompletionChain:
     """Return the teacher, with the books that it may ask."""
     kind, file = parse_model(args.judge)
-    recorded = kind == "recording"
+    recorded = kind == "recording"  # its answers number the responses in the file's order
     chat = RecordedChat(file, args.teacher, books.knowledge) if recorded else chat_args.load(args.judge, args.seed)
     models = [name.strip() for name in args.models.split(",")] if args.models is not None else None
     options = {"seed": args.seed, "models": models, "name": args.judge_name, "score_decoding": "free"}
@@ -94,7 +94,6 @@ def chain_of(args: DistillArguments, books: KnowledgeArguments, chat_args: ChatA
         search, store = list, ""  # never called: the first prompt has no passages yet
     else:
         search, store = books.open(chat_args.device)
-    recorded = parse_model(args.judge)[0] == "recording"  # its answers number the responses in the file's order
     shown = {"reference_as_response": args.reference_as_response, "shuffle": not recorded}
     return CompletionChain(judge, args.teacher, search, books.questions, store=store, **shown)
 

@@ -19,7 +19,7 @@ from tqdm import tqdm
 import automedeval
 from automedeval.cli import TableArguments, comma_list, parse, print_notes, record_run, run
 from automedeval.dataset.card import card_facts, write_card
-from automedeval.dataset.folder import DatasetFolder, read_dataset
+from automedeval.dataset.folder import new_dataset, read_dataset
 from automedeval.introspection.discussion import EXCHANGES, Partners
 from automedeval.introspection.jury import DECIDED, Ruling, read_readings, read_rulings, write_queue
 from automedeval.introspection.mistakes import Mistake, Recorded, RoundJudge, find_mistakes, read_judge, read_recorded
@@ -218,8 +218,8 @@ def write(
 ) -> None:
     """Write the round's folder, and move it to its place."""
     args = groups[0]
-    with DatasetFolder(args.output) as folder:
-        splits, written = this.write(folder.scratch, encoder, args.max_length)
+    with new_dataset(args.output) as folder:
+        splits, written = this.write(folder, encoder, args.max_length)
         if encoder is None:
             this.report("rows: no --tokenizer is given, so no length was checked")
         facts = this.dataset.statistics | card_facts(splits, written) | this.facts(judge, partners)
@@ -229,9 +229,8 @@ def write(
             "tokenizer": args.tokenizer and Path(args.tokenizer).name,
             "max_length": args.max_length,
         }
-        write_card(folder.scratch, facts)
-        record_run(folder.scratch / "run.json", *groups)
-        folder.publish()
+        write_card(folder, facts)
+        record_run(folder / "run.json", *groups)
     print(f"instructions {facts['fingerprint']}: {args.output}")
 
 

@@ -3,7 +3,17 @@
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from automedeval.records import AutoMedEvalError, Case, Rating, RecordError, Response, Verdict, read_cases, read_records
+from automedeval.records import (
+    AutoMedEvalError,
+    Case,
+    Rating,
+    RecordError,
+    Response,
+    Verdict,
+    offline,
+    read_cases,
+    read_records,
+)
 from automedeval.rubrics import Criterion, Rubric, RubricError, packaged_rubrics, read_rubric
 
 if TYPE_CHECKING:
@@ -47,6 +57,10 @@ _HOMES = {
     "judge_dataset": "judges.tables",
     "load_judge": "judges.judge",
 }
+
+
+if offline.is_offline():
+    offline.stay_offline()
 
 
 def __getattr__(name: str) -> object:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from automedeval import gone
-from automedeval.records import BLANK, AutoMedEvalError, RecordError, option
+from automedeval.records import BLANK, AutoMedEvalError, RecordError, offline, option
 from automedeval.records.hub_names import hub_commits
 from automedeval.records.journal import ALONE, Processes, write_json
 from automedeval.records.teachers import teacher_arguments
@@ -127,6 +127,15 @@ def parse(
     parser.add_argument(
         "--config", metavar="RUN.yaml", help="YAML file of arguments by name; the command line overrides it"
     )
+    parser.add_argument(
+        "--offline",
+        nargs="?",
+        const="true",
+        choices=["true", "false"],
+        type=str.lower,
+        default=argparse.SUPPRESS,
+        help=f"refuse every address but this machine's, as {offline.VARIABLE}=1 does",
+    )
     file = _FileParser(add_help=False, allow_abbrev=False)
     file.add_argument("--config")
     config = file.parse_known_args(argv)[0].config
@@ -138,6 +147,8 @@ def parse(
     if rest:
         names = [word.partition("=")[0].removeprefix("--") for word in rest]
         parser.error(gone.explain(f"unrecognized arguments: {' '.join(rest)}", *map(_in_program, names), *names))
+    if getattr(values[-1], "offline", "false") == "true":  # the last value holds what is in no dataclass
+        offline.stay_offline()
     return tuple(values[: len(kinds)])
 
 
@@ -276,7 +287,7 @@ def print_notes(notes: Sequence[str], processes: Processes = ALONE) -> None:
 def describe_run(*groups: Any, libraries: Sequence[str] = ()) -> dict[str, Any]:
     """Return the arguments in these dataclasses, the versions, and the commits of the code and of what the Hub gave."""
     arguments = {name: value for group in groups for name, value in vars(group).items()}
-    record = {"arguments": arguments, "versions": installed_versions(*libraries)}
+    record = {"arguments": arguments | {"offline": offline.is_offline()}, "versions": installed_versions(*libraries)}
     return record | {"commit": git_commit(), "revisions": hub_commits()}
 
 

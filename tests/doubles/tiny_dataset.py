@@ -53,8 +53,7 @@ def build_instructions(folder: Path, sizes: Mapping[str, int], **statistics: Any
     folder.mkdir(parents=True)
     splits, origins, numbers = {}, Counter(), itertools.count()
     for name, size in sizes.items():  # numbers go on from split to split
-        file = folder / f"{name}.parquet"
-        splits[name], written = write_rows(file, map(tiny_row, itertools.islice(numbers, size)))
+        splits[name], written = write_rows(folder / f"{name}.parquet", map(tiny_row, itertools.islice(numbers, size)))
         origins += written
     facts = card_facts(splits, origins) | FACTS | {"folder": folder.name}
     facts["rubrics"] = {"automedeval@1": read_rubric("automedeval").fingerprint}

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from doubles.agreement_study import read
+from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, answer
 from harness.make_logs import ROWS
 from programs import run_command
@@ -36,6 +36,43 @@ def text_of(case: dict) -> str:
 def samples(logs: dict, task: str) -> Path:
     (file,) = logs["odd"].glob(f"lm_eval/*/samples_{task}_20*.jsonl")
     return file
+
+
+def lm_eval_line(number: int, own: object, filtered: object, name: str = "strict") -> dict:
+    request = {"arg_0": f"Q: May I take it {number} times?\nA:", "arg_1": {"until": ["\n"]}}
+    line = {"doc_id": number, "doc": {}, "target": "No.", "arguments": {"gen_args_0": request}, "filter": name}
+    return line | {"resps": [[own]], "filtered_resps": [filtered]}
+
+
+@pytest.mark.parametrize(
+    "nothing", ["[invalid]", "", " \n", None, [], ["[invalid]"], "[no match]", "N/A", "nothing found"]
+)
+def test_the_model_s_own_text_is_read_where_a_filter_made_nothing_of_it(nothing: object, tmp_path: Path) -> None:
+    log = tmp_path / "samples_doses_2026-11-20T10-00-00.0.jsonl"
+    own = ["About a week.", "Never."]
+    lines = [
+        lm_eval_line(0, own[0], nothing),
+        lm_eval_line(1, own[1], "never"),
+        lm_eval_line(0, own[0], "week", "flexible"),
+    ]
+    write(log, lines)
+    steps = [{"name": "strict", "filter": [{"function": "regex", "fallback": "nothing found"}]}]
+    settings = {"configs": {"doses": {"filter_list": steps}}}
+    (tmp_path / "results_2026-11-20T10-00-00.0.json").write_text(json.dumps(settings), encoding="utf-8")
+    cases, printed = judged(log, tmp_path / "out")
+    assert [text_of(case) for case in cases] == [own[0], "never"]
+    assert "1 answers of which the filter strict made nothing: the model's own text is read (--filter" in printed
+    cases, printed = judged(log, tmp_path / "flexible", "--filter", "flexible")
+    assert [text_of(case) for case in cases] == ["week"]
+    assert "made nothing" not in printed
+
+
+def test_a_model_that_says_invalid_itself_is_judged_by_it(tmp_path: Path) -> None:
+    log = tmp_path / "samples_doses.jsonl"
+    write(log, [lm_eval_line(0, "[invalid]", "[invalid]")])
+    cases, printed = judged(log, tmp_path / "out")
+    assert text_of(cases[0]) == "[invalid]"
+    assert "made nothing" not in printed
 
 
 # What the author of each task gave as the reference of a row, and the rows of which that cannot be told.

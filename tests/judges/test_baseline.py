@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from automedeval.reports.facts import UNSEEN
 from doubles.agreement_study import CASES, RATINGS, read, write
 from programs import ENCODER, error_line, needs_encoder, run_recipe
 
@@ -60,10 +59,6 @@ def test_judged_twice_is_judged_once_and_a_report_finds_the_baseline_itself(tmp_
     of_baseline, counted = (result["judges"][name]["concordance_expected"] for name in (f"baseline:{LONGER}", LONGER))
     assert of_baseline == counted
     assert not any("rubric" in note for note in result["notes"])
-
-
-def test_what_a_count_cannot_see_is_what_the_facts_name() -> None:
-    assert BaselineJudge.blind_to == UNSEEN
 
 
 def test_some_models_can_be_judged_alone(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from doubles.endpoint import EndpointDouble, good_answer
 from programs import SAMPLE, run_recipe
+from tables import rows_of
 
 from automedeval import Case, Judge, LikelihoodJudge, RecordError, load_judge, read_cases
 from automedeval.judges.baseline import BaselineJudge
@@ -77,14 +78,7 @@ def test_the_planner_plans_as_the_judge(tiny_model, cases) -> None:
 
 @pytest.mark.parametrize(
     ("spec", "options", "error"),
-    [
-        ("models/none", {}, "no checkpoint at models/none"),
-        ("openai:", {}, "the name of a model is empty"),
-        ("http://127.0.0.1:1/v1", {}, "--base_url http://127.0.0.1:1/v1"),
-        ("likelihood:models/none", {"orders": "all"}, "no --orders, --runs or --baseline"),
-        ("baseline:none", {}, "no baseline 'none'"),
-        ("models/none", {"rubric": "none"}, "no rubric 'none'"),
-    ],
+    rows_of(__file__)["test_what_cannot_be_loaded_is_an_error"],
 )
 def test_what_cannot_be_loaded_is_an_error(spec, options, error) -> None:
     with pytest.raises((RecordError, ValueError), match=error):

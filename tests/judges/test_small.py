@@ -14,6 +14,7 @@ import torch
 from doubles.agreement_study import CASES, RATINGS, read, write
 from plain_small_judge import Plain, adapter, lowered
 from programs import ENCODER, ROOT, SAMPLE, SAVE, error_line, needs_encoder, run_recipe, stopped
+from tables import rows_of
 
 from automedeval.judges.features import FEATURES, QUESTION
 from automedeval.judges.small import PACKAGED as SMALL
@@ -338,15 +339,7 @@ def test_what_cannot_be_judged_is_one_line(arguments: list[str], message: str, s
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        (["--ratings", "x", "--verdicts", "y"], "the scores are those of --verdicts or of --ratings"),
-        (["--cases", "a,b", "--ratings", "c"], "2 files of --cases and 1 of --ratings"),
-        (["--only", "no such case"], "no case is left"),
-        (["--start", "nowhere"], "no adapter at nowhere"),
-        (["--only", "("], "--only: not a regular expression"),
-        (["--push_to_hub", "true"], "push_to_hub: training does not publish"),
-        (["--save_only_model", "true"], "save_only_model: an interrupted run reaches the same weights"),
-    ],
+    rows_of(__file__)["test_what_cannot_be_learnt_from_is_one_line"],
 )
 def test_what_cannot_be_learnt_from_is_one_line(arguments: list[str], message: str, tmp_path: Path) -> None:
     done = run_recipe("train_cross_encoder", *training(tmp_path / "out", *arguments))

@@ -35,7 +35,7 @@ def args(tmp_path: Path) -> list[object]:
 
 
 def test_verdicts_come_onto_the_scale(args: list, tmp_path: Path) -> None:
-    done = succeeded(calibrate(*args, launch=()))
+    done = succeeded(calibrate(*args))
     assert "20 rated cases, 60 responses, 60 ratings" in done.stdout
     assert "5 verdicts → 4 on the scale of automedeval@1, 1 invalid" in done.stdout
     out = tmp_path / "out"

@@ -291,7 +291,8 @@ def test_bad_cases_are_one_line_and_cost_no_verdict(name, tiny_model, tmp_path):
 def test_other_bad_input_is_one_line(tiny_model, tmp_path):
     start = ["--output", tmp_path, *FAST]
     args = [*start, "--cases", CASES, "--judge", tiny_model]
-    assert "nowhere.jsonl" in error_line(judge(*start, "--judge", tiny_model, "--cases", "nowhere.jsonl"))
+    done = judge(*start, "--judge", tiny_model, "--cases", "nowhere.jsonl")
+    assert error_line(done).startswith("error: nowhere.jsonl")
     assert "no checkpoint" in error_line(judge(*start, "--judge", "./nowhere", "--cases", CASES))
     assert "did you mean openai:gpt-4o, a model at an endpoint?" in error_line(
         judge(*start, "--judge", "gpt-4o", "--cases", CASES)
@@ -299,8 +300,6 @@ def test_other_bad_input_is_one_line(tiny_model, tmp_path):
     assert "no rubric 'nil'" in error_line(judge(*args, "--rubric", "nil"))
     assert "'nobody'" in error_line(judge(*args, "--models", "nobody,larch-7b"))
     assert "'nobody'" in error_line(judge(*args, "--rubric", "medical_pairwise", "--baseline", "nobody"))
-    done = judge(*start, "--judge", tiny_model, "--cases", "nowhere.jsonl", launch=())
-    assert error_line(done).startswith("error: nowhere.jsonl")
     assert "--base_url" in error_line(judge(*start, "--cases", CASES, "--judge", "http://127.0.0.1:1/v1"))
     single = tmp_path / "single.jsonl"
     single.write_text(json.dumps({**GOOD, "responses": GOOD["responses"][:1]}) + "\n")

@@ -97,6 +97,28 @@ def test_a_fault_is_one_line_and_the_next_run_finishes(judge, fault, said, proce
         assert len(after) == len(set(keys(after))) == 4
 
 
+@pytest.mark.parametrize(
+    ("said", "readable", "status"),
+    [("I cannot\n**score** medical advice.", 0, 1), ("I cannot\n**score** medical advice.", 1, 0)],
+)
+def test_an_answer_that_cannot_be_read_is_shown_and_without_a_valid_one_the_run_fails(judge, said, readable, status):
+    with EndpointDouble(*[good_answer] * readable, answer(said)) as endpoint:
+        ended, out, messages, verdicts = judge(endpoint.url, "--concurrency", 1)
+    assert ended == status
+    assert sum(each.valid for each in verdicts) == readable
+    assert out.count(said) == 1
+    assert ("The report:" in out) == bool(readable)
+    assert [message for message in messages if "no verdict is valid" in message] == messages
+
+
+def test_a_refusal_is_shown_in_the_endpoint_s_words(judge):
+    refused = {"refusal": "I can't help with that."}
+    with EndpointDouble(answer(None, thoughts=refused)) as endpoint:
+        status, out, _, _ = judge(endpoint.url)
+    assert status == 1
+    assert "I can't help with that." in out
+
+
 def test_failures_that_pass_are_counted_and_tried_again(judge):
     with EndpointDouble(good_answer, error(503), good_answer, error(503), good_answer) as endpoint:
         status, out, messages, before = judge(endpoint.url, "--concurrency", 1, limit=6)
@@ -125,7 +147,7 @@ def test_the_prompt_that_is_shown_is_the_one_that_is_sent(judge, rubric, tmp_pat
         status, out, errors, _ = judge(endpoint.url, "--rubric", rubric, "--show_prompt", limit=1)
         assert (status, errors, endpoint.requests) == (0, [], []), "nobody is asked"
         assert not (tmp_path / "out").exists()
-        assert judge(endpoint.url, "--rubric", rubric, "--concurrency", 1, limit=1)[0] == 0
+        assert judge(endpoint.url, "--rubric", rubric, "--concurrency", 1, limit=1)[0] == (rubric != "automedeval")
         sent = [each["body"]["messages"] for each in endpoint.asked]
     texts = ["\n\n".join(f"[{each['role']}]\n{each['content']}" for each in messages).strip() for messages in sent]
     assert [text.strip() for text in re.split(r"^--- .*$", out, flags=re.M)[1:]] == texts
@@ -388,7 +410,7 @@ def test_a_served_checkpoint_judges(judge, served_model):
     options = ("--top_logprobs", 0, "--structured_output", "false", "--max_new_tokens", 32, "--timeout", 120)
     options += ("--cache", "~/kept")
     status, _, messages, verdicts = judge(url, *options, process=True, limit=2, model=f"openai:{model}")
-    assert (status, messages) == (0, [])
+    assert status == (not any(verdict.valid for verdict in verdicts)), messages  # its weights are random
     assert len(verdicts) == 2
     assert all(verdict.raw for verdict in verdicts)
     assert all(verdict.valid or verdict.error for verdict in verdicts)

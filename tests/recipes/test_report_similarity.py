@@ -41,7 +41,7 @@ def args(tmp_path: Path) -> list[object]:
 
 
 def test_similarity_is_reported_as_similarity(args: list, models: list, tmp_path: Path) -> None:
-    succeeded(run_recipe("report", *args, *models, launch=()))
+    succeeded(run_recipe("report", *args, *models))
     similarity = json.loads((tmp_path / "out" / "agreement.json").read_text())["similarity"]
     judge = similarity["judges"]["judge"]
     assert (similarity["teacher"], judge["rationales"], judge["left_out"]) == ("teacher", 3, {"invalid": 1})

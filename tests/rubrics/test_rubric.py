@@ -108,15 +108,7 @@ def test_the_fingerprint_covers_what_reaches_the_judge_and_no_more(tmp_path):
 
 @pytest.mark.parametrize(
     ("output", "text"),
-    [
-        ({}, '{"Nurse 1": {"warmth": 7, "tact": 10}}'),
-        (
-            {"value_key": "points", "order": ["tact", "warmth"]},
-            '{"Nurse 1": {"tact": {"points": 10}, "warmth": {"points": 7}}}',
-        ),
-        ({"choices_key": "scores"}, '{"scores": {"Nurse 1": {"warmth": 7, "tact": 10}}}'),
-        ({"rationale_key": "why"}, '{"why": "Kind.", "Nurse 1": {"warmth": 7, "tact": 10}}'),
-    ],
+    rows_of(__file__)["test_a_user_s_own_file_may_score_several_criteria"],
 )
 def test_a_user_s_own_file_may_score_several_criteria(tmp_path, output, text):
     rubric = read_rubric(written(tmp_path, SCORES | {"output": {"grammar": "json", "slot": "Nurse"} | output}))

@@ -12,7 +12,6 @@ Logs are joined into OUTPUT/cases.jsonl. Not for clinical use.
 
 import itertools
 import json
-import shlex
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -42,12 +41,13 @@ from automedeval.knowledge.arguments import EvidenceArguments
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.facts import lines_of
 from automedeval.meta_evaluation.standings import rank
-from automedeval.models.arguments import ChatArguments, EncoderArguments, parse_model
+from automedeval.models.arguments import ChatArguments, EncoderArguments, command_line, parse_model
 from automedeval.models.base import ChatError
-from automedeval.records import Case, RecordError, check_least, named_file, read_cases, read_text, table_of
+from automedeval.records import Case, RecordError, Verdict, check_least, named_file, read_cases, read_text, table_of
 from automedeval.records.cases import named_cases
 from automedeval.records.journal import Processes, write_whole
 from automedeval.records.log import Log
+from automedeval.records.offline import is_offline
 from automedeval.reports.text import RANKED, format_table, printable
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.published import PACKAGED
@@ -209,7 +209,7 @@ def main() -> None:
     shows = args.show_prompt is not None
     if shows and parse_model(judge_name)[0] not in ("checkpoint", "openai"):
         raise RecordError(f"--show_prompt: --judge {judge_name} reads no prompt")
-    chat_args.offline = bool(args.batch_file) or shows  # no server is asked what it can do
+    chat_args.unasked = bool(args.batch_file) or shows  # no server is asked what it can do
     chat_args.loads = False  # the weights are loaded after the cases, whose faults come first
 
     @cache
@@ -236,7 +236,7 @@ def main() -> None:
         if not args.dry_run or judged:  # a server is asked whether the verdicts are this judge's
             raise
         print(f"counted without the server: {error}")
-        chat_args.offline = True
+        chat_args.unasked = True
         judge = loaded()
     if requests.references and not judge.reads_reference and processes.rank == 0:
         asks = parse_model(judge_name)[0] in ("checkpoint", "openai")
@@ -278,14 +278,18 @@ def main() -> None:
         record_run(
             log.run_file, args, encoder_args, chat_args, timing={"verdicts": log.new, "seconds": round(seconds, 1)}
         )
+        valid = True
         if log.new or not awaited:
-            print(summary(log, rubric, requests, seconds))
+            told, valid = summary(log, rubric, requests, seconds)
+            print(told)
         if awaited:
             print(awaited)
     if judge.chat is not None:
         print_notes(judge.chat.notes(), processes)
     processes.wait()  # a process that ends with an error stops the others
     refuse_failures(judge)
+    if processes.rank == 0 and not valid:
+        raise RecordError(f"{log.path}: no verdict is valid, so that there is nothing to report")
     if processes.rank == 0 and not awaited:
         print(f"\nThe report: {report_command(args, output)}")
 
@@ -312,10 +316,14 @@ def what_is_judged(args: JudgeArguments, judge: str) -> list[str]:
     return lines
 
 
-def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> str:
-    """Return the standings of the models by this judge's verdicts, old and new, the counts of the run, and what is known."""
+def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> tuple[str, bool]:
+    """Return the standings of the models by this judge's verdicts, old and new, the counts of the run, and what is known.
+
+    The first answer that cannot be read is shown in full. Returned too is whether a verdict is valid, if there is one.
+    """
     # What a ranking does not need is left out: this holds all cases and verdicts in memory.
     shown = {each.case.id: replace(each.case, question="", reference=None) for each in requests}
+    unreadable: Verdict | None = None
     cases, verdicts, faults = Cases(list(shown.values()), requests.file), [], Counter[str]()
     for verdict in log.records():
         if verdict.case_id in shown and max(verdict.order) < len(shown[verdict.case_id].responses):
@@ -326,6 +334,8 @@ def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> str
             }
             if verdict.valid and verdict.rationale_fault:
                 faults[verdict.rationale_fault] += 1
+            if not verdict.valid and verdict.raw.strip():
+                unreadable = unreadable or verdict
             verdicts.append(replace(verdict, raw="", rationale=None, usage={}, extra=extra))
     table, profile = rank(cases, verdicts, rubric, log.path) if verdicts else ([], None)
     errors = Counter(verdict.error for verdict in verdicts if not verdict.valid)
@@ -338,20 +348,25 @@ def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> str
     valid_rate = 1 - errors.total() / len(verdicts) if verdicts else 0.0
     lines = [f"\n{' by '.join(log.author)}", format_table(table), *[RANKED] * any("rank" in row for row in table)]
     lines += [f"  invalid, {count}: {error}" for error, count in sorted(errors.items())[:8]]
+    if unreadable:
+        lines += [
+            f"the answer on case {unreadable.case_id}, which cannot be read ({unreadable.error}):",
+            unreadable.raw,
+        ]
     lines += [
         f"{counts}valid rate {valid_rate:.3f}",
         *(lines_of(replace(profile, rationale_faults=faults)) if profile else ()),
     ]
-    return "\n".join([*lines, f"verdicts: {log.path}"])
+    return "\n".join([*lines, f"verdicts: {log.path}"]), not verdicts or any(each.valid for each in verdicts)
 
 
 def report_command(args: JudgeArguments, output: Path) -> str:
     """Return the command that makes the report of these verdicts."""
-    words = ["automedeval", "report", "--verdicts", str(output), "--cases", args.file]
-    words += ["--ratings", args.ratings] if args.ratings else []
-    words += ["--blank", args.blank] if args.blank else []
-    words += ["--rubric", args.rubric] if args.rubric and Path(args.rubric).suffix else []
-    return shlex.join([*words, "--output", f"reports/{output.name}"])
+    own = args.rubric if args.rubric and Path(args.rubric).suffix else None
+    return command_line(
+        "report", {"offline": is_offline()}, (), verdicts=output, cases=args.file, ratings=args.ratings, blank=args.blank,
+        rubric=own, output=f"reports/{output.name}",
+    )  # fmt: skip
 
 
 def cases_file(args: JudgeArguments, output: Path, log_args: LogArguments, processes: Processes) -> str:

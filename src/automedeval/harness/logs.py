@@ -26,6 +26,11 @@ from automedeval.records import RecordError, parse_json, read_lines, read_text
 # What is told of a log, after a number
 AGAIN = "samples went on after the first answer: the last answer is read, and the question is the input"
 FILTERED = "answers are what the filter {} made of the model's text"
+UNFIT = "answers of which the filter {} made nothing: the model's own text is read (--filter names another filter)"
+# What a filter writes where its pattern does not fit, beside the word that the task's own settings give.
+NOTHING = re.compile(
+    r"\W*(?:invalid|none|null|nan|n/?a|no[ _-]?(?:match|answer)|unparsable|fail(?:ed|ure)?|error)?\W*", re.I
+)
 FURTHER = "further answers to a question of which the first is read"
 LIMITED = "samples ended at a limit: what the model had said is the answer"
 STATE = "scenario_state.json"  # of a run of HELM
@@ -125,6 +130,13 @@ def _lm_eval(path: str, lines: list[Any], filter_name: str | None) -> Answers:
         settings = line["arguments"]["gen_args_0"].get("arg_1")
         while isinstance(text, list) and text:  # a filter may keep several
             text = text[0]
+        own = next((each for each in _find(list, line, "resps", 0) if isinstance(each, str)), None)
+        unfit = text in ([], None) or (
+            isinstance(text, str) and (NOTHING.fullmatch(text) or text in _fallbacks(config))
+        )
+        if unfit and own is not None and text != own and isinstance(settings, dict):
+            text = own
+            log.notes[UNFIT.format(filter_name)] += 1
         # A likelihood is written as a text too; only a request for a text has a dict of settings.
         if not isinstance(text, str) or not isinstance(settings, dict):
             log.left_out["not a generated text"] += 1
@@ -139,6 +151,13 @@ def _lm_eval(path: str, lines: list[Any], filter_name: str | None) -> Answers:
         reference = reference_or_note(log.notes, lm_eval_reference, line, config)
         log.answers.append(Answer(str(_get(line, place, "doc_id")), question, text, reference))
     return log
+
+
+def _fallbacks(settings: Any) -> list[Any]:
+    """Return the words that the filters of a task write where their pattern does not fit, wherever its settings hold them."""
+    inner = settings.values() if isinstance(settings, dict) else settings if isinstance(settings, list) else ()
+    own = [settings["fallback"]] if isinstance(settings, dict) and "fallback" in settings else []
+    return own + [word for each in inner for word in _fallbacks(each)]
 
 
 def _task_config(path: Path) -> dict[str, Any]:
@@ -209,7 +228,9 @@ def _lighteval(path: str) -> Answers:
     log = Answers(path, model if details else None)
     for number, (place, row) in enumerate(read_lines(path)):
         question, doc = question_of(_get(row, place, "doc", "query"), place), row["doc"]
-        texts = _find(list, row, "model_response", "text_post_processed") or _find(list, row, "model_response", "text")
+        texts = _find(list, row, "model_response", "text_post_processed")
+        if not any(isinstance(each, str) and each.strip() for each in texts[:1]):
+            texts = _find(list, row, "model_response", "text")
         if not texts or not isinstance(texts[0], str):
             log.left_out["not a generated text"] += 1
             continue

@@ -179,6 +179,7 @@ class Round:
     decisions: Sequence[Decision] = ()
     arithmetic: list[str] = field(default_factory=list)
     unreadable: dict[str, int] = field(default_factory=dict)
+    consensus_at: Counter[int] = field(default_factory=Counter)  # number of an exchange → discussions that it ended
 
     @property
     def number(self) -> int:
@@ -198,17 +199,15 @@ class Round:
 
     def report_discussions(self, discussions: Sequence[Discussion], partners: Mapping[str, str]) -> None:
         """Report how the discussions ended, and how many messages of the partners could not be parsed."""
-        at = Counter(each.accepted[0] for each in discussions if each.accepted and each.consensus)
-        silent = Counter(discussion.silent for discussion in discussions if discussion.silent)
-        self.unreadable = {
-            "suggestion": sum(
-                bool(each.error) for discussion in discussions for each in discussion.suggestions.values()
-            ),
-            "review": sum(bool(each.error) for discussion in discussions for each in discussion.reviews.values()),
-            "revision": sum(
-                discussion.revised is not None and not discussion.revised.valid for discussion in discussions
-            ),
-        } | {f"{who} never in the format": silent[who] for who in ("suggester", "reviewer")}
+        at = self.consensus_at = Counter(each.accepted[0] for each in discussions if each.accepted and each.consensus)
+        silent = Counter(each.silent for each in discussions)
+        errors = {
+            "suggestion": [said.error for each in discussions for said in each.suggestions.values()],
+            "review": [said.error for each in discussions for said in each.reviews.values()],
+            "revision": [each.revised.error for each in discussions if each.revised],
+        }
+        self.unreadable = {role: len(list(filter(None, said))) for role, said in errors.items()}
+        self.unreadable |= {f"{who} never in the format": silent[who] for who in ("suggester", "reviewer")}
         exchanges = ", ".join(f"exchange {exchange}: {count:,}" for exchange, count in sorted(at.items()))
         agreed = f"{at.total():,} consensus{f' ({exchanges})' if exchanges else ''}"
         self.report(
@@ -236,13 +235,11 @@ class Round:
     def counts(self) -> dict[str, Any]:
         """Return how many cases, mistakes and decisions of each kind there are."""
         decided = Counter((decision.by, decision.decision) for decision in self.decisions)
-        agreed = [each.discussion for each in self.decisions if each.discussion and each.by == "consensus"]
-        at = Counter(discussion.accepted[0] for discussion in agreed if discussion.accepted)
         return {
             "cases": len(self.recorded),
             "mistakes": len(self.decisions),
             "kinds": {kind: sum(each.mistake.kind == kind for each in self.decisions) for kind in KINDS},
-            "consensus_at": {str(exchange): count for exchange, count in sorted(at.items())},
+            "consensus_at": {str(exchange): count for exchange, count in sorted(self.consensus_at.items())},
             "consensus": {"keep": decided["consensus", "keep"], "revise": decided["consensus", "revise"]},
             "jury": {"keep": decided["jury", "keep"], "revise": decided["jury", "revise"]},
             "unresolved": decided[None, None],

@@ -13,7 +13,6 @@ from automedeval.metrics.embedding import EMBEDDINGS, NAMES, READ_REFERENCE, Tex
 from automedeval.metrics.lexical import BASELINES, Collection, bm25
 from automedeval.records import UNSEEN, Case, RecordError, Verdict, digest
 from automedeval.rubrics import COUNTED
-from automedeval.rubrics.slots import by_response
 
 
 @dataclass
@@ -74,11 +73,7 @@ class BaselineJudge(ApartJudge):
 
     def verdict(self, request: Request, answer: np.ndarray, notes: dict[str, Any] | None = None) -> Verdict:
         """Return the verdict of a case's scores, None for a response without words; it is invalid if none is finite."""
-        shown = [round(float(answer[slot]), 6) if np.isfinite(answer[slot]) else None for slot in request.slots]
-        if all(score is None for score in shown):
-            text = "reference" if self.baseline in READ_REFERENCE else "question"
-            missing = text == "reference" and request.case.reference is None
-            error = "the case has no reference" if missing else f"the {text} or every response has no words"
-            return self.record(request, error, notes, expected_scores=None)
-        values = by_response(shown, request.slots, len(request.case.responses))
-        return self.record(request, None, notes, expected_scores=values)
+        text = "reference" if self.baseline in READ_REFERENCE else "question"
+        missing = text == "reference" and request.case.reference is None
+        error = "the case has no reference" if missing else f"the {text} or every response has no words"
+        return self.scored(request, answer[list(request.slots)], error, notes)

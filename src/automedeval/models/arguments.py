@@ -2,7 +2,9 @@
 
 import math
 import os
+import shlex
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -73,7 +75,7 @@ class ChatArguments:
     price_out: float = option("endpoint: price of a million completion tokens", 0.0)
     max_cost: float | None = option("endpoint: stop before a call whose worst case would exceed this sum", None)
     # Whether no server is asked: requests go into a file, are counted or shown. Not an argument.
-    offline = False
+    unasked = False
     # Whether `load` reads a checkpoint's weights, which counting tokens does not need. Not an argument.
     loads = True
     # By the checkpoint's name: what --dtype auto chose here. Not an argument; it is recorded with them.
@@ -108,9 +110,9 @@ class ChatArguments:
             # Each process spends its own share.
             budget = Budget(self.max_cost and self.max_cost / processes.count, self.price_in, self.price_out)
             # A server of one's own is taken to be vLLM, whose answers cost the most; OpenAI's own constrains none.
-            own = self.base_url or os.environ.get("OPENAI_BASE_URL")
-            unasked = ServerCapabilities("structured_outputs", 20) if own else ServerCapabilities()
-            offer = unasked if self.offline else None
+            self.base_url = own = self.base_url or os.environ.get("OPENAI_BASE_URL") or None  # recorded with the run
+            likely = ServerCapabilities("structured_outputs", 20) if own else ServerCapabilities()
+            offer = likely if self.unasked else None
             options = self._shared(OpenAIChat) | {"seed": seed, "cache": None, "budget": budget, "offer": offer}
             chat = OpenAIChat(name, **options)
             cache = self.cache if self.cache != "auto" else "~/.cache/automedeval" if chat.official else "off"
@@ -195,3 +197,21 @@ class EncoderArguments:
                 raise
             notes.append(f"no baselines that compare embeddings: {error} (--encoder names one, none leaves them out)")
             return None
+
+
+def command_line(command: str, run: Mapping[str, Any], takes: Sequence[type], **options: Any) -> str:
+    """Return a command to paste that goes on from a run: where its data goes, and how its judge answers, are the run's.
+
+    Args:
+        run: the arguments in the run's record.
+        takes: the dataclasses whose options are carried over where the run did not leave them at their defaults.
+        options: further options of the command; a list has several values, and None, "" and [] are left out.
+    """
+    carried = {each.name: run.get(each.name, each.default) for kind in takes for each in fields(kind) if each.init}
+    defaults = {each.name: each.default for kind in takes for each in fields(kind)}
+    kept = {name: value for name, value in carried.items() if value != defaults[name] and name not in options}
+    words = ["automedeval", command]
+    for name, value in (options | kept | ({"offline": True} if run.get("offline") else {})).items():
+        values = value if isinstance(value, list | tuple) else [] if value in (None, "") else [value]
+        words += [f"--{name}", *map(str, values)] if values else []
+    return shlex.join(words)

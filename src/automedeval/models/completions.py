@@ -1,6 +1,7 @@
 """Read what an OpenAI-compatible endpoint returns: chat completions, batch files, error messages and headers."""
 
 import email.utils
+import html
 import math
 import re
 import time
@@ -38,6 +39,8 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
         UNREADABLE: it does not have the shape of a completion, or has no choice.
     """
     choice = completion["choices"][0]
+    if choice.get("error"):  # of a provider behind the endpoint
+        raise ValueError(endpoint_words(choice))
     reason, message = choice.get("finish_reason"), choice.get("message") or {}
     counts = completion.get("usage") or {}
     usage = {name: counts[name] for name in ("prompt_tokens", "completion_tokens") if isinstance(counts.get(name), int)}
@@ -49,6 +52,8 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
     text = without_thoughts(content)
     if reason == "content_filter":
         return Answer(text, error=_FILTERED, usage=usage, refused=True)
+    if completion.get("error") and not text.strip():
+        raise ValueError(endpoint_words(completion))
     if text.strip():
         return Answer(text, tokens=token_alternatives(choice), truncated=reason == "length", usage=usage)
     # vLLM and DeepSeek return thoughts in a field of their own; OpenAI returns only their number of tokens.
@@ -135,11 +140,51 @@ def refused_parameter(parameter: Any, message: str, sent: Collection[str]) -> st
     return min(places, key=places.__getitem__, default=None)  # what follows may be a list of what the endpoint takes
 
 
+def endpoint_words(body: Any, most: int = 200) -> str:
+    """Return what an endpoint says in a body that is no completion, in one line: an error in any form, a page, or a text."""
+    if isinstance(body, bytes):
+        text = body.decode(errors="replace")
+        try:
+            return endpoint_words(parse_json(text, others=True), most)
+        except ValueError:
+            body = text
+    if isinstance(body, str):
+        page = re.sub(r"<(script|style)\b.*?</\1>|<[^>]{0,500}>", " ", body, flags=re.I | re.S) if "<" in body else body
+        return " ".join(html.unescape(page).split())[:most]
+    if isinstance(body, list):
+        return "; ".join(dict.fromkeys(filter(None, (endpoint_words(each, most) for each in body))))[:most]
+    if not isinstance(body, Mapping):
+        return "" if body is None else str(body)[:most]
+    said = [
+        endpoint_words(body[name], most)
+        for name in ("error", "errors", "message", "detail", "msg", "raw")
+        if name in body
+    ]
+    said += [endpoint_words(body[name], most) for name in ("metadata",) if isinstance(body.get(name), Mapping)]
+    choices = body.get("choices")
+    choices = choices if isinstance(choices, list) else []
+    said += [endpoint_words(each["error"], most) for each in choices if isinstance(each, Mapping) and each.get("error")]
+    code = error_code(body) if "error" not in body else None
+    if isinstance(body.get("loc"), list):  # FastAPI says so which field is wrong
+        said.insert(0, ".".join(map(str, body["loc"])))
+    told = ": ".join(dict.fromkeys(each for each in said if each))
+    return (f"{code}: {told}" if told and code else told or (str(dict(body)) if body else ""))[:most]
+
+
+def error_code(body: Any) -> int | None:
+    """Return the HTTP status that an error in a body names as its code; None if it names none."""
+    if isinstance(body, list):
+        return next(filter(None, map(error_code, body)), None)
+    if not isinstance(body, Mapping):
+        return None
+    codes = [body.get(name) for name in ("code", "status", "status_code")]
+    own = next((int(str(code)) for code in codes if re.fullmatch("[45][0-9][0-9]", str(code))), None)
+    return own or error_code(body.get("error")) or error_code(body.get("choices"))
+
+
 def error_text(error: Exception, most: int = 200) -> str:
     """Return the message of an error in one line of at most so many characters."""
-    body = getattr(error, "body", None)
-    message = (body.get("message") or body.get("detail")) if isinstance(body, dict) else None
-    return " ".join(str(message or error).split())[:most]
+    return endpoint_words(getattr(error, "body", None), most) or endpoint_words(str(error), most)
 
 
 def retry_after(header: str) -> float:

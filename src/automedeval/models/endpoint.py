@@ -22,10 +22,12 @@ import sys
 import threading
 from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import openai
 from tqdm import tqdm
@@ -48,6 +50,8 @@ from automedeval.models.completions import (
     OPTIONAL,
     UNREADABLE,
     answer_from_completion,
+    endpoint_words,
+    error_code,
     error_text,
     refusal,
     refused_parameter,
@@ -65,6 +69,7 @@ from automedeval.models.constraints import (
 )
 from automedeval.records import RecordError, digest, parse_json
 from automedeval.records.journal import replacing
+from automedeval.records.offline import is_here, is_offline
 
 _FATAL = (401, 403, 404)  # a retry does not help, and every other request would get the same status
 _REFUSED = (400, 413, 422)  # a retry does not help; the fault may be this prompt's or every request's
@@ -137,6 +142,10 @@ class OpenAIChat(Chat):
             raise ChatError(f"{self.api_key_env} contains a character that is not allowed in a key")
         if not key and self.base_url is None and not os.environ.get("OPENAI_BASE_URL"):
             raise ChatError(f"{self.api_key_env} is not set (for an endpoint of your own give --base_url)")
+        if not self.offer and is_offline():
+            url = self.base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
+            if not is_here(urlsplit(url).hostname or ""):
+                raise ChatError(f"--offline: {url} is not on this machine; give a --base_url that is")
         self.client = openai.OpenAI(
             api_key=key or "none", base_url=self.base_url, max_retries=self.max_retries, timeout=self.timeout
         )
@@ -410,7 +419,7 @@ class OpenAIChat(Chat):
         self, body: dict[str, Any], paid: list[float], probing: bool = False
     ) -> tuple[Completion | None, Answer]:
         """Make one attempt; return the completion (None if the endpoint refuses this prompt) and the answer."""
-        sent = next(self._sent)
+        sent, content = next(self._sent), b""
         try:
             # In `extra_body`, because the client has no arguments for the fields that other servers take.
             create = self._once.chat.completions.with_raw_response.create
@@ -447,7 +456,11 @@ class OpenAIChat(Chat):
                 paid.append(0.0)
             raise _Failure(f"{type(cause).__name__}: {cause}", down=down) from None
         except (openai.OpenAIError, *UNREADABLE) as error:
-            raise _Failure(f"the answer cannot be read: {type(error).__name__}: {error_text(error)}") from None
+            words, code = endpoint_words(content), None
+            with suppress(ValueError):
+                code = error_code(parse_json(content.decode(errors="replace"), others=True))
+            problem = words or f"{type(error).__name__}: {error_text(error)}"
+            raise _Failure(f"the answer cannot be read: {problem}", again=code not in (*_REFUSED, *_FATAL)) from None
         if len(answer.usage) == 2:
             paid.append(self.budget.cost(**answer.usage))
         if probing:

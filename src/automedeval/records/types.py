@@ -431,11 +431,8 @@ class VerdictRating(Record):
     extra: dict[str, Any] = field(default_factory=dict)
 
 
-UNSEEN = (
-    "dose",
-    "negation",
-    "emergency",
-)  # the kinds of danger that a judge is not made to see, its verdicts' "blind_to"
+# The kinds of danger that a judge without medical knowledge does not see, its verdicts' "blind_to".
+UNSEEN = ("dose", "negation", "emergency")
 
 
 @dataclass(frozen=True)

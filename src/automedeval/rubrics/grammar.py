@@ -11,7 +11,7 @@ import json
 import re
 import unicodedata
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from automedeval.models.base import CONTROL_TOKEN, Free, Part, Slot
@@ -153,9 +153,9 @@ def format_verdict(reading: ParsedAnswer, rubric: Rubric) -> str:
 def parse_verdict(text: str, rubric: Rubric, slots: int = 2, *, truncated: bool = False) -> ParsedAnswer:
     """Parse a model's answer.
 
-    Text after a control token is ignored. The last complete answer counts. A malformed one after it (a slot twice or too many,
-    a score off the scale or not a whole number, other scores of all slots) makes the answer invalid; an incomplete one does
-    not.
+    Text after a control token is ignored, and so are invisible characters; every blank is a plain one. The last complete answer
+    counts. One after it that is malformed (a slot twice or too many, a score off the scale or not a whole number), has other
+    scores of all slots or cannot be read makes the answer invalid; an incomplete one does not.
 
     Args:
         slots: number of responses in the prompt.
@@ -170,13 +170,42 @@ def parse_verdict(text: str, rubric: Rubric, slots: int = 2, *, truncated: bool 
         text, truncated = text[: control.start()], False
     if not text.strip():
         return ParsedAnswer(False, "the answer is empty")
-    read = _READERS[rubric.grammar]
-    reading, end = read(text, rubric, slots)
+    seen, places = (text, range(len(text) + 1)) if rubric.grammar == "json" else _as_seen(text)
+    reading, end = _READERS[rubric.grammar](seen, rubric, slots)
+    end = places[end]
+    if rubric.grammar == "score_line" and reading.valid:
+        rationale = text[: places[len(reading.rationale or "")]].strip() or None
+        spans = tuple((places[start], places[stop - 1] + 1) for start, stop in reading.spans)
+        reading = replace(reading, rationale=rationale, spans=spans)
     # A number at the very end may be the beginning of another: "1" of "10", "4." of "4.5".
     number = rubric.grammar == "score_line" and re.search(r"[0-9]\.?[*_`~ \t]*\Z", text)
     if reading.valid and truncated and (number or text[end:].strip("*_`~ \t\r\n")):
         return ParsedAnswer(False, "the answer was cut off at its token limit")
     return reading
+
+
+class _Seen(dict[int, str | None]):
+    """What a reader sees of each character: nothing of an invisible one, a plain blank for every blank, and line breaks."""
+
+    def __missing__(self, letter: int) -> str | None:
+        kind, name = unicodedata.category(chr(letter)), unicodedata.name(chr(letter), "")
+        kept = {"Cf": None, "Cc": None, "Zs": " ", "Zl": "\n", "Zp": "\n"}.get(kind, chr(letter))
+        invisible = (
+            name.startswith("VARIATION SELECTOR") or name.endswith("FILLER") or name == "COMBINING GRAPHEME JOINER"
+        )
+        self[letter] = None if invisible else chr(letter) if chr(letter) in "\t\n\r" else kept
+        return self[letter]
+
+
+_SEEN = _Seen()
+
+
+def _as_seen(text: str) -> tuple[str, Sequence[int]]:
+    """Return a text as a reader sees it, and where in the text each of its characters stands, and its end."""
+    seen = text.translate(_SEEN)
+    if len(seen) == len(text):
+        return seen, range(len(text) + 1)
+    return seen, [*(place for place, letter in enumerate(text) if _SEEN[ord(letter)] is not None), len(text)]
 
 
 def reads_back(text: str, rubric: Rubric, slots: int) -> bool:
@@ -213,23 +242,27 @@ def _scored(values: Sequence[int], rubric: Rubric, rationale: str | None) -> Par
     return ParsedAnswer(True, rationale=rationale, scores=means, criterion_scores=scores)
 
 
+def _key(text: str) -> str:
+    """Return what keys and labels of an answer are compared by: letters' case, and blanks for "_", make no difference."""
+    return re.sub(r"[\s_-]+", "_", text.translate(_SEEN).strip().casefold())
+
+
 def _words(rubric: Rubric, name: str) -> dict[str, str]:
-    return {word.casefold(): choice for choice, word in rubric.labels(name).items()}
+    return {_key(word): choice for choice, word in rubric.labels(name).items()}
 
 
 def _label(text: str, marks: str = "") -> str:
     """Return a label without the space and marks around it, and without the brackets of its placeholder, "[response_a]"."""
-    label = text.strip(" \t\r\n" + marks)
-    return label[1:-1].strip() if label.startswith("[") and label.endswith("]") else label
+    label = text.translate(_SEEN).strip(" \t\r\n" + marks)
+    return _label(label[1:-1], marks) if label.startswith("[") and label.endswith("]") else label
 
 
 def _choices(labels: list[str], rubric: Rubric) -> dict[str, str]:
     """Return criterion → choice for the words of an answer, in its order."""
     label_of = dict(zip(rubric.output_criteria, labels, strict=True))
-    return {each.name: _words(rubric, each.name)[label_of[each.name].casefold()] for each in rubric.criteria}
+    return {each.name: _words(rubric, each.name)[_key(label_of[each.name])] for each in rubric.criteria}
 
 
-_BLANKS = {"Zs": " ", "Zl": "\n", "Zp": "\n"}  # by Unicode's category; those of Cf cannot be seen
 _MARK = r"[*_`~]{0,4}"
 _GAP = r"[ \t]{0,20}"
 # "Score:" begins its line, or is a heading alone on it. One character class may precede it.
@@ -243,33 +276,34 @@ _WORDS = "zero|one|two|three|four|five|six|seven|eight|nine|ten"
 _NUMBER_LIKE = re.compile(rf"[^\w\n]{{0,4}}(?:\d|[½¼¾⅓⅔]|(?:{_WORDS})\b)", re.I)
 
 
-def _plain(text: str) -> tuple[str, Sequence[int]]:
-    """Return a text with plain blanks and without invisible characters, and the place of each of its characters in the text."""
-    if text.isascii():
-        return text, range(len(text) + 1)
-    kinds = {place: unicodedata.category(letter) for place, letter in enumerate(text) if letter > "\x7f"}
-    places = [place for place in range(len(text)) if kinds.get(place) != "Cf"]
-    return "".join(_BLANKS.get(kinds.get(place, ""), text[place]) for place in places), [*places, len(text)]
+# A number in a reason that may be another score: "or rather 3", not "misses 2 warnings".
+_RIVAL = re.compile(
+    rf"(?<![\w.,/])(?:[0-9](?:[.,]5)?|[½¼¾⅓⅔]|{_WORDS.replace('|one', '')})(?![\w/]|[.,][0-9])"
+    r"(?!\s(?!(?:points?|stars?|or|if|for|but|would|is|of|out|because|since|and|to|as|at|instead|rather|when|with|was)\b)[^\W\d])",
+    re.I,
+)
 
 
 def _read_score_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int]:
-    problem = "no score line"
-    plain, places = _plain(text)
-    headers = list(_HEADER.finditer(plain))
-    for header in reversed(headers or _inline_header(plain, rubric, slots)):
-        scores, end, malformed = _take_scores(plain, header.end(), rubric, slots)
+    problem, unread, later = "no score line", False, dict[int, str]()
+    headers = list(_HEADER.finditer(text))
+    for header in reversed(headers or _inline_header(text, rubric, slots)):
+        scores, end, malformed = _take_scores(text, header.end(), rubric, slots)
         if malformed:
-            return ParsedAnswer(False, malformed), places[end]
+            return ParsedAnswer(False, malformed), end
         if len(scores) == slots:
-            rationale = text[: places[header.start()]].strip() or None
-            values = tuple(int(scores[number][1]) for number in sorted(scores))
-            if fault := _scored_again(plain, end, rubric, values):
-                return ParsedAnswer(False, fault), places[end]
-            spans = tuple(
-                (places[scores[number].start(1)], places[scores[number].end(1) - 1] + 1) for number in sorted(scores)
-            )
-            return ParsedAnswer(True, None, rationale, values, spans=spans), places[end]
+            values = tuple(int(scores[number]["score"]) for number in sorted(scores))
+            if unread or any(int(told) != values[number - 1] for number, told in later.items()):
+                return ParsedAnswer(False, "another score line follows, which cannot be read"), end
+            if _scored_again(text, end, rubric, values):
+                return ParsedAnswer(False, "other scores follow"), end
+            spans = tuple(scores[number].span("score") for number in sorted(scores))
+            return ParsedAnswer(True, None, text[: header.start()], values, spans=spans), end
         problem = f"{len(scores)} scores for {slots} slots"
+        later |= {number: score["score"] for number, score in scores.items()}
+        line = text[end if scores else header.end() :].partition("\n")[0]
+        named = re.compile(rf"\b{re.escape(rubric.slot_word)}s?{_GAP}#?[0-9]{{1,4}}\b", re.I)
+        unread = unread or bool(re.search(rf"\d|[½¼¾⅓⅔]|\b(?:{_WORDS})\b", named.sub("", line), re.I))
     return ParsedAnswer(False, problem), len(text)
 
 
@@ -291,46 +325,43 @@ def _patterns(rubric: Rubric) -> tuple[re.Pattern, re.Pattern]:
     """Return the patterns of a slot's name, "Doctor 1:", with or without Markdown, and of the score after it."""
     lead = r"(?:(?:[-+•*]|[0-9]{1,2}[.)]|and|&)\s{1,20})?"
     word = rf"{re.escape(rubric.slot_word)}{_GAP}#?([0-9]{{1,4}})"
-    slot = re.compile(rf"{lead}{_MARK}{word}{_MARK}{_GAP}[:：=]{_MARK}{_GAP}", re.I)
-    # "4 points.", "[[4]]" or "4/5" with the stop after it, which "4.5" and "4/10" do not have
-    number = rf"{_MARK}\[{{0,2}}([0-9]{{1,4}})(?:\.0{{1,3}})?\]{{0,2}}{_MARK}"
+    dash = r"[ \t]{1,20}[–—-][ \t]{1,20}"
+    slot = re.compile(rf"{lead}{_MARK}{word}{_MARK}(?:{_GAP}[:：=]{_MARK}{_GAP}|{dash})", re.I)
+    # the stop after a score, which "4.5" and "4/10" do not have
+    stop = rf"{_MARK}{_GAP}(?P<stop>[。，；、]{_MARK}\s{{0,20}}|[.,;:]?{_MARK}(?:\s{{1,20}}|\Z))"
+    return slot, re.compile(_score(rubric) + stop, re.I)
+
+
+def _score(rubric: Rubric) -> str:
+    """Return the pattern of a score: "4", "4.0", "**4** points", "4/5", "4 out of 5" or "[[4]]"."""
+    number = r"(?P<open>\[{1,2})?(?P<score>[0-9]{1,4})(?:[.,]0{1,2}(?![0-9]))?(?(open)\]{1,2})"
     out_of = rf"(?:{_GAP}(?:/|out of){_GAP}{rubric.bounds[1]}{_MARK})?(?:{_GAP}(?:points?|pts?))?"
-    stop = rf"{_MARK}{_GAP}([。，；、]{_MARK}\s{{0,20}}|[.,;:]?{_MARK}(?:\s{{1,20}}|\Z))"
-    return slot, re.compile(rf"{number}{out_of}{stop}", re.I)
+    return rf"{_MARK}{number}{_MARK}{out_of}"
 
 
-def _scored_again(text: str, end: int, rubric: Rubric, values: tuple[int, ...]) -> str | None:
-    """Return why it is unclear which scores count: others follow an answer, also in a form that cannot be read; else None.
+def _scored_again(text: str, end: int, rubric: Rubric, values: tuple[int, ...]) -> bool:
+    """Return whether other scores follow an answer, in whatever form; then it is unclear which count.
 
-    Under another heading than of a score line, scores of only some slots may be a quotation, for instance of a demand in a
-    response.
+    Scores of only some slots count if they are points that stand in no quotation, for instance of a demand in a response.
     """
-    named = re.compile(
-        rf"\b{re.escape(rubric.slot_word)}{_GAP}#?([0-9]{{1,4}})\b[^\w\n]{{0,12}}(\d+|(?:{_WORDS})\b)", re.I
+    verb = "gets?|receives?|scores?|has|is|earns?|deserves?|should|would|be|get|now|only|just|at|a|to"
+    mention = re.compile(
+        rf"\b{re.escape(rubric.slot_word)}{_GAP}#?([0-9]{{1,4}})\b[^\w\n,]{{0,12}}(?:(?:{verb})[^\w\n,]{{1,4}}){{0,4}}"
+        rf"(\d+(?:[.,/–-]\d+)?|[½¼¾⅓⅔]|(?:{_WORDS})\b)",
+        re.I,
     )
-    header = _HEADER.search(text, end)
-    for slot in named.finditer(text, header.end()) if header else ():
-        if 0 < int(slot[1]) <= len(values) and slot[2] != str(values[int(slot[1]) - 1]):
-            return "another score line follows, which cannot be read"
-    points = re.compile(
-        rf"(?:\.0{{1,3}})?{_MARK}(?:{_GAP}(?:points?|pts?)\b|{_GAP}(?:/|out of){_GAP}{rubric.bounds[1]}\b)", re.I
-    )
-    slot_pattern, score_pattern = _patterns(rubric)
-    again = {int(slot[1]): slot[2] for slot in named.finditer(text, end) if points.match(text, slot.end())}
-    for slot in slot_pattern.finditer(text, end):
-        if score := score_pattern.match(text, slot.end()):
-            again[int(slot[1])] = score[1]
-    given = [again.get(number) for number in range(1, len(values) + 1)]
-    if len(values) > 1 and None not in given and given != list(map(str, values)):
-        return "other scores of all slots follow"
-    return None
+    mentions = list(mention.finditer(text, end))
+    again = {int(each[1]): re.sub(rf"/{rubric.bounds[1]}$|[.,]0$", "", each[2]) for each in mentions}
+    if not again.keys() >= set(range(1, len(values) + 1)):
+        lines = {int(each[1]): text[text.rfind("\n", 0, each.start()) + 1 : each.end()] for each in mentions}
+        points = {int(each[1]): re.match(r"\s?(?:points?|pts?|/)\b", text[each.end() :], re.I) for each in mentions}
+        alone = {slot for slot, line in lines.items() if not (re.search("[\"“„«'`>]", line) or _HEADER.match(line))}
+        again = {slot: told for slot, told in again.items() if points[slot] and slot in alone}
+    return any(again.get(slot, str(value)) != str(value) for slot, value in enumerate(values, 1))
 
 
 def _take_scores(text: str, position: int, rubric: Rubric, slots: int) -> tuple[dict[int, re.Match], int, str | None]:
-    """Return the consecutive scores from `position`, where they end, and what is malformed about them.
-
-    A reason may stand behind each score.
-    """
+    """Return the scores from `position`, with their reasons, where they end, and what is malformed about them."""
     low, high = rubric.bounds
     slot_pattern, score_pattern = _patterns(rubric)
     scores: dict[int, re.Match] = {}
@@ -346,49 +377,26 @@ def _take_scores(text: str, position: int, rubric: Rubric, slots: int) -> tuple[
             return scores, position, f"slot {number} has two scores"
         if not 1 <= number <= slots:
             return scores, position, f"a score for slot {number}, of {slots}"
-        if not low <= int(score[1]) <= high:
-            return scores, position, f"the score {score[1]} is not on the scale {low} to {high}"
+        if not low <= int(score["score"]) <= high:
+            return scores, position, f"the score {score['score']} is not on the scale {low} to {high}"
         scores[number], position = score, score.end()
-        ended = position == len(text) or any(mark in score[2] for mark in ".。\n")
-        if not slot_pattern.match(text, position) and not (ended and len(scores) == slots):
-            reason = _reason_end(text, position, score[2], slot_pattern, len(scores) == slots)
-            ended, position = ended or reason > position, reason
+        ended = position == len(text) or any(mark in score["stop"] for mark in ".。\n")
+        if slot_pattern.match(text, position):
+            continue
+        following = slot_pattern.search(text, position)
+        reason = text[position : following.start(1) if following else None]
+        last = len(scores) == slots or bool(_HEADER.search(reason))
+        if last or not following:  # then its reason is in its line
+            reason = "" if "\n" in score["stop"] else reason.partition("\n")[0]
+        if reason:
+            marked = not set(",;:，；").isdisjoint(score["stop"]) or re.match(r"[(–—-]|(?:as|because|since)\b", reason)
+            ended = (ended or bool(marked)) and not _RIVAL.search(re.sub(r"\n\s{0,20}[0-9]{1,2}[.)]\s", "\n", reason))
+        if last or not following or not ended:
+            break
+        position = following.start()
     return scores, position, None if ended else f"the score of slot {number} is not a plain whole number"
 
 
-_BEFORE_REASON = re.compile(r"\(|[-–—]{1,2}\s?(?=[^\W\d])|because\b|since\b|as\b", re.I)
-# A reason that may be another score: "(or 5)", "maybe 5.", "now 3 points"
-_SECOND_SCORE = re.compile(
-    rf"\A[^\w\n]{{0,4}}\d|\b(?:\d{{1,3}}|{_WORDS})\s{{0,3}}(?:[.,;)\]/]|points?\b|pts?\b|out of\b|\Z)", re.I
-)
-
-
-def _reason_end(text: str, position: int, stop: str, slot_pattern: re.Pattern, last: bool) -> int:
-    """Return where the reason behind a score ends: at the next slot's name, or of the last score at the end of its line.
-
-    `position` if there is none, or it may be another score, or a quotation.
-    """
-    if not (any(mark in stop for mark in ".,;:。，；、\n") or _BEFORE_REASON.match(text, position)):
-        return position
-    if last:
-        newline = text.find("\n", position, position + _LONGEST_REASON)
-        end = len(text) if newline < 0 else newline
-    else:
-        following = slot_pattern.search(text, position, position + _LONGEST_REASON)
-        end = following.start() if following else position
-        if following and not re.search(r"(?:[.!?;)。]\s{1,20}|\n[ \t]{0,20})\Z", text[position:end]):
-            return position  # within a sentence, or quotation marks
-    reason = text[position:end]
-    if (
-        len(reason) > _LONGEST_REASON
-        or _SECOND_SCORE.search(reason)
-        or re.search(r"[\"“”«»]|\bscores?\b", reason, re.I)
-    ):
-        return position
-    return end
-
-
-_LONGEST_REASON = 600
 _MOST_OBJECTS = 64  # how many opening braces from the end are tried; keeps hostile text linear
 _REPEATED = None  # stands as a key in an object that has a key twice; no key of JSON is None
 
@@ -404,12 +412,11 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_int=float, strict=F
 
 def json_objects(text: str) -> Iterator[tuple[dict, int]]:
     """Yield the outermost JSON objects among the last of a text, with where they end."""
-    relaxed = re.sub(r",(?=\s{0,50}[}\]])", " ", text)  # a trailing comma, as some prompts show it
-    if not text.isascii():
-        kinds = ("Cf", "Zs", "Zl", "Zp")
-        relaxed = "".join(" " if unicodedata.category(letter) in kinds else letter for letter in relaxed)
+    # without trailing commas, as some prompts show them, and blanks that JSON does not have
+    relaxed = "".join((_SEEN[ord(letter)] or " ") if letter > "~" else letter for letter in text)
+    relaxed = re.sub(r",(?=\s{0,50}[}\]])", " ", relaxed)
     end = 0
-    for match in list(re.finditer(r"\{(?=\s{0,50}\")", text))[-_MOST_OBJECTS:]:
+    for match in list(re.finditer(r"\{(?=\s{0,50}\")", relaxed))[-_MOST_OBJECTS:]:
         if match.start() < end:
             continue
         for version in (text, relaxed):
@@ -439,9 +446,7 @@ def _read_json(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int
         rationale = members.get(rationale_key) if rationale_key else None
         rationale = rationale if isinstance(rationale, str) and rationale else None
         reading = (_json_scores if rubric.scores_criteria else _json_choices)(answers, rubric, rationale)
-        if reading.valid and any(
-            re.search(rf'"{re.escape(name)}"\s{{0,20}}:', _plain(text[end:])[0], re.I) for name in names
-        ):
+        if reading.valid and names & set(_keys(text[end:], names)):
             return ParsedAnswer(False, "another answer follows, which is no JSON"), end
         return reading, end
     return ParsedAnswer(False, "no JSON object with the criteria"), len(text)
@@ -453,9 +458,9 @@ def _named(members: dict[str | None, Any], names: Collection[str]) -> dict[str |
     return _object([(by_key.get(_key(key), key) if key else key, value) for key, value in members.items()])
 
 
-def _key(name: str) -> str:
-    """Return a key as it is compared: capitals, blanks, "-" and "_" make no difference."""
-    return re.sub(r"[\s_-]+", " ", _plain(name)[0].strip().casefold())
+def _keys(text: str, names: Collection[str]) -> list[str | None]:
+    """Return which of the rubric's names stand as keys of JSON in a text that is none."""
+    return list(_named(dict.fromkeys(re.findall(r'"([^"\n]{1,80})"\s{0,20}:', text)), names))
 
 
 def _wrong_keys(answers: dict, names: Collection[str]) -> str | None:
@@ -481,7 +486,7 @@ def _json_choices(answers: dict, rubric: Rubric, rationale: str | None) -> Parse
     labels = []
     for name in rubric.output_criteria:
         value = _json_value(answers[name], rubric)
-        if not isinstance(value, str) or _label(value).casefold() not in _words(rubric, name):
+        if not isinstance(value, str) or _key(_label(value)) not in _words(rubric, name):
             shown = value.strip() if isinstance(value, str) else type(value).__name__
             words = ", ".join(rubric.labels(name).values())
             return ParsedAnswer(False, f"{name}: {shown[:40]!r} is not one of {words}")
@@ -500,11 +505,8 @@ def _json_scores(answers: dict, rubric: Rubric, rationale: str | None) -> Parsed
         for name in rubric.output_criteria:
             value = _json_value(scores[name], rubric)
             # All numbers are read as floats; "4" in quotes is accepted, too.
-            label = _label(_plain(value)[0]) if isinstance(value, str) else ""
-            plain = re.fullmatch(
-                rf"\[?([0-9]{{1,4}})(?:\.0{{1,3}})?\]?(?:\s?(?:/|out of)\s?{high})?(?:\s?points?)?", label, re.I
-            )
-            number = float(plain[1]) if plain else value
+            label = re.fullmatch(_score(rubric), _label(value), re.I) if isinstance(value, str) else None
+            number = float(label["score"]) if label else value
             if not isinstance(number, float) or number not in range(low, high + 1):
                 shown = value[:40] if isinstance(value, str) else type(value).__name__
                 shown = f"{value:g}" if isinstance(value, float) else shown
@@ -518,20 +520,19 @@ _PREFIX = re.compile(rf"\A(?:my |the )?(?:final )?(?:answers?|choices?|verdicts?
 
 def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int]:
     wanted, allowed = len(rubric.output_criteria), _words(rubric, rubric.output_criteria[0])
-    text, places = _plain(text)
     end = len(text)
     after: list[list[str]] = []
     for line in reversed(text.split("\n")):
         listed = _PREFIX.sub("", line.strip(" \t\r*_`~.#-"))
         labels = [_label(label, "*_`.") for label in listed.split(",")]
-        if all(label.casefold() in allowed for label in labels):
+        if all(_key(label) in allowed for label in labels):
             if len(labels) != wanted:
-                return ParsedAnswer(False, f"{len(labels)} answers for {wanted} criteria"), places[end]
-            if any(words != [label.casefold() for label in labels] for words in after):
-                return ParsedAnswer(False, "another list of answers follows, which cannot be read"), places[end]
-            return ParsedAnswer(True, choices=_choices(labels, rubric)), places[end]
+                return ParsedAnswer(False, f"{len(labels)} answers for {wanted} criteria"), end
+            if any(words != list(map(_key, labels)) for words in after):
+                return ParsedAnswer(False, "another list of answers follows, which cannot be read"), end
+            return ParsedAnswer(True, choices=_choices(labels, rubric)), end
         # "My final answer is: B, B, C, B": words before the first label of a list, and between its labels.
-        words = [word.casefold() for word in (_label(labels[0].rpartition(" ")[2]), *labels[1:])]
+        words = [_key(word) for word in (_label(labels[0].rpartition(" ")[2]), *labels[1:])]
         after += [words] if sum(word in allowed for word in words) > 1 else []
         end -= len(line) + 1
     return ParsedAnswer(False, f"no line with {wanted} answers"), len(text)
@@ -539,9 +540,9 @@ def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
 
 def _read_first_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int]:
     """Read a choice that stands alone on the first line; what follows is not read, so that nothing in it can be the answer."""
-    line, stop, _ = _plain(text)[0].lstrip().partition("\n")
+    line, stop, _ = text.lstrip().partition("\n")
     label = _label(line, "*_`~")
-    if label.casefold() not in _words(rubric, rubric.output_criteria[0]):
+    if _key(label) not in _words(rubric, rubric.output_criteria[0]):
         allowed = ", ".join(rubric.choices.values())
         return ParsedAnswer(False, f"the first line {label[:40]!r} is not one of {allowed}"), len(text)
     # Where the output was cut off, a label without a line break may be the beginning of something else: "1" of "10".

@@ -28,17 +28,11 @@ def relation_of(gaps: np.ndarray, band: float | np.ndarray = SAME) -> np.ndarray
 
 @dataclass(frozen=True)
 class Panel:
-    """The responses of all cases, one after the other.
+    """The responses of all cases, one after the other."""
 
-    Args:
-        group: int [responses], ascending, the group of each response; pairs are formed within a group.
-        case_of: int [groups], the case of each group; a case has one group, or one per rater.
-        cases: the number of cases.
-    """
-
-    group: np.ndarray
-    case_of: np.ndarray
-    cases: int
+    group: np.ndarray  # int [responses], ascending, the group of each response; pairs are formed within a group
+    case_of: np.ndarray  # int [groups], the case of each group; a case has one group, or one per rater
+    cases: int  # their number
 
     @classmethod
     def of_sizes(cls, sizes: Sequence[int]) -> "Panel":

@@ -19,9 +19,8 @@ from automedeval.models.checkpoints import read_record
 from automedeval.records import RecordError
 from automedeval.records.journal import write_json, write_whole
 
-WHOLE = (
-    "whole"  # file in a checkpoint folder after every process has written its part: the seconds of training until then
-)
+# File in a checkpoint folder after every process has written its part, with the seconds of training until then.
+WHOLE = "whole"
 
 
 class Run(TrainerCallback):
@@ -45,7 +44,8 @@ class Run(TrainerCallback):
         if state.is_main_process:
             self._reserve()
         state.wait_for_everyone()
-        self.finished: bool = (read_record(output) or {})["finished"]
+        there = read_record(output)
+        self.finished = there is not None and there["finished"]
         if self.finished:
             tell(f"{output}: this run is finished already")
 

@@ -23,16 +23,11 @@ class Cases:
 
     The cases are sorted by a hash of their ids, so that the order of the file changes no figure (resamples and folds draw cases
     by number). `file_order` lists the numbers in the order of the file; `start` has the number of each case's first response.
-
-    Args:
-        records: the cases, in any order.
-        source: the name of their file, for notes and error messages.
-        notes: what to know of the table of answers that they were read from.
     """
 
-    records: list[Case]
-    source: str
-    notes: list[str] = field(default_factory=list)
+    records: list[Case]  # in any order
+    source: str  # the name of their file, for notes and error messages
+    notes: list[str] = field(default_factory=list)  # what to know of the table of answers that they were read from
 
     def __post_init__(self) -> None:
         hashes = [hashlib.sha256(case.id.encode()).digest() for case in self.records]

@@ -1,7 +1,6 @@
 """What is known of a judge by its verdicts, its audit and the ratings of its cases: its record, and facts beside a ranking."""
 
 import json
-import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row
 from automedeval.meta_evaluation.facts import LEAST_RATED, Audit, JudgeProfile
+from automedeval.models.arguments import ChatArguments, EncoderArguments, command_line
 from automedeval.records import RecordError, read_json
 from automedeval.rubrics import without_scale
 from automedeval.stats import bootstrap
@@ -77,8 +77,13 @@ def next_steps(judge: JudgeVerdicts, rated: bool, audited: bool) -> list[str]:
         run = run_record(judge).get("arguments", {})
         follows_none = bool(run) or without_scale(judge.rubric_name)
         rubric = run.get("rubric") or (None if follows_none else judge.rubric_name.partition("@")[0])
-        words = ["automedeval", "audit", "--judge", run.get("judge") or "JUDGE", "--cases", judge.cases.source]
-        command = shlex.join([*words, *(["--rubric", rubric] if rubric else []), "--output", "audits/mine"])
+        judged = {
+            name: run.get(name) for name in ("rationale", "blank", "judge_name") if run.get(name) not in (None, True)
+        }
+        command = command_line(
+            "audit", run, (EncoderArguments, ChatArguments), judge=run.get("judge") or "JUDGE", cases=judge.cases.source,
+            rubric=rubric, **judged, output="audits/mine",
+        )  # fmt: skip
         how = "Audit the judge with the options of its run, then give --audits audits/mine to the report"
         steps.append(f"{how}: {command}")
     return steps

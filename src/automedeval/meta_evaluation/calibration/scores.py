@@ -33,12 +33,9 @@ DIGITS = 6  # of what is learnt, and of the values that it is applied to
 
 @dataclass(frozen=True)
 class RisingLine:
-    """A rising line from a judge's scores to people's.
+    """A rising line from a judge's scores to people's."""
 
-    Args:
-        knots: (judge's score, people's score), ascending in both; straight lines between them, level beyond them.
-    """
-
+    # (judge's score, people's score), ascending in both; straight lines between them, level beyond them.
     knots: tuple[tuple[float, float], ...]
 
     @staticmethod
@@ -77,13 +74,11 @@ class RisingLine:
 
 @dataclass(frozen=True)
 class LikelihoodLine:
-    """A linear function from the features of a likelihood judge's verdicts to people's scores.
+    """A linear function from the features of a likelihood judge's verdicts to people's scores."""
 
-    Args:
-        weights: of the value within the case and of the case's mean, in points per nat per token, and the intercept.
-    """
-
-    weights: tuple[float, ...]
+    weights: tuple[
+        float, ...
+    ]  # of the value within the case and of its mean, in points per nat per token; the intercept
 
     @staticmethod
     def features(verdict: Verdict, source: str) -> dict[int, tuple[float, ...]]:

@@ -1,0 +1,57 @@
+"""Keep a process from every address but this machine's, where the user says so by --offline or AUTOMEDEVAL_OFFLINE."""
+
+import ipaddress
+import os
+import socket
+import sys
+from functools import cache
+from typing import Any
+
+from automedeval.records.errors import RecordError
+
+VARIABLE = "AUTOMEDEVAL_OFFLINE"
+
+
+def is_offline() -> bool:
+    """Return whether nothing may leave this machine."""
+    return os.environ.get(VARIABLE, "").strip().lower() not in ("", "0", "false", "no", "off")
+
+
+def is_here(host: str) -> bool:
+    """Return whether a host's name or address is this machine's own."""
+    name = host.strip("[]").partition("%")[0].rstrip(".").lower()
+    try:
+        address = ipaddress.ip_address(name)
+    except ValueError:
+        return name in ("", "localhost") or name.endswith(".localhost")
+    address = getattr(address, "ipv4_mapped", None) or address
+    return address.is_loopback or address.is_unspecified
+
+
+def _refuse_others(event: str, details: tuple[Any, ...]) -> None:
+    if event in ("socket.getaddrinfo", "socket.gethostbyname"):
+        host = details[0]
+    elif (
+        event in ("socket.connect", "socket.sendto", "socket.sendmsg") and details[1:] and isinstance(details[1], tuple)
+    ):
+        host = details[1][0]
+    else:
+        return
+    host = host.decode(errors="replace") if isinstance(host, bytes) else str(host or "")
+    if is_offline() and not is_here(host) and not (event == "socket.gethostbyname" and host == socket.gethostname()):
+        raise RecordError(f"--offline: {host} is not on this machine, and nothing was sent there")
+
+
+@cache
+def _hook() -> None:
+    sys.addaudithook(_refuse_others)  # stays for the life of the process, and asks the variable each time
+
+
+def stay_offline() -> None:
+    """Refuse every connection to another machine from now on, in this process and those that it starts; no Hub is asked."""
+    os.environ[VARIABLE] = "1"
+    for name in ("HF_HUB_OFFLINE", "HF_DATASETS_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        os.environ[name] = "1"
+    if (constants := sys.modules.get("huggingface_hub.constants")) is not None:  # it has read them already
+        constants.HF_HUB_OFFLINE = True  # type: ignore[attr-defined]
+    _hook()

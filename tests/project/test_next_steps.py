@@ -1,0 +1,136 @@
+"""The commands that a run prints at its end send nothing elsewhere than the run did, and --offline lets nothing out at all."""
+
+import csv
+import re
+import shlex
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import huggingface_hub.constants
+import pytest
+from doubles.endpoint import EndpointDouble, good_answer
+from programs import run_command
+
+from automedeval.records.offline import is_here
+
+ROWS = [["May I take two pills?", "No.", "No, never.", "Yes."], ["Is 38.2 in a baby urgent?", "Yes.", "Today.", "No."]]
+
+
+@pytest.fixture
+def endpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[EndpointDouble]:
+    """A server on this machine, in a folder with a table of answers, whose key is in MY_KEY; the environment is put back."""
+    monkeypatch.chdir(tmp_path)
+    for name, value in {"OPENAI_API_KEY": "another-company's", "MY_KEY": "mine", "HOME": str(tmp_path)}.items():
+        monkeypatch.setenv(name, value)
+    for name in (
+        "AUTOMEDEVAL_OFFLINE",
+        "OPENAI_BASE_URL",
+        "HF_HUB_OFFLINE",
+        "HF_DATASETS_OFFLINE",
+        "TRANSFORMERS_OFFLINE",
+    ):
+        monkeypatch.setenv(name, "")  # what a command sets is taken back at the end
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    with open("answers.csv", "w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([["question", "reference", "v1", "v2"], *ROWS])
+    with EndpointDouble(good_answer) as server:
+        yield server
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The hosts that a program wants to reach, of which only this machine's are let through."""
+    hosts: list[str] = []
+    connect, look_up = socket.socket.connect, socket.getaddrinfo
+
+    def closed(host: object) -> None:
+        hosts.append(str(host))
+        if host not in ("127.0.0.1", "::1", "localhost"):
+            raise OSError(f"the network is closed: {host}")
+
+    def connected(self: socket.socket, address: object) -> None:
+        closed(address[0] if isinstance(address, tuple) else "localhost")
+        connect(self, address)
+
+    def looked_up(host: object, *more: object, **options: object) -> list:
+        closed(host)
+        return look_up(host, *more, **options)
+
+    monkeypatch.setattr(socket.socket, "connect", connected)
+    monkeypatch.setattr(socket, "getaddrinfo", looked_up)
+    return hosts
+
+
+def printed_commands(text: str) -> list[list[str]]:
+    """Return the words of the commands in what a program printed, without the closing full stop of a sentence."""
+    lines = (line[line.index("automedeval ") :] for line in text.splitlines() if "automedeval " in line)
+    return [shlex.split(line.rstrip(".")) for line in lines]
+
+
+@pytest.mark.parametrize("place", ["option", "environment"])
+def test_a_printed_command_asks_the_server_of_its_run_with_its_key(place, endpoint, asked, monkeypatch):
+    options = ["--base_url", endpoint.url] if place == "option" else []
+    if place == "environment":
+        monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
+    judged = run_command(
+        "judge", "answers.csv", "--judge", "openai:mine", "--api_key_env", "MY_KEY", *options, "--max_new_tokens", 400,
+        "--score_decoding", "free",
+    )  # fmt: skip
+    assert judged.returncode == 0, judged.stderr
+    monkeypatch.setenv("OPENAI_BASE_URL", "")  # another shell
+    (report,) = printed_commands(judged.stdout)
+    reported = run_command(*report[1:], "--encoder", "none", "--resamples", 100)
+    assert reported.returncode == 0, reported.stderr
+    audits = [words for words in printed_commands(reported.stdout) if words[1] == "audit"]
+    assert audits
+    for words in audits:
+        before = len(endpoint.requests)
+        done = run_command(*words[1:], "--edits", 1, "--checks", "order", "--resamples", 100, "--encoder", "none")
+        assert done.returncode in (0, 3), done.stderr
+        new = endpoint.requests[before:]
+        assert 400 in {each["body"].get("max_completion_tokens") for each in new if each["body"]}
+    assert set(asked) <= {"127.0.0.1"}
+    keys = {
+        dict(map(str.casefold, pair) for pair in each["headers"].items())["authorization"] for each in endpoint.requests
+    }
+    assert keys == {"bearer mine"}
+
+
+def test_an_offline_run_refuses_another_machine_and_its_next_step_is_offline_too(endpoint, asked):
+    options = ("judge", "answers.csv", "--judge", "openai:mine", "--offline")
+    for url in ([], ["--base_url", "http://models.example.com/v1"], ["--base_url", "http://10.1.2.3/v1"]):
+        refused = run_command(*options, *url)
+        assert refused.returncode == 1
+        assert re.search("--offline: .* is not on this machine", refused.stderr)
+        assert not asked
+    done = run_command(*options, "--base_url", endpoint.url, "--score_decoding", "free")
+    assert done.returncode == 0, done.stderr
+    (report,) = printed_commands(done.stdout)
+    assert "--offline" in report
+
+
+def test_offline_refuses_what_another_library_wants_to_send(endpoint):
+    assert run_command("judge", "answers.csv", "--judge", "baseline:longer text", "--offline").returncode == 0
+    with pytest.raises(ValueError, match="--offline: models"):
+        socket.create_connection(("models.example.com", 80))
+    with pytest.raises(ValueError, match="--offline: 10"):
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"question", ("10.1.2.3", 53))
+
+
+def test_the_variable_refuses_what_the_option_does(endpoint, asked, monkeypatch):
+    monkeypatch.setenv("AUTOMEDEVAL_OFFLINE", "1")
+    refused = run_command("judge", "answers.csv", "--judge", "openai:mine")
+    assert (refused.returncode, asked) == (1, [])
+    assert "--offline: https://api.openai.com/v1 is not on this machine" in refused.stderr
+
+
+@pytest.mark.parametrize(
+    ("host", "here"),
+    [
+        ("localhost", True), ("127.8.8.8", True), ("[::1]", True), ("::ffff:127.0.0.1", True), ("judge.localhost", True),
+        ("localhost.example.com", False), ("127.0.0.1.example.com", False), ("10.0.0.1", False), ("::ffff:8.8.8.8", False),
+    ],
+)  # fmt: skip
+def test_a_host_is_this_machine_s_by_its_whole_name(host, here):
+    assert is_here(host) == here
