@@ -45,8 +45,7 @@ def test_completions_of_one_prompt_are_judged_together_and_an_invalid_verdict_is
     assert [(case.question, [each.text for each in case.responses]) for case in judge.seen] == [
         ("p", ["a", "a b c"]), ("q", ["a b", "fail"]), ("p", ["", "a b"]),
     ]  # fmt: skip
-    assert len({case.id for case in judge.seen}) == 3
-    assert logged == {"judge/valid_rate": 4 / 6}
+    assert (len({case.id for case in judge.seen}), logged) == (3, {"judge/valid_rate": 4 / 6})
 
 
 def test_conversations_questions_and_references_reach_the_judge() -> None:
@@ -57,8 +56,7 @@ def test_conversations_questions_and_references_reach_the_judge() -> None:
     assert JudgeReward(judge)([prompt, talk], answers, reference=["R", None]) == [1.0, 2.0]
     assert [(case.question, case.reference) for case in judge.seen] == [(prompt[0]["content"], "R"), (talk, None)]
     JudgeReward(judge)([prompt] * 2, answers, question=["Is it safe?"] * 2)
-    assert judge.seen[-1].question == "Is it safe?"
-    assert len(judge.seen[-1].responses) == 2
+    assert (judge.seen[-1].question, len(judge.seen[-1].responses)) == ("Is it safe?", 2)
     for case in judge.seen:
         Case.from_dict(case.to_dict())  # as a record it is sound
 

@@ -34,12 +34,7 @@ class RewardArguments(JudgeSettings):
 
 
 class JudgeReward:
-    """Reward completions with a judge's expected scores, as TRL calls a reward function.
-
-    Args:
-        judge: gives the rewards.
-        watch: judges the same completions, and trains nothing.
-    """
+    """Reward completions with a judge's expected scores, as TRL calls a reward function; `watch` trains nothing."""
 
     __name__ = "medical_judge"  # TRL logs rewards under this name
 
@@ -58,7 +53,8 @@ class JudgeReward:
     ) -> list[float | None]:
         """Return the reward of each completion; None, which TRL leaves out, where the judge's verdict is invalid.
 
-        An empty completion has the lowest score of the scale; one that the judge cannot read has None.
+        An empty completion has the lowest score of the scale; one that the judge cannot read has None. Other columns of the
+        data set are not read.
 
         Args:
             prompts: of each completion, a text or a conversation; those of one prompt stand together.
@@ -66,7 +62,6 @@ class JudgeReward:
             question: what the judge reads as the question; by default the prompt.
             reference: the references of the prompts.
             log_metric: TRL's function that logs a figure by its name.
-            columns: the other columns of the data set, which are not read.
         """
         questions = [asked(prompt) for prompt in prompts] if question is None else list(question)
         references = [None] * len(questions) if reference is None else list(reference)

@@ -64,8 +64,7 @@ def test_the_jury_is_shown_both_verdicts_and_the_discussion(round_1, tmp_path: P
     assert suggestion.order == (0, 1, 2)
     assert "Doctor 3 is ash" in renamed(suggestion.text, suggestion.order, (1, 2, 0))
     assert "Not Doctor 2, objection 1" in renamed(objection.text, objection.order, (1, 2, 0))
-    assert study.case_of(study.items[0]).models == list(MODELS)
-    assert sorted(order) == [0, 1, 2]
+    assert (study.case_of(study.items[0]).models, sorted(order)) == (list(MODELS), [0, 1, 2])
 
 
 def test_what_the_queue_has_decided_is_not_asked_again(round_1, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from doubles.agreement_study import read, write
-from programs import ENCODER, SAMPLE, needs_encoder, run_command
+from programs import ENCODER, SAMPLE, needs_encoder, run_command, succeeded
 
 BARE = [each | {"reference": None} for each in read(SAMPLE / "two_bots.jsonl")]
 PAIR = [
@@ -21,8 +21,7 @@ def report(cases: list[dict], folder: Path) -> tuple[str, str, dict]:
     """What a report of a judge without a model prints, its page, and agreement.json."""
     folder.mkdir()
     options = ["--cases", write(folder / "cases.jsonl", cases)]
-    done = run_command("judge", *options, "--judge", "baseline:longer text", "--output", folder / "v")
-    assert done.returncode == 0, done.stderr
+    succeeded(run_command("judge", *options, "--judge", "baseline:longer text", "--output", folder / "v"))
     done = run_command("report", *options, "--verdicts", folder / "v", "--encoder", "none", "--output", folder / "r")
     assert done.returncode == 0, done.stderr
     return (

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from doubles.endpoint import EndpointDouble, good_answer
-from programs import SAMPLE, run_recipe
+from programs import SAMPLE, run_recipe, succeeded
 from tables import rows_of
 
 from automedeval import Case, Judge, LikelihoodJudge, RecordError, load_judge, read_cases
@@ -25,8 +25,7 @@ def cases() -> list[Case]:
 
 def by_recipe(folder: Path, *arguments: object) -> list[dict]:
     """Return the lines of verdicts.jsonl that the recipe writes on the first three cases, in a fixed order."""
-    done = run_recipe("judge", "--cases", CASES, "--limit", 3, "--output", folder, *arguments)
-    assert done.returncode == 0, done.stderr
+    succeeded(run_recipe("judge", "--cases", CASES, "--limit", 3, "--output", folder, *arguments))
     return ordered(json.loads(line) for line in (folder / "verdicts.jsonl").read_text(encoding="utf-8").splitlines())
 
 

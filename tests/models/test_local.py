@@ -291,9 +291,6 @@ def test_the_first_of_many_prompts_is_answered_by_itself(chat):
     assert list(chat._batches([7, 5, 6], [""] * 3)) == [[1, 2, 0]]
 
 
-# --- sampling, and thoughts -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("temperature", [0.5, 1.5])
 def test_values_are_sampled_by_the_probabilities_of_plain_transformers(temperature, tiny_model, plain):
     (asked,) = prompts("automedeval", rationale=False, count=1)

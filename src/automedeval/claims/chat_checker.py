@@ -76,12 +76,11 @@ class ChatChecker:
     ) -> Iterator[list[Finding] | None]:
         """Yield the findings of each answer, in order; None if it is not wanted, or an endpoint did not answer.
 
+        ChatError is raised if the chat cannot go on.
+
         Args:
             answers: of each its statements, the passages that say what is true, and the question.
             wanted: which of them are asked about; None: all. The others take part in the batches of a checkpoint.
-
-        Raises:
-            ChatError: the chat cannot go on.
         """
         wanted = [True] * len(answers) if wanted is None else wanted
         questions = self._questions(answers)
@@ -180,14 +179,11 @@ def last_object(answer: Answer) -> tuple[str, dict[Any, Any], int]:
 
 
 def load_checker(spec: str, encoder: EncoderArguments, chat: ChatArguments) -> SmallChecker | ChatChecker:
-    """Load the checker that a name stands for.
+    """Load the checker that a name stands for; RecordError if there is none, or it cannot be loaded.
 
     Args:
         spec: "small" (the packaged one), the folder of another small checker, `openai:MODEL`, or a checkpoint.
         chat: how a chat is loaded and asked.
-
-    Raises:
-        RecordError: there is no such checker, or it cannot be loaded.
     """
     if spec.startswith("split:"):
         raise RecordError(explain(f"--checker {spec}", "split:"))

@@ -19,15 +19,13 @@ from automedeval.rubrics import COUNTED
 class BaselineJudge(ApartJudge):
     """Score every response by itself with a baseline: `expected_scores` without a scale, by no model that was trained to judge.
 
+    RecordError: there is no such baseline, or it needs an encoder.
+
     Args:
         baseline: one of `metrics.embedding.NAMES`.
         collection: the word frequencies of BM25; None takes those of the cases that are judged together.
         models: only these models' responses are judged.
-        name: what verdicts record as their judge.
         encoder: for a baseline of `metrics.embedding.EMBEDDINGS`; the others need none.
-
-    Raises:
-        RecordError: there is no such baseline, or it needs an encoder.
     """
 
     baseline: str

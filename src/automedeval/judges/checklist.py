@@ -57,9 +57,8 @@ class ChecklistJudge(Judge):
     ) -> Verdict:
         """Return the verdict on a response: whether it meets each criterion, with what probability, and its score.
 
-        Args:
-            met, chances: in the order of the case's criteria; None where a criterion could not be read.
-            error: why, where none could be read.
+        `met` and `chances` are in the order of the case's criteria, None where a criterion could not be read; `error` says why,
+        where none could be.
         """
         if all(each is None for each in met):
             return self.record(request, error or "no criterion could be read", notes, **values)

@@ -49,25 +49,22 @@ def load_judge(
         judge = load_judge("openai:MODEL", "medical_pairwise", {"base_url": "http://localhost:8000/v1"}, orders="all")
         for verdict in judge(cases): ...
 
+    RecordError: the model cannot be loaded, the judge cannot do what the options ask for, or its rubric or prompts differ from
+    those that it was published with. RubricError: there is no such rubric.
+
     Args:
         spec: `MODEL` (a checkpoint's folder or Hub id) or `openai:MODEL` is a `Judge`, with a rubric of the mode checklist a
             `ChecklistJudge`. `likelihood:MODEL` is a `LikelihoodJudge`, `small` (the packaged one) or `small:FOLDER` a
             `SmallJudge`, `baseline:NAME` a `BaselineJudge`.
-        rubric: a `Rubric`, a packaged rubric's id or the path of a YAML file; see `judge_rubric`. Likelihoods and baselines
-            use none.
+        rubric: a `Rubric`, a packaged rubric's id or a YAML file; see `judge_rubric`. Likelihoods and baselines use none.
         chat: how the model is loaded and asked: `ChatArguments`, or a dict of its fields.
         seed: of the orders, and of sampling.
         cases: what a baseline takes for the frequency of words; None takes the cases that are judged together.
         processes: those that share the endpoint's budget, and the reading of a checkpoint.
-        encoder: of a small judge, or of a baseline that compares embeddings: `EncoderArguments`, or a checkpoint's folder or
-            Hub id.
+        encoder: of a small judge, or of a baseline that compares embeddings: `EncoderArguments`, a checkpoint's folder or Hub
+            id.
         options: the other arguments of `Judge` and `ChecklistJudge`; `rationale`, `score_decoding` and `on_overlong` matter
             where they apply. `search` and `store`, the books, are for a small judge as well.
-
-    Raises:
-        RecordError: the model cannot be loaded, the judge cannot do what the options ask for, or its rubric or prompts differ
-            from those that it was published with.
-        RubricError: there is no such rubric.
     """
     if unknown := options.keys() - {each.name for each in fields(ChecklistJudge)}:
         raise TypeError(f"load_judge() has no argument {min(unknown)!r}")
@@ -98,12 +95,9 @@ def load_judge(
 def judge_rubric(spec: str, rubric: Rubric | str | None = None) -> Rubric:
     """Return the rubric by which the judge of a name judges: the given one, else the one that it was published with.
 
-    A checkpoint that was published without a rubric, and an endpoint, judge by `automedeval`.
-
-    Raises:
-        RecordError: there is no such checkpoint; its rubric or prompts differ from those that it was published with; or the
-            given rubric has its rubric's id and another wording.
-        RubricError: there is no such rubric.
+    A checkpoint that was published without a rubric, and an endpoint, judge by `automedeval`. RecordError: there is no such
+    checkpoint; its rubric or prompts differ from those that it was published with; or the given rubric has its rubric's id and
+    another wording. RubricError: there is no such rubric.
     """
     rubric = read_rubric(rubric) if isinstance(rubric, str) else rubric
     kind, model = checked_model(spec)

@@ -92,14 +92,9 @@ class ChatArguments:
             raise RecordError("--max_cost needs --price_in and --price_out")
 
     def load(self, model: str, seed: int = 0, processes: Processes = ALONE) -> Any:
-        """Return the chat of a model: `openai:MODEL` is an endpoint's, any other name a checkpoint's.
+        """Return the chat of a model: `openai:MODEL` is an endpoint's, any other name a checkpoint's; `seed` is for sampling.
 
-        Args:
-            seed: of sampling.
-            processes: those that share `max_cost`, and the reading of the checkpoint.
-
-        Raises:
-            RecordError: the checkpoint cannot be loaded.
+        `processes` share `max_cost`, and the reading of the checkpoint. RecordError if it cannot be loaded.
         """
         kind, name = checked_model(model)
         if kind == "openai":

@@ -76,8 +76,7 @@ class ServerCapabilities:
     """What a server offers.
 
     Args:
-        dialect: the name in `DIALECTS` by which it is constrained; None: it is not, or it does not continue an answer that a
-            request begins.
+        dialect: the name in `DIALECTS` by which it is constrained; None: it is not, or it does not continue a begun answer.
         alternatives: how many log-probabilities it gives per token.
     """
 
@@ -134,9 +133,8 @@ def reply_of(completion: Mapping[str, Any] | None, answer: Answer, beginning: st
 def constrained_answer(prompt: Prompt, sampled: bool = False) -> Generator[Step, Reply, Answer]:
     """Yield the steps of a prompt's answer in parts, receive the reply to each, and return the answer.
 
-    The server is asked for one value after another, each after the text before it, so that the literals have the tokens that
-    its tokenizer gives them, as with a local judge, and are not decoded. A reply that does not keep to the form is returned as
-    free text, to be parsed.
+    The server is asked for one value after another, each after the text before it: the literals have the tokens that its
+    tokenizer gives them, as with a local judge, and are not decoded. A reply of another form is returned as free text.
 
     Args:
         sampled: the server draws the values. Otherwise each is the most probable one, as with a local judge, even if the most
@@ -287,8 +285,7 @@ def slot_odds(
 
     Args:
         before: the text before the slot.
-        values: the allowed values.
-        value: the one in the text.
+        value: the one of the values that is in the text.
         following: the literal after it, which tells "1" from "10". None: the text is free; blanks may stand before the value,
             and anything but a digit after it.
     """
