@@ -24,7 +24,6 @@ class CheckBaseArguments:
         "Jinja file with the chat template of the study, for a base without one", None
     )
     max_length: int = option("longest training row, in tokens", 2048)
-    rubric: str = option("rubric whose answers the judge will write", "automedeval")
 
     def __post_init__(self) -> None:
         check_least(self, 1, "max_length")
@@ -33,7 +32,7 @@ class CheckBaseArguments:
 def main() -> None:
     """Check the base, and list what it lacks."""
     (args,) = parse((CheckBaseArguments,), __doc__)
-    faults = base_faults(args.model, args.chat_template_path, args.max_length, args.rubric)
+    faults = base_faults(args.model, args.chat_template_path, args.max_length)
     for fault in faults:
         print(f"- {fault}")
     if faults:

@@ -34,7 +34,7 @@ from automedeval.records import RecordError, digest
 from automedeval.records.hub_names import hub_commits
 from automedeval.training.completion_logits import read_trained_positions
 from automedeval.training.run import Run, tell
-from automedeval.training.stages import DECISIVE, check_rows, check_start, read_rows, stage_of, tokenize, write_card
+from automedeval.training.stages import DECISIVE, check_start, read_rows, stage_of, tokenize, write_card
 from automedeval.training.start import device_name, parse_run, precision, tell_of_locks
 
 FULL_DISK = ("No space left", "File too large", "file write failed", "unexpected pos", "iostream error")
@@ -50,13 +50,12 @@ def main(script: ScriptArguments, training: SFTConfig, model: ModelConfig, mixtu
     start, peft = checkpoint_folder(model.model_name_or_path), get_peft_config(model)
     history = read_history(start)
     check_start(model.model_name_or_path, history, dataset, splits, statistics)
-    check_rows(rows, place)
-    if len(rows) < state.num_processes:
-        raise RecordError(f"{place}: {len(rows)} rows for {state.num_processes} processes; start fewer")
     if training.chat_template_path == "none":  # takes back the path that a YAML names
         training.chat_template_path = None
     encoder = PromptEncoder.from_checkpoint(model.model_name_or_path, training.chat_template_path)
     encoded = tokenize(rows, encoder, training.max_length, place)
+    if len(rows) < state.num_processes:
+        raise RecordError(f"{place}: {len(rows)} rows for {state.num_processes} processes; start fewer")
     stage = stage_of(encoded, dataset, splits, statistics, training.num_train_epochs)
 
     # --- reserve the folder for this run

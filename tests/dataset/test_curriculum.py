@@ -9,10 +9,13 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 from programs import ROOT
+from tables import rows_of
 
 from automedeval.dataset.curriculum import Assignment, Part, Plan, assign, read_plan
 from automedeval.records import RecordError
 from automedeval.records.yaml_file import YamlFile
+
+ROWS = rows_of(__file__)
 
 PAPER = ROOT / "recipes" / "runs" / "automedeval-13b" / "plan.yaml"
 SIMPLE = {
@@ -136,57 +139,14 @@ def test_a_quality_that_nobody_knows_is_refused(tmp_path: Path) -> None:
         assign(read_plan(PAPER), both(9569, None))
 
 
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ({"stages": {"stage1": [{"teacher": "weak", "take": 51}]}}, "stage1: asks for 51 of weak, and there are 45"),
-        (
-            {"teachers": {"strong": {"take": 91}, "weak": {"take": "rest"}}},
-            "teachers.strong: asks for 91 of strong, and there are 90",
-        ),
-        ({"test": {"take": 101}}, "test: asks for 101 of strong, and there are 100"),
-        (
-            {"stages": {"a": [{"teacher": "weak", "take": 30}], "b": [{"teacher": "weak", "take": "50%"}]}},
-            "b: asks for 22 of weak, and there are 15",
-        ),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("change", "told"), ROWS["test_a_plan_that_asks_for_more_than_there_is_names_both_numbers"])
 def test_a_plan_that_asks_for_more_than_there_is_names_both_numbers(tmp_path: Path, change: dict, told: str) -> None:
     with pytest.raises(RecordError) as caught:
         assign(plan_of(tmp_path, SIMPLE | change), both(100))
     assert str(caught.value).endswith(f"plan.yaml: {told}")
 
 
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ({"phases": {}}, "phases: unknown key"),
-        ({"seed": "x"}, "seed: must be a whole number"),
-        ({"teachers": []}, "teachers: must be a mapping"),
-        ({"teachers": {"strong": {"take": 0.5}}}, "teachers.strong.take: must be a count like 1911, a share like 50%"),
-        ({"teachers": {"strong": {"take": True}}}, "teachers.strong.take: must be"),
-        ({"teachers": {"strong": []}}, "teachers.strong: must be a mapping"),
-        ({"teachers": {"strong": {"take": "rest", "teacher": "weak"}}}, "teachers.strong.teacher: unknown key"),
-        ({"teachers": {}}, "teachers: must not be empty"),
-        ({"teachers": {1: {"take": "rest"}}}, "teachers: 1 must be a text"),
-        ({"teachers": {"strong": {"quality": "high"}}}, "teachers.strong.take: must be a count"),
-        ({"test": {"take": "120%"}}, "test.take: must be"),
-        ({"test": {"take": "rest"}}, "test.take: the rest would leave nothing"),
-        ({"test": {"take": 1, "file": "f"}}, "test: needs either take"),
-        ({"test": {"teacher": "strong"}}, "test: needs either take"),
-        ({"stages": {"test": [{"teacher": "weak", "take": 1}]}}, "'test' cannot be a stage's name"),
-        ({"stages": {"stage1": []}}, "stages.stage1: must be a list"),
-        ({"stages": {"s": [{"teacher": "gpt", "take": 1}]}}, "stages.s[0].teacher: 'gpt' is not one of strong, weak"),
-        (
-            {"stages": {"s": [{"teacher": "weak", "take": 1, "quality": "good"}]}},
-            "stages.s[0].quality: 'good' is not one of high, low, any",
-        ),
-        (
-            {"stages": {name: [{"teacher": "weak", "take": "rest"}] for name in ("one", "two")}},
-            "one and two both take the rest of weak",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("change", "told"), ROWS["test_a_faulty_plan_is_refused_by_file_and_key"])
 def test_a_faulty_plan_is_refused_by_file_and_key(tmp_path: Path, change: dict, told: str) -> None:
     with pytest.raises(RecordError) as caught:
         plan_of(tmp_path, SIMPLE | change)
@@ -194,16 +154,7 @@ def test_a_faulty_plan_is_refused_by_file_and_key(tmp_path: Path, change: dict, 
     assert told in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("take", "there", "number"),
-    [
-        ("50%", 3823, 1911),
-        ("7%", 100, 7),  # 0.07 * 100 is more than 7 to a computer
-        ("0.1 %", 1000, 1),
-        ("100%", 9, 9),
-        ("rest", 9, 9),
-    ],
-)
+@pytest.mark.parametrize(("take", "there", "number"), ROWS["test_a_share_is_rounded_down_and_exact"])
 def test_a_share_is_rounded_down_and_exact(take: str, there: int, number: int) -> None:
     part = Part.read(YamlFile("plan.yaml"), {"teacher": "strong", "take": take}, "test.", ("strong",))
     assert part.number(there) == number

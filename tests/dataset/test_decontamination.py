@@ -8,6 +8,7 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tables import rows_of
 
 from automedeval.dataset.decontamination import (
     Evaluation,
@@ -18,6 +19,8 @@ from automedeval.dataset.decontamination import (
     shingles,
 )
 from automedeval.records import Case, RecordError, Response
+
+ROWS = rows_of(__file__)
 
 RNG = random.Random(0)
 WORDS = ["".join(RNG.choices("abcdefghij", k=6)) for _ in range(2000)]
@@ -144,19 +147,7 @@ def runs(text, words):
     return {tuple(found[start : start + length]) for start in range(len(found) - length + 1)} if found else set()
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        ("What's  the DOSE—of\nIbuprofen (400 mg)?", "what s the dose of ibuprofen 400 mg"),
-        ("ﬁbrosis ＮＡＳＨ Straße", "fibrosis nash strasse"),
-        ("__ ? …", ""),
-        ("был\ud800 тиф", "был тиф"),
-        ("दिल क्या है?", "दिल क्या है"),
-        ("السُّكَّري؟", "السُّكَّري"),
-        ("糖尿病, 2型", "糖 尿 病 2 型"),
-        ("ปวดหู", "ป ว ด ห ู"),
-    ],
-)
+@pytest.mark.parametrize(("text", "words"), ROWS["test_normalising_leaves_words"])
 def test_normalising_leaves_words(text, words):
     assert normalise(text) == words
     assert normalise(words) == words
@@ -201,14 +192,7 @@ def test_near_duplicates_are_those_that_comparing_all_pairs_finds(texts, thresho
         assert repeated == first or normalise(texts[repeated]) == normalise(text)
 
 
-@pytest.mark.parametrize(
-    "questions",
-    [
-        ("दिल क्या है?", "दाल क्या है?"),  # What is the heart? What are lentils?
-        ("ปวดหู", "ปวดหัว"),  # earache, headache
-        ("காது வலி", "கை வலி"),  # ear pain, hand pain
-    ],
-)
+@pytest.mark.parametrize("questions", ROWS["test_questions_that_differ_in_a_vowel_are_two"])
 def test_questions_that_differ_in_a_vowel_are_two(questions):
     assert near_duplicates(questions) == [None, None]
     assert near_duplicates([*questions, f"{questions[1]} …"]) == [None, None, 1]

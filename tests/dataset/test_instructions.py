@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import rows_of
 
 from automedeval.dataset.folder import SCHEMA
 from automedeval.dataset.instructions import instruction
@@ -14,6 +15,8 @@ from automedeval.rubrics import read_rubric
 from automedeval.rubrics.grammar import parse_verdict, reads_back
 from automedeval.rubrics.prompts import judge_messages
 from automedeval.rubrics.rationale import split_steps
+
+ROWS = rows_of(__file__)
 
 RUBRIC = read_rubric("automedeval")
 PAIRWISE = read_rubric("medical_pairwise")
@@ -120,23 +123,7 @@ def test_only_the_responses_that_were_shown_are_shown() -> None:
     assert scores_by_model(row) == {"ash": 1, "cedar": 5}
 
 
-@pytest.mark.parametrize(
-    ("change", "told"),
-    [
-        ({"extra": {"models": ["ash", "oak"]}}, "is on the responses of ash, oak, and the case has ash, birch, cedar"),
-        ({"order": (0, 0, 1)}, "the order [0, 0, 1] does not fit its 3 responses"),
-        (
-            {"extra": {"models": ["ash", "birch", "cedar", "reference", "reference"]}},
-            "is on the responses of ash, birch",
-        ),
-        ({"order": ()}, "the order [] does not fit"),
-        ({"order": (0, 3)}, "the order [0, 3] does not fit its 3 responses"),
-        ({"scores": (1, 2)}, "has 2 scores for 3 responses"),
-        ({"scores": None}, "has 0 scores for 3 responses"),
-        ({"scores": (1, 2, None)}, "scores must be from 1 to 5, not ["),
-        ({"scores": (1, 2, 9)}, "scores must be from 1 to 5, not ["),
-    ],
-)
+@pytest.mark.parametrize(("change", "told"), ROWS["test_a_verdict_that_does_not_fit_its_case_is_refused"])
 def test_a_verdict_that_does_not_fit_its_case_is_refused(change: dict, told: str) -> None:
     with pytest.raises(RecordError) as caught:
         instruction(CASE, replace(verdict_of(), **change), RUBRIC, "strong")

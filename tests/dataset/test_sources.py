@@ -3,6 +3,7 @@ import json
 import pyarrow
 import pyarrow.parquet
 import pytest
+from tables import rows_of
 
 from automedeval.dataset.sources import (
     LAYOUTS,
@@ -14,6 +15,8 @@ from automedeval.dataset.sources import (
     table_as_cases,
 )
 from automedeval.records import Case, Columns, RecordError, Response, read_cases
+
+TABLES = rows_of(__file__)
 
 QUESTION = "What are the symptoms of gout?"
 CASE = {"id": "c1", "question": QUESTION, "responses": [{"model": "m", "text": "Pain."}], "site": "x"}
@@ -61,14 +64,7 @@ def test_a_case_stays_as_it_is_and_a_row_keeps_its_id():
     assert cases_of(MEDTEXT)[0].id == "set-7/1-2"
 
 
-@pytest.mark.parametrize(
-    "row",
-    [
-        {"Q": "a", "A": "b"},
-        {"question": "a", "answer": "b", "model": "m"},
-        {"question": "a", "answer": "b", "model-a": "c", "model-b": "d"},
-    ],
-)
+@pytest.mark.parametrize("row", TABLES["test_a_table_of_answers_is_no_public_set"])
 def test_a_table_of_answers_is_no_public_set(row):
     assert recognised(row) is None
 
@@ -165,30 +161,7 @@ def test_a_file_that_holds_no_rows_is_named(tmp_path, name, content, told):
         list(read_source(str(tmp_path / name)))
 
 
-@pytest.mark.parametrize(
-    ("question", "reference", "name"),
-    [
-        ("", "Pain.", "empty question"),
-        (" ?!", "Pain.", "empty question"),
-        (QUESTION, " \n-", "empty answer"),
-        (QUESTION, None, None),
-        ("Could you tell me the text that needs to be Rephrased?", "Pain.", "rephras"),
-        ("Please provide the complete text so that I can make a question of it.", "Pain.", "missing text"),
-        ("As an AI language model, I cannot do this.", "Pain.", "missing text"),
-        ("Can you provide the dose of ibuprofen for a child?", "Pain.", None),
-        ("Can you provide information about treatments for asthma?", "Pain.", None),
-        ("What is (are) ?", "Pain.", "no subject"),
-        ("What Causes ?", "Pain.", "no subject"),
-        ("Who is at highest risk for ?", "Pain.", "no subject"),
-        ("What to expect if I have  (Outlook/Prognosis)?", "Pain.", "no subject"),
-        ("What causes gout?", "Pain.", None),
-        ("How long do I have to isolate for?", "Pain.", None),
-        ("What side effects can this medication cause?", "Pain.", None),
-        (QUESTION, "{{#ev:youtube|abc}}", "markup alone"),
-        (QUESTION, "Pain. {{#ev:youtube|abc}}", None),
-        ([{"role": "user", "content": "Rephrase it"}], None, "rephras"),
-    ],
-)
+@pytest.mark.parametrize(("question", "reference", "name"), TABLES["test_what_the_packaged_patterns_leave_out"])
 def test_what_the_packaged_patterns_leave_out(question, reference, name):
     case = Case("c", question, (), reference)
     assert next((one.name for one in read_exclusions() if one.fits(case)), None) == name

@@ -5,12 +5,15 @@ from pathlib import Path
 
 import pytest
 from programs import ROOT, SAMPLE
+from tables import rows_of
 
 from automedeval.dataset.verification import Rule, verify
 from automedeval.records import RecordError, Verdict, read_cases, read_lines
 from automedeval.records.yaml_file import YamlFile
 from automedeval.rubrics import read_rubric
 from automedeval.rubrics.grammar import parse_verdict
+
+ROWS = rows_of(__file__)
 
 RUN = ROOT / "recipes" / "runs" / "automedeval-135m"
 
@@ -30,23 +33,7 @@ def written(folder: Path, *ratings: dict) -> str:
     return str(file)
 
 
-@pytest.mark.parametrize(
-    ("rule", "scores", "failed"),
-    [
-        ({}, [1, 1], False),
-        ({}, [1, 0], True),
-        ({}, [1], False),
-        ({"scale": [1, 5]}, [1], True),  # the worst of a declared scale
-        ({"fails": "majority"}, [1, 0], False),
-        ({"fails": "majority"}, [0, 1, 0], True),
-        ({"fails": "mean", "fail_below": 0.5}, [1, 0], False),
-        ({"fails": "mean", "fail_below": 0.6}, [1, 0], True),
-        ({"scale": [1, 5]}, [3, 5], False),
-        ({"scale": [1, 5]}, [2, 5], True),
-        ({"scale": [1, 5], "fail_below": 4}, [3, 5], True),
-        ({"scale": [1, 5], "fails": "mean", "fail_below": 3.5}, [2, 5], False),
-    ],
-)
+@pytest.mark.parametrize(("rule", "scores", "failed"), ROWS["test_each_rule_decides_by_hand"])
 def test_each_rule_decides_by_hand(tmp_path: Path, rule: dict, scores: list[int], failed: bool) -> None:
     file = written(tmp_path, *(rating(annotator=str(at), score=score) for at, score in enumerate(scores)))
     found = verify(file, VERDICTS, Rule.read(YamlFile("plan"), rule))
@@ -133,19 +120,7 @@ def test_a_faulty_rating_is_refused_by_line(tmp_path: Path, ratings: list[dict],
     assert told in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
-        ([], ": must be a mapping"),
-        ({"below": 1}, ".below: unknown key"),
-        ({"scale": 5}, ".scale: must be [0, 1] or [1, 5]"),
-        ({"fail_below": True}, ".fail_below: must be a number above 0 and at most 1, not True"),
-        ({"fail_below": 0}, ".fail_below: must be a number above 0 and at most 1, not 0"),
-        ({"fail_below": 2}, ".fail_below: must be a number above 0 and at most 1, not 2"),
-        ({"fails": "most"}, ".fails: 'most' is not one of any, majority, mean"),
-        ({"failed_criteria": 0}, ".failed_criteria: must be at least 1, not 0"),
-    ],
-)
+@pytest.mark.parametrize(("content", "told"), ROWS["test_a_faulty_rule_is_refused"])
 def test_a_faulty_rule_is_refused(content: object, told: str) -> None:
     with pytest.raises(RecordError) as caught:
         Rule.read(YamlFile("plan.yaml"), content)

@@ -12,10 +12,13 @@ import pytest
 from doubles.publishable import set_column, trained
 from doubles.tiny_dataset import build_instructions
 from programs import error_line, run_recipe
+from tables import rows_of
 
 from automedeval.publishing.checks import DATASET, MODEL, check_card, front_matter, pack
 from automedeval.publishing.secrets import SECRETS
 from automedeval.records import RecordError
+
+ROWS = rows_of(__file__)
 
 KEYS = {
     "a Hub token": "hf_" + "aB3" * 10,
@@ -166,54 +169,13 @@ def test_a_key_in_the_header_of_weights_or_in_the_filled_card_is_found(checkpoin
         pack(checkpoint, MODEL, CARD_OF_A_MODEL)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "hf_hub_download",
-        "HF_TOKEN=$HF_TOKEN",
-        "Authorization: Bearer $KEY",
-        "risk-adjusted-mortality-2020-study",
-        "postgresql://page:$PASSWORD@db.example.org/study",
-        "postgresql://page:<password>@db.example.org/study",
-        "https://example.org:8000/a?mail=somebody@example.org",
-        "prompt_digest: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08",
-    ],
-)
+@pytest.mark.parametrize("text", ROWS["test_what_is_no_key_goes_out"])
 def test_what_is_no_key_goes_out(dataset: Path, text: str) -> None:
     (dataset / "notes.md").write_text(text)
     assert "notes.md" in pack(dataset, DATASET).files
 
 
-@pytest.mark.parametrize(
-    ("name", "text", "named"),
-    [
-        ("ratings.jsonl", '{"case_id": "1", "annotator": null}\n{"case_id": "1", "annotator": "A. Name"}\n', True),
-        ("revisions.jsonl", '{"revision": [{"by": {"annotator": "A. Name"}}]}\n', True),
-        ("report.json", '{"people": {"annotators": ["A. Name"]}}', True),
-        ("ratings.csv", "case_id,Annotator,score\n1,A. Name,3\n", True),
-        ("ratings.CSV", "\ufeffannotator;case_id\nA. Name;1\n", True),
-        ("ratings.JSONL", '{"annotator": "A. Name"}\n', True),
-        ("study.yaml", "annotators:\n- {name: A. Name, role: chief}\n", True),
-        ("report.json", '{"annotators": {"A. Name": [0.5, 0, 0.5]}}', True),
-        ("dropped.jsonl", '{"judge": "rater:A. Name"}\n', True),
-        ("report.json", '{"annotators": [["A. Name", "B. Name"]]}', True),
-        ("preferences.jsonl", '{"judges": ["small", "rater:A. Name"]}\n', True),
-        ("counts.json", '{"judge": {"rater:A. Name": 12}}', True),
-        ("choices.jsonl", '{"choices": {"correctness": "rater: none"}}\n', False),
-        ("report.json", '{"annotators": [], "annotator": null}', False),
-        ("report.json", '{"annotator_names": ["A"], "said": "rater: none, the annotator: tired"}', False),
-        ("study.yaml", "annotators:\n  - A. Name\n", True),
-        ("study.yaml", "annotators: []\nannotator: 3\njudge: mine\n", False),
-        ("study.yaml", "annotator: 3rd ward\n", True),
-        ("study.yml", "judge: rater:A. Name\n", True),
-        ("nested.jsonl", json.dumps({"line": json.dumps({"annotator": "A. Name"})}), True),
-        ("notes.md", "| strong | rater:A. Name | 12 |", True),
-        ("notes.md", "One rater: two of three.", False),
-        ("revisions.jsonl", '{"annotator": null, "said": "the annotator"}\n', False),
-        ("report.json", '{"annotators": 3}', False),
-        ("notes.md", "Each annotator rated all.", False),
-    ],
-)
+@pytest.mark.parametrize(("name", "text", "named"), ROWS["test_annotators_go_out_under_pseudonyms_alone"])
 def test_annotators_go_out_under_pseudonyms_alone(dataset: Path, name: str, text: str, named: bool) -> None:
     (dataset / name).write_text(text)
     if named:
@@ -234,19 +196,17 @@ def test_annotators_in_a_column_are_found(dataset: Path, column: str, value: str
     pack(dataset, DATASET, pseudonyms=named)
 
 
-@pytest.mark.parametrize(
-    ("licence", "closed"),
-    [
-        *(
-            (closed, True)
-            for closed in (None, "not stated", "CC-BY-NC-ND-4.0", "All rights reserved", "unknown", "-", "?")
-        ),
-        *((closed, True) for closed in ("Not specified", "unspecified", "CC Attribution-NoDerivs 3.0", "n/a")),
-        *((closed, True) for closed in ("No license", "© A publisher, do not distribute", "not for redistribution")),
-        *((open_, False) for open_ in ("cc-by-4.0", "cc-by-nc-sa-4.0", "apache-2.0", "mit")),
-    ],
+OPEN = ("cc-by-4.0", "cc-by-nc-sa-4.0", "apache-2.0", "mit")
+CLOSED = (
+    *(None, "not stated", "CC-BY-NC-ND-4.0", "All rights reserved", "unknown", "-", "?", "Not specified"),
+    *("unspecified", "CC Attribution-NoDerivs 3.0", "n/a", "No license", "© A publisher, do not distribute"),
+    "not for redistribution",
 )
-def test_rows_that_may_not_be_passed_on_stay_private(dataset: Path, licence: str | None, closed: bool) -> None:
+
+
+@pytest.mark.parametrize("licence", [*CLOSED, *OPEN])
+def test_rows_that_may_not_be_passed_on_stay_private(dataset: Path, licence: str | None) -> None:
+    closed = licence in CLOSED
     set_column(dataset / "stage1.parquet", "license", [licence] * 2)
     set_column(dataset / "test.parquet", "license", [licence])
     warnings = pack(dataset, DATASET).warnings
@@ -299,21 +259,7 @@ def test_a_card_is_filled_in(card: str, message: str) -> None:
         check_card(card, MODEL, {})
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (("dataset", "{}", "--repo", "one-name"), "--repo must be ORG/NAME"),
-        (("dataset", "{}", "--repo", "org/na--me"), "--repo: Cannot have -- or .. in repo_id"),
-        (("dataset", "--repo", "org/name"), "which dataset?"),
-        (("dataset", "{}", "--repo", "org/name", "--judge", "mine"), "--judge belongs to a model, not to a dataset"),
-        (("model", "{}/nowhere", "--repo", "org/name"), "nowhere: no such folder"),
-        (("metric", "--repo", "org/other"), "a metric is the packaged one, --repo ORG/rationale_score"),
-        (("metric", "{}", "--repo", "org/rationale_score"), "a metric is the packaged one"),
-        (("page", "{}", "--repo", "org/study"), "it is gone; a container serves the physicians' page"),
-        (("page", "--study", "mine.yaml", "--repo", "org/study"), "it is gone; a container serves"),
-        (("dataset", "{}"), "arguments are required: --repo"),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "message"), ROWS["test_a_command_that_cannot_be_meant"])
 def test_a_command_that_cannot_be_meant(dataset: Path, arguments: tuple[str, ...], message: str) -> None:
     words = [word.format(dataset) for word in arguments]
     assert message in error_line(run_recipe("publish", *words, "--dry_run"))

@@ -11,6 +11,7 @@ from doubles.publishable import agreement, trained
 from doubles.tiny_model import build_tiny_model
 from huggingface_hub import ModelCard, parse_eval_result_entries
 from programs import ROOT, SAMPLE, run_recipe
+from tables import rows_of
 
 from automedeval.meta_evaluation.report.text import answer, summary
 from automedeval.models.checkpoints import fingerprint
@@ -20,6 +21,8 @@ from automedeval.records import RecordError
 from automedeval.reports.text import cell
 from automedeval.rubrics.published import files_to_publish, rubric_to_publish
 from automedeval.stats.agreement import LABELS
+
+ROWS = rows_of(__file__)
 
 INPUTS = CardInputs("org/judge", base_model="some-org/base", datasets=("org/data",))
 TINY = CardInputs(**vars(INPUTS) | {"judge": "tiny"})
@@ -261,18 +264,7 @@ def test_only_finished_training_has_a_card(tiny_model: Path, checkpoint: Path) -
         fill_card(CARD, checkpoint, INPUTS)
 
 
-@pytest.mark.parametrize(
-    ("path", "end"),
-    [
-        ("/home/somebody/data/cases.jsonl", "cases.jsonl"),
-        ("/home/somebody/cases.jsonl", "cases.jsonl"),
-        ("C:\\Users\\somebody\\cases.jsonl", "cases.jsonl"),
-        ("C:/somebody/cases.jsonl", "cases.jsonl"),
-        ("~/somebody/cases.jsonl", "cases.jsonl"),
-        ("../somebody/cases.jsonl", "cases.jsonl"),
-        ("data/mine/cases.jsonl", "mine/cases.jsonl"),
-    ],
-)
+@pytest.mark.parametrize(("path", "end"), ROWS["test_of_a_path_the_card_tells_its_end_alone"])
 def test_of_a_path_the_card_tells_its_end_alone(checkpoint: Path, results: Path, path: str, end: str) -> None:
     result = of_weights(results, tiny=checkpoint)
     result["cases"]["file"] = path

@@ -9,9 +9,12 @@ import pytest
 from doubles.pdf import write_pdf
 from doubles.qdrant_server import QdrantServer
 from programs import ENCODER, error_line, needs_encoder, run_recipe, stopped
+from tables import rows_of
 
 from automedeval.knowledge.store import COLLECTION, KnowledgeBase
 from automedeval.models.embeddings import Encoder
+
+ROWS = rows_of(__file__)
 
 pytestmark = needs_encoder
 
@@ -124,16 +127,7 @@ def test_a_configuration_file_names_the_books_and_their_kinds(shelf: Shelf, tmp_
     assert json.loads((shelf.store / "run.json").read_text())["arguments"]["encoder"] == str(ENCODER)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error"),
-    [
-        (["--passage_tokens", 300], "all-MiniLM-L6-v2 reads no more than 254 tokens"),
-        (["--overlap_tokens", 200], "less than --passage_tokens 200"),
-        (["--books", "nowhere.md"], "nowhere.md: no such file"),
-        (["--encoder", "models/nowhere"], "no checkpoint at models/nowhere"),
-        (["--qdrant_url", "http://localhost:9"], "http://localhost:9: store: "),
-    ],
-)
+@pytest.mark.parametrize(("arguments", "error"), ROWS["test_faults_are_told_before_a_store_is_made"])
 def test_faults_are_told_before_a_store_is_made(shelf: Shelf, arguments: list[object], error: str) -> None:
     assert error in error_line(shelf.build(*arguments))
     assert not shelf.store.exists()

@@ -115,9 +115,9 @@ def with_a_tokenizer_that_loses_signs(folder: Path) -> None:
         ),
         (configured(model_type="t5"), "its architecture 't5' is no causal language model"),
         (pickled, r"no weights in safetensors; recipes/convert_checkpoint\.py makes them of pytorch_model"),
-        (without_a_shard, r"model\.safetensors\.index\.json names model-00002-of-\d+\.safetensors, which is not there"),
+        (without_a_shard, r"its weights cannot be loaded: .*model-00002-of-\d+\.safetensors"),
         (without_a_weight, r"1 of its weights are missing, model\.layers\.1\.mlp\.up_proj\.weight for one"),
-        (configured(intermediate_size=128), "6 of its weights have another shape than its config.json says, model"),
+        (configured(intermediate_size=128), "6 of its weights have another shape than config.json says, model"),
         (cut_off, "its weights cannot be loaded: "),
         (configured(max_position_embeddings=1024), "its context window has 1,024 tokens, and the longest row 2,048"),
         (without_tokenizer, "no tokenizer: "),
@@ -149,7 +149,7 @@ def test_a_base_that_lacks_nothing(base: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(base)
     tokenizer.pad_token = None
     tokenizer.save_pretrained(base)
-    assert check(base, "--rubric", "medical_pairwise") == ([], whole)
+    assert check(base) == ([], whole)
     templated(None)(base)
     assert check(base, "--chat_template_path", PLAIN) == ([], whole)
     assert check(base, "--chat_template_path", PLAIN, "--max_length", 5000)[0] == [

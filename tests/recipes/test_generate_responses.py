@@ -12,6 +12,7 @@ from doubles.agreement_study import read
 from doubles.endpoint import EndpointDouble, answer, error
 from doubles.tiny_model import build_tiny_model
 from programs import APPEND, ROOT, SAMPLE, TWO_PROCESSES, error_line, free_port, processes_of, run_recipe, stopped
+from tables import rows_of
 
 from automedeval.dataset.responses import PLAIN_TEMPLATE, respond, response_prompt, set_up
 from automedeval.models.decoding import draw
@@ -19,6 +20,8 @@ from automedeval.models.local import LocalChat
 from automedeval.records import Case, RecordError, read_cases
 from automedeval.rubrics import read_rubric
 from automedeval.rubrics.prompts import judge_messages
+
+ROWS = rows_of(__file__)
 
 FAST = ["--dtype", "float32", "--device", "cpu", "--max_new_tokens", "12"]
 generate = partial(run_recipe, "generate_responses")
@@ -333,22 +336,7 @@ def test_other_settings_or_another_question_never_reuse_answers(tiny_model, ques
     assert "the question of case" in error_line(generate(*command))
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (["--candidates", "models/none"], "no checkpoint at models/none"),
-        (["--candidates", "TINY", "TINY"], "two candidates are called 'tiny-judge'"),
-        (["--candidates", "TINY", "--names", "a,b"], "2 names for 1 candidates"),
-        (["--candidates", "TINY", "--names", "tie"], "a model cannot be called 'tie'"),
-        (["--candidates", ","], "--candidates names no model"),
-        (["--candidates", "openai:m", "--base_url", "URL"], "ConnectError"),
-        (["--max_new_tokens", "5000"], "exceed the context window of tiny-judge by"),
-        (["--cases", "EMPTY"], "the file is empty"),
-        (["--cases", "ROLE"], "message 1 is of the role 'patient'"),
-        (["--cases", "ENDS"], "must end with the user's message"),
-        (["--cases", "CONTROL"], "surrogates are fine"),
-    ],
-)
+@pytest.mark.parametrize(("change", "said"), ROWS["test_bad_input_is_one_line"])
 def test_bad_input_is_one_line(tiny_model, questions, tmp_path, change, said):
     asked = {
         "EMPTY": "",

@@ -29,16 +29,8 @@ def arguments(folder: Path) -> list[object]:
     return [
         *("--pairs", folder / "trials", "--held_out", "trials", "--evaluation_pairs", folder / "test.jsonl"),
         *("--books", folder / "books.jsonl", "--contrast", 20, "--encoder", ENCODER, "--max_steps", 2),
-        *(
-            "--per_device_train_batch_size",
-            4,
-            "--use_cpu",
-            "true",
-            "--report_to",
-            "none",
-            "--output_dir",
-            folder / "out",
-        ),
+        *["--per_device_train_batch_size", "4", "--use_cpu", "true", "--report_to", "none", "--output_dir"],
+        folder / "out",
     ]
 
 

@@ -20,7 +20,6 @@ from automedeval.training.stages import (
     _UNUSED,
     DECISIVE,
     UNTRAINED,
-    check_rows,
     check_start,
     read_rows,
     refuse_unused,
@@ -100,12 +99,6 @@ def test_tokens_are_those_that_trl_makes_itself(encoder: PromptEncoder, tiny_mod
     assert encoded["input_ids"] == whole["input_ids"]
 
 
-def test_rows_that_are_too_long_are_refused_by_name(encoder: PromptEncoder) -> None:
-    rows = Dataset.from_list([row(case_id="short"), row("word " * 80, case_id="long")])
-    with pytest.raises(RecordError, match=r"1 row of 2 longer than max_length, 60 tokens: 'long' \(\d+\)"):
-        tokenize(rows, encoder, 60, "d")
-
-
 def test_a_template_that_answers_otherwise_than_it_asks_is_refused(tiny_model: Path) -> None:
     encoder = PromptEncoder.from_checkpoint(str(tiny_model))
     told = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
@@ -119,16 +112,17 @@ def test_a_template_that_answers_otherwise_than_it_asks_is_refused(tiny_model: P
     [
         ([{"text": "t"}], "no column 'prompt'; there are text"),
         ([row(" ", case_id="c7")], "1 row without a completion: 'c7'"),
+        (
+            [row(case_id="short"), row("word " * 80, case_id="long")],
+            r"1 row of 2 longer than max_length, 60 tokens: 'long' \(\d+\)",
+        ),
+        ([], "not a single row"),
     ],
 )
-def test_rows_that_cannot_be_trained_on(rows: list[dict], fault: str) -> None:
+def test_rows_that_cannot_be_trained_on(rows: list[dict], fault: str, encoder: PromptEncoder) -> None:
+    data = Dataset.from_list(rows) if rows else Dataset.from_dict({"prompt": [], "completion": []})
     with pytest.raises(RecordError, match=fault):
-        check_rows(Dataset.from_list(rows), "d")
-
-
-def test_no_rows_at_all() -> None:
-    with pytest.raises(RecordError, match="not a single row"):
-        check_rows(Dataset.from_dict({"prompt": [], "completion": []}), "d")
+        tokenize(data, encoder, 60, "d")
 
 
 @pytest.mark.parametrize(

@@ -12,17 +12,14 @@ from typing import Any
 
 from automedeval.models.checkpoints import check_architecture, checkpoint_folder
 from automedeval.models.tokenization import PromptEncoder, read_template
-from automedeval.records import RecordError, read_json
-from automedeval.rubrics import Rubric, read_rubric
-from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, same_on_every_criterion
+from automedeval.records import RecordError
 
 SIGNS = "38.5 °C, 5 µg, ≥ 2 × 10⁹/l, β-blocker, naïve, “yes” – no"  # what medical answers hold beside ASCII
+CHOICES = '{"rationale": "Step 1.", "choices": {"correctness": "A", "safety": "tie"}}'
 _SHOWN = 80  # characters of a text in a fault
 
 
-def base_faults(
-    model: str, chat_template_path: str | None = None, max_length: int = 2048, rubric: str = "automedeval"
-) -> list[str]:
+def base_faults(model: str, chat_template_path: str | None = None, max_length: int = 2048) -> list[str]:
     """Return what a base model lacks, each in one line; an empty list if a study can be trained on it.
 
     No weights are read, only their names and shapes.
@@ -31,10 +28,9 @@ def base_faults(
         model: folder, or ORG/NAME or ORG/NAME@REVISION on the Hub.
         chat_template_path: Jinja file with the chat template that the study uses, for a base without one.
         max_length: longest training row, in tokens.
-        rubric: the rubric whose answers the judge will write.
 
     Raises:
-        RecordError: there is no such checkpoint, rubric or template file.
+        RecordError: there is no such checkpoint or template file.
     """
     from transformers import AutoConfig  # slow to import
 
@@ -49,7 +45,7 @@ def base_faults(
     faults = weight_faults(folder, config)
     if window is not None and window < max_length:
         faults.append(f"its context window has {window:,} tokens, and the longest row {max_length:,}")
-    return faults + tokenizer_faults(folder, config, template, rubric)
+    return faults + tokenizer_faults(folder, config, template)
 
 
 def weight_faults(folder: Path, config: Any) -> list[str]:
@@ -58,15 +54,7 @@ def weight_faults(folder: Path, config: Any) -> list[str]:
 
     if type(config) not in MODEL_FOR_CAUSAL_LM_MAPPING:
         return [f"its architecture {config.model_type!r} is no causal language model"]
-    index = folder / "model.safetensors.index.json"
-    if index.exists():
-        try:
-            shards = set(read_json(index, others=True)["weight_map"].values())
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            return [f"{index.name}: no index of shards ({_line(error)})"]
-        if missing := sorted(name for name in shards if not (folder / name).exists()):
-            return [f"{index.name} names {missing[0]}, which is not there"]
-    elif not (folder / "model.safetensors").exists():
+    if not any((folder / f"model.safetensors{end}").exists() for end in ("", ".index.json")):
         return ["no weights in safetensors; recipes/convert_checkpoint.py makes them of pytorch_model*.bin"]
     options: dict[str, Any] = {"device_map": "meta", "use_safetensors": True, "ignore_mismatched_sizes": True}
     try:
@@ -74,18 +62,14 @@ def weight_faults(folder: Path, config: Any) -> list[str]:
         loaded: Any = AutoModelForCausalLM.from_pretrained(folder, output_loading_info=True, **options)
     except Exception as error:  # noqa: BLE001  a bad checkpoint makes transformers and safetensors raise a dozen kinds
         return [f"its weights cannot be loaded: {_line(error)}"]
-    _, report = loaded
-    faults = []
-    if missing := sorted(report["missing_keys"]):
-        faults.append(f"{len(missing):,} of its weights are missing, {missing[0]} for one")
-    if other := sorted(report["mismatched_keys"]):
-        faults.append(
-            f"{len(other):,} of its weights have another shape than its config.json says, {other[0][0]} for one"
-        )
+    missing, other = sorted(loaded[1]["missing_keys"]), sorted(loaded[1]["mismatched_keys"])
+    faults = [f"{len(missing):,} of its weights are missing, {missing[0]} for one"] if missing else []
+    if other:
+        faults.append(f"{len(other):,} of its weights have another shape than config.json says, {other[0][0]} for one")
     return faults
 
 
-def tokenizer_faults(folder: Path, config: Any, template: str | None, rubric: str) -> list[str]:
+def tokenizer_faults(folder: Path, config: Any, template: str | None) -> list[str]:
     """Return what is wrong with a checkpoint's tokenizer and chat template; `template` replaces its own."""
     from transformers import AutoTokenizer, GenerationConfig
 
@@ -98,7 +82,7 @@ def tokenizer_faults(folder: Path, config: Any, template: str | None, rubric: st
     rows = config.get_text_config().vocab_size
     if beyond := sorted(token for token, number in tokenizer.get_vocab().items() if number >= rows):
         faults.append(f"its token {beyond[0]!r} has no row in the embeddings, which have {rows:,}")
-    faults += round_trip_faults(tokenizer, read_rubric(rubric))
+    faults += round_trip_faults(tokenizer)
     if tokenizer.eos_token_id is None:
         faults.append("its tokenizer has no end-of-sequence token, with which answers end")
     if tokenizer.chat_template is None:
@@ -121,14 +105,10 @@ def tokenizer_faults(folder: Path, config: Any, template: str | None, rubric: st
     return faults
 
 
-def round_trip_faults(tokenizer: Any, rubric: Rubric) -> list[str]:
-    """Return which texts a tokenizer changes: each of the rubric's answers to one response, and a line of medical signs."""
-    low, high = rubric.scale or (0, -1)
-    answers = [same_on_every_criterion([score], rubric, "Step 1.") for score in range(low, high + 1)]
-    labels = [dict.fromkeys(rubric.output_criteria, choice) for choice in rubric.choices or ()]
-    answers += [ParsedAnswer(True, rationale="Step 1.", choices=choices) for choices in labels]
-    texts = [format_verdict(answer, rubric) for answer in answers]
-    for text in [*texts, SIGNS]:
+def round_trip_faults(tokenizer: Any) -> list[str]:
+    """Return which texts a tokenizer changes: answers by a rubric with scores and with choices, or medical signs."""
+    scores = [f"Step 1.\nScore: Doctor 1: {score} points." for score in range(1, 6)]
+    for text in [*scores, CHOICES, SIGNS]:
         ids = tokenizer(text, add_special_tokens=False).input_ids
         back = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
         if back.strip() != text.strip():

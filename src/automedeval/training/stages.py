@@ -80,28 +80,6 @@ def read_rows(parts: Sequence[tuple[str | None, str]]) -> tuple[str, list[str], 
     return dataset, splits, rows, statistics
 
 
-def check_rows(rows: Any, place: str) -> None:
-    """Check that rows, a `datasets.Dataset`, can be trained on; errors begin with `place`.
-
-    RecordError if there are no rows, a column `prompt` or `completion` is missing, or a completion is empty.
-    """
-    for column in ("prompt", "completion"):
-        if column not in rows.column_names:
-            raise RecordError(
-                f"{place}: no column {column!r}; there are {', '.join(rows.column_names)} "
-                "(recipes/build_dataset.py writes prompt and completion)"
-            )
-    if not len(rows):
-        raise RecordError(f"{place}: not a single row")
-    empty = [
-        _row_id(rows, at)
-        for at, messages in enumerate(rows["completion"])
-        if not isinstance(messages, list) or not any((each["content"] or "").strip() for each in messages)
-    ]
-    if empty:
-        raise RecordError(f"{place}: {_counted(empty)} without a completion: {_some(empty)}")
-
-
 def tokenize(rows: Any, encoder: PromptEncoder, max_length: int | None, place: str) -> list[dict[str, list[int]]]:
     """Tokenize prompts and completions as judging does; only the completion gets labels.
 
@@ -111,9 +89,25 @@ def tokenize(rows: Any, encoder: PromptEncoder, max_length: int | None, place: s
         `input_ids` and `labels` of each row, of equal length.
 
     Raises:
-        RecordError: rows have more than `max_length` tokens, so that truncation would cut off the scores; or the chat
-            template's answered prompt does not begin with its prompt.
+        RecordError: there are no rows, or rows without a prompt or a completion; rows have more than `max_length` tokens, so
+            that truncation would cut off the scores; or the chat template's answered prompt does not begin with its prompt.
     """
+    for column in ("prompt", "completion"):
+        if column not in rows.column_names:
+            raise RecordError(
+                f"{place}: no column {column!r}; there are {', '.join(rows.column_names)} "
+                "(recipes/build_dataset.py writes prompt and completion)"
+            )
+    if not len(rows):
+        raise RecordError(f"{place}: not a single row")
+    names = [repr(each) for each in (rows["case_id"] if "case_id" in rows.column_names else range(len(rows)))]
+    empty = [
+        name
+        for name, messages in zip(names, rows["completion"])
+        if not isinstance(messages, list) or not any((each["content"] or "").strip() for each in messages)
+    ]
+    if empty:
+        raise RecordError(f"{place}: {_listed('without a completion', empty)}")
     encoded, over = [], []
     for start in range(0, len(rows), 256):
         window = rows[start : start + 256]
@@ -123,16 +117,16 @@ def tokenize(rows: Any, encoder: PromptEncoder, max_length: int | None, place: s
         for at, (prompt, whole) in enumerate(zip(prompts, wholes), start):
             if whole[: len(prompt)] != prompt:
                 raise RecordError(
-                    f"{place}: row {_row_id(rows, at)}: with an answer, the chat template renders the prompt differently "
+                    f"{place}: row {names[at]}: with an answer, the chat template renders the prompt differently "
                     "than without: the prompts of training and judging would differ"
                 )
             if max_length is not None and len(whole) > max_length:
-                over.append(f"{_row_id(rows, at)} ({len(whole):,})")
+                over.append(f"{names[at]} ({len(whole):,})")
             encoded.append({"input_ids": whole, "labels": [UNTRAINED] * len(prompt) + whole[len(prompt) :]})
     if over:
         raise RecordError(
-            f"{place}: {_counted(over)} of {len(rows):,} longer than max_length, {max_length:,} tokens: "
-            f"{_some(over)}; build the data set with this --max_length, or raise it"
+            f"{place}: {_listed(f'of {len(rows):,} longer than max_length, {max_length:,} tokens', over)}; build the data "
+            "set with this --max_length, or raise it"
         )
     return encoded
 
@@ -146,16 +140,9 @@ def stage_of(
     return Stage(tuple(splits), dataset, statistics.get("fingerprint", "unknown"), len(rows), tokens, trained, epochs)
 
 
-def _row_id(rows: Any, at: int) -> str:
-    return repr(rows[at]["case_id"]) if "case_id" in rows.column_names else str(at)
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
-
-
-def _counted(names: Sequence[str]) -> str:
-    return f"{len(names):,} row{'' if len(names) == 1 else 's'}"
+def _listed(fault: str, names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
+    return f"{len(names):,} row{'' if len(names) == 1 else 's'} {fault}: {shown}"
 
 
 def refuse_unused(arguments: Mapping[str, Any]) -> None:
