@@ -129,6 +129,7 @@ def parse(
     )
     parser.add_argument(
         "--offline",
+        metavar="OFFLINE",  # as truth values have it, so that documents are checked by the usage
         nargs="?",
         const="true",
         choices=["true", "false"],
