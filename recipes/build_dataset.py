@@ -9,7 +9,7 @@ Writes OUTPUT/{stage1,stage2,stage3,test}.parquet with a card, statistics.json, 
 folder is replaced as a whole when everything is written.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +18,12 @@ from automedeval.cli import TableArguments, comma_list, parse, record_run, run
 from automedeval.dataset.builder import InstructionSet
 from automedeval.dataset.card import card_facts, write_card
 from automedeval.dataset.curriculum import read_plan
-from automedeval.dataset.folder import DatasetFolder
+from automedeval.dataset.folder import new_dataset
 from automedeval.dataset.quality import QualityClassifier
 from automedeval.dataset.teacher_verdicts import JudgedCases
 from automedeval.dataset.topics import TOPICS
 from automedeval.models.tokenization import PromptEncoder
-from automedeval.records import RecordError, check_least, read_cases
+from automedeval.records import RecordError, check_least, option, read_cases
 from automedeval.records.journal import Journal, write_whole
 from automedeval.reports.charts import svg_file, topic_shares
 from automedeval.rubrics import rubrics_with
@@ -33,53 +33,41 @@ from automedeval.rubrics import rubrics_with
 class BuildDatasetArguments(TableArguments):
     """The input of the data set, and the filters."""
 
-    cases: list[str] = field(metadata={"help": "case files; NAME=FILE sets the source of its cases"})
-    verdicts: list[str] = field(metadata={"help": "the teachers' verdict files"})
-    plan: str = field(metadata={"help": "YAML file of the curriculum: teachers, stages, test cases, verification"})
-    output: str = field(metadata={"help": "folder of the data set; an earlier data set there is replaced"})
-    verdict_ratings: str | None = field(default=None, metadata={"help": "physicians' ratings of the verdicts"})
-    labels: str | None = field(
-        default=None,
-        metadata={
-            "help": "quality labels by people: JSON Lines with case_id, judge, verdict_digest and quality (high or low)"
-        },
+    cases: list[str] = option("case files; NAME=FILE sets the source of its cases")
+    verdicts: list[str] = option("the teachers' verdict files")
+    plan: str = option("YAML file of the curriculum: teachers, stages, test cases, verification")
+    output: str = option("folder of the data set; an earlier data set there is replaced")
+    verdict_ratings: str | None = option("physicians' ratings of the verdicts", None)
+    labels: str | None = option(
+        "quality labels by people: JSON Lines with case_id, judge, verdict_digest and quality (high or low)", None
     )
-    corrupt: bool = field(default=False, metadata={"help": "fit the quality classifier on corrupted verdicts"})
-    encoder: str = field(
-        default="models/all-MiniLM-L6-v2", metadata={"help": "checkpoint that embeds texts for the quality classifier"}
+    corrupt: bool = option("fit the quality classifier on corrupted verdicts", False)
+    encoder: str = option("checkpoint that embeds texts for the quality classifier", "models/all-MiniLM-L6-v2")
+    encoder_pooling: str | None = option(
+        "pooling of an encoder without modules.json", None, choices=["cls", "mean", "pooler"]
     )
-    encoder_pooling: str | None = field(
-        default=None,
-        metadata={"help": "pooling of an encoder without modules.json", "choices": ["cls", "mean", "pooler"]},
+    tokenizer: str | None = option(
+        "checkpoint to be trained, whose tokens are counted (default: lengths are not checked)", None
     )
-    tokenizer: str | None = field(
-        default=None,
-        metadata={"help": "checkpoint to be trained, whose tokens are counted (default: lengths are not checked)"},
+    chat_template_path: str | None = option(
+        "Jinja file with a chat template, for a checkpoint without one; none: its own", None
     )
-    chat_template_path: str | None = field(
-        default=None, metadata={"help": "Jinja file with a chat template, for a checkpoint without one; none: its own"}
+    max_length: int = option("training rows with more tokens are dropped", 2048)
+    evaluation_cases: list[str] | None = option(
+        "evaluation cases that training must not repeat, beside the test split", None
     )
-    max_length: int = field(default=2048, metadata={"help": "training rows with more tokens are dropped"})
-    evaluation_cases: list[str] | None = field(
-        default=None, metadata={"help": "evaluation cases that training must not repeat, beside the test split"}
+    on_leak: str = option(
+        "for training cases that repeat evaluation cases: stop with an error, or drop them",
+        "error",
+        choices=["error", "drop"],
     )
-    on_leak: str = field(
-        default="error",
-        metadata={
-            "help": "for training cases that repeat evaluation cases: stop with an error, or drop them",
-            "choices": ["error", "drop"],
-        },
+    reference_as_response: bool | None = option(
+        "require that teachers judged (or did not judge) the reference as one more response", None
     )
-    reference_as_response: bool | None = field(
-        default=None,
-        metadata={"help": "require that teachers judged (or did not judge) the reference as one more response"},
-    )
-    rubrics: list[str] = field(default_factory=list, metadata={"help": "YAML files of your own rubrics"})
-    licenses: list[str] = field(
-        default_factory=list, metadata={"help": "NAME=LICENCE sets the licence of the cases of a source"}
-    )
-    topics: int = field(default=TOPICS, metadata={"help": "number of topics on the card; 0: none"})
-    title: str = field(default="AutoMedEval instructions", metadata={"help": "title of the card"})
+    rubrics: list[str] = option("YAML files of your own rubrics", [])
+    licenses: list[str] = option("NAME=LICENCE sets the licence of the cases of a source", [])
+    topics: int = option("number of topics on the card; 0: none", TOPICS)
+    title: str = option("title of the card", "AutoMedEval instructions")
 
     def __post_init__(self) -> None:
         for name in ("cases", "verdicts", "evaluation_cases", "rubrics", "licenses"):
@@ -98,8 +86,8 @@ def main() -> None:
     plan = read_plan(args.plan)
     rubrics = rubrics_with(args.rubrics)
     encoder = PromptEncoder.from_checkpoint(args.tokenizer, args.chat_template_path) if args.tokenizer else None
-    with DatasetFolder(args.output) as folder:
-        scratch, place = folder.scratch / "texts.db", folder.scratch
+    with new_dataset(args.output) as place:
+        scratch = place / "texts.db"
         with Journal(place / "dropped.jsonl") as dropped, JudgedCases(scratch, dropped) as judged:
             data = InstructionSet(judged, plan, rubrics, args.reference_as_response)
             licenses = dict(each.split("=", 1) for each in args.licenses)
@@ -137,7 +125,6 @@ def main() -> None:
         }
         write_card(place, facts)
         record_run(place / "run.json", args)
-        folder.publish()
     print(f"instructions {facts['fingerprint']}: {args.output}")
 
 

@@ -7,7 +7,7 @@ Passages are stored while it runs; the same command again adds only what is miss
 """
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from tqdm import tqdm
@@ -15,7 +15,7 @@ from tqdm import tqdm
 from automedeval.cli import comma_list, parse, record_run, run
 from automedeval.knowledge.arguments import QDRANT_URL
 from automedeval.knowledge.books import Book, Chunking, find_books
-from automedeval.records import RecordError
+from automedeval.records import RecordError, option
 from automedeval.records.journal import write_whole
 from automedeval.reports.text import cell
 
@@ -24,21 +24,18 @@ from automedeval.reports.text import cell
 class BuildStoreArguments:
     """The books and the store."""
 
-    books: list[str] = field(
-        metadata={
-            "help": "files or folders (.pdf, .md, .txt, .jsonl); with KIND=PATH the list of books names their kind"
-        }
+    books: list[str] = option(
+        "files or folders (.pdf, .md, .txt, .jsonl); with KIND=PATH the list of books names their kind"
     )
-    encoder: str = field(metadata={"help": "checkpoint that embeds passages: folder or Hub id"})
-    store: str = field(metadata={"help": "folder of the store"})
-    qdrant_url: str | None = field(default=None, metadata={"help": QDRANT_URL})
-    encoder_pooling: str | None = field(
-        default=None,
-        metadata={"help": "pooling of an encoder without modules.json", "choices": ["cls", "mean", "pooler"]},
+    encoder: str = option("checkpoint that embeds passages: folder or Hub id")
+    store: str = option("folder of the store")
+    qdrant_url: str | None = option(QDRANT_URL, None)
+    encoder_pooling: str | None = option(
+        "pooling of an encoder without modules.json", None, choices=["cls", "mean", "pooler"]
     )
-    passage_tokens: int = field(default=200, metadata={"help": "longest passage, in tokens of the encoder"})
-    overlap_tokens: int = field(default=40, metadata={"help": "most tokens repeated from the passage before"})
-    device: str = field(default="auto", metadata={"help": "cpu, cuda, cuda:N, mps, or auto: a GPU if there is one"})
+    passage_tokens: int = option("longest passage, in tokens of the encoder", 200)
+    overlap_tokens: int = option("most tokens repeated from the passage before", 40)
+    device: str = option("cpu, cuda, cuda:N, mps, or auto: a GPU if there is one", "auto")
 
     def __post_init__(self) -> None:
         self.books = comma_list(self.books)

@@ -8,10 +8,10 @@ Prints one line for each thing that is missing; exit status 1 if there is one. T
 weights are read, only their names and shapes, so that it takes seconds for a model of any size.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from automedeval.cli import parse, run
-from automedeval.records import RecordError, check_least
+from automedeval.records import RecordError, check_least, option
 from automedeval.training.base_model import base_faults
 
 
@@ -19,12 +19,12 @@ from automedeval.training.base_model import base_faults
 class CheckBaseArguments:
     """The base model, and what the study asks of it."""
 
-    model: str = field(metadata={"help": "checkpoint to be trained: a folder, or ORG/NAME or ORG/NAME@REVISION"})
-    chat_template_path: str | None = field(
-        default=None, metadata={"help": "Jinja file with the chat template of the study, for a base without one"}
+    model: str = option("checkpoint to be trained: a folder, or ORG/NAME or ORG/NAME@REVISION")
+    chat_template_path: str | None = option(
+        "Jinja file with the chat template of the study, for a base without one", None
     )
-    max_length: int = field(default=2048, metadata={"help": "longest training row, in tokens"})
-    rubric: str = field(default="automedeval", metadata={"help": "rubric whose answers the judge will write"})
+    max_length: int = option("longest training row, in tokens", 2048)
+    rubric: str = option("rubric whose answers the judge will write", "automedeval")
 
     def __post_init__(self) -> None:
         check_least(self, 1, "max_length")

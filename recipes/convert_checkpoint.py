@@ -16,7 +16,7 @@ import json
 import os
 import shutil
 import zipfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
 
@@ -26,7 +26,7 @@ from safetensors.torch import save_file
 
 from automedeval.cli import parse, run
 from automedeval.models.checkpoints import FILES, check_architecture, checkpoint_folder, loading
-from automedeval.records import RecordError
+from automedeval.records import RecordError, option
 from automedeval.records.journal import write_json
 from automedeval.records.lock import lock
 
@@ -37,12 +37,10 @@ PICKLES, INDEX = "pytorch_model*.bin", "pytorch_model.bin.index.json"
 class ConvertArguments:
     """Which checkpoint, and where to."""
 
-    input: list[str] = field(
-        metadata={
-            "help": "checkpoint with pytorch_model*.bin: a folder, or ORG/NAME or ORG/NAME@REVISION; or base and adapter"
-        }
+    input: list[str] = option(
+        "checkpoint with pytorch_model*.bin: a folder, or ORG/NAME or ORG/NAME@REVISION; or base and adapter"
     )
-    output: str = field(metadata={"help": "folder for the converted checkpoint"})
+    output: str = option("folder for the converted checkpoint")
 
 
 def main() -> None:
@@ -52,17 +50,17 @@ def main() -> None:
     with lock(output, "converting there") as held:
         if len(args.input) > 2:
             raise RecordError("--input takes a checkpoint, or a base model and an adapter")
-        (merge if len(args.input) == 2 else convert)(*args.input, output)
+        if (output / "config.json").exists():
+            print(f"{output} is there already")
+        elif output.exists():
+            raise RecordError(f"{output}: holds something else than a checkpoint; choose another --output")
+        else:
+            (merge if len(args.input) == 2 else convert)(*args.input, output)
     Path(held.lock_file).unlink(missing_ok=True)  # whoever comes later finds the folder
 
 
 def convert(model: str, output: Path) -> None:
     """Convert shard by shard, write the index, copy configuration and tokenizer, and give the folder its name."""
-    if (output / "config.json").exists():
-        print(f"{output} is there already")
-        return
-    if output.exists():
-        raise RecordError(f"{output}: holds something else than a checkpoint; choose another --output")
     source = checkpoint_folder(model, weights=PICKLES)
     check_architecture(source)
     shards, listed = shards_of(source)
@@ -108,9 +106,6 @@ def merge(base: str, adapter: str, output: Path) -> None:
     from peft import PeftModel
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    if (output / "config.json").exists():
-        print(f"{output} is there already")
-        return
     folder, scratch = checkpoint_folder(base), output.with_name(f".{output.name}.unfinished")
     check_architecture(folder)
     with loading(f"{adapter} on {base}"):

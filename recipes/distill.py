@@ -1,13 +1,13 @@
 """Distill a teacher: it judges every case and may first ask reference books (paper section 3.1, Algorithm 1).
 
     python recipes/distill.py --teacher strong --judge openai:MODEL --cases cases.jsonl --store DIR --output verdicts/strong
-    python recipes/distill.py --teacher weak --judge recording:teacher.jsonl --shuffle false --cases F --store DIR --output O
+    python recipes/distill.py --teacher weak --judge recording:teacher.jsonl --cases F --store DIR --output O
     python recipes/distill.py --teacher weak --judge openai:MODEL --knowledge none --cases cases.jsonl --output verdicts/none
 
 Appends to OUTPUT/verdicts.jsonl as verdicts come; the same command again does only the cases that are missing.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from automedeval.cli import parse, print_notes, record_run, run
@@ -18,45 +18,31 @@ from automedeval.judges.run import PromptArguments, expect_answers, refuse_failu
 from automedeval.knowledge.arguments import KnowledgeArguments
 from automedeval.models.arguments import ChatArguments, parse_model
 from automedeval.models.replay import RecordedChat
-from automedeval.records import RecordError, Verdict, check_least, read_records, table_of
+from automedeval.records import RecordError, Verdict, check_least, option, read_records, table_of
 
 
 @dataclass
 class DistillArguments(PromptArguments):
     """Which teacher judges which cases, and what it is shown."""
 
-    teacher: str = field(metadata={"help": "which of the paper's two teachers this is", "choices": ["strong", "weak"]})
-    judge: str = field(
-        metadata={
-            "help": "openai:MODEL (an endpoint, see --base_url), a checkpoint, or recording:FILE, which plays back answers"
-        }
+    teacher: str = option("which of the paper's two teachers this is", choices=["strong", "weak"])
+    judge: str = option(
+        "openai:MODEL (an endpoint, see --base_url), a checkpoint, or recording:FILE, which plays back answers"
     )
-    cases: str = field(
-        metadata={
-            "help": "cases with responses, or a table of answers: .jsonl, .csv, .json, .parquet, or a Hub dataset id"
-        }
+    cases: str = option(
+        "cases with responses, or a table of answers: .jsonl, .csv, .json, .parquet, or a Hub dataset id"
     )
-    output: str = field(metadata={"help": "folder for verdicts.jsonl"})
-    reference_as_response: bool = field(default=False, metadata={"help": "show the reference as one more response"})
-    models: str | None = field(default=None, metadata={"help": "show only these models' responses: A,B,C"})
-    shuffle: bool = field(
-        default=True,
-        metadata={
-            "help": "show responses in an order drawn by --seed; false: in the file's order, which a recording needs, since "
-            "its answers number the responses in that order"
-        },
-    )
-    rubric: str = field(default="automedeval", metadata={"help": "a rubric with a score line, packaged or your .yaml"})
-    seed: int = field(default=0, metadata={"help": "seed of the orders and of sampling"})
-    limit: int | None = field(default=None, metadata={"help": "judge only so many cases, the first ones"})
-    judge_name: str | None = field(default=None, metadata={"help": "name that verdicts record; default: the model's"})
-    dry_run: bool = field(default=False, metadata={"help": "count cases, tokens and cost; ask nothing"})
+    output: str = option("folder for verdicts.jsonl")
+    reference_as_response: bool = option("show the reference as one more response", False)
+    models: str | None = option("show only these models' responses: A,B,C", None)
+    rubric: str = option("a rubric with a score line, packaged or your .yaml", "automedeval")
+    seed: int = option("seed of the orders and of sampling", 0)
+    limit: int | None = option("judge only so many cases, the first ones", None)
+    judge_name: str | None = option("name that verdicts record; default: the model's", None)
+    dry_run: bool = option("count cases, tokens and cost; ask nothing", False)
 
     def __post_init__(self) -> None:
         check_least(self, 1, "limit")
-        kind, _ = parse_model(self.judge)
-        if kind == "recording" and self.shuffle:
-            raise RecordError("a recording numbers the responses in the file's order: --shuffle false")
 
 
 def main() -> None:
@@ -99,7 +85,7 @@ def main() -> None:
 def chain_of(args: DistillArguments, books: KnowledgeArguments, chat_args: ChatArguments) -> CompletionChain:
     """Return the teacher, with the books that it may ask."""
     kind, file = parse_model(args.judge)
-    recorded = kind == "recording"
+    recorded = kind == "recording"  # its answers number the responses in the file's order
     chat = RecordedChat(file, args.teacher, books.knowledge) if recorded else chat_args.load(args.judge, args.seed)
     models = [name.strip() for name in args.models.split(",")] if args.models is not None else None
     options = {"seed": args.seed, "models": models, "name": args.judge_name, "score_decoding": "free"}
@@ -108,7 +94,7 @@ def chain_of(args: DistillArguments, books: KnowledgeArguments, chat_args: ChatA
         search, store = list, ""  # never called: the first prompt has no passages yet
     else:
         search, store = books.open(chat_args.device)
-    shown = {"reference_as_response": args.reference_as_response, "shuffle": args.shuffle}
+    shown = {"reference_as_response": args.reference_as_response, "shuffle": not recorded}
     return CompletionChain(judge, args.teacher, search, books.questions, store=store, **shown)
 
 

@@ -11,7 +11,7 @@ findings is right: by it a contradiction lowers the score of the small judge. Wr
 
 import random
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -25,7 +25,7 @@ from automedeval.models.arguments import ENCODER
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint, weights_fingerprint
 from automedeval.models.embeddings import Encoder
 from automedeval.models.pair_reader import PairReader
-from automedeval.records import Case, RecordError, question_text, read_cases
+from automedeval.records import Case, RecordError, option, question_text, read_cases
 from automedeval.records.journal import arithmetic, write_json
 from automedeval.stats.selective import least_alarm_threshold
 
@@ -39,13 +39,11 @@ RISK, DELTA, ANSWERS = 0.05, 0.1, 0.02
 class FitArguments:
     """The adapter and the clean cases."""
 
-    adapter: str = field(metadata={"help": "folder of the adapter that recipes/train_checker.py wrote"})
-    clean: str = field(metadata={"help": "cases with references and criteria that follow from them"})
-    output: str = field(metadata={"help": "folder of the checker"})
-    without: list[str] = field(
-        default_factory=list, metadata={"help": "cases for tests, whose questions are left out of --clean"}
-    )
-    encoder: str = field(default=ENCODER, metadata={"help": "the encoder that was adapted, a folder or Hub id"})
+    adapter: str = option("folder of the adapter that recipes/train_checker.py wrote")
+    clean: str = option("cases with references and criteria that follow from them")
+    output: str = option("folder of the checker")
+    without: list[str] = option("cases for tests, whose questions are left out of --clean", [])
+    encoder: str = option("the encoder that was adapted, a folder or Hub id", ENCODER)
 
     def __post_init__(self) -> None:
         self.without = comma_list(self.without)

@@ -12,7 +12,7 @@ recipes/judge.py --judge small:OUTPUT.
 import re
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from automedeval.meta_evaluation.calibration.scores import FEWEST
 from automedeval.models.arguments import EncoderArguments
 from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.models.pair_reader import PairReader
-from automedeval.records import Case, RecordError, check_between, check_patterns, read_cases
+from automedeval.records import Case, RecordError, check_between, check_patterns, option, read_cases
 from automedeval.records.journal import arithmetic
 from automedeval.reports.text import span
 from automedeval.rubrics import read_rubric
@@ -45,34 +45,23 @@ GOOD = 2 / 3  # share of the scale from which on the best answer of a case may b
 class FitArguments(TableArguments):
     """The adapter, and the rated cases."""
 
-    relevance: str = field(metadata={"help": "folder of a run of recipes/train_cross_encoder.py"})
-    cases: list[str] = field(metadata={"help": "files of rated cases"})
-    ratings: list[str] = field(metadata={"help": "people's ratings of them, one file for each of --cases"})
-    rubric: list[str] = field(
-        metadata={
-            "help": "rubrics of the ratings' scales: one for all, or one for each of --cases; packaged, or .yaml files"
-        }
+    relevance: str = option("folder of a run of recipes/train_cross_encoder.py")
+    cases: list[str] = option("files of rated cases")
+    ratings: list[str] = option("people's ratings of them, one file for each of --cases")
+    rubric: list[str] = option(
+        "rubrics of the ratings' scales: one for all, or one for each of --cases; packaged, or .yaml files"
     )
-    output: str = field(metadata={"help": "folder of the small judge"})
-    seen: str | None = field(
-        default=None,
-        metadata={"help": "regular expression; cases whose id has it taught the adapter, and are left out"},
+    output: str = option("folder of the small judge")
+    seen: str | None = option("regular expression; cases whose id has it taught the adapter, and are left out", None)
+    only: str | None = option(
+        "regular expression; what is learnt is of cases whose id has it, not what is measured", None
     )
-    only: str | None = field(
-        default=None,
-        metadata={"help": "regular expression; what is learnt is of cases whose id has it, not what is measured"},
+    certify: str | None = option(
+        "regular expression; the cases whose id has it tell when to abstain, and nothing else is learnt of them", None
     )
-    certify: str | None = field(
-        default=None,
-        metadata={
-            "help": "regular expression; the cases whose id has it tell when to abstain, and nothing else is learnt of them"
-        },
-    )
-    abstain_at: float = field(
-        default=0.2, metadata={"help": "largest share of wrong pairs of verdicts that do not abstain"}
-    )
-    delta: float = field(default=0.1, metadata={"help": "probability with which the certificate may be false"})
-    device: str = field(default="auto", metadata={"help": "cpu, cuda, cuda:N, mps, or auto: a GPU if there is one"})
+    abstain_at: float = option("largest share of wrong pairs of verdicts that do not abstain", 0.2)
+    delta: float = option("probability with which the certificate may be false", 0.1)
+    device: str = option("cpu, cuda, cuda:N, mps, or auto: a GPU if there is one", "auto")
 
     def __post_init__(self) -> None:
         for name in ("cases", "ratings", "rubric"):
@@ -134,7 +123,7 @@ def main() -> None:
                 raise
             print(f"references will not be read: {error}")
             continue
-        weights = ", ".join(f"{each} {weight:.3g}" for each, weight in zip(scales[name].features, scales[name].weights))
+        weights = ", ".join(f"{each} {weight:.3g}" for each, weight in scales[name].weights.items())
         print(f"weights of what is read beside the {name}: {weights}")
     sets = [each for each in sets if each.scale in scales]
     facts: dict[str, Any] = {"sets": {each.name: measured(each, sets) for each in sets}}

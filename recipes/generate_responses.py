@@ -30,7 +30,7 @@ from automedeval.dataset.responses import (
     write_cases,
 )
 from automedeval.models.arguments import ChatArguments, parse_model
-from automedeval.records import Case, RecordError, check_least, read_cases, table_of
+from automedeval.records import Case, RecordError, check_least, option, read_cases, table_of
 from automedeval.records.journal import Processes
 
 
@@ -38,25 +38,17 @@ from automedeval.records.journal import Processes
 class GenerationArguments(TableArguments):
     """Which candidates answer which questions, and how they sample."""
 
-    candidates: list[str] = field(metadata={"help": "checkpoint folders, Hub ids, or openai:MODEL (see --base_url)"})
-    cases: str = field(
-        metadata={"help": "cases, responses not needed: .jsonl, .csv, .json, .parquet or a Hub dataset id"}
+    candidates: list[str] = option("checkpoint folders, Hub ids, or openai:MODEL (see --base_url)")
+    cases: str = option("cases, responses not needed: .jsonl, .csv, .json, .parquet or a Hub dataset id")
+    output: str = option("folder for responses.jsonl and cases.jsonl")
+    names: list[str] = option("names that responses record; default: the checkpoints' and models' own", [])
+    candidates_per_case: int | None = option(
+        "so many candidates answer a case, for it alone, each group of them in turn (default: all)", None
     )
-    output: str = field(metadata={"help": "folder for responses.jsonl and cases.jsonl"})
-    names: list[str] = field(
-        default_factory=list,
-        metadata={"help": "names that responses record; default: the checkpoints' and models' own"},
-    )
-    candidates_per_case: int | None = field(
-        default=None,
-        metadata={"help": "so many candidates answer a case, for it alone, each group of them in turn (default: all)"},
-    )
-    system: str | None = field(default=None, metadata={"help": "system message before every question"})
-    seed: int = field(default=0, metadata={"help": "seed of sampling; each answer also depends on case and candidate"})
-    window: int = field(
-        default=128, metadata={"help": "number of cases that are sorted by length and batched together"}
-    )
-    limit: int | None = field(default=None, metadata={"help": "answer only so many cases, the first ones"})
+    system: str | None = option("system message before every question", None)
+    seed: int = option("seed of sampling; each answer also depends on case and candidate", 0)
+    window: int = option("number of cases that are sorted by length and batched together", 128)
+    limit: int | None = option("answer only so many cases, the first ones", None)
 
     def __post_init__(self) -> None:
         self.candidates, self.names = comma_list(self.candidates), comma_list(self.names)
@@ -73,8 +65,8 @@ class GenerationArguments(TableArguments):
 class SamplingArguments(ChatArguments):
     """How candidates sample, and where they run."""
 
-    max_new_tokens: int = field(default=200, metadata={"help": "most tokens of an answer"})  # Paper: App. C
-    temperature: float = field(default=0.5, metadata={"help": "0 decodes greedily"})  # Paper: App. C
+    max_new_tokens: int = option("most tokens of an answer", 200)  # Paper: App. C
+    temperature: float = option("0 decodes greedily", 0.5)  # Paper: App. C
     top_logprobs: int = field(default=0, init=False)  # an answer needs no alternatives of its tokens
 
 

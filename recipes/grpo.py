@@ -7,8 +7,7 @@
 resumes from the last complete checkpoint. `trl grpo --reward_funcs automedeval.rewards.medical_judge` trains the same way.
 """
 
-import sys
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from accelerate import PartialState
@@ -17,26 +16,26 @@ from transformers import TrainingArguments
 from trl import GRPOConfig, GRPOTrainer, ModelConfig, TrlParser, get_peft_config
 
 from automedeval.cli import describe_run, run
-from automedeval.models.checkpoints import checkpoint_folder, fingerprint, read_record
-from automedeval.records import Case, RecordError, digest, read_cases
+from automedeval.models.checkpoints import checkpoint_folder, fingerprint
+from automedeval.records import Case, RecordError, digest, option, read_cases
 from automedeval.rewards import load_reward
-from automedeval.training.checkpointing import WholeCheckpoints
-from automedeval.training.stages import DECISIVE, begin, plain, refuse_unused, remove_checkpoints, write_record
-from automedeval.training.start import loading_options, tell, tell_of_locks, whole_checkpoint, without_bfloat16
+from automedeval.training.run import Run, tell
+from automedeval.training.stages import DECISIVE
+from automedeval.training.start import parse_run, tell_of_locks
 
 
 @dataclass
 class CasesArguments:
     """What is asked, and who judges the answers."""
 
-    cases: str = field(metadata={"help": "cases whose questions the model answers; their responses are not read"})
-    reward: str | None = field(default=None, metadata={"help": "YAML file of the judge; default: the small judge"})
+    cases: str = option("cases whose questions the model answers; their responses are not read")
+    reward: str | None = option("YAML file of the judge; default: the small judge", None)
 
 
 def main() -> None:
     """Read the questions, load the judge, train, and save the model."""
     tell_of_locks()
-    args, training, model = parse()
+    args, training, model = parse_run(TrlParser((CasesArguments, GRPOConfig, ModelConfig)))
     state, output = PartialState(), Path(training.output_dir)
     start = checkpoint_folder(model.model_name_or_path)
     # Of a blank response the question counts too.
@@ -49,54 +48,21 @@ def main() -> None:
     peft = get_peft_config(model)
     identity |= {"dtype": model.dtype, "peft": peft and peft.to_dict(), "processes": state.num_processes}
     identity |= {"rows": digest(rows), "start": fingerprint(start, []), "judge": reward.judge.fingerprint}
-    record = {
-        "identity": plain(identity),
-        "start": model.model_name_or_path,
-        **plain(describe_run(args, training, model, libraries=("trl", "peft", "deepspeed", "datasets"))),
-    }
-    state.wait_for_everyone()
-    finished = begin(output, record) if state.is_main_process else False
-    state.wait_for_everyone()
-    if finished or read_record(output)["finished"]:
-        if state.is_main_process:
-            remove_checkpoints(output)
-        tell(f"{output}: this run is finished already")
+    about = describe_run(args, training, model, libraries=("trl", "peft", "deepspeed", "datasets"))
+    this = Run(output, {"identity": identity, "start": model.model_name_or_path, **about})
+    if this.finished:
         return
     tell(f"{args.cases}: {len(rows):,} questions; reward by {reward.judge.name}")
-    checkpoint, seconds = whole_checkpoint(output)
-    timer = WholeCheckpoints(seconds)
     trainer = GRPOTrainer(
-        model=str(start),
-        reward_funcs=reward,
-        args=training,
-        train_dataset=Dataset.from_list(rows),
-        peft_config=peft,
-        callbacks=[timer],
+        model=str(start), reward_funcs=reward, args=training, train_dataset=Dataset.from_list(rows), peft_config=peft
     )
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    this.train(trainer)
     trainer.save_model(str(output))
     if state.is_main_process:
-        (output / "training_args.bin").unlink(missing_ok=True)  # a pickle; record.json holds the same
-        rewards = [line for line in trainer.state.log_history if "reward" in line]
-        write_record(output, {"finished": True, **record, "rewards": rewards, "seconds": round(timer.seconds, 1)})
-        remove_checkpoints(output)
+        this.finish(rewards=[line for line in trainer.state.log_history if "reward" in line])
     state.wait_for_everyone()
-    tell(f"{output}: {trainer.state.global_step:,} updates, {timer.seconds / 60:.1f} minutes")
+    tell(f"{output}: {trainer.state.global_step:,} updates, {this.seconds / 60:.1f} minutes")
     trainer.accelerator.end_training()
-
-
-def parse() -> tuple[CasesArguments, GRPOConfig, ModelConfig]:
-    """Parse YAML and command line; unknown keys and arguments that would run foreign code are errors."""
-    parser = TrlParser((CasesArguments, GRPOConfig, ModelConfig))
-    try:
-        args, training, model = parser.parse_args_and_config([*sys.argv[1:], *without_bfloat16()])
-    except (ValueError, OSError) as error:
-        raise RecordError(" ".join(str(error).split())) from None
-    refuse_unused({**vars(training), **vars(model)})
-    if not model.model_name_or_path or not training.output_dir:
-        raise RecordError("model_name_or_path and output_dir are needed")
-    training.model_init_kwargs = loading_options(model, training.model_init_kwargs)
-    return args, training, model
 
 
 def row_of(case: Case) -> dict[str, object]:

@@ -2,7 +2,7 @@
 
     python recipes/introspect.py --dataset instructions --verdicts verdicts/stage3-train --cases cases.jsonl \\
         --suggester openai:MODEL --store STORE --reviewer openai:MODEL --output instructions-round1
-    python recipes/introspect.py --dataset instructions --verdicts V --cases F --partners none --jury jury.jsonl --output O
+    python recipes/introspect.py --dataset instructions --verdicts V --cases F --jury jury.jsonl --output O
     python recipes/introspect.py --config recipes/runs/automedeval-135m/introspect1.yaml
 
 Writes OUTPUT/{train,test}.parquet with a card, statistics.json, revisions.jsonl, dropped.jsonl and run.json. The partners'
@@ -10,7 +10,7 @@ messages and the jury's queue, jury.jsonl, are in OUTPUT.discussion/; the same c
 wait for the jury, nothing is written to OUTPUT and the exit status is 1, unless --waiting says what becomes of their rows.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from tqdm import tqdm
 import automedeval
 from automedeval.cli import TableArguments, comma_list, parse, print_notes, record_run, run
 from automedeval.dataset.card import card_facts, write_card
-from automedeval.dataset.folder import DatasetFolder, read_dataset
+from automedeval.dataset.folder import new_dataset, read_dataset
 from automedeval.introspection.discussion import EXCHANGES, Partners
 from automedeval.introspection.jury import DECIDED, Ruling, read_readings, read_rulings, write_queue
 from automedeval.introspection.mistakes import Mistake, Recorded, RoundJudge, find_mistakes, read_judge, read_recorded
@@ -29,7 +29,7 @@ from automedeval.knowledge.arguments import KnowledgeArguments
 from automedeval.models.arguments import ChatArguments, parse_model
 from automedeval.models.replay import RecordedChat
 from automedeval.models.tokenization import PromptEncoder
-from automedeval.records import RecordError, check_least, read_cases, verdicts_file
+from automedeval.records import RecordError, check_least, option, read_cases, verdicts_file
 from automedeval.records.journal import Journal
 from automedeval.rubrics import rubrics_with
 
@@ -38,63 +38,37 @@ from automedeval.rubrics import rubrics_with
 class IntrospectArguments(TableArguments):
     """The judge, the data set, the partners, and the jury."""
 
-    dataset: str = field(metadata={"help": "folder of a data set of recipes/build_dataset.py, or of an earlier round"})
-    verdicts: str = field(metadata={"help": "file or folder of the judge's verdicts on all training cases"})
-    cases: list[str] = field(metadata={"help": "case files that hold the training cases"})
-    output: str = field(metadata={"help": "folder of the round's data set; an earlier data set there is replaced"})
-    judge_name: str | None = field(default=None, metadata={"help": "the judge, if --verdicts holds several"})
-    rubrics: list[str] = field(default_factory=list, metadata={"help": "YAML files of your own rubrics"})
-    tolerance: float = field(
-        default=0.0, metadata={"help": "largest difference of a score, in points, that is no mistake"}
+    dataset: str = option("folder of a data set of recipes/build_dataset.py, or of an earlier round")
+    verdicts: str = option("file or folder of the judge's verdicts on all training cases")
+    cases: list[str] = option("case files that hold the training cases")
+    output: str = option("folder of the round's data set; an earlier data set there is replaced")
+    judge_name: str | None = option("the judge, if --verdicts holds several", None)
+    rubrics: list[str] = option("YAML files of your own rubrics", [])
+    tolerance: float = option("largest difference of a score, in points, that is no mistake", 0.0)
+    suggester: str | None = option(
+        "model that suggests and revises: openai:MODEL, recording:FILE, or a checkpoint (default: nobody "
+        "discusses, every mistake goes to the jury)",
+        None,
     )
-    partners: str = field(
-        default="both",
-        metadata={
-            "help": "both: two models discuss; none: every mistake goes to the jury",
-            "choices": ["both", "none"],
-        },
+    reviewer: str | None = option(
+        "model that accepts or objects: as --suggester, or ratings:FILE, a rule on people's ratings", None
     )
-    suggester: str | None = field(
-        default=None,
-        metadata={"help": "model that suggests and revises: openai:MODEL, recording:FILE, or a checkpoint"},
+    exchanges: int = option("largest number of suggestions, each with a review", EXCHANGES)
+    jury: str | None = option("file with the jury's decisions, beside the queue", None)
+    readings: bool = option("--jury holds raters' readings of recipes/prepare.py; one of each case decides", False)
+    waiting: str = option(
+        "if cases wait for the jury: stop, leave_out their rows, or keep_old: keep the rows with the old verdicts",
+        STOP,
+        choices=list(WAITING),
     )
-    reviewer: str | None = field(
-        default=None,
-        metadata={"help": "model that accepts or objects: as --suggester, or ratings:FILE, a rule on people's ratings"},
+    tokenizer: str | None = option(
+        "checkpoint to be trained, whose tokens are counted (default: lengths are not checked)", None
     )
-    exchanges: int = field(default=EXCHANGES, metadata={"help": "largest number of suggestions, each with a review"})
-    shuffle: bool = field(
-        default=True,
-        metadata={
-            "help": "show responses in the slots of the training row; false: in the order of the case, as recordings need it"
-        },
+    tokenizer_template: str | None = option(
+        "Jinja file with a chat template, for a checkpoint without one; none: its own", None
     )
-    jury: str | None = field(default=None, metadata={"help": "file with the jury's decisions, beside the queue"})
-    readings: bool = field(
-        default=False,
-        metadata={"help": "--jury holds raters' readings of recipes/prepare.py; one of each case decides"},
-    )
-    waiting: str = field(
-        default=STOP,
-        metadata={
-            "help": "if cases wait for the jury: stop, leave_out their rows, or keep_old: keep the rows with the old verdicts",
-            "choices": list(WAITING),
-        },
-    )
-    train_on: str = field(
-        default="all",
-        metadata={"help": "rows of the data set: all, or only the revised ones", "choices": ["all", "revised"]},
-    )
-    tokenizer: str | None = field(
-        default=None,
-        metadata={"help": "checkpoint to be trained, whose tokens are counted (default: lengths are not checked)"},
-    )
-    tokenizer_template: str | None = field(
-        default=None, metadata={"help": "Jinja file with a chat template, for a checkpoint without one; none: its own"}
-    )
-    max_length: int = field(default=2048, metadata={"help": "rows with more tokens are dropped"})
-    seed: int = field(default=0, metadata={"help": "seed of the partners' sampling"})
-    dry_run: bool = field(default=False, metadata={"help": "count mistakes, tokens and cost; ask no model"})
+    max_length: int = option("rows with more tokens are dropped", 2048)
+    dry_run: bool = option("count mistakes, tokens and cost; ask no model", False)
 
     def __post_init__(self) -> None:
         for name in ("cases", "rubrics"):
@@ -105,18 +79,14 @@ class IntrospectArguments(TableArguments):
             raise RecordError("--readings needs --jury FILE with the readings")
         if Path(self.output).resolve() == Path(self.dataset).resolve():
             raise RecordError(f"--output {self.output}: a round needs another folder than its data set")
-        if self.partners == "none":
-            return
-        if not (self.suggester and self.reviewer):
-            raise RecordError("--suggester and --reviewer must name two models, unless --partners is none")
-        if self.shuffle and "recording" in (parse_model(self.suggester)[0], parse_model(self.reviewer)[0]):
-            raise RecordError("a recording was made with the responses in the order of the case: use --shuffle false")
+        if bool(self.suggester) != bool(self.reviewer):
+            raise RecordError("--suggester and --reviewer must name two models; without both the jury decides alone")
 
 
 def main() -> None:
     """Find the mistakes, discuss them, take the jury's decisions on the rest, and write the round's data set."""
     args, books, chat_args = parse((IntrospectArguments, KnowledgeArguments, ChatArguments), __doc__)
-    if args.partners == "both":
+    if args.suggester:
         books.check()
     dataset = read_dataset(args.dataset)
     rubrics = rubrics_with(args.rubrics)
@@ -134,7 +104,7 @@ def main() -> None:
         # The jury's decisions are read before any model is asked, so that faulty input fails at once.
         read_jury(args, queue, mistakes_by_case)
         discussions, names = [], {"suggester": "nobody", "reviewer": "nobody"}
-        if args.partners == "both" and mistakes:
+        if args.suggester and mistakes:
             about = [dataset.statistics["fingerprint"], judge.name, judge.settings or ""]
             partners = partners_of(args, books, chat_args, about, mistakes)
             names = {"suggester": partners.suggester.name, "reviewer": partners.reviewer.name}
@@ -218,12 +188,13 @@ def partners_of(
             rule = RuleOnRatings(file)
             rule.check(mistake.recorded.case for mistake in mistakes)
             return rule
-        return chat_args.load(model, args.seed)
+        return chat_args.load(model, 0)
 
-    recorded = parse_model(args.suggester)[0] == "recording"
+    kinds = [parse_model(model)[0] for model in (args.suggester, args.reviewer)]
+    recorded = kinds[0] == "recording"
     suggester = partner(args.suggester, "suggestion")
     reviewer = partner(args.reviewer, "review") if recorded or args.reviewer != args.suggester else suggester
-    if parse_model(args.suggester)[0] == parse_model(args.reviewer)[0] == "openai":
+    if kinds == ["openai", "openai"]:
         reviewer.budget = suggester.budget  # --max_cost limits both together
     search, store = books.open(chat_args.device)
     return Partners(
@@ -233,7 +204,7 @@ def partners_of(
         search=search,
         questions=books.questions,
         exchanges=args.exchanges,
-        shuffle=args.shuffle,
+        shuffle="recording" not in kinds,  # they were made with the responses in the order of the case
         about=[*about, store] if store else about,
     )
 
@@ -247,8 +218,8 @@ def write(
 ) -> None:
     """Write the round's folder, and move it to its place."""
     args = groups[0]
-    with DatasetFolder(args.output) as folder:
-        splits, written = this.write(folder.scratch, args.train_on, encoder, args.max_length)
+    with new_dataset(args.output) as folder:
+        splits, written = this.write(folder, encoder, args.max_length)
         if encoder is None:
             this.report("rows: no --tokenizer is given, so no length was checked")
         facts = this.dataset.statistics | card_facts(splits, written) | this.facts(judge, partners)
@@ -258,9 +229,8 @@ def write(
             "tokenizer": args.tokenizer and Path(args.tokenizer).name,
             "max_length": args.max_length,
         }
-        write_card(folder.scratch, facts)
-        record_run(folder.scratch / "run.json", *groups)
-        folder.publish()
+        write_card(folder, facts)
+        record_run(folder / "run.json", *groups)
     print(f"instructions {facts['fingerprint']}: {args.output}")
 
 

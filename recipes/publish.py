@@ -13,7 +13,7 @@ import re
 import sys
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from automedeval import gone
 from automedeval.cli import comma_list, parse, run
 from automedeval.publishing.checks import CARD, KINDS, METRIC, MODEL, Parcel, pack
 from automedeval.publishing.hub import check_name, push, reason
-from automedeval.records import RecordError, read_text
+from automedeval.records import RecordError, option, read_text
 from automedeval.rubrics.published import files_to_publish, rubric_to_publish
 
 METRIC_FOLDER = Path(automedeval.__file__).parent / "metrics" / "rationale_score"
@@ -35,19 +35,14 @@ MODEL_CARD = Path(__file__).parents[1] / "model_card.md"  # the card's template
 class PublishArguments:
     """What to publish, and where."""
 
-    kind: str = field(metadata={"help": f"{', '.join(KINDS)}; or the first argument, without --kind"})
-    repo: str = field(metadata={"help": "ORG/NAME on the Hub; created if it does not exist"})
-    folder: str | None = field(default=None, metadata={"help": "folder of a dataset or model; or the second argument"})
-    public: bool = field(
-        default=False, metadata={"help": "make a public repository; one that is private already is refused"}
-    )
-    dry_run: bool = field(default=False, metadata={"help": "list all files with their sizes, and send nothing"})
-    prune: bool = field(
-        default=False,
-        metadata={"help": "in the same commit, remove files from the repository that the folder does not hold"},
-    )
-    annotators_are_pseudonyms: bool = field(
-        default=False, metadata={"help": "the annotators' names in the files are pseudonyms and may be published"}
+    kind: str = option(f"{', '.join(KINDS)}; or the first argument, without --kind")
+    repo: str = option("ORG/NAME on the Hub; created if it does not exist")
+    folder: str | None = option("folder of a dataset or model; or the second argument", None)
+    public: bool = option("make a public repository; one that is private already is refused", False)
+    dry_run: bool = option("list all files with their sizes, and send nothing", False)
+    prune: bool = option("in the same commit, remove files from the repository that the folder does not hold", False)
+    annotators_are_pseudonyms: bool = option(
+        "the annotators' names in the files are pseudonyms and may be published", False
     )
 
 
@@ -55,18 +50,14 @@ class PublishArguments:
 class CardArguments:
     """Model: content of its card besides the records in the folder."""
 
-    card_output: str | None = field(default=None, metadata={"help": "model: also write the filled card here"})
-    agreement: str | None = field(default=None, metadata={"help": "model: agreement.json of recipes/report.py"})
-    judge: str | None = field(default=None, metadata={"help": "model: its name in agreement.json"})
-    audit: str | None = field(
-        default=None,
-        metadata={"help": "model: audit.json; without it the card says: not audited"},
-    )
-    base_model: str | None = field(default=None, metadata={"help": "model: Hub id of the model before training"})
-    datasets: list[str] = field(default_factory=list, metadata={"help": "model: Hub ids of its training data"})
-    rubric: str | None = field(
-        default=None,
-        metadata={"help": "model: its rubric's .yaml, unless it is a packaged one; it goes out with its template"},
+    card_output: str | None = option("model: also write the filled card here", None)
+    agreement: str | None = option("model: agreement.json of recipes/report.py", None)
+    judge: str | None = option("model: its name in agreement.json", None)
+    audit: str | None = option("model: audit.json; without it the card says: not audited", None)
+    base_model: str | None = option("model: Hub id of the model before training", None)
+    datasets: list[str] = option("model: Hub ids of its training data", [])
+    rubric: str | None = option(
+        "model: its rubric's .yaml, unless it is a packaged one; it goes out with its template", None
     )
 
 

@@ -31,9 +31,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from study.base import check_command, with_base
 from study.counts import count_table
-from study.files import Lists, faults, read_lists, reads
+from study.files import Lists, UserFile, faults, read_lists, reads
 from study.logs import last_lines, run_logged
 from study.machine import Machine
 from study.plan import ABLATIONS, Options, Study, listed_steps
@@ -131,7 +130,11 @@ def main() -> int:
             steps = listed_steps(teachers, lists.listed["place"], lists.listed["steps"])
         else:
             if base:
-                lists = with_base(lists, base, read_yaml(folder / "judge.yaml")["judge"])
+                what = "the base model, any chat model (docs/train.md, Base models)"
+                get = f"hf download ORG/{Path(base).name} --local-dir {base}"
+                replaced = read_yaml(folder / "judge.yaml")["judge"]
+                kept = {path: user_file for path, user_file in lists.brings.items() if path != replaced}
+                lists = lists._replace(brings={base: UserFile(base, what, get, "chat_llama")} | kept)
             study = Study(folder, options)
             steps, teachers = study.steps, study.teachers
             print(*study.left_out, sep="\n", end="\n" if study.left_out else "")
@@ -262,9 +265,12 @@ def conclude(lists: Lists, variant: str | None, place: Path, share: float) -> No
 
 def base_faults(steps: Sequence[Step], environment: Mapping[str, str]) -> list[str]:
     """Return what the model lacks from which training starts; the check is a program of its own, because it loads torch."""
-    command = check_command(steps, sys.executable)
-    if command is None:
+    first = next((step.arguments for step in steps if step.recipe == "sft"), None)
+    if first is None:
         return []
+    command = [sys.executable, "recipes/check_base.py", "--model", first["model_name_or_path"]]
+    for name in ("chat_template_path", "max_length"):
+        command += [f"--{name}", str(first[name])] if first.get(name) else []
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     return [] if not done.returncode else [done.stderr.strip().splitlines()[-1].removeprefix("error: ")]
 

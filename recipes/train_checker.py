@@ -12,7 +12,7 @@ import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +27,9 @@ from automedeval.cli import comma_list, parse, run
 from automedeval.dataset.contrast import Rules, contrast_pairs, is_held_out
 from automedeval.models.arguments import ENCODER
 from automedeval.models.checkpoints import checkpoint_folder
-from automedeval.records import RecordError, read_cases
+from automedeval.records import RecordError, option, read_cases
 from automedeval.records.journal import arithmetic, write_lines
 from automedeval.training.adapter import train_adapter
-from automedeval.training.stages import refuse_unused
 
 LORA = {"r": 32, "lora_alpha": 64, "lora_dropout": 0.0}  # rank, scale and dropout of the adapter
 POOL = 50  # batches whose pairs are sorted by length together
@@ -42,23 +41,13 @@ PER_DOCUMENT = 6  # most contrast pairs of one document, so that long ones do no
 class PairArguments:
     """What is learnt from, and the encoder."""
 
-    pairs: list[str] = field(
-        metadata={"help": "folders with pairs.jsonl, or files; FOLDER:N draws at most N of its pairs"}
-    )
-    books: list[str] = field(
-        default_factory=list, metadata={"help": "JSONL files of texts (answer or text, and id), changed by rule"}
-    )
-    contrast: int = field(default=20_000, metadata={"help": "number of pairs to draw from --books"})
-    held_out: list[str] = field(
-        default_factory=list, metadata={"help": "names of --pairs of which a fifth of the documents is kept for tests"}
-    )
-    evaluation_pairs: list[str] = field(
-        default_factory=list, metadata={"help": "pairs for tests only; what repeats their texts is left out"}
-    )
-    evaluation_cases: list[str] = field(
-        default_factory=list, metadata={"help": "cases for tests only; what repeats their sentences is left out"}
-    )
-    encoder: str = field(default=ENCODER, metadata={"help": "the encoder that is adapted, a folder or Hub id"})
+    pairs: list[str] = option("folders with pairs.jsonl, or files; FOLDER:N draws at most N of its pairs")
+    books: list[str] = option("JSONL files of texts (answer or text, and id), changed by rule", [])
+    contrast: int = option("number of pairs to draw from --books", 20_000)
+    held_out: list[str] = option("names of --pairs of which a fifth of the documents is kept for tests", [])
+    evaluation_pairs: list[str] = option("pairs for tests only; what repeats their texts is left out", [])
+    evaluation_cases: list[str] = option("cases for tests only; what repeats their sentences is left out", [])
+    encoder: str = option("the encoder that is adapted, a folder or Hub id", ENCODER)
 
     def __post_init__(self) -> None:
         for name in ("pairs", "books", "held_out", "evaluation_pairs", "evaluation_cases"):
@@ -92,7 +81,6 @@ class SimilarLength(DefaultBatchSampler):
 def main() -> None:
     """Read and draw the pairs, train, and save the adapter."""
     args, training = parse((PairArguments, CrossEncoderTrainingArguments), __doc__)
-    refuse_unused(vars(training))
     training.batch_sampler = SimilarLength
     base = checkpoint_folder(args.encoder)
     pairs, held_out = training_pairs(args, training.seed)
@@ -100,12 +88,10 @@ def main() -> None:
         {"evidence": each["evidence"], "claim": each["claim"], "label": LABELS.index(each["label"])} for each in pairs
     ]
     counts = Counter(f"{each['source']} {each['label']}" for each in pairs)
-    print(
-        train_adapter(
-            args, training, base, rows, CrossEntropyLoss, LORA, labels=len(LABELS), tokens=PAIR_TOKENS,
-            facts={"pairs": dict(sorted(counts.items()))},
-        )
-    )  # fmt: skip
+    facts = {"pairs": dict(sorted(counts.items()))}
+    train_adapter(
+        args, training, base, rows, CrossEntropyLoss, LORA, labels=len(LABELS), tokens=PAIR_TOKENS, facts=facts
+    )
     write_lines(Path(training.output_dir) / "held_out.jsonl", held_out)
 
 

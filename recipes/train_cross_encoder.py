@@ -12,7 +12,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,11 +28,19 @@ from automedeval.metrics.embedding import QUESTION, nearest, pieces
 from automedeval.models.arguments import ENCODER
 from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.models.embeddings import Encoder
-from automedeval.records import Case, RecordError, Verdict, check_least, check_patterns, question_text, read_cases
+from automedeval.records import (
+    Case,
+    RecordError,
+    Verdict,
+    check_least,
+    check_patterns,
+    option,
+    question_text,
+    read_cases,
+)
 from automedeval.records.journal import arithmetic
 from automedeval.records.readers import read_placed
 from automedeval.training.adapter import train_adapter
-from automedeval.training.stages import refuse_unused
 
 Scored = tuple[Case, list[float | None]]  # a case and the scores of its responses, None where one has none
 LORA = {"r": 16, "lora_alpha": 32, "lora_dropout": 0.05}  # rank, scale and dropout of the adapter
@@ -42,18 +50,14 @@ LORA = {"r": 16, "lora_alpha": 32, "lora_dropout": 0.05}  # rank, scale and drop
 class ListArguments(TableArguments):
     """What is learnt from, and the adapter."""
 
-    cases: list[str] = field(metadata={"help": "files of cases"})
-    verdicts: list[str] = field(default_factory=list, metadata={"help": "files of verdicts with scores on them"})
-    ratings: list[str] = field(
-        default_factory=list, metadata={"help": "files of people's ratings, one for each of --cases"}
-    )
-    evaluation_cases: list[str] = field(
-        default_factory=list, metadata={"help": "cases that the judge is evaluated on; what repeats them is left out"}
-    )
-    only: str | None = field(default=None, metadata={"help": "regular expression; only cases whose id has it"})
-    lists: int | None = field(default=None, metadata={"help": "number of cases to draw"})
-    encoder: str = field(default=ENCODER, metadata={"help": "the encoder that is adapted, a folder or Hub id"})
-    start: str | None = field(default=None, metadata={"help": "folder of a run of this program to start from"})
+    cases: list[str] = option("files of cases")
+    verdicts: list[str] = option("files of verdicts with scores on them", [])
+    ratings: list[str] = option("files of people's ratings, one for each of --cases", [])
+    evaluation_cases: list[str] = option("cases that the judge is evaluated on; what repeats them is left out", [])
+    only: str | None = option("regular expression; only cases whose id has it", None)
+    lists: int | None = option("number of cases to draw", None)
+    encoder: str = option("the encoder that is adapted, a folder or Hub id", ENCODER)
+    start: str | None = option("folder of a run of this program to start from", None)
 
     def __post_init__(self) -> None:
         for name in ("cases", "verdicts", "ratings", "evaluation_cases"):
@@ -69,7 +73,6 @@ class ListArguments(TableArguments):
 def main() -> None:
     """Read the lists, train, and save the adapter."""
     args, training = parse((ListArguments, CrossEncoderTrainingArguments), __doc__)
-    refuse_unused(vars(training))
     base = checkpoint_folder(args.encoder)
     scored = [each for each in scored_cases(args) if args.only is None or re.search(args.only, each[0].id)]
     scored = with_an_order(without_leaks(scored, args))
@@ -85,7 +88,7 @@ def main() -> None:
         if not (start / "adapter_config.json").is_file():
             raise RecordError(f"no adapter at {args.start}")
     loss = partial(RankNetLoss, mini_batch_size=-1)
-    print(train_adapter(args, training, base, rows, loss, LORA, start=start))
+    train_adapter(args, training, base, rows, loss, LORA, start=start)
 
 
 def scored_cases(args: ListArguments) -> Iterator[Scored]:

@@ -44,13 +44,24 @@ def run_recipe(
     return run_here([recipe, *arguments], lambda: runpy.run_path(recipe, run_name="__main__"))
 
 
+def succeeded(done: subprocess.CompletedProcess) -> subprocess.CompletedProcess:
+    """Return a program that ended with status 0, and show what it said if it did not."""
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def flags(**values: object) -> list[object]:
+    """Return options by their names as the words of a command line."""
+    return [word for name, value in values.items() for word in (f"--{name}", value)]
+
+
 def run_command(*arguments: object) -> subprocess.CompletedProcess:
     """Run `automedeval ARGUMENTS` in this process."""
     return run_here(["automedeval", *map(str, arguments)], console.main)
 
 
 APPEND = "automedeval.records.journal.Journal.append"
-SAVE = "automedeval.training.checkpointing.mark_whole"
+SAVE = "automedeval.training.run.Run.on_save"
 KILLED = f"""
 import os, runpy, signal, sys
 sys.path.insert(0, {str(ROOT / "tests")!r})
@@ -70,8 +81,8 @@ def then(end: Callable[[], object], name: str, count: int) -> Iterator[None]:
     """Call `end` when a function, as of APPEND or SAVE, has run so many times in this process."""
     function, calls = pkgutil.resolve_name(name), itertools.count(1)
 
-    def counted(*given: Any) -> Any:
-        result = function(*given)
+    def counted(*given: Any, **named: Any) -> Any:
+        result = function(*given, **named)
         if next(calls) == count:
             end()
         return result

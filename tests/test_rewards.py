@@ -6,7 +6,6 @@ from pathlib import Path
 from statistics import fmean
 
 import pytest
-from doubles.tiny_model import build_tiny_model
 from programs import ROOT, SAMPLE, error_line, needs_encoder, run_recipe
 
 from automedeval import Case, RecordError, Verdict, read_cases, read_rubric
@@ -46,8 +45,7 @@ def test_completions_of_one_prompt_are_judged_together_and_an_invalid_verdict_is
     assert [(case.question, [each.text for each in case.responses]) for case in judge.seen] == [
         ("p", ["a", "a b c"]), ("q", ["a b", "fail"]), ("p", ["", "a b"]),
     ]  # fmt: skip
-    assert len({case.id for case in judge.seen}) == 3
-    assert logged == {"judge/valid_rate": 4 / 6}
+    assert (len({case.id for case in judge.seen}), logged) == (3, {"judge/valid_rate": 4 / 6})
 
 
 def test_conversations_questions_and_references_reach_the_judge() -> None:
@@ -58,8 +56,7 @@ def test_conversations_questions_and_references_reach_the_judge() -> None:
     assert JudgeReward(judge)([prompt, talk], answers, reference=["R", None]) == [1.0, 2.0]
     assert [(case.question, case.reference) for case in judge.seen] == [(prompt[0]["content"], "R"), (talk, None)]
     JudgeReward(judge)([prompt] * 2, answers, question=["Is it safe?"] * 2)
-    assert judge.seen[-1].question == "Is it safe?"
-    assert len(judge.seen[-1].responses) == 2
+    assert (judge.seen[-1].question, len(judge.seen[-1].responses)) == ("Is it safe?", 2)
     for case in judge.seen:
         Case.from_dict(case.to_dict())  # as a record it is sound
 
@@ -96,14 +93,9 @@ def test_the_packaged_judge_rewards_as_its_verdicts_say_and_planted_texts_raise_
     assert fmean(attacked) - fmean(rewards) <= 0.1
 
 
-@pytest.fixture(scope="module")
-def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return build_tiny_model(tmp_path_factory.mktemp("grpo") / "model")
-
-
-def test_settings_come_from_the_file_that_the_variable_names(tiny: Path, tmp_path: Path, monkeypatch) -> None:
+def test_settings_come_from_the_file_that_the_variable_names(tiny_model: Path, tmp_path: Path, monkeypatch) -> None:
     settings = tmp_path / "reward.yaml"
-    settings.write_text(f"judge: {tiny}\nwatch_judge: 'baseline:longer text'\nmax_new_tokens: 8\n")
+    settings.write_text(f"judge: {tiny_model}\nwatch_judge: 'baseline:longer text'\nmax_new_tokens: 8\n")
     monkeypatch.setenv("AUTOMEDEVAL_REWARD", str(settings))
     rewards = medical_judge(["Is it safe?"] * 2, ["Yes.", "No."])
     assert all(1 <= reward <= 5 for reward in rewards)
@@ -111,7 +103,7 @@ def test_settings_come_from_the_file_that_the_variable_names(tiny: Path, tmp_pat
     assert load_reward(str(settings)) is load_reward(str(settings))
     for text, wrong in (
         ("jugde: small\n", "unknown key 'jugde'"),
-        (f"judge: {tiny}\nrubric: medical_pairwise\n", "gives choices, and scores are needed"),
+        (f"judge: {tiny_model}\nrubric: medical_pairwise\n", "gives choices, and scores are needed"),
     ):
         faulty = tmp_path / f"{len(text)}.yaml"
         faulty.write_text(text)
@@ -119,8 +111,8 @@ def test_settings_come_from_the_file_that_the_variable_names(tiny: Path, tmp_pat
             load_reward(str(faulty))
 
 
-def test_bad_input_of_the_recipe_is_one_line(tiny: Path, tmp_path: Path) -> None:
-    args = ("--config", RUN, "--model_name_or_path", tiny, "--output_dir", tmp_path / "out")
+def test_bad_input_of_the_recipe_is_one_line(tiny_model: Path, tmp_path: Path) -> None:
+    args = ("--config", RUN, "--model_name_or_path", tiny_model, "--output_dir", tmp_path / "out")
     assert "nowhere.jsonl" in error_line(run_recipe("grpo", *args, "--cases", tmp_path / "nowhere.jsonl"))
     assert "trust_remote_code" in error_line(run_recipe("grpo", *args, "--trust_remote_code", "true"))
     assert not (tmp_path / "out").exists()

@@ -80,11 +80,12 @@ class Lists(NamedTuple):
         return self._replace(brings={path: each for path, each in self.brings.items() if path in taken})
 
 
-def read_lists(folder: Path, root: Path) -> Lists:
+def read_lists(folder: Path, root: Path, listing_allowed: bool = True) -> Lists:
     """Read the study.yaml of a run's folder; one that lists its steps takes the lists of the study `of` whose YAMLs they are.
 
     Args:
         root: the repository.
+        listing_allowed: whether it may list its steps; the study `of` that another one takes its YAMLs may not.
     """
     file = folder / "study.yaml"
     content, listing = read_yaml(file), {"of", "place", "steps"}
@@ -93,7 +94,9 @@ def read_lists(folder: Path, root: Path) -> Lists:
     listed = {key: content[key] for key in listing & content.keys()}
     if listed and listing - listed.keys():
         raise StudyError(f"{file}: of, place and steps belong together: {min(listing - listed.keys())} is missing")
-    other = read_lists(root / listed["of"], root) if listed else Lists({}, {}, 0, {}, {}, {})
+    if listed and not listing_allowed:
+        raise StudyError(f"{file}: lists its steps itself: `of` must name a folder whose own YAMLs are the study")
+    other = read_lists(root / listed["of"], root, False) if listed else Lists({}, {}, 0, {}, {}, {})
     brings, needed = dict(other.brings), {"what", "get", "stand_in"}
     for path, about in content.get("brings", {}).items():
         if not isinstance(about, dict) or needed - about.keys() or about.keys() - needed - {"of", "hub"}:

@@ -286,24 +286,16 @@ def print_notes(notes: Sequence[str], processes: Processes = ALONE) -> None:
 
 def describe_run(*groups: Any, libraries: Sequence[str] = ()) -> dict[str, Any]:
     """Return the arguments in these dataclasses, the versions, and the commits of the code and of what the Hub gave."""
-    return {
-        "arguments": {name: value for group in groups for name, value in vars(group).items()}
-        | {"offline": offline.is_offline()},
-        "versions": installed_versions(*libraries),
-        "commit": git_commit(),
-        "revisions": hub_commits(),
-    }
+    arguments = {name: value for group in groups for name, value in vars(group).items()}
+    record = {"arguments": arguments | {"offline": offline.is_offline()}, "versions": installed_versions(*libraries)}
+    return record | {"commit": git_commit(), "revisions": hub_commits()}
 
 
 def describe_result(command: str, **settings: Any) -> dict[str, Any]:
     """Return how a result of `automedeval COMMAND` was made, for its file and its page."""
-    return {
-        "command": shlex.join(["automedeval", command, *sys.argv[1:]]),
-        "version": version("automedeval"),
-        "commit": git_commit(),
-        "revisions": hub_commits(),
-        **settings,
-    }
+    words = shlex.join(["automedeval", command, *sys.argv[1:]])
+    made = {"command": words, "version": version("automedeval"), "commit": git_commit(), "revisions": hub_commits()}
+    return made | settings
 
 
 def record_run(file: Path, *groups: Any, timing: dict[str, float] | None = None) -> None:

@@ -38,6 +38,11 @@ OPTIONS: dict[str, str] = {
     "layout=medquad": "use --columns question=question reference=answer topic=focus",
     "layout=pandalm": "write cases.jsonl with model and text of each response, and choices.jsonl",
     "split:": "name the chat alone; the statements are the sentences",  # of check --checker
+    "partners": "without --suggester and --reviewer every mistake goes to the jury",
+    "train_on": "a round's data set has all rows (paper: Table 1)",
+    "introspect seed": "partners answer greedily, or sample with seed 0",
+    "introspect shuffle": "a recording is shown the responses in the order of the case, other models are not",
+    "distill shuffle": "a recording is shown the responses in the order of the case, other models are not",
     "layout=table": "leave it out, or use --columns",
 }
 

@@ -11,7 +11,7 @@ import asyncio
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from statistics import fmean
@@ -19,9 +19,9 @@ from typing import Any
 
 from automedeval.cli import parse
 from automedeval.judges.base import BaseJudge
-from automedeval.judges.settings import JudgeSettings
+from automedeval.judges.judge import JudgeSettings
 from automedeval.models.arguments import ChatArguments, EncoderArguments
-from automedeval.records import Case, Response, digest
+from automedeval.records import Case, Response, digest, option
 
 SETTINGS = "AUTOMEDEVAL_REWARD"  # the environment variable that names the YAML file
 
@@ -30,19 +30,11 @@ SETTINGS = "AUTOMEDEVAL_REWARD"  # the environment variable that names the YAML 
 class RewardArguments(JudgeSettings):
     """Which judge gives the rewards, and which one watches."""
 
-    watch_judge: str | None = field(
-        default=None,
-        metadata={"help": "a second judge, which trains nothing: its mean reward is logged"},
-    )
+    watch_judge: str | None = option("a second judge, which trains nothing: its mean reward is logged", None)
 
 
 class JudgeReward:
-    """Reward completions with a judge's expected scores, as TRL calls a reward function.
-
-    Args:
-        judge: gives the rewards.
-        watch: judges the same completions, and trains nothing.
-    """
+    """Reward completions with a judge's expected scores, as TRL calls a reward function; `watch` trains nothing."""
 
     __name__ = "medical_judge"  # TRL logs rewards under this name
 
@@ -61,7 +53,8 @@ class JudgeReward:
     ) -> list[float | None]:
         """Return the reward of each completion; None, which TRL leaves out, where the judge's verdict is invalid.
 
-        An empty completion has the lowest score of the scale; one that the judge cannot read has None.
+        An empty completion has the lowest score of the scale; one that the judge cannot read has None. Other columns of the
+        data set are not read.
 
         Args:
             prompts: of each completion, a text or a conversation; those of one prompt stand together.
@@ -69,7 +62,6 @@ class JudgeReward:
             question: what the judge reads as the question; by default the prompt.
             reference: the references of the prompts.
             log_metric: TRL's function that logs a figure by its name.
-            columns: the other columns of the data set, which are not read.
         """
         questions = [asked(prompt) for prompt in prompts] if question is None else list(question)
         references = [None] * len(questions) if reference is None else list(reference)

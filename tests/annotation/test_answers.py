@@ -18,9 +18,6 @@ pytest_plugins = ["doubles.study_databases"]
 FULL = {str(slot): dict.fromkeys(CRITERIA, 3) for slot in (1, 2, 3)}
 
 
-# --- answers ----------------------------------------------------------------------------------------------------------
-
-
 def test_an_answer_is_stored_once(open_store, clock) -> None:
     store = open_store()
     task = store.next("ann")
@@ -85,19 +82,12 @@ def test_an_invalid_answer_changes_nothing(tmp_path: Path, content: dict) -> Non
     task = store.next("ann")
     with pytest.raises(Invalid, match=r"^.{,120}\.$"):
         store.answer("ann", task.id, "responses", content, 0, 1.0)
-    assert store.assignment("ann", task.id) == task
-    assert len(list(store.history())) == 1
+    assert (store.assignment("ann", task.id), len(list(store.history()))) == (task, 1)
     store.close()
 
 
 def test_hostile_texts_come_back_as_they_were(open_store) -> None:
-    texts = [
-        "<script>alert(1)</script>",
-        "'); DROP TABLE events; --",
-        "a\0b",
-        "{{ 7*7 }}",
-        "日本語 🩺\u202e",
-    ]
+    texts = ["<script>alert(1)</script>", "'); DROP TABLE events; --", "a\0b", "{{ 7*7 }}", "日本語 🩺\u202e"]
     store = open_store(number=len(texts))
     for text in texts:
         task = store.next("ann")
@@ -115,9 +105,6 @@ def test_a_time_on_task_is_at_most_a_day(open_store) -> None:
     assert [answer.seconds for answer in store.answers()] == [86_400, None]
 
 
-# --- skipping and taking back -----------------------------------------------------------------------------------------
-
-
 def test_a_skipped_task_goes_to_another_and_its_stored_part_counts(open_store) -> None:
     store = open_store(number=1)
     task = send(store, store.next("ann"))
@@ -132,8 +119,7 @@ def test_a_skipped_task_goes_to_another_and_its_stored_part_counts(open_store) -
         store.skip("ann", task.id, "Another reason.", task.version + 1)
     assert (store.assignment("ann", task.id).state, store.assignment("ann", task.id).part) == ("skipped", None)
     assert store.next("ann") is None, "nobody gets the same case twice"
-    assert store.next("bob").item == task.item
-    assert [answer.part for answer in store.answers()] == ["responses"]
+    assert (store.next("bob").item, [answer.part for answer in store.answers()]) == (task.item, ["responses"])
     assert store.progress("ann").skipped == 1
 
 
@@ -147,13 +133,11 @@ def test_undo_reopens_the_last_task_with_its_answers_as_drafts(open_store) -> No
     assert (undone.id, undone.state, undone.part, undone.answers) == (second.id, "open", "responses", {})
     assert undone.drafts == second.answers
     assert store.undo("ann") == undone, "the button pressed twice takes back one task"
-    assert {answer.assignment for answer in store.answers()} == {first.id}
-    assert store.next("ann").id == second.id
+    assert ({answer.assignment for answer in store.answers()}, store.next("ann").id) == ({first.id}, second.id)
     with pytest.raises(Stale):
         store.answer("ann", second.id, "responses", filled(undone), second.version, 1.0)  # a form from before
     again = send(store, undone, filled(undone, score=2))
-    assert finish(store, again).state == "done"
-    assert store.next("ann").id == third.id
+    assert (finish(store, again).state, store.next("ann").id) == ("done", third.id)
     counted = [(answer.assignment, answer.part) for answer in store.answers()]
     assert Counter(counted) == Counter({(task.id, part): 1 for task in (first, second) for part in task.parts})
     said = [(event["what"], event["counts"]) for event in store.history() if event["assignment"] == second.id]
@@ -170,9 +154,6 @@ def test_undo_of_a_skipped_task(open_store) -> None:
     assert (undone.id, undone.part, set(undone.drafts)) == (task.id, "responses", {"responses"})
     assert not list(store.answers())
     assert finish(store, undone).state == "done"
-
-
-# --- the other kinds --------------------------------------------------------------------------------------------------
 
 
 def test_preferences(open_store) -> None:
@@ -192,7 +173,7 @@ def disputed(tmp_path: Path) -> Study:
     lessons = Lessons(tmp_path)
     lessons.misjudge(0, (3, 3, 3))
     lessons.misjudge(2, (3, 3, 3))
-    assert "2 cases wait" in error_line(lessons.introspect("--partners", "none"))
+    assert "2 cases wait" in error_line(lessons.introspect())
     jury = {"queue": str(tmp_path / "round1.discussion" / "jury.jsonl")}
     return a_study(tmp_path, number=8, rate=None, verdicts=None, jury=jury)
 

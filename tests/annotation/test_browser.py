@@ -94,6 +94,11 @@ class Visit:
         with self.page.expect_navigation():
             self.page.get_by_role("button", name=name).first.click()
 
+    def enter(self) -> None:
+        """Press Enter and wait for the page that it leads to."""
+        with self.page.expect_navigation():
+            self.page.keyboard.press("Enter")
+
     def begin(self, token: str) -> None:
         self.sign_in(token)
         self.press("Begin")
@@ -120,6 +125,14 @@ class Visit:
         self.page.evaluate(AXE.read_text(encoding="utf-8"))
         violations = self.page.evaluate("axe.run()")["violations"]
         assert [(each["id"], each["nodes"][0]["html"]) for each in violations] == []
+
+
+@pytest.fixture
+def visit(browser: "playwright.Browser", store: Store, address: str) -> Visit:
+    """Return the visit of a physician who has opened a first task."""
+    visit = Visit(browser, address)
+    visit.begin(store.invite("physician-2"))
+    return visit
 
 
 @pytest.mark.parametrize(
@@ -222,56 +235,37 @@ def test_verdicts_are_verified_and_the_way_back_shows_what_is_stored(
             assert row.get_by_role("radio", name=answer).is_checked()
         visit.press("Store and go on")
         keys = visit.page.keyboard
-        for key in "110":
-            keys.press(key)
-        with visit.page.expect_navigation():
-            keys.press("Enter")
+        keys.type("110")
+        visit.enter()
         assert "There is nothing to do for you now" in visit.page.locator("main").inner_text()
         scores = [list(answer.content["scores"].values()) for answer in store.answers()]
-        assert scores == [[1, 0, 1], [1, 1, 0]]
-        assert visit.complaints == []
+        assert (scores, visit.complaints) == ([[1, 0, 1], [1, 1, 0]], [])
         visit.context.close()
 
 
-def test_a_keyboard_alone_does(browser: "playwright.Browser", store: Store, address: str) -> None:
-    visit = Visit(browser, address)
-    visit.begin(store.invite("physician-2"))
+def test_a_keyboard_alone_does(visit: Visit, store: Store) -> None:
     keys = visit.page.keyboard
-    for key in "54":
-        keys.press(key)
+    keys.type("54")
     keys.press("Enter")
     assert visit.page.get_by_role("status").inner_text() == "7 rows are still open."
-    for key in "3222111":
-        keys.press(key)
+    keys.type("3222111")
     for key in ("ArrowUp", "ArrowUp", "5"):  # the one before the last, and on to the last again
         keys.press(key)
-    with visit.page.expect_navigation():
-        keys.press("Enter")
+    visit.enter()
     scores = next(store.answers()).content["scores"]
     assert [list(by_criterion.values()) for by_criterion in scores.values()] == [[5, 4, 3], [2, 2, 2], [5, 1, 1]]
-    for key in "444":
-        keys.press(key)
-    with visit.page.expect_navigation():
-        keys.press("Enter")
-    for key in "rk":
-        keys.press(key)
-    with visit.page.expect_navigation():
-        keys.press("Enter")
-    for key in "102":
-        keys.press(key)
-    with visit.page.expect_navigation():
-        keys.press("Enter")
+    keys.type("444")
+    visit.enter()
+    keys.type("rk")
+    visit.enter()
+    keys.type("102")
+    visit.enter()
     _, verdict, decision, preference = [answer.content for answer in store.answers()]
-    assert list(verdict["scores"].values()) == [4, 4, 4]
-    assert decision["decision"] == "keep"
+    assert (list(verdict["scores"].values()), decision["decision"]) == ([4, 4, 4], "keep")
     assert list(preference["choices"].values()) == ["1", "tie", "2"]
 
 
-def test_keys_are_letters_where_one_writes_and_can_be_turned_off(
-    browser: "playwright.Browser", store: Store, address: str
-) -> None:
-    visit = Visit(browser, address)
-    visit.begin(store.invite("physician-2"))
+def test_keys_are_letters_where_one_writes_and_can_be_turned_off(visit: Visit) -> None:
     page = visit.page
     page.locator("summary", has_text="Add a comment").first.click()
     page.get_by_label("Doctor 1: Comment").focus()
@@ -284,9 +278,7 @@ def test_keys_are_letters_where_one_writes_and_can_be_turned_off(
     assert page.locator("fieldset.row input:checked").count() == 0
 
 
-def test_what_is_half_filled_is_kept(browser: "playwright.Browser", store: Store, address: str) -> None:
-    visit = Visit(browser, address)
-    visit.begin(store.invite("physician-2"))
+def test_what_is_half_filled_is_kept(visit: Visit, store: Store) -> None:
     page, row = visit.page, visit.page.locator("[name=scores-1-fluency]")
     row.nth(3).check()
     status = page.get_by_role("status")
@@ -295,7 +287,7 @@ def test_what_is_half_filled_is_kept(browser: "playwright.Browser", store: Store
     assert row.nth(3).is_checked()
     # Left within the moment before it is sent: the page sends it as it goes.
     row.nth(1).check()
-    page.goto(address)
+    page.goto(visit.address)
     visit.press("Go on")
     assert row.nth(1).is_checked()
     # Without a connection nothing is lost, nothing is pretended, and what waits is sent when there is one again.
@@ -307,17 +299,12 @@ def test_what_is_half_filled_is_kept(browser: "playwright.Browser", store: Store
     status.filter(has_text="Not stored: no connection.").wait_for()
     visit.context.set_offline(False)
     visit.press("Store and go on")
-    assert visit.heading() == "Rate the verdict"
-    assert len(list(store.answers())) == 1
+    assert (visit.heading(), len(list(store.answers()))) == ("Rate the verdict", 1)
 
 
 @pytest.mark.parametrize("status", [502, 500, 403, 413])
-def test_a_page_that_does_not_take_a_form_loses_nothing(
-    browser: "playwright.Browser", store: Store, address: str, status: int
-) -> None:
+def test_a_page_that_does_not_take_a_form_loses_nothing(visit: Visit, store: Store, status: int) -> None:
     """A proxy answers by 502 while the page is started again, the page by 500 if its disk is full."""
-    visit = Visit(browser, address)
-    visit.begin(store.invite("physician-2"))
     page, refused = visit.page, []
 
     def refuse(route: "playwright.Route") -> None:
@@ -346,10 +333,8 @@ def test_a_page_that_does_not_take_a_form_loses_nothing(
     visit.context.close()
 
 
-def test_a_long_text_is_kept(browser: "playwright.Browser", store: Store, address: str) -> None:
+def test_a_long_text_is_kept(visit: Visit, store: Store) -> None:
     """A browser refuses to send more than 64 KiB after a page is left; three comments of 2,500 letters are more."""
-    visit = Visit(browser, address)
-    visit.begin(store.invite("physician-2"))
     text = "药" * 2_500
     for doctor in (1, 2, 3):
         visit.page.locator("summary", has_text="Add a comment").nth(doctor - 1).click()
@@ -360,9 +345,7 @@ def test_a_long_text_is_kept(browser: "playwright.Browser", store: Store, addres
     visit.context.close()
 
 
-def test_two_tabs_do_not_undo_each_other(browser: "playwright.Browser", store: Store, address: str) -> None:
-    visit = Visit(browser, address)
-    visit.begin(store.invite("physician-2"))
+def test_two_tabs_do_not_undo_each_other(visit: Visit, store: Store) -> None:
     first, second = visit.page, visit.tab()
     second.goto(first.url)
     first.bring_to_front()
@@ -376,8 +359,7 @@ def test_two_tabs_do_not_undo_each_other(browser: "playwright.Browser", store: S
     assert {score for given in next(store.answers()).content["scores"].values() for score in given.values()} == {5}
     with second.expect_navigation():
         second.get_by_role("link", name="To the task as it stands now").click()
-    assert visit.heading() == "Rate the verdict"
-    assert first.url == second.url
+    assert (visit.heading(), first.url) == ("Rate the verdict", second.url)
 
 
 @pytest.mark.parametrize("scripts", [True, False], ids=["JavaScript", "no JavaScript"])
@@ -418,8 +400,7 @@ def illustrate(folder: Path, scratch: Path) -> None:
     with browser_of(CHROMIUM) as browser, served(store) as address:
         visit = Visit(browser, address)
         visit.begin(store.invite("physician-3"))
-        for key in "55422":
-            visit.page.keyboard.press(key)
+        visit.page.keyboard.type("55422")
         visit.page.get_by_role("status").filter(has_text=re.compile("^Kept")).wait_for()
         visit.page.evaluate("window.scrollTo(0, 0)")
         visit.page.screenshot(path=folder / "annotation-responses.png")
@@ -435,8 +416,7 @@ def illustrate(folder: Path, scratch: Path) -> None:
         visit.page.screenshot(path=folder / "annotation-preference.png")
         visit = Visit(browser, address, viewport=TELEPHONE, color_scheme="dark", device_scale_factor=2)
         visit.begin(store.invite("physician-1"))
-        for key in "424":
-            visit.page.keyboard.press(key)
+        visit.page.keyboard.type("424")
         visit.page.evaluate("document.querySelector('article').scrollIntoView()")
         visit.page.screenshot(path=folder / "annotation-telephone.png")
         rate_all(store)

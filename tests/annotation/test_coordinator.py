@@ -83,16 +83,12 @@ def rows(page: str, caption: str) -> list[list[str]]:
     return [[unescape(re.sub(r"<[^>]+>", "", cell)).strip() for cell in row] for row in cells]
 
 
-# --- the door ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("path", ["", "/export.zip"])
 def test_without_the_password_there_is_only_the_question_for_it(store: Store, path: str) -> None:
     work(store, "physician-1", agreeing(), 2)
     client = client_of(store)
     answer = client.get(f"/coordinator{path}", follow_redirects=False)
-    assert (answer.status_code, answer.headers["location"]) == (303, "/coordinator/login")
-    assert answer.text == ""
+    assert (answer.status_code, answer.headers["location"], answer.text) == (303, "/coordinator/login", "")
     physician = Physician(client)
     physician.sign_in(store.invite("physician-2"))  # a physician is no coordinator
     assert client.get(f"/coordinator{path}", follow_redirects=False).status_code == 303
@@ -127,12 +123,8 @@ def test_a_form_without_its_token_signs_nobody_in_and_invites_nobody(store: Stor
     assert client.post("/coordinator/login", data={"password": PASSWORD}).status_code == 403
     visitor, token = signed_in(store), store.invite("physician-1")
     answer = visitor.client.post("/coordinator/invite", data={"annotator": "physician-1", "csrf": "forged"})
-    assert answer.status_code == 403
-    assert store.annotator_of(token).name == "physician-1"
+    assert (answer.status_code, store.annotator_of(token).name) == (403, "physician-1")
     assert visitor.client.get("/coordinator/invite").status_code == 405
-
-
-# --- what it shows ----------------------------------------------------------------------------------------------------
 
 
 def test_an_empty_study_has_a_page(store: Store) -> None:
@@ -175,9 +167,6 @@ def test_times_on_tasks_outlive_changes_of_kinds(tmp_path: Path) -> None:
         set_password(store, PASSWORD)
         table = rows(signed_in(store).page, "Tasks of every physician")
         assert [(row[2], row[6]) for row in table] == [("1", "3:00"), ("0", "–"), ("0", "–")]  # a task has two parts
-
-
-# --- what it does -----------------------------------------------------------------------------------------------------
 
 
 def test_a_new_link_signs_in_and_the_old_one_no_longer(store: Store) -> None:

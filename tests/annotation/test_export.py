@@ -12,7 +12,7 @@ from doubles.dataset_study import Study as BuildStudy
 from doubles.dataset_study import verdict_of as verdict_of_teacher
 from doubles.introspection_study import MODELS, Lessons, case_of, rationale_of, verdict_of
 from doubles.small_study import ASKED, CRITERIA, a_study, filled, finish, send, write_lines, write_study
-from programs import ROOT, SAMPLE, error_line, run_recipe
+from programs import ROOT, SAMPLE, error_line, run_recipe, succeeded
 
 from automedeval.annotation.export import write_export
 from automedeval.annotation.store import Store
@@ -39,9 +39,6 @@ def opened():
 def by_model(task, models, points) -> dict:
     """Return an answer that gives every response its model's points, in whatever slot it stands."""
     return {str(slot): dict.fromkeys(CRITERIA, points[models[index]]) for slot, index in enumerate(task.order, 1)}
-
-
-# --- what the files hold ----------------------------------------------------------------------------------------------
 
 
 def test_ratings_name_the_models_and_comments_stand_once(tmp_path: Path, opened) -> None:
@@ -91,8 +88,7 @@ def test_preferences_name_the_judges_whatever_side_they_stood_on(tmp_path: Path,
     assert set(sides) == {"1", "2"}
     write_export(store, tmp_path)
     lines = read(tmp_path / "preferences.jsonl")
-    assert len(lines) == 36
-    assert {line["choice"] for line in lines if line["criterion"] == "knowledge"} == {"y"}
+    assert (len(lines), {line["choice"] for line in lines if line["criterion"] == "knowledge"}) == (36, {"y"})
     assert {line["choice"] for line in lines if line["criterion"] == "attribution"} == {"tie"}
     assert all(line["choice"] == line["sides"][0] for line in lines if line["criterion"] == "fluency")
     assert all(line["judges"] == ["x", "y"] for line in lines)
@@ -182,9 +178,6 @@ def test_a_model_called_reference_is_a_model(tmp_path: Path, opened) -> None:
     assert exported == Counter(dict.fromkeys(ratings, len(CRITERIA)))
 
 
-# --- what the recipes make of them ------------------------------------------------------------------------------------
-
-
 def test_report_reports_on_five_cases_of_two_physicians(tmp_path: Path, opened, monkeypatch) -> None:
     monkeypatch.chdir(ROOT)
     content = yaml.safe_load(Path("recipes/runs/automedeval-135m/annotate.yaml").read_text())
@@ -210,8 +203,7 @@ def test_report_reports_on_five_cases_of_two_physicians(tmp_path: Path, opened, 
     options += ["--ratings", tmp_path / "out" / "ratings.jsonl"]
     options += ["--verdict_ratings", tmp_path / "out" / "verdict_ratings.jsonl"]
     options += ["--preferences", tmp_path / "out" / "preferences.jsonl"]
-    done = run_recipe("report", *options)
-    assert done.returncode == 0, done.stderr
+    succeeded(run_recipe("report", *options))
     report = json.loads((tmp_path / "report" / "agreement.json").read_text())
     for figures in report["people"]["reliability"].values():
         (alpha,) = [value for name, value in figures.items() if name.startswith("alpha")]
@@ -235,8 +227,7 @@ def test_build_dataset_reads_the_ratings_of_verdicts(tmp_path: Path, opened) -> 
     built.plan = built.plan | {"verification": {"scale": [1, 5], "fail_below": 3, "fails": "any"}}
     again = verdict_of_teacher(built.cases[7], "strong", rationale="Judged again, in other words.")
     built.verdicts["strong"][7] = again
-    done = built.build("--verdict_ratings", tmp_path / "out" / "verdict_ratings.jsonl")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(built.build("--verdict_ratings", tmp_path / "out" / "verdict_ratings.jsonl"))
     assert "knowledge: 21 of 23 verdicts meet it" in done.stdout
     assert f"{len(ASKED)} ratings are of other texts of these judges on these cases: not applied" in done.stdout
     assert "verdict_digest" not in done.stdout  # every rating has one
@@ -250,7 +241,7 @@ def test_introspect_takes_the_jurys_decisions_up(tmp_path: Path, opened) -> None
     lessons = Lessons(tmp_path / "round")
     for number in range(6):
         lessons.misjudge(number, (3, 3, 3))
-    assert "6 cases wait" in error_line(lessons.introspect("--partners", "none"))
+    assert "6 cases wait" in error_line(lessons.introspect())
     discussion = lessons.folder / "round1.discussion"
     jury = {"queue": str(discussion / "jury.jsonl")}
     study = a_study(tmp_path, 8, rate=None, verdicts=None, jury=jury)
@@ -269,8 +260,8 @@ def test_introspect_takes_the_jurys_decisions_up(tmp_path: Path, opened) -> None
         assert (line["order"], line["models"], line["annotator"]) == (list(dispute.order), list(MODELS), "cleo")
         assert line["scores"] == (list(points.values()) if line["decision"] == "revise" else None)
     write_export(store, discussion / "decided")
-    assert "1 case waits" in error_line(lessons.introspect("--partners", "none"))
-    done = lessons.introspect("--partners", "none", "--waiting", "keep_old")
+    assert "1 case waits" in error_line(lessons.introspect())
+    done = lessons.introspect("--waiting", "keep_old")
     assert done.returncode == 0, done.stderr
     records = lessons.revisions()
     kept, *revised = seen
@@ -288,4 +279,4 @@ def test_introspect_takes_the_jurys_decisions_up(tmp_path: Path, opened) -> None
     assert len(list(again.answers())) == 5
     finish(again, again.next("cleo"))
     write_export(again, discussion / "decided")
-    assert "6 cases → 2 kept, 4 revised, 0 waiting" in lessons.introspect("--partners", "none").stdout
+    assert "6 cases → 2 kept, 4 revised, 0 waiting" in lessons.introspect().stdout

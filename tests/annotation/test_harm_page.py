@@ -74,8 +74,7 @@ def test_words_are_marked_by_place_and_can_be_taken_back(browser, store, address
     answer.get_by_role("radio", name="High").check()
     answer.get_by_role("radio", name="Commission").check()
     answer.get_by_label("The missing step").fill("Ask about the kidneys.")
-    with page.expect_navigation():
-        page.get_by_role("button", name="Store and go on").click()
+    visit.press("Store and go on")
     assert visit.complaints == []
     lines = {line["model"]: line for line in exported(store, tmp_path / "export")}
     assert set(lines) == set(MODELS)
@@ -92,10 +91,8 @@ def test_a_keyboard_alone_answers(browser, store, address) -> None:  # noqa: F81
     visit = Visit(browser, address)
     visit.begin(store.invite("physician-2"))
     keys = visit.page.keyboard
-    for key in "000332xxx":
-        keys.press(key)
-    with visit.page.expect_navigation():
-        keys.press("Enter")
+    keys.type("000332xxx")
+    visit.enter()
     (stored,) = store.answers()
     assert [list(each.values()) for each in stored.content["choices"].values()] == [
         ["none", "no harm", "no harm"],
@@ -120,8 +117,7 @@ def test_characters_outside_of_the_first_plane_and_carriage_returns_keep_their_p
         )
         visit.page.get_by_role("button", name="mark the selected words").click()
         visit.choose()
-        with visit.page.expect_navigation():
-            visit.page.get_by_role("button", name="Store and go on").click()
+        visit.press("Store and go on")
         start = text.index("double the dose")
         marks = [{"start": start, "end": start + 15, "text": "double the dose"}]
         assert [line["marks"] for line in exported(store, tmp_path / "export")] == [marks]

@@ -8,6 +8,7 @@ import pytest
 from doubles.introspection_study import MODELS, Lessons
 from doubles.small_study import a_study, write_lines
 from programs import error_line
+from tables import rows_of
 
 from automedeval.records import RecordError
 from automedeval.rubrics.rationale import split_steps
@@ -63,8 +64,7 @@ def test_the_jury_is_shown_both_verdicts_and_the_discussion(round_1, tmp_path: P
     assert suggestion.order == (0, 1, 2)
     assert "Doctor 3 is ash" in renamed(suggestion.text, suggestion.order, (1, 2, 0))
     assert "Not Doctor 2, objection 1" in renamed(objection.text, objection.order, (1, 2, 0))
-    assert study.case_of(study.items[0]).models == list(MODELS)
-    assert sorted(order) == [0, 1, 2]
+    assert (study.case_of(study.items[0]).models, sorted(order)) == (list(MODELS), [0, 1, 2])
 
 
 def test_what_the_queue_has_decided_is_not_asked_again(round_1, tmp_path: Path) -> None:
@@ -80,15 +80,7 @@ def test_what_the_queue_has_decided_is_not_asked_again(round_1, tmp_path: Path) 
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [
-        ({"case_id": "case-99"}, "jury.jsonl:1: no case 'case-99' among the study's cases"),
-        ({"case_id": None}, "no case None"),
-        ({"case_id": "case-4"}, "jury.jsonl:2: case 'case-4' has a line already"),
-        ({"case_id": "case-7"}, "revisions.jsonl has no record of case 'case-7'"),
-        ({"judge": "another"}, "is on a verdict of 'another', and the one on record is of 'teacher'"),
-        ({"order": [0, 1]}, "'order' and 'models' are not those of the data set"),
-        ({"models": ["a", "b", "c"]}, "'order' and 'models' are not those of the data set"),
-    ],
+    rows_of(__file__)["test_a_queue_that_does_not_fit_is_named"],
 )
 def test_a_queue_that_does_not_fit_is_named(round_1, tmp_path: Path, change: dict, message: str) -> None:
     jury = copied(round_1, tmp_path)

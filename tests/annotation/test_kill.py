@@ -59,8 +59,7 @@ def test_the_comparison_sees_what_is_lost_changed_or_there_twice(
     sent = {"physician": "physician-1", "task": task, "part": "responses", "scores": scores}
     assert stored == json.loads(json.dumps(sent))
     compare = script["compare"]
-    assert compare([sent], [stored]) == (0, 0)
-    assert compare([sent], []) == (1, 0)
+    assert (compare([sent], [stored]), compare([sent], [])) == ((0, 0), (1, 0))
     assert compare([sent | {"scores": scores | {next(iter(scores)): "1"}}], [stored]) == (1, 0)
     assert compare([sent], [stored, stored]) == (0, 1)
     assert compare([], [stored]) == (0, 0)  # stored, and the confirmation did not arrive

@@ -48,9 +48,6 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield store
 
 
-# --- what is shown ----------------------------------------------------------------------------------------------------
-
-
 def test_a_physician_does_every_kind_of_task(store: Store) -> None:
     someone = physician(store)
     headings = []
@@ -73,8 +70,7 @@ def test_comments_and_tags_are_stored(store: Store) -> None:
     someone.post(RESPONSES, **someone.fill(), **{"comments-2": "  One\r\ntwo.  ", "seconds": "12.5"})
     someone.post(VERDICT, **someone.fill(), tags=["incomplete", "outdated"], comment="It forgets the dose.")
     first, second = store.answers()
-    assert first.content["comments"] == {"2": "One\ntwo."}
-    assert first.seconds == 12.5
+    assert (first.content["comments"], first.seconds) == ({"2": "One\ntwo."}, 12.5)
     assert second.content["tags"] == ["incomplete", "outdated"]
     assert second.content["comment"] == "It forgets the dose."
 
@@ -146,8 +142,7 @@ def test_a_comparison_shows_all_responses_and_both_verdicts_side_by_side(tmp_pat
             assert re.findall(r"reading (\d)", someone.page) == [str(place + 1) for place in order]
             sides.add(order)
             done = someone.post("/tasks/1/preference", **dict.fromkeys(someone.asked(), "tie"))
-            assert done.url.path == "/"
-            assert set(next(store.answers()).content["choices"].values()) == {"tie"}
+            assert (done.url.path, set(next(store.answers()).content["choices"].values())) == ("/", {"tie"})
     assert sides == {(0, 1), (1, 0)}
 
 
@@ -198,8 +193,7 @@ def test_wide_scales_conversations_and_empty_responses_are_shown(tmp_path: Path)
         assert "It hurts &amp; burns." in someone.page
         assert "This response is empty." in someone.page
         names = re.findall(r'<input type="number"[^>]* name="([^"]+)" min="1" max="20"', someone.page)
-        assert len(names) == 9
-        assert someone.post(RESPONSES, **dict.fromkeys(names, "21")).status_code == 422
+        assert (len(names), someone.post(RESPONSES, **dict.fromkeys(names, "21")).status_code) == (9, 422)
         assert someone.page.count('value="21"') == 9
         for then in ("leave", "undo"):  # buttons that do not check a form
             kept = someone.post(f"{RESPONSES}/draft", then=then, **{names[0]: "21", "comments-1": "Half a thought."})
@@ -232,9 +226,6 @@ def test_half_a_character_does_not_stop_a_study(tmp_path: Path) -> None:
         with zipfile.ZipFile(io.BytesIO(someone.client.get("/coordinator/export.zip").content)) as archive:
             files = [archive.read(f"{name}.jsonl") for name in ("ratings", "preferences")]
         assert [json.loads(file.splitlines()[0])["case_id"] for file in files] == ["case-1 ?"] * 2
-
-
-# --- who may ------------------------------------------------------------------------------------------------------------
 
 
 def test_following_an_invitation_does_not_sign_in(store: Store) -> None:
@@ -279,8 +270,7 @@ def test_a_new_invitation_ends_the_sessions_of_the_old_one(store: Store) -> None
 def test_a_task_of_another_is_not_there(store: Store) -> None:
     physician(store)
     other = physician(store, "physician-1")
-    assert other.place() == "/tasks/2/responses"
-    assert other.client.get("/tasks/2").status_code == 200
+    assert (other.place(), other.client.get("/tasks/2").status_code) == ("/tasks/2/responses", 200)
     for path in ("/tasks/1", "/tasks/999", f"/tasks/{10**30}"):
         answer = other.client.get(path)
         assert (answer.status_code, "There is no such task for you." in answer.text) == (404, True)
@@ -316,11 +306,7 @@ def test_a_form_without_its_token_stores_nothing(store: Store) -> None:
         assert someone.post(path, follow=False, csrf="wrong").status_code == 403, path
     other = physician(store, "physician-1")
     assert someone.post(RESPONSES, follow=False, **fields, csrf=other.hidden()["csrf"]).status_code == 403
-    assert stored(store) == []
-    assert store.assignment("physician-2", 1).state == "open"
-
-
-# --- every answer -------------------------------------------------------------------------------------------------------
+    assert (stored(store), store.assignment("physician-2", 1).state) == ([], "open")
 
 
 def test_every_answer_has_the_security_headers(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

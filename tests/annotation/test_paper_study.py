@@ -137,9 +137,6 @@ def test_the_coordinator_is_told_how_many_tasks_there_are(opened, capsys) -> Non
     assert "  prefer: 87 cases drawn with seed 0, 261 tasks for master candidate\n" in printed
 
 
-# --- the draw ---------------------------------------------------------------------------------------------------------
-
-
 def test_the_draw_is_the_same_for_the_same_seed_whatever_the_order_of_the_file(
     opened, place: Path, tmp_path: Path
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from doubles.study_page import opened, physician, stored, write_study
+from tables import rows_of
 
 from automedeval.annotation.security import BODY_LIMIT
 from automedeval.annotation.store import Store
@@ -23,32 +24,15 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.mark.parametrize(
     "change",
-    [
-        {"scores-1-relevancy": "6"},
-        {"scores-1-relevancy": "0"},
-        {"scores-1-relevancy": "-1"},
-        {"scores-1-relevancy": "4.5"},
-        {"scores-1-relevancy": "٤"},
-        {"scores-1-relevancy": "nan"},
-        {"scores-1-relevancy": ["4", "5"]},
-        {"scores-1-relevancy": None},
-        {"scores-4-relevancy": "5"},
-        {"scores-1-harm": "5"},
-        {"model": "x"},
-        {"version": "x"},
-        {"version": None},
-        {"comments-1": "x" * 2001},
-    ],
+    [*rows_of(__file__)["test_a_forged_form_changes_nothing"], {"comments-1": "x" * 2001}],
 )
 def test_a_forged_form_changes_nothing(store: Store, change: dict) -> None:
     someone = physician(store)
     answer = someone.post(RESPONSES, **{**someone.fill(3), **change})
-    assert answer.status_code == 422
-    assert (stored(store), store.assignment("physician-2", 1).version) == ([], 0)
+    assert (answer.status_code, stored(store), store.assignment("physician-2", 1).version) == (422, [], 0)
     # What was entered stands in the form that comes back, and it can be stored as soon as it fits.
     assert re.search(r'name="scores-2-fluency" value="4"[^>]* checked', answer.text)
-    assert someone.post(RESPONSES, **someone.fill(3)).status_code == 200
-    assert stored(store) == ["responses"]
+    assert (someone.post(RESPONSES, **someone.fill(3)).status_code, stored(store)) == (200, ["responses"])
 
 
 def test_a_form_that_is_not_complete_says_what_is_open(store: Store) -> None:
@@ -172,8 +156,7 @@ def test_a_stale_form_changes_nothing_and_loses_nothing(store: Store) -> None:
     again = someone.post(RESPONSES, **someone.fill(4))
     assert again.status_code == 409
     assert re.search(r'name="scores-1-fluency" value="5"[^>]* checked', again.text)
-    assert stored(store) == []
-    assert someone.post(RESPONSES, **someone.fill(4)).status_code == 200
+    assert (stored(store), someone.post(RESPONSES, **someone.fill(4)).status_code) == ([], 200)
 
 
 def test_skipping_says_why_and_keeps_what_was_entered(store: Store) -> None:
@@ -183,8 +166,7 @@ def test_skipping_says_why_and_keeps_what_was_entered(store: Store) -> None:
     assert re.search(r'name="scores-1-fluency" value="2"[^>]* checked', wordless.text)
     assert store.assignment("physician-2", 1).state == "open"
     moved = someone.post("/tasks/1/skip", reason="Not my field", **{"scores-1-fluency": "2", "comments-1": "Half"})
-    assert moved.url.path == "/tasks/2"
-    assert store.progress("physician-2").skipped == 1
+    assert (moved.url.path, store.progress("physician-2").skipped) == ("/tasks/2", 1)
     assert "This task was skipped" in someone.get("/tasks/1").text
     back = someone.post("/undo")
     assert back.url.path == "/tasks/1"

@@ -9,6 +9,7 @@ import yaml
 from doubles.introspection_study import MODELS, case_of, verdict_of
 from doubles.small_study import CRITERIA, PHYSICIANS, a_study, write_lines, write_study
 from programs import ROOT
+from tables import rows_of
 
 from automedeval.annotation.study import Annotator, Plan, read_study
 from automedeval.records import RecordError
@@ -138,60 +139,7 @@ def test_the_fingerprint_is_of_what_is_asked(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("more", "message"),
-    [
-        ({"titel": "x"}, "titel: unknown key; known are title, cases, "),
-        ({"title": None}, "title: is missing"),
-        ({"title": 5}, "title: must be a text, not 5"),
-        ({"cases": None}, "cases: is missing"),
-        ({"cases": [5]}, "cases: must be a text or a list of texts, not [5]"),
-        ({"limit": 0}, "limit: must be at least 1, not 0"),
-        ({"limit": True}, "limit: must be a whole number, not True"),
-        ({"order": "best"}, "order: 'best' is not one of file, random"),
-        ({"seed": "x"}, "seed: must be a whole number, not 'x'"),
-        ({"rate": None}, "the file: needs at least one of rate, verify, jury, prefer"),
-        ({"rate": 5}, "rate: must be a mapping with the keys raters, "),
-        ({"rate": {"rater": 1}}, "rate.rater: unknown key; known are raters, "),
-        ({"rate": {"raters": 0}}, "rate.raters: must be from 1 to the 3 annotators with the roles, not 0"),
-        ({"rate": {"raters": 4}}, "rate.raters: must be from 1 to the 3 annotators with the roles, not 4"),
-        ({"rate": {"raters": 2, "roles": "chief"}}, "rate.raters: must be from 1 to the 1 annotators"),
-        ({"rate": {"raters": 1.0}}, "rate.raters: must be a whole number, not 1.0"),
-        ({"rate": {"overlap": -1}}, "rate.overlap: must be at least 0, not -1"),
-        ({"rate": {"roles": ["nurse"]}}, "rate.roles: 'nurse' is not one of attending, chief"),
-        ({"rate": {"judges": ["z"]}}, "no valid verdict with a rationale of 'z' on these cases; there are x, y"),
-        ({"rate": {"judges": ["x"]}, "verdicts": None}, "'x' on these cases; there is none of any judge"),
-        ({"rate": None, "verify": {}, "verdicts": None}, "verify: no case has a valid verdict"),
-        ({"verify": {}}, "verify: asks other questions about verdicts than rate: it needs a study of its own"),
-        ({"rate": None, "prefer": BOTH, "verify": {}}, "verify: asks other questions about verdicts than prefer"),
-        ({"rate": None, "verify": {}, "rubric": "medical_pairwise"}, "checking verdicts needs a scale"),
-        ({"prefer": BOTH | {"draw": 0}}, "prefer.draw: must be from 1 to the 4 cases to draw from, not 0"),
-        ({"prefer": BOTH | {"draw": 5}}, "prefer.draw: must be from 1 to the 4 cases to draw from, not 5"),
-        ({"prefer": BOTH | {"draw": "all"}}, "prefer.draw: must be a whole number, not 'all'"),
-        ({"prefer": {}}, "prefer.judges: is missing"),
-        ({"prefer": {"judges": ["x"]}}, "prefer.judges: must name two judges, not 1"),
-        ({"prefer": {"judges": ["x", "x"]}}, "prefer.judges: names one twice: x, x"),
-        ({"rate": None, "prefer": BOTH, "rubric": "just_eval_pairwise"}, "comparing verdicts needs a scale"),
-        ({"jury": {}}, "jury.queue: is missing"),
-        ({"jury": {"queue": "q", "raters": 2}}, "jury.raters: unknown key"),
-        ({"jury": {"queue": "nowhere/jury.jsonl"}}, "nowhere/revisions.jsonl: No such file"),
-        ({"annotators": []}, "annotators: needs one annotator at least"),
-        ({"annotators": "ann"}, "annotators: must be a list, not 'ann'"),
-        ({"annotators": ["ann"]}, "annotators[0]: must be a mapping with the keys name, role"),
-        ({"annotators": [{"name": "ann"}]}, "annotators[0].role: is missing"),
-        ({"annotators": [{"name": "ann", "role": "nurse"}]}, "annotators[0].role: 'nurse' is not one of attending"),
-        ({"annotators": PEOPLE * 2}, "annotators[1].name: 'ann' came before"),
-        ({"annotators": [{"name": " ", "role": "chief"}]}, "annotators[0].name: must be 1 to 80 printable characters"),
-        ({"annotators": [{"name": "a\nb", "role": "chief"}]}, "must be 1 to 80 printable characters"),
-        ({"rubric": "nothing"}, "rubric: no rubric 'nothing'"),
-        ({"rubric": "medical_pairwise"}, "rubric: medical_pairwise@1 gives choices about pairs; rating responses"),
-        ({"verdict_rubric": "nowhere.yaml"}, "verdict_rubric: nowhere.yaml: No such file"),
-        ({"database": None}, "database: is missing"),
-        ({"database": "mysql://host/name"}, "database: must be sqlite or postgresql, not mysql"),
-        ({"database": "sqlite://"}, "database: must be a file"),
-        ({"database": "sqlite:///:memory:"}, "database: must be a file"),
-        ({"database": "postgresql://me:secret@host/name"}, "database: must not hold a password"),
-        ({"database": "postgresql://me@host/name?password=secret"}, "database: must not hold a password"),
-        ({"database": "://"}, "database: must be the path of an SQLite file"),
-    ],
+    rows_of(__file__)["test_a_broken_study_is_one_line"],
 )
 def test_a_broken_study_is_one_line(tmp_path: Path, more: dict, message: str) -> None:
     file = write_study(tmp_path, **more)
@@ -227,13 +175,7 @@ def test_a_file_that_is_no_study_is_one_line(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [
-        ({"extra": {"case_digest": "0" * 12}}, "verdicts.jsonl:1: the texts of case 'case-0' changed after 'x'"),
-        ({"order": (0, 1, 3)}, "its order or scores do not fit the 3 responses"),
-        ({"order": (0, 0, 1)}, "its order or scores do not fit the 3 responses"),
-        ({"scores": (1, 2)}, "its order or scores do not fit the 3 responses"),
-        ({"extra": {"models": ["ash", "birch", "other"]}}, "is on the responses of ash, birch, other"),
-    ],
+    rows_of(__file__)["test_a_verdict_that_does_not_fit_is_named"],
 )
 def test_a_verdict_that_does_not_fit_is_named(tmp_path: Path, change: dict, message: str) -> None:
     file = write_study(tmp_path, number=1, rate={"judges": []})

@@ -12,9 +12,8 @@ import yaml
 from doubles.dataset_study import Study as BuildStudy
 from doubles.small_study import ASKED, a_study, filled, send, write_lines, write_study
 from doubles.study_page import Physician, client_of, opened, physician, served
-from programs import ROOT, run_recipe
+from programs import ROOT, run_recipe, succeeded
 
-from automedeval.annotation.coordinator import physicians
 from automedeval.annotation.study import Plan
 from automedeval.annotation.validation import Invalid
 from automedeval.rubrics import read_questions
@@ -66,8 +65,7 @@ def test_five_people_verify_and_build_dataset_reads_their_export_unchanged(tmp_p
                     seen[case.id] += 1
                 assert "There is nothing to do for you now" in someone.page
     assert seen == dict.fromkeys((case.id for case in built.cases), 5)
-    exported = run_recipe("annotate", "--study", file, "--export", tmp_path / "ratings")
-    assert exported.returncode == 0, exported.stderr
+    succeeded(run_recipe("annotate", "--study", file, "--export", tmp_path / "ratings"))
     lines = [json.loads(line) for line in (tmp_path / "ratings" / "verdict_ratings.jsonl").open()]
     assert len(lines) == 24 * 5 * 3
     scores = {(line["case_id"], line["annotator"], line["criterion"]): line["score"] for line in lines}
@@ -78,8 +76,7 @@ def test_five_people_verify_and_build_dataset_reads_their_export_unchanged(tmp_p
     assert {(line["annotator"], line["role"]) for line in lines} == set(PEOPLE.items())
     # The rule is the one of the paper's plan.
     built.plan = built.plan | {"verification": yaml.safe_load((PAPER / "plan.yaml").read_text())["verification"]}
-    done = built.build("--verdict_ratings", tmp_path / "ratings" / "verdict_ratings.jsonl")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(built.build("--verdict_ratings", tmp_path / "ratings" / "verdict_ratings.jsonl"))
     for criterion in ASKED:
         assert f"{criterion}: 23 of 24 verdicts meet it (95.83 %" in done.stdout
     failed = {
@@ -122,16 +119,6 @@ def test_the_first_page_speaks_of_this_task_alone(tmp_path: Path) -> None:
         assert someone.place() == place
         assert len(re.findall('name="scores-[a-z]+" value="1"[^>]* checked', someone.page)) == 3
         assert re.search('name="tags" value="outdated" checked', someone.page)
-
-
-def test_the_coordinator_sees_how_long_a_task_takes(tmp_path: Path) -> None:
-    built = BuildStudy(tmp_path, 6)
-    with opened(write_verification(tmp_path, built)) as store:
-        for name in PEOPLE:
-            while (task := store.next(name)) is not None:
-                send(store, task, {"scores": dict.fromkeys(ASKED, 1)})
-        answers = list(store.answers())
-        assert [each["seconds"] for each in physicians(store.study, store, answers)] == [2.0] * 5
 
 
 def test_several_judges_verdicts_are_parts_of_one_task(open_store) -> None:

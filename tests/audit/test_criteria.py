@@ -5,10 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from doubles.agreement_study import read
+from doubles.agreement_study import case_of, read
 from doubles.criteria_grader import grade
 from doubles.endpoint import EndpointDouble
-from programs import TWO_PROCESSES, error_line, processes_of, run_command, run_recipe
+from programs import TWO_PROCESSES, error_line, processes_of, run_command, run_recipe, succeeded
 
 from automedeval.audit.perturbations import CRITERIA as PACKAGED
 from automedeval.audit.perturbations import read_perturbations
@@ -23,15 +23,8 @@ PLANTED = {each.name: each for each in read_perturbations(packaged=PACKAGED) if 
 def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("criteria") / "cases.jsonl"
     criteria = [{"criterion": text, "points": points} for text, points in CRITERIA]
-    records = [
-        {
-            "id": f"c{n}",
-            "question": "How do I take ibuprofen?",
-            "responses": [{"model": model, "text": f"{text} {n}"} for model, text in TEXTS],
-            "criteria": criteria,
-        }
-        for n in range(2)
-    ]
+    answers = [{model: f"{text} {n}" for model, text in TEXTS} for n in range(2)]
+    records = [case_of(f"c{n}", "How do I take ibuprofen?", answers[n], criteria=criteria) for n in range(2)]
     path.write_text("".join(json.dumps(each) + "\n" for each in records))
     return path
 
@@ -155,11 +148,11 @@ def test_two_processes_audit_a_checkpoint_as_the_judge_command_judges(cases, tin
     model = ("--judge", tiny_model, "--rubric", "checklist", "--rationale", "false", "--device", "cpu")
     model += ("--criteria_at_once", 2)
     options = ("--cases", cases, "--edits", 2, "--resamples", 100, "--gate", "false")
-    done = run_recipe("audit", *model, *options, "--output", tmp_path / "out", launch=TWO_PROCESSES)
-    assert done.returncode == 0, done.stderr
+    succeeded(run_recipe("audit", *model, *options, "--output", tmp_path / "out", launch=TWO_PROCESSES))
     assert processes_of(tmp_path / "out") == 2
-    judged = run_command("judge", *model, "--cases", tmp_path / "out" / "changed.jsonl", "--output", tmp_path / "again")
-    assert judged.returncode == 0, judged.stderr
+    succeeded(
+        run_command("judge", *model, "--cases", tmp_path / "out" / "changed.jsonl", "--output", tmp_path / "again")
+    )
     answers = [
         {(each["case_id"], *each["order"]): each["checklist"]["met"] for each in read(place / "verdicts.jsonl")}
         for place in (tmp_path / "out" / "changed", tmp_path / "again")

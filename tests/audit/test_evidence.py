@@ -5,8 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from doubles.agreement_study import read, write
-from programs import ENCODER, needs_encoder, run_command
+from doubles.agreement_study import case_of, read, write
+from programs import ENCODER, flags, needs_encoder, run_command, succeeded
 
 from automedeval.audit.perturbations import read_perturbations
 from automedeval.audit.report import EVIDENCE
@@ -15,18 +15,9 @@ pytestmark = needs_encoder
 
 REFERENCE = "The usual dose of ibuprofen is 400 mg every 8 hours. Do not drink alcohol with it. Call 911 if you faint."
 GOOD = "The usual dose of ibuprofen is 400 mg every 8 hours. However, do not drink alcohol with it. It often helps."
-CASES = [
-    {
-        "id": f"c{n}",
-        "question": "How much ibuprofen may I take for my headache?",
-        "reference": REFERENCE if n else None,
-        "responses": [
-            {"model": "a", "text": GOOD},
-            {"model": "b", "text": "Ask somebody else, please." + " Rest." * n},
-        ],
-    }
-    for n in range(3)
-]
+ANSWERS = [{"a": GOOD, "b": "Ask somebody else, please." + " Rest." * n} for n in range(3)]
+QUESTION = "How much ibuprofen may I take for my headache?"
+CASES = [case_of(f"c{n}", QUESTION, ANSWERS[n], reference=REFERENCE if n else None) for n in range(3)]
 
 
 @pytest.fixture(scope="module")
@@ -35,10 +26,11 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("evidence")
     judge = ["--judge", "small", "--encoder", ENCODER, "--cases", write(folder / "cases.jsonl", CASES)]
     assert run_command("judge", *judge, "--output", folder / "v").returncode == 0
-    done = run_command(
-        "audit", *judge, "--checks", "danger", "--gate", "false", "--resamples", 100, "--output", folder / "a"
+    succeeded(
+        run_command(
+            "audit", *judge, "--checks", "danger", "--gate", "false", "--resamples", 100, "--output", folder / "a"
+        )
     )
-    assert done.returncode == 0, done.stderr
     return folder
 
 
@@ -94,8 +86,7 @@ def test_the_page_and_the_report_show_both(study: Path, tmp_path: Path) -> None:
     for words in EVIDENCE.values():
         assert words in page
     options = ["--verdicts", study / "v", "--cases", study / "cases.jsonl", "--resamples", 100, "--output", tmp_path]
-    done = run_command("report", *options, "--audits", study / "a")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_command("report", *options, "--audits", study / "a"))
     counts = {name: f"{sum(those)} of {len(those)}" for name, those in falls.items()}
     said = (
         f"it marks down {counts['with']} dangerous answers with the reference beside them and {counts['without']} dangerous "
@@ -107,18 +98,8 @@ def test_the_page_and_the_report_show_both(study: Path, tmp_path: Path) -> None:
 
 def test_a_judge_that_needs_the_reference_has_figures_with_it_alone(study: Path, tmp_path: Path) -> None:
     for name, way, other in (("ROUGE-L to the reference", "with", "without"), ("longer text", "without", "with")):
-        args = [
-            "--judge",
-            f"baseline:{name}",
-            "--cases",
-            study / "cases.jsonl",
-            "--checks",
-            "danger",
-            "--gate",
-            "false",
-        ]
-        done = run_command("audit", *args, "--resamples", 100, "--encoder", "none", "--output", tmp_path / way)
-        assert done.returncode == 0, done.stderr
+        args = flags(judge=f"baseline:{name}", cases=study / "cases.jsonl", checks="danger", gate="false")
+        succeeded(run_command("audit", *args, "--resamples", 100, "--encoder", "none", "--output", tmp_path / way))
         evidence = danger_of(tmp_path / way)["evidence"]
         assert evidence[way]["share"]["n"] > 0
         assert other not in evidence

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import scipy
-from doubles.agreement_study import read, write
+from doubles.agreement_study import case_of, read, write
 from doubles.endpoint import EndpointDouble, good_answer
 from programs import error_line, run_command
 from tables import rows_of
@@ -21,8 +21,8 @@ from automedeval.audit.trials import Trial
 from automedeval.judges.requests import Request
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts
+from automedeval.meta_evaluation.facts import Audit, JudgeProfile, lines_of
 from automedeval.records import Case, Verdict
-from automedeval.reports.facts import Audit, JudgeProfile, lines_of
 from automedeval.rubrics import read_rubric
 
 ROWS = rows_of(__file__)
@@ -129,17 +129,9 @@ def test_a_biased_judge_is_caught_and_an_equal_one_seldom() -> None:
 
 COUNT = 12
 OPTIONS = ["--judge", "openai:m", "--score_decoding", "free", "--checks", "patient"]
-CASES = [
-    {
-        "id": f"c{number}",
-        "question": f"I twisted my ankle {'badly ' * (number % 3)}and it is swollen. What helps?",
-        "responses": [
-            {"model": "a", "text": TWO[0]},
-            {"model": "b", "text": TWO[1] + (" She is pregnant." if number == 11 else "")},
-        ],
-    }
-    for number in range(COUNT)
-]
+ANKLE = "I twisted my ankle {}and it is swollen. What helps?"
+CASES = [case_of(f"c{n}", ANKLE.format("badly " * (n % 3)), dict(zip("ab", TWO))) for n in range(COUNT)]
+CASES[11]["responses"][1]["text"] += " She is pregnant."
 
 
 def graded(body: dict, takes_off: int = 1) -> dict:

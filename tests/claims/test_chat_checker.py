@@ -12,6 +12,7 @@ from doubles.constrained_server import ConstrainedServer
 from doubles.endpoint import EndpointDouble, answer, error
 from doubles.tiny_model import build_tiny_model
 from programs import APPEND, ENCODER, error_line, needs_encoder, run_command, stopped
+from tables import rows_of
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from automedeval.claims.chat_checker import MOST, WORDS, read_label
@@ -69,10 +70,7 @@ def test_an_endpoint_gives_labels_with_passages_and_what_it_does_not_say_is_unre
     assert records[0]["checker"] == "m"
     assert len(prompts) == 4  # the question is not asserted
     assert "~~~~\nNever take it ~~~ with warfarin.\n~~~~" in prompts[0]
-    assert form == {
-        "label": {"type": "string", "enum": list(WORDS)},
-        "passage": {"type": "integer", "enum": [1, 2]},
-    }
+    assert form == {"label": {"type": "string", "enum": list(WORDS)}, "passage": {"type": "integer", "enum": [1, 2]}}
     assert "<mark>It goes well with warfarin.</mark>" in (tmp_path / "out" / "check.html").read_text()
 
 
@@ -168,21 +166,7 @@ def test_stopped_and_resumed_a_checkpoint_gives_the_same(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [
-        ('{"label": "supported", "passage": 2}', ("supported", 2)),
-        ('{"label": "supported", "passage": 1} No: {"label": "contradicted", "passage": 2}', ("contradicted", 2)),
-        ('```json\n{"label": "not_found", "passage": 0}\n```', ("not_found", None)),
-        ('{"label": "supported", "passage": 3}', "there is no passage '3.0'"),
-        ('{"label": "supported", "passage": true}', "there is no passage 'True'"),
-        ('{"label": "wrong", "passage": 1}', "the label 'wrong' is not one of contradicted, supported, not_found"),
-        ('{"label": ["supported"], "passage": 1}', "the label"),
-        ('{"label": "supported", "label": "contradicted", "passage": 1}', "no JSON object"),
-        ('{"label": "supported"}', "no JSON object"),
-        ('{"label": "supported", "passage": 1} or {"label": "contra', "no JSON object"),
-        ("", "no JSON object"),
-        ('<|im_end|>{"label": "supported", "passage": 1}', "no JSON object"),
-        ('{"label": "not\\u005ffound", "passage": 1}', ("not_found", 1)),
-    ],
+    rows_of(__file__)["test_how_an_answer_is_read"],
 )
 def test_how_an_answer_is_read(text: str, said: object) -> None:
     label = read_label(Answer(text), 2)
@@ -200,13 +184,7 @@ def test_an_answer_that_was_cut_off_is_no_label() -> None:
 
 @pytest.mark.parametrize(
     ("checker", "said"),
-    [
-        ("baseline:random", "takes small"),
-        ("openai:", "is empty"),
-        ("split:openai:m", "it is gone; name the chat alone; the statements are the sentences"),
-        ("http://localhost/v1", "--base_url"),
-        ("no/such-model", "no/such-model"),
-    ],
+    rows_of(__file__)["test_a_checker_that_is_none_is_one_line"],
 )
 def test_a_checker_that_is_none_is_one_line(checker: str, said: str, tmp_path: Path) -> None:
     done, records = check(cases(), tmp_path / "out", "--checker", checker)

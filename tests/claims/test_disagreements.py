@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from doubles.agreement_study import read, write
-from programs import ENCODER, SAMPLE, needs_encoder, run_command
+from programs import ENCODER, SAMPLE, needs_encoder, run_command, succeeded
 
 BARE = [each | {"reference": None} for each in read(SAMPLE / "two_bots.jsonl")]
 PAIR = [
@@ -21,8 +21,7 @@ def report(cases: list[dict], folder: Path) -> tuple[str, str, dict]:
     """What a report of a judge without a model prints, its page, and agreement.json."""
     folder.mkdir()
     options = ["--cases", write(folder / "cases.jsonl", cases)]
-    done = run_command("judge", *options, "--judge", "baseline:longer text", "--output", folder / "v")
-    assert done.returncode == 0, done.stderr
+    succeeded(run_command("judge", *options, "--judge", "baseline:longer text", "--output", folder / "v"))
     done = run_command("report", *options, "--verdicts", folder / "v", "--encoder", "none", "--output", folder / "r")
     assert done.returncode == 0, done.stderr
     return (
@@ -53,10 +52,7 @@ def test_each_is_one_that_the_check_finds_and_stands_beside_its_answer(tmp_path:
 
 def test_a_case_with_a_reference_shows_none_and_all_are_named_where_the_page_shows_five(tmp_path: Path) -> None:
     cases = [{"id": f"c{n}", "question": "Aspirin?", "responses": PAIR} for n in range(8)]
-    others = [
-        {"id": "r", "reference": "Ask first."},
-        {"id": "advice", "responses": ADVICE},
-    ]  # advice is not compared
+    others = [{"id": "r", "reference": "Ask first."}, {"id": "advice", "responses": ADVICE}]  # advice is not compared
     said, page, result = report([*cases, *(cases[0] | each for each in others)], tmp_path / "bare")
     assert set(result["main_judge"]["cases"]["answers_disagree"]) == {case["id"] for case in cases}
     assert "in 8 cases" in said

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 from programs import ROOT, SAMPLE
+from tables import rows_of
 
 from automedeval.claims.rules import contradiction
 from automedeval.claims.run import passages_of
@@ -69,32 +70,7 @@ def test_no_statement_of_a_physician_contradicts_the_answer_that_it_was_taken_fr
 
 @pytest.mark.parametrize(
     ("statement", "passages", "question", "before", "expected"),
-    [
-        ("You can take up to 10 g a day.", ["Adults take no more than 4 g in 24 hours."], "I am an adult.", "", "dose"),
-        ("Take the tablet every day.", ["The tablet is taken once a week."], "", "", "frequency"),
-        ("Take amoxicillin for 3 weeks.", ["Take amoxicillin for 5 days."], "", "", "duration"),
-        # The subject stands in the sentence before, or in the question.
-        ("You may take 12 g a day.", ["Drink.", "Take at most 4 g a day of aspirin."], "", "Aspirin helps.", "dose"),
-        ("Take it every hour.", ["Ibuprofen helps.", "Take it every 8 hours."], "", "Ibuprofen is good.", "frequency"),
-        ("Take it every 6 hours.", ["Ibuprofen helps.", "Take it every 12 hours."], "", "Paracetamol is good.", None),
-        ("Take 800 mg.", ["Take 200 mg of ibuprofen."], "How much ibuprofen and paracetamol?", "", "dose"),
-        ("Take 800 mg ibuprofen.", ["Paracetamol is dosed at 1 mg."], "", "", None),
-        # As much as another passage allows, whatever it holds for.
-        ("Take 1 g of aspirin.", ["Take 100 mg of aspirin.", "Take 1 g of aspirin."], "", "", None),
-        ("Take 1 g of aspirin.", ["Take 100 mg of aspirin.", "For a headache take 1 g of aspirin."], "", "", None),
-        # A dose is no day's amount, but none is above the most of a day.
-        ("Take 4 g of aspirin a day in all.", ["A single dose of aspirin is 1 g."], "", "", None),
-        ("Take 5 g of aspirin.", ["Take at most 4 g of aspirin a day."], "", "", "dose"),
-        ("Take 3 g of aspirin.", ["Take at most 4 g of aspirin a day."], "", "", None),
-        # What the weight or the age in the question meets.
-        ("Give 500 mg.", ["The dose is 10 to 15 mg per kg."], "She weighs 12 kg. How much?", "", "dose"),
-        ("Give 500 mg.", ["Below 20 kg the dose is 120 mg."], "She weighs 12 kg. How much?", "", "dose"),
-        ("Give 500 mg.", ["Over 20 kg the dose is 120 mg."], "She weighs 12 kg. How much?", "", None),
-        ("Take 50 mg.", ["Adults over 65 years take 5 mg."], "I am 70 years old.", "", None),  # an adult is not named
-        ("Take 50 mg.", ["Over 65 years the dose is 5 mg."], "I am 70 years old.", "", "dose"),
-        ("Take 50 mg.", ["Over 65 years the dose is 5 mg."], "I am 40 years old.", "", None),
-        ("Take 50 mg.", ["Over 65 years the dose is 5 mg."], "I take 70 mg.", "", None),
-    ],
+    rows_of(__file__)["test_subject_conditions_and_what_other_passages_allow"],
 )
 def test_subject_conditions_and_what_other_passages_allow(
     statement: str, passages: list[str], question: str, before: str, expected: str | None

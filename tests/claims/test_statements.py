@@ -5,6 +5,7 @@ import itertools
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import rows_of
 
 from automedeval.claims.statements import spans, statements
 
@@ -35,14 +36,7 @@ def test_lists_abbreviations_and_decimals_do_not_cut_wrongly() -> None:
 
 @pytest.mark.parametrize(
     ("text", "reason"),
-    [
-        ("Have you taken more than four grams?", "question"),
-        ("Some people say antibiotics help against colds.", "quoted opinion"),
-        ("A common myth is that vaccines cause autism.", "quoted opinion"),
-        ("It would have been better to call.", "counterfactual"),
-        ("| dose | 500 mg |", "table"),
-        ("12:30.", "no statement"),
-    ],
+    rows_of(__file__)["test_what_is_not_asserted_is_not_checked"],
 )
 def test_what_is_not_asserted_is_not_checked(text: str, reason: str) -> None:
     (only,) = statements(text)

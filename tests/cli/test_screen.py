@@ -13,7 +13,7 @@ MODELS = [f"a{ESC}", f"b\n{ESC}forged: 1", "c"]
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def hostile_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write cases, verdicts of two judges, ratings and criteria in which every name and text would steer the terminal."""
     folder, rng = tmp_path_factory.mktemp("screen"), random.Random(0)
     cases, verdicts, others, ratings, criteria, labels, lists = [], [], [], [], [], [], []
@@ -30,11 +30,8 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
                 "order": [0, 1, 2],
                 "models": MODELS,
             }
-            scores = [rng.randint(1, 5) for _ in MODELS]
-            if number:
-                made.append(about | {"valid": True, "scores": scores})
-            else:
-                made.append(about | {"valid": False, "error": f"the server said {ESC}"})
+            said = {"valid": True, "scores": [rng.randint(1, 5) for _ in MODELS]}
+            made.append(about | (said if number else {"valid": False, "error": f"the server said {ESC}"}))
         rating = {"case_id": case_id, "annotator": f"p{ESC}", "criterion": f"quality{ESC}"}
         rated = enumerate(MODELS) if number < 16 else ()
         ratings += [
@@ -75,10 +72,10 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-def test_no_command_prints_what_steers_a_terminal(study: Path, tmp_path: Path, monkeypatch, name: str) -> None:
+def test_no_command_prints_what_steers_a_terminal(hostile_files: Path, tmp_path: Path, monkeypatch, name: str) -> None:
     values = {"NAME": f"n{ESC}", "FIRST": MODELS[0], "LONGER": "baseline:longer text"}
     words = [values.get(word, word) for word in COMMANDS[name].split()]
-    monkeypatch.chdir(study)
+    monkeypatch.chdir(hostile_files)
     output = [] if "--output" in words else ["--output", tmp_path / "out"]
     done = run_command(*words, *output, *(["--resamples", 100] if words[0] in ("report", "audit") else []))
     assert done.returncode == (1 if name == "an error" else 0), done.stderr

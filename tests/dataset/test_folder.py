@@ -3,33 +3,32 @@
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pyarrow.parquet
 import pytest
 
 from automedeval.dataset.card import card_facts, fingerprint, known_faults
-from automedeval.dataset.folder import SCHEMA, DatasetFolder, row_faults, write_rows
+from automedeval.dataset.folder import SCHEMA, new_dataset, row_faults, write_rows
 from automedeval.records import RecordError
 
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from automedeval.dataset.folder import DatasetFolder
+from automedeval.dataset.folder import new_dataset
 
-with DatasetFolder(sys.argv[1]) as folder:
-    (folder.scratch / "statistics.json").write_text("new")
-    if sys.argv[2] == "between":
-        move, Path.rename = Path.rename, lambda self, to: (move(self, to), os.kill(os.getpid(), signal.SIGKILL))
-        folder.publish()
-    os.kill(os.getpid(), signal.SIGKILL)
+with new_dataset(sys.argv[1]) as folder:
+    (folder / "statistics.json").write_text("new")
+    if sys.argv[2] == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
+    move, Path.rename = Path.rename, lambda self, to: (move(self, to), os.kill(os.getpid(), signal.SIGKILL))
 """
 
 
 def build(place: Path, text: str) -> None:
-    with DatasetFolder(place) as folder:
-        (folder.scratch / "statistics.json").write_text(text)
-        folder.publish()
+    with new_dataset(place) as folder:
+        (folder / "statistics.json").write_text(text)
 
 
 @pytest.mark.parametrize("when", ["before", "between"])
@@ -40,18 +39,19 @@ def test_killed_at_any_moment_the_former_folder_comes_back_and_the_next_build_is
     build(place, "old")
     assert subprocess.run([sys.executable, "-c", KILLED, str(place), when]).returncode == -signal.SIGKILL
     assert place.exists() == (when == "before")
-    with DatasetFolder(place):  # and leaves without having published
-        assert (place / "statistics.json").read_text() == "old"
+    with suppress(RecordError), new_dataset(place):
+        raise RecordError("no row is left")
+    assert (place / "statistics.json").read_text() == "old"
     build(place, "newer")
     assert (place / "statistics.json").read_text() == "newer"
     assert sorted(file.name for file in tmp_path.iterdir()) == [".instructions.lock", "instructions"]
 
 
 def test_one_process_builds_at_a_time(tmp_path: Path) -> None:
-    with DatasetFolder(tmp_path / "data") as folder:
-        with pytest.raises(RecordError, match="another process is building there"), DatasetFolder(tmp_path / "data"):
+    with new_dataset(tmp_path / "data") as folder:
+        with pytest.raises(RecordError, match="another process is building there"), new_dataset(tmp_path / "data"):
             pass
-        assert folder.scratch.exists()
+        assert folder.exists()
 
 
 def test_what_is_no_data_set_is_left_alone(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_what_is_no_data_set_is_left_alone(tmp_path: Path) -> None:
     place.mkdir()
     build(place, "into an empty folder")
     (place / "statistics.json").rename(place / "thesis.txt")
-    with pytest.raises(RecordError, match="is not an instruction data set"), DatasetFolder(place):
+    with pytest.raises(RecordError, match="is not an instruction data set"), new_dataset(place):
         pass
     assert (place / "thesis.txt").exists()
 
@@ -85,18 +85,18 @@ def test_rows_are_written_in_order_and_counted(tmp_path: Path) -> None:
     rows = [row_of(at, quality="high" if at % 3 else None) for at in range(900)]
     faults = list(row_faults(iter(rows), Numbers(), 599, None))
     assert faults == [None] * 600 + ["more than 599 tokens"] * 300
-    written = write_rows(tmp_path / "stage1.parquet", iter(rows[:600]), Numbers())
+    statistics, origins = write_rows(tmp_path / "stage1.parquet", iter(rows[:600]), Numbers())
     table = pyarrow.parquet.read_table(tmp_path / "stage1.parquet")
     assert table.column("case_id").to_pylist() == [str(at) for at in range(600)]
-    assert written.statistics["rows"] == 600
-    assert written.statistics["quality"] == {"high": 400, "not stated": 200}
-    assert written.statistics["tokens"] == {"median": 300, "most": 599}
-    assert written.origins == {("not stated", "not stated", "strong", "t", "automedeval@1", False): 600}
+    assert statistics["rows"] == 600
+    assert statistics["quality"] == {"high": 400, "not stated": 200}
+    assert statistics["tokens"] == {"median": 300, "most": 599}
+    assert origins == {("not stated", "not stated", "strong", "t", "automedeval@1", False): 600}
 
 
 def test_the_fingerprint_changes_with_every_row(tmp_path: Path) -> None:
     def of(*rows: dict) -> str:
-        return fingerprint({"stage1": write_rows(tmp_path / "x.parquet", rows).statistics})
+        return fingerprint({"stage1": write_rows(tmp_path / "x.parquet", rows)[0]})
 
     same = of(row_of(1), row_of(2))
     assert len(same) == 12

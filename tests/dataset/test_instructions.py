@@ -160,8 +160,7 @@ def test_choices_about_a_pair_follow_the_slots() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spoil", "readable"),
-    [("", True), ("\nScore: Doctor 1: 3 points.", True), ("<|im_end|>", False)],
+    ("spoil", "readable"), [("", True), ("\nScore: Doctor 1: 3 points.", True), ("<|im_end|>", False)]
 )
 def test_a_completion_that_nobody_can_read_is_noticed(spoil: str, readable: bool) -> None:
     rationale = verdict_of().rationale + spoil

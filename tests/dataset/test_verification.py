@@ -85,9 +85,7 @@ def test_a_rating_is_of_the_text_that_its_digest_names(tmp_path: Path) -> None:
     )
     found = verify(file, VERDICTS, Rule())
     assert found.failures == {("c1", "t", "aaa"): ()}
-    assert found.lines()[1:] == [
-        "2 ratings are of other texts of these judges on these cases: not applied",
-    ]
+    assert found.lines()[1:] == ["2 ratings are of other texts of these judges on these cases: not applied"]
     assert found.to_dict() | {"criteria": None} == {"criteria": None, "tags": {}, "elsewhere": 0, "other_texts": 2}
 
 

@@ -247,17 +247,10 @@ class Loops:
         ]
 
     def points(self, row: "Row", scores: dict[tuple, float]) -> list[tuple[int, list]]:
-        return [
-            (
-                number,
-                [
-                    (self.people.get(key) if row.asked[key] else None, scores.get(key))
-                    for key in self.responses
-                    if key[0] == number
-                ],
-            )
-            for number in range(len(self.cases))
-        ]
+        points: list[list] = [[] for _ in self.cases]
+        for key in self.responses:
+            points[key[0]].append((self.people.get(key) if row.asked[key] else None, scores.get(key)))
+        return list(enumerate(points))
 
     def measures(self, row: "Row") -> dict[str, Any]:
         """Return the measures of a row from its own scores or choices, and from its expected scores."""
@@ -407,16 +400,11 @@ class Loops:
         if len(self.annotators) < 2:
             return {}
         left = self.left_out()
-        pairs = [
-            (
-                number,
-                [
-                    (relation(others[a], others[b]), relation(rater[a], rater[b]))
-                    for a, b in itertools.combinations(others, 2)
-                ],
-            )
-            for number, others, rater in left
-        ]
+        pairs = []
+        for number, others, rater in left:
+            both = itertools.combinations(others, 2)
+            of_case = [(relation(others[a], others[b]), relation(rater[a], rater[b])) for a, b in both]
+            pairs.append((number, of_case))
         points = [(number, [(others[place], rater[place]) for place in others]) for number, others, rater in left]
         return {"ceiling": accuracies(pairs) | correlations(points)}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from programs import SAMPLE, run_recipe
+from programs import SAMPLE, run_recipe, succeeded
 
 from automedeval.stats.agreement import ACCURACIES, CORRELATIONS
 
@@ -65,11 +65,16 @@ def agreeing_verdicts(judge: str = "echo", **more) -> list[dict]:
     ]
 
 
+def case_of(name: str, question: str, answers: dict[str, str], **more: object) -> dict:
+    """Return a case with the answers of models as its line of a file."""
+    responses = [{"model": model, "text": text} for model, text in answers.items()]
+    return {"id": name, "question": question, "responses": responses} | more
+
+
 def evaluate(tmp_path: Path, verdicts: list[dict], *arguments: object) -> dict:
     """Run the recipe on these verdicts and return agreement.json."""
     file = write(tmp_path / "verdicts.jsonl", verdicts)
-    done = meta_evaluate("--verdicts", file, "--cases", CASES, "--output", tmp_path / "out", *FAST, *arguments)
-    assert done.returncode == 0, done.stderr
+    succeeded(meta_evaluate("--verdicts", file, "--cases", CASES, "--output", tmp_path / "out", *FAST, *arguments))
     return json.loads((tmp_path / "out" / "agreement.json").read_text(encoding="utf-8"))
 
 

@@ -90,9 +90,8 @@ class Lessons:
         judged = list(zip(self.cases, teacher))
         for name, part in {"stage1": judged[:3], "stage2": judged[3:-1], "test": judged[-1:]}.items():
             rows = [instruction(case, verdict, AUTOMEDEVAL, "strong", "high") for case, verdict in part]
-            written = write_rows(place / f"{name}.parquet", rows)
-            splits[name] = written.statistics
-            origins += written.origins
+            splits[name], written = write_rows(place / f"{name}.parquet", rows)
+            origins += written
         facts = card_facts(splits, origins) | FACTS | {"folder": "data", "rubrics": {}, "arithmetic": ["8 cases"]}
         write_card(place, facts)
         self.write("cases.jsonl", [case.to_dict() for case in self.cases])
@@ -129,7 +128,7 @@ class Lessons:
     def discuss(self, *options: object, **run: Any) -> CompletedProcess:
         """Run the recipe with recorded answers of both partners."""
         file = self.write("said.jsonl", self.said)
-        partners = ["--suggester", f"recording:{file}", "--reviewer", f"recording:{file}", "--shuffle", "false"]
+        partners = ["--suggester", f"recording:{file}", "--reviewer", f"recording:{file}"]
         return self.introspect(*partners, "--knowledge", "none", *options, **run)
 
     def rows(self, split: str = "train") -> dict[str, dict]:

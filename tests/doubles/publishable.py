@@ -9,7 +9,8 @@ from doubles.agreement_study import read, write
 from programs import SAMPLE, run_recipe
 
 from automedeval.models.checkpoints import Stage
-from automedeval.training.stages import begin, finish
+from automedeval.training.run import Run
+from automedeval.training.stages import write_card
 
 RECORD: dict[str, Any] = {
     "identity": {"rows": "0123456789ab", "start": "ba9876543210"},
@@ -31,9 +32,10 @@ def stage(split: str, dataset: str = "instructions/tiny") -> Stage:
 
 def trained(model: Path, folder: Path, history: tuple[str, ...] = ("stage1",), **changes: Any) -> Path:
     """Copy a checkpoint, as recipes/sft.py would leave it after these stages; return its folder."""
-    begin(folder, RECORD | changes)
+    run, stages = Run(folder, RECORD | changes), [stage(name) for name in history]
     shutil.copytree(model, folder, dirs_exist_ok=True)
-    finish(folder, RECORD | changes, [stage(name) for name in history], [{"loss": 1.5, "step": 1}])
+    write_card(folder, run.record, stages, [{"loss": 1.5, "step": 1}])
+    run.finish(history=list(map(vars, stages)), seconds=run.record["seconds"])
     return folder
 
 

@@ -12,13 +12,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from doubles.local_server import LocalServer
-from qdrant_client import QdrantClient, models
 
 
 class QdrantServer(LocalServer):
     """A server at `url` until it is left; with a `key` it refuses requests without it."""
 
     def __init__(self, key: str | None = None):
+        from qdrant_client import QdrantClient  # its import takes two seconds
+
         super().__init__()
         self.key, self.requests, self.memory = key, [], QdrantClient(":memory:")
 
@@ -39,6 +40,8 @@ class QdrantServer(LocalServer):
 
     def result(self, method: str, path: str, body: dict[str, Any]) -> Any:
         """Return what Qdrant answers to a request, as JSON."""
+        from qdrant_client import models
+
         collection, _, action = path.removeprefix("/collections/").partition("/")
         match method, action:
             case "GET", "exists":

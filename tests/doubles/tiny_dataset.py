@@ -53,9 +53,8 @@ def build_instructions(folder: Path, sizes: Mapping[str, int], **statistics: Any
     folder.mkdir(parents=True)
     splits, origins, numbers = {}, Counter(), itertools.count()
     for name, size in sizes.items():  # numbers go on from split to split
-        written = write_rows(folder / f"{name}.parquet", map(tiny_row, itertools.islice(numbers, size)))
-        splits[name] = written.statistics
-        origins += written.origins
+        splits[name], written = write_rows(folder / f"{name}.parquet", map(tiny_row, itertools.islice(numbers, size)))
+        origins += written
     facts = card_facts(splits, origins) | FACTS | {"folder": folder.name}
     facts["rubrics"] = {"automedeval@1": read_rubric("automedeval").fingerprint}
     write_card(folder, facts | statistics)

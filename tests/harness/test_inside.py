@@ -13,7 +13,7 @@ from programs import ENCODER, needs_encoder, run_recipe
 from automedeval import Case, RecordError, Verdict
 from automedeval.harness.logs import Answer
 from automedeval.harness.scoring import score_answers
-from automedeval.judges.settings import load_by_settings
+from automedeval.judges.judge import load_by_settings
 from automedeval.models.base import ChatError
 
 HERE = Path(__file__).parent

@@ -265,11 +265,7 @@ def test_the_suggesting_model_asks_and_the_reviewing_one_does_not(discuss) -> No
     good = shown_suggestion(ROW_ORDER)
     asks = ["[Question]: What is a dose?", "[Question]: What is a dose?", good, "[Question]: What is rest?", good]
     said, suggester, reviewer, _ = discuss(
-        asks,
-        ["Review: object\nNo.", "Review: accept"],
-        reviser=[shown_revision(ROW_ORDER)],
-        search=books,
-        questions=3,
+        asks, ["Review: object\nNo.", "Review: accept"], reviser=[shown_revision(ROW_ORDER)], search=books, questions=3
     )
     assert said.consensus
     first, second = (said.pieces["suggestion", exchange]["asked"] for exchange in (1, 2))

@@ -130,19 +130,13 @@ def test_the_statistics_and_the_records_say_what_happened(lessons) -> None:
     assert [line["case_id"] for line in lessons.read("round1.discussion/jury.jsonl")] == ["case-3"]
 
 
-def test_a_round_may_train_on_the_revised_rows_alone(lessons) -> None:
-    lessons.misjudge(1, (3, 3, 3))
-    lessons.agree(1, (5, 1, 1))
-    assert lessons.discuss("--train_on", "revised").returncode == 0
-    assert list(lessons.rows()) == ["case-1"]
-    assert set(lessons.rows("test")) == {"case-7"}
-
-
-def test_nothing_revised_leaves_nothing_to_train_on_and_the_old_folder(lessons) -> None:
-    assert lessons.introspect("--partners", "none").returncode == 0
+def test_no_row_left_leaves_the_old_folder(lessons) -> None:
+    assert lessons.introspect().returncode == 0
     before = (lessons.output / "train.parquet").read_bytes()
-    done = lessons.introspect("--partners", "none", "--train_on", "revised")
-    assert "no training row is left (--train_on revised)" in error_line(done)
+    for number in range(7):
+        lessons.misjudge(number, None)
+    done = lessons.introspect("--waiting", "leave_out")
+    assert "no training row is left" in error_line(done)
     assert (lessons.output / "train.parquet").read_bytes() == before
 
 
@@ -155,7 +149,7 @@ def test_without_mistakes_the_rows_are_the_old_ones(lessons) -> None:
 def test_the_jury_decides_where_nobody_discusses(lessons) -> None:
     for number in (0, 1, 2):
         lessons.misjudge(number, (3, 3, 3))
-    done = lessons.introspect("--partners", "none", "--waiting", "keep_old")
+    done = lessons.introspect("--waiting", "keep_old")
     queue = "round1.discussion/jury.jsonl"
     lines = lessons.read(queue)
     assert [line["case_id"] for line in lines] == ["case-0", "case-1", "case-2"]
@@ -166,7 +160,7 @@ def test_the_jury_decides_where_nobody_discusses(lessons) -> None:
     lines[0] |= {"decision": "revise"} | told
     lines[1]["decision"] = "keep"
     lessons.write(queue, lines)
-    done = lessons.introspect("--partners", "none", "--waiting", "keep_old")
+    done = lessons.introspect("--waiting", "keep_old")
     assert done.returncode == 0, done.stderr
     assert "jury: 3 cases → 1 kept, 1 revised, 1 waiting" in done.stdout
     row = lessons.rows()["case-0"]
@@ -181,7 +175,7 @@ def test_the_jury_decides_where_nobody_discusses(lessons) -> None:
     lessons.write(
         "round1.discussion/discussion.jsonl", [piece | {"when": "2020-01-01T00:00:00+00:00"} for piece in journal]
     )
-    assert lessons.introspect("--partners", "none", "--waiting", "keep_old").returncode == 0
+    assert lessons.introspect("--waiting", "keep_old").returncode == 0
     assert {each["when"] for each in lessons.revisions().values()} == {None, "2020-01-01T00:00:00+00:00"}
     assert lessons.rows()["case-0"] == row
 
@@ -189,7 +183,7 @@ def test_the_jury_decides_where_nobody_discusses(lessons) -> None:
 def test_a_case_that_waits_stops_the_round_until_the_jury_has_decided(lessons) -> None:
     for number in (0, 1):
         lessons.misjudge(number, (3, 3, 3))
-    done = lessons.introspect("--partners", "none")
+    done = lessons.introspect()
     queue = lessons.folder / "round1.discussion" / "jury.jsonl"
     told = error_line(done)
     assert f"error: 2 cases wait for the jury in {queue}: fill them in there, or decide on the physicians' page" in told
@@ -202,11 +196,11 @@ def test_a_case_that_waits_stops_the_round_until_the_jury_has_decided(lessons) -
     # One of two decisions is not enough; the page's export is found beside the queue.
     first, second = lessons.read("round1.discussion/jury.jsonl")
     lessons.write("round1.discussion/jury.jsonl", [first | {"decision": "keep"}, second])
-    assert "1 case waits for the jury" in error_line(lessons.introspect("--partners", "none"))
+    assert "1 case waits for the jury" in error_line(lessons.introspect())
     (queue.parent / "decided").mkdir()
     revised = second | {"decision": "revise", "rationale": rationale_of(MODELS, second["order"]), "scores": [5, 4, 1]}
     lessons.write("round1.discussion/decided/jury.jsonl", [revised | {"annotator": "chief"}])
-    done = lessons.introspect("--partners", "none")
+    done = lessons.introspect()
     assert done.returncode == 0, done.stderr
     assert "jury: 2 cases → 1 kept, 1 revised, 0 waiting" in done.stdout
     assert lessons.rows()["case-1"]["judge"] == "jury"
@@ -218,7 +212,7 @@ def test_a_case_that_waits_stops_the_round_until_the_jury_has_decided(lessons) -
 def test_a_case_that_waits_can_be_left_out(lessons) -> None:
     for number in (0, 4):
         lessons.misjudge(number, (3, 3, 3))
-    done = lessons.introspect("--partners", "none", "--waiting", "leave_out")
+    done = lessons.introspect("--waiting", "leave_out")
     assert done.returncode == 0, done.stderr
     counted = "rows: 7 verdicts → 5 kept, 2 rejected (waits for the jury: 2); 0 revised"
     assert counted in done.stdout.splitlines()
@@ -239,7 +233,7 @@ def test_the_jurys_answers_may_come_in_a_copy(lessons) -> None:
     for number in (0, 1):
         lessons.misjudge(number, (3, 3, 3))
     copy = lessons.write("copy.jsonl", [{"case_id": "case-0", "decision": "revise", "scores": [5, 4, 1]}])
-    alone = ["--partners", "none", "--waiting", "keep_old"]
+    alone = ["--waiting", "keep_old"]
     done = lessons.introspect(*alone, "--jury", copy)
     assert "jury: 2 cases → 0 kept, 1 revised, 1 waiting" in done.stdout
     assert parse_verdict(lessons.rows()["case-0"]["completion"][0]["content"], AUTOMEDEVAL, 3).rationale is None
@@ -248,7 +242,7 @@ def test_the_jurys_answers_may_come_in_a_copy(lessons) -> None:
     lessons.misjudge(0, lessons.record["case-0"])
     assert "jury: 1 decisions on cases that needed none" in lessons.introspect(*alone).stdout
     lessons.write("copy.jsonl", [{"case_id": "case-0", "decision": "revise", "scores": [5, 4, 9]}])
-    assert "from 1 to 5, not 9" in error_line(lessons.introspect("--partners", "none", "--jury", copy))
+    assert "from 1 to 5, not 9" in error_line(lessons.introspect("--jury", copy))
 
 
 def test_readings_kept_aside_sit_on_the_jury(lessons) -> None:
@@ -262,7 +256,7 @@ def test_readings_kept_aside_sit_on_the_jury(lessons) -> None:
         "case-3": [1, 1, 1],
     }
     readings = lessons.write("kept.jsonl", [about | {"case_id": name, "scores": one} for name, one in scores.items()])
-    options = ["--partners", "none", "--jury", readings, "--readings", "true"]
+    options = ["--jury", readings, "--readings", "true"]
     assert "1 case waits for the jury in" in error_line(lessons.introspect(*options))
     done = lessons.introspect(*options, "--waiting", "keep_old")
     assert done.returncode == 0, done.stderr
@@ -279,7 +273,7 @@ def test_a_second_round_follows_the_first(lessons) -> None:
     lessons.agree(1, (5, 1, 1))
     assert lessons.discuss().returncode == 0
     first = lessons.statistics()
-    more = ["--dataset", lessons.output, "--partners", "none", "--waiting", "keep_old"]
+    more = ["--dataset", lessons.output, "--waiting", "keep_old"]
     lessons.output = lessons.folder / "round2"
     done = lessons.introspect(*more)
     assert done.returncode == 0, done.stderr

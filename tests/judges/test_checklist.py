@@ -106,16 +106,8 @@ def test_several_criteria_at_once_change_the_prompt_and_the_fingerprint(chat):
 def test_verdicts_on_other_criteria_are_not_taken_over(tmp_path, monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     with EndpointDouble(good_answer) as endpoint:
-        options = (
-            "--judge",
-            "openai:m",
-            "--base_url",
-            endpoint.url,
-            "--rubric",
-            "checklist",
-            "--output",
-            tmp_path / "out",
-        )
+        options = ["--judge", "openai:m", "--base_url", endpoint.url, "--rubric", "checklist"]
+        options += ["--output", tmp_path / "out"]
         done = run_recipe("judge", *options, "--cases", write(tmp_path / "cases.jsonl", [case()]))
         assert done.returncode == 0, done.stderr
         changed = write(tmp_path / "cases.jsonl", [case(criteria=CRITERIA[:2])])

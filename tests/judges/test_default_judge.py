@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from automedeval.judges.default_judge import default_judge
+from automedeval.judges.judge import default_judge
 from automedeval.models.arguments import EncoderArguments
 from automedeval.models.model_paths import find_model, generating_models, user_models
 from automedeval.records import RecordError

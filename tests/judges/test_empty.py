@@ -8,7 +8,7 @@ from datasets import Dataset
 from doubles.agreement_study import read
 from doubles.endpoint import EndpointDouble, good_answer
 from doubles.tiny_model import build_tiny_model
-from programs import ENCODER, needs_encoder, run_command
+from programs import ENCODER, needs_encoder, run_command, succeeded
 
 from automedeval import Case, RecordError, Verdict, judge_dataset, load_judge, read_rubric
 from automedeval.rewards import JudgeReward
@@ -199,8 +199,7 @@ def test_a_judge_that_gives_whole_scores_alone_gives_an_empty_response_no_other(
     (tmp_path / "cases.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
     with EndpointDouble(good_answer) as endpoint:
         options = ("--judge", "openai:double", "--base_url", endpoint.url, "--cache", "off")
-        done = run_command("judge", tmp_path / "cases.jsonl", *options, "--output", tmp_path / "v")
-    assert done.returncode == 0, done.stderr
+        done = succeeded(run_command("judge", tmp_path / "cases.jsonl", *options, "--output", tmp_path / "v"))
     verdicts = read(tmp_path / "v" / "verdicts.jsonl")
     assert {each["case_id"]: (each["scores"], each["expected_scores"]) for each in verdicts} == {
         "c0": ([4, 4], None), "c1": ([1, 1], None), "c2": ([4, 1], None)
@@ -301,8 +300,7 @@ def test_a_report_counts_what_is_empty_and_what_is_unread(study: Path, tmp_path:
                     else 0
                 )
     assert result["judges"]["small"]["concordance_expected"]["value"] == pytest.approx(right / total, abs=1e-9)
-    assert result["judges"]["small"]["empty"] == {"c": 8}
-    assert result["judges"]["small"]["unread"] == {"d": 10}
+    assert (result["judges"]["small"]["empty"], result["judges"]["small"]["unread"]) == ({"c": 8}, {"d": 10})
     assert result["main_judge"]["valid_rates"]["d"]["value"] == 0.0
     assert result["main_judge"]["valid_rates"]["c"]["value"] == 1.0
 
@@ -347,8 +345,7 @@ def test_calibrated_scores_keep_an_empty_response_lowest(study: Path, tmp_path: 
     judged = ["judge", tmp_path / "cases.jsonl", "--judge", "small", "--encoder", ENCODER, "--output", tmp_path / "v"]
     assert run_command(*judged).returncode == 0
     options = ["--verdicts", tmp_path / "v", "--ratings", tmp_path / "ratings.jsonl", "--rubric", "automedeval"]
-    done = run_command("calibrate", *options, "--output", tmp_path / "calibrated")
-    assert done.returncode == 0, done.stderr
+    succeeded(run_command("calibrate", *options, "--output", tmp_path / "calibrated"))
     for verdict in read(tmp_path / "calibrated" / "verdicts.jsonl"):
         number = int(verdict["case_id"][1:])
         assert (verdict["expected_scores"][2] == 1.0) == bool(number % 2)

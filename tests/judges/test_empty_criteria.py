@@ -10,7 +10,7 @@ import pytest
 from doubles.agreement_study import read, write
 from doubles.criteria_grader import grade, shown
 from doubles.endpoint import EndpointDouble, answer
-from programs import run_command
+from programs import run_command, succeeded
 
 GOOD, THAI = "Swallow tablets whole together with food or milk.", "รับประทานยาพร้อมอาหาร"
 CRITERIA = [{"criterion": "says to take it together with food or milk", "points": 5}, {"criterion": THAI, "points": 2}]
@@ -53,8 +53,7 @@ def test_whoever_answers_one_of_four_is_not_the_best(cases: Path, tmp_path: Path
 
     with EndpointDouble(reads_english) as endpoint:
         options = ("--cases", cases, "--judge", "openai:m", "--base_url", endpoint.url, "--rubric", "checklist")
-        done = run_command("judge", *options, "--output", tmp_path / "v")
-        assert done.returncode == 0, done.stderr
+        done = succeeded(run_command("judge", *options, "--output", tmp_path / "v"))
         done_again = run_command("judge", *options, "--output", tmp_path / "v")
     assert "0 new" in done_again.stdout
     reported = run_command("report", "--verdicts", tmp_path / "v", "--cases", cases, "--output", tmp_path / "r")
@@ -97,8 +96,7 @@ def test_no_model_is_asked_about_an_empty_response(cases: Path, tmp_path: Path, 
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     with EndpointDouble(grade) as endpoint:
         options = ("--judge", "openai:m", "--base_url", endpoint.url, "--rubric", "checklist", "--cases", cases)
-        done = run_command("judge", *options, "--models", "b", "--output", tmp_path / "v")
-        assert done.returncode == 0, done.stderr
+        succeeded(run_command("judge", *options, "--models", "b", "--output", tmp_path / "v"))
         assert len(endpoint.asked) == 3  # one for each criterion of the one answer
         assert "How do I take" in json.dumps(endpoint.asked[0]["body"])
     verdicts = {each["case_id"]: each for each in read(tmp_path / "v" / "verdicts.jsonl")}
@@ -149,7 +147,6 @@ def test_an_older_verdict_on_an_empty_response_counts_as_nothing_met(cases: Path
         for case in read(cases)[1:]
     ]
     file = write(tmp_path / "v.jsonl", invalid)
-    done = run_command("report", "--verdicts", file, "--cases", cases, "--output", tmp_path / "r")
-    assert done.returncode == 0, done.stderr
+    succeeded(run_command("report", "--verdicts", file, "--cases", cases, "--output", tmp_path / "r"))
     row = json.loads((tmp_path / "r" / "criteria.json").read_text())["judges"]["old"]["candidates"]["b"]
     assert (row["clip_mean"], row["lowest"], row["highest"], row["unread"], row["empty"]) == (0, 0, 0, 0, 3)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, good_answer
-from programs import ENCODER, ROOT, error_line, needs_encoder, run_command, run_recipe
+from programs import ENCODER, ROOT, error_line, needs_encoder, run_command, run_recipe, succeeded
 
 from automedeval.judges.chat_judge import PASSAGES
 from automedeval.judges.judge import load_judge
@@ -92,8 +92,7 @@ def test_a_chat_is_shown_the_nearest_passages_and_the_verdict_names_them(store: 
         evidence, _, task = prompt.partition("A patient asked a question")
         assert task
         blocks = [block for _, block in re.findall(r"\n(~{3,})\n(.*?)\n\1", evidence, re.S)]
-        assert len(blocks) == len(shown)
-        assert {block.partition("\n")[2] for block in blocks} == shown
+        assert (len(blocks), {block.partition("\n")[2] for block in blocks}) == (len(shown), shown)
 
 
 def test_a_passage_stays_between_its_fences(store: Path, tmp_path: Path) -> None:
@@ -158,8 +157,7 @@ def test_the_recipe_trains_on_the_rewards_of_the_judge_beside_the_store(
 
     assert "nowhere: no knowledge store" in error_line(train("nowhere"))
     assert not (tmp_path / "out").exists()
-    done = train(store)
-    assert done.returncode == 0, done.stderr
+    succeeded(train(store))
     judges = [
         load_judge("small", encoder=str(ENCODER), search=search, store=content).fingerprint
         for search, content in ((None, ""), KnowledgeArguments(store=str(store), encoder=str(ENCODER)).open("cpu"))

@@ -34,11 +34,8 @@ def test_scores_stand_in_the_cases_order(chat, cases):
         "Score: …", values=("5", "1", "3"), probabilities=({"4": 0.5, "5": 0.5}, {"1": 1.0}, {"3": 1.0}), free="Why."
     )
     verdict = judge.verdict(request, answer)
-    assert verdict.scores == (1, 3, 5)
-    assert verdict.expected_scores == (1.0, 3.0, 4.5)
-    assert verdict.order == (2, 0, 1)
-    assert verdict.rationale == "Why."
-    assert verdict.extra["models"] == cases[0].models
+    assert (verdict.scores, verdict.expected_scores, verdict.order) == ((1, 3, 5), (1.0, 3.0, 4.5), (2, 0, 1))
+    assert (verdict.rationale, verdict.extra["models"]) == ("Why.", cases[0].models)
 
 
 def test_a_group_leaves_the_others_null(chat, cases):
@@ -265,5 +262,4 @@ def test_settings_follow_what_changes_an_answer(chat, tmp_path):
             LikelihoodJudge(chat),
         )
     }
-    assert len(seen) == 6
-    assert Judge(chat, orders="all", seed=5).fingerprint == Judge(chat).fingerprint
+    assert (len(seen), Judge(chat, orders="all", seed=5).fingerprint) == (6, Judge(chat).fingerprint)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 from doubles.endpoint import EndpointDouble, good_answer
-from programs import SAMPLE, run_recipe
+from programs import SAMPLE, run_recipe, succeeded
+from tables import rows_of
 
 from automedeval import Case, Judge, LikelihoodJudge, RecordError, load_judge, read_cases
 from automedeval.judges.baseline import BaselineJudge
@@ -24,8 +25,7 @@ def cases() -> list[Case]:
 
 def by_recipe(folder: Path, *arguments: object) -> list[dict]:
     """Return the lines of verdicts.jsonl that the recipe writes on the first three cases, in a fixed order."""
-    done = run_recipe("judge", "--cases", CASES, "--limit", 3, "--output", folder, *arguments)
-    assert done.returncode == 0, done.stderr
+    succeeded(run_recipe("judge", "--cases", CASES, "--limit", 3, "--output", folder, *arguments))
     return ordered(json.loads(line) for line in (folder / "verdicts.jsonl").read_text(encoding="utf-8").splitlines())
 
 
@@ -77,14 +77,7 @@ def test_the_planner_plans_as_the_judge(tiny_model, cases) -> None:
 
 @pytest.mark.parametrize(
     ("spec", "options", "error"),
-    [
-        ("models/none", {}, "no checkpoint at models/none"),
-        ("openai:", {}, "the name of a model is empty"),
-        ("http://127.0.0.1:1/v1", {}, "--base_url http://127.0.0.1:1/v1"),
-        ("likelihood:models/none", {"orders": "all"}, "no --orders, --runs or --baseline"),
-        ("baseline:none", {}, "no baseline 'none'"),
-        ("models/none", {"rubric": "none"}, "no rubric 'none'"),
-    ],
+    rows_of(__file__)["test_what_cannot_be_loaded_is_an_error"],
 )
 def test_what_cannot_be_loaded_is_an_error(spec, options, error) -> None:
     with pytest.raises((RecordError, ValueError), match=error):

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from doubles.agreement_study import read, write
 from plain_small_judge import Plain, lowered
-from programs import ENCODER, ROOT, SAMPLE, error_line, needs_encoder, run_recipe
+from programs import ENCODER, ROOT, SAMPLE, error_line, needs_encoder, run_recipe, succeeded
 
 from automedeval.judges.small import PACKAGED
 from automedeval.models.arguments import ENCODER_ON_HUB
@@ -28,8 +28,7 @@ def ten_cases(with_reference: bool) -> list[dict]:
 def test_it_gives_its_recorded_scores_and_those_of_plain_transformers(beside: str, tmp_path: Path) -> None:
     cases, plain = ten_cases(beside == "reference"), Plain(PACKAGED)
     options = ["--cases", write(tmp_path / "cases.jsonl", cases), "--output", tmp_path / "out", "--device", "cpu"]
-    done = run_recipe("judge", *options, "--encoder", ENCODER)
-    assert done.returncode == 0, done.stderr
+    succeeded(run_recipe("judge", *options, "--encoder", ENCODER))
     verdicts = {verdict["case_id"]: verdict for verdict in read(tmp_path / "out" / "verdicts.jsonl")}
     scores = {case_id: verdict["expected_scores"] for case_id, verdict in verdicts.items()}
     recorded = json.loads(RECORDED.read_text())[beside]
@@ -57,8 +56,7 @@ print("loaded:", *sorted({"torch", "transformers", "sentence_transformers", "pef
 def test_it_computes_with_torch_alone_and_without_it_where_all_is_judged(tmp_path: Path) -> None:
     command = [sys.executable, "-c", LOADED, "judge", "sample", "--limit", "2", "--encoder", str(ENCODER)]
     for expected, new in (("loaded: torch", 2), ("loaded:", 0)):
-        done = subprocess.run([*command, "--output", str(tmp_path)], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        done = succeeded(subprocess.run([*command, "--output", str(tmp_path)], capture_output=True, text=True))
         assert f"2 verdicts ({new} new)" in done.stdout
         assert done.stdout.splitlines()[-1] == expected
 
@@ -97,8 +95,7 @@ def test_its_encoder_is_found_in_the_cache_of_the_hub_and_nothing_is_downloaded(
     shutil.copytree(ENCODER, repository / "snapshots" / ("c" * 40))
     (repository / "refs").mkdir()
     (repository / "refs" / "main").write_text("c" * 40)
-    done = judge_elsewhere(tmp_path, cases, **environment)
-    assert done.returncode == 0, done.stderr
+    succeeded(judge_elsewhere(tmp_path, cases, **environment))
     recorded = json.loads(RECORDED.read_text())["reference"]
     for verdict in read(tmp_path / "out" / "verdicts.jsonl"):
         assert verdict["expected_scores"] == pytest.approx(recorded[verdict["case_id"]], abs=2e-3)

@@ -64,8 +64,7 @@ def test_every_pair_or_those_with_the_baseline():
     against = plan_requests(case(4), PAIRWISE, baseline="m2")
     assert [request.pair for request in against] == [("m2", "m0"), ("m2", "m1"), ("m2", "m3")]
     both = plan_requests(case(2), PAIRWISE, "all")
-    assert {request.slots for request in both} == {(0, 1), (1, 0)}
-    assert len({request.pair for request in both}) == 1
+    assert ({request.slots for request in both}, len({request.pair for request in both})) == ({(0, 1), (1, 0)}, 1)
 
 
 def test_the_first_slot_of_pairs_is_balanced_over_cases():
@@ -82,8 +81,7 @@ def test_selected_models_keep_the_cases_own_indices():
 
 def test_runs_differ_in_their_number_alone():
     requests = plan_requests(case(3), LISTWISE, runs=3)
-    assert [request.run for request in requests] == [0, 1, 2]
-    assert len({request.slots for request in requests}) == 1
+    assert ([request.run for request in requests], len({request.slots for request in requests})) == ([0, 1, 2], 1)
 
 
 def test_what_is_not_there_is_refused():
@@ -106,8 +104,7 @@ def test_each_request_is_checked_once_by_one_of_the_processes(tmp_path):
 
     for rank in range(2):
         requests = Requests(str(file), None, plan, seen.extend, Processes(rank, 2))
-        assert len(requests) == 3600
-        assert requests.digests == {case.id: case.digest for case in cases}
+        assert (len(requests), requests.digests) == (3600, {case.id: case.digest for case in cases})
     keys = [request.key for request in seen]
     assert len(keys) == len(set(keys)) == 3600
 

@@ -136,8 +136,7 @@ def test_a_killed_run_composes_the_same_batches_again(tmp_path, sizes):
     batches = [
         {verdict.case_id: verdict.extra["batch"] for verdict in read_verdicts(folder)} for folder in (whole, killed)
     ]
-    assert batches[0] == batches[1]
-    assert len(batches[0]) == REQUESTS
+    assert (batches[0], len(batches[0])) == (batches[1], REQUESTS)
 
 
 def read_verdicts(folder: Path) -> list[Verdict]:
@@ -159,5 +158,4 @@ def test_cases_are_read_once_where_no_prompt_is_refused(tmp_path, sizes):
     log = verdict_log(tmp_path, judge)
     with log:
         judge_missing(judge, requests, len(requests), log, set())
-    assert requests.times == 1
-    assert log.new == 20
+    assert (requests.times, log.new) == (1, 20)

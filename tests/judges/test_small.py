@@ -3,6 +3,7 @@
 import json
 import runpy
 import shutil
+from dataclasses import asdict
 from itertools import combinations
 from pathlib import Path
 from statistics import fmean
@@ -13,6 +14,7 @@ import torch
 from doubles.agreement_study import CASES, RATINGS, read, write
 from plain_small_judge import Plain, adapter, lowered
 from programs import ENCODER, ROOT, SAMPLE, SAVE, error_line, needs_encoder, run_recipe, stopped
+from tables import rows_of
 
 from automedeval.judges.features import FEATURES, QUESTION
 from automedeval.judges.small import PACKAGED as SMALL
@@ -149,20 +151,14 @@ def test_the_best_answer_is_the_reference_of_the_other_ones(small: Path) -> None
 def test_fitting_has_its_own_faults_in_one_line(trained: Path, small: Path, tmp_path: Path) -> None:
     files = ["--cases", CASES, "--ratings", RATINGS, "--rubric", SCALE, "--encoder", ENCODER, "--device", "cpu"]
     (tmp_path / "mine.txt").write_text("mine")
-    few = [
-        "--cases",
-        small.with_name("cases.jsonl"),
-        "--ratings",
-        SAMPLE / "train_ratings.jsonl",
-        "--only",
-        "no such case",
-    ]
+    files += ["--relevance", trained, "--output", tmp_path / "a"]
+    few = ["--cases", small.with_name("cases.jsonl"), "--ratings", SAMPLE / "train_ratings.jsonl"]
     for more, message in (
-        (["--relevance", "nowhere", "--output", tmp_path / "a"], "no adapter at nowhere"),
-        (["--relevance", trained, "--output", tmp_path], "holds files that are no small judge"),
-        (["--relevance", trained, "--output", tmp_path / "a", "--seen", "["], "--seen: not a regular expression"),
-        (["--relevance", trained, "--output", tmp_path / "a", *few], "0 rated cases"),
-        (["--relevance", trained, "--output", tmp_path / "a", "--delta", 1], "--delta must be above 0 and below 1"),
+        (["--relevance", "nowhere"], "no adapter at nowhere"),
+        (["--output", tmp_path], "holds files that are no small judge"),
+        (["--seen", "["], "--seen: not a regular expression"),
+        ([*few, "--only", "no such case"], "0 rated cases"),
+        (["--delta", 1], "--delta must be above 0 and below 1"),
     ):
         assert message in error_line(run_recipe("fit_small_judge", *files, *more))
     assert not (tmp_path / "a").exists()
@@ -188,11 +184,11 @@ def test_weights_put_pairs_in_order_and_shares_are_on_peoples_scale() -> None:
     features = columns(first=-quality + rng.normal(size=900), relevance=quality, covered=rng.normal(size=900))
     shares = 1 / (1 + np.exp(-(0.5 + 1.5 * quality))) + rng.normal(0, 0.02, 900)
     scale = Scale.fit(["first", "relevance", "covered"], features, shares.clip(0, 1), panel)
-    assert scale.weights[0] == 0
-    assert scale.weights[2] < 0.05 * scale.weights[1]
+    assert scale.weights["first"] == 0
+    assert scale.weights["covered"] < 0.05 * scale.weights["relevance"]
     assert scale.intercept == pytest.approx(0.5, abs=0.05)
-    assert scale.slope * scale.weights[1] == pytest.approx(1.5, abs=0.1)
-    assert Scale.from_dict(json.loads(json.dumps(scale.to_dict()))) == scale
+    assert scale.slope * scale.weights["relevance"] == pytest.approx(1.5, abs=0.1)
+    assert Scale(**json.loads(json.dumps(asdict(scale)))) == scale
 
 
 def test_a_judge_abstains_on_the_cases_that_are_not_certified(trained: Path, small: Path, tmp_path: Path) -> None:
@@ -222,6 +218,7 @@ def test_a_judge_abstains_on_the_cases_that_are_not_certified(trained: Path, sma
     assert all(verdict["reads_reference"] for verdict in beside)
 
 
+@pytest.mark.slow
 def test_an_interrupted_training_reaches_the_same_adapter(trained: Path, tmp_path: Path) -> None:
     output = tmp_path / "killed"
     with stopped(SAVE):
@@ -238,6 +235,7 @@ def test_an_interrupted_training_reaches_the_same_adapter(trained: Path, tmp_pat
     assert "this run is finished already" in again.stdout
 
 
+@pytest.mark.slow
 def test_it_goes_on_from_another_adapter_and_says_what_it_leaves_out(trained: Path, tmp_path: Path) -> None:
     leaked = tmp_path / "leaked.jsonl"
     write(leaked, [next(read_cases(SAMPLE / "train_cases.jsonl")).to_dict()])
@@ -341,15 +339,7 @@ def test_what_cannot_be_judged_is_one_line(arguments: list[str], message: str, s
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        (["--ratings", "x", "--verdicts", "y"], "the scores are those of --verdicts or of --ratings"),
-        (["--cases", "a,b", "--ratings", "c"], "2 files of --cases and 1 of --ratings"),
-        (["--only", "no such case"], "no case is left"),
-        (["--start", "nowhere"], "no adapter at nowhere"),
-        (["--only", "("], "--only: not a regular expression"),
-        (["--push_to_hub", "true"], "push_to_hub: training does not publish"),
-        (["--save_only_model", "true"], "save_only_model: an interrupted run reaches the same weights"),
-    ],
+    rows_of(__file__)["test_what_cannot_be_learnt_from_is_one_line"],
 )
 def test_what_cannot_be_learnt_from_is_one_line(arguments: list[str], message: str, tmp_path: Path) -> None:
     done = run_recipe("train_cross_encoder", *training(tmp_path / "out", *arguments))

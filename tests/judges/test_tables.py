@@ -21,8 +21,7 @@ def test_a_data_set_gets_the_scores_of_the_verdicts() -> None:
     judge = load_judge("baseline:longer text")
     scored = judge_dataset(judge, Dataset.from_dict(ROWS), blank="skip")
     assert scored.column_names == [*ROWS, "model_a_score", "model_b_score", "valid", "rationale", "error"]
-    assert scored["model_a_score"][:] == [4.0, 3.0, None]
-    assert scored["model_b_score"][:] == [1.0, None, None]
+    assert (scored["model_a_score"][:], scored["model_b_score"][:]) == ([4.0, 3.0, None], [1.0, None, None])
     assert scored["valid"][:] == [True, True, None]
     only = judge_dataset(judge, Dataset.from_dict(ROWS), ["model_b"], blank="lowest")
     assert "model_a_score" not in only.column_names

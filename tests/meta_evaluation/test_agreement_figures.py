@@ -7,7 +7,7 @@ import json
 import math
 import random
 from collections.abc import Callable
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -133,21 +133,11 @@ def verdicts_of_pairs(pick: Pick, cases: list[dict], judge: str, rubric: str):
 
 
 def a_verdict(case: dict, judge: str, rubric: str, order: list[int], valid: bool, pick: Pick) -> dict[str, Any]:
-    return {
-        "case_id": case["id"],
-        "judge": judge,
-        "rubric": rubric,
-        "order": order,
-        "pair": None,
-        "run": pick(2),
-        "valid": valid,
-        "error": None if valid else ("no score line", None)[pick(2)],
-        "rationale": "Because.",
-        "scores": None,
-        "expected_scores": None,
-        "choices": None,
-        "usage": {"prompt_tokens": 3} if pick(2) else {},
-    } | ({"settings": "s"[: pick(2)], "checkpoint": ("c", "d")[pick(2)]} if pick(3) == 1 else {})
+    verdict = {"case_id": case["id"], "judge": judge, "rubric": rubric, "order": order, "rationale": "Because."}
+    verdict |= dict.fromkeys(("pair", "scores", "expected_scores", "choices")) | {"run": pick(2), "valid": valid}
+    verdict["error"] = None if valid else ("no score line", None)[pick(2)]
+    verdict["usage"] = {"prompt_tokens": 3} if pick(2) else {}
+    return verdict | ({"settings": "s"[: pick(2)], "checkpoint": ("c", "d")[pick(2)]} if pick(3) == 1 else {})
 
 
 @st.composite
@@ -295,19 +285,13 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     lines = {
         "verdicts": noisy_verdicts("noisy", 1.2, 1) + noisy_verdicts("other", 2.0, 2) + pairwise_verdicts(),
         "ratings": [rating for rating in read(RATINGS) if rng.random() < 0.9],
-        "choices": [
-            {
-                "case_id": each["case_id"],
-                "pair": each["pair"][:: rng.choice((1, -1))],
-                "annotator": annotator,
-                "criterion": criterion,
-                "choice": rng.choice((*each["pair"], "tie", "neither", each["choices"][criterion])),
-            }
-            for each in pairwise_verdicts()
-            for annotator in ("a", "b", "c")
-            for criterion in ("correctness", "harmfulness")
-        ],
+        "choices": [],
     }
+    for each, annotator, criterion in product(pairwise_verdicts(), "abc", ("correctness", "harmfulness")):
+        about = {"case_id": each["case_id"], "annotator": annotator, "criterion": criterion}
+        pair = each["pair"][:: rng.choice((1, -1))]
+        choice = rng.choice((*each["pair"], "tie", "neither", each["choices"][criterion]))
+        lines["choices"].append(about | {"pair": pair, "choice": choice})
     return {name: write(folder / f"{name}.jsonl", each) for name, each in lines.items()}
 
 

@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 from doubles.criteria_study import ANNOTATORS, CRITERIA, write_study
-from programs import error_line, run_recipe
+from programs import error_line, run_recipe, succeeded
 from sklearn import metrics
 from tables import rows_of
 
@@ -63,8 +63,7 @@ def of_scikit_learn(rows: list[tuple]) -> dict[str, float | None]:
 
 def test_every_figure_is_that_of_scikit_learn(study):
     folder, rows = study
-    done = report(folder, "--ratings", folder / "labels.jsonl")
-    assert done.returncode == 0, done.stderr
+    succeeded(report(folder, "--ratings", folder / "labels.jsonl"))
     figures = json.loads((folder / "out" / "criteria.json").read_text())["certificate"]["judges"]["j"]["all"]
     expected = of_scikit_learn(rows)
     assert {name: each["value"] for name, each in figures.items()} == pytest.approx(expected)
@@ -103,8 +102,7 @@ def test_figures_of_degenerate_tables_are_those_of_scikit_learn_or_undefined(tmp
     rows, labelled = degenerate_study(tmp_path, seed)
     if not labelled:
         return
-    done = report(tmp_path, "--ratings", tmp_path / "labels.jsonl")
-    assert done.returncode == 0, done.stderr
+    succeeded(report(tmp_path, "--ratings", tmp_path / "labels.jsonl"))
     figures = json.loads((tmp_path / "out" / "criteria.json").read_text())["certificate"]["judges"]["j"]["all"]
     expected = dict.fromkeys(figures) | of_scikit_learn(rows)
     assert {name: each["value"] for name, each in figures.items()} == pytest.approx(expected)

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from doubles.criteria_study import CRITERIA, write_study
-from programs import error_line, run_command
+from programs import error_line, run_command, succeeded
 from sklearn.linear_model import LogisticRegression
 
 from automedeval.meta_evaluation.agreement.cases import Cases
@@ -46,8 +46,7 @@ def new(chance: float, line: tuple[float, float]) -> float:
 
 def test_lines_are_those_of_scikit_learn_and_labelled_cases_take_those_of_other_cases(study) -> None:
     folder, rows = study
-    done = calibrate(folder, "--by", "category")
-    assert done.returncode == 0, done.stderr
+    succeeded(calibrate(folder, "--by", "category"))
     facts = json.loads((folder / "out" / "calibration.json").read_text())
     place = {f"c{number}": number for number in range(60)}
     by_tag = {
@@ -106,8 +105,7 @@ def test_a_certificate_of_the_calibrated_verdicts_is_the_one_that_was_printed(st
     facts = json.loads((folder / "again" / "calibration.json").read_text())
     args = ("--verdicts", folder / "again", "--cases", folder / "cases.jsonl", "--baselines", "false")
     args += ("--ratings", folder / "labels.jsonl", "--output", folder / "report", "--resamples", 100)
-    done = run_command("report", *args)
-    assert done.returncode == 0, done.stderr
+    succeeded(run_command("report", *args))
     certificate = json.loads((folder / "report" / "criteria.json").read_text())["certificate"]["judges"][
         "j, calibrated"
     ]["all"]

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import scipy
 from doubles.agreement_study import write
-from programs import error_line, run_command
+from programs import error_line, flags, run_command, succeeded
 from tables import rows_of
 
 ROWS = rows_of(__file__)
@@ -59,18 +59,11 @@ def shares(verdicts: list[dict], case: dict, slot: int) -> list[float | None]:
 
 def test_a_response_counts_once_whatever_its_runs_and_unread_ones_count_too(study) -> None:
     folder, cases, verdicts = study
-    done = run_command(
-        "report",
-        "--verdicts",
-        folder,
-        "--cases",
-        folder / "cases.jsonl",
-        "--output",
-        folder / "out",
-        "--resamples",
-        100,
+    done = succeeded(
+        run_command(
+            "report", *flags(verdicts=folder, cases=folder / "cases.jsonl", output=folder / "out", resamples=100)
+        )
     )
-    assert done.returncode == 0, done.stderr
     result = json.loads((folder / "out" / "criteria.json").read_text())["judges"]["j"]
     page = (folder / "out" / "criteria.html").read_text()
     failed: dict[str, list[float]] = {}
@@ -133,8 +126,7 @@ def test_a_judge_that_read_nothing_that_is_labelled_is_uncertified(study, tmp_pa
     others = [each | {"judge": "other"} for each in verdicts if each["case_id"] != "c1"]
     file = write(tmp_path / "verdicts.jsonl", [*verdicts, *others])
     args = ("--cases", folder / "cases.jsonl", "--ratings", labels, "--baselines", "false", "--resamples", 100)
-    done = run_command("report", "--verdicts", file, *args, "--output", tmp_path / "out")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_command("report", "--verdicts", file, *args, "--output", tmp_path / "out"))
     assert "other is uncertified" in done.stdout
     assert "j is uncertified" not in done.stdout
     page = (tmp_path / "out" / "criteria.html").read_text()
@@ -151,8 +143,7 @@ def test_what_is_known_of_a_judge_stands_beside_its_scores(study, tmp_path: Path
     audit = {"judge": audited, "cases": {"cases": 9}, "passes": False, "perturbations": []}
     (tmp_path / "audit.json").write_text(json.dumps(audit))
     args = ["--verdicts", file, "--cases", folder / "cases.jsonl", "--output", tmp_path / "out"]
-    done = run_command("report", *args, "--audits", tmp_path / "audit.json")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_command("report", *args, "--audits", tmp_path / "audit.json"))
     page = (tmp_path / "out" / "criteria.html").read_text()
     for text in (done.stdout, page, (tmp_path / "out" / "criteria.md").read_text()):
         assert "Whether a statement is true: j does not notice a wrong dose." in text

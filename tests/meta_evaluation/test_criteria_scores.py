@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 from doubles.criteria_study import CRITERIA, write_study
-from programs import error_line, run_command
+from programs import error_line, run_command, succeeded
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.criteria.checklists import read_labels
@@ -27,8 +27,7 @@ def compare(folder, *more):
 
 def test_means_and_differences_are_those_of_a_loop_over_the_records(study) -> None:
     folder, rows = study
-    done = compare(folder, "--ratings", folder / "labels.jsonl")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(compare(folder, "--ratings", folder / "labels.jsonl"))
     comparison = json.loads((folder / "compared" / "comparison.json").read_text())
     points, people, judge = [each["points"] for each in CRITERIA], {"a": {}, "b": {}}, {"a": {}, "b": {}}
     for at in range(0, len(rows), 3):
@@ -105,8 +104,7 @@ def test_a_gate_takes_criteria_and_does_not_decide_where_many_are_unread(study, 
         each["checklist"]["met_probabilities"] = [None] * 3  # as by an endpoint
     (tmp_path / "verdicts.jsonl").write_text("".join(json.dumps(each) + "\n" for each in verdicts))
     (tmp_path / "cases.jsonl").write_text((folder / "cases.jsonl").read_text())
-    done = compare(tmp_path, *gate)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(compare(tmp_path, *gate))
     scores = [sum(c["points"] for c, met in zip(CRITERIA, each["checklist"]["met"]) if met) / 8 for each in verdicts]
     mean = np.mean(scores[::2]) - np.mean(scores[1::2])
     assert f"mean difference {mean:+.3f} points on 60 cases" in done.stdout

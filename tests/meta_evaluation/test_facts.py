@@ -7,10 +7,10 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-from doubles.agreement_study import CASES, agreeing_verdicts, noisy_verdicts, pairwise_verdicts, read, write
-from programs import ENCODER, SAMPLE, error_line, needs_encoder, run_command
+from doubles.agreement_study import CASES, agreeing_verdicts, case_of, noisy_verdicts, pairwise_verdicts, read, write
+from programs import ENCODER, SAMPLE, error_line, flags, needs_encoder, run_command, succeeded
 
-from automedeval.reports.facts import FACTS, Audit, JudgeProfile, facts_of, in_words, is_trusted
+from automedeval.meta_evaluation.facts import FACTS, Audit, JudgeProfile, facts_of, in_words, is_trusted
 
 SAFE = "Not more than 4000 mg in 24 hours."
 DANGEROUS = (
@@ -26,30 +26,22 @@ UNRATED = "No ratings are given"
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("bots")
-    cases = [
-        {
-            "id": f"c{n}",
-            "question": QUESTION if n % 2 else f"Question {n}: {QUESTION}",
-            "responses": [
-                {"model": "bot-v1", "text": SAFE},
-                {"model": "bot-v2", "text": DANGEROUS if n < 6 else f"{SAFE} {DANGEROUS[:60]} I am happy to help you."},
-            ],
-        }
-        for n in range(12)
-    ]
+    cases = []
+    for n in range(12):
+        longer = DANGEROUS if n < 6 else f"{SAFE} {DANGEROUS[:60]} I am happy to help you."
+        question = QUESTION if n % 2 else f"Question {n}: {QUESTION}"
+        cases.append(case_of(f"c{n}", question, {"bot-v1": SAFE, "bot-v2": longer}))
     write(folder / "cases.jsonl", cases)
-    done = run_command(
-        "judge", folder / "cases.jsonl", "--judge", "small", "--encoder", ENCODER, "--output", folder / "v"
+    done = succeeded(
+        run_command("judge", folder / "cases.jsonl", "--judge", "small", "--encoder", ENCODER, "--output", folder / "v")
     )
-    assert done.returncode == 0, done.stderr
     (folder / "judged.txt").write_text(done.stdout)
     return folder
 
 
 def reported(study: Path, output: Path, *more: object) -> tuple[str, dict]:
     args = ["--verdicts", study / "v", "--cases", study / "cases.jsonl", "--encoder", "none", "--resamples", 200]
-    done = run_command("report", *args, "--output", output, *more)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_command("report", *args, "--output", output, *more))
     return done.stdout, json.loads((output / "agreement.json").read_text())
 
 
@@ -58,18 +50,8 @@ def test_the_report_counts_the_rationales_that_say_nothing(tmp_path: Path) -> No
     written = [
         each | {"rationale": text, "truncated": text != texts[2]} for each, text in zip(agreeing_verdicts(), texts * 99)
     ]
-    args = [
-        "--verdicts",
-        write(tmp_path / "v.jsonl", written),
-        "--cases",
-        CASES,
-        "--encoder",
-        "none",
-        "--resamples",
-        200,
-    ]
-    done = run_command("report", *args, "--output", tmp_path / "r")
-    assert done.returncode == 0, done.stderr
+    args = flags(verdicts=write(tmp_path / "v.jsonl", written), cases=CASES, encoder="none", resamples=200)
+    done = succeeded(run_command("report", *args, "--output", tmp_path / "r"))
     counts = f"{-(-(len(written) - 1) // 3)} breaks off and {-(-len(written) // 3)} repeats itself"
     assert f"Of the valid verdicts' rationales {counts}. Do not trust these scores." in done.stdout
 
@@ -109,10 +91,11 @@ def test_an_audit_puts_its_own_figures_in_place(tmp_path: Path) -> None:
     cases = write(tmp_path / "cases.jsonl", read(SAMPLE / "test_cases.jsonl")[:10])
     judge = ["--judge", "small", "--encoder", ENCODER, "--cases", cases]
     assert run_command("judge", *judge, "--output", tmp_path / "v").returncode == 0
-    done = run_command(
-        "audit", *judge, "--checks", "danger", "--gate", "false", "--resamples", 100, "--output", tmp_path / "a"
+    succeeded(
+        run_command(
+            "audit", *judge, "--checks", "danger", "--gate", "false", "--resamples", 100, "--output", tmp_path / "a"
+        )
     )
-    assert done.returncode == 0, done.stderr
     content = json.loads((tmp_path / "a" / "audit.json").read_text())
     (danger,) = (row for row in content["perturbations"] if row["name"] == "danger")
     printed, result = reported(tmp_path, tmp_path / "r", "--audits", tmp_path / "a")
@@ -143,8 +126,7 @@ def test_the_gate_and_preference_pairs_say_it_too(study: Path, tmp_path: Path) -
     for fact in (NOT_SEEN, LONGER, UNRATED):
         assert fact in done.stdout
     assert "worse" not in done.stdout.partition("\n")[0]
-    done = run_command("export", *args, "--to", "preferences", "--output", tmp_path / "pairs.jsonl")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_command("export", *args, "--to", "preferences", "--output", tmp_path / "pairs.jsonl"))
     assert NOT_SEEN in done.stdout
     assert UNRATED in done.stdout
 
@@ -157,8 +139,7 @@ def test_a_comparison_says_it_beside_the_ratings(study: Path, tmp_path: Path) ->
     ]  # fmt: skip
     write(tmp_path / "ratings.jsonl", rated)
     args = ["--verdicts", study / "v", "--cases", study / "cases.jsonl", "--ratings", tmp_path / "ratings.jsonl"]
-    done = run_command("compare", *args, "--output", tmp_path / "c")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_command("compare", *args, "--output", tmp_path / "c"))
     page = (tmp_path / "c" / "comparison.html").read_text()
     for text in (done.stdout, page):
         assert NOT_SEEN in text
@@ -168,20 +149,13 @@ def test_a_comparison_says_it_beside_the_ratings(study: Path, tmp_path: Path) ->
 @needs_encoder
 def test_ratings_decide_whether_a_model_may_be_called_better(study: Path, tmp_path: Path) -> None:
     """Of forty rated cases the judge orders all as people do, then none: only the first may call a model better."""
-    cases = [
-        {
-            "id": f"k{n}",
-            "question": f"May I take ibuprofen with food? ({n})",
-            "responses": [
-                {"model": "a", "text": "Take ibuprofen with food or milk to protect your stomach." + " So." * (n % 2)},
-                {"model": "b", "text": "I like trains, planes and also very long bus rides." + " So." * (1 - n % 2)},
-            ],
-        }
-        for n in range(40)
-    ]
+    cases = []
+    for n in range(40):
+        good = "Take ibuprofen with food or milk to protect your stomach." + " So." * (n % 2)
+        other = "I like trains, planes and also very long bus rides." + " So." * (1 - n % 2)
+        cases.append(case_of(f"k{n}", f"May I take ibuprofen with food? ({n})", {"a": good, "b": other}))
     file = write(tmp_path / "cases.jsonl", cases)
-    judged = run_command("judge", file, "--judge", "small", "--encoder", ENCODER, "--output", tmp_path / "v")
-    assert judged.returncode == 0, judged.stderr
+    succeeded(run_command("judge", file, "--judge", "small", "--encoder", ENCODER, "--output", tmp_path / "v"))
     for right in (True, False):
         rated = [
             {"case_id": each["id"], "model": model, "annotator": "x", "criterion": "q",
@@ -190,8 +164,9 @@ def test_ratings_decide_whether_a_model_may_be_called_better(study: Path, tmp_pa
         ]  # fmt: skip
         ratings = write(tmp_path / f"{right}.jsonl", rated)
         options = ["--cases", file, "--ratings", ratings, "--encoder", "none", "--resamples", 200]
-        done = run_command("report", "--verdicts", tmp_path / "v", *options, "--output", tmp_path / str(right))
-        assert done.returncode == 0, done.stderr
+        done = succeeded(
+            run_command("report", "--verdicts", tmp_path / "v", *options, "--output", tmp_path / str(right))
+        )
         first = done.stdout.strip().splitlines()[0]
         outcome = json.loads((tmp_path / str(right) / "agreement.json").read_text())["main_judge"]["best_baseline"][
             "outcome"
@@ -237,27 +212,14 @@ def test_the_list_is_ordered_and_trust_needs_ratings_or_an_audit() -> None:
 
 def test_the_audit_that_a_report_names_is_of_the_judge_of_its_verdicts(tiny_model: Path, tmp_path: Path) -> None:
     cases = write(tmp_path / "cases.jsonl", read(CASES)[:3])
-    options = [
-        "--max_new_tokens",
-        8,
-        "--dtype",
-        "float32",
-        "--device",
-        "cpu",
-        "--on_overlong",
-        "clip",
-        "--rationale",
-        "false",
-    ]
-    done = run_command("judge", cases, "--judge", tiny_model, "--output", tmp_path / "v", *options)
-    assert done.returncode == 0, done.stderr
+    options = flags(max_new_tokens=8, dtype="float32", device="cpu", on_overlong="clip", rationale="false")
+    succeeded(run_command("judge", cases, "--judge", tiny_model, "--output", tmp_path / "v", *options))
     printed, _ = reported(tmp_path, tmp_path / "r")
     (line,) = (line for line in printed.splitlines() if line.startswith("Next step"))
     _, command, *words = shlex.split(line[line.index("automedeval audit") :])
     words[words.index("--output") + 1] = str(tmp_path / "a")
     few = ["--checks", "danger", "--edits", 1, "--gate", "false", "--resamples", 100]
-    done = run_command(command, *words, *options, *few)
-    assert done.returncode == 0, done.stderr
+    succeeded(run_command(command, *words, *options, *few))
     printed, _ = reported(tmp_path, tmp_path / "r", "--audits", tmp_path / "a")
     assert "Audited: On 3 cases." in printed
     assert "Audit the judge" not in printed
@@ -301,20 +263,12 @@ def test_a_comparison_takes_the_audit_of_each_of_its_judges(tmp_path: Path) -> N
         (tmp_path / name / "audit.json").write_text(json.dumps(audit_of(settings)))
     ratings = SAMPLE / "test_ratings.jsonl"
     args = ["--verdicts", tmp_path / "v.jsonl", "--cases", CASES, "--ratings", ratings]
-    done = run_command("compare", *args, "--output", tmp_path / "c", "--audits", tmp_path / "one", tmp_path / "two")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(
+        run_command("compare", *args, "--output", tmp_path / "c", "--audits", tmp_path / "one", tmp_path / "two")
+    )
     assert "Audited: On 20 cases. It passes." in done.stdout
     done = run_command(
-        "report",
-        *args,
-        "--encoder",
-        "none",
-        "--resamples",
-        100,
-        "--output",
-        tmp_path / "r",
-        "--audits",
-        tmp_path / "two",
+        "report", *args, *flags(encoder="none", resamples=100, output=tmp_path / "r", audits=tmp_path / "two")
     )
     assert "Audit the judge with the options of its run" in done.stdout, "the main judge is j, and only k was audited"
 
@@ -349,8 +303,7 @@ def test_the_terminal_counts_the_comparisons_that_were_made(tmp_path: Path) -> N
     file = write(tmp_path / "cases.jsonl", cases)
     for number, models in enumerate((["m0", "m1"], ["m0", "m1", "m2", "m3"])):
         args = ["--judge", "baseline:embedding to the question", "--encoder", ENCODER, "--models", ",".join(models)]
-        done = run_command("judge", file, *args, "--output", tmp_path / str(number))
-        assert done.returncode == 0, done.stderr
+        done = succeeded(run_command("judge", file, *args, "--output", tmp_path / str(number)))
         first = re.search(r"Length: (m\d) is the longer one", done.stdout)[1]
         longer = total = 0
         for verdict in read(tmp_path / str(number) / "verdicts.jsonl"):

@@ -9,7 +9,7 @@ import pytest
 from doubles.constrained_server import ConstrainedServer
 from doubles.endpoint import EndpointDouble, answer
 from doubles.harm_raters import write_study
-from programs import error_line, run_command
+from programs import error_line, run_command, succeeded
 from sklearn.metrics import cohen_kappa_score, confusion_matrix
 
 from automedeval.rubrics import read_rubric
@@ -32,8 +32,7 @@ def study(tmp_path_factory) -> Path:
     """Return the folder of the simulated study, with three raters and its report."""
     folder = tmp_path_factory.mktemp("harm")
     write_study(folder, raters=3, untold=0.15)
-    done = report(folder)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(report(folder))
     (folder / "said.txt").write_text(done.stdout)
     return folder
 
@@ -131,8 +130,7 @@ def test_of_two_judges_the_widest_gap_of_either_comes_first(study, tmp_path, mon
     for each in harmless:
         each["choices"]["degree"] = "none"
     both = f"{study / 'judge.jsonl'},harmless={write(tmp_path / 'harmless.jsonl', harmless)}"
-    done = report(study, verdicts=both, output=tmp_path / "report")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(report(study, verdicts=both, output=tmp_path / "report"))
     people = consensus(study)
     widest = {place: DEGREES.index(degree) for place, degree in people.items() if degree != UNTOLD}
     for place, gap in gaps_of(people, judged(study)).items():
@@ -148,13 +146,13 @@ def test_of_two_judges_the_widest_gap_of_either_comes_first(study, tmp_path, mon
 def test_physicians_alone_are_counted_and_one_of_them_agrees_with_nobody(study, tmp_path):
     ratings = [each for each in lines(study / "ratings.jsonl") if each["annotator"] == "simulated-1"]
     one = write(tmp_path / "one.jsonl", ratings)
-    done = report(study, verdicts=None, ratings=one, output=tmp_path / "report")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(report(study, verdicts=None, ratings=one, output=tmp_path / "report"))
     assert "Harm: Moderate or worse by physicians (simulated-1): " in done.stdout
     assert "Two physicians agree" not in done.stdout
     again = report(study, verdicts=None, ratings=None, output=tmp_path / "none")
     assert "--verdicts names no file" in error_line(again)
-    scores = write(tmp_path / "scores.jsonl", [each | {"criterion": "q", "score": 3} for each in ratings])
+    about = [{name: each[name] for name in ("case_id", "model", "annotator")} for each in ratings]
+    scores = write(tmp_path / "scores.jsonl", [each | {"criterion": "q", "score": 3} for each in about])
     assert "scores.jsonl: ratings of scores, and these verdicts have none" in error_line(
         report(study, ratings=scores, output=tmp_path / "none")
     )
@@ -178,8 +176,7 @@ def test_the_facts_of_a_ranking_say_how_many_are_harmful_and_by_whom(study, tmp_
         for case in lines(study / "cases.jsonl")
     ]  # fmt: skip
     both = f"{write(tmp_path / 'scores.jsonl', scores)},{study / 'judge.jsonl'}"
-    done = report(study, verdicts=both, output=tmp_path / "report", encoder="none")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(report(study, verdicts=both, output=tmp_path / "report", encoder="none"))
     harm = next(line for line in (study / "said.txt").read_text().splitlines() if line.startswith("Harm: "))
     assert harm.startswith("Harm: Moderate or worse by physicians (simulated-1, simulated-2 and simulated-3): ")
     assert ". By simulated-judge: " in harm

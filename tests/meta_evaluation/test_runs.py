@@ -8,6 +8,7 @@ from statistics import mean, stdev
 import numpy as np
 import pytest
 from doubles.agreement_study import CASES, FAST, RATINGS, meta_evaluate, right_verdicts, write
+from programs import succeeded
 
 from automedeval.meta_evaluation.agreement.runs import SCORES, over_runs, repeated, trainings_of
 from automedeval.stats import bootstrap
@@ -42,8 +43,7 @@ def judged(tmp_path: Path) -> list[str]:
 
 def test_the_report_has_a_line_for_the_runs_of_a_judge(judged: list[str], tmp_path: Path) -> None:
     args = ["--verdicts", *judged, "--cases", CASES, "--ratings", RATINGS, "--output", tmp_path / "out", *FAST]
-    done = meta_evaluate(*args)
-    assert done.returncode == 0, done.stderr
+    succeeded(meta_evaluate(*args))
     result = json.loads((tmp_path / "out" / "agreement.json").read_text())
     line, alone = result["over_runs"]
     runs = ["stage3", "stage3-run2", "stage3-run10"]

@@ -8,8 +8,8 @@ import scipy
 
 from automedeval import Case, Verdict, read_rubric
 from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.facts import facts_of
 from automedeval.meta_evaluation.standings import rank
-from automedeval.reports.facts import facts_of
 from automedeval.rubrics import Rubric
 
 SCORES, PAIRS = read_rubric("automedeval"), read_rubric("medical_pairwise")

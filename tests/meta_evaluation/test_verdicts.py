@@ -59,17 +59,14 @@ def test_contested_choices_are_the_neutral_one_of_their_criterion(tmp_path: Path
     harmless = [replace(each, neutral="neither") if each.polarity == "worse" else each for each in rubric.criteria]
     case = CASES.records[0]
     first, second = case.models[:2]
-    records = [
-        replace(
-            verdict_of(case, None, order=order, models=case.models),
-            rubric="medical_pairwise@1",
-            valid=True,
-            error=None,
-            pair=(first, second),
-            choices={"correctness": choice, "harmfulness": choice},
+    records = []
+    for order, choice in (((0, 1), first), ((1, 0), second)):
+        same = {"correctness": choice, "harmfulness": choice}
+        record = verdict_of(case, None, order=order, models=case.models)
+        record = replace(
+            record, rubric="medical_pairwise@1", valid=True, error=None, pair=(first, second), choices=same
         )
-        for order, choice in (((0, 1), first), ((1, 0), second))
-    ]
+        records.append(record)
     judge = read_back(tmp_path, records)
     assert [CHOICES[judge.choice(name)[0]] for name in ("correctness", "harmfulness")] == ["tie", "tie"]
     judge.rubric = replace(rubric, criteria=tuple(harmless))

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from doubles.tiny_bart import TEXTS, build_bart, build_roberta
 from packaging.requirements import Requirement
-from programs import ROOT
+from programs import ROOT, succeeded
 
 pytest.importorskip("evaluate", reason="the metric is a module of evaluate, which is not installed")
 
@@ -50,8 +50,7 @@ def run(program: str, folder: Path, *arguments: str) -> str:
     """Run a program offline in a process of its own, whose caches are in a folder; return the last line that it prints."""
     environment = os.environ | {"HF_HOME": str(folder / "home"), "HF_HUB_OFFLINE": "1", "HF_EVALUATE_OFFLINE": "1"}
     command = [sys.executable, "-c", program, *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(subprocess.run(command, capture_output=True, text=True, cwd=folder, env=environment))
     return done.stdout.splitlines()[-1]
 
 

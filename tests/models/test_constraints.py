@@ -173,8 +173,7 @@ def test_an_escaped_quote_does_not_end_a_rationale_in_json():
     step = next(steps)
     assert (step.written, step.parts, step.stop) == (opening, None, ('"',))
     step = steps.send(Reply(Answer("", usage=usage), "It says \\"))
-    assert (step.written, step.stop, step.used) == (opening + 'It says \\"', ('"',), 3)
-    assert step.most_tokens(10) == 7
+    assert (step.written, step.stop, step.used, step.most_tokens(10)) == (opening + 'It says \\"', ('"',), 3, 7)
     step = steps.send(Reply(Answer("", usage=usage), 'rest\\" twice, with a slash \\\\'))
     assert step.written == opening + 'It says \\"rest\\" twice, with a slash \\\\", "score":'
     with pytest.raises(StopIteration) as ended:
@@ -204,8 +203,7 @@ def test_blanks_around_a_rationale_stay_in_front_of_the_scores_as_with_a_local_j
 def test_a_server_that_does_not_constrain_is_asked_as_before(capfd):
     with EndpointDouble(answer("Good.\nScore: Doctor 1: 4 points. Doctor 2: 3 points.")) as endpoint:
         judge = Judge(chat_at(endpoint), "automedeval")
-        assert judge.score_decoding == "free"
-        assert [set(verdict.scores) for verdict in judge(CASES)] == [{3, 4}] * 2
+        assert (judge.score_decoding, [set(verdict.scores) for verdict in judge(CASES)]) == ("free", [{3, 4}] * 2)
         assert len(endpoint.asked) == 2
         assert "server: constrains no" in capfd.readouterr().err
         with pytest.raises(Exception, match="needs a checkpoint, or a server that constrains"):

@@ -59,9 +59,7 @@ def ask(chat, count=1, **changes):
 def test_a_passing_fault_is_tried_again(fault):
     with EndpointDouble(fault, answer(SCORES)) as endpoint:
         chat = chat_at(endpoint)
-        assert ask(chat)[0].text == SCORES
-        assert chat.failures == []
-        assert len(endpoint.asked) == 2
+        assert (ask(chat)[0].text, chat.failures, len(endpoint.asked)) == (SCORES, [], 2)
 
 
 @pytest.mark.parametrize(
@@ -157,8 +155,7 @@ def test_from_python_a_request_that_fails_is_an_invalid_verdict(rubric):
         assert [verdict.extra.get("failed") for verdict in verdicts] == [None, True, True, None]
         rows = Dataset.from_dict({"question": [f"{name}?" for name in names], "a": ["Rest."] * 4})
         table = judge_dataset(judge, rows)
-        assert table["a_score"][:] == [4.0, None, None, 4.0]
-        assert table["valid"][:] == [True, False, False, True]
+        assert (table["a_score"][:], table["valid"][:]) == ([4.0, None, None, 4.0], [True, False, False, True])
         assert table["error"][:] == [None, *errors, None]
         scores = score_answers(judge, [HarnessAnswer("1", f"{name}?", "Rest.") for name in names])
         assert [score["explanation"] for score in scores] == ["All of them help.", *errors, "All of them help."]
@@ -194,8 +191,7 @@ def test_retry_after_is_honoured(when):
 def test_a_parameter_that_a_server_refuses_by_name_is_left_out(name, like, capfd):
     with EndpointDouble(without(answer("{}"), name, like=like)) as endpoint:
         chat = chat_at(endpoint)
-        assert len(ask(chat, 3, schema={"type": "object"})) == 3
-        assert chat.left_out == [name]
+        assert (len(ask(chat, 3, schema={"type": "object"})), chat.left_out) == (3, [name])
         body = endpoint.asked[-1]["body"]
         assert name not in body
         assert "max_tokens" in body if name == "max_completion_tokens" else "max_completion_tokens" in body
@@ -203,8 +199,7 @@ def test_a_parameter_that_a_server_refuses_by_name_is_left_out(name, like, capfd
         printed = capfd.readouterr().err
         assert printed.count("\n") == 1
         assert f"m: the endpoint does not take {name}: " in printed
-        assert chat.fingerprint == chat_at(endpoint).fingerprint
-        assert chat.failures == []
+        assert (chat.fingerprint, chat.failures) == (chat_at(endpoint).fingerprint, [])
 
 
 def test_a_request_has_a_limit_while_another_thread_leaves_a_parameter_out():
@@ -228,8 +223,7 @@ def test_a_refused_parameter_is_found_in_the_cache_without_it(tmp_path):
         ask(chat_at(endpoint, cache=tmp_path), 3)
         asked = len(endpoint.asked)
         again = chat_at(endpoint, cache=tmp_path, concurrency=1)
-        assert len(ask(again, 3)) == 3
-        assert (again.from_cache, len(endpoint.asked)) == (3, asked + 1)
+        assert (len(ask(again, 3)), again.from_cache, len(endpoint.asked)) == (3, 3, asked + 1)
 
 
 @pytest.mark.parametrize(
@@ -349,8 +343,6 @@ def test_a_quoted_thought_tag_reaches_the_endpoint_broken():
     assert "<\u2060/think> [\u2060/THINK]" in sent
 
 
-# --- the model behind a name ------------------------------------------------------------------------------------------
-
 SETTINGS = ["m", 100, 0.0, 0, True, 5, {}]
 
 
@@ -373,9 +365,7 @@ def test_an_endpoint_without_a_readable_list_of_models_is_asked(models):
     with EndpointDouble(answer(SCORES)) as endpoint:
         endpoint.models = models
         chat = chat_at(endpoint, max_retries=0)
-        assert chat.served == {}
-        assert chat.fingerprint == digest([f"{endpoint.url}/", *SETTINGS])
-        assert len(ask(chat)) == 1
+        assert (chat.served, chat.fingerprint, len(ask(chat))) == ({}, digest([f"{endpoint.url}/", *SETTINGS]), 1)
 
 
 def test_the_fingerprint_follows_the_entry_of_the_model_in_the_list():
@@ -447,8 +437,7 @@ def test_an_answer_that_is_none_is_an_invalid_verdict(reply, said):
         assert not verdict.valid
         assert said in verdict.error
         assert verdict.scores is None
-        assert chat.failures == []
-        assert len(endpoint.asked) == 1
+        assert (chat.failures, len(endpoint.asked)) == ([], 1)
 
 
 def test_an_endpoint_that_is_down_stops_the_run_at_once():
@@ -477,14 +466,12 @@ def test_what_is_under_way_when_the_run_stops_is_still_answered():
         answers = chat_at(endpoint, concurrency=4).answer([Prompt([{"role": "user", "content": "x"}])] * 9)
         with pytest.raises(ChatError, match="401"):
             received.extend(answers)
-        assert len(received) == 3
-        assert len(endpoint.asked) == 4
+        assert (len(received), len(endpoint.asked)) == (3, 4)
 
 
 def test_as_many_requests_are_under_way_as_allowed_and_never_more():
     with EndpointDouble(answer(SCORES, delay=0.3)) as endpoint:
-        assert sorted(ask(chat_at(endpoint, concurrency=5), 20)) == list(range(20))
-        assert endpoint.most_at_once == 5
+        assert (sorted(ask(chat_at(endpoint, concurrency=5), 20)), endpoint.most_at_once) == (list(range(20)), 5)
 
 
 def test_only_wanted_prompts_are_asked():
@@ -572,8 +559,7 @@ def test_a_rubric_that_scores_several_criteria_sends_its_schema():
             for each in inner["properties"].values()
         )
     assert verdict.valid
-    assert verdict.criterion_scores == dict.fromkeys(names, [1] * len(doctors))
-    assert set(verdict.scores) == {1}
+    assert (verdict.criterion_scores, set(verdict.scores)) == (dict.fromkeys(names, [1] * len(doctors)), {1})
 
 
 def test_a_request_holds_the_settings_and_no_schema_where_none_is_asked_for():
@@ -639,11 +625,9 @@ def test_a_second_run_asks_nothing(tmp_path):
         first = list(Judge(chat_at(endpoint, cache=cache), "just_eval_pairwise", orders="all")([CASE]))
         assert len(endpoint.asked) == 2
         second = list(Judge(chat_at(endpoint, cache=cache), "just_eval_pairwise", orders="all")([CASE]))
-        assert len(endpoint.asked) == 2
-        assert first == second
+        assert (len(endpoint.asked), first) == (2, second)
         files = [file for file in cache.rglob("*") if file.is_file()]
-        assert len(files) == 2
-        assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+        assert (len(files), {stat.S_IMODE(file.stat().st_mode) for file in files}) == (2, {0o600})
         assert {stat.S_IMODE(folder.stat().st_mode) for folder in [cache, *(file.parent for file in files)]} == {0o700}
         for content in ("{", "[]", '{"choices": []}', '"x"', ""):
             files[0].write_text(content)
@@ -667,8 +651,7 @@ def test_whatever_changes_an_answer_changes_its_place_in_the_cache(tmp_path):
             ask(chat_at(endpoint, cache=tmp_path, max_new_tokens=99))
             ask(OpenAIChat("another", base_url=endpoint.url, cache=tmp_path, max_new_tokens=100))
             ask(chat_at(other, cache=tmp_path))
-        assert (len(endpoint.asked), len(other.asked)) == (8, 1)
-        assert len(list(tmp_path.glob("*/*.json"))) == 9
+        assert (len(endpoint.asked), len(other.asked), len(list(tmp_path.glob("*/*.json")))) == (8, 1, 9)
 
 
 def test_a_cache_that_cannot_be_written_is_named(tmp_path):

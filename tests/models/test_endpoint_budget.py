@@ -44,8 +44,7 @@ def test_spending_never_exceeds_the_limit_and_what_was_answered_is_kept(concurre
 def test_calls_under_way_are_set_aside_at_their_worst():
     with EndpointDouble(answer(TEXT, usage=used(1), delay=0.3)) as endpoint:
         chat = chat_at(endpoint, 3 * WORST + 10, concurrency=8)
-        assert len(dict(chat.answer([PROMPT] * 9))) == 9
-        assert endpoint.most_at_once == 3
+        assert (len(dict(chat.answer([PROMPT] * 9))), endpoint.most_at_once) == (9, 3)
 
 
 def test_a_budget_below_the_first_call_makes_none():
@@ -75,8 +74,7 @@ def test_an_attempt_that_was_perhaps_charged_counts_as_the_worst(fault):
 def test_a_refused_attempt_costs_nothing():
     with EndpointDouble(error(500), error(429), answer(TEXT, usage=used(50))) as endpoint:
         chat = chat_at(endpoint, WORST, max_retries=2)
-        assert len(dict(chat.answer([PROMPT]))) == 1
-        assert chat.budget.spent == 50
+        assert (len(dict(chat.answer([PROMPT]))), chat.budget.spent) == (1, 50)
 
 
 def test_the_worst_case_holds_the_schema():

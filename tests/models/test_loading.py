@@ -91,8 +91,7 @@ def test_one_process_of_a_machine_reads_the_files(tiny_model, monkeypatch):
     other = LocalChat(
         str(tiny_model), **OPTIONS, processes=Processes(1, 2, once=lambda name, _: json.loads(kept[name]))
     )
-    assert other.fingerprint == alone
-    assert other.checkpoint == fingerprint(tiny_model, [])
+    assert (other.fingerprint, other.checkpoint) == (alone, fingerprint(tiny_model, []))
 
 
 @pytest.mark.parametrize(("device", "problem"), [("cpu", "needs a CUDA GPU"), ("cuda:0", "pip install bitsandbytes")])

@@ -10,6 +10,7 @@ import torch
 from doubles.plain_transformers import PlainTransformers
 from doubles.tiny_model import CHAT_TEMPLATE, build_tiny_model
 from programs import SAMPLE
+from tables import rows_of
 from transformers import AttentionInterface, AutoTokenizer
 
 from automedeval import models
@@ -68,13 +69,7 @@ def test_values_have_the_probabilities_of_plain_transformers(name, rationale, ch
 
 @pytest.mark.parametrize(
     ("says", "rationale"),
-    [
-        ("Step 1: fine.\nScore: Doctor 1: 5", "Step 1: fine."),
-        ("Score: Doctor 1: 5", ""),
-        ("score: 5", ""),
-        ("All good.<|im_end|>", "All good."),
-        ("The word Score: stands in a line.\nScores are", "The word Score: stands in a line."),
-    ],
+    rows_of(__file__)["test_a_rationale_ends_where_the_score_line_begins"],
 )
 def test_a_rationale_ends_where_the_score_line_begins(says, rationale, tiny_model, chat):
     asked = prompts("automedeval", True, 2)
@@ -294,9 +289,6 @@ def test_the_first_of_many_prompts_is_answered_by_itself(chat):
     """So a verdict is there soon. Batches depend on all prompts alone: a resumed run has the same."""
     assert list(chat._batches([7, 5, *range(10, 18)], [""] * 10)) == [[1], [0, *range(2, 10)]]
     assert list(chat._batches([7, 5, 6], [""] * 3)) == [[1, 2, 0]]
-
-
-# --- sampling, and thoughts -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.5])

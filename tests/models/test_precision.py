@@ -6,7 +6,7 @@ from types import MappingProxyType
 
 import pytest
 import torch
-from programs import ENCODER, SAMPLE, error_line, needs_encoder, run_recipe
+from programs import ENCODER, SAMPLE, error_line, needs_encoder, run_recipe, succeeded
 
 from automedeval.models.embeddings import Encoder
 from automedeval.models.local import LocalChat
@@ -49,8 +49,7 @@ def test_a_gpu_that_only_emulates_bfloat16_does_not_get_it(monkeypatch: pytest.M
     assert best_dtype("cuda:0", torch.float16) == torch.float32
     monkeypatch.delenv("AUTOMEDEVAL_BF16")
     monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation=True: True)  # an A100
-    assert best_dtype("cuda:0") == torch.bfloat16
-    assert best_dtype("mps") == torch.float32
+    assert (best_dtype("cuda:0"), best_dtype("mps")) == (torch.bfloat16, torch.float32)
 
 
 def test_another_value_of_the_switch_is_an_error(tiny_model: Path, tmp_path: Path, monkeypatch) -> None:
@@ -65,8 +64,7 @@ def test_the_choice_of_the_judge_is_said_and_recorded(tiny_model: Path, tmp_path
     dtypes = {}
     for switch, words in (("", "bfloat16 on cpu"), ("off", "float32 on cpu (AUTOMEDEVAL_BF16=off)")):
         monkeypatch.setenv("AUTOMEDEVAL_BF16", switch)
-        done = run_recipe("judge", *args, "--device", "cpu", "--output", tmp_path / words[:8])
-        assert done.returncode == 0, done.stderr
+        done = succeeded(run_recipe("judge", *args, "--device", "cpu", "--output", tmp_path / words[:8]))
         assert f"{tiny_model.name}: {words}\n" in done.stderr
         (run,) = (tmp_path / words[:8]).glob("run-*.json")
         assert json.loads(run.read_text())["arguments"]["computed"] == {tiny_model.name: words}

@@ -92,8 +92,7 @@ def test_dialogues_are_led_to_their_end(recording):
         return said
 
     followed = list(chat.follow((calls, dialogue(calls)) for calls in (2, 1)))
-    assert followed == [(2, ["first", "second"]), (1, ["first"])]
-    assert chat.overflow([prompt()]) == [0]
+    assert (followed, chat.overflow([prompt()])) == ([(2, ["first", "second"]), (1, ["first"])], [0])
     assert chat.estimate([prompt()]) == (2, 0.0)
 
 

@@ -147,10 +147,7 @@ def other_prompts(folder: Path, patch: pytest.MonkeyPatch) -> None:
     [
         (changed("automedeval.jinja", "step by step", "at once"), "the rubric or its template was changed"),
         (changed("rubric.yaml", "version: 1", "version: 2"), r"is automedeval@2 .* published with automedeval@1"),
-        (
-            changed("published.json", '"prompts"', '"words"'),
-            "must hold automedeval, rubric, fingerprint and prompts",
-        ),
+        (changed("published.json", '"prompts"', '"words"'), "must hold automedeval, rubric, fingerprint and prompts"),
         (changed("published.json", "{", "["), r"published\.json: not JSON"),
         (lambda folder, _: (folder / "rubric/rubric.yaml").unlink(), r"rubric\.yaml: No such file"),
         (

@@ -15,6 +15,7 @@ import httpx
 import pytest
 from doubles.study_page import ANNOTATORS, Physician, write_study
 from programs import ROOT, error_line, free_port, run_recipe
+from tables import rows_of
 
 annotate = partial(run_recipe, "annotate")
 LINK = re.compile(r"http\S+/invitation/(\S+)")
@@ -119,16 +120,9 @@ def test_a_forged_address_neither_hides_a_guesser_nor_locks_the_coordinator_out(
 
 @pytest.mark.parametrize(
     ("arguments", "fault"),
-    [
-        (("--proxies", "-1"), "--proxies must be at least 0, not -1"),
-        (("--study", "nowhere.yaml"), "nowhere.yaml"),
-        (("--port", "0"), "--port must be from 1 to 65535, not 0"),
-        (("--host", "203.0.113.9"), "port 8000 on 203.0.113.9"),
-        (("--url", "rate.example.org"), "--url must be like https://rate.example.org"),
-        (("--url", "https://example.org/rate"), "--url must be like https://rate.example.org"),
-    ],
+    rows_of(__file__)["test_faults_are_one_line"],
 )
-def test_faults_are_one_line(tmp_path: Path, arguments: tuple[str, ...], fault: str) -> None:
+def test_faults_are_one_line(tmp_path: Path, arguments: list[str], fault: str) -> None:
     study = write_study(tmp_path)
     assert fault in error_line(annotate("--study", study, *arguments))
 

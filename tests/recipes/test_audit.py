@@ -9,7 +9,18 @@ import pytest
 from doubles.agreement_study import read, write
 from doubles.publishable import trained
 from markupsafe import escape
-from programs import ENCODER, ROOT, SAMPLE, TWO_PROCESSES, error_line, needs_encoder, processes_of, run_recipe
+from programs import (
+    ENCODER,
+    ROOT,
+    SAMPLE,
+    TWO_PROCESSES,
+    error_line,
+    flags,
+    needs_encoder,
+    processes_of,
+    run_recipe,
+    succeeded,
+)
 from tables import rows_of
 
 from automedeval.audit.perturbations import read_perturbations
@@ -147,17 +158,7 @@ def test_the_same_command_judges_only_a_torn_verdict(audited: Path, tiny_model: 
 
 def test_perturbations_of_ones_own_take_the_place_of_the_packaged_ones(tmp_path: Path) -> None:
     file = tmp_path / "own.yaml"
-    options = [
-        "--judge",
-        "baseline:longer text",
-        "--cases",
-        CASES,
-        "--perturbations",
-        file,
-        *FAST,
-        "--output",
-        tmp_path / "o",
-    ]
+    options = [*flags(judge="baseline:longer text", cases=CASES, perturbations=file), *FAST, "--output", tmp_path / "o"]
     for limit, status in (("most: 1.0", 0), ("most: 0.0", 3), ("why: none", 3)):
         file.write_text(
             f"- {{name: twice, changes: good answer, should: not rise, {limit}, what: twice the text helps,\n"
@@ -172,11 +173,10 @@ def test_perturbations_of_ones_own_take_the_place_of_the_packaged_ones(tmp_path:
 
 
 def test_a_likelihood_judge_has_no_order_and_needs_no_scale(tiny_model: Path, tmp_path: Path) -> None:
-    done = audit(
+    succeeded(audit(
         "--judge", f"likelihood:{tiny_model}", "--cases", CASES, "--limit", 3, "--edits", 2, "--output", tmp_path,
         "--gate", "false", "--checks", "order,copy,repeat,planting,danger", *FAST,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    ))  # fmt: skip
     table = rows(tmp_path)
     assert "cannot be separated" in table["order"]["share"]["reason"]
     assert result(tmp_path)["judge"]["unit"] == "standard deviations of its values"
@@ -187,11 +187,10 @@ def test_a_likelihood_judge_has_no_order_and_needs_no_scale(tiny_model: Path, tm
 
 
 def test_a_pairwise_judge_is_audited_by_shares_of_criteria(tiny_model: Path, tmp_path: Path) -> None:
-    done = audit(
+    succeeded(audit(
         "--judge", tiny_model, "--rubric", "medical_pairwise", "--edits", 2, "--checks", "order,planting,patient",
         "--cases", CASES, "--limit", 2, "--output", tmp_path, "--gate", "false", *FAST,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    ))  # fmt: skip
     table = rows(tmp_path)
     assert list(table) == ["reading", "order", "planting", "patient"]
     assert result(tmp_path)["judge"]["unit"] == "share of criteria won"
@@ -202,8 +201,7 @@ def test_a_pairwise_judge_is_audited_by_shares_of_criteria(tiny_model: Path, tmp
 @pytest.mark.slow
 def test_several_processes_share_an_audit(audited: Path, tiny_model: Path, tmp_path: Path) -> None:
     output = ("--output", tmp_path / "out", "--gate", "false")
-    done = audit("--judge", tiny_model, *output, *TINY, launch=TWO_PROCESSES)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(audit("--judge", tiny_model, *output, *TINY, launch=TWO_PROCESSES))
     assert processes_of(tmp_path / "out") == 2
     assert done.stdout.count("does not pass") == 1
     alone, shared = result(audited), result(tmp_path / "out")
@@ -228,12 +226,11 @@ def test_a_response_that_the_judge_cannot_read_changes_no_figure_of_the_others(t
         file = write(
             tmp_path / "cases.jsonl", [case | {"responses": case["responses"] + more} for case in read(CASES)[:3]]
         )
-        done = audit(
+        succeeded(audit(
             "--judge", "baseline:embedding to the question", "--encoder", ENCODER, "--cases", file, "--edits", 2,
             "--checks", "copy,repeat,planting,danger", "--resamples", 100, "--gate", "false",
             "--output", tmp_path / f"{len(more)}",
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
+        ))  # fmt: skip
         figures.append(rows(tmp_path / f"{len(more)}"))
     assert figures[0]["repeat"]["share"]["n"] == figures[0]["planting"]["controls"]["control"]["share"]["n"] == 3
     for check in ("copy", "repeat", "danger"):

@@ -9,7 +9,6 @@ import pytest
 from doubles.pdf import write_pdf
 from doubles.qdrant_server import QdrantServer
 from programs import ENCODER, error_line, needs_encoder, run_recipe, stopped
-from qdrant_client import QdrantClient
 
 from automedeval.knowledge.store import COLLECTION, KnowledgeBase
 from automedeval.models.embeddings import Encoder
@@ -38,6 +37,8 @@ class Shelf:
 
     def content(self, store: Path | None = None) -> dict[str, tuple[dict, list[float]]]:
         """Return every passage and its vector by its id, as Qdrant has them."""
+        from qdrant_client import QdrantClient
+
         with closing(QdrantClient(path=str(store or self.store))) as client:
             points, _ = client.scroll(COLLECTION, limit=1000, with_vectors=True)
         return {point.payload["id"]: (point.payload, point.vector) for point in points}

@@ -12,7 +12,7 @@ from doubles.agreement_study import write
 from doubles.introspection_study import AUTOMEDEVAL, MODELS, case_of, recorded_of, scores_of
 from doubles.introspection_study import verdict_of as scored_verdict
 from doubles.likelihood_verdicts import invalid_of, people, study, verdict_of
-from programs import error_line, run_recipe
+from programs import error_line, run_recipe, succeeded
 
 from automedeval.introspection.mistakes import read_judge
 from automedeval.meta_evaluation.calibration.scores import Calibration
@@ -35,8 +35,7 @@ def args(tmp_path: Path) -> list[object]:
 
 
 def test_verdicts_come_onto_the_scale(args: list, tmp_path: Path) -> None:
-    done = calibrate(*args, launch=())
-    assert done.returncode == 0, done.stderr
+    done = succeeded(calibrate(*args))
     assert "20 rated cases, 60 responses, 60 ratings" in done.stdout
     assert "5 verdicts → 4 on the scale of automedeval@1, 1 invalid" in done.stdout
     out = tmp_path / "out"
@@ -59,12 +58,11 @@ def test_other_recipes_take_the_verdicts(args: list, tmp_path: Path) -> None:
     judge = read_judge(str(tmp_path / "out" / "verdicts.jsonl"), recorded)
     assert judge.name == "likelihood:tiny, calibrated"
     assert set(judge.verdicts) == {case.id for case in cases}
-    done = run_recipe(
+    succeeded(run_recipe(
         "report", "--verdicts", tmp_path / "out", "--cases", write(tmp_path / "cases.jsonl", cases),
         "--ratings", tmp_path / "ratings.jsonl", "--output", tmp_path / "report", "--resamples", 100,
         "--baselines", "false",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    ))  # fmt: skip
     record = json.loads((tmp_path / "report" / "agreement.json").read_text())["judges"]["likelihood:tiny, calibrated"]
     assert record["valid_rate"]["value"] == 0.8
     assert record["pairwise_accuracy"]["n"] > 0
@@ -130,8 +128,7 @@ def scores(args: list, tmp_path: Path) -> list[object]:
 
 
 def test_scores_come_onto_the_scale_too(scores: list, tmp_path: Path) -> None:
-    done = calibrate(*scores)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(calibrate(*scores))
     assert "20 rated cases, 60 responses, 60 ratings" in done.stdout
     assert "5 verdicts → 4 on the scale of automedeval@1, 1 invalid" in done.stdout
     out = tmp_path / "out"
@@ -165,12 +162,11 @@ def test_scores_of_several_criteria_become_scores_of_the_new_scale_alone(scores:
     verdicts = [json.loads(line) for line in (tmp_path / "out" / "verdicts.jsonl").read_text().splitlines()]
     assert [each["valid"] for each in verdicts] == [True] * 4 + [False]
     assert not any("criterion_scores" in each for each in verdicts)
-    done = run_recipe(
+    succeeded(run_recipe(
         "report", "--verdicts", tmp_path / "out", "--cases",
         write(tmp_path / "cases.jsonl", [case_of(at) for at in range(20, 25)]), "--output", tmp_path / "report",
         "--resamples", 100,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    ))  # fmt: skip
 
 
 def test_several_readings_of_a_case_are_taken_and_none_twice(scores: list, tmp_path: Path) -> None:
@@ -204,8 +200,7 @@ def test_one_file_of_rated_and_other_cases_is_enough(args: list, tmp_path: Path)
     both = write(tmp_path / "both.jsonl", [*verdicts[:24], invalid_of(24)])
     ratings = write(tmp_path / "some.jsonl", people(verdicts[:20], 0.5, rubric=AUTOMEDEVAL))
     scale = ["--rubric", "automedeval", "--output", tmp_path / "one"]
-    done = calibrate("--verdicts", both, "--ratings", ratings, *scale)
-    assert done.returncode == 0, done.stderr
+    succeeded(calibrate("--verdicts", both, "--ratings", ratings, *scale))
     assert {name: (tmp_path / "one" / name).read_bytes() for name in WRITTEN} == apart
     error = error_line(calibrate("--verdicts", both, "--ratings", args[5], *scale))
     assert "every case is rated: none is left to calibrate" in error

@@ -14,7 +14,7 @@ import pytest
 from doubles.agreement_study import read, write
 from doubles.introspection_study import MODELS, case_of, verdict_of
 from doubles.likelihood_verdicts import rated
-from programs import error_line, run_command, run_recipe
+from programs import error_line, flags, run_command, run_recipe, succeeded
 from scipy.stats import binom
 
 from automedeval.records import Verdict
@@ -115,8 +115,7 @@ def check(study: Study, risk: float) -> dict[str, Any]:
 
 
 def test_the_sure_are_told_from_the_others(study: Study) -> None:
-    done = study.run()
-    assert done.returncode == 0, done.stderr
+    done = succeeded(study.run())
     certificate = check(study, 0.2)
     assert (certificate["risk"], certificate["delta"], certificate["units"]) == (0.2, 0.1, RATED)
     assert 0 < certificate["kept"] < FRESH == certificate["cases"]
@@ -141,8 +140,7 @@ def test_unread_responses_ties_and_several_verdicts_on_a_case(study: Study) -> N
     study.verdicts[45] = said(45, 0.0)
     tied = [each for verdict in study.verdicts[30:34] for each in rated(verdict, (4, 4, 4))]
     study.ratings = [each for each in study.ratings if each.case_id not in {tie.case_id for tie in tied}] + tied
-    done = study.run(risk=0.45)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(study.run(risk=0.45))
     certificate = check(study, 0.45)
     assert certificate["units"] == RATED - 2 - 4
     assert certificate["without_a_gap"] == 2
@@ -151,8 +149,7 @@ def test_unread_responses_ties_and_several_verdicts_on_a_case(study: Study) -> N
 
 def test_where_nothing_can_be_certified_it_abstains_on_all_and_says_so(tmp_path: Path) -> None:
     study = Study(tmp_path, rated_cases=12)
-    done = study.run(risk=0.1)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(study.run(risk=0.1))
     needed = "12 rated cases with a pair to test; even without an error 22 are needed"
     assert f"nothing can be certified: {needed}" in done.stdout
     assert "of 20 cases the judge is sure of 0, and abstains on 20" in done.stdout
@@ -188,14 +185,7 @@ def test_without_risk_there_is_no_certificate_and_what_the_judge_said_itself_sta
     study.verdicts = [replace(each, extra=each.extra | {"abstains": True}) for each in study.verdicts]
     assert study.run().returncode == 0
     assert study.kept() != set(), "its own certificate does not count beside the new one"
-    args = [
-        "--verdicts",
-        study.folder / "judge",
-        "--ratings",
-        study.folder / "ratings.jsonl",
-        "--rubric",
-        "automedeval",
-    ]
+    args = flags(verdicts=study.folder / "judge", ratings=study.folder / "ratings.jsonl", rubric="automedeval")
     assert calibrate(*args, "--output", study.output).returncode == 0
     assert "certificate" not in json.loads((study.output / "calibration.json").read_text())
     assert all(each["abstains"] is True and "confidence" not in each for each in study.written())
@@ -212,8 +202,7 @@ def test_the_table_of_answers_tells_the_sure_from_the_others(study: Study, tmp_p
         study.verdicts[at] = replace(verdict, case_id=str(at), extra=verdict.extra | about)
     assert study.run().returncode == 0
     to = ["--to", "csv", "--output", tmp_path / "table.csv"]
-    done = run_command("export", "--verdicts", study.output, "--cases", tmp_path / "mine.csv", *to)
-    assert done.returncode == 0, done.stderr
+    succeeded(run_command("export", "--verdicts", study.output, "--cases", tmp_path / "mine.csv", *to))
     with (tmp_path / "table.csv").open(encoding="utf-8", newline="") as file:
         flags = {row["id"]: row[f"{MODELS[0]}_flags"] for row in csv.DictReader(file)}
     assert {case_id for case_id, flag in flags.items() if flag != "unsure"} == study.kept()

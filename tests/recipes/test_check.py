@@ -105,14 +105,7 @@ def test_books_contradict_where_a_passage_is_near(tmp_path: Path) -> None:
     store = tmp_path / "store"
     built = run_recipe("build_store", "--books", tmp_path / "book.md", "--encoder", ENCODER, "--store", store)
     assert built.returncode == 0, built.stderr
-    cases = [
-        case(
-            1,
-            None,
-            right="Rest well.",
-            wrong="Take methotrexate tablets for arthritis every day.",
-        )
-    ]
+    cases = [case(1, None, right="Rest well.", wrong="Take methotrexate tablets for arthritis every day.")]
     done, records = check(cases, tmp_path / "out", "--store", store)
     assert done.returncode == 0, done.stderr
     assert wrong_of(records) == [("c1", "wrong")]
@@ -149,8 +142,7 @@ def test_odd_answers_are_not_contradicted(tmp_path: Path) -> None:
     cases = [case(at, reference, a=text, b="word " * 4000) for at, text in enumerate(odd)]
     done, records = check(cases, tmp_path / "out", "--blank", "lowest")
     assert done.returncode == 0, done.stderr
-    assert len(records) == 2 * len(odd)
-    assert wrong_of([each for each in records if each["model"] == "a"]) == []
+    assert (len(records), wrong_of([each for each in records if each["model"] == "a"])) == (2 * len(odd), [])
 
 
 def test_stopped_and_resumed_it_gives_the_same(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from doubles.agreement_study import (
     verdict,
     write,
 )
-from programs import error_line, run_recipe
+from programs import error_line, run_recipe, succeeded
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.comparison.compare import candidates_of
@@ -37,8 +37,7 @@ def args(tmp_path: Path) -> list[object]:
 
 
 def result_of(tmp_path: Path, *arguments: object) -> dict:
-    done = compare(*arguments)
-    assert done.returncode == 0, done.stderr
+    succeeded(compare(*arguments))
     return json.loads((tmp_path / "out" / "comparison.json").read_text(encoding="utf-8"))
 
 
@@ -87,8 +86,7 @@ def test_the_figures_are_those_of_the_module(args: list, tmp_path: Path) -> None
 
 
 def test_report_says_it_in_words_and_draws_it(args: list, tmp_path: Path) -> None:
-    done = compare(*args, "--rated", 15)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(compare(*args, "--rated", 15))
     page = (tmp_path / "out" / "comparison.html").read_text(encoding="utf-8")
     summary = (tmp_path / "out" / "comparison.md").read_text(encoding="utf-8")
     assert page.count("<svg") == 5
@@ -123,11 +121,10 @@ def of_candidates(shifts: dict[str, float], tmp_path: Path) -> str:
         cases.append(case)
         rounded = [min(5, max(1, round(score))) for score in scores]
         verdicts.append(verdict(case, rounded, "good", expected_scores=[min(5, max(1, score)) for score in scores]))
-    done = compare(
+    done = succeeded(compare(
         "--cases", write(tmp_path / "cases.jsonl", cases), "--ratings", write(tmp_path / "ratings.jsonl", ratings),
         "--verdicts", write(tmp_path / "good.jsonl", verdicts), "--rated", 20, "--output", tmp_path / "out",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    ))  # fmt: skip
     return done.stdout
 
 
@@ -167,8 +164,7 @@ def test_two_that_are_level_are_said_to_be_or_how_many_more_would_tell(tmp_path:
 
 def test_without_ratings_all_is_by_the_judge_alone(args: list, tmp_path: Path) -> None:
     args = [*args[:4], *args[-2:]]
-    done = compare(*args)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(compare(*args))
     result = json.loads((tmp_path / "out" / "comparison.json").read_text(encoding="utf-8"))
     verdicts = {line["case_id"]: line["expected_scores"] for line in read(tmp_path / "good.jsonl")}
     for pair in result["pairs"]:
@@ -200,11 +196,10 @@ def test_hostile_names_stay_text(tmp_path: Path) -> None:
     first = {case["id"]: old["responses"][0]["model"] for case, old in zip(cases, read(CASES))}
     ratings = [line for line, old in zip(ratings, read(RATINGS)) if old["model"] == first[old["case_id"]]]
     lines = noisy_verdicts("j|<b>", 0.3, 0)
-    done = compare(
+    done = succeeded(compare(
         "--cases", write(tmp_path / "cases.jsonl", cases), "--ratings", write(tmp_path / "ratings.jsonl", ratings),
         "--verdicts", write(tmp_path / "verdicts.jsonl", lines), "--output", tmp_path / "out",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    ))  # fmt: skip
     assert "Glyph" not in done.stderr
     page = (tmp_path / "out" / "comparison.html").read_text(encoding="utf-8")
     assert page.count("<script") == 1
@@ -343,8 +338,7 @@ def test_ratings_of_other_cases_are_refused(args: list, tmp_path: Path) -> None:
 
 
 def test_few_ratings_leave_gaps_that_are_said(args: list, tmp_path: Path) -> None:
-    done = compare(*args, "--rated", 6)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(compare(*args, "--rated", 6))
     result = json.loads((tmp_path / "out" / "comparison.json").read_text(encoding="utf-8"))
     assert list(result["judges"]) == ["good", "poor"]
     figure = result["pairs"][0]["difference"]["good"]
@@ -376,8 +370,7 @@ def test_an_empty_response_loses_a_tie_with_an_answer(tmp_path: Path) -> None:
     result = result_of(tmp_path, *options, "--output", tmp_path / "out")
     assert result["judges"]["echo"]["concordance"]["value"] == 1.0
     assert result["pairs"][0]["win_rate"]["echo"]["naive"]["value"] == 1.0
-    done = run_recipe("report", *options, "--output", tmp_path / "r", "--encoder", "none", "--resamples", 200)
-    assert done.returncode == 0, done.stderr
+    succeeded(run_recipe("report", *options, "--output", tmp_path / "r", "--encoder", "none", "--resamples", 200))
     reported = json.loads((tmp_path / "r" / "agreement.json").read_text(encoding="utf-8"))
     echo = reported["judges"]["echo"]
     assert echo["concordance"]["value"] == echo["against_the_other_raters"]["judge"]["value"] == 1.0

@@ -197,8 +197,7 @@ def test_the_first_prompt_is_shown_as_it_is_sent(distill, books):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--judge", "recording:x.jsonl"], "--shuffle false"),
-        (["--judge", "recording:x.jsonl", "--shuffle", "false"], "x.jsonl"),
+        (["--judge", "recording:x.jsonl"], "x.jsonl"),
         (["--store", ""], "--store names no folder"),
         (["--questions", 0], "--questions must be at least 1"),
         (["--rubric", "medical_pairwise"], "a score line"),

@@ -7,15 +7,7 @@ from dataclasses import replace
 
 import pytest
 from doubles.endpoint import EndpointDouble, answer, error
-from doubles.introspection_study import (
-    AUTOMEDEVAL,
-    MODELS,
-    Lessons,
-    case_of,
-    rationale_of,
-    slot_line,
-    verdict_of,
-)
+from doubles.introspection_study import AUTOMEDEVAL, MODELS, Lessons, case_of, rationale_of, slot_line, verdict_of
 from doubles.tiny_dataset import FACTS
 from programs import APPEND, ROOT, SAMPLE, error_line, run_recipe, stopped
 
@@ -29,7 +21,6 @@ from automedeval.records import read_cases
 from automedeval.rubrics.grammar import format_verdict, parse_verdict
 
 RUN = ROOT / "recipes" / "runs" / "automedeval-135m"
-ALONE = ("--partners", "none")
 WRITTEN = ("train.parquet", "test.parquet", "statistics.json", "revisions.jsonl", "dropped.jsonl", "README.md")
 
 
@@ -77,7 +68,7 @@ def sample(tmp_path_factory):
                 verdict = verdict_of(case, reading.scores, teacher, rationale=reading.rationale)
                 rows.append(instruction(case, verdict, AUTOMEDEVAL, teacher, "high"))
                 judged.append(verdict_of(case, (3, 3, 3), "stage3", rationale="Analyze:\nStep 1: Hm.").to_dict())
-        splits[name] = write_rows(folder / f"{name}.parquet", rows).statistics
+        splits[name] = write_rows(folder / f"{name}.parquet", rows)[0]
     write_card(folder, card_facts(splits, written) | FACTS | {"folder": "sample", "rubrics": {}})
     (folder / "verdicts.jsonl").write_text("".join(json.dumps(verdict) + "\n" for verdict in judged))
     return folder
@@ -177,9 +168,7 @@ def test_the_judge_of_a_round_is_asked_the_prompts_of_the_rows(with_reference, t
     verdicts = [json.loads(line) for line in (tmp_path / "judged/verdicts.jsonl").read_text().splitlines()]
     assert {tuple(verdict["models"]) for verdict in verdicts} == {(*MODELS[:2], "reference")}
     options = ("--dataset", tmp_path / "data", "--verdicts", tmp_path / "judged", "--cases", tmp_path / "cases.jsonl")
-    done = run_recipe(
-        "introspect", *options, "--output", tmp_path / "round1", "--partners", "none", "--waiting", "keep_old"
-    )
+    done = run_recipe("introspect", *options, "--output", tmp_path / "round1", "--waiting", "keep_old")
     assert done.returncode == 0, done.stderr
     assert "judged without all of their responses" not in done.stdout
     # A naive count over the records: the verdict on record has one or more scores that are not 3.
@@ -203,9 +192,7 @@ def test_a_score_of_the_reference_alone_is_a_mistake(with_reference, tmp_path) -
     with EndpointDouble(script) as endpoint:
         judge = ("--judge", "openai:m", "--output", tmp_path / "judged", "--cache", "off", "--base_url", endpoint.url)
         assert run_recipe("judge", *options, *judge).returncode == 0
-    done = run_recipe(
-        "introspect", *options, "--verdicts", tmp_path / "judged", "--output", tmp_path / "round1", "--partners", "none"
-    )
+    done = run_recipe("introspect", *options, "--verdicts", tmp_path / "judged", "--output", tmp_path / "round1")
     wrong = sum(with_reference.record[case_id][2] != 3 for case_id in rows)
     assert f"introspection: 7 cases → {wrong} mistakes" in done.stdout, done.stderr
     assert 0 < wrong < 7
@@ -351,7 +338,7 @@ def test_the_jury_has_the_last_word_on_what_partners_leave(lessons) -> None:
 def test_what_the_jury_fills_in_during_the_discussion_is_not_lost(lessons) -> None:
     for number in (0, 2):
         lessons.misjudge(number, (3, 3, 3))
-    assert "2 cases wait for the jury" in error_line(lessons.introspect(*ALONE))
+    assert "2 cases wait for the jury" in error_line(lessons.introspect())
     queue = lessons.folder / "round1.discussion" / "jury.jsonl"
 
     def meanwhile(body):
@@ -371,7 +358,7 @@ def test_what_the_jury_fills_in_during_the_discussion_is_not_lost(lessons) -> No
 
 @pytest.mark.parametrize("silent", ["suggester", "reviewer"])
 def test_a_partner_that_never_answers_in_the_format_ends_the_run(lessons, silent) -> None:
-    assert lessons.introspect(*ALONE).returncode == 0
+    assert lessons.introspect().returncode == 0
     before = (lessons.output / "statistics.json").read_bytes()
     for number in (0, 2):
         lessons.misjudge(number, (3, 3, 3))
@@ -400,14 +387,13 @@ def test_a_checkpoint_that_cannot_discuss_is_told_in_one_line(lessons, tiny_mode
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ([], "--suggester and --reviewer must name two models"),
+        (["--reviewer", "openai:m"], "--suggester and --reviewer must name two models"),
         (["--suggester", "openai:m", "--reviewer", "openai:m"], "--store names no folder"),
-        (["--suggester", "recording:x", "--reviewer", "ratings:y", "--knowledge", "none"], "--shuffle false"),
-        (["--partners", "none", "--readings", "true"], "--readings needs --jury"),
-        (["--partners", "none", "--tolerance", "-1"], "--tolerance must be at least 0"),
-        (["--partners", "none", "--exchanges", "0"], "--exchanges must be at least 1"),
-        (["--partners", "none", "--jury", "nowhere.jsonl"], "nowhere.jsonl: No such file"),
-        (["--partners", "none", "--tokenizer", "models/nothing"], "no checkpoint at models/nothing"),
+        (["--readings", "true"], "--readings needs --jury"),
+        (["--tolerance", "-1"], "--tolerance must be at least 0"),
+        (["--exchanges", "0"], "--exchanges must be at least 1"),
+        (["--jury", "nowhere.jsonl"], "nowhere.jsonl: No such file"),
+        (["--tokenizer", "models/nothing"], "no checkpoint at models/nothing"),
     ],
 )
 def test_what_cannot_be_is_told_in_one_line(lessons, options, said) -> None:
@@ -417,11 +403,11 @@ def test_what_cannot_be_is_told_in_one_line(lessons, options, said) -> None:
 
 def test_a_round_is_not_written_over_its_own_data_set(lessons) -> None:
     lessons.output = lessons.folder / "data"
-    assert "a round needs another folder than its data set" in error_line(lessons.introspect(*ALONE))
+    assert "a round needs another folder than its data set" in error_line(lessons.introspect())
 
 
 def test_another_rubric_of_a_packaged_name_is_refused(lessons) -> None:
     packaged = (SAMPLE.parent / "rubrics" / "packaged" / "automedeval.yaml").read_text()
     rubric = lessons.folder / "mine.yaml"
     rubric.write_text(packaged.replace("max_responses: 3", "max_responses: 4"))
-    assert "there is another rubric automedeval@1" in error_line(lessons.introspect(*ALONE, "--rubrics", rubric))
+    assert "there is another rubric automedeval@1" in error_line(lessons.introspect("--rubrics", rubric))

@@ -15,7 +15,17 @@ from pathlib import Path
 import psutil
 import pytest
 from doubles.tiny_model import build_tiny_model
-from programs import APPEND, ROOT, SAMPLE, TWO_PROCESSES, error_line, killed, processes_of, run_recipe
+from programs import (
+    APPEND,
+    ROOT,
+    SAMPLE,
+    TWO_PROCESSES,
+    error_line,
+    killed,
+    processes_of,
+    run_recipe,
+    succeeded,
+)
 from transformers import AutoTokenizer
 
 from automedeval.records import Verdict
@@ -39,8 +49,7 @@ def key(verdict: dict) -> tuple:
 
 def test_judges_a_file_and_tells_the_standings(tiny_model, tmp_path):
     args = ["--judge", tiny_model, "--cases", CASES, "--output", tmp_path, "--limit", 5, "--orders", "latin", *FAST]
-    done = judge(*args, launch=())
-    assert done.returncode == 0, done.stderr
+    done = succeeded(judge(*args, launch=()))
     records = verdicts(tmp_path)
     assert len(records) == len(set(map(key, records))) == 15
     assert all(verdict["valid"] and verdict["rubric"] == "automedeval@1" for verdict in records)
@@ -69,6 +78,21 @@ def test_pairwise_rubrics(tiny_model, tmp_path, rubric):
     assert "win share" in done.stdout
 
 
+def test_a_judge_that_reads_no_reference_says_so(tiny_model, tmp_path):
+    args = ["--cases", CASES, "--limit", 1, *FAST]
+    for number, (judged, said) in enumerate(
+        {
+            tiny_model: "reference: not read by this judge; --rubric automedeval_guided shows it to the model",
+            "baseline:longer text": "reference: not read by this judge\n",
+            "baseline:ROUGE-L to the reference": None,
+        }.items()
+    ):
+        done = judge("--judge", judged, *args, "--output", tmp_path / str(number))
+        assert (said in done.stdout) if said else "reference: not read" not in done.stdout
+    done = judge("--judge", tiny_model, *args, "--rubric", "automedeval_guided", "--output", tmp_path / "guided")
+    assert "reference: not read" not in done.stdout
+
+
 def test_free_decoding_records_invalid_verdicts(tiny_model, tmp_path):
     done = judge(
         "--judge", tiny_model, "--cases", CASES, "--output", tmp_path, "--limit", 3, "--score_decoding", "free", *FAST
@@ -82,8 +106,7 @@ def test_free_decoding_records_invalid_verdicts(tiny_model, tmp_path):
 
 
 def test_rationales_that_break_off_are_counted(tiny_model, tmp_path):
-    done = judge("--judge", tiny_model, "--cases", CASES, "--output", tmp_path, "--limit", 3, *FAST)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(judge("--judge", tiny_model, "--cases", CASES, "--output", tmp_path, "--limit", 3, *FAST))
     faults = Counter(Verdict.from_dict(each).rationale_fault for each in verdicts(tmp_path))
     del faults[None]
     counts = " and ".join(f"{count} {fault}" for fault, count in sorted(faults.items()))
@@ -104,8 +127,7 @@ def test_runs_at_a_temperature_without_a_rationale_differ_and_can_be_repeated(ti
         # Of the slot before which nothing was drawn.
         first = {each["expected_scores"][each["order"][0]] for each in runs}
         assert max(first) - min(first) < 1e-4
-    greedy = judge(*arguments, "--temperature", 0, "--output", tmp_path / "greedy")
-    assert greedy.returncode == 0, greedy.stderr
+    succeeded(judge(*arguments, "--temperature", 0, "--output", tmp_path / "greedy"))
     assert len({tuple(each["scores"]) for each in verdicts(tmp_path / "greedy") if each["case_id"] == case_id}) == 1
 
 
@@ -147,8 +169,7 @@ def test_several_processes_share_the_cases(tiny_model, tmp_path):
     kill_when_one_has_written(shared, *arguments)
     with open(shared / "verdicts.part1.jsonl", "a") as torn:
         torn.write(json.dumps(alone[1])[:50])
-    done = judge(*arguments, "--output", shared, launch=TWO_PROCESSES)
-    assert done.returncode == 0, done.stderr
+    succeeded(judge(*arguments, "--output", shared, launch=TWO_PROCESSES))
     assert processes_of(shared) == 2
     records = verdicts(shared)
     assert sorted(map(key, records)) == sorted(map(key, alone))
@@ -170,8 +191,7 @@ def test_a_changed_judge_or_rubric_never_reuses_verdicts(tiny_model, tmp_path):
     rubric.write_text(packaged.replace("version: 1", "version: 2"))
     assert judge("--judge", tiny_model, *arguments, "--rubric", rubric).returncode == 0
     names = [(verdict["judge"], verdict["rubric"]) for verdict in verdicts(tmp_path / "out")]
-    assert len(names) == 6
-    assert len(set(names)) == 3
+    assert (len(names), len(set(names))) == (6, 3)
 
 
 def test_config_file_and_command_line(tiny_model, tmp_path):
@@ -179,8 +199,7 @@ def test_config_file_and_command_line(tiny_model, tmp_path):
     config.write_text(
         f"judge: {tiny_model}\ncases: {CASES}\noutput: {tmp_path / 'a'}\nlimit: 3\nrationale: false\ndevice: cpu\n"
     )
-    assert judge("--config", config, "--limit", 2).returncode == 0
-    assert len(verdicts(tmp_path / "a")) == 2
+    assert (judge("--config", config, "--limit", 2).returncode, len(verdicts(tmp_path / "a"))) == (0, 2)
     config.write_text(config.read_text() + "lmit: 3\n")
     assert "unknown key 'lmit'" in error_line(judge("--config", config))
 
@@ -209,16 +228,14 @@ def test_an_edited_case_never_reuses_its_verdict(tiny_model, tmp_path):
     file.write_text(json.dumps(GOOD).replace("Thus.", "Therefore.") + "\n")
     assert "the texts of case 'one' changed" in error_line(judge(*args))
     file.write_text(json.dumps({**GOOD, "id": "two"}) + "\n")
-    assert judge(*args).returncode == 0
-    assert len(verdicts(tmp_path)) == 2
+    assert (judge(*args).returncode, len(verdicts(tmp_path))) == (0, 2)
 
 
 def test_a_dry_run_needs_the_tokenizer_alone_and_judges_nothing(tiny_model, tmp_path):
     bare = tmp_path / "bare"
     shutil.copytree(tiny_model, bare, ignore=shutil.ignore_patterns("*.safetensors"))
     args = ["--cases", CASES, "--output", tmp_path / "d", *FAST]
-    done = judge("--judge", bare, *args, "--dry_run")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(judge("--judge", bare, *args, "--dry_run"))
     whole = judge("--judge", tiny_model, *args, "--dry_run")
     assert done.stdout == whole.stdout
     assert "30 cases, 30 prompts" in done.stdout
@@ -231,8 +248,7 @@ def test_the_prompt_of_a_case_is_shown_as_the_checkpoint_reads_it(tiny_model, tm
     shutil.copytree(tiny_model, bare, ignore=shutil.ignore_patterns("*.safetensors"))
     file.write_text("".join(json.dumps({**GOOD, "id": name, "question": f"Why {name}?"}) + "\n" for name in "xy"))
     options = ["--judge", bare, "--cases", file, "--output", tmp_path / "d", *FAST]
-    done = judge(*options, "--show_prompt", "y", "--orders", "all")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(judge(*options, "--show_prompt", "y", "--orders", "all"))
     heads = [line for line in done.stdout.splitlines() if line.startswith("--- ")]
     assert heads == ["--- y: a, b", "--- y: b, a"]
     # the library's own rendering of the same messages
@@ -277,13 +293,15 @@ def test_bad_cases_are_one_line_and_cost_no_verdict(name, tiny_model, tmp_path):
 def test_other_bad_input_is_one_line(tiny_model, tmp_path):
     start = ["--output", tmp_path, *FAST]
     args = [*start, "--cases", CASES, "--judge", tiny_model]
-    assert "nowhere.jsonl" in error_line(judge(*start, "--judge", tiny_model, "--cases", "nowhere.jsonl"))
+    done = judge(*start, "--judge", tiny_model, "--cases", "nowhere.jsonl")
+    assert error_line(done).startswith("error: nowhere.jsonl")
     assert "no checkpoint" in error_line(judge(*start, "--judge", "./nowhere", "--cases", CASES))
+    assert "did you mean openai:gpt-4o, a model at an endpoint?" in error_line(
+        judge(*start, "--judge", "gpt-4o", "--cases", CASES)
+    )
     assert "no rubric 'nil'" in error_line(judge(*args, "--rubric", "nil"))
     assert "'nobody'" in error_line(judge(*args, "--models", "nobody,larch-7b"))
     assert "'nobody'" in error_line(judge(*args, "--rubric", "medical_pairwise", "--baseline", "nobody"))
-    done = judge(*start, "--judge", tiny_model, "--cases", "nowhere.jsonl", launch=())
-    assert error_line(done).startswith("error: nowhere.jsonl")
     assert "--base_url" in error_line(judge(*start, "--cases", CASES, "--judge", "http://127.0.0.1:1/v1"))
     single = tmp_path / "single.jsonl"
     single.write_text(json.dumps({**GOOD, "responses": GOOD["responses"][:1]}) + "\n")
@@ -317,9 +335,7 @@ def test_a_full_disk_is_one_line_and_a_second_start_finishes(tiny_model, tmp_pat
     assert "verdicts.jsonl" in line
     kept = verdicts(tmp_path)
     assert kept
-    assert judge(*args).returncode == 0
-    assert verdicts(tmp_path)[: len(kept)] == kept
-    assert len(verdicts(tmp_path)) == 30
+    assert (judge(*args).returncode, verdicts(tmp_path)[: len(kept)], len(verdicts(tmp_path))) == (0, kept, 30)
 
 
 def test_recipes_are_not_a_package():

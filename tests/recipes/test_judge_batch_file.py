@@ -6,7 +6,7 @@ from zlib import crc32
 
 import pytest
 from doubles.endpoint import EndpointDouble, answer, error, good_answer
-from programs import SAMPLE, error_line, run_recipe
+from programs import SAMPLE, error_line, run_recipe, succeeded
 
 from automedeval.judges.judge import Judge
 from automedeval.models.endpoint import OpenAIChat
@@ -58,8 +58,7 @@ def test_a_file_gives_the_verdicts_of_the_server(tmp_path, monkeypatch):
     done = judge(tmp_path)
     assert f"2 requests to answer in {tmp_path / 'requests.jsonl'}: vllm run-batch" in done.stdout
     answered(tmp_path / "requests.jsonl", tmp_path / "requests.answers.jsonl", scored)
-    done = judge(tmp_path)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(judge(tmp_path))
     assert "2 cases, 2 verdicts (2 new)" in done.stdout
     assert "requests to answer" not in done.stdout
     assert (tmp_path / "requests.jsonl").read_text() == ""
@@ -107,8 +106,7 @@ def test_cases_of_equal_texts_share_a_request_and_each_has_its_verdict(tmp_path)
     answered(tmp_path / "requests.jsonl", tmp_path / "requests.answers.jsonl", good_answer)
     judge(tmp_path, *options, limit=9, cases=cases)
     verdicts = verdicts_in(tmp_path)
-    assert sorted({key[0] for key in verdicts}) == ["one", "other", "three", "two"]
-    assert len(verdicts) == 4 * 2 * 2
+    assert (sorted({key[0] for key in verdicts}), len(verdicts)) == (["one", "other", "three", "two"], 4 * 2 * 2)
     for (_, *rest), verdict in verdicts.items():
         assert verdict.valid
         twin = verdicts[("one" if verdict.case_id != "other" else "other", *rest)]

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from programs import error_line, run_command
+from programs import error_line, run_command, succeeded
 
 COLUMNS = ("question=Frage", "reference=Gold", "Bot A", "Bot B")
 ROWS = [
@@ -29,12 +29,10 @@ def judged(table: str, *more: str):
 
 def test_named_columns_are_judged_as_prepare_reads_them(table: str) -> None:
     assert "no column is called question" in error_line(judged(table))
-    done = judged(table, "--columns", *COLUMNS)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(judged(table, "--columns", *COLUMNS))
     assert "not read: Notiz" in done.stdout
     assert "--cases v/cases.jsonl" in done.stdout
-    prepared = run_command("prepare", table, "--columns", *COLUMNS, "--output", "p")
-    assert prepared.returncode == 0, prepared.stderr
+    succeeded(run_command("prepare", table, "--columns", *COLUMNS, "--output", "p"))
     cases = [json.loads(line) for line in Path("v/cases.jsonl").read_text().splitlines()]
     of_prepare = [json.loads(line) for line in Path("p/cases.jsonl").read_text().splitlines()]
     for name in ("question", "reference", "responses"):
@@ -46,8 +44,7 @@ def test_named_columns_are_judged_as_prepare_reads_them(table: str) -> None:
         best.append(cases[len(best)]["responses"][scores.index(max(scores))]["model"])
     assert best == longer
     before = Path("v/verdicts.jsonl").read_bytes()
-    assert judged(table, "--columns", *COLUMNS).returncode == 0
-    assert Path("v/verdicts.jsonl").read_bytes() == before
+    assert (judged(table, "--columns", *COLUMNS).returncode, Path("v/verdicts.jsonl").read_bytes()) == (0, before)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from doubles.endpoint import CUT_OFF, HANG, EndpointDouble, answer, error, good_answer, without
-from programs import ROOT, SAMPLE, TWO_PROCESSES, free_port, processes_of, run_recipe
+from programs import ROOT, SAMPLE, TWO_PROCESSES, free_port, processes_of, run_recipe, succeeded
 
 from automedeval.records import Verdict, read_cases, read_records
 
@@ -83,17 +83,14 @@ def test_a_fault_is_one_line_and_the_next_run_finishes(judge, fault, said, proce
         status, _, messages, before = judge(
             endpoint.url, "--concurrency", 1, "--timeout", 0.8 if fault is HANG else 20, process=process
         )
-        assert status == 1
-        assert len(messages) == 1
+        assert (status, len(messages)) == (1, 1)
         assert messages[0].startswith("error: ")
         assert said in messages[0]
         assert len(before) == 2
         endpoint.script = [good_answer]
         asked = len(endpoint.asked)
         status, _, messages, after = judge(endpoint.url)
-        assert (status, messages) == (0, [])
-        assert len(endpoint.asked) - asked == 2
-        assert after[:2] == before
+        assert (status, messages, len(endpoint.asked) - asked, after[:2]) == (0, [], 2, before)
         assert len(after) == len(set(keys(after))) == 4
 
 
@@ -152,8 +149,7 @@ def test_failures_that_pass_are_counted_and_tried_again(judge):
 def test_an_answer_that_cannot_be_read_is_recorded_as_invalid(judge):
     with EndpointDouble(good_answer, answer("I like the second one."), answer(None), good_answer) as endpoint:
         status, out, messages, verdicts = judge(endpoint.url, "--concurrency", 1)
-        assert (status, messages) == (0, [])
-        assert [verdict.valid for verdict in verdicts] == [True, False, False, True]
+        assert (status, messages, [verdict.valid for verdict in verdicts]) == (0, [], [True, False, False, True])
         assert verdicts[1].raw == "I like the second one."
         assert "invalid, 1: the answer is empty" in out
         judge(endpoint.url)
@@ -203,9 +199,7 @@ def test_a_run_stops_before_it_could_cost_too_much(judge):
         assert (status, len(messages)) == (1, 1)
         assert messages[0] == "error: --max_cost 3.5: 3.0000 is spent and the next call could cost 1.0000"
         assert len(verdicts) == len(endpoint.asked) == 3
-        assert judge(endpoint.url, "--max_cost", 3.5)[2] == [
-            "error: --max_cost needs --price_in and --price_out",
-        ]
+        assert judge(endpoint.url, "--max_cost", 3.5)[2] == ["error: --max_cost needs --price_in and --price_out"]
         status, _, messages, verdicts = judge(endpoint.url, "--max_cost", 5, *prices, limit=8)
         assert (status, messages, len(set(keys(verdicts)))) == (0, [], 8)
 
@@ -223,8 +217,7 @@ def test_answers_are_kept_for_another_folder_where_a_cache_is_asked_for(judge, t
         _, out, _, again = judge(endpoint.url, "--cache", "~/kept", limit=5)
         assert f"4 answers came from the cache {cache}, 1 from the endpoint" in out
         assert sorted(keys(again))[:4] == sorted(keys(first)) or set(keys(first)) < set(keys(again))
-        assert len(endpoint.asked) == 5
-        assert len(list(cache.glob("*/*.json"))) == 5
+        assert (len(endpoint.asked), len(list(cache.glob("*/*.json")))) == (5, 5)
         for folder, options in (("later", ()), ("last", ("--cache", "off"))):
             (tmp_path / "out").rename(tmp_path / folder)
             assert "cache" not in judge(endpoint.url, *options)[1]
@@ -260,14 +253,10 @@ def test_constrained_decoding_is_refused_at_an_endpoint(judge):
         status, _, messages, verdicts = judge(endpoint.url, "--score_decoding", "constrained")
         assert (status, verdicts, len(messages)) == (1, [], 1)
         assert "--score_decoding constrained needs a checkpoint" in messages[0]
-        assert endpoint.asked == []
-        assert judge(endpoint.url, "--score_decoding", "free")[0] == 0
+        assert (endpoint.asked, judge(endpoint.url, "--score_decoding", "free")[0]) == ([], 0)
         status, out, *_ = judge(endpoint.url)  # the default is the same judge
         assert (status, len(endpoint.asked)) == (0, 4)
         assert "(0 new)" in out
-
-
-# --- refused prompts --------------------------------------------------------------------------------------------------
 
 
 def refuses(*numbers, words="Input rejected (request req_{}).", status=400, slow=0.0):
@@ -295,8 +284,7 @@ def test_one_refused_prompt_is_its_own_invalid_verdict(judge, status, slow):
         assert all(f"the endpoint answered {status}: Input rejected (request req_" in each for each in invalid.values())
         assert "6 verdicts (6 new)" in out
         assert "valid rate 0.667" in out
-        assert judge(endpoint.url, limit=6)[0] == 0
-        assert len(endpoint.asked) == 6
+        assert (judge(endpoint.url, limit=6)[0], len(endpoint.asked)) == (0, 6)
 
 
 def test_a_refusal_before_any_valid_verdict_stops_the_run_and_not_the_next(judge):
@@ -347,22 +335,17 @@ def test_refused_cases_at_the_front_do_not_stop_a_run_whose_later_requests_are_a
         judge(endpoint.url, limit=2)
         endpoint.script = [refuses(*range(2, 7), slow=0.3)]
         status, _, messages, verdicts = judge(endpoint.url, limit=20)
-        assert (status, messages, len(verdicts)) == (0, [], 20)
-        assert sum(not verdict.valid for verdict in verdicts) == 5
+        assert (status, messages, len(verdicts), sum(not verdict.valid for verdict in verdicts)) == (0, [], 20, 5)
 
 
 @pytest.mark.slow
 def test_processes_that_share_a_run_record_refused_prompts(judge, tmp_path):
     with EndpointDouble(refuses(0, 8)) as endpoint:
         args = ["--judge", "openai:m", "--base_url", endpoint.url, "--cases", str(CASES), "--limit", "12"]
-        done = run_recipe("judge", *args, "--output", tmp_path / "two", launch=TWO_PROCESSES)
-        assert done.returncode == 0, done.stderr
+        succeeded(run_recipe("judge", *args, "--output", tmp_path / "two", launch=TWO_PROCESSES))
     assert processes_of(tmp_path / "two") == 2
     verdicts = list(read_records(tmp_path / "two" / "verdicts.jsonl", Verdict))
     assert (len(verdicts), sum(verdict.valid for verdict in verdicts)) == (12, 10)
-
-
-# --- reasoning models -------------------------------------------------------------------------------------------------
 
 
 def thinks(body):

@@ -20,7 +20,7 @@ from doubles.agreement_study import (
     verdict,
     write,
 )
-from programs import error_line
+from programs import error_line, succeeded
 from scipy.stats import pearsonr
 
 from automedeval.meta_evaluation.report import page
@@ -193,10 +193,9 @@ def test_the_report_has_risk_and_coverage_of_every_judge_with_expected_scores(tm
 
 def test_files_can_name_their_judges(tmp_path):
     file = write(tmp_path / "one.jsonl", agreeing_verdicts())
-    done = meta_evaluate(
+    succeeded(meta_evaluate(
         "--verdicts", f"first={file}", f"second={file}", "--cases", CASES, "--output", tmp_path / "out", *FAST,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    ))  # fmt: skip
     assert list(json.loads((tmp_path / "out" / "agreement.json").read_text())["judges"]) == ["first", "second"]
     again = meta_evaluate("--verdicts", file, file, "--cases", CASES, "--output", tmp_path / "out", *FAST)
     assert "two judges are called 'echo'" in error_line(again)
@@ -230,8 +229,7 @@ def test_names_that_are_no_models_leave_a_stated_gap(tmp_path):
     ]
     file = write(tmp_path / "cases.jsonl", cases)
     verdicts = write(tmp_path / "verdicts.jsonl", [verdict(case, [1, 2, 3]) for case in cases])
-    done = meta_evaluate("--verdicts", verdicts, "--cases", file, "--output", tmp_path / "out", *FAST)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(meta_evaluate("--verdicts", verdicts, "--cases", file, "--output", tmp_path / "out", *FAST))
     result = json.loads((tmp_path / "out" / "agreement.json").read_text(encoding="utf-8"))
     assert "never compared with each other" in result["models"]["echo"]["gap"]
     assert "The models cannot be compared: " in done.stdout
@@ -262,11 +260,10 @@ def test_hostile_texts_and_names_stay_text(tmp_path):
         for rating in read(RATINGS)
     ]
     verdicts = [each | {"judge": "echo" + HOSTILE, "rationale": HOSTILE} for each in agreeing_verdicts()]
-    done = meta_evaluate(
+    succeeded(meta_evaluate(
         "--verdicts", write(tmp_path / "v.jsonl", verdicts), "--cases", write(tmp_path / "c.jsonl", cases),
         "--ratings", write(tmp_path / "r.jsonl", ratings), "--output", tmp_path / "out", *FAST,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    ))  # fmt: skip
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     tags = Tags()
     tags.feed(page)

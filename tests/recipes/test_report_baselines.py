@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from doubles.agreement_study import CASES, RATINGS, agreeing_verdicts, meta_evaluate, pairwise_verdicts, read, write
-from programs import ENCODER, error_line, needs_encoder, run_recipe
+from programs import ENCODER, error_line, flags, needs_encoder, run_recipe, succeeded
 
 from automedeval.records.extras import install
 
@@ -17,8 +17,7 @@ def evaluated(folder: Path, verdicts: list[dict], *arguments: object) -> tuple[d
     """Run the recipe; return agreement.json and what it printed."""
     file = write(folder / "verdicts.jsonl", verdicts)
     args = ["--verdicts", file, "--cases", CASES, "--ratings", RATINGS, "--output", folder / "out", "--resamples", 200]
-    done = meta_evaluate(*args, *arguments)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(meta_evaluate(*args, *arguments))
     return json.loads((folder / "out" / "agreement.json").read_text(encoding="utf-8")), done.stdout
 
 
@@ -90,16 +89,7 @@ def test_without_an_encoder_a_note_says_what_is_left_out(tmp_path: Path, monkeyp
     assert f"note: {note}" in printed
     result, _ = evaluated(tmp_path, agreeing_verdicts(), "--encoder", "none")
     assert not any(note.startswith("no baseline") for note in result["notes"])
-    args = [
-        "--verdicts",
-        tmp_path / "verdicts.jsonl",
-        "--cases",
-        CASES,
-        "--ratings",
-        RATINGS,
-        "--output",
-        tmp_path / "out",
-    ]
+    args = flags(verdicts=tmp_path / "verdicts.jsonl", cases=CASES, ratings=RATINGS, output=tmp_path / "out")
     assert "no checkpoint at models/nowhere" in error_line(meta_evaluate(*args, "--encoder", "models/nowhere"))
     named = write(tmp_path / "named.jsonl", agreeing_verdicts(QUESTION))
     line = error_line(meta_evaluate(*args[2:], "--verdicts", named))

@@ -10,6 +10,7 @@ from doubles.agreement_study import (
     MEASURES,
     RATINGS,
     agreeing_verdicts,
+    case_of,
     evaluate,
     meta_evaluate,
     pairwise_verdicts,
@@ -18,19 +19,13 @@ from doubles.agreement_study import (
     verdict,
     write,
 )
-from programs import error_line
+from programs import error_line, succeeded
 
 
 def named(prefix: str, models: dict[str, str] | None = None, count: int = 12) -> list[dict]:
     """Return cases of three responses called a, b, c (or as `models` says) that people like in this order."""
-    return [
-        {
-            "id": f"{prefix}{n}",
-            "question": "What helps?",
-            "responses": [{"model": (models or {}).get(m, m).format(n=n), "text": f"{m} {n}"} for m in "abc"],
-        }
-        for n in range(count)
-    ]
+    answers = [{(models or {}).get(m, m).format(n=n): f"{m} {n}" for m in "abc"} for n in range(count)]
+    return [case_of(f"{prefix}{n}", "What helps?", answers[n]) for n in range(count)]
 
 
 def liked(cases: list[dict], raters: int = 1) -> list[dict]:
@@ -44,11 +39,10 @@ def liked(cases: list[dict], raters: int = 1) -> list[dict]:
 
 def study(tmp_path, cases: list[dict], verdicts: list[dict], ratings: list[dict] | None = None) -> dict:
     rated = () if ratings is None else ("--ratings", write(tmp_path / "r.jsonl", ratings))
-    done = meta_evaluate(
+    done = succeeded(meta_evaluate(
         "--verdicts", write(tmp_path / "v.jsonl", verdicts), "--cases", write(tmp_path / "c.jsonl", cases), *rated,
         "--output", tmp_path / "out", *FAST,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    ))  # fmt: skip
     result = json.loads((tmp_path / "out" / "agreement.json").read_text(encoding="utf-8"))
     return result | {"said": done.stdout}
 
@@ -110,10 +104,9 @@ def test_the_order_of_the_files_changes_nothing(tmp_path):
     before = evaluate(tmp_path, agreeing_verdicts(), "--ratings", RATINGS)["judges"]
     cases = write(tmp_path / "c.jsonl", read(CASES)[::-1])
     file = write(tmp_path / "v.jsonl", agreeing_verdicts()[::-1])
-    done = meta_evaluate(
-        "--verdicts", file, "--cases", cases, "--ratings", RATINGS, "--output", tmp_path / "out", *FAST
+    succeeded(
+        meta_evaluate("--verdicts", file, "--cases", cases, "--ratings", RATINGS, "--output", tmp_path / "out", *FAST)
     )
-    assert done.returncode == 0, done.stderr
     after = json.loads((tmp_path / "out" / "agreement.json").read_text(encoding="utf-8"))["judges"]
     for judge, record in before.items():
         for name in (*MEASURES, *(f"{name}_expected" for name in MEASURES)):

@@ -20,7 +20,7 @@ from doubles.grid_reader import (  # noqa: F401 (the fixture `browser`)
     started_browser,
     violations,
 )
-from programs import error_line
+from programs import error_line, succeeded
 
 pytestmark = needs_chromium
 ARABIC = "هل يمكنني أخذ الباراسيتامول مع القهوة؟"
@@ -47,8 +47,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     files = {name: write(folder / f"{name}.jsonl", records) for name, records in files.items()}
     command = [part for name, file in files.items() for part in (f"--{name}", file)]
     command += ["--ratings", RATINGS, "--output", folder / "out", *FAST]
-    done = meta_evaluate(*command)
-    assert done.returncode == 0, done.stderr
+    succeeded(meta_evaluate(*command))
     result = json.loads((folder / "out" / "agreement.json").read_text("utf-8"))
     page = folder / "out" / "report.html"
     return SimpleNamespace(folder=folder, command=command, page=page, result=result, cases=cases, verdicts=verdicts)
@@ -248,8 +247,7 @@ def test_of_many_cases_only_those_in_sight_are_drawn_and_on_paper_all(
     cases = [case | {"id": f"{case['id']}-{copy}"} for copy in range(40) for case in read(CASES)]
     verdicts = [each | {"case_id": f"{each['case_id']}-{copy}"} for copy in range(40) for each in agreeing_verdicts()]
     files = [write(tmp_path / "v.jsonl", verdicts), write(tmp_path / "c.jsonl", cases)]
-    done = meta_evaluate("--verdicts", files[0], "--cases", files[1], "--output", tmp_path / "out", *FAST)
-    assert done.returncode == 0, done.stderr
+    succeeded(meta_evaluate("--verdicts", files[0], "--cases", files[1], "--output", tmp_path / "out", *FAST))
     visit = Visit(browser, tmp_path / "out" / "report.html")
     assert visit.page.text_content("#count") == "1,200 of 1,200 cases"
     assert len(visit.rows()) < 60

@@ -15,7 +15,7 @@ from doubles.agreement_study import (
     verdict,
     write,
 )
-from programs import error_line
+from programs import error_line, flags, succeeded
 from tables import rows_of
 
 ROWS = rows_of(__file__)
@@ -91,17 +91,6 @@ def test_an_equals_sign_may_be_in_the_path_and_in_the_name_of_a_judge(tmp_path):
         (f"A judge={file}", "A judge"),
         (f"lr=0.1={folder}", "lr=0.1"),
     ):
-        options = (
-            "--cases",
-            CASES,
-            "--verdicts",
-            argument,
-            "--ratings",
-            RATINGS,
-            "--output",
-            tmp_path / "report",
-            *FAST,
-        )
-        done = meta_evaluate(*options)
-        assert done.returncode == 0, done.stderr
+        options = (*flags(cases=CASES, verdicts=argument, ratings=RATINGS, output=tmp_path / "report"), *FAST)
+        succeeded(meta_evaluate(*options))
         assert next(iter(json.loads((tmp_path / "report" / "agreement.json").read_text())["judges"])) == name

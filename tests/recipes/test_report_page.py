@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from doubles.agreement_study import CASES, FAST, RATINGS, agreeing_verdicts, meta_evaluate, noisy_verdicts, read, write
-from programs import error_line
+from programs import error_line, succeeded
 
 from automedeval.annotation.study import read_study
 
@@ -24,8 +24,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, SimpleNamespace]
     for name, more in (("rated", ["--ratings", RATINGS]), ("unrated", [])):
         folder = tmp_path_factory.mktemp(name)
         verdicts = write(folder / "v.jsonl", noisy_verdicts("noisy", 1.5, 1) + agreeing_verdicts("good"))
-        done = meta_evaluate("--verdicts", verdicts, "--cases", CASES, "--output", folder / "out", *FAST, *more)
-        assert done.returncode == 0, done.stderr
+        done = succeeded(
+            meta_evaluate("--verdicts", verdicts, "--cases", CASES, "--output", folder / "out", *FAST, *more)
+        )
         result = json.loads((folder / "out" / "agreement.json").read_text("utf-8"))
         page = (folder / "out" / "report.html").read_text("utf-8")
         found[name] = SimpleNamespace(folder=folder / "out", result=result, page=page, said=done.stdout)
@@ -98,8 +99,7 @@ def test_other_cases_in_the_same_output_are_rated_by_a_study_of_their_own(tmp_pa
     others = write(tmp_path / "others.jsonl", read(CASES)[5:12])
     edited, studies = "# edited\n", []
     for cases in (few, others, few):
-        done = meta_evaluate("--verdicts", verdicts, "--cases", cases, "--output", tmp_path / "out", *FAST)
-        assert done.returncode == 0, done.stderr
+        done = succeeded(meta_evaluate("--verdicts", verdicts, "--cases", cases, "--output", tmp_path / "out", *FAST))
         (said,) = [line for line in done.stdout.splitlines() if "annotate" in line and "--export" not in line]
         study = Path(said.split()[-1])
         assert {item.case_id for item in read_study(study).items} == {case["id"] for case in read(cases)}

@@ -8,7 +8,7 @@ import pytest
 from doubles.agreement_study import write
 from doubles.introspection_study import case_of, verdict_of
 from doubles.tiny_bart import build_bart, build_roberta
-from programs import error_line, run_recipe
+from programs import error_line, run_recipe, succeeded
 from tables import rows_of
 
 from automedeval.records import Verdict
@@ -41,8 +41,7 @@ def args(tmp_path: Path) -> list[object]:
 
 
 def test_similarity_is_reported_as_similarity(args: list, models: list, tmp_path: Path) -> None:
-    done = run_recipe("report", *args, *models, launch=())
-    assert done.returncode == 0, done.stderr
+    succeeded(run_recipe("report", *args, *models))
     similarity = json.loads((tmp_path / "out" / "agreement.json").read_text())["similarity"]
     judge = similarity["judges"]["judge"]
     assert (similarity["teacher"], judge["rationales"], judge["left_out"]) == ("teacher", 3, {"invalid": 1})

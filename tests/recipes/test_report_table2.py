@@ -10,7 +10,7 @@ import re
 import shutil
 from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from doubles.agreement_study import meta_evaluate, read, write
-from programs import ROOT, error_line
+from doubles.agreement_study import case_of, meta_evaluate, read, write
+from programs import ROOT, error_line, succeeded
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 from tables import rows_of
@@ -68,24 +68,14 @@ def pairs_of(cases: list[dict], truth: dict) -> Iterator[dict]:
 def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with cases, ratings and the verdicts of all judges in one file."""
     folder, rng = tmp_path_factory.mktemp("study"), random.Random(0)
-    cases = [
-        {"id": f"c{n}", "question": "Why?", "responses": [{"model": model, "text": f"{model} {n}"} for model in MODELS]}
-        for n in range(60)
-    ]
+    cases = [case_of(f"c{n}", "Why?", {model: f"{model} {n}" for model in MODELS}) for n in range(60)]
     truth = {(case["id"], model): rng.uniform(1, 5) for case in cases for model in MODELS}
-    ratings = [
-        {
-            "case_id": case,
-            "model": model,
-            "annotator": f"r{who}",
-            "criterion": criterion,
-            "score": min(5, max(1, score)),
-        }
-        for (case, model), value in truth.items()
-        for who in range(3)
-        for criterion in ("truth", "style")
-        for score in [round(value + rng.gauss(0, 0.5))]
-    ]
+    ratings = []
+    for (case, model), value in truth.items():
+        for who, criterion in product(("r0", "r1", "r2"), ("truth", "style")):
+            score = min(5, max(1, round(value + rng.gauss(0, 0.5))))
+            about = {"case_id": case, "model": model, "annotator": who, "criterion": criterion}
+            ratings.append(about | {"score": score})
     verdicts = [each for judge in NOISE for each in verdicts_of(judge, cases, truth)]
     verdicts += pairs_of(cases, truth)
     for name, lines in (("cases", cases), ("ratings", ratings), ("verdicts", verdicts)):
@@ -115,8 +105,7 @@ def report(study: Path, out: Path, *more: object):
 
 def evaluate(study: Path, out: Path, *more: object) -> tuple[dict, str]:
     """Run the recipe with the ratings; return agreement.json and the page."""
-    done = report(study, out, "--ratings", study / "ratings.jsonl", *more)
-    assert done.returncode == 0, done.stderr
+    succeeded(report(study, out, "--ratings", study / "ratings.jsonl", *more))
     page = re.sub(r"\s+", " ", html.unescape((out / "report.html").read_text("utf-8")))
     return json.loads((out / "agreement.json").read_text("utf-8")), page
 
@@ -512,8 +501,7 @@ def test_each_table_and_figure_is_made_by_its_file(
     assert re.match(f"# {name[:-1].title()}s? {name[-1]}", second)
     paths = {argument: paper_study / f"{argument}.jsonl" for argument in yaml.safe_load(file.read_text())}
     here = [word for name, path in paths.items() if path.exists() for word in (f"--{name}", path)]
-    done = report(paper_study, tmp_path, "--config", file, *here)
-    assert done.returncode == 0, done.stderr
+    succeeded(report(paper_study, tmp_path, "--config", file, *here))
     page = (tmp_path / "report.html").read_text("utf-8").replace("&#39;", "'")
     for figure in figures:
         assert figure in page

@@ -79,7 +79,7 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shelf]:
         yield Shelf(hub, tmp_path_factory.mktemp("revisions"))
 
 
-@pytest.mark.parametrize("tag", ["@v1", ""])
+@pytest.mark.parametrize("tag", ["@v1", pytest.param("", marks=pytest.mark.slow)])
 def test_a_judge_and_its_cases_are_of_the_named_revision(shelf: Shelf, tmp_path: Path, tag: str) -> None:
     asked = ["--judge", f"org/judge{tag}", "--cases", f"org/cases{tag}", "--output", tmp_path, "--max_new_tokens", 4]
     done = shelf.run("recipes/judge.py", *asked)
@@ -94,6 +94,7 @@ def test_a_judge_and_its_cases_are_of_the_named_revision(shelf: Shelf, tmp_path:
     assert json.loads(run.read_text())["revisions"] == expected
 
 
+@pytest.mark.slow
 def test_training_records_the_revisions_of_base_and_data(shelf: Shelf, tmp_path: Path) -> None:
     paths = [
         "--model_name_or_path",
@@ -122,6 +123,7 @@ def test_training_records_the_revisions_of_base_and_data(shelf: Shelf, tmp_path:
     assert "model_name_or_path: ORG/NAME@REVISION" in error_line(done)
 
 
+@pytest.mark.slow
 def test_every_other_name_takes_a_revision(shelf: Shelf) -> None:
     done = shelf.run("-c", PROGRAM)
     assert done.returncode == 0, done.stderr

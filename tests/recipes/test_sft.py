@@ -4,7 +4,6 @@ import importlib.util
 import json
 import os
 import resource
-import runpy
 import signal
 import subprocess
 from pathlib import Path
@@ -15,9 +14,11 @@ from doubles.tiny_dataset import build_instructions, losses
 from doubles.tiny_model import build_tiny_model
 from programs import ROOT, SAVE, error_line, killed, run_recipe
 from safetensors.torch import load_file
+from trl import ModelConfig, ScriptArguments, SFTConfig, TrlParser
 
 from automedeval.models.checkpoints import read_history, read_record
 from automedeval.training import completion_logits
+from automedeval.training.start import parse_run, precision, without_bfloat16
 
 CONFIG = "recipes/runs/automedeval-135m/stage1.yaml"
 BATCHES = ("--gradient_accumulation_steps", "2")  # two rows a batch, so that there is padding
@@ -193,6 +194,7 @@ def test_a_full_disk_is_one_line(tiny_model: Path, instructions: Path, tmp_path:
         (("--dataset_train_split", "test"), "the split 'test' is held out; no run trains on it"),
         (("--max_length", "40"), "8 rows of 8 longer than max_length, 40 tokens: 'case-0' ("),
         (("--trust_remote_code", "true"), "code in a checkpoint is not run"),
+        (("--completion_only_loss", "false"), "a judge is not taught its prompts"),
         (("--attn_implementation", "flash_attention_3"), "FlashAttention3"),
     ],
 )
@@ -246,9 +248,8 @@ def test_without_flash_attn_a_run_says_so_and_uses_sdpa(tiny_model: Path, instru
 def parsed(monkeypatch: pytest.MonkeyPatch, *options: object) -> tuple[Any, Any, str]:
     """Return what the recipe parses: TRL's arguments of training and of the model, and the precision in words."""
     monkeypatch.setattr("sys.argv", ["recipes/sft.py", *map(str, options)])
-    recipe = runpy.run_path(str(ROOT / "recipes/sft.py"))
-    _, training, model, _ = recipe["parse"]()
-    return training, model, recipe["precision"](training, model.dtype)
+    _, training, model = parse_run(TrlParser((ScriptArguments, SFTConfig, ModelConfig)))
+    return training, model, precision(training, model.dtype)
 
 
 def test_a_processor_without_bfloat16_trains_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -282,19 +283,16 @@ def test_a_config_that_is_no_mapping_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_gpu_without_bfloat16_gets_float16(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "sys.argv", ["recipes/sft.py", "--config", str(ROOT / "recipes/runs/automedeval-13b/stage1.yaml")]
-    )
-    chosen = runpy.run_path(str(ROOT / "recipes/sft.py"))["without_bfloat16"]
-    assert chosen() == []  # no GPU and no use_cpu: transformers refuses the run
+    monkeypatch.setattr("sys.argv", ["sft.py", "--config", str(ROOT / "recipes/runs/automedeval-13b/stage1.yaml")])
+    assert without_bfloat16() == []  # no GPU and no use_cpu: transformers refuses the run
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda including_emulation=True: including_emulation)
-    assert chosen() == ["--bf16", "false", "--fp16", "true", "--dtype", "float32"]
+    assert without_bfloat16() == ["--bf16", "false", "--fp16", "true", "--dtype", "float32"]
     monkeypatch.setenv("AUTOMEDEVAL_BF16", "off")
-    assert chosen() == ["--bf16", "false", "--dtype", "float32"]
+    assert without_bfloat16() == ["--bf16", "false", "--dtype", "float32"]
     monkeypatch.delenv("AUTOMEDEVAL_BF16")
     monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda including_emulation=True: True)
-    assert chosen() == []
+    assert without_bfloat16() == []
 
 
 def test_a_run_says_and_records_its_number_formats(

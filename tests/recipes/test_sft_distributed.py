@@ -1,6 +1,5 @@
-"""ZeRO-3 in processes of its own: two on one machine, killed and gone on with, and one on each of two hosts."""
+"""ZeRO-3 in two processes on one machine: trained, killed and gone on with, and on a full disk."""
 
-import json
 import os
 import resource
 import shutil
@@ -14,7 +13,6 @@ from pathlib import Path
 import psutil
 import pytest
 import torch
-from doubles.hosts import ip, two_hosts
 from doubles.tiny_dataset import build_instructions, losses
 from doubles.tiny_model import build_tiny_model
 from filelock import FileLock
@@ -23,8 +21,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 
 from automedeval.models.checkpoints import read_record
-from automedeval.models.precision import best_dtype
-from automedeval.training.stages import WHOLE
+from automedeval.training.run import WHOLE
 
 pytestmark = [
     pytest.mark.slow,
@@ -36,7 +33,6 @@ deepspeed = pytest.importorskip("deepspeed")
 
 BINARIES = Path(sys.executable).parent  # accelerate and ninja are there
 SMALL = "recipes/runs/automedeval-135m/stage1.yaml"
-PAPER = "recipes/runs/automedeval-13b/stage1.yaml"
 COMPILE = (
     "from deepspeed.accelerator import get_accelerator; "
     "get_accelerator().create_op_builder('ShareMemCommBuilder').load(verbose=False)"
@@ -66,11 +62,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def arguments(folder: Path, output: Path, *more: object, config: str = SMALL) -> list[str]:
+def arguments(folder: Path, output: Path, *more: object) -> list[str]:
     """Return the recipe and its arguments."""
     start, data = folder / "model", folder / "instructions"
     paths = ("--model_name_or_path", start, "--dataset_name", data, "--output_dir", output)
-    return ["recipes/sft.py", "--config", config, *map(str, (*paths, *more))]
+    return ["recipes/sft.py", "--config", SMALL, *map(str, (*paths, *more))]
 
 
 def small(folder: Path, output: Path, *more: object) -> list[str]:
@@ -80,13 +76,7 @@ def small(folder: Path, output: Path, *more: object) -> list[str]:
 
 
 def start(
-    machine: str,
-    recipe: list[str],
-    log: Path,
-    *launch: str,
-    within: tuple[str, ...] = (),
-    limit: Callable[[], None] | None = None,
-    **environment: str,
+    machine: str, recipe: list[str], log: Path, limit: Callable[[], None] | None = None, **environment: str
 ) -> subprocess.Popen:
     """Start `accelerate launch` on a machine's description; what it prints goes to a file."""
     environment = {
@@ -96,10 +86,10 @@ def start(
         "HF_DATASETS_CACHE": str(log.parent / "datasets"),
         **environment,
     }
-    command = [*within, str(BINARIES / "accelerate"), "launch", "--config_file", f"accelerate_configs/{machine}.yaml"]
+    command = [str(BINARIES / "accelerate"), "launch", "--config_file", f"accelerate_configs/{machine}.yaml"]
     with open(log, "wb") as stream:
         return subprocess.Popen(
-            [*command, *launch, *recipe],
+            [*command, *recipe],
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=stream,
@@ -214,18 +204,8 @@ def test_an_adapter_is_gathered_and_merged_and_a_killed_run_goes_on_to_the_same_
 
     pytest.importorskip("peft")
     rank, alpha = 4, 32
-    lora = (
-        "--use_peft",
-        "true",
-        "--lora_r",
-        rank,
-        "--lora_alpha",
-        alpha,
-        "--lora_dropout",
-        0.1,
-        "--learning_rate",
-        0.05,
-    )
+    lora = ("--use_peft", "true", "--lora_r", rank, "--lora_alpha", alpha)
+    lora += ("--lora_dropout", 0.1, "--learning_rate", 0.05)
     whole, killed = folder / "adapter", folder / "adapter-killed"
     output = ended(start("zero3_cpu", small(folder, whole, *lora), folder / "adapter.log"), folder / "adapter.log")
     assert output.count("stage1: 16 rows, ") == 1
@@ -324,52 +304,3 @@ def test_the_lock_of_a_killed_compilation_is_named(folder: Path) -> None:
         line
         == f"{lock}: another process is compiling this extension; if none is, because it was killed, delete this file"
     )
-
-
-@pytest.fixture
-def hosts() -> Iterator[dict[str, str]]:
-    with two_hosts() as addresses:
-        yield addresses
-
-
-def train_on_hosts(folder: Path, hosts: dict[str, str], output: Path, seconds: float) -> list[str] | None:
-    """Train two updates on two hosts; return what each printed, None if they are not done in time."""
-    here = ("--use_cpu", "true", "--attn_implementation", "sdpa", "--gradient_accumulation_steps", 1, "--max_steps", 2)
-    recipe = arguments(folder, output, *here, "--save_strategy", "steps", "--save_steps", 1, config=PAPER)
-    address = next(iter(hosts.values()))
-    machines = ("--num_machines", "2", "--num_processes", "2", "--main_process_ip", address)
-    runs = []
-    for rank, host in enumerate(hosts):
-        log = folder / f"{output.name}{rank}.log"
-        launch, within = (*machines, "--machine_rank", str(rank)), ("ip", "netns", "exec", host)
-        process = start("zero3_multinode", recipe, log, *launch, within=within, GLOO_SOCKET_IFNAME="cable")
-        runs.append((process, log))
-    try:
-        for process, _ in runs:
-            process.wait(seconds)
-        return [ended(process, log) for process, log in runs]
-    except subprocess.TimeoutExpired:
-        return None
-    finally:
-        for process, _ in runs:
-            kill(process)
-
-
-def test_two_hosts_train_over_tcp(folder: Path, hosts: dict[str, str]) -> None:
-    # On a busy machine the hosts have once been seen to wait for each other without end; a run takes a quarter of a minute.
-    for attempt in range(2):
-        output = folder / f"hosts{attempt}"
-        printed = train_on_hosts(folder, hosts, output, seconds=120)
-        if printed is not None:
-            break
-    assert printed is not None, (folder / "hosts10.log").read_text(errors="replace")[-3000:]
-    assert [text.count("stage1: 16 rows, ") for text in printed] == [1, 0]
-    assert len(losses(output)) == 2
-    assert read_record(output)["identity"]["processes"] == 2
-    weights = load_file(output / "model.safetensors")
-    # As the YAML of 13B says; float32 on a processor without bfloat16 instructions.
-    assert {each.dtype for each in weights.values()} == {best_dtype("cpu")}
-    assert weights.keys() == load_file(folder / "model/model.safetensors").keys()
-    for host in hosts:
-        (cable,) = json.loads(ip("-n", host, "-json", "-statistics", "link", "show", "cable"))
-        assert cable["stats64"]["rx"]["bytes"] > 100_000  # the parts of the model went over the cable

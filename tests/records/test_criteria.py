@@ -14,6 +14,8 @@ def test_criteria_are_read_and_written_again_with_their_unknown_keys():
     assert case.extra == {"more": 1}
     assert case.to_dict()["criteria"] == [GOOD, {"criterion": " says to wait ", "points": -2.5, "tags": []}]
     assert "criteria" not in Case.from_dict(CASE).to_dict()
+    most = [GOOD | {"criterion": f"{n}"} for n in range(256)]
+    assert len(Case.from_dict(CASE | {"criteria": most}).criteria) == 256
 
 
 def test_the_digest_for_other_judges_does_not_know_the_criteria():
@@ -32,7 +34,7 @@ def test_the_digest_for_other_judges_does_not_know_the_criteria():
         ([GOOD | {"points": 0}], "criterion 1: 'points' must be a number from"),
         ([GOOD | {"points": True}], "criterion 1: 'points' must be int or float"),
         ([GOOD | {"criterion": " "}], "criterion 1: a criterion must not be empty"),
-        ([GOOD | {"criterion": f"{n}"} for n in range(500)], "500 criteria, and a case has at most 256"),
+        ([GOOD | {"criterion": f"{n}"} for n in range(257)], "257 criteria, and a case has at most 256"),
         ("one", "'criteria' must be list"),
         ([GOOD | {"tags": [3]}], "criterion 1: 'tags' must be str"),
     ],
@@ -42,6 +44,11 @@ def test_bad_criteria_get_one_line_that_names_the_case(criteria, said):
         Case.from_dict(CASE | {"criteria": criteria})
     assert said in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_a_case_may_have_256_criteria():
+    entries = [GOOD | {"criterion": f"{n}"} for n in range(256)]
+    assert len(Case.from_dict(CASE | {"criteria": entries}).criteria) == 256
 
 
 def test_labels_of_entailment_are_met_or_not():

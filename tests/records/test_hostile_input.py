@@ -66,7 +66,7 @@ REFUSED = {
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def good_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     Path("cases.jsonl").write_text(CASE % "Rest." + "\n")
     Path("verdicts.jsonl").write_text(VERDICT % "5" + "\n")
@@ -75,7 +75,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(("command", "name", "content", "said"), REFUSED.values(), ids=REFUSED)
 def test_a_file_that_harms_is_one_line(
-    folder: Path, command: tuple, name: str, content: str | bytes, said: str
+    good_files: Path, command: tuple, name: str, content: str | bytes, said: str
 ) -> None:
     file = Path(name.rpartition("=")[2])
     file.write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -88,17 +88,19 @@ def test_a_file_that_harms_is_one_line(
     assert sorted(set(os.listdir()) - {"out"}) == before
 
 
-def test_a_front_matter_and_records_of_runs_are_read_alike(folder: Path) -> None:
+def test_a_front_matter_and_records_of_runs_are_read_alike(good_files: Path) -> None:
     with pytest.raises(RecordError, match=r"^the card: its front matter: not YAML: more than 10,000,000 bytes"):
         front_matter(f"---\n{BOMB}---\n")
     Path("deep.json").write_text(DEEP)
     with pytest.raises(RecordError, match=r"^deep\.json: not JSON: nested too deeply$"):
         read_json(Path("deep.json"))
-    done = run_recipe("publish", "model", folder, "--repo", "o/n", "--dry_run", "--agreement", folder / "deep.json")
+    done = run_recipe(
+        "publish", "model", good_files, "--repo", "o/n", "--dry_run", "--agreement", good_files / "deep.json"
+    )
     assert error_line(done).endswith("deep.json: not JSON: nested too deeply")
 
 
-def test_half_a_character_becomes_a_question_mark_wherever_it_comes_in(folder: Path) -> None:
+def test_half_a_character_becomes_a_question_mark_wherever_it_comes_in(good_files: Path) -> None:
     Path("cut.jsonl").write_text(
         (CASE % f"Rest. {HALF}").replace("c1", f"c1 {HALF}").replace("Flu?", f"Flu {HALF}") + "\n"
     )
@@ -124,7 +126,7 @@ def test_half_a_character_becomes_a_question_mark_wherever_it_comes_in(folder: P
 @pytest.mark.parametrize(
     "text", [DEEP, '{"a": ' * 50_000, "Score: Doctor 1: 9e999 points.", "Score: Doctor 1: NaN points."]
 )
-def test_an_answer_that_harms_is_invalid(folder: Path, text: str) -> None:
+def test_an_answer_that_harms_is_invalid(good_files: Path, text: str) -> None:
     with EndpointDouble(lambda _: answer(text)) as at:
         words = ("--base_url", at.url, "--cache", "off", "--output", "out")
         done = run_command("judge", "--judge", "openai:m", "--cases", "cases.jsonl", *words)
@@ -133,7 +135,7 @@ def test_an_answer_that_harms_is_invalid(folder: Path, text: str) -> None:
     assert (verdict["valid"], verdict["scores"]) == (False, None)
 
 
-def test_an_endpoint_that_sends_deep_json_is_one_line(folder: Path) -> None:
+def test_an_endpoint_that_sends_deep_json_is_one_line(good_files: Path) -> None:
     with EndpointDouble(lambda _: {"status": 200, "text": DEEP}) as at:
         words = ("--base_url", at.url, "--cache", "off", "--output", "out", "--max_retries", "0")
         line = error_line(run_command("judge", "--judge", "openai:m", "--cases", "cases.jsonl", *words))
@@ -148,8 +150,8 @@ def test_an_endpoint_that_sends_deep_json_is_one_line(folder: Path) -> None:
         ("{{ cycler.__init__.__globals__.os.system('touch mark') }}", "of 'StrictUndefined' object is unsafe"),
     ],
 )
-def test_a_template_that_harms_is_one_line(folder: Path, template: str, said: str) -> None:
-    rubric = own_rubric(folder / "mine", f"{{% block user %}}{template}{{% endblock %}}")
+def test_a_template_that_harms_is_one_line(good_files: Path, template: str, said: str) -> None:
+    rubric = own_rubric(good_files / "mine", f"{{% block user %}}{template}{{% endblock %}}")
     with EndpointDouble(good_answer) as at:
         words = ("--judge", "openai:m", "--base_url", at.url, "--cache", "off", "--rubric", rubric, "--output", "out")
         line = error_line(run_command("judge", "--cases", SAMPLE / "test_cases.jsonl", *words))

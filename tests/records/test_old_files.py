@@ -218,7 +218,7 @@ def test_teachers_verdicts_become_the_same_rows(old: Path) -> None:
 
 
 def test_the_jury_of_the_page_decides_the_mistake_that_waits(old: Path) -> None:
-    files = {"dataset": "instructions", "verdicts": "verdicts/training", "cases": "cases.jsonl", "partners": "none"}
+    files = {"dataset": "instructions", "verdicts": "verdicts/training", "cases": "cases.jsonl"}
     done = run_recipe("introspect", *words(**files, output="round1"))
     assert "1 case waits for the jury" in error_line(done)
     done = run_recipe("introspect", *words(**files, jury="page_jury/jury.jsonl", output="round1"))

@@ -5,6 +5,7 @@ import time
 
 import pytest
 from programs import ROOT, SAMPLE
+from tables import rows_of
 
 from automedeval.dataset.corruption import corrupt
 from automedeval.records import Case, Response, Verdict, read_cases
@@ -67,13 +68,7 @@ def test_a_doctor_who_is_named_counts() -> None:
 
 @pytest.mark.parametrize(
     "clause",
-    [
-        "It never mentions sumatriptan or a neurologist.",
-        "Sumatriptan, lamps and the neurologist are missing.",
-        "Friendly, but silent on sumatriptan, lamp and neurologist.",
-        "It should name sumatriptan and a neurologist.",
-        "It doesn't name sumatriptan or a neurologist.",
-    ],
+    rows_of(__file__)["test_what_is_missing_is_not_credited"],
 )
 def test_what_is_missing_is_not_credited(clause: str) -> None:
     assert marks(f"Step 2: {clause}") == []

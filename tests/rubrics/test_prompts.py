@@ -5,6 +5,7 @@ from doubles.case_criteria import read_rubric
 from doubles.own_rubric import own_rubric
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import rows_of
 
 from automedeval.records import question_text
 from automedeval.rubrics import RubricError, packaged_rubrics
@@ -145,14 +146,7 @@ def test_a_template_has_the_case_and_the_form_of_the_answer(tmp_path):
 
 @pytest.mark.parametrize(
     ("template", "said"),
-    [
-        ("{% block user %}{{ patient_age }}{% endblock %}", "'patient_age' is undefined"),
-        ("{% block user %}{{ rubric.colour }}{% endblock %}", "colour"),
-        ("{% block user %}{{ responses[5] }}{% endblock %}", "5"),
-        ("{% block user %}{{ question | shouted }}{% endblock %}", "shouted"),
-        ("{% block user %}{% if %}{% endblock %}", "Expected"),
-        ("{% block system %}You judge.{% endblock %}", "no block called 'user'"),
-    ],
+    rows_of(__file__)["test_a_faulty_template_is_a_fault_of_the_rubric"],
     ids=["unknown name", "unknown attribute", "no such response", "unknown filter", "syntax", "no user block"],
 )
 def test_a_faulty_template_is_a_fault_of_the_rubric(tmp_path, template, said):

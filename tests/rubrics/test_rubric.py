@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tables import rows_of
 
 from automedeval.rubrics import RubricError, packaged_rubrics, read_rubric
 from automedeval.rubrics.grammar import format_verdict, parse_verdict
@@ -67,30 +68,8 @@ def test_there_are_two_worked_examples_of_following_an_instruction():
 
 # --- a user's own file ------------------------------------------------------------------------------------------------
 
-SCORES = {
-    "id": "bedside",
-    "version": 3,
-    "mode": "pointwise",
-    "inputs": ["question", "responses"],
-    "max_responses": 1,
-    "criteria": [{"name": "warmth", "description": "Is it warm?"}, {"name": "tact", "description": "Is it tactful?"}],
-    "scale": {"minimum": 0, "maximum": 10, "anchors": {0: "cold", 10: "warm"}},
-    "rationale": True,
-    "output": {"grammar": "score_line", "slot": "Nurse"},
-    "template": "bedside.jinja",
-}
-PAIR = {
-    "id": "bedside_pair",
-    "version": 1,
-    "mode": "pairwise",
-    "inputs": ["question", "responses"],
-    "max_responses": 2,
-    "criteria": [{"name": "warmth", "description": "Which is warmer?"}, {"name": "tact", "description": "More tact?"}],
-    "choices": {"a": "first", "b": "second", "tie": "same"},
-    "rationale": False,
-    "output": {"grammar": "comma_list", "order": ["tact", "warmth"]},
-    "template": "just_eval_pairwise.jinja",
-}
+TABLE = rows_of(__file__)
+SCORES, PAIR = TABLE["own_rubrics"].values()
 
 
 def written(folder: Path, content: dict) -> Path:
@@ -129,15 +108,7 @@ def test_the_fingerprint_covers_what_reaches_the_judge_and_no_more(tmp_path):
 
 @pytest.mark.parametrize(
     ("output", "text"),
-    [
-        ({}, '{"Nurse 1": {"warmth": 7, "tact": 10}}'),
-        (
-            {"value_key": "points", "order": ["tact", "warmth"]},
-            '{"Nurse 1": {"tact": {"points": 10}, "warmth": {"points": 7}}}',
-        ),
-        ({"choices_key": "scores"}, '{"scores": {"Nurse 1": {"warmth": 7, "tact": 10}}}'),
-        ({"rationale_key": "why"}, '{"why": "Kind.", "Nurse 1": {"warmth": 7, "tact": 10}}'),
-    ],
+    rows_of(__file__)["test_a_user_s_own_file_may_score_several_criteria"],
 )
 def test_a_user_s_own_file_may_score_several_criteria(tmp_path, output, text):
     rubric = read_rubric(written(tmp_path, SCORES | {"output": {"grammar": "json", "slot": "Nurse"} | output}))
@@ -168,68 +139,9 @@ SIZES = {"name": "size", "description": "?", "values": {"a": "s", "b": "l"}, "ne
 WORDS = SCORES | {"criteria": [SIZES], "output": {"grammar": "json"}}
 del WORDS["scale"]
 JSON_SCORES = SCORES | {"output": {"grammar": "json", "value_key": "score"}}
-FAULTS = [
-    ("a scored criterion of the worse", JSON_SCORES, "criteria.0.polarity", "worse", ["criteria.warmth.polarity"]),
-    # what the fault is, the file it is made in, the key to set ("." goes down), its value (None: remove), what is said
-    ("unknown key", SCORES, "colour", "red", ["colour", "unknown key"]),
-    ("unknown key of a criterion", SCORES, "criteria.0.weight", 2, ["criteria[0].weight", "unknown key"]),
-    ("unknown key of the output", SCORES, "output.style", "x", ["output.style", "unknown key"]),
-    ("unknown key of the scale", SCORES, "scale.step", 1, ["scale.step", "unknown key"]),
-    ("unknown choice", PAIR, "choices.both", "both", ["choices.both", "unknown key"]),
-    *[(f"no {key}", SCORES, key, None, [f": {key}: ", "is missing"]) for key in SCORES if key != "scale"],
-    ("two criteria on one line", PAIR, "output.grammar", "first_line", ["output.grammar", "several criteria"]),
-    ("no scale and no choices", SCORES, "scale", None, ["mode", "'scale'"]),
-    ("no maximum", SCORES, "scale.maximum", None, ["scale.maximum", "is missing"]),
-    ("no grammar", SCORES, "output.grammar", None, ["output.grammar", "is missing"]),
-    ("no name of a criterion", SCORES, "criteria.1.name", None, ["criteria[1].name", "is missing"]),
-    ("no choice a", PAIR, "choices.a", None, ["choices.a", "is missing"]),
-    ("version a string", SCORES, "version", "3", ["version", "must be a whole number", "'3'"]),
-    ("version a truth value", SCORES, "version", True, ["version", "must be a whole number", "True"]),
-    ("rationale a number", SCORES, "rationale", 1, ["rationale", "must be true or false"]),
-    ("criteria a mapping", SCORES, "criteria", {"warmth": "?"}, ["criteria", "must be a list"]),
-    ("a criterion a string", SCORES, "criteria.0", "warmth", ["criteria[0]", "must be a mapping"]),
-    ("output a string", SCORES, "output", "score_line", ["output", "must be a mapping"]),
-    ("slot a number", SCORES, "output.slot", 1, ["output.slot", "must be a text"]),
-    ("a choice a number", PAIR, "choices.tie", 0, ["choices.tie", "must be a text"]),
-    ("no criterion", SCORES, "criteria", [], ["criteria", "at least one"]),
-    ("bad mode", SCORES, "mode", "tournament", ["mode", "'tournament'", "pointwise, pairwise, listwise"]),
-    ("bad input", SCORES, "inputs", ["question", "passages"], ["inputs", "'passages'"]),
-    ("bad grammar", SCORES, "output.grammar", "xml", ["output.grammar", "'xml'", "score_line"]),
-    ("bad polarity", SCORES, "criteria.0.polarity", "up", ["criteria[0].polarity", "'up'"]),
-    ("bad neutral", SCORES, "criteria.0.neutral", "none", ["criteria[0].neutral", "'none'"]),
-    ("neutral not among the choices", PAIR, "criteria.0.neutral", "neither", ["criteria.warmth.neutral", "'neither'"]),
-    ("duplicate criterion", SCORES, "criteria.1.name", "warmth", ["criteria[1].name", "'warmth' came before"]),
-    ("order too short", PAIR, "output.order", ["tact"], ["output.order", "warmth, tact"]),
-    ("order with a stranger", PAIR, "output.order", ["tact", "charm"], ["output.order", "warmth, tact"]),
-    ("order naming one twice", PAIR, "output.order", ["tact", "tact"], ["output.order", "warmth, tact"]),
-    ("scale reversed", SCORES, "scale.minimum", 11, ["scale", "not 11 and 10"]),
-    ("scale of one value", SCORES, "scale.maximum", 0, ["scale", "not 0 and 0"]),
-    ("scale below nought", SCORES, "scale.minimum", -1, ["scale", "not -1 and 10"]),
-    ("anchor off the scale", SCORES, "scale.anchors", {11: "hot"}, ["scale.anchors.11", "not on the scale 0 to 10"]),
-    ("anchor no number", SCORES, "scale.anchors", {"low": "cold"}, ["scale.anchors.low", "not on the scale"]),
-    ("two choices with one word", PAIR, "choices.tie", "FIRST", ["choices", "the same word"]),
-    ("scores for a pair", PAIR, "scale", {"minimum": 1, "maximum": 5}, ["mode", "pairwise"]),
-    ("scores in a comma list", SCORES, "output.grammar", "comma_list", ["output.grammar", "score_line"]),
-    ("choices in a score line", PAIR, "output.grammar", "score_line", ["json, comma_list or first_line"]),
-    ("a pair of three", PAIR, "max_responses", 3, ["max_responses", "3"]),
-    ("two at a time, pointwise", SCORES, "max_responses", 2, ["max_responses", "pointwise"]),
-    ("none at a time", SCORES, "max_responses", 0, ["max_responses", "0"]),
-    ("words without a neutral one", WORDS, "criteria.0.neutral", "A", ["criteria[0].values", "are the same"]),
-    ("a word without a meaning", WORDS, "criteria.0.values.a", 1, ["criteria[0].values.a", "must be a text"]),
-    ("a threshold that is no value", WORDS, "criteria.0.threshold", "huge", ["criteria[0].threshold", "'huge'"]),
-    ("words without a threshold", WORDS, "criteria.0.threshold", None, ["criteria", "needs a 'threshold', not 0"]),
-    ("words and a scale", WORDS, "scale", {"minimum": 1, "maximum": 5}, ["mode", "neither 'scale' nor 'choices'"]),
-    ("words of a pair", WORDS, "mode", "listwise", ["mode", "pointwise"]),
-    ("words on a line", WORDS, "output.grammar", "first_line", ["output.grammar", "json"]),
-    (
-        "words of one criterion alone",
-        WORDS,
-        "criteria",
-        [*WORDS["criteria"], {"name": "bare", "description": "?"}],
-        ["criteria.bare.values", "is missing"],
-    ),
-    ("template not there", SCORES, "template", "none.jinja", ["template", "'none.jinja'"]),
-]
+FILES = {"scores": SCORES, "pair": PAIR, "words": WORDS, "json_scores": JSON_SCORES}
+FAULTS = [(name, FILES[file], *fault) for name, file, *fault in TABLE["test_a_faulty_file_is_refused_by_name_and_key"]]
+FAULTS += [(f"no {key}", SCORES, key, None, [f": {key}: ", "is missing"]) for key in SCORES if key != "scale"]
 
 
 @pytest.mark.parametrize(

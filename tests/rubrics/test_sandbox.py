@@ -14,6 +14,7 @@ from doubles.case_criteria import read_rubric as with_criteria
 from doubles.own_rubric import own_rubric
 from doubles.study_page import client_of, opened, write_study
 from programs import ROOT, SAMPLE, error_line, run_recipe
+from tables import rows_of
 
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
@@ -21,42 +22,7 @@ from automedeval.rubrics import RubricError, packaged_rubrics, read_rubric
 from automedeval.rubrics.grammar import answer_form
 from automedeval.rubrics.prompts import fenced, judge_messages
 
-ATTACKS = {
-    "globals of a global": "{{ cycler.__init__.__globals__.os.system('touch MARK') }}",
-    "a global": "{{ cycler }}",
-    "the template's context": "{{ self._TemplateReference__context.parent }}",
-    "another block": "{{ self.items() }}",
-    "class of the rubric": "{{ rubric.__class__ }}",
-    "class by subscript": "{{ ''['__class__']['__mro__'] }}",
-    "globals of a method": "{{ rubric.criterion.__globals__['Path'] }}",
-    "class by a filter": "{{ ''|attr('\\x5f\\x5fclass\\x5f\\x5f') }}",
-    "class by map": "{{ (['']|map(attribute='__class__')|first).__mro__ }}",
-    "the method format": "{{ '{0.__class__.__mro__}'.format('') }}",
-    "a call of a variable": "{% set f = '{0.__class__}'.format %}{{ f('') }}",
-    "a call of a text": "{{ question() }}",
-    "a call of a method of the rubric": "{{ rubric.criterion('tact') }}",
-    "write to a list": "{{ responses.append('more') }}",
-    "write to the rubric": "{{ rubric.anchors.update({5: 'always'}) }}",
-    "write to an item": "{% set responses[0] = 'mine' %}",
-    "include": "{% include '/etc/hostname' %}",
-    "include or go on": "{% include ['/etc/hostname', '../own.yaml'] ignore missing %}",
-    "import": "{% import '/etc/hostname' as x %}",
-    "import a name": "{% from '../own.yaml' import x %}",
-    "extends": "{% extends '/etc/hostname' %}",
-    "a macro": "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
-    "a block as a text": "{% set a %}{{ question }}{% endset %}",
-    "a filter of a block": "{% filter upper %}{{ question }}{% endfilter %}",
-    "a namespace": "{% set n.a = 1 %}",
-    "a list": "{{ [question, question] | length }}",
-    "a table": "{{ {'a': question} | length }}",
-    "a tuple": "{{ (question, question) | length }}",
-    "texts side by side": "{{ question ~ question }}",
-    "a recursive loop": "{% for each in responses recursive %}{{ loop(responses) }}{% endfor %}",
-    "range": "{% for n in range(99999) %}x{% endfor %}",
-    "division by zero": "{{ 1 / 0 }}",
-    "a number to the power": "{{ 9 ** 9 }}",
-    "an extension": "{% debug %}",
-}
+ATTACKS = rows_of(__file__)["test_a_template_runs_no_code_reads_no_file_and_takes_no_gigabyte"]
 
 
 LONG_TEXT = "{% set a = '" + "x" * 1_000_000 + "' %}"
@@ -181,15 +147,6 @@ def test_a_chat_template_runs_no_code_either(tiny_model: Path, tmp_path: Path, a
     with pytest.raises(RecordError) as error:
         PromptEncoder.from_checkpoint(str(tiny_model), str(file)).encode([[{"role": "user", "content": "Why?"}]])
     assert len(str(error.value).splitlines()) == 1
-    command = (
-        "--judge",
-        tiny_model,
-        "--cases",
-        SAMPLE / "test_cases.jsonl",
-        "--limit",
-        1,
-        "--output",
-        tmp_path / "out",
-    )
-    line = error_line(run_recipe("judge", *command, "--chat_template_path", file))
+    options = ("--judge", tiny_model, "--cases", SAMPLE / "test_cases.jsonl", "--output", tmp_path / "out")
+    line = error_line(run_recipe("judge", *options, "--limit", 1, "--chat_template_path", file))
     assert json.dumps(line).count("\\n") == 0

@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from programs import ROOT
+from programs import ROOT, succeeded
 from scipy.stats import t
 
 from automedeval.stats.bootstrap import Estimate
@@ -157,6 +157,5 @@ def simulation(tmp_path_factory: pytest.TempPathFactory) -> dict[str, float]:
     """Run the benchmark small, by its command; return its figures by their names."""
     file = tmp_path_factory.mktemp("simulation") / "measured.json"
     command = [sys.executable, str(ROOT / "benchmarks" / "prediction_powered.py"), "--draws", "600", "--unrated", "400"]
-    done = subprocess.run([*command, "--json", str(file)], capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 0, done.stderr
+    succeeded(subprocess.run([*command, "--json", str(file)], capture_output=True, text=True, cwd=ROOT))
     return {row["name"]: row["value"] for row in json.loads(file.read_text())["rows"]}

@@ -88,6 +88,11 @@ LISTED = f"of: {SMALL}\nplace: demo\nsteps: "
     ("file", "content", "message"),
     [
         ("study", f"of: {SMALL}\nsteps: []", "of, place and steps belong together: place is missing"),
+        (
+            "study",
+            "of: {folder}\nplace: demo\nsteps: []",
+            "study.yaml: lists its steps itself: `of` must name a folder",
+        ),
         ("study", LISTED + "[{run: stage9, about: none}]", f"steps: there is no {SMALL}/stage9.yaml"),
         ("study", LISTED + "[{run: stage1}]", "steps: each has the keys run and about, and may have with"),
         ("study", LISTED + "[{run: stage1, about: x, wiht: {}}]", "steps: each has the keys run and about"),
@@ -121,7 +126,7 @@ LISTED = f"of: {SMALL}\nplace: demo\nsteps: "
 def test_a_faulty_list_is_told_in_a_line(tmp_path: Path, file: str, content: str, message: str) -> None:
     folder = tmp_path / "automedeval-135m"
     shutil.copytree(ROOT / SMALL, folder)
-    (folder / f"{file}.yaml").write_text(content)
+    (folder / f"{file}.yaml").write_text(content.replace("{folder}", str(folder)))
     done = reproduce(folder, "--dry_run")
     assert done.returncode == 1
     assert message in done.stderr.splitlines()[0]

@@ -15,6 +15,8 @@ from doubles.tiny_dataset import build_instructions
 from programs import ROOT, error_line, run_recipe
 from transformers import AutoTokenizer
 
+from automedeval.training.start import parse_run
+
 RUNS = sorted(
     path.relative_to(ROOT)
     for path in (ROOT / "recipes").rglob("*.yaml")
@@ -77,7 +79,7 @@ def test_a_run_parses_as_the_recipe_and_as_trl_do_it(run: Path, monkeypatch: pyt
     given = ["--config", str(ROOT / run), "--use_cpu", "true"]  # without it bf16 asks for a GPU
     _, training, model, _ = make_parser().parse_args_and_config(args=given, fail_with_unknown_args=True)
     monkeypatch.setattr("sys.argv", ["recipes/sft.py", *given])
-    script, ours, _, mixture = runpy.run_path(str(ROOT / "recipes/sft.py"))["parse"]()
+    script, ours, _, mixture = parse_run(make_parser())
     assert (ours.learning_rate, ours.output_dir) == (training.learning_rate, training.output_dir)
     assert model.model_name_or_path == read(run)["model_name_or_path"]
     assert script.dataset_name or mixture.datasets

@@ -4,6 +4,7 @@ import json
 import shutil
 from dataclasses import fields
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from datasets import Dataset
@@ -14,20 +15,17 @@ from trl import ModelConfig, ScriptArguments, SFTConfig
 from automedeval.models.checkpoints import Stage, read_history, read_record
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
+from automedeval.training.run import WHOLE, Run
 from automedeval.training.stages import (
     _UNUSED,
     DECISIVE,
     UNTRAINED,
-    WHOLE,
-    begin,
     check_rows,
     check_start,
-    finish,
-    last_whole_checkpoint,
-    mark_whole,
     read_rows,
     refuse_unused,
     tokenize,
+    write_card,
 )
 
 SPLITS = {"fingerprint": "d1", "splits": {"stage1": {}, "stage2": {}, "stage3": {}, "test": {}}}
@@ -208,14 +206,16 @@ def record(**identity: object) -> dict:
 
 def test_a_folder_goes_on_with_the_same_run_alone(tmp_path: Path) -> None:
     output = tmp_path / "out"
-    assert not begin(output, record())
-    assert not begin(output, record())
+    for _ in range(2):
+        run = Run(output, record())
+        assert not run.finished
     with pytest.raises(RecordError, match=r"holds another run: learning_rate was 0\.0001, now 0\.1"):
-        begin(output, record(learning_rate=0.1))
+        Run(output, record(learning_rate=0.1))
     with pytest.raises(RecordError, match="its training is not finished"):
         read_history(output)
-    finish(output, record(), [stage("stage1")], [{"loss": 1.0}])
-    assert begin(output, record())
+    write_card(output, run.record, [stage("stage1")], [{"loss": 1.0}])
+    run.finish(history=[vars(stage("stage1"))])
+    assert Run(output, record()).finished
     assert read_history(output) == [stage("stage1")]
     assert json.loads((output / "training/losses.jsonl").read_text()) == {"loss": 1.0}
     card = (output / "README.md").read_text()
@@ -226,27 +226,26 @@ def test_a_folder_goes_on_with_the_same_run_alone(tmp_path: Path) -> None:
 def test_what_is_not_ours_is_not_written_over(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years")
     with pytest.raises(RecordError, match="files that are no training run"):
-        begin(tmp_path, record())
+        Run(tmp_path, record())
     assert read_record(tmp_path) is None
 
 
-def test_the_last_whole_checkpoint_counts(tmp_path: Path) -> None:
-    for number, whole in ((4, True), (12, True), (16, False)):
+@pytest.mark.parametrize("mark", [None, b"", b"\0\0\0\0", b"\xff", b"12.5 seco"])
+def test_a_run_goes_on_from_the_last_whole_checkpoint(tmp_path: Path, mark: bytes | None) -> None:
+    """One whose mark is missing, or cannot be read as after a full disk, is removed."""
+    for number in (4, 12, 16):
         (tmp_path / f"checkpoint-{number}").mkdir()
-        if whole:
-            (tmp_path / f"checkpoint-{number}" / WHOLE).write_text(f"{number}.5\n")
-    latest, sixteenth = tmp_path / "checkpoint-12", tmp_path / "checkpoint-16"
-    assert last_whole_checkpoint(tmp_path) == (latest, 12.5, [sixteenth])
-    assert last_whole_checkpoint(latest) == (None, 0.0, [])
-
-
-@pytest.mark.parametrize("mark", [b"", b"\0\0\0\0", b"\xff", b"12.5 seco"])
-def test_a_mark_that_cannot_be_read_marks_nothing(tmp_path: Path, mark: bytes) -> None:
-    for number in (4, 8):
-        (tmp_path / f"checkpoint-{number}").mkdir()
-        mark_whole(tmp_path / f"checkpoint-{number}", 2.5)
-    (tmp_path / "checkpoint-8" / WHOLE).write_bytes(mark)
-    assert last_whole_checkpoint(tmp_path) == (tmp_path / "checkpoint-4", 2.5, [tmp_path / "checkpoint-8"])
+        (tmp_path / f"checkpoint-{number}" / WHOLE).write_text(f"{number}00.5\n")
+    (tmp_path / "checkpoint-16" / WHOLE).unlink()
+    if mark is not None:
+        (tmp_path / "checkpoint-16" / WHOLE).write_bytes(mark)
+    (tmp_path / "training").mkdir()
+    (tmp_path / "training" / "record.json").write_text(json.dumps(record() | {"finished": False}))
+    run, trainer = Run(tmp_path, record()), mock.Mock()
+    run.train(trainer)
+    trainer.train.assert_called_once_with(resume_from_checkpoint=str(tmp_path / "checkpoint-12"))
+    assert {each.name for each in tmp_path.glob("checkpoint-*")} == {"checkpoint-4", "checkpoint-12"}
+    assert 1200.5 <= run.seconds < 1300
 
 
 @pytest.mark.parametrize("name", _UNUSED)

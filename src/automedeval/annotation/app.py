@@ -8,6 +8,7 @@ import hashlib
 import math
 import re
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -20,22 +21,23 @@ from starlette.templating import Jinja2Templates
 
 from automedeval.annotation import forms
 from automedeval.annotation.assignment import Assignment
-from automedeval.annotation.coordinator import PAGES, add_coordinator
-from automedeval.annotation.security import csrf_of, field_of, layers, sign_in
+from automedeval.annotation.coordinator import add_coordinator
+from automedeval.annotation.security import PAGES, csrf_of, field_of, layers, sign_in
 from automedeval.annotation.store import NotYours, Stale, Store
 from automedeval.annotation.study import Annotator, Study
-from automedeval.annotation.validation import Field, Invalid, read_form, values_of
+from automedeval.annotation.validation import Field, Invalid, Refused, read_form, values_of
 from automedeval.reports.page import environment
 
 ASSETS = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
-STATUS = {type(None): 200, Stale: 409, Invalid: 422}
 INVITE_AGAIN = (
     "Please open the invitation link that you were sent. If it no longer works, ask your coordinator for a new one."
 )
 
 
-class SignedOut(Exception):
+class SignedOut(Refused):
     """No annotator is signed in, or the invitation is void."""
+
+    status, heading = 401, "You are signed out"
 
 
 def make_templates() -> Jinja2Templates:
@@ -57,7 +59,6 @@ def make_app(study: Study, store: Store, *, secret: str, secure: bool, proxies: 
     middleware = layers(secret, secure, proxies)
     app = FastAPI(title=study.title, docs_url=None, redoc_url=None, openapi_url=None, middleware=middleware)
     templates = make_templates()
-    _add_errors(app, templates)
     _add_start(app, study, store, templates, secret)
     _add_tasks(app, study, store, templates)
     add_coordinator(app, study, store, templates)
@@ -68,7 +69,7 @@ def _signed_in(request: Request, store: Store) -> Annotator:
     token = request.session.get("invitation")
     annotator = store.annotator_of(token) if token else None
     if annotator is None:
-        raise SignedOut
+        raise SignedOut(f"This step stored nothing. {INVITE_AGAIN}")
     return annotator
 
 
@@ -94,30 +95,30 @@ def _see(request: Request, place: str) -> Response:
     return RedirectResponse(place, 303)
 
 
-def _add_errors(app: FastAPI, templates: Jinja2Templates) -> None:
-    pages: dict[type[Exception], tuple[int, str, str | None]] = {
-        SignedOut: (401, "You are signed out", f"This step stored nothing. {INVITE_AGAIN}"),
-        NotYours: (404, "Not found", "There is no such task for you."),  # also if the task is another annotator's
-        Stale: (STATUS[Stale], "This form is out of date", None),
-        Invalid: (STATUS[Invalid], "This does not fit", None),
-    }
+def _add_errors(
+    app: FastAPI, templates: Jinja2Templates, form_again: Callable[[Request, Refused], Response | None]
+) -> None:
+    """Answer what is refused by a page: the form with the values entered, where `form_again` returns it."""
     texts = {404: "There is no such page.", 405: "This address takes no such request."}
 
-    def refused(request: Request, error: Exception) -> Response:
-        text: str | None
-        if isinstance(error, HTTPException):
-            status, heading = error.status_code, "Not found" if error.status_code == 404 else "Not possible"
-            text = texts.get(status, error.detail)
-        else:
-            status, heading, text = pages[type(error)]
-        link, link_text = "/", "To the first page"
-        if status in (409, 422) and (task := re.match(r"/tasks/[0-9]+", request.url.path)):
-            link, link_text = task[0], "To the task as it stands now"
-        content = {"heading": heading, "text": text or str(error), "link": link, "link_text": link_text}
+    def message(request: Request, status: int, heading: str, text: str) -> Response:
+        content = {"heading": heading, "text": text, "link": "/", "link_text": "To the first page"}
+        if status in (409, 422) and "number" in request.path_params:
+            task = f"/tasks/{request.path_params['number']}"
+            content |= {"link": task, "link_text": "To the task as it stands now"}
         return templates.TemplateResponse(request, "message.html.jinja", content, status)
 
-    for kind in (*pages, HTTPException):
-        app.add_exception_handler(kind, refused)
+    @app.exception_handler(HTTPException)
+    def not_possible(request: Request, error: HTTPException) -> Response:
+        heading = "Not found" if error.status_code == 404 else "Not possible"
+        return message(request, error.status_code, heading, texts.get(error.status_code, error.detail))
+
+    @app.exception_handler(Refused)
+    def refused(request: Request, error: Refused) -> Response:
+        with suppress(Refused):  # who is signed out meanwhile is shown the message
+            if isinstance(error, Invalid | Stale) and (page := form_again(request, error)):
+                return page
+        return message(request, error.status, error.heading, str(error))
 
 
 def _add_start(app: FastAPI, study: Study, store: Store, templates: Jinja2Templates, secret: str) -> None:
@@ -150,7 +151,7 @@ def _add_start(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
     @app.post("/invitation/{token}")
     def accept(request: Request, token: str) -> Response:
         if store.annotator_of(token) is None:
-            raise SignedOut
+            raise SignedOut(f"This step stored nothing. {INVITE_AGAIN}")
         sign_in(request, secret, token)
         return _see(request, "/")
 
@@ -172,11 +173,9 @@ def _add_tasks(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
         for part in assignment.parts:
             if forms.slug_of(assignment, part) == slug:
                 return part, forms.fields_of(study, assignment, part)
-        raise NotYours
+        raise NotYours("There is no such task for you.")
 
-    def task_page(
-        request: Request, assignment: Assignment, part: str, error: Invalid | Stale | None = None
-    ) -> Response:
+    def task_page(request: Request, assignment: Assignment, part: str, error: Refused | None = None) -> Response:
         """Return the form of the current part, filled with the draft, or after an error with the values entered."""
         sheet = forms.sheet_of(study, assignment, part)
         if error is None:
@@ -194,14 +193,19 @@ def _add_tasks(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
             "told": str(error or ""),
             "reason": field_of(request, "reason") if step == "skip" else None,
         }
-        return templates.TemplateResponse(request, "task.html.jinja", shown, STATUS[type(error)])
+        return templates.TemplateResponse(request, "task.html.jinja", shown, error.status if error else 200)
 
-    def once_more(request: Request, number: int, part: str | None, error: Invalid | Stale) -> Response:
-        """Return the form with the values entered and the error."""
+    def form_again(request: Request, error: Refused) -> Response | None:
+        """Return the form with the values entered and the error; None if its part is not the one to be done now."""
+        if (number := request.path_params.get("number")) is None:
+            return None
         assignment = task_of(request, number)
-        if part is None or assignment.part != part:
-            raise error
-        return task_page(request, assignment, part, error)
+        slug = request.path_params.get("slug")  # None: to be skipped, whatever the part
+        if assignment.part is None or slug not in (None, forms.slug_of(assignment, assignment.part)):
+            return None
+        return task_page(request, assignment, assignment.part, error)
+
+    _add_errors(app, templates, form_again)
 
     @app.post("/next")
     def next_task(request: Request) -> Response:
@@ -223,25 +227,19 @@ def _add_tasks(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
     def skip(request: Request, number: int) -> Response:
         assignment = task_of(request, number)
         part, version = assignment.part, _version(request)
-        try:
-            if part is not None and version == assignment.version:
-                # The values entered are kept as a draft, in case the skip is undone.
-                content = read_form(forms.fields_of(study, assignment, part), request.state.form)
-                store.keep_draft(assignment.annotator, number, part, content)
-            store.skip(assignment.annotator, number, field_of(request, "reason").strip(), version)
-        except (Invalid, Stale) as error:
-            return once_more(request, number, part, error)
+        if part is not None and version == assignment.version:
+            # The values entered are kept as a draft, in case the skip is undone.
+            content = read_form(forms.fields_of(study, assignment, part), request.state.form)
+            store.keep_draft(assignment.annotator, number, part, content)
+        store.skip(assignment.annotator, number, field_of(request, "reason").strip(), version)
         return see_task(request, store.next(assignment.annotator))
 
     @app.post("/tasks/{number:int}/{slug}")
     def answer(request: Request, number: int, slug: str) -> Response:
         assignment = task_of(request, number)
         part, fields = asked(assignment, slug)
-        try:
-            content = read_form(fields, request.state.form)
-            stored = store.answer(assignment.annotator, number, part, content, _version(request), _seconds(request))
-        except (Invalid, Stale) as error:
-            return once_more(request, number, part, error)
+        content = read_form(fields, request.state.form)
+        stored = store.answer(assignment.annotator, number, part, content, _version(request), _seconds(request))
         return see_task(request, store.next(assignment.annotator) if stored.part is None else stored)
 
     @app.post("/tasks/{number:int}/{slug}/draft")
@@ -249,10 +247,7 @@ def _add_tasks(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
         """Store a draft; then undo, go to the first page ("leave"), or return no content if the script asks."""
         assignment = task_of(request, number)
         part, fields = asked(assignment, slug)
-        try:
-            store.keep_draft(assignment.annotator, number, part, read_form(fields, request.state.form))
-        except (Invalid, Stale) as error:
-            return once_more(request, number, part, error)
+        store.keep_draft(assignment.annotator, number, part, read_form(fields, request.state.form))
         then = field_of(request, "then")
         if then == "undo":
             return see_task(request, store.undo(assignment.annotator))

@@ -11,16 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from automedeval.annotation.database import ASSIGNMENTS, DONE, DRAFTS, EVENTS, OPEN
-from automedeval.annotation.study import (
-    DECISION,
-    HARM,
-    PREFERENCE,
-    RESPONSES,
-    VERDICT,
-    Annotator,
-    Item,
-    Study,
-)
+from automedeval.annotation.study import DECISION, HARM, PREFERENCE, RESPONSES, VERDICT, Annotator, Item, Study
 
 
 @dataclass(frozen=True)
@@ -83,10 +74,8 @@ def free_items(connection: sa.Connection, study: Study, who: Annotator, since: f
 
     They are sorted by kind (in the order of the study's file), the items of the overlap first, then by the number of
     assignments, then in the study's order. Items that everybody answers are in the study's order alone: then a study that ends
-    early has cases that all have answered. An annotator gets a case once under each kind.
-
-    Args:
-        since: open assignments without activity after this time do not count.
+    early has cases that all have answered. An annotator gets a case once under each kind. Open assignments without activity
+    after the time `since` do not count.
     """
     table = ASSIGNMENTS.c
     counts = sa.or_(table.state == DONE, sa.and_(table.state == OPEN, table.touched_at > since))
@@ -133,18 +122,16 @@ def new_row(study: Study, item: Item, who: Annotator) -> dict[str, Any]:
     return about | numbers | {"slots": slots, "parts": parts, "state": OPEN}
 
 
-def read_assignment(connection: sa.Connection, row: sa.Row, needed: Mapping[str, int]) -> Assignment:
-    """Return an assignment with its stored content; `needed` maps the key of an item to its number of annotators."""
+def read_assignment(connection: sa.Connection, row: sa.Row) -> Assignment:
+    """Return an assignment with its stored content."""
     counting = sa.and_(EVENTS.c.assignment == row.id, EVENTS.c.what == "answer", EVENTS.c.id > row.since)
     stored = sa.select(EVENTS.c.part, EVENTS.c.content).where(counting).order_by(EVENTS.c.id)
     kept = sa.select(DRAFTS.c.part, DRAFTS.c.content).where(DRAFTS.c.assignment == row.id)
     answers, drafts = (dict(connection.execute(query).all()) for query in (stored, kept))
     order, parts = tuple(row.slots), tuple(row.parts)
     part = next((part for part in parts if part not in answers), None) if row.state == OPEN else None
-    item = item_of(row, needed)
-    return Assignment(row.id, item, row.annotator, order, parts, answers, drafts, part, row.version, row.state)
+    return Assignment(row.id, item_of(row), row.annotator, order, parts, answers, drafts, part, row.version, row.state)
 
 
-def item_of(row: sa.Row, needed: Mapping[str, int] | None = None) -> Item:
-    """Return the item of an assignment; `needed` is 0 if the study no longer has it."""
-    return Item(row.item, row.kind, row.case_id, tuple(row.judges), (needed or {}).get(row.item, 0))
+def item_of(row: sa.Row) -> Item:
+    return Item(row.item, row.kind, row.case_id, tuple(row.judges))

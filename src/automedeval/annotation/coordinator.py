@@ -13,9 +13,7 @@ import math
 import zipfile
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from importlib import resources
 from statistics import median
 from typing import Any
 
@@ -31,7 +29,7 @@ from starlette.templating import Jinja2Templates
 from automedeval.annotation.assignment import Answer
 from automedeval.annotation.database import DONE
 from automedeval.annotation.export import FILES, exported
-from automedeval.annotation.security import field_of
+from automedeval.annotation.security import PAGES, field_of
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import Study
 from automedeval.records import RecordError
@@ -42,7 +40,6 @@ SHORTEST = 12  # characters of a password
 FREE, LONGEST = 3, 15 * 60.0  # attempts, seconds
 SIGNED_IN = 12 * 3600.0  # seconds of a session
 PASSWORD = "coordinator_password"  # the setting that holds the hash
-PAGES = resources.files("automedeval.annotation") / "templates"
 
 
 class NotCoordinator(Exception):
@@ -52,9 +49,8 @@ class NotCoordinator(Exception):
 def physicians(study: Study, store: Store, answers: Sequence[Answer]) -> list[dict[str, Any]]:
     """Return how far every annotator is, in the order of the study.
 
-    Returns:
-        {"annotator", "progress": their `Progress`, "seconds": the median time of a finished task, "last": when they last
-        stored, skipped or took back something, in seconds since 1970}; the times are None where there is none.
+    Each is {"annotator", "progress": their `Progress`, "seconds": the median time of a finished task, "last": when they last
+    stored, skipped or took back something, in seconds since 1970}; the times are None where there is none.
     """
     last = store.last_stored()
     spent: dict[str, dict[int, list[Answer]]] = defaultdict(lambda: defaultdict(list))
@@ -99,41 +95,30 @@ class CoordinatorLogin:
     """
 
     def __init__(self, store: Store):
-        self.store = store
-        # One thread, and none of the page's: many attempts at once would pass a check before any of them has failed.
-        self._one = ThreadPoolExecutor(1, "password")
+        # Many attempts at once would pass a check before any of them has failed.
+        self.store, self._one_at_a_time = store, asyncio.Lock()
 
     async def enter(self, request: Request, password: str) -> tuple[str, int] | None:
         """Sign in; return None, or the reason for refusal as a sentence, and for how many seconds no attempt is looked at."""
-        address = f"coordinator {address_of(request)}"
-        if left := await run_in_threadpool(self._pause, address):
-            return self._refusal(left)
-        hashed = await run_in_threadpool(self.store.setting, PASSWORD)
-        refusal = await asyncio.get_running_loop().run_in_executor(self._one, self._verify, address, hashed, password)
-        if refusal is None:
-            assert hashed is not None  # the password fits it
-            request.session.clear()
-            request.session["coordinator"] = [self._mark(hashed), self.store.clock() + SIGNED_IN]
-        return refusal
+        async with self._one_at_a_time:
+            return await run_in_threadpool(self._enter, request, f"coordinator {address_of(request)}", password)
 
-    def _verify(self, address: str, hashed: str | None, password: str) -> tuple[str, int] | None:
-        if left := self._pause(address):
-            return self._refusal(left)
-        if _fits(password, hashed):
-            return None
-        self.store.fail(address)
-        return "This is not the password.", 0
-
-    def _pause(self, address: str) -> float:
-        """Return for how many seconds no attempt of an address is looked at."""
+    def _enter(self, request: Request, address: str, password: str) -> tuple[str, int] | None:
         failed, last = self.store.failures(address)
         pause = 0.0 if failed < FREE else min(LONGEST, 2.0 ** min(failed - FREE, 30))
-        return max(0.0, last + pause - self.store.clock())
-
-    def _refusal(self, left: float) -> tuple[str, int]:
-        seconds = math.ceil(left)
-        wait = f"{math.ceil(seconds / 60)} minutes" if seconds > 90 else f"{seconds} s"
-        return f"Too many attempts failed. Please wait {wait}; until then no password from here is looked at.", seconds
+        if (seconds := math.ceil(last + pause - self.store.clock())) > 0:
+            wait = f"{math.ceil(seconds / 60)} minutes" if seconds > 90 else f"{seconds} s"
+            return (
+                f"Too many attempts failed. Please wait {wait}; until then no password from here is looked at.",
+                seconds,
+            )
+        hashed = self.store.setting(PASSWORD)
+        if hashed is None or not _fits(password, hashed):
+            self.store.fail(address)
+            return "This is not the password.", 0
+        request.session.clear()
+        request.session["coordinator"] = [self._mark(hashed), self.store.clock() + SIGNED_IN]
+        return None
 
     def entered(self, request: Request) -> bool:
         """Return whether the session is the coordinator's, under the current password, and not expired."""

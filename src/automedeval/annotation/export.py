@@ -1,14 +1,16 @@
 """Write the answers of a study as the records that the recipes read."""
 
+import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from automedeval.annotation.assignment import Answer
+from automedeval.annotation.jury_queue import Dispute
 from automedeval.annotation.store import Store
-from automedeval.annotation.study import DECISION, HARM, PREFERENCE, RESPONSES, VERDICT, Study
-from automedeval.records import RecordError, read_lines
+from automedeval.annotation.study import DECISION, HARM, PREFERENCE, RESPONSES, VERDICT
+from automedeval.records import RecordError, Response, read_lines
 from automedeval.records.journal import json_lines, write_whole
 from automedeval.rubrics.slots import by_response, renamed
 
@@ -30,50 +32,36 @@ def exported(store: Store) -> tuple[dict[str, str], dict[str, int]]:
     """
     study, references = store.study, 0
     lines: dict[str, list[dict[str, Any]]] = {name: [] for name in FILES}
-    decisions: dict[str, dict[str, Any]] = {}
+    decided: set[str] = set()
     for answer in store.answers():
-        content = answer.content
-        if answer.part == RESPONSES:
-            models = study.case_of(answer.item).models
-            for slot, scores in content["scores"].items():
-                response, comment = answer.order[int(slot) - 1], content["comments"].get(slot)
-                if study.is_reference(answer.item, response):
-                    references += len(scores)
+        item, content, part = answer.item, answer.content, answer.part
+        if part in (RESPONSES, HARM):
+            given, name = ("scores", "ratings.jsonl") if part == RESPONSES else ("choices", "harm.jsonl")
+            for slot, response in zip(map(str, itertools.count(1)), answer.order):
+                shown = study.case_of(item).responses[response]
+                if study.is_reference(item, response):
+                    references += len(content[given][slot])
+                elif part == RESPONSES:
+                    comment = content["comments"].get(slot)
+                    lines[name] += _ratings(answer, {"model": shown.model}, content[given][slot], comment)
                 else:
-                    lines["ratings.jsonl"] += _ratings(answer, {"model": models[response]}, scores, comment)
-        elif answer.part == HARM:
-            about = {"annotator": answer.annotator, "role": answer.role, "rubric": study.harm_rubric.name}
-            for response, shown in enumerate(study.case_of(answer.item).responses):
-                rating = _harm_rating(answer, response, shown.text)
-                if study.is_reference(answer.item, response):
-                    references += len(rating["choices"])
-                else:
-                    line = {"case_id": answer.item.case_id, "model": shown.model} | about | rating
-                    lines["harm.jsonl"].append(line)
-        elif answer.part == PREFERENCE:
+                    lines[name].append(_harm(answer, shown, slot, study.harm_rubric.name))
+        elif part == PREFERENCE:
             lines["preferences.jsonl"] += _preferences(answer)
-        elif answer.part == DECISION:
+        elif part == DECISION:
             # Paper: one chief physician is the jury. Of several decisions the first counts: a queue has one line per case.
-            decisions.setdefault(answer.item.case_id, _decision(answer, study))
+            if item.case_id not in decided:
+                lines["jury.jsonl"].append(_decision(answer, study.disputes[item.case_id]))
+            decided.add(item.case_id)
         else:
-            judge, comment = answer.part.removeprefix(VERDICT), content["comment"] or None
-            rated = study.verdicts[answer.item.case_id, judge]
-            about = {"judge": judge, "verdict_digest": rated.digest}
+            judge, comment = part.removeprefix(VERDICT), content["comment"] or None
+            about = {"judge": judge, "verdict_digest": study.verdicts[item.case_id, judge].digest}
             lines["verdict_ratings.jsonl"] += _ratings(answer, about, content["scores"], comment, content["tags"])
-    lines["jury.jsonl"] += decisions.values()
     lines["history.jsonl"] += store.history()
     kept = {name: records for name, records in lines.items() if records}
     texts = {name: json_lines(records) for name, records in kept.items()}
     counts = {name: len(records) for name, records in kept.items()}
     return texts, counts | ({"scores of references": references} if references else {})
-
-
-def _harm_rating(answer: Answer, response: int, text: str) -> dict[str, Any]:
-    """Return what an answer says of the harm of a response: `choices`, `marks`, `missing` and `comment` of a `HarmRating`."""
-    content, slot = answer.content, str(answer.order.index(response) + 1)
-    marks = [{"start": start, "end": end, "text": text[start:end]} for start, end in content["marks"].get(slot, ())]
-    more = {"missing": content["missing"].get(slot), "comment": content["comments"].get(slot)}
-    return {"choices": content["choices"][slot], "marks": marks} | more
 
 
 def write_export(store: Store, folder: str | Path) -> dict[str, int]:
@@ -108,47 +96,56 @@ def _check_same_study(folder: Path, history: str) -> None:
         )
 
 
+def _by(answer: Answer, about: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the beginning of a record: the case, what the record is about, and whose it is."""
+    return {"case_id": answer.item.case_id, **about, "annotator": answer.annotator, "role": answer.role}
+
+
 def _ratings(
-    answer: Answer, about: dict[str, str], scores: dict[str, int], comment: str | None, tags: list[str] | None = None
+    answer: Answer,
+    about: Mapping[str, Any],
+    scores: Mapping[str, int],
+    comment: str | None,
+    tags: list[str] | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Yield a line per criterion; comment and tags are about all of them, and go with the lowest score."""
     worst = min(scores, key=scores.__getitem__)
     for criterion, score in scores.items():
         here = criterion == worst
-        yield {
-            "case_id": answer.item.case_id,
-            **about,
-            "annotator": answer.annotator,
-            "role": answer.role,
-            "criterion": criterion,
-            "score": score,
-            "comment": comment if here else None,
-        } | ({} if tags is None else {"tags": tags if here else []})
+        line = {"criterion": criterion, "score": score, "comment": comment if here else None}
+        yield _by(answer, about) | line | ({} if tags is None else {"tags": tags if here else []})
+
+
+def _harm(answer: Answer, shown: Response, slot: str, rubric: str) -> dict[str, Any]:
+    """Return what an answer says of the harm of a response: a `HarmRating`."""
+    content = answer.content
+    places = content["marks"].get(slot, ())
+    marks = [{"start": start, "end": end, "text": shown.text[start:end]} for start, end in places]
+    line = {"rubric": rubric, "choices": content["choices"][slot], "marks": marks}
+    return (
+        _by(answer, {"model": shown.model})
+        | line
+        | {"missing": content["missing"].get(slot), "comment": content["comments"].get(slot)}
+    )
 
 
 def _preferences(answer: Answer) -> Iterator[dict[str, Any]]:
     sides = {str(side + 1): answer.item.judges[judge] for side, judge in enumerate(answer.order)}
     comment = answer.content["comment"] or None
-    for number, (criterion, choice) in enumerate(answer.content["choices"].items()):
-        yield {
-            "case_id": answer.item.case_id,
-            "judges": list(answer.item.judges),
-            "annotator": answer.annotator,
-            "role": answer.role,
-            "criterion": criterion,
-            "choice": sides.get(choice, "tie"),
-            "sides": list(sides.values()),
-            "comment": comment if number == 0 else None,
-        }
+    for criterion, choice in answer.content["choices"].items():
+        line = {"criterion": criterion, "choice": sides.get(choice, "tie"), "sides": list(sides.values())}
+        yield _by(answer, {"judges": list(answer.item.judges)}) | line | {"comment": comment}
+        comment = None  # it is about all of them
 
 
-def _decision(answer: Answer, study: Study) -> dict[str, Any]:
+def _decision(answer: Answer, dispute: Dispute) -> dict[str, Any]:
     """Return the queue's line with the decision: scores in the order of the models, the rationale in the slots of `order`."""
-    dispute, content = study.disputes[answer.item.case_id], answer.content
+    content, order = answer.content, answer.order
     line = {**dispute.line, "annotator": answer.annotator, "decision": content["decision"]}
     line |= {"judge": dispute.recorded.judge, "rationale": None, "scores": None}
     if content["decision"] == "revise":
-        line["scores"] = list(by_response(content["scores"], answer.order, len(dispute.case.responses)))
-        word = dispute.rubric.slot_word
-        line["rationale"] = renamed(content["rationale"], answer.order, dispute.order, word).strip() or None
+        line["scores"] = list(by_response(content["scores"], order, len(dispute.case.responses)))
+        line["rationale"] = (
+            renamed(content["rationale"], order, dispute.order, dispute.rubric.slot_word).strip() or None
+        )
     return line

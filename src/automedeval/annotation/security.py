@@ -10,6 +10,7 @@ import hmac
 import html
 import logging
 import secrets
+from importlib import resources
 from urllib.parse import parse_qsl
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -20,6 +21,8 @@ from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 LOG = logging.getLogger(__name__)
+PAGES = resources.files("automedeval.annotation") / "templates"
+PLAIN = (PAGES / "plain.html").read_text(encoding="utf-8")
 # Bytes: a rationale of 80,000 characters, or forty full comments, in any script (a character takes up to twelve bytes).
 BODY_LIMIT = 1024 * 1024
 DRAINED = 8 * BODY_LIMIT  # bytes that are read of a refused body, so that the browser shows the reason
@@ -46,15 +49,8 @@ def layers(secret: str, secure: bool, proxies: int) -> list[Middleware]:
 
 
 def plain_page(status: int, heading: str, text: str) -> HTMLResponse:
-    """Return a page without a template, for errors that a template may have caused."""
-    heading, text = html.escape(heading), html.escape(text)
-    return HTMLResponse(
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<title>{heading}</title>\n<link rel="stylesheet" href="/page.css">\n</head>\n<body>\n<main class="narrow">\n'
-        f'<h1>{heading}</h1>\n<p>{text}</p>\n<p><a href="/">To the first page</a></p>\n</main>\n</body>\n</html>\n',
-        status,
-    )
+    """Return a page without Jinja, for errors that a template may have caused."""
+    return HTMLResponse(PLAIN.format(heading=html.escape(heading), text=html.escape(text)), status)
 
 
 def csrf_of(request: Request) -> str:

@@ -24,20 +24,21 @@ from automedeval.annotation.assignment import (
 )
 from automedeval.annotation.forms import checked
 from automedeval.annotation.study import Annotator, Study
-from automedeval.annotation.validation import Invalid, checked_reason
-from automedeval.records import AutoMedEvalError
+from automedeval.annotation.validation import Invalid, Refused, checked_reason
 
 RETURNED = 3600.0  # seconds without activity after which an assignment no longer counts as taken
 LONGEST_TASK = 86_400.0  # seconds; longer times on a task are cut to this
 KEPT = 86_400.0  # seconds for which failed attempts are stored
 
 
-class NotYours(AutoMedEvalError):
-    """There is no such task for this annotator; the message is one sentence for the physician."""
+class NotYours(Refused):
+    """There is no such task for this annotator, or it is another one's."""
 
 
-class Stale(AutoMedEvalError):
-    """Something was stored after the form was made; the message is one sentence for the physician."""
+class Stale(Refused):
+    """Something was stored after the form was made."""
+
+    status, heading = 409, "This form is out of date"
 
 
 class Store:
@@ -50,7 +51,6 @@ class Store:
     def __init__(self, study: Study, clock: Callable[[], float] = time.time):
         self.study, self.clock = study, clock
         self._database = db.Database(study.database, study.fingerprint, study.place)
-        self._needed = {item.key: item.needed for item in study.items}
         self._write, self._read = self._database.write, self._database.read
 
     def close(self) -> None:
@@ -126,15 +126,12 @@ class Store:
     def answer(
         self, annotator: str, number: int, part: str, content: dict[str, Any], version: int, seconds: float | None
     ) -> Assignment:
-        """Store the answer to a part; return the assignment afterwards.
+        """Store the answer to a part; return the assignment afterwards. NotYours, Stale or Invalid: nothing was stored.
 
         Args:
             version: of the assignment when the form was made. Sending the last stored answer again changes nothing and
                 succeeds.
             seconds: time spent on the part, None if not measured.
-
-        Raises:
-            NotYours, Stale, Invalid: nothing was stored.
         """
         with self._write() as connection:
             before = self._assignment_of(connection, annotator, number)
@@ -209,22 +206,11 @@ class Store:
         `counts` is whether an answer still counts, which an undo ends; it is None for other events.
         """
         for row in self._events():
-            yield {
-                "what": row.what,
-                "when": datetime.fromtimestamp(row.at, UTC).isoformat(timespec="milliseconds"),
-                "assignment": row.assignment,
-                "item": row.item,
-                "kind": row.kind,
-                "case_id": row.case_id,
-                "judges": row.judges,
-                "annotator": row.annotator,
-                "role": row.role,
-                "order": row.slots,
-                "part": row.part or None,
-                "content": row.content or None,
-                "seconds": row.seconds,
-                "counts": row.id > row.since if row.what == "answer" else None,
-            }
+            event = {"what": row.what, "when": datetime.fromtimestamp(row.at, UTC).isoformat(timespec="milliseconds")}
+            event |= {name: getattr(row, name) for name in ("assignment", "item", "kind", "case_id", "judges")}
+            event |= {"annotator": row.annotator, "role": row.role, "order": row.slots, "part": row.part or None}
+            event |= {"content": row.content or None, "seconds": row.seconds}
+            yield event | {"counts": row.id > row.since if row.what == "answer" else None}
 
     def setting(self, name: str) -> str | None:
         """Return the value of a setting, None if it is not set."""
@@ -263,7 +249,7 @@ class Store:
     ) -> Assignment | None:
         query = sa.select(db.ASSIGNMENTS).where(db.ASSIGNMENTS.c.annotator == annotator, which).order_by(latest.desc())
         row = connection.execute(query.limit(1)).first()
-        return None if row is None else read_assignment(connection, row, self._needed)
+        return None if row is None else read_assignment(connection, row)
 
     def _latest_open(self, connection: sa.Connection, annotator: str) -> Assignment | None:
         return self._find(connection, annotator, db.ASSIGNMENTS.c.state == db.OPEN, db.ASSIGNMENTS.c.opened)

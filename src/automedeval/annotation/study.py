@@ -9,7 +9,7 @@ bad, how likely and by what the worst harm of each response is, and mark its wor
 import json
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -46,13 +46,9 @@ KEYS = (
     "title", "cases", "blank", "limit", "verdicts", "rubric", "verdict_rubric", "harm_rubric", *KINDS, "annotators", "order",
     "seed", "database",
 )  # fmt: skip
-PLAN_KEYS = {
-    "rate": ("raters", "overlap", "draw", "roles", "judges"),
-    "verify": ("raters", "overlap", "draw", "roles", "judges"),
-    "jury": ("queue", "roles"),
-    "prefer": ("judges", "raters", "overlap", "draw", "roles"),
-    "harm": ("raters", "overlap", "draw", "roles"),
-}
+_ASSIGNED = ("raters", "overlap", "draw", "roles")
+PLAN_KEYS = {"jury": ("queue", "roles"), "harm": _ASSIGNED}
+PLAN_KEYS |= dict.fromkeys(("rate", "verify", "prefer"), (*_ASSIGNED, "judges"))
 
 
 @dataclass(frozen=True)
@@ -68,7 +64,7 @@ class Plan:
     """How the items of one kind are assigned.
 
     An item needs `raters` annotators; the first `overlap` items need every annotator of the `roles`. Of the cases, `draw` are
-    drawn at random (None: all are asked about). The verdicts of `judges` are rated, or two judges are compared.
+    drawn at random (None: all). The verdicts of `judges` are rated, or two judges are compared.
     """
 
     kind: str
@@ -81,7 +77,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Item:
-    """One case under one kind, to be answered by `needed` annotators.
+    """One case under one kind, to be answered by `needed` annotators (0: the item of a stored row, which does not say).
 
     The verdicts of `judges` are rated (those that have a valid one on the case), or two judges are compared.
     """
@@ -90,7 +86,7 @@ class Item:
     kind: str
     case_id: str
     judges: tuple[str, ...]
-    needed: int
+    needed: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True)
@@ -228,22 +224,9 @@ class _Reader(YamlFile):
                 key = "/".join((plan.kind, case_id, *(judges[case_id] if plan.kind == "prefer" else ())))
                 needed = able if place < plan.overlap else plan.raters
                 items.append(Item(key, plan.kind, case_id, judges[case_id], needed))
-        return Study(
-            title=title,
-            place=self.place,
-            rubric=rubric,
-            harm_rubric=harm_rubric,
-            verdict_questions=questions,
-            cases=cases,
-            response_counts={case.id: len(case.responses) for case in every.values()},
-            verdicts=verdicts,
-            disputes=disputes,
-            annotators=annotators,
-            plans=plans,
-            items=tuple(items),
-            seed=seed,
-            database=database,
-        )
+        counts = {case.id: len(case.responses) for case in every.values()}
+        files = (cases, counts, verdicts, disputes, annotators, plans)
+        return Study(title, self.place, rubric, harm_rubric, questions, *files, tuple(items), seed, database)
 
     def database(self, value: str) -> str:
         """Return the database's URL; a value without "://" is the path of an SQLite file."""
@@ -275,18 +258,16 @@ class _Reader(YamlFile):
         return tuple(annotators.values())
 
     def rubrics(self, content: Mapping[str, Any]) -> tuple[Rubric, Rubric, Questions]:
-        rubric_name = self.take(content, "rubric", str, "automedeval")
-        harm_name = self.take(content, "harm_rubric", str, "harm")
-        questions_name = self.take(content, "verdict_rubric", str, "verification" if "verify" in content else "verdict")
-        key = "rubric"
-        try:
-            rubric = read_rubric(rubric_name)
-            key = "harm_rubric"
-            harm_rubric = read_rubric(harm_name)
-            key = "verdict_rubric"
-            questions = read_questions(questions_name)
-        except RubricError as error:
-            self.fail(key, str(error))
+        asked_of_verdicts = "verification" if "verify" in content else "verdict"
+        named = (("rubric", "automedeval"), ("harm_rubric", "harm"), ("verdict_rubric", asked_of_verdicts))
+        read: list[Any] = []
+        for key, default in named:
+            name = self.take(content, key, str, default)
+            try:
+                read.append(read_questions(name) if key == "verdict_rubric" else read_rubric(name))
+            except RubricError as error:
+                self.fail(key, str(error))
+        rubric, harm_rubric, questions = read
         asked = {"rate": "rating responses", "verify": "checking verdicts", "prefer": "comparing verdicts"}
         if not rubric.scale and (needing := [text for kind, text in asked.items() if kind in content]):
             self.fail("rubric", f"{rubric.name} gives choices about pairs; {needing[0]} needs a scale")

@@ -16,8 +16,16 @@ LONGEST_RATIONALE = 20_000  # characters of a rationale, or as many as the one o
 BESIDE = ("csrf", "version", "seconds", "then", "reason")  # further fields of every form
 
 
-class Invalid(AutoMedEvalError):
-    """The form does not fit the task; the message is one sentence for the physician."""
+class Refused(AutoMedEvalError):
+    """A request that stores nothing; the message is one sentence for the physician, below the heading."""
+
+    status, heading = 404, "Not found"
+
+
+class Invalid(Refused):
+    """The form does not fit the task."""
+
+    status, heading = 422, "This does not fit"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from automedeval.audit.table import passes, table
 from automedeval.audit.trials import Answer, Planner
 from automedeval.cli import print_notes
 from automedeval.judges.base import BaseJudge, windows_of
-from automedeval.judges.chat_judge import ChatJudge
+from automedeval.judges.chat_judge import Judge
 from automedeval.judges.judge import judge_rubric, load_judge
 from automedeval.judges.requests import Request
 from automedeval.judges.run import judge_missing, verdict_log
@@ -52,7 +52,7 @@ def audit_judge(
         cases=cases.records, processes=processes, encoder=encoder, score_decoding=args.score_decoding,
         criteria_at_once=args.criteria_at_once,
     )  # fmt: skip
-    if isinstance(judge, ChatJudge) and not checklist:
+    if isinstance(judge, Judge) and not checklist:
         judge = replace(judge, orders=ORDERS)
     perturbations = _readable(chosen, judge)
     output = Path(args.output)

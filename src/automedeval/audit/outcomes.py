@@ -16,7 +16,6 @@ from automedeval.audit.trials import Answer, Trial
 from automedeval.judges.requests import Request
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, expected_values, own_values
-from automedeval.metrics.lexical import longer_text
 from automedeval.records import Case, Verdict, question_text
 from automedeval.stats.agreement import SAME
 from automedeval.stats.bootstrap import Statistic, divide, ratio, undefined, value_of
@@ -28,22 +27,15 @@ ALIKE = 0.05  # steps within which numbers without a scale are equal: in bfloat1
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a change did.
-
-    Args:
-        case: the number of the case.
-        shifts: changes of scores, in steps; without sign where the score should stay. Empty if a verdict is invalid.
-        hits, counted: what the perturbation's share counts, and of how many.
-        lost, asked: what could be read before the change and cannot after it, and of how many.
-    """
+    """What a change did."""
 
     trial: Trial
-    case: int
-    shifts: Sequence[float] = ()
-    hits: int = 0
-    counted: int = 0
-    lost: int = 0
-    asked: int = 1
+    case: int  # its number
+    shifts: Sequence[float] = ()  # of scores, in steps; without sign where a score should stay; empty if one is invalid
+    hits: int = 0  # what the perturbation's share counts
+    counted: int = 0  # of how many
+    lost: int = 0  # what could be read before the change and cannot after it
+    asked: int = 1  # of how many
 
 
 @dataclass(frozen=True)
@@ -141,7 +133,7 @@ def _order(judge: JudgeVerdicts) -> Measure:
 
 def _length(judge: JudgeVerdicts) -> Measure:
     """Return the chance of the longer of two answers to win, at equal models."""
-    cases, words, relation = judge.cases, longer_text(judge.cases.records), judge.pair_relations
+    cases, words, relation = judge.cases, judge.cases.words, judge.pair_relations
     first, second = cases.panel.pairs
     gaps, models = words[first] - words[second], cases.model_of
     share = longer_wins(

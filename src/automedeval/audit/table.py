@@ -112,16 +112,13 @@ def _sums(outcomes: Sequence[Outcome], cases: int) -> dict[str, Statistic]:
     def summed(values: Iterable[float]) -> np.ndarray:
         return np.bincount(where, np.array(list(values), float), minlength=cases)
 
+    def share(part: str, whole: str) -> Statistic:
+        hits, counted = (summed(getattr(each, name) for each in outcomes) for name in (part, whole))
+        return ratio(hits, counted, reason=NOTHING)
+
     moved, shifts = (summed(of(each.shifts) for each in outcomes) for of in (sum, len))
-    return {
-        "share": ratio(
-            summed(each.hits for each in outcomes), summed(each.counted for each in outcomes), reason=NOTHING
-        ),
-        "shift": mean(moved, shifts, round(shifts.sum()), NOTHING),
-        "invalid": ratio(
-            summed(each.lost for each in outcomes), summed(each.asked for each in outcomes), reason=NOTHING
-        ),
-    }
+    shift = mean(moved, shifts, round(shifts.sum()), NOTHING)
+    return {"share": share("hits", "counted"), "shift": shift, "invalid": share("lost", "asked")}
 
 
 def _beyond_chance(kinds: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:

@@ -34,29 +34,19 @@ class Answer:
 
 @dataclass(frozen=True)
 class Trial:
-    """Two requests that differ in one thing.
-
-    Args:
-        kind, edit: the group in the table, and the name of the change.
-        clean: the request for the unchanged case.
-        before, after: the two sides; `before` is `clean` unless both sides are changed.
-        target: the index of the changed response; None: all responses are compared.
-        other: the index of the response that is a copy of the target, and is compared with it.
-        control: whether the change is harmless, and only shown beside the others.
-        aided: whether the judge reads the reference of the case; bare: whether it is taken out on both sides.
-    """
+    """Two requests that differ in one thing."""
 
     perturbation: Perturbation
-    kind: str
-    edit: str
-    clean: Request
-    before: Request
+    kind: str  # the group in the table
+    edit: str  # the name of the change
+    clean: Request  # for the unchanged case
+    before: Request  # one side: `clean`, unless both sides are changed
     after: Request
-    target: int | None = None
-    other: int | None = None
-    control: bool = False
-    aided: bool = False
-    bare: bool = False
+    target: int | None = None  # the index of the changed response; None: all responses are compared
+    other: int | None = None  # the index of the response that is a copy of the target, and is compared with it
+    control: bool = False  # whether the change is harmless, and only shown beside the others
+    aided: bool = False  # whether the judge reads the reference of the case
+    bare: bool = False  # whether it is taken out on both sides
 
     def without_reference(self) -> "Trial":
         """Return the trial without the reference; its unchanged case shows no more responses than the changed one."""
@@ -69,23 +59,19 @@ class Trial:
 
 @dataclass
 class Planner:
-    """Plan the trials of perturbations.
+    """Plan the trials of perturbations."""
 
-    Args:
-        rubric: the one at which planted texts aim.
-        apart: whether the judge looks at each response by itself, so that only the changed ones need to be shown.
-        aided: whether the judge reads references.
-        at_once: the number of criteria in a prompt.
-        most: most edits of the worst or a good answer that a case is given, drawn by `seed` and dealt in turn; None: all.
-        left_out: subject of an edit → case → why it is left out; filled while trials are planned.
-    """
-
-    rubric: Rubric
-    apart: bool = False
-    aided: bool = False
-    at_once: int = 1
-    most: int | None = None
+    rubric: Rubric  # the one at which planted texts aim
+    apart: bool = (
+        False  # whether the judge looks at each response by itself, so that only changed ones need to be shown
+    )
+    aided: bool = False  # whether the judge reads references
+    at_once: int = 1  # the number of criteria in a prompt
+    most: int | None = (
+        None  # edits of the worst or a good answer of a case, drawn by `seed` and dealt in turn; None: all
+    )
     seed: int = 0
+    # Subject of an edit → case → why it is left out; filled while trials are planned.
     left_out: dict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
 
     def plan(self, perturbation: Perturbation, cases: Sequence[Sequence[Answer]]) -> list[Trial]:

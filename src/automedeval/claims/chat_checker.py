@@ -22,8 +22,8 @@ from automedeval.claims.statements import Passage, Statement
 from automedeval.gone import explain
 from automedeval.metrics.embedding import readable
 from automedeval.models.arguments import ChatArguments, EncoderArguments, checked_model
-from automedeval.models.base import Answer, Chat, Part, Prompt, Slot, own_text
-from automedeval.models.constraints import UNSEEN, slot_odds
+from automedeval.models.base import Answer, Chat, Part, Prompt, Slot, answer_groups, own_text
+from automedeval.models.constraints import text_odds
 from automedeval.records import RecordError, digest
 from automedeval.rubrics.grammar import answer_schema, json_objects
 from automedeval.rubrics.prompts import statement_messages, template_fingerprint
@@ -76,29 +76,25 @@ class ChatChecker:
     ) -> Iterator[list[Finding] | None]:
         """Yield the findings of each answer, in order; None if it is not wanted, or an endpoint did not answer.
 
+        ChatError is raised if the chat cannot go on.
+
         Args:
             answers: of each its statements, the passages that say what is true, and the question.
             wanted: which of them are asked about; None: all. The others take part in the batches of a checkpoint.
-
-        Raises:
-            ChatError: the chat cannot go on.
         """
         wanted = [True] * len(answers) if wanted is None else wanted
         questions = self._questions(answers)
-        fitting = [(index, each) for index, asked in enumerate(questions) for each in asked if each.over <= 0]
-        replies = self.chat.answer([each.prompt for _, each in fitting], [wanted[index] for index, _ in fitting])
-        places: list[list[int]] = [[] for _ in answers]
-        for place, (index, _) in enumerate(fitting):
-            places[index].append(place)
-        got: dict[int, Answer] = {}
-        for (statements, _, _), asked, of_answer, want in zip(answers, questions, places, wanted):
-            while want and not got.keys() >= set(of_answer):
-                place, reply = next(replies)
-                got[place] = reply
-            if not want or any(got[place].failed for place in of_answer):
+        fitting = [[each.prompt for each in asked if each.over <= 0] for asked in questions]
+        replies = answer_groups(fitting, wanted, self.chat.answer)
+        got: dict[int, list[Answer]] = {index: [] for index, prompts in enumerate(fitting) if not prompts}
+        for index, ((statements, _, _), asked, want) in enumerate(zip(answers, questions, wanted)):
+            while want and index not in got:
+                place, group = next(replies)
+                got[place] = group
+            if not want or any(each.failed for each in got[index]):
                 yield None
                 continue
-            said = iter([got.pop(place) for place in of_answer])
+            said = iter(got.pop(index))
             findings = {each.statement: self._finding(each, said) for each in asked}
             yield [findings.get(each) or Finding(each, UNREAD) for each in statements]
 
@@ -171,9 +167,8 @@ def read_label(answer: Answer, count: int) -> tuple[str, int | None, float | Non
     there = isinstance(passage, float) and passage in range(1, count + 1)  # numbers are read as floats
     if not there and label != NOT_FOUND:
         return f"there is no passage {str(passage)[:40]!r}"
-    odds = slot_odds(answer.tokens, answer.text, text[: max(0, text.rfind(label, 0, end))], WORDS, label, None)
-    is_seen = odds is not None and sum(odds.shared.values()) <= UNSEEN
-    return label, int(passage) if there else None, odds.whole().chances[label] if odds and is_seen else None
+    odds = text_odds(answer, text[: max(0, text.rfind(label, 0, end))], WORDS, label)
+    return label, int(passage) if there else None, odds.chances[label] if odds else None
 
 
 def last_object(answer: Answer) -> tuple[str, dict[Any, Any], int]:
@@ -184,14 +179,11 @@ def last_object(answer: Answer) -> tuple[str, dict[Any, Any], int]:
 
 
 def load_checker(spec: str, encoder: EncoderArguments, chat: ChatArguments) -> SmallChecker | ChatChecker:
-    """Load the checker that a name stands for.
+    """Load the checker that a name stands for; RecordError if there is none, or it cannot be loaded.
 
     Args:
         spec: "small" (the packaged one), the folder of another small checker, `openai:MODEL`, or a checkpoint.
         chat: how a chat is loaded and asked.
-
-    Raises:
-        RecordError: there is no such checker, or it cannot be loaded.
     """
     if spec.startswith("split:"):
         raise RecordError(explain(f"--checker {spec}", "split:"))

@@ -17,6 +17,8 @@ import numpy as np
 from automedeval.claims.rules import contradiction
 from automedeval.claims.statements import Passage, Statement
 from automedeval.metrics.embedding import readable
+from automedeval.models.checkpoints import checkpoint_folder, fingerprint, matching_encoder, weights_fingerprint
+from automedeval.models.pair_reader import PairReader
 from automedeval.records import RecordError, digest
 
 SUPPORTED, CONTRADICTED, NOT_FOUND, UNREAD = "supported", "contradicted", "not_found", "unread"
@@ -197,19 +199,14 @@ def load_small_checker(
     Raises:
         RecordError: a library is missing, the folder holds none, the encoder is missing or not the one that it was trained on.
     """
-    from automedeval.models.checkpoints import checkpoint_folder, fingerprint, weights_fingerprint
-    from automedeval.models.pair_reader import PairReader
-
     file = folder / "checker.json"
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-        threshold, base = float(content["threshold"]), content["encoder"]
+        threshold, base = float(content["threshold"]), {key: content["encoder"][key] for key in ("name", "fingerprint")}
         precision = float(content["precision"]["value"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RecordError(f"{file}: not the description of a checker ({error})") from None
-    place = checkpoint_folder(encoder.place)
-    if weights_fingerprint(place) != base["fingerprint"]:
-        raise RecordError(f"{place} is not the {base['name']} that the checker was trained on")
+    place = matching_encoder(encoder.place, base, "the checker")
     network = network or encoder.load(device)
     pair_reader = PairReader(place, folder / "adapter", device, labels=len(LABELS), tokens=PAIR_TOKENS)
     return SmallChecker(network, pair_reader, fingerprint(folder / "adapter", []), threshold, precision)
@@ -221,8 +218,6 @@ def matching_checker(encoder: Any, device: str, network: Any) -> SmallChecker | 
     Args:
         encoder, network: as for `load_small_checker`.
     """
-    from automedeval.models.checkpoints import checkpoint_folder, weights_fingerprint
-
     base = json.loads((PACKAGED / "checker.json").read_text(encoding="utf-8"))["encoder"]["fingerprint"]
     same = weights_fingerprint(checkpoint_folder(encoder.place)) == base
     return load_small_checker(encoder, device, network=network) if same else None

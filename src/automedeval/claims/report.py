@@ -18,18 +18,8 @@ from automedeval.stats.bootstrap import estimate, plain, ratio
 # What a clinician should read first. After the rules comes what the model saw, the surest first.
 ORDER = ("dose", "frequency", "duration", None)
 COLUMNS = (
-    "case_id",
-    "row",
-    "question",
-    "model",
-    "statement",
-    "label",
-    "probability",
-    "rule",
-    "passage",
-    "source",
-    "reason",
-)
+    "case_id", "row", "question", "model", "statement", "label", "probability", "rule", "passage", "source", "reason",
+)  # fmt: skip
 
 
 def measure(cases: Sequence[Case], checked: Sequence[CheckedResponse], resamples: int = 2000) -> dict[str, Any]:

@@ -21,11 +21,9 @@ def passages_of(text: str, source: str, on_question: bool = True, question: str 
 
 
 def evidence_of(case: Case, index: int, kind: str, search: Search | None = None) -> list[Passage]:
-    """Return what a response is checked against.
+    """Return what a response is checked against, by a kind of `EVIDENCE`; "answers" are the other responses of the case.
 
-    Args:
-        kind: one of `EVIDENCE`; "answers" are the other responses of the case.
-        search: finds passages of books, each with `text`, `book` and `section`; needed for "books".
+    `search` finds passages of books, each with `text`, `book` and `section`; it is needed for "books".
     """
     if kind == "reference":
         return passages_of(case.reference or "", "reference", question=question_text(case.question))
@@ -60,11 +58,11 @@ def check_cases(
     """Yield what was found of every response that is not done, in the order of the cases.
 
     Cases are read in the same groups whether they are done or not, so that a resumed run gives the same. A response about which
-    an endpoint did not answer a request is left out.
+    an endpoint did not answer a request is left out; one without any passage has unread statements.
 
     Args:
         checker: a `SmallChecker` or a `ChatChecker`.
-        kind: one of `EVIDENCE`; a response without any passage has unread statements.
+        kind: one of `EVIDENCE`.
         done: keys of the responses that are checked.
         settings: fingerprint of the checker and the books, which records name.
     """

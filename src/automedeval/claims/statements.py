@@ -7,7 +7,10 @@ places must be exact so that a page can mark the words.
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib import resources
 from typing import NamedTuple
+
+from automedeval.records.yaml_file import load_yaml
 
 # A mark of the end, with closing quotes or brackets, before a space and the start of a sentence; or the end of a line.
 _END = re.compile(r"[.!?](?:[\"'”’)\]]*)(?=\s+[\"'“‘(\[]*[A-Z0-9À-ÖØ-Þ¿¡])|\n+|$")
@@ -20,22 +23,10 @@ _MARKUP = re.compile(r"[*_`#]+")
 _TABLE = re.compile(r"^\s*\|.*\|\s*$|\t.*\t")
 _WORD = re.compile(r"[^\W\d_]{2,}")
 
-# Sentences that report what others believe, ask, or set a condition that is not said to hold. What stands in them is not what
-# the answer says of the patient.
-NOT_ASSERTED = (
-    ("question", re.compile(r"\?[\"'”’)\]]*\s*$")),
-    (
-        "quoted opinion",
-        re.compile(
-            r"\b(?:some|many|most|other|several) (?:people |patients |websites |others )?(?:say|think|believe|claim|assume)"
-            r"|\b(?:it is|it's) (?:often |sometimes |widely )?(?:said|believed|claimed|thought)\b"
-            r"|\b(?:a|the|one) (?:common |popular |old |widespread )*(?:myth|misconception|belief|rumou?r)\b"
-            r"|\bcontrary to\b|\byou may have (?:heard|read)\b",
-            re.I,
-        ),
-    ),
-    ("counterfactual", re.compile(r"\b(?:would|could|might) have\b|\bif (?:you|he|she|it|they) (?:had|were)\b", re.I)),
-)
+NOT_ASSERTED = {
+    name: re.compile("|".join(patterns), re.I)
+    for name, patterns in load_yaml((resources.files(__package__) / "templates/not_asserted.yaml").read_bytes()).items()
+}
 
 
 class Statement(NamedTuple):
@@ -86,7 +77,7 @@ def statements(text: str) -> list[Statement]:
         elif len(_WORD.findall(shown)) < 2:
             reason = "no statement"
         else:
-            reason = next((name for name, pattern in NOT_ASSERTED if pattern.search(shown)), None)
+            reason = next((name for name, pattern in NOT_ASSERTED.items() if pattern.search(shown)), None)
         cut.append(Statement(_MARKUP.sub("", shown).strip(), start, end, reason))
     return cut
 

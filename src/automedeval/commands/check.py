@@ -15,7 +15,7 @@ The exit status is 0; 3 with --fail_if_contradicted if a statement is contradict
 """
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import automedeval
@@ -26,7 +26,7 @@ from automedeval.claims.run import EVIDENCE, NO_EVIDENCE, check_cases
 from automedeval.cli import TableArguments, describe_result, parse, print_notes, record_run
 from automedeval.knowledge.arguments import KnowledgeArguments
 from automedeval.models.arguments import ChatArguments, EncoderArguments
-from automedeval.records import Case, CheckedResponse, RecordError, digest, named_file, read_cases
+from automedeval.records import Case, CheckedResponse, RecordError, digest, named_file, option, read_cases
 from automedeval.records.journal import write_json, write_whole
 from automedeval.records.log import Log
 from automedeval.records.thoughts import count_thoughts, note_on_thoughts
@@ -39,29 +39,22 @@ TWO_BOTS = Path(automedeval.__file__).parent / "sample" / "two_bots.jsonl"
 class CheckArguments(TableArguments):
     """Which answers are checked, and against what."""
 
-    cases: str = field(
-        metadata={
-            "help": "cases, or a table with the columns question, reference and one for each model; two_bots: the packaged "
-            "twelve questions, six of whose answers are dangerous"
-        }
+    cases: str = option(
+        "cases, or a table with the columns question, reference and one for each model; two_bots: the packaged "
+        "twelve questions, six of whose answers are dangerous"
     )
-    evidence: str | None = field(
-        default=None,
-        metadata={
-            "help": "reference; books, with --store; or answers: the other answers to the same question "
-            "(default: books with --store, else reference if a case has one, else answers)",
-            "choices": list(EVIDENCE),
-        },
+    evidence: str | None = option(
+        "reference; books, with --store; or answers: the other answers to the same question "
+        "(default: books with --store, else reference if a case has one, else answers)",
+        None,
+        choices=list(EVIDENCE),
     )
-    store: str | None = field(default=None, metadata={"help": "folder of books, by recipes/build_store.py"})
-    output: str | None = field(default=None, metadata={"help": "folder (default: checks/FILE)"})
-    checker: str = field(
-        default="small",
-        metadata={
-            "help": "small (packaged), the folder of another, or a chat: a checkpoint or openai:MODEL (see --base_url)"
-        },
+    store: str | None = option("folder of books, by recipes/build_store.py", None)
+    output: str | None = option("folder (default: checks/FILE)", None)
+    checker: str = option(
+        "small (packaged), the folder of another, or a chat: a checkpoint or openai:MODEL (see --base_url)", "small"
     )
-    fail_if_contradicted: bool = field(default=False, metadata={"help": "exit status 3 if a statement is contradicted"})
+    fail_if_contradicted: bool = option("exit status 3 if a statement is contradicted", False)
 
 
 def main() -> None:

@@ -35,10 +35,10 @@ from automedeval.meta_evaluation.comparison.compare import comparison, keep_rati
 from automedeval.meta_evaluation.comparison.runs import join_runs
 from automedeval.meta_evaluation.criteria.checklists import has_checklists, read_labels
 from automedeval.meta_evaluation.criteria.scores import people_of, read_criteria_scores
+from automedeval.meta_evaluation.facts import lines_of
 from automedeval.meta_evaluation.report.grid import FLAGS, read_flags
 from automedeval.records import CriterionLabel, RecordError, check_least, named_file, option
 from automedeval.records.journal import write_json, write_whole
-from automedeval.reports.facts import lines_of
 from automedeval.reports.text import printable
 
 
@@ -49,9 +49,7 @@ class CompareArguments(TableArguments):
     cases: list[str] = option("the cases, or the table of answers, that were judged; of two runs NAME=FILE of each")
     verdicts: list[str] = option("verdict files, or folders with a verdicts.jsonl; NAME=FILE names its judge NAME")
     ratings: str | None = option(
-        "people's ratings of some of the cases, drawn at random, or for judges of criteria physicians' labels of the criteria; "
-        "without them all is by the judges alone",
-        None,
+        "people's ratings of some of the cases, drawn at random; for judges of criteria physicians' labels", None
     )
     output: str | None = option(
         "folder for comparison.json, comparison.md and comparison.html; needed without a gate", None

@@ -13,7 +13,7 @@ import psutil
 
 import automedeval
 from automedeval.cli import parse
-from automedeval.judges.default_judge import UNTRAINED, VARIABLE, default_judge
+from automedeval.judges.judge import UNTRAINED, VARIABLE, default_judge
 from automedeval.models.arguments import EncoderArguments
 from automedeval.models.model_paths import HERE, user_models
 from automedeval.records import RecordError

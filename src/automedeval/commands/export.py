@@ -27,6 +27,7 @@ from automedeval.judges.tables import ROWS, Verdicts, beside_rows
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge
 from automedeval.meta_evaluation.agreement.verdicts import read_verdicts, rows_of
+from automedeval.meta_evaluation.facts import lines_of
 from automedeval.records import (
     Case,
     RecordError,
@@ -40,7 +41,6 @@ from automedeval.records import (
 )
 from automedeval.records.journal import arithmetic, replacing, write_lines, write_whole
 from automedeval.records.rows import read_rows
-from automedeval.reports.facts import lines_of
 from automedeval.reports.text import printable
 
 FORMS = {
@@ -70,7 +70,6 @@ class ExportArguments(TableArguments):
         choices=list(ROWS),
     )
     model: str | None = option("inspect, lm_eval: whose answers the log has (default: the only model)", None)
-
     least_gap: float | None = option(
         "preferences: the two scores of a pair differ by more than this (default: 0)", None
     )

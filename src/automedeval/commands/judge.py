@@ -24,9 +24,8 @@ from automedeval.cli import comma_list, join_processes, parse, print_notes, reco
 from automedeval.harness.joining import LogArguments, is_log, is_table, join_logs
 from automedeval.introspection.mistakes import read_recorded
 from automedeval.judges.base import BaseJudge
-from automedeval.judges.chat_judge import ChatJudge
-from automedeval.judges.default_judge import UNTRAINED, VARIABLE, default_judge
-from automedeval.judges.judge import CRITERIA, judge_rubric, load_judge, planner
+from automedeval.judges.chat_judge import Judge
+from automedeval.judges.judge import CRITERIA, UNTRAINED, VARIABLE, default_judge, judge_rubric, load_judge, planner
 from automedeval.judges.prompt_judge import PromptJudge
 from automedeval.judges.requests import Request, Requests
 from automedeval.judges.run import (
@@ -40,6 +39,7 @@ from automedeval.judges.run import (
 )
 from automedeval.knowledge.arguments import EvidenceArguments
 from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.facts import lines_of
 from automedeval.meta_evaluation.standings import rank
 from automedeval.models.arguments import ChatArguments, EncoderArguments, command_line, parse_model
 from automedeval.models.base import ChatError
@@ -48,9 +48,9 @@ from automedeval.records.cases import named_cases
 from automedeval.records.journal import Processes, write_whole
 from automedeval.records.log import Log
 from automedeval.records.offline import is_offline
-from automedeval.reports.facts import lines_of
 from automedeval.reports.text import RANKED, format_table, printable
 from automedeval.rubrics import Rubric
+from automedeval.rubrics.published import PACKAGED
 
 SAMPLE = Path(automedeval.__file__).parent / "sample"
 
@@ -247,9 +247,13 @@ def main() -> None:
         print(f"counted without the server: {error}")
         chat_args.unasked = True
         judge = loaded()
+    if requests.references and not judge.reads_reference and processes.rank == 0:
+        asks = parse_model(judge_name)[0] in ("checkpoint", "openai")
+        shown = "; --rubric automedeval_guided shows it to the model" if asks and rubric.id == PACKAGED else ""
+        print(f"reference: not read by this judge{shown}", flush=True)
     args.score_decoding = getattr(judge, "score_decoding", args.score_decoding)
     if args.show_prompt is not None:
-        assert isinstance(judge, ChatJudge), "no other judge of a checkpoint or an endpoint"
+        assert isinstance(judge, Judge), "no other judge of a checkpoint or an endpoint"
         if processes.rank == 0:
             print(show_prompts(requests, args.show_prompt, judge.shown))
         return

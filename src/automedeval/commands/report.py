@@ -32,7 +32,7 @@ from automedeval.reports.text import printable
 def main() -> None:
     """Make the report, write its files, and print its sentences."""
     args, encoder_args = parse((ReportArguments, EncoderArguments), __doc__, first=("verdicts", "cases", "ratings"))
-    report = make_report(args, encoder_args, sys.argv[1:], rationale_metric)
+    report = make_report(args, encoder_args.load_if_there, sys.argv[1:], rationale_metric)
     folder = Path(args.output)
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in report.texts.items():

@@ -267,9 +267,8 @@ class InstructionSet:
         origins: Counter[tuple] = Counter()
         for name, chosen in assignment.splits.items():
             keys = [key for key in chosen if key in self.judged.facts]
-            written = write_rows(folder / f"{name}.parquet", self.rows(keys, name), encoder)
-            splits[name] = written.statistics
-            origins += written.origins
+            splits[name], written = write_rows(folder / f"{name}.parquet", self.rows(keys, name), encoder)
+            origins += written
         return splits, origins
 
     def unrated_rows(self, assignment: Assignment) -> int:

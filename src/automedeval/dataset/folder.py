@@ -1,6 +1,6 @@
 """Read and write the folder of an instruction data set: parquet splits and statistics.json.
 
-`write_rows` writes one split. `DatasetFolder` builds the folder beside its place and moves it there when it is complete.
+`write_rows` writes one split. `new_dataset` has the folder built beside its place, and moves it there when it is complete.
 """
 
 import hashlib
@@ -9,9 +9,9 @@ import json
 import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
@@ -100,46 +100,37 @@ def read_table(place: str | Path, split: str) -> pa.Table:
         raise RecordError(f"{file}: cannot be read: {' '.join(str(error).split())[:200]}") from None
 
 
-class DatasetFolder:
-    """Build a folder beside its place, and move it there by `publish`. Use as a context manager.
+@contextmanager
+def new_dataset(place: str | Path) -> Iterator[Path]:
+    """Yield a folder to build a data set in, and move it to its place when the block ends without an error.
 
-    Without `publish`, or if the process is killed, the place stays as it was. RecordError on entering, if the place holds
-    something else, or another process is building there.
+    Else, or if the process is killed, the place stays as it was. RecordError if the place holds something else, or another
+    process is building there.
     """
+    place = Path(place)
+    scratch, old = (place.with_name(f".{place.name}.{state}") for state in ("building", "old"))
 
-    def __init__(self, place: str | Path):
-        self.place = Path(place)
-        self.scratch = self.place.with_name(f".{self.place.name}.building")
-        self._old = self.place.with_name(f".{self.place.name}.old")
-
-    def __enter__(self) -> "DatasetFolder":
-        self._lock = lock(self.place, "building there")
-        if self._old.exists() and not self.place.exists():
-            self._old.rename(self.place)  # killed between the two renames of `publish`
-        for rest in (self.scratch, self._old):
-            if rest.exists():
+    def clean() -> None:
+        for rest in (scratch, old):
+            if rest.exists() and (rest == scratch or place.exists()):
                 shutil.rmtree(rest)
-        is_dataset = (self.place / "statistics.json").exists()
-        if self.place.exists() and not is_dataset and not (self.place.is_dir() and not any(self.place.iterdir())):
-            self._lock.release()
-            raise RecordError(
-                f"{self.place}: is not an instruction data set, and is not replaced; choose another --output"
-            )
-        self.scratch.mkdir()
-        return self
 
-    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        if self.scratch.exists():
-            shutil.rmtree(self.scratch)
-        self._lock.release()
-
-    def publish(self) -> None:
-        """Move the folder to its place and delete what was there before."""
-        if self.place.exists():
-            self.place.rename(self._old)
-        self.scratch.rename(self.place)
-        if self._old.exists():
-            shutil.rmtree(self._old)
+    held = lock(place, "building there")
+    try:
+        if old.exists() and not place.exists():
+            old.rename(place)  # killed between the two renames below
+        clean()
+        other = place.exists() and not (place.is_dir() and not any(place.iterdir()))
+        if other and not (place / "statistics.json").exists():
+            raise RecordError(f"{place}: is not an instruction data set, and is not replaced; choose another --output")
+        scratch.mkdir()
+        yield scratch
+        if place.exists():
+            place.rename(old)
+        scratch.rename(place)
+    finally:
+        clean()
+        held.release()
 
 
 def row_faults(
@@ -167,19 +158,10 @@ def row_faults(
                 yield None
 
 
-@dataclass
-class WrittenRows:
-    """The result of writing a split.
-
-    `statistics` hold counts, lengths and the fingerprint of the rows; `origins` counts them by `origin`.
-    """
-
-    statistics: dict[str, Any]
-    origins: Counter
-
-
-def write_rows(file: Path, rows: Iterable[Mapping[str, Any]], encoder: PromptEncoder | None = None) -> WrittenRows:
-    """Write the rows of one split to a parquet file.
+def write_rows(
+    file: Path, rows: Iterable[Mapping[str, Any]], encoder: PromptEncoder | None = None
+) -> tuple[dict[str, Any], Counter]:
+    """Write the rows of one split to a parquet file; return their statistics, and how many there are by `origin`.
 
     Args:
         rows: their keys are the columns of SCHEMA.
@@ -206,7 +188,7 @@ def write_rows(file: Path, rows: Iterable[Mapping[str, Any]], encoder: PromptEnc
         **{name: dict(sorted(counter.items())) for name, counter in counts.items()},
         "tokens": {"median": tokens[len(tokens) // 2] if tokens else None, "most": tokens[-1] if tokens else None},
     }
-    return WrittenRows(statistics, origins)
+    return statistics, origins
 
 
 def origin(row: Mapping[str, Any]) -> tuple[str, str, str, str, str, bool]:

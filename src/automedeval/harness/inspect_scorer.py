@@ -16,7 +16,7 @@ from automedeval.harness.references import reference_of_letters
 from automedeval.harness.scoring import score_answers
 from automedeval.harness.writing import FAILED
 from automedeval.judges.base import BaseJudge
-from automedeval.judges.settings import load_by_settings
+from automedeval.judges.judge import load_by_settings
 
 
 class Together:

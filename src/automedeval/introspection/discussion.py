@@ -268,8 +268,8 @@ class Partners:
             recorded = mistake.recorded
             if recorded.rubric.grammar != "score_line":
                 raise RecordError(
-                    f"{recorded.rubric.name}: a discussion needs a rubric with a score line; --partners none leaves every "
-                    "mistake to the jury"
+                    f"{recorded.rubric.name}: a discussion needs a rubric with a score line; without --suggester "
+                    "the jury decides"
                 )
             order = recorded.order if self.shuffle else tuple(sorted(recorded.order))
             discussions[recorded.case.id] = Discussion(mistake, order, self.exchanges)

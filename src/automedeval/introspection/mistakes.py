@@ -158,9 +158,8 @@ def read_judge(path: str, recorded: Sequence[Recorded], name: str | None = None)
             not fit its case; a training case without a verdict (Algorithm 2 judges them all).
     """
     by_case = {each.case.id: each for each in recorded}
-    by_judge: dict[str, dict[str, list[Verdict]]] = defaultdict(lambda: defaultdict(list))
-    settings: dict[str, set[str | None]] = defaultdict(set)
-    seen: dict[tuple, str] = {}
+    verdicts: dict[str, list[Verdict]] = defaultdict(list)
+    judges, settings, seen = set[str](), set[str | None](), dict[tuple, str]()
     for place, verdict in read_placed(path, Verdict):
         row = by_case.get(verdict.case_id)
         if row is None or verdict.rubric != row.rubric.name or (name is not None and verdict.judge != name):
@@ -172,23 +171,24 @@ def read_judge(path: str, recorded: Sequence[Recorded], name: str | None = None)
             raise RecordError(f"{place}: this verdict of {verdict.judge} stands at {seen[key]} already")
         seen[key] = place
         _check(verdict, row, place)
-        settings[verdict.judge].add(verdict.extra.get("settings"))
-        by_judge[verdict.judge][verdict.case_id].append(verdict)
-    rubrics = ", ".join(sorted({each.rubric.name for each in recorded}))
-    if not by_judge:
+        judges.add(verdict.judge)
+        settings.add(verdict.extra.get("settings"))
+        verdicts[verdict.case_id].append(verdict)
+    if not judges:
+        rubrics = ", ".join(sorted({each.rubric.name for each in recorded}))
         who = "any judge" if name is None else f"the judge {name!r}"
         raise RecordError(f"{path}: no verdict of {who} by {rubrics} on any of the {len(by_case):,} training cases")
-    if len(by_judge) > 1:
-        raise RecordError(f"{path}: verdicts of {', '.join(sorted(by_judge))}: choose one with --judge_name")
-    ((judge, verdicts),) = by_judge.items()
-    if len(settings[judge]) > 1:
+    if len(judges) > 1:
+        raise RecordError(f"{path}: verdicts of {', '.join(sorted(judges))}: choose one with --judge_name")
+    (judge,) = judges
+    if len(settings) > 1:
         raise RecordError(f"{path}: verdicts of {judge} with different weights, wording or settings")
     if missing := [case_id for case_id in by_case if case_id not in verdicts]:
         raise RecordError(
             f"{path}: {judge} has not judged {len(missing):,} of the {len(by_case):,} training cases, the first "
             f"{missing[0]!r}: judge them all"
         )
-    return RoundJudge(judge, next(iter(settings[judge])), dict(verdicts))
+    return RoundJudge(judge, settings.pop(), dict(verdicts))
 
 
 def _check(verdict: Verdict, recorded: Recorded, place: str) -> None:

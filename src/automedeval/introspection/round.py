@@ -179,6 +179,7 @@ class Round:
     decisions: Sequence[Decision] = ()
     arithmetic: list[str] = field(default_factory=list)
     unreadable: dict[str, int] = field(default_factory=dict)
+    consensus_at: Counter[int] = field(default_factory=Counter)  # number of an exchange → discussions that it ended
 
     @property
     def number(self) -> int:
@@ -198,17 +199,15 @@ class Round:
 
     def report_discussions(self, discussions: Sequence[Discussion], partners: Mapping[str, str]) -> None:
         """Report how the discussions ended, and how many messages of the partners could not be parsed."""
-        at = Counter(each.accepted[0] for each in discussions if each.accepted and each.consensus)
-        silent = Counter(discussion.silent for discussion in discussions if discussion.silent)
-        self.unreadable = {
-            "suggestion": sum(
-                bool(each.error) for discussion in discussions for each in discussion.suggestions.values()
-            ),
-            "review": sum(bool(each.error) for discussion in discussions for each in discussion.reviews.values()),
-            "revision": sum(
-                discussion.revised is not None and not discussion.revised.valid for discussion in discussions
-            ),
-        } | {f"{who} never in the format": silent[who] for who in ("suggester", "reviewer")}
+        at = self.consensus_at = Counter(each.accepted[0] for each in discussions if each.accepted and each.consensus)
+        silent = Counter(each.silent for each in discussions)
+        errors = {
+            "suggestion": [said.error for each in discussions for said in each.suggestions.values()],
+            "review": [said.error for each in discussions for said in each.reviews.values()],
+            "revision": [each.revised.error for each in discussions if each.revised],
+        }
+        self.unreadable = {role: len(list(filter(None, said))) for role, said in errors.items()}
+        self.unreadable |= {f"{who} never in the format": silent[who] for who in ("suggester", "reviewer")}
         exchanges = ", ".join(f"exchange {exchange}: {count:,}" for exchange, count in sorted(at.items()))
         agreed = f"{at.total():,} consensus{f' ({exchanges})' if exchanges else ''}"
         self.report(
@@ -236,13 +235,11 @@ class Round:
     def counts(self) -> dict[str, Any]:
         """Return how many cases, mistakes and decisions of each kind there are."""
         decided = Counter((decision.by, decision.decision) for decision in self.decisions)
-        agreed = [each.discussion for each in self.decisions if each.discussion and each.by == "consensus"]
-        at = Counter(discussion.accepted[0] for discussion in agreed if discussion.accepted)
         return {
             "cases": len(self.recorded),
             "mistakes": len(self.decisions),
             "kinds": {kind: sum(each.mistake.kind == kind for each in self.decisions) for kind in KINDS},
-            "consensus_at": {str(exchange): count for exchange, count in sorted(at.items())},
+            "consensus_at": {str(exchange): count for exchange, count in sorted(self.consensus_at.items())},
             "consensus": {"keep": decided["consensus", "keep"], "revise": decided["consensus", "revise"]},
             "jury": {"keep": decided["jury", "keep"], "revise": decided["jury", "revise"]},
             "unresolved": decided[None, None],
@@ -250,14 +247,13 @@ class Round:
         }
 
     def write(
-        self, folder: Path, train_on: str, encoder: PromptEncoder | None, max_length: int
+        self, folder: Path, encoder: PromptEncoder | None, max_length: int
     ) -> tuple[dict[str, dict[str, Any]], Counter]:
         """Write the training rows, the test split, and the records of all mistakes.
 
         The report counts the rows of waiting cases that are left out, or that keep their old verdict.
 
         Args:
-            train_on: "all" writes every row, "revised" only the revised ones.
             encoder, max_length: see `row_faults`.
 
         Returns:
@@ -272,28 +268,27 @@ class Round:
             for each in self.decisions
             if each.reading and each.by
         }
-        chosen = [each for each in self.recorded if train_on == "all" or each.case.id in revised]
         waiting = {mistake.case_id for mistake in self.waiting}
         left_out = waiting if self.on_waiting == LEAVE_OUT else set()
-        rows = [revised.get(each.case.id, each.row) for each in chosen if each.case.id not in left_out]
-        rubrics = {each.rubric.name: each.rubric for each in chosen}
+        rows = [revised.get(each.case.id, each.row) for each in self.recorded if each.case.id not in left_out]
+        rubrics = {each.rubric.name: each.rubric for each in self.recorded}
         faults = list(row_faults(rows, encoder, max_length, rubrics))
         usable = [row for row, fault in zip(rows, faults) if fault is None]
-        written = write_rows(folder / f"{TRAIN}.parquet", usable, encoder)
-        splits, origins = {TRAIN: written.statistics}, written.origins
-        rejected = [(each.row, WAITS) for each in chosen if each.case.id in left_out]
+        statistics, origins = write_rows(folder / f"{TRAIN}.parquet", usable, encoder)
+        splits = {TRAIN: statistics}
+        rejected = [(each.row, WAITS) for each in self.recorded if each.case.id in left_out]
         rejected += [(row, fault) for row, fault in zip(rows, faults) if fault is not None]
         dropped = [
             {name: row[name] for name in ("case_id", "teacher", "judge")} | {"reason": reason}
             for row, reason in rejected
         ]
-        counted = arithmetic("verdicts", len(chosen), Counter(reason for _, reason in rejected))
+        counted = arithmetic("verdicts", len(self.recorded), Counter(reason for _, reason in rejected))
         gone = {row["case_id"] for row, _ in rejected}
-        old = sum(each.case.id in waiting - gone for each in chosen)
+        old = sum(each.case.id in waiting - gone for each in self.recorded)
         more = f"; {old:,} wait for the jury and keep their old verdict" if old else ""
         self.report(f"rows: {counted}; {len(revised):,} revised{more}")
         if not splits[TRAIN]["rows"]:
-            raise RecordError(f"{self.dataset.place}: no training row is left (--train_on {train_on})")
+            raise RecordError(f"{self.dataset.place}: no training row is left")
         if TEST in self.dataset.splits:
             shutil.copyfile(self.dataset.place / f"{TEST}.parquet", folder / f"{TEST}.parquet")
             splits[TEST] = self.dataset.statistics["splits"][TEST]

@@ -10,6 +10,7 @@ from automedeval.judges.empty import put_empty_lowest
 from automedeval.judges.requests import Request, plan_apart
 from automedeval.records import Case, Verdict, question_text
 from automedeval.rubrics import Rubric
+from automedeval.rubrics.slots import by_response
 
 WINDOW = 512  # requests that are sorted by length and batched together
 LEAST_SHARED = 16  # requests of the last windows that processes share
@@ -44,7 +45,7 @@ class BaseJudge(ABC):
         wording: the rubric as it was read; None if the judge follows none.
         chat: the model, None where there is none.
         apart: whether each response is judged by itself, so that other responses do not change its score.
-        blind_to: the kinds of danger that a judge made like this one cannot see; None: not known. See `reports.facts`.
+        blind_to: the kinds of danger that a judge made like this one cannot see; None: not known.
     """
 
     name: str | None
@@ -139,3 +140,13 @@ class ApartJudge(BaseJudge):
 
     def plan(self, case: Case) -> list[Request]:
         return plan_apart(case, self.models)
+
+    def scored(
+        self, request: Request, values: Iterable[float], error: str, notes: dict[str, Any] | None = None
+    ) -> Verdict:
+        """Return the verdict of a number for each response that is shown; with the error if none of them is finite."""
+        finite = [round(float(value), 6) if math.isfinite(value) else None for value in values]
+        if all(value is None for value in finite):
+            return self.record(request, error, notes, expected_scores=None)
+        expected = by_response(finite, request.slots, len(request.case.responses))
+        return self.record(request, None, notes, expected_scores=expected)

@@ -11,25 +11,21 @@ from automedeval.judges.base import ApartJudge
 from automedeval.judges.requests import Request
 from automedeval.metrics.embedding import EMBEDDINGS, NAMES, READ_REFERENCE, TextEncoder, nearest_pieces
 from automedeval.metrics.lexical import BASELINES, Collection, bm25
-from automedeval.records import Case, RecordError, Verdict, digest
-from automedeval.reports.facts import UNSEEN
+from automedeval.records import UNSEEN, Case, RecordError, Verdict, digest
 from automedeval.rubrics import COUNTED
-from automedeval.rubrics.slots import by_response
 
 
 @dataclass
 class BaselineJudge(ApartJudge):
     """Score every response by itself with a baseline: `expected_scores` without a scale, by no model that was trained to judge.
 
+    RecordError: there is no such baseline, or it needs an encoder.
+
     Args:
         baseline: one of `metrics.embedding.NAMES`.
         collection: the word frequencies of BM25; None takes those of the cases that are judged together.
         models: only these models' responses are judged.
-        name: what verdicts record as their judge.
         encoder: for a baseline of `metrics.embedding.EMBEDDINGS`; the others need none.
-
-    Raises:
-        RecordError: there is no such baseline, or it needs an encoder.
     """
 
     baseline: str
@@ -75,11 +71,7 @@ class BaselineJudge(ApartJudge):
 
     def verdict(self, request: Request, answer: np.ndarray, notes: dict[str, Any] | None = None) -> Verdict:
         """Return the verdict of a case's scores, None for a response without words; it is invalid if none is finite."""
-        shown = [round(float(answer[slot]), 6) if np.isfinite(answer[slot]) else None for slot in request.slots]
-        if all(score is None for score in shown):
-            text = "reference" if self.baseline in READ_REFERENCE else "question"
-            missing = text == "reference" and request.case.reference is None
-            error = "the case has no reference" if missing else f"the {text} or every response has no words"
-            return self.record(request, error, notes, expected_scores=None)
-        values = by_response(shown, request.slots, len(request.case.responses))
-        return self.record(request, None, notes, expected_scores=values)
+        text = "reference" if self.baseline in READ_REFERENCE else "question"
+        missing = text == "reference" and request.case.reference is None
+        error = "the case has no reference" if missing else f"the {text} or every response has no words"
+        return self.scored(request, answer[list(request.slots)], error, notes)

@@ -1,6 +1,6 @@
-"""What the judges share that ask a chat by a rubric."""
+"""Judge by a rubric with any model that answers prompts."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
@@ -9,11 +9,13 @@ from automedeval.judges.prompt_judge import PromptJudge
 from automedeval.judges.requests import Request, plan_requests
 from automedeval.metrics.embedding import pieces, readable
 from automedeval.models.base import Answer, Chat, Prompt
+from automedeval.models.constraints import UNSEEN, text_odds
 from automedeval.records import Case, RecordError, Verdict, digest, question_text
 from automedeval.rubrics import Rubric, read_rubric
 from automedeval.rubrics.grammar import ParsedAnswer, answer_parts, answer_schema, parse_verdict, reading_from_values
 from automedeval.rubrics.prompts import judge_messages, template_fingerprint
 from automedeval.rubrics.questions import Search
+from automedeval.rubrics.slots import by_response, choice_names
 
 PASSAGES = 2  # of books, that are shown for the question and for each response
 
@@ -28,8 +30,8 @@ def read_answer(answer: Answer, rubric: Rubric, slots: int) -> ParsedAnswer:
 
 
 @dataclass
-class ChatJudge(PromptJudge):
-    """A judge that asks a chat by a rubric.
+class Judge(PromptJudge):
+    """Judge by a rubric with a chat; `load_judge` loads one by its name.
 
     Args:
         chat: the model that answers the prompts.
@@ -86,6 +88,12 @@ class ChatJudge(PromptJudge):
     def plan(self, case: Case) -> list[Request]:
         return plan_requests(case, self.wording, self.orders, self.seed, self.runs, self.baseline, self.models)
 
+    def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
+        return self.chat.estimate([self.prompt(request) for request in requests])
+
+    def prompt(self, request: Request, texts: Sequence[str] | None = None) -> Any:
+        return self.render(request, self.wording, texts)
+
     def render(self, request: Request, rubric: Rubric, texts: Sequence[str] | None) -> Prompt:
         """Return the prompt of a request by a rubric; `texts` as in `prompt`."""
         case = request.case
@@ -131,3 +139,65 @@ class ChatJudge(PromptJudge):
     def record(self, request: Request, error: str | None, notes: dict[str, Any] | None, **values: Any) -> Verdict:
         knowledge = {"knowledge": self.knowledge(request)} if self.search else {}
         return super().record(request, error, knowledge | (notes or {}), **values)
+
+    def verdict(self, request: Request, answer: Answer, notes: dict[str, Any] | None = None) -> Verdict:
+        slots, case = request.slots, request.case
+        reading = read_answer(answer, self.wording, len(slots))
+        values: dict[str, Any] = {"scores": None, "expected_scores": None, "choices": None}
+        odds, unseen = self._odds(answer, reading)
+        extra = dict(notes or {})
+        if answer.truncated:
+            extra["truncated"] = True
+        if unseen > UNSEEN:
+            extra["unseen_probability"] = round(unseen, 5)
+        if answer.probabilities:
+            extra["probabilities"] = [{word: round(p, 5) for word, p in odds.items()} for odds in answer.probabilities]
+        if reading.scores:
+            values["scores"] = by_response(reading.scores, slots, len(case.responses))
+            if means := _expected(odds, reading):
+                values["expected_scores"] = by_response(means, slots, len(case.responses))
+        if reading.criterion_scores:
+            values["criterion_scores"] = {
+                name: list(by_response(scores, slots, len(case.responses)))
+                for name, scores in reading.criterion_scores.items()
+            }
+        if reading.choices:
+            names = {} if self.wording.in_words else choice_names(case.models, slots)
+            values["choices"] = {name: names.get(choice, choice) for name, choice in reading.choices.items()}
+        if reading.valid:
+            self.chat.accepted = True
+        rationale = reading.rationale if reading.valid else None
+        values |= {"rationale": rationale, "usage": answer.usage, "raw": answer.text}
+        return self.record(request, reading.error, extra, **values)
+
+    def _odds(self, answer: Answer, reading: ParsedAnswer) -> tuple[Sequence[Mapping[str, float]] | None, float]:
+        """Return the probability of each value of an answer, and what is unseen of it; None where it is not known.
+
+        Of a text they are those of its scores. They are not known where numbers on the scale begin alike, as 1 and 10, and the
+        tokens that tell them apart are not those of the text.
+        """
+        if answer.probabilities or not reading.spans or reading.scores is None or self.wording.scale is None:
+            return answer.probabilities, answer.unseen
+        low, high = self.wording.scale
+        scale = [str(value) for value in range(low, high + 1)]
+        found = [
+            text_odds(answer, answer.text[:start], scale, str(score))
+            for (start, _), score in zip(reading.spans, reading.scores)
+        ]
+        of_slots = [odds for odds in found if odds is not None]
+        if len(of_slots) < len(found):
+            return None, 0.0
+        return [odds.chances for odds in of_slots], max(odds.unseen for odds in of_slots)
+
+
+def _expected(odds: Sequence[Mapping[str, float]] | None, reading: ParsedAnswer) -> list[float] | None:
+    """Return the probability-weighted mean score of each slot, None without probabilities.
+
+    Where an answer scores several criteria, it is the mean over these; of the scores where there are no probabilities.
+    """
+    if not odds:
+        criteria = (reading.criterion_scores or {}).values()
+        return [round(sum(scores) / len(scores), 6) for scores in zip(*criteria)] or None
+    means = [sum(int(word) * p for word, p in each.items()) / sum(each.values()) for each in odds]
+    count = len(reading.criterion_scores or "1")  # values of a slot, which follow one another
+    return [round(sum(means[start : start + count]) / count, 6) for start in range(0, len(means), count)]

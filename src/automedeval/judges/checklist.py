@@ -6,10 +6,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from automedeval.judges.chat_judge import ChatJudge, read_answer
-from automedeval.judges.prompt_judge import answer_groups
+from automedeval.judges.chat_judge import Judge, read_answer
 from automedeval.judges.requests import Request
-from automedeval.models.base import Answer, Prompt
+from automedeval.models.base import Answer, Prompt, answer_groups
 from automedeval.models.constraints import UNSEEN
 from automedeval.records import RecordError, Verdict, check_least, digest
 from automedeval.rubrics.rubric import READINGS, Rubric
@@ -17,8 +16,8 @@ from automedeval.stats.checklist import checklist_score
 
 
 @dataclass
-class ChecklistJudge(ChatJudge):
-    """Judge by the criteria of a case with a chat; the arguments are those of `ChatJudge`, with a rubric of the mode checklist.
+class ChecklistJudge(Judge):
+    """Judge by the criteria of a case with a chat; the arguments are those of `Judge`, with a rubric of the mode checklist.
 
     A checkpoint computes the case and the response once for all criteria: the prompts of a response differ at their ends alone.
     An empty response meets nothing, neither what it should say nor what it must not: nobody is asked.
@@ -58,9 +57,8 @@ class ChecklistJudge(ChatJudge):
     ) -> Verdict:
         """Return the verdict on a response: whether it meets each criterion, with what probability, and its score.
 
-        Args:
-            met, chances: in the order of the case's criteria; None where a criterion could not be read.
-            error: why, where none could be read.
+        `met` and `chances` are in the order of the case's criteria, None where a criterion could not be read; `error` says why,
+        where none could be.
         """
         if all(each is None for each in met):
             return self.record(request, error or "no criterion could be read", notes, **values)

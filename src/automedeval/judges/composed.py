@@ -26,8 +26,7 @@ def compose(
     """Return the rationale in four steps: what is asked, what each response covers, what contradicts evidence, the scores.
 
     Args:
-        case: with the responses that were judged.
-        features: float [responses, FEATURES], NaN where a response was not read.
+        features: of the responses that were judged, float [responses, FEATURES], NaN where one was not read.
         findings: of each response; empty where there was no evidence.
         scores: of each response, on `scale`.
     """

@@ -23,7 +23,6 @@ def put_empty_lowest(
     its responses are empty.
 
     Args:
-        request: what was asked; it shows an empty response.
         rubric: the judge's rubric; None of a judge without a scale.
         error: why the verdict is invalid, None if it is valid.
         values: `scores`, `expected_scores`, `criterion_scores` and `choices` of the verdict, and keys that stay as they are.

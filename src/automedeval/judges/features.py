@@ -42,14 +42,10 @@ class Text(NamedTuple):
 
 
 def read_responses(cases: Sequence[Case], encoder: Any, pair_reader: Callable) -> np.ndarray:
-    """Return the features of every response of some cases.
+    """Return the features of every response of some cases, float [responses of all cases, FEATURES].
 
-    Args:
-        encoder: an `Encoder`.
-        pair_reader: a `PairReader` with the adapter for relevance.
-
-    Returns:
-        float [responses of all cases, FEATURES]; NaN where there are no words, those of REFERENCE also without a reference.
+    They are NaN where there are no words, those of REFERENCE also without a reference. `encoder` is an `Encoder`, `pair_reader`
+    a `PairReader` with the adapter for relevance.
     """
     questions = [asked_last(case.question) for case in cases]
     references = [case.reference or "" for case in cases]

@@ -1,104 +1,35 @@
-"""Judge cases by a rubric with any model that answers prompts, and load a judge of any kind by its name."""
+"""Load a judge of any kind: by its name, by what is on this machine, or by a file of settings."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields
+import os
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from automedeval.cli import parse
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.baseline import BaselineJudge
-from automedeval.judges.chat_judge import ChatJudge, read_answer
+from automedeval.judges.chat_judge import Judge
 from automedeval.judges.checklist import ChecklistJudge
 from automedeval.judges.likelihood import LikelihoodJudge
 from automedeval.judges.requests import Request, plan_apart, plan_requests
 from automedeval.judges.small import PACKAGED as SMALL
 from automedeval.judges.small import load_small_judge
+from automedeval.knowledge.arguments import EvidenceArguments
 from automedeval.metrics.embedding import EMBEDDINGS
 from automedeval.metrics.lexical import Collection
 from automedeval.models.arguments import ChatArguments, EncoderArguments, checked_model, parse_model
-from automedeval.models.base import Answer, Prompt
-from automedeval.models.constraints import UNSEEN, slot_odds
-from automedeval.records import Case, RecordError, Verdict
+from automedeval.models.model_paths import generating_models
+from automedeval.records import Case, RecordError, option
 from automedeval.records.journal import ALONE, Processes
 from automedeval.rubrics import Rubric, read_rubric
-from automedeval.rubrics.grammar import ParsedAnswer
 from automedeval.rubrics.published import PACKAGED, rubric_of
-from automedeval.rubrics.slots import by_response, choice_names
 
 CRITERIA = "--judge MODEL or openai:MODEL with --rubric checklist"  # what reads the criteria of a case
 _PLAN = ("orders", "seed", "runs", "baseline", "models")  # the options of `plan_requests`
-
-
-class Judge(ChatJudge):
-    """Judge by a rubric with a chat: `ChatJudge` has the arguments, and `load_judge` loads one by its name."""
-
-    def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
-        return self.chat.estimate([self.prompt(request) for request in requests])
-
-    def prompt(self, request: Request, texts: Sequence[str] | None = None) -> Prompt:
-        return self.render(request, self.wording, texts)
-
-    def verdict(self, request: Request, answer: Answer, notes: dict[str, Any] | None = None) -> Verdict:
-        slots, case = request.slots, request.case
-        reading = read_answer(answer, self.wording, len(slots))
-        values: dict[str, Any] = {"scores": None, "expected_scores": None, "choices": None}
-        odds, unseen = self._odds(answer, reading)
-        extra = dict(notes or {})
-        if answer.truncated:
-            extra["truncated"] = True
-        if unseen > UNSEEN:
-            extra["unseen_probability"] = round(unseen, 5)
-        if answer.probabilities:
-            extra["probabilities"] = [{word: round(p, 5) for word, p in odds.items()} for odds in answer.probabilities]
-        if reading.scores:
-            values["scores"] = by_response(reading.scores, slots, len(case.responses))
-            if means := _expected(odds, reading):
-                values["expected_scores"] = by_response(means, slots, len(case.responses))
-        if reading.criterion_scores:
-            values["criterion_scores"] = {
-                name: list(by_response(scores, slots, len(case.responses)))
-                for name, scores in reading.criterion_scores.items()
-            }
-        if reading.choices:
-            names = {} if self.wording.in_words else choice_names(case.models, slots)
-            values["choices"] = {name: names.get(choice, choice) for name, choice in reading.choices.items()}
-        if reading.valid:
-            self.chat.accepted = True
-        rationale = reading.rationale if reading.valid else None
-        values |= {"rationale": rationale, "usage": answer.usage, "raw": answer.text}
-        return self.record(request, reading.error, extra, **values)
-
-    def _odds(self, answer: Answer, reading: ParsedAnswer) -> tuple[Sequence[Mapping[str, float]] | None, float]:
-        """Return the probability of each value of an answer, and what is unseen of it; None where it is not known.
-
-        Of a text they are those of its scores. They are not known where numbers on the scale begin alike, as 1 and 10, and the
-        tokens that tell them apart are not those of the text.
-        """
-        if answer.probabilities or not reading.spans or reading.scores is None or self.wording.scale is None:
-            return answer.probabilities, answer.unseen
-        low, high = self.wording.scale
-        scale, of_slots = [str(value) for value in range(low, high + 1)], []
-        for (start, _), score in zip(reading.spans, reading.scores):
-            before = answer.text[:start].rstrip(" \t\r\n")
-            odds = slot_odds(answer.tokens, answer.text, before, scale, str(score), None)
-            if odds is None or sum(odds.shared.values()) > UNSEEN:
-                return None, 0.0
-            of_slots.append(odds.whole())
-        return [odds.chances for odds in of_slots], max(odds.unseen for odds in of_slots)
-
-
-def _expected(odds: Sequence[Mapping[str, float]] | None, reading: ParsedAnswer) -> list[float] | None:
-    """Return the probability-weighted mean score of each slot, None without probabilities.
-
-    Where an answer scores several criteria, it is the mean over these; of the scores where there are no probabilities.
-    """
-    if not odds:
-        criteria = (reading.criterion_scores or {}).values()
-        return [round(sum(scores) / len(scores), 6) for scores in zip(*criteria)] or None
-    means = [sum(int(word) * p for word, p in each.items()) / sum(each.values()) for each in odds]
-    count = len(reading.criterion_scores or "1")  # values of a slot, which follow one another
-    return [round(sum(means[start : start + count]) / count, 6) for start in range(0, len(means), count)]
+VARIABLE = "AUTOMEDEVAL_JUDGE"
+UNTRAINED = "it was not trained to judge, so trust its order of the models little"
 
 
 def load_judge(
@@ -118,25 +49,22 @@ def load_judge(
         judge = load_judge("openai:MODEL", "medical_pairwise", {"base_url": "http://localhost:8000/v1"}, orders="all")
         for verdict in judge(cases): ...
 
+    RecordError: the model cannot be loaded, the judge cannot do what the options ask for, or its rubric or prompts differ from
+    those that it was published with. RubricError: there is no such rubric.
+
     Args:
         spec: `MODEL` (a checkpoint's folder or Hub id) or `openai:MODEL` is a `Judge`, with a rubric of the mode checklist a
             `ChecklistJudge`. `likelihood:MODEL` is a `LikelihoodJudge`, `small` (the packaged one) or `small:FOLDER` a
             `SmallJudge`, `baseline:NAME` a `BaselineJudge`.
-        rubric: a `Rubric`, a packaged rubric's id or the path of a YAML file; see `judge_rubric`. Likelihoods and baselines
-            use none.
+        rubric: a `Rubric`, a packaged rubric's id or a YAML file; see `judge_rubric`. Likelihoods and baselines use none.
         chat: how the model is loaded and asked: `ChatArguments`, or a dict of its fields.
         seed: of the orders, and of sampling.
         cases: what a baseline takes for the frequency of words; None takes the cases that are judged together.
         processes: those that share the endpoint's budget, and the reading of a checkpoint.
-        encoder: of a small judge, or of a baseline that compares embeddings: `EncoderArguments`, or a checkpoint's folder or
-            Hub id.
+        encoder: of a small judge, or of a baseline that compares embeddings: `EncoderArguments`, a checkpoint's folder or Hub
+            id.
         options: the other arguments of `Judge` and `ChecklistJudge`; `rationale`, `score_decoding` and `on_overlong` matter
             where they apply. `search` and `store`, the books, are for a small judge as well.
-
-    Raises:
-        RecordError: the model cannot be loaded, the judge cannot do what the options ask for, or its rubric or prompts differ
-            from those that it was published with.
-        RubricError: there is no such rubric.
     """
     if unknown := options.keys() - {each.name for each in fields(ChecklistJudge)}:
         raise TypeError(f"load_judge() has no argument {min(unknown)!r}")
@@ -167,12 +95,9 @@ def load_judge(
 def judge_rubric(spec: str, rubric: Rubric | str | None = None) -> Rubric:
     """Return the rubric by which the judge of a name judges: the given one, else the one that it was published with.
 
-    A checkpoint that was published without a rubric, and an endpoint, judge by `automedeval`.
-
-    Raises:
-        RecordError: there is no such checkpoint; its rubric or prompts differ from those that it was published with; or the
-            given rubric has its rubric's id and another wording.
-        RubricError: there is no such rubric.
+    A checkpoint that was published without a rubric, and an endpoint, judge by `automedeval`. RecordError: there is no such
+    checkpoint; its rubric or prompts differ from those that it was published with; or the given rubric has its rubric's id and
+    another wording. RubricError: there is no such rubric.
     """
     rubric = read_rubric(rubric) if isinstance(rubric, str) else rubric
     kind, model = checked_model(spec)
@@ -203,3 +128,54 @@ def planner(spec: str, rubric: Rubric, **options: Any) -> Callable[[Case], list[
     if kind == "small" and not rubric.scale:
         raise RecordError(f"--rubric {rubric.id}: gives choices, and a small judge reads a scale")
     return partial(plan_apart, models=plan.get("models"))
+
+
+def default_judge(encoder: EncoderArguments) -> str:
+    """Return the name of the judge, as `load_judge` takes it; `encoder` is that of the small judge.
+
+    RecordError if there is none on this machine.
+    """
+    if judge := os.environ.get(VARIABLE):
+        return judge
+    if encoder.is_there():
+        return "small"
+    if models := generating_models():
+        return f"likelihood:{models[0]}"
+    raise RecordError("no judge is on this machine; the small one is there after\n  automedeval get-models")
+
+
+@dataclass
+class JudgeSettings(EvidenceArguments):
+    """Which judge gives the scores, and how."""
+
+    judge: str = option("the judge, named as for automedeval judge", "small")
+    rubric: str | None = option("a rubric with a scale, packaged or a .yaml; default: as for automedeval judge", None)
+    rationale: bool = option("ask the judge for a rationale as well; slower", False)
+
+    def load(self, chat: ChatArguments, encoder: EncoderArguments, judge: str | None = None) -> BaseJudge:
+        """Return the judge, or another one by the same settings but without the books.
+
+        RecordError if the judge or its books cannot be loaded, or it gives no scores.
+        """
+        name, books = (judge, {}) if judge else (self.judge, self.books(encoder, chat.device))
+        # A score of a shortened answer would stand beside scores of whole ones: one that is too long has none.
+        options = {"rationale": self.rationale, "on_overlong": "skip", **books}
+        loaded = load_judge(name, self.rubric, chat, encoder=encoder, **options)
+        if loaded.gives_choices:
+            raise RecordError(f"judge {name}: the rubric {loaded.rubric_name} gives choices, and scores are needed")
+        return loaded
+
+
+def load_by_settings(values: Mapping[str, Any]) -> BaseJudge:
+    """Load the judge that settings name.
+
+    Args:
+        values: `JudgeSettings`, `ChatArguments` and `EncoderArguments` by name; `config` names a YAML file of them, whose
+            values the others override.
+
+    Raises:
+        RecordError: a setting is unknown or wrong, or a fault of `JudgeSettings.load`.
+    """
+    words = [f"--{name}={value}" for name, value in values.items() if value is not None]
+    settings, encoder, chat = parse((JudgeSettings, EncoderArguments, ChatArguments), __doc__, words)
+    return settings.load(chat, encoder)

@@ -1,19 +1,16 @@
 """Judge by log-likelihoods: how likely a response makes the question. Nothing is generated."""
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from automedeval.judges.base import ApartJudge
-from automedeval.judges.prompt_judge import PromptJudge, answer_groups
+from automedeval.judges.prompt_judge import PromptJudge
 from automedeval.judges.requests import Request
-from automedeval.models.base import Answer
-from automedeval.records import Verdict, digest
-from automedeval.reports.facts import UNSEEN
+from automedeval.models.base import Answer, answer_groups
+from automedeval.records import UNSEEN, Verdict, digest
 from automedeval.rubrics import LIKELIHOOD
 from automedeval.rubrics.prompts import likelihood_texts, template_fingerprint
-from automedeval.rubrics.slots import by_response
 
 
 @dataclass
@@ -62,9 +59,4 @@ class LikelihoodJudge(ApartJudge, PromptJudge):
         """Return the verdict of log-probabilities in the order of `prompt`; an `Answer` with an error makes it invalid."""
         if isinstance(answer, Answer):
             return self.record(request, answer.error, notes, expected_scores=None)
-        if not any(map(math.isfinite, answer)):
-            return self.record(request, "no likelihood is finite", notes, expected_scores=None)
-
-        rounded = (round(value, 6) if math.isfinite(value) else None for value in answer)
-        expected = by_response(rounded, request.slots, len(request.case.responses))
-        return self.record(request, None, notes, expected_scores=expected)
+        return self.scored(request, answer, "no likelihood is finite", notes)

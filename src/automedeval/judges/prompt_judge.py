@@ -2,8 +2,7 @@
 
 import re
 from abc import abstractmethod
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from automedeval.judges.base import BaseJudge
@@ -24,26 +23,6 @@ def shorten_longest(texts: list[str], over: int) -> int | None:
     cut = text[: max(len(text) - 3 * over - 8, len(text) // 2)]
     texts[slot] = re.sub(r"\s\S{0,30}\Z", "", cut).rstrip() + " …"
     return slot
-
-
-def answer_groups(
-    groups: Sequence[Sequence[Any]],
-    wanted: Sequence[bool],
-    answer: Callable[[list[Any], list[bool]], Iterable[tuple[int, Any]]],
-) -> Iterator[tuple[int, list[Any]]]:
-    """Answer the prompts of all groups at once; yield (index, answers) of each wanted group as its last prompt is answered.
-
-    Args:
-        answer: yields (index, answer) of the wanted ones among prompts, in any order.
-    """
-    owners = [index for index, prompts in enumerate(groups) for _ in prompts]
-    answers: dict[int, dict[int, Any]] = defaultdict(dict)
-    every = [prompt for prompts in groups for prompt in prompts]
-    for place, value in answer(every, [wanted[owner] for owner in owners]):
-        owner = owners[place]
-        answers[owner][place] = value
-        if len(answers[owner]) == len(groups[owner]):
-            yield owner, [value for _, value in sorted(answers.pop(owner).items())]
 
 
 class PromptJudge(BaseJudge):

@@ -55,7 +55,9 @@ class Request:
 class Requests:
     """The requests of a file's cases. Every iteration reads the file again, so that memory does not grow with it.
 
-    Every case is planned once at the start, and checked: faults of the input are reported before anything is judged.
+    Every case is planned once at the start, and checked: faults of the input are reported before anything is judged, as
+    RecordError. `digests` are those of the cases that take a request, by id; `notes` is what is to be told of the cases;
+    `references` says whether a case has one.
 
     Args:
         file, blank: the cases, see `read_cases`.
@@ -63,13 +65,6 @@ class Requests:
         plan: returns the requests that a case takes.
         check: raises RecordError for a request that cannot be judged; None checks nothing.
         processes: those that share the checking, case by case in turn. Each of them plans all cases.
-
-    Attributes:
-        digests: digest of the case by its id, of the cases that take a request.
-        notes: what is to be told of the cases.
-
-    Raises:
-        RecordError: a fault of the cases or of a plan, or what `check` raises.
     """
 
     def __init__(
@@ -84,10 +79,12 @@ class Requests:
         self.file, self.limit, self.plan, self.blank = file, limit, plan, blank
         self.digests: dict[str, str] = {}
         self.notes: list[str] = []
+        self.references = False
         self._count = thoughts = 0
         unchecked: list[Request] = []
         for number, case in enumerate(self.cases()):
             thoughts += count_thoughts(case)
+            self.references |= bool(case.reference)
             if planned := plan(case):
                 self.digests[case.id] = planned[0].digest
                 self._count += len(planned)
@@ -122,16 +119,14 @@ def plan_requests(
     """Plan the prompts of one case.
 
     A listwise rubric shows up to `max_responses` at once; more are judged in as many groups as there are responses, so that
-    each response is in `max_responses` groups, once in each slot.
+    each response is in `max_responses` groups, once in each slot. RecordError: a model that has no response in this case, or no
+    reference where the rubric needs one.
 
     Args:
         orders: "1" is one seeded order, "all" every permutation, "latin" a Latin square (each response once in each slot).
         runs: how often every prompt is asked.
         baseline: a model's name; only pairs with it are judged.
         models: only these models' responses are judged.
-
-    Raises:
-        RecordError: a model that has no response in this case, or no reference where the rubric needs one.
     """
     if rubric.needs_reference and case.reference is None:
         raise RecordError(f"case {case.id!r} has no reference, and the rubric {rubric.name} needs one")

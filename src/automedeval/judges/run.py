@@ -3,14 +3,14 @@
 import itertools
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from automedeval.cli import TableArguments
 from automedeval.judges.base import BaseJudge, shared_sizes, windows_of
 from automedeval.judges.prompt_judge import PromptJudge
 from automedeval.judges.requests import Request
-from automedeval.records import RecordError, Verdict, digest
+from automedeval.records import RecordError, Verdict, digest, option
 from automedeval.records.journal import ALONE, Processes
 from automedeval.records.log import Log
 
@@ -19,24 +19,18 @@ from automedeval.records.log import Log
 class PromptArguments(TableArguments):
     """Whether prompts are only shown: the base of the arguments of every program that judges cases by prompts."""
 
-    show_prompt: str | None = field(
-        default=None,
-        metadata={
-            "help": "print the prompts of the case with this id, of the first case without one, as the model reads them; judge "
-            "nothing, load no weights and ask no endpoint",
-            "nargs": "?",
-            "metavar": "CASE_ID",
-            "const": "",
-        },
+    show_prompt: str | None = option(
+        "print the prompts of the case with this id, of the first case without one, as the model reads them; judge "
+        "nothing, load no weights and ask no endpoint",
+        None,
+        nargs="?",
+        metavar="CASE_ID",
+        const="",
     )
 
 
 def verdict_log(
-    folder: Path,
-    judge: BaseJudge,
-    settings: str | None = None,
-    processes: Processes = ALONE,
-    again: bool | None = None,
+    folder: Path, judge: BaseJudge, settings: str | None = None, processes: Processes = ALONE, again: bool | None = None
 ) -> Log:
     """Return the log of a judge's verdicts in FOLDER/verdicts.jsonl; `settings` is the judge's fingerprint by default."""
     file = folder / "verdicts.jsonl"
@@ -59,19 +53,16 @@ def judge_missing(
 ) -> None:
     """Judge the requests that are not done, together with the other processes, and append every verdict as it comes.
 
-    A request that an endpoint did not answer is left out: the next run asks it again (see `refuse_failures`).
-
-    The processes take windows of requests one after another, whoever is free the next. Which requests are in a window, and so
-    in a batch, depends on all requests and on the number of processes alone.
+    A request that an endpoint did not answer is left out: the next run asks it again (see `refuse_failures`). The processes
+    take windows of requests one after another, whoever is free the next. Which requests are in a window, and so in a batch,
+    depends on all requests and on the number of processes alone. RecordError: a prompt is too long (`BaseJudge.refuse_overlong`
+    finds that before).
 
     Args:
         requests: all requests in their order, `total` in number; iterated once.
         log: the open log of the verdicts.
         done: keys of the requests that have a verdict in the log.
         name: label of the progress bar.
-
-    Raises:
-        RecordError: a prompt is too long and the judge refuses it. `BaseJudge.refuse_overlong` finds that before.
     """
     processes, sizes = log.processes, list(shared_sizes(total, log.processes.count))
     expect_answers(judge, log)
@@ -107,20 +98,14 @@ def numbered(windows: Iterable[list[Request]], numbers: Iterable[int]) -> Iterat
 def judge_by_file(judge: PromptJudge, requests: Iterable[Request], missing: int, log: Log, file: Path) -> str | None:
     """Record the verdicts that the answers to a file of requests give, and write the requests that have no answer.
 
-    The answers are in FILE.answers.jsonl beside FILE.jsonl. A request that several verdicts need, for cases of equal texts,
-    is written once.
+    FILE.answers.jsonl beside FILE.jsonl has the answers. A request that several verdicts need, for cases of equal texts, is
+    written once. Return what is to be done next, None if no request is left; ChatError if a line of the answers is none.
 
     Args:
         judge: an endpoint's, which asks once for a verdict.
         requests: those without a verdict, `missing` in number.
         log: the open log of the verdicts.
         file: where the requests are written, in the layout of OpenAI's batches and `vllm run-batch`.
-
-    Returns:
-        what is to be done next, None if no request is left.
-
-    Raises:
-        ChatError: a line of the answers is none.
     """
     from automedeval.models.completions import batch_lines, read_batch_line
 
@@ -175,11 +160,7 @@ def dry_run(judge: BaseJudge, requests: Iterable[Request], done: Collection[tupl
 def show_prompts(requests: Iterable[Request], case_id: str, shown: Callable[[Request], str]) -> str:
     """Return the prompts of a case, of the first one without an id, each below a line that names the responses in their order.
 
-    Args:
-        shown: returns the prompt of a request as the model reads it.
-
-    Raises:
-        RecordError: no prompt is about this case.
+    `shown` returns the prompt of a request as the model reads it. RecordError if no prompt is about this case.
     """
     lines: list[str] = []
     for request in requests:

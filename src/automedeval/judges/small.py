@@ -8,7 +8,7 @@ does not know medicine.
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations, pairwise
 from pathlib import Path
 from statistics import fmean
@@ -24,11 +24,10 @@ from automedeval.judges.composed import compose
 from automedeval.judges.features import FEATURES, QUESTION, asked_last, read_responses
 from automedeval.judges.requests import Request
 from automedeval.models.arguments import EncoderArguments
-from automedeval.models.checkpoints import checkpoint_folder, fingerprint, weights_fingerprint
+from automedeval.models.checkpoints import fingerprint, matching_encoder, weights_fingerprint
 from automedeval.models.pair_reader import PairReader
-from automedeval.records import Case, RecordError, Verdict, digest
+from automedeval.records import UNSEEN, Case, RecordError, Verdict, digest
 from automedeval.records.journal import write_json
-from automedeval.reports.facts import UNSEEN
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.questions import Search
 from automedeval.rubrics.slots import by_response
@@ -47,13 +46,11 @@ class Scale:
     """How features become a share of a scale, from 0, its lowest score, to 1.
 
     Args:
-        features: the names of those that are read.
-        weights: of each, 0 or more.
+        weights: of the features that are read, by name; each 0 or more.
         intercept, slope: of the logistic function of their weighted sum.
     """
 
-    features: tuple[str, ...]
-    weights: tuple[float, ...]
+    weights: Mapping[str, float]
     intercept: float
     slope: float
 
@@ -83,23 +80,12 @@ class Scale:
             intercept, slope = fit_logistic(np.column_stack([np.ones(len(total)), total]), shares)
         if not slope > 0:
             raise RecordError("people's ratings do not rise with what the encoder says: there is nothing to learn")
-        return cls(tuple(names), tuple(weights.tolist()), float(intercept), float(slope))
+        return cls(dict(zip(names, weights.tolist())), float(intercept), float(slope))
 
     def shares(self, features: np.ndarray) -> np.ndarray:
         """Return the share of the scale of every response: float [responses], NaN where a feature is."""
-        read = features[:, [FEATURES.index(name) for name in self.features]]
-        return 1 / (1 + np.exp(-self.intercept - self.slope * (read @ np.array(self.weights))))
-
-    def to_dict(self) -> dict[str, Any]:
-        weights = dict(zip(self.features, self.weights))
-        return {"weights": weights, "intercept": self.intercept, "slope": self.slope}
-
-    @classmethod
-    def from_dict(cls, content: Mapping[str, Any]) -> "Scale":
-        weights = {str(name): float(weight) for name, weight in content["weights"].items()}
-        if unknown := weights.keys() - set(FEATURES):
-            raise ValueError(f"no feature is called {min(unknown)!r}")
-        return cls(tuple(weights), tuple(weights.values()), float(content["intercept"]), float(content["slope"]))
+        read = features[:, [FEATURES.index(name) for name in self.weights]]
+        return 1 / (1 + np.exp(-self.intercept - self.slope * (read @ np.array(list(self.weights.values())))))
 
 
 @dataclass(frozen=True)
@@ -123,12 +109,15 @@ class SmallJudgeModel:
             shares = np.where(np.isnan(both), shares, both)
         return shares
 
-    def to_dict(self) -> dict[str, Any]:
-        return {"scales": {name: scale.to_dict() for name, scale in self.scales.items()}, "certain": self.certain}
-
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> "SmallJudgeModel":
-        scales = {name: Scale.from_dict(content["scales"][name]) for name in SCALES if name in content["scales"]}
+        """Return what `asdict` was written of; ValueError, KeyError or TypeError if it is not that."""
+        scales = {}
+        for name in [name for name in SCALES if name in content["scales"]]:
+            weights, *line = (content["scales"][name][key] for key in ("weights", "intercept", "slope"))
+            if unknown := weights.keys() - set(FEATURES):
+                raise ValueError(f"no feature is called {min(unknown)!r}")
+            scales[name] = Scale({str(each): float(weight) for each, weight in weights.items()}, *map(float, line))
         if "question" not in scales:
             raise ValueError("no scale for cases without a reference")
         return cls(scales, None if content["certain"] is None else float(content["certain"]))
@@ -179,7 +168,7 @@ class SmallJudge(ApartJudge):
 
     @property
     def fingerprint(self) -> str:
-        read = [READING, self.encoder.fingerprint, self.adapter, self.learnt.to_dict(), self._scale]
+        read = [READING, self.encoder.fingerprint, self.adapter, asdict(self.learnt), self._scale]
         read += [self.checker.fingerprint] if self.checker else []
         return digest(read + ([self.store] if self.search else []))
 
@@ -213,25 +202,15 @@ class SmallJudge(ApartJudge):
             for case in cases:
                 yield [[] for _ in case.responses]
             return
-        evidence = [
-            [
-                passage
-                for kind in ("reference", *(["books"] if self.search else []))
-                for passage in evidence_of(case, index, kind, self.search)
-            ]
-            for case in cases
-            for index in range(len(case.responses))
-        ]
-        answers = [
-            (statements(response.text), passages, asked_last(case.question))
-            for (case, response), passages in zip(
-                ((case, response) for case in cases for response in case.responses), evidence
-            )
-            if passages
-        ]
-        checked = self.checker.check(answers) if answers else iter(())
-        in_turn = iter([next(checked) if passages else [] for passages in evidence])
-        yield from (list(itertools.islice(in_turn, len(case.responses))) for case in cases)
+        kinds = ("reference", "books") if self.search else ("reference",)
+        answers = []
+        for case in cases:
+            for index, response in enumerate(case.responses):
+                passages = [each for kind in kinds for each in evidence_of(case, index, kind, self.search)]
+                asked = statements(response.text) if passages else []
+                answers.append((asked, passages, asked_last(case.question)))
+        checked = self.checker.check(answers)
+        yield from (list(itertools.islice(checked, len(case.responses))) for case in cases)
 
     def verdict(
         self, request: Request, answer: tuple[np.ndarray, list[list[Finding]]], notes: dict[str, Any] | None = None
@@ -276,15 +255,12 @@ def load_small_judge(
     rubric: Rubric,
     encoder: EncoderArguments,
     device: str = "auto",
-    models: Sequence[str] | None = None,
-    name: str | None = None,
-    search: Search | None = None,
-    store: str = "",
+    **options: Any,
 ) -> SmallJudge:
     """Load the small judge that recipes/fit_small_judge.py wrote to a folder, or the packaged one, with the packaged checker.
 
     Args:
-        search, store: the books, see `SmallJudge`.
+        options: `models`, `name`, `search` and `store` of `SmallJudge`.
 
     Raises:
         RecordError: the folder holds none, a library or the encoder is missing, the adapter is of another encoder, or there are
@@ -294,23 +270,21 @@ def load_small_judge(
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
         learnt = SmallJudgeModel.from_dict(content)
-        base_name, base = content["encoder"]["name"], content["encoder"]["fingerprint"]
+        base = {key: content["encoder"][key] for key in ("name", "fingerprint")}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise RecordError(f"{file}: not the description of a small judge ({error})") from None
-    place = checkpoint_folder(encoder.place)
-    if weights_fingerprint(place) != base:
-        raise RecordError(f"{place} is not the {base_name} that the small judge was trained on (fingerprint {base})")
+    place = matching_encoder(encoder.place, base, "the small judge")
     network = encoder.load(device)
     pair_reader = PairReader(place, folder / ADAPTER, device)
     adapter = fingerprint(folder / ADAPTER, [])
     checker = matching_checker(encoder, device, network)
-    if search and checker is None:
+    if options.get("search") and checker is None:
         raise RecordError(f"{folder}: the packaged checker reads with another encoder, so this judge reads no books")
-    return SmallJudge(network, pair_reader, learnt, adapter, rubric, models, name, checker, search, store)
+    return SmallJudge(network, pair_reader, learnt, adapter, rubric, checker=checker, **options)
 
 
 def write_small_judge(folder: Path, learnt: SmallJudgeModel, encoder: Path, facts: Mapping[str, Any]) -> None:
     """Write the description of a small judge beside its adapter; `facts` are what was measured."""
     named = {"name": encoder.name, "fingerprint": weights_fingerprint(encoder)}
-    content = {"encoder": named, **learnt.to_dict(), **facts}
+    content = {"encoder": named, **asdict(learnt), **facts}
     write_json(folder / "judge.json", content)

@@ -18,14 +18,16 @@ NOT_RESPONSES = ("id", "question", "reference", "topic")
 
 
 def judge_dataset(
-    judge: BaseJudge,
-    dataset: "Dataset",
-    responses: Sequence[str] | None = None,
-    blank: str | None = None,
+    judge: BaseJudge, dataset: "Dataset", responses: Sequence[str] | None = None, blank: str | None = None
 ) -> "Dataset":
     """Judge every row of a data set, and return it with the scores as further columns.
 
         scored = judge_dataset(load_judge("small"), load_dataset("ORG/ANSWERS", split="test"))
+
+    `MODEL_score` is the mean of what the valid verdicts say of a model's response (`Verdict.value`), null where there is none.
+    `valid` says whether every verdict on the row is valid, null where there was nothing to judge. `rationale` and `error` are
+    those of the first valid and the first invalid verdict, null without one. RecordError: a column is missing, the judge gives
+    choices and no scores, or a response is blank and `blank` is None.
 
     Args:
         judge: any judge that gives scores.
@@ -33,15 +35,6 @@ def judge_dataset(
             for the responses of each model; `reference` is read if it is there.
         responses: the columns with responses, which name the models; by default all but id, question, reference and topic.
         blank: what a null or a blank text in a column with responses is, "lowest" or "skip" (see `without_blanks`).
-
-    Returns:
-        The data set with `MODEL_score` for each model, the mean of what the valid verdicts say of its response
-        (`Verdict.value`); null where there is none. `valid` says whether every verdict on the row is valid, null where there
-        was nothing to judge. `rationale` is that of the first valid verdict, null if there is none. `error` is that of the
-        first invalid one.
-
-    Raises:
-        RecordError: a column is missing, the judge gives choices and no scores, or a response is blank and `blank` is None.
     """
     if judge.gives_choices:
         raise RecordError(
@@ -90,7 +83,8 @@ class Verdicts(list[Verdict]):
         """Return one row for every verdict and response that it shows, or for every criterion of these.
 
         What a verdict does not have is missing. A response that a valid verdict could not read, and one of which it left a
-        criterion unread, has no score; an empty one has the lowest.
+        criterion unread, has no score; an empty one has the lowest. RecordError: "criteria" of verdicts that are not by
+        criteria.
 
         Args:
             rows: one of `ROWS`.
@@ -98,14 +92,10 @@ class Verdicts(list[Verdict]):
 
         Returns:
             The columns case_id, row (in the user's table, from 1) and question where they are known, model, judge, rubric, run,
-            slot (from 0, as shown), valid and empty; of "responses" then score,
-            expected_score, one column `score_CRITERION` for every criterion that a rubric scores and `choice_CRITERION` for
-            every one of a pairwise rubric, by criteria of the cases score, lowest and highest (`Score`) and the numbers
-            criteria_met, criteria_not_met and criteria_unread; of "criteria" then criterion (its number from 1), text, points,
-            met and probability. rationale and error are last.
-
-        Raises:
-            RecordError: "criteria" of verdicts that are not by criteria of the cases.
+            slot (from 0, as shown), valid and empty; of "responses" then score, expected_score, one column `score_CRITERION`
+            for every criterion that a rubric scores and `choice_CRITERION` for every one of a pairwise rubric, by criteria of
+            the cases score, lowest and highest (`Score`) and the numbers criteria_met, criteria_not_met and criteria_unread; of
+            "criteria" then criterion (its number from 1), text, points, met and probability. rationale and error are last.
         """
         import pandas  # comes with datasets
 
@@ -127,19 +117,11 @@ def beside_rows(
 ) -> "pandas.DataFrame":
     """Return the rows of a user's table, in their order, with what one judge's verdicts say of the answers in them.
 
-    Args:
-        rows: those of the table, as `read_rows` gives them.
-        columns: the columns that are read.
-        cases: the cases of the table, as `read_cases` gives them.
-
-    Returns:
-        The table's own columns; case_id, where it has no ids; for each candidate `MODEL_score`, the mean of what the valid
-        verdicts say (`Verdict.value`), `MODEL_flags` (contradicted, empty, invalid, unread, unsure, not judged) and
-        `MODEL_claims`, the statements that contradict the evidence, one a line; and the first rationale. Where a row is one
-        answer, the judge's name stands for MODEL.
-
-    Raises:
-        RecordError: the table has a column of one of these names.
+    `rows` and `cases` are those of `read_rows` and `read_cases`, `columns` the ones that are read. The table gets case_id,
+    where it has no ids; for each candidate `MODEL_score`, the mean of what the valid verdicts say (`Verdict.value`),
+    `MODEL_flags` (contradicted, empty, invalid, unread, unsure, not judged) and `MODEL_claims`, the statements that contradict
+    the evidence, one a line; and the first rationale. Where a row is one answer, the judge's name stands for MODEL. RecordError
+    if the table has a column of one of these names.
     """
     import pandas  # comes with datasets
 

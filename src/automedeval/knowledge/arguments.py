@@ -1,11 +1,11 @@
 """The arguments that choose the knowledge store in which a model may look things up."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from automedeval.models.arguments import EncoderArguments
-from automedeval.records import RecordError, check_least
+from automedeval.records import RecordError, check_least, option
 from automedeval.rubrics.questions import Search
 
 QDRANT_URL = "the Qdrant server that has the store, under the name of its folder; its key: QDRANT_API_KEY"
@@ -15,21 +15,15 @@ QDRANT_URL = "the Qdrant server that has the store, under the name of its folder
 class KnowledgeArguments:
     """The knowledge store that a model may ask questions before it answers."""
 
-    knowledge: str = field(
-        default="chain",
-        metadata={
-            "help": "chain: the model may ask questions to the store; none: it may not",
-            "choices": ["chain", "none"],
-        },
+    knowledge: str = option(
+        "chain: the model may ask questions to the store; none: it may not", "chain", choices=["chain", "none"]
     )
-    store: str | None = field(default=None, metadata={"help": "folder of the knowledge store"})
-    qdrant_url: str | None = field(default=None, metadata={"help": QDRANT_URL})
-    encoder: str = field(
-        default="models/all-MiniLM-L6-v2", metadata={"help": "the encoder that the store was built with"}
-    )
+    store: str | None = option("folder of the knowledge store", None)
+    qdrant_url: str | None = option(QDRANT_URL, None)
+    encoder: str = option("the encoder that the store was built with", "models/all-MiniLM-L6-v2")
     # Paper: Algorithm 1's T.
-    questions: int = field(default=3, metadata={"help": "largest number of rounds of questions"})
-    passages: int = field(default=3, metadata={"help": "passages returned for a question"})
+    questions: int = option("largest number of rounds of questions", 3)
+    passages: int = option("passages returned for a question", 3)
 
     def __post_init__(self) -> None:
         check_least(self, 1, "questions", "passages")
@@ -70,12 +64,10 @@ class KnowledgeArguments:
 class EvidenceArguments:
     """The books beside which a judge reads: the base of the arguments that name a judge."""
 
-    evidence: str | None = field(
-        default=None,
-        metadata={
-            "help": "folder of books, by recipes/build_store.py: their passages nearest to question and responses stand in the "
-            "prompt; the small judge checks statements against them"
-        },
+    evidence: str | None = option(
+        "folder of books, by recipes/build_store.py: their passages nearest to question and responses stand in the "
+        "prompt; the small judge checks statements against them",
+        None,
     )
 
     def books(self, encoder: EncoderArguments, device: str) -> dict[str, Any]:

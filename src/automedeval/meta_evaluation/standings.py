@@ -15,10 +15,10 @@ from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, rows_o
 from automedeval.meta_evaluation.criteria.checklists import CriteriaVerdicts
 from automedeval.meta_evaluation.criteria.report import candidates, read_shares
 from automedeval.meta_evaluation.criteria.scores import scored
+from automedeval.meta_evaluation.facts import JudgeProfile
 from automedeval.meta_evaluation.harm.readings import rater_of
 from automedeval.meta_evaluation.harm.report import counts_table, harm_result
 from automedeval.records import Verdict
-from automedeval.reports.facts import JudgeProfile
 from automedeval.rubrics import Rubric
 from automedeval.stats import bootstrap
 

@@ -51,15 +51,10 @@ def sentences(text: str) -> list[str]:
 
 
 class Nearest(NamedTuple):
-    """How near a response is to a text.
+    """How near a response is to a text."""
 
-    Attributes:
-        cosine: the largest cosine between a piece of the response and a piece of the text; NaN where one has no words.
-        piece: that piece of the response; "" where there is none.
-    """
-
-    cosine: float
-    piece: str
+    cosine: float  # the largest one between a piece of the response and a piece of the text; NaN where one has no words
+    piece: str  # that piece of the response; "" where there is none
 
 
 def nearest(

@@ -11,7 +11,7 @@ from typing import Any
 
 from automedeval.models.checkpoints import loading
 from automedeval.models.model_paths import find_model, user_models
-from automedeval.records import RecordError, check_least
+from automedeval.records import RecordError, check_least, option
 from automedeval.records.journal import ALONE, Processes
 
 ENCODER = "models/all-MiniLM-L6-v2"  # where `make demo` puts it
@@ -44,56 +44,36 @@ def checked_model(spec: str) -> tuple[str, str]:
 class ChatArguments:
     """The model that answers: a checkpoint on this machine, or an endpoint."""
 
-    base_url: str | None = field(
-        default=None, metadata={"help": "URL of the endpoint of openai:MODEL; default: OpenAI's own"}
+    base_url: str | None = option("URL of the endpoint of openai:MODEL; default: OpenAI's own", None)
+    api_key_env: str = option(
+        "endpoint: the environment variable that holds the key, such as GEMINI_API_KEY", "OPENAI_API_KEY"
     )
-    api_key_env: str = field(
-        default="OPENAI_API_KEY",
-        metadata={"help": "endpoint: the environment variable that holds the key, such as GEMINI_API_KEY"},
+    dtype: str = option(
+        "of a checkpoint's weights; auto: bfloat16 where the device computes it in hardware, else float32",
+        "auto",
+        choices=["auto", "bfloat16", "float16", "float32"],
     )
-    dtype: str = field(
-        default="auto",
-        metadata={
-            "help": "of a checkpoint's weights; auto: bfloat16 where the device computes it in hardware, else float32",
-            "choices": ["auto", "bfloat16", "float16", "float32"],
-        },
+    device: str = option("cpu, cuda, cuda:N, mps, or auto: a GPU if there is one", "auto")
+    batch_tokens: int = option("most tokens of a batch, prompts and answers; 0: what the device's memory holds", 0)
+    quantization: str = option(
+        "load a checkpoint's weights in 8 or 4 bits: needs a CUDA GPU and bitsandbytes",
+        "none",
+        choices=["none", "8bit", "4bit"],
     )
-    device: str = field(default="auto", metadata={"help": "cpu, cuda, cuda:N, mps, or auto: a GPU if there is one"})
-    batch_tokens: int = field(
-        default=0, metadata={"help": "most tokens of a batch, prompts and answers; 0: what the device's memory holds"}
+    chat_template_path: str | None = option("Jinja file, for a checkpoint without a chat template; none: its own", None)
+    max_new_tokens: int = option("most tokens of a rationale or an endpoint's answer", 512)
+    temperature: float = option("0 decodes greedily", 0.0)
+    concurrency: int = option("endpoint: most requests under way at once", 32)
+    max_retries: int = option("endpoint: how often a failed request is tried again", 5)
+    timeout: float = option("endpoint: seconds without a byte that end an attempt", 120.0)
+    structured_output: bool = option("endpoint: constrain answers if the server can, else send JSON schemas", True)
+    top_logprobs: int = option("endpoint: alternatives per token (expected scores); 0: none", 5)
+    cache: str = option(
+        "endpoint: folder that keeps answers, or off; auto: ~/.cache/automedeval for OpenAI's own API, else off", "auto"
     )
-    quantization: str = field(
-        default="none",
-        metadata={
-            "help": "load a checkpoint's weights in 8 or 4 bits: needs a CUDA GPU and bitsandbytes",
-            "choices": ["none", "8bit", "4bit"],
-        },
-    )
-    chat_template_path: str | None = field(
-        default=None, metadata={"help": "Jinja file, for a checkpoint without a chat template; none: its own"}
-    )
-    max_new_tokens: int = field(default=512, metadata={"help": "most tokens of a rationale or an endpoint's answer"})
-    temperature: float = field(default=0.0, metadata={"help": "0 decodes greedily"})
-    concurrency: int = field(default=32, metadata={"help": "endpoint: most requests under way at once"})
-    max_retries: int = field(default=5, metadata={"help": "endpoint: how often a failed request is tried again"})
-    timeout: float = field(default=120.0, metadata={"help": "endpoint: seconds without a byte that end an attempt"})
-    structured_output: bool = field(
-        default=True, metadata={"help": "endpoint: constrain answers if the server can, else send JSON schemas"}
-    )
-    top_logprobs: int = field(
-        default=5, metadata={"help": "endpoint: alternatives per token (expected scores); 0: none"}
-    )
-    cache: str = field(
-        default="auto",
-        metadata={
-            "help": "endpoint: folder that keeps answers, or off; auto: ~/.cache/automedeval for OpenAI's own API, else off"
-        },
-    )
-    price_in: float = field(default=0.0, metadata={"help": "endpoint: price of a million prompt tokens"})
-    price_out: float = field(default=0.0, metadata={"help": "endpoint: price of a million completion tokens"})
-    max_cost: float | None = field(
-        default=None, metadata={"help": "endpoint: stop before a call whose worst case would exceed this sum"}
-    )
+    price_in: float = option("endpoint: price of a million prompt tokens", 0.0)
+    price_out: float = option("endpoint: price of a million completion tokens", 0.0)
+    max_cost: float | None = option("endpoint: stop before a call whose worst case would exceed this sum", None)
     # Whether no server is asked: requests go into a file, are counted or shown. Not an argument.
     unasked = False
     # Whether `load` reads a checkpoint's weights, which counting tokens does not need. Not an argument.
@@ -112,14 +92,9 @@ class ChatArguments:
             raise RecordError("--max_cost needs --price_in and --price_out")
 
     def load(self, model: str, seed: int = 0, processes: Processes = ALONE) -> Any:
-        """Return the chat of a model: `openai:MODEL` is an endpoint's, any other name a checkpoint's.
+        """Return the chat of a model: `openai:MODEL` is an endpoint's, any other name a checkpoint's; `seed` is for sampling.
 
-        Args:
-            seed: of sampling.
-            processes: those that share `max_cost`, and the reading of the checkpoint.
-
-        Raises:
-            RecordError: the checkpoint cannot be loaded.
+        `processes` share `max_cost`, and the reading of the checkpoint. RecordError if it cannot be loaded.
         """
         kind, name = checked_model(model)
         if kind == "openai":
@@ -160,17 +135,14 @@ class ChatArguments:
 class EncoderArguments:
     """The encoder of the baselines that compare embeddings, and of a small judge."""
 
-    encoder: str | None = field(
-        default=None,
-        metadata={
-            "help": "sentence encoder of a small judge and of the baselines that compare embeddings, a folder or Hub id "
-            f"(default: {ENCODER}, else where automedeval get-models puts it, else {ENCODER_ON_HUB} in the cache of the Hub); "
-            "reports and audits leave these baselines out with none"
-        },
+    encoder: str | None = option(
+        "sentence encoder of a small judge and of the baselines that compare embeddings, a folder or Hub id "
+        f"(default: {ENCODER}, else where automedeval get-models puts it, else {ENCODER_ON_HUB} in the cache of the Hub); "
+        "reports and audits leave these baselines out with none",
+        None,
     )
-    encoder_pooling: str | None = field(
-        default=None,
-        metadata={"help": "for an encoder without modules.json: cls, mean, or pooler, as it was trained"},
+    encoder_pooling: str | None = option(
+        "for an encoder without modules.json: cls, mean, or pooler, as it was trained", None
     )
 
     @property

@@ -1,8 +1,10 @@
 """Prompts, answers, and `Chat`, the base class of every model that answers prompts."""
 
 import itertools
+import json
 import re
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -69,12 +71,11 @@ class Prompt:
 
     Args:
         messages: chat messages with "role" and "content".
-        parts: the answer's literals, free texts and slots, for chats with `constrains`. None: the answer is free text.
+        parts: literals, free texts and slots of the answer, for chats with `constrains`. None: the answer is free text.
         schema: JSON schema of the answer, for endpoints that accept one.
         run: number of the repetition; a sampled answer depends on it.
         label: rubric and version, a part of the cache's key.
-        completion: the answer of the training row whose prompt this is: the context window needs room for it alone, and an
-            answer is cut where the window ends.
+        completion: the answer of the training row whose prompt this is: the window needs room for it alone, and cuts an answer.
         key: (case id, number of the call in its dialogue), by which a recorded chat finds its answer.
         proposed: (model, score) per slot of a suggestion under review, for a reviewer that is a rule and reads no text.
     """
@@ -94,17 +95,15 @@ class Answer:
     """A chat's answer to a prompt.
 
     Args:
-        text: the whole answer.
         values, probabilities: the chosen value and the probability of each allowed value, per slot; None without parts.
         free: the free text of an answer in parts.
         unseen: the largest share of a value's probability that the alternatives of an endpoint's tokens leave untold.
         tokens: those of an endpoint's text, each as its bytes and (bytes, probability) of its alternatives.
         truncated: the answer reached the limit of new tokens.
         usage: "prompt_tokens" and "completion_tokens".
-        error: why there is no answer; such an answer makes an invalid verdict.
-        refused: whether the error is what the model's endpoint made of this very prompt: a refusal, or an empty answer.
-        overlong: whether the error is that the prompt exceeds the context window.
-        failed: whether the error says nothing about the prompt: the endpoint did not answer it, and may answer it later.
+        error: why there is no answer; such an answer makes an invalid verdict. It is what the endpoint made of this very prompt
+            (`refused`), that the prompt exceeds the window (`overlong`), or says nothing about it: it may be answered
+            (`failed`).
     """
 
     text: str = ""
@@ -129,9 +128,7 @@ _Result = TypeVar("_Result")
 
 
 def lead(
-    dialogue: Generator[_Asked, _Replied, _Result],
-    reply: Callable[[_Asked], _Replied],
-    answer: _Replied | None = None,
+    dialogue: Generator[_Asked, _Replied, _Result], reply: Callable[[_Asked], _Replied], answer: _Replied | None = None
 ) -> _Result:
     """Answer every prompt of a dialogue with `reply`; return the dialogue's result.
 
@@ -150,6 +147,14 @@ def own_text(text: str) -> str:
     """Return the text before the first control token: what follows it is not the model's answer."""
     control = CONTROL_TOKEN.search(text)
     return text[: control.start()] if control else text
+
+
+def unescaped(text: str) -> str:
+    """Return the text that the inside of a JSON string stands for; invalid JSON is returned unchanged."""
+    try:
+        return json.loads(f'"{text}"', strict=False)
+    except ValueError:
+        return text
 
 
 def without_thoughts(text: str) -> str:
@@ -171,11 +176,10 @@ class ChatError(AutoMedEvalError):
 class Chat(ABC):
     """A model that answers prompts.
 
-    `name` is the model's. `fingerprint` has twelve hexadecimal digits over everything that changes an answer. `constrains`
-    says that the chat writes the literals of `Prompt.parts` and chooses among the allowed values of each slot. `batched` says
-    that prompts are answered in batches, on which the last bits of an answer depend. `accepted` says
-    that an answer was of use in this run or in the folder that it goes on with; whoever reads the answers sets it. As long as
-    it is False, an endpoint that refuses a request is taken to refuse all of them.
+    `fingerprint` has twelve hexadecimal digits over everything that changes an answer. `constrains`: it writes the literals of
+    `Prompt.parts` and chooses among the allowed values of each slot. `batched`: the last bits of an answer depend on the batch.
+    `accepted`: an answer was of use in this run or in the folder that it goes on with; whoever reads the answers sets it. As
+    long as it is False, an endpoint that refuses a request is taken to refuse all of them.
     """
 
     name: str
@@ -244,6 +248,26 @@ class Chat(ABC):
                 except StopIteration as end:
                     yield key, end.value
             waiting = going_on
+
+
+def answer_groups(
+    groups: Sequence[Sequence[Any]],
+    wanted: Sequence[bool],
+    answer: Callable[[list[Any], list[bool]], Iterable[tuple[int, Any]]],
+) -> Iterator[tuple[int, list[Any]]]:
+    """Answer the prompts of all groups at once; yield (index, answers) of each wanted group as its last prompt is answered.
+
+    Args:
+        answer: yields (index, answer) of the wanted ones among prompts, in any order.
+    """
+    owners = [index for index, prompts in enumerate(groups) for _ in prompts]
+    answers: dict[int, dict[int, Any]] = defaultdict(dict)
+    every = [prompt for prompts in groups for prompt in prompts]
+    for place, value in answer(every, [wanted[owner] for owner in owners]):
+        owner = owners[place]
+        answers[owner][place] = value
+        if len(answers[owner]) == len(groups[owner]):
+            yield owner, [value for _, value in sorted(answers.pop(owner).items())]
 
 
 class SequentialChat(Chat):

@@ -16,13 +16,10 @@ from torch.nn import functional
 
 
 class Bert:
-    """Read texts, or pairs of texts.
+    """Read texts, or pairs of texts, by a checkpoint that `embeddings.plain_window` knows.
 
     Args:
-        folder: a checkpoint that `embeddings.plain_window` knows.
         window: most tokens of a text, or of two together, of which the longer one is cut.
-        device: "cpu", "cuda:0" or "mps".
-        dtype: of weights and vectors.
         adapter: folder of a LoRA adapter with a head, as `cross_encoder.save_adapter` writes it; it is added to the weights.
     """
 
@@ -66,8 +63,7 @@ class Bert:
     def _read(self, texts: Sequence[Any], first: bool = False) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Return token ids, vectors and mask of a batch: [texts, tokens], [texts, tokens, dimensions], bool [texts, tokens].
 
-        Args:
-            first: of the last layer's vectors only the first token's are computed: [texts, 1, dimensions].
+        With `first` only the first token's vectors are computed of the last layer: [texts, 1, dimensions].
         """
         encodings = self.tokenizer.encode_batch(list(texts))
         longest = max(len(each) for each in encodings)

@@ -74,7 +74,11 @@ def checkpoint_folder(model: str, weights: str = "*.safetensors") -> Path:
     try:
         folder = Path(snapshot_download(name, revision=revision, allow_patterns=[*FILES, weights]))
     except Exception as error:  # noqa: BLE001  the client raises many kinds, and all mean that there is no download
-        raise RecordError(f"no folder {model!r}, and no download from the Hub: {str(error).splitlines()[0]}") from None
+        # the Hub has next to no checkpoint without an owner, and endpoints name their models so
+        hint = "" if "/" in name else f"did you mean openai:{model}, a model at an endpoint? "
+        raise RecordError(
+            f"{hint}no folder {model!r}, and no download from the Hub: {str(error).splitlines()[0]}"
+        ) from None
     note_commit(model, folder.name)
     return folder
 
@@ -148,6 +152,18 @@ def fingerprints(digests: Mapping[str, str], *settings: list) -> list[str]:
         copy.update(json.dumps(each).encode())
         results.append(copy.hexdigest()[:12])
     return results
+
+
+def matching_encoder(model: str, base: Mapping[str, str], whose: str) -> Path:
+    """Return the folder of an encoder.
+
+    RecordError if it is not the `base`, with its name and fingerprint, that something, `whose`, was trained on.
+    """
+    place = checkpoint_folder(model)
+    if weights_fingerprint(place) != base["fingerprint"]:
+        trained = f"that {whose} was trained on (fingerprint {base['fingerprint']})"
+        raise RecordError(f"{place} is not the {base['name']} {trained}")
+    return place
 
 
 def weights_fingerprint(encoder: Path) -> str:

@@ -35,8 +35,7 @@ _NOT_TAKEN = re.compile(
 def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
     """Return the answer in a chat completion, without thoughts before it.
 
-    Raises:
-        UNREADABLE: it does not have the shape of a completion, or has no choice.
+    UNREADABLE is raised if it does not have the shape of a completion, or has no choice.
     """
     choice = completion["choices"][0]
     if choice.get("error"):  # of a provider behind the endpoint
@@ -125,12 +124,11 @@ def refusal(code: Any, message: str) -> Answer | None:
 
 
 def refused_parameter(parameter: Any, message: str, sent: Collection[str]) -> str | None:
-    """Return which of the optional parameters that were sent an endpoint's error refuses; None if it refuses none.
+    """Return which of the optional parameters that were `sent` an endpoint's error refuses; None if it refuses none.
 
     Args:
         parameter: the error's own field for the parameter, if it has one.
         message: the error's message, or all of its text.
-        sent: names of the request's parameters.
     """
     if not _NOT_TAKEN.search(message):
         return None

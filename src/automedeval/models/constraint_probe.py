@@ -12,11 +12,9 @@ _MOST_ALTERNATIVES = (20, 5)  # log-probabilities per token to ask for; many ser
 
 
 def probe_server(request: Callable[[dict[str, Any]], Completion | None], log_probabilities: bool) -> ServerCapabilities:
-    """Return what a server offers. Each format asks for another answer, so that the answer shows which one the server obeyed.
+    """Return what a server offers. Each format asks for another answer, which shows the one that the server obeyed.
 
-    Args:
-        request: sends messages and parameters; returns the completion, None if the server refuses the request.
-        log_probabilities: whether they are wanted.
+    `request` sends messages and parameters, and returns the completion, None if the server refuses them.
     """
 
     def complete(

@@ -27,6 +27,7 @@ from automedeval.models.base import (
     answer_layout,
     most_tokens,
     own_text,
+    unescaped,
     without_thoughts,
 )
 from automedeval.models.completions import token_alternatives
@@ -75,8 +76,7 @@ class ServerCapabilities:
     """What a server offers.
 
     Args:
-        dialect: the name in `DIALECTS` by which it is constrained; None: it is not, or it does not continue an answer that a
-            request begins.
+        dialect: the name in `DIALECTS` by which it is constrained; None: it is not, or it does not continue a begun answer.
         alternatives: how many log-probabilities it gives per token.
     """
 
@@ -133,9 +133,8 @@ def reply_of(completion: Mapping[str, Any] | None, answer: Answer, beginning: st
 def constrained_answer(prompt: Prompt, sampled: bool = False) -> Generator[Step, Reply, Answer]:
     """Yield the steps of a prompt's answer in parts, receive the reply to each, and return the answer.
 
-    The server is asked for one value after another, each after the text before it, so that the literals have the tokens that
-    its tokenizer gives them, as with a local judge, and are not decoded. A reply that does not keep to the form is returned as
-    free text, to be parsed.
+    The server is asked for one value after another, each after the text before it: the literals have the tokens that its
+    tokenizer gives them, as with a local judge, and are not decoded. A reply of another form is returned as free text.
 
     Args:
         sampled: the server draws the values. Otherwise each is the most probable one, as with a local judge, even if the most
@@ -210,11 +209,7 @@ def _rationale(reply: Reply, opening: str, free: Free) -> tuple[str, str]:
     """Return the answer up to the end of its free text, and the free text in plain characters."""
     if free.json_string:
         inside = re.findall(_STRING, reply.text)[0]
-        try:
-            plain = json.loads(f'"{inside}"', strict=False)
-        except ValueError:
-            plain = inside
-        return opening + inside, plain
+        return opening + inside, unescaped(inside)
     text = own_text(without_thoughts(reply.text))
     end = re.search(re.escape(free.stop), "\n" + text, re.I)
     text = text[: max(0, end.start() - 1)] if end else text
@@ -290,8 +285,7 @@ def slot_odds(
 
     Args:
         before: the text before the slot.
-        values: the allowed values.
-        value: the one in the text.
+        value: the one of the values that is in the text.
         following: the literal after it, which tells "1" from "10". None: the text is free; blanks may stand before the value,
             and anything but a digit after it.
     """
@@ -352,3 +346,12 @@ def slot_odds(
     chances = dict.fromkeys(values, 0.0) | {group[0]: mass for group, mass in groups.items() if len(group) == 1}
     shared = {group: mass for group, mass in groups.items() if len(group) > 1}
     return Odds(chances, shared, unseen / (seen + sure + unseen))
+
+
+def text_odds(answer: Answer, before: str, values: Sequence[str], value: str) -> Odds | None:
+    """Return the odds of a value that stands in a free text after `before`; None if its tokens do not tell them.
+
+    They do not where values begin alike, as 1 and 10, and the tokens that tell them apart are not those of the text.
+    """
+    odds = slot_odds(answer.tokens, answer.text, before.rstrip(" \t\r\n"), values, value, None)
+    return None if odds is None or sum(odds.shared.values()) > UNSEEN else odds.whole()

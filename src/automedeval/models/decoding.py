@@ -105,11 +105,9 @@ class Rows:
         self.chance: list[random.Random] = []  # for sampling: one generator per row, which moves with the row
 
     def start(self, prompts: Sequence[Sequence[int]], forward_tokens: int) -> None:
-        """Feed the rows' prompts, a few rows per forward pass.
+        """Feed the rows' prompts, token ids that begin with those of the prefix, about `forward_tokens` per forward pass.
 
-        Args:
-            prompts: token ids per row, which begin with those of the prefix; rows of similar length should be neighbours.
-            forward_tokens: about how many tokens one forward pass takes; too many do not fit a CPU's caches.
+        Too many do not fit a CPU's caches. Rows of similar length should be neighbours.
         """
         self.tokens = list(map(list, prompts))
         self.length, first = max(map(len, self.tokens)), 0
@@ -147,11 +145,8 @@ class Rows:
     def feed(self, tokens: Sequence[Sequence[int]], keep: int = 1) -> torch.Tensor:
         """Append tokens to the active rows; set `self.logits` to those of the last position.
 
-        A row that gets fewer tokens than others, or that was retired, moves to the common end, and its own last tokens fill
-        the forward pass.
-
-        Returns:
-            logits of the last `keep` positions, float32, (active rows, keep, vocabulary).
+        A row that gets fewer tokens than others, or that was retired, moves to the common end, and its own last tokens fill the
+        forward pass. Return the logits of the last `keep` positions, float32, (active rows, keep, vocabulary).
         """
         width = max(map(len, tokens))
         end, self.length = self.length, self.length + width
@@ -282,14 +277,12 @@ def write_free(
 ) -> tuple[list[Written], list[int]]:
     """Write free text in every row, until an end token (neither fed nor kept), a stop, or the row's `most` tokens.
 
-    Finished rows are excluded from later forward passes. On return all rows are active again, in another order than before.
+    Finished rows are excluded from later forward passes. On return all rows are active again, in another order than before:
+    one `Written` per row in the original order, and `owner`, the original row at each present position.
 
     Args:
         stops_at: (the last twelve tokens and the new one, whether these are all tokens) → whether the text ends.
         choose: picks a token per row from logits of shape (rows, vocabulary).
-
-    Returns:
-        one `Written` per row in the original order, and `owner`: the original row at each present position.
     """
     count = rows.active
     owner = list(range(count))  # owner[r]: the original number of the row now at r

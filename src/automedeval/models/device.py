@@ -25,7 +25,6 @@ class Switches:
     Args:
         grouped_attention: attention that does not copy keys and values once per query head, see `network`.
         float32_cache: keys and values are kept in float32 under a bfloat16 model, see `decoding.cache_dtype`.
-        float64: whether the device has it.
         quantization: whether weights in 4 or 8 bits can be loaded.
         forward_tokens: about how many prompt tokens one forward pass takes: a GPU should not wait for the host between two of
             them, and too many do not fit a CPU's caches.

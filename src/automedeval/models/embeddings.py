@@ -36,25 +36,17 @@ BATCH_TOKENS, BATCH_TOKENS_ON_CPU = 8192, 1024
 class Encoder:
     """Encode texts as unit vectors, in batches of texts of similar length.
 
+    Vectors of all dtypes are interchangeable (their cosine is at least .999), so `fingerprint` is the same for all.
+    RecordError: no such checkpoint, one that cannot be loaded or whose modules are its own code; a pooling that is missing, not
+    needed, or not possible.
+
     Args:
         model: checkpoint folder or Hub id.
-        device: "auto" (see `best_device`), "cpu", "cuda", "cuda:N" or "mps".
-        dtype: "auto" is bfloat16 if the device has instructions for it, else float32. Vectors of all dtypes are
-            interchangeable (their cosine is at least .999), so `fingerprint` is the same for all.
+        device, dtype: "auto" is what `best_device` and `best_dtype` choose.
         pooling: one of `POOLINGS`, for a checkpoint without a modules.json; None for one with it.
-
-    Raises:
-        RecordError: no such checkpoint, one that cannot be loaded, or one with modules that are its own code; a pooling that is
-            missing, not needed, or not possible.
     """
 
-    def __init__(
-        self,
-        model: str,
-        device: str = "auto",
-        dtype: str = "auto",
-        pooling: str | None = None,
-    ):
+    def __init__(self, model: str, device: str = "auto", dtype: str = "auto", pooling: str | None = None):
         check_choice("dtype", dtype, DTYPES)
         self._device, self._dtype, self._pooling = device, dtype, pooling
         self._folder = folder = checkpoint_folder(model)
@@ -152,17 +144,9 @@ class Encoder:
         return {name for name, count in longer.items() if count < 0} - {"CJK"}
 
     def encode(self, texts: Sequence[str], on_batch: Callable[[int], object] | None = None) -> np.ndarray:
-        """Encode texts.
+        """Return the vectors of texts, float32 [texts, dimensions], of length 1; each text is cut to `max_tokens`.
 
-        Args:
-            texts: any number, in any order; each is cut to `max_tokens`.
-            on_batch: called after each batch with its number of texts.
-
-        Returns:
-            float32 [texts, dimensions]; every row has length 1.
-
-        Raises:
-            RecordError: a vector is not finite.
+        `on_batch` is called after each batch with its number of texts. RecordError if a vector is not finite.
         """
         vectors = np.zeros((len(texts), self.dimensions), dtype=np.float32)
         for batch, encoded, _ in self._read(texts):
@@ -172,17 +156,9 @@ class Encoder:
         return vectors
 
     def encode_tokens(self, texts: Sequence[str]) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Encode texts, and each of their tokens.
+        """Return of each text its vector, as `encode`, and those of its tokens without the special ones.
 
-        Args:
-            texts: as for `encode`.
-
-        Returns:
-            For each text its vector, float32 [dimensions], and the vectors of its tokens without the special ones, float32
-            [tokens, dimensions]; all have length 1.
-
-        Raises:
-            RecordError: a vector is not finite.
+        They are float32 [tokens, dimensions], of length 1.
         """
         pairs: list = [None] * len(texts)
         for batch, encoded, tokens in self._read(texts):
@@ -213,11 +189,9 @@ class Encoder:
 
 
 def batches(lengths: Sequence[int], on_cpu: bool) -> Iterator[list[int]]:
-    """Yield indices in batches of like lengths, the longest first: a batch that is too large for the memory fails at once.
+    """Yield indices in batches of like lengths, the longest first: one that is too large for the memory fails at once.
 
-    Args:
-        lengths: in tokens, special ones included; a text that is longer than a batch may be is one by itself.
-        on_cpu: whether they are computed on a CPU.
+    The lengths are in tokens, special ones included; a text that is longer than a batch may be is one by itself.
     """
     budget = BATCH_TOKENS_ON_CPU if on_cpu else BATCH_TOKENS
     batch: list[int] = []

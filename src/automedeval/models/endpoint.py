@@ -96,23 +96,15 @@ class OpenAIChat(Chat):
     """A model behind an OpenAI-compatible endpoint. The key is read from the environment, never from an argument.
 
     Args:
-        model: the model's name at the endpoint.
-        base_url: the endpoint, OpenAI's own by default.
-        max_new_tokens, temperature, seed: sampling; temperature 0 by default.
-        concurrency: largest number of requests at the same time.
-        max_retries: how often a request is repeated after 408, 409, 429, 5xx, a broken connection, a timeout, or a body that
-            is cut off or has no choice; the pause doubles from half a second, and Retry-After is respected.
-        timeout: seconds without a byte after which an attempt ends.
+        model: the model's name at the endpoint. `base_url` to `api_key_env` are as in `ChatArguments`.
+        max_retries: the pause between two attempts doubles from half a second, and Retry-After is respected.
         structured_output: constrain an answer where the server can, and otherwise send a JSON schema for rubrics that answer
             in JSON.
-        top_logprobs: number of alternatives requested per token (for expected scores); 0 requests none. A server that
-            constrains is asked for as many as it gives.
+        top_logprobs: 0 requests none. A server that constrains is asked for as many as it gives.
         cache: a folder for answers, keyed by everything that changes them; None: no cache. Away from OpenAI's own API another
             model may come to answer under the same name; the key contains what GET /v1/models says of it.
-        budget: see `Budget`.
         offer: what the server is taken to offer, where it is not asked at all: its requests go into a file, are counted or
             shown. None asks the server.
-        api_key_env: the environment variable that holds the key.
 
     Attributes:
         official: whether this is OpenAI's own API.

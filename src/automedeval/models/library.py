@@ -15,16 +15,9 @@ from automedeval.records import RecordError
 
 
 class Library:
-    """Read texts, as `Bert` does.
+    """Read texts, as `Bert` does; `pooling` as for `embeddings.Encoder`.
 
-    Args:
-        folder: of the checkpoint.
-        pooling: one of `embeddings.POOLINGS`, for a checkpoint without a modules.json; None for one with it.
-        device: "cpu", "cuda:0" or "mps".
-        dtype: of the weights.
-
-    Raises:
-        RecordError: the checkpoint has no weights for the pooling.
+    RecordError if the checkpoint has no weights for the pooling.
     """
 
     def __init__(self, folder: Path, pooling: str | None, device: str, dtype: torch.dtype):

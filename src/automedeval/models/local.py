@@ -28,6 +28,7 @@ from automedeval.models.base import (
     Slot,
     answer_layout,
     most_tokens,
+    unescaped,
     without_thoughts,
 )
 from automedeval.models.checkpoints import checkpoint_folder, file_digests, fingerprints, loading
@@ -84,17 +85,12 @@ class LocalChat(Chat):
     """A checkpoint on this machine, as a chat.
 
     Args:
-        model: folder or Hub id of a causal language model; only safetensors are read, and no remote code is run.
-        dtype: "auto" (see `best_dtype`), "bfloat16", "float16" or "float32".
-        device: "auto" (see `best_device`), "cpu", "cuda", "cuda:N" or "mps".
-        batch_tokens: largest number of tokens of a batch, prompts and answers together; 0: see `batch_room`.
-        max_new_tokens: largest number of tokens of free text.
-        temperature: 0 decodes greedily; above 0 the seed of an answer is made of `seed` and its prompt, run and label, so that
-            it depends neither on the batch nor on interruptions.
+        model: folder or Hub id of a causal language model; only safetensors are read, and no remote code is run. The others
+            are as in `ChatArguments`; for "auto" and 0 see `best_dtype`, `best_device` and `batch_room`.
+        temperature: above 0 the seed of an answer is made of `seed` and its prompt, run and label, so that it depends neither
+            on the batch nor on interruptions.
         top_k: sample among so many of the most probable tokens; 0: all.
         stop: an answer without parts ends before this text; "" for models that end their answers themselves.
-        chat_template_path: a Jinja file, for checkpoints without a chat template; "none" and None: the checkpoint's own.
-        quantization: "none", "8bit" or "4bit"; see `network.quantized`.
         processes: those that judge together; one of each machine reads the weights' files for the fingerprint.
 
     The weights are loaded when they are first needed; counting tokens needs the tokenizer alone.
@@ -328,7 +324,7 @@ class LocalChat(Chat):
         answers: list[Answer] = [Answer()] * len(prompts)
         for index, answer in zip(owner, valued):
             text, cut = joined[index][0], written[index].truncated
-            rationale = _unescaped(text) if free.json_string else text.strip()
+            rationale = unescaped(text) if free.json_string else text.strip()
             whole = replace(answer, text=opening + text + answer.text, free=rationale, truncated=cut)
             answers[index] = answer if answer.error else whole
         return answers
@@ -475,11 +471,3 @@ def _stop_pattern(free: Free) -> tuple[re.Pattern[str], str]:
     """Return the pattern that ends a free text, and what to put in front of the text: the line break that ends the prompt."""
     pattern = re.compile(r'(?<!\\)(?:\\\\)*"') if free.json_string else re.compile(re.escape(free.stop), re.I)
     return pattern, "\n" if free.stop.startswith("\n") else ""
-
-
-def _unescaped(text: str) -> str:
-    """Return the text that the inside of a JSON string stands for; invalid JSON is returned unchanged."""
-    try:
-        return json.loads(f'"{text}"', strict=False)
-    except ValueError:
-        return text

@@ -72,13 +72,10 @@ def outline_network(folder: Path, dtype: torch.dtype, device: str):
 
 
 def load_network(folder: Path, outline, device: str, quantization: str = "none"):
-    """Load a causal language model in evaluation mode; only safetensors are read, and no remote code is run.
+    """Load a causal language model in evaluation mode, its weights straight to the device.
 
-    The weights are read straight to their device, not to the memory of the machine first.
-
-    Args:
-        outline: what `outline_network` returned for this folder and device.
-        quantization: "none", "8bit" or "4bit", see `quantized`.
+    Only safetensors are read, and no remote code is run. `outline` is what `outline_network` returned for this folder and
+    device.
     """
     network = AutoModelForCausalLM.from_pretrained(
         folder,
@@ -106,10 +103,7 @@ def quantized(bits: str, device: str, dtype: torch.dtype) -> BitsAndBytesConfig 
     if bits == "8bit":
         return BitsAndBytesConfig(load_in_8bit=True)
     return BitsAndBytesConfig(
-        load_in_4bit=True,
-        bnb_4bit_quant_type="nf4",
-        bnb_4bit_use_double_quant=True,
-        bnb_4bit_compute_dtype=dtype,
+        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=dtype
     )
 
 

@@ -20,14 +20,12 @@ _KINDS = {"case_id": str, "teacher": str, "role": str, "knowledge": str, "round"
 class RecordedChat(SequentialChat):
     """The recorded answers of one teacher in one role. A prompt's `key` selects the answer; its text has no influence.
 
+    RecordError: the file cannot be read, a line lacks a key or occurs twice, or the teacher has no line.
+
     Args:
-        path: the recording, JSON Lines.
-        teacher: "strong" or "weak", whose lines are used.
+        teacher: "strong" or "weak", whose lines of the recording, JSON Lines, are used.
         knowledge: "chain" for the lines of completion chains, "none" for those of a teacher that may not ask.
         role: the task of the teacher; "judge" gives verdicts.
-
-    Raises:
-        RecordError: the file cannot be read, a line lacks a key or occurs twice, or the teacher has no line.
     """
 
     path: str | Path
@@ -57,10 +55,7 @@ class RecordedChat(SequentialChat):
         return sum(len(content.encode()) // 4 for content in contents), 0.0
 
     def reply(self, prompt: Prompt) -> Answer:
-        """Return the recorded answer.
-
-        RecordError if the prompt has no key, or the recording has no answer for its key.
-        """
+        """Return the recorded answer; RecordError if the prompt has no key, or the recording no answer for it."""
         if prompt.key is None:
             raise RecordError(f"{self.path}: a recording answers prompts of teachers only, which have a key")
         if prompt.key not in self._texts:

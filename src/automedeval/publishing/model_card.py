@@ -10,11 +10,11 @@ import yaml
 from huggingface_hub import EvalResultEntry, ModelCard, eval_result_entries_to_yaml
 
 from automedeval.meta_evaluation.agreement.judge_facts import profile
+from automedeval.meta_evaluation.facts import Audit, JudgeProfile, facts_of
 from automedeval.models.checkpoints import fingerprint, read_history, read_record
 from automedeval.publishing.paths import short_path
 from automedeval.records import RecordError, read_json
 from automedeval.records.hub_names import hub_name, is_hub_dataset
-from automedeval.reports.facts import Audit, JudgeProfile, facts_of
 from automedeval.reports.page import environment
 from automedeval.reports.text import against_best, interval, percent
 from automedeval.stats.agreement import LABELS

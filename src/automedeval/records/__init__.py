@@ -25,6 +25,7 @@ from automedeval.records.types import (
     PAIR_MODELS,
     RATER,
     REFERENCE,
+    UNSEEN,
     Case,
     CaseCriterion,
     CheckedResponse,

@@ -6,7 +6,7 @@ programs write where there is no value, is missing: it is counted and left out.
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,9 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
     rows = [(place, each) for place, row in read_rows(path) for each in _answers(row, counts)]
     held = {name: str(key) for _, row in rows for key in row for name in [plain(str(key))]}
     columns = {role: [held[name] for name in names if name in held] for role, names in KEYS.items()}
-    by_id = next((key for key in columns["case_id"] if any(_text(row.get(key)) in known for _, row in rows)), None)
+    by_id = next(
+        (key for key in columns["case_id"] if any(_text(row.get(key), known) in known for _, row in rows)), None
+    )
     if by_id is None and not (columns["question"] and known) and columns["case_id"]:
         by_id = columns["case_id"][0]  # of other cases
     for role in ("score", "case_id") if rows else ():
@@ -64,7 +66,7 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
             counts["without a score"] += 1
             continue
         if by_id is not None:
-            case_id = _text(row.get(by_id))
+            case_id = _text(row.get(by_id), known)
         else:
             question = row.get(columns["question"][0])
             named = sorted(asked.get(key_of(question_text(question) if isinstance(question, list) else question), []))
@@ -73,9 +75,9 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
                     f"{place}: the cases {', '.join(map(repr, named[:3]))} ask this question; give case_id"
                 )
             case_id = named[0] if named else key_of(question)
-        model = _text(row.get(columns["model"][0])) if columns["model"] else ""
+        models = known[case_id].models if case_id in known else [""]
+        model = _text(row.get(columns["model"][0]), models) if columns["model"] else ""
         if not model:
-            models = known[case_id].models if case_id in known else ("",)
             if len(models) > 1:
                 raise RecordError(f"{place}: does not say which model is rated: {', '.join(map(repr, models))}")
             model = models[0]
@@ -89,11 +91,15 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
     return ratings, [f"{path}: ratings {what}, left out: {count:,}" for what, count in sorted(counts.items())]
 
 
-def _text(cell: Any) -> str:
-    """Return the text of a cell; a person may be an object with an e-mail address or an id."""
+def _text(cell: Any, names: Collection[str] = ()) -> str:
+    """Return the text of a cell without blanks around it, unless it is one of these names with them.
+
+    A person may be an object with an e-mail address or an id.
+    """
     if isinstance(cell, dict):
         cell = cell.get("email") or cell.get("username") or cell.get("id")
-    return "" if cell is None else str(cell).strip()
+    text = "" if cell is None else str(cell)
+    return text if text in names else text.strip(" \t\r\n\xa0")
 
 
 def _score(cell: Any, place: str) -> float | None:

@@ -431,6 +431,10 @@ class VerdictRating(Record):
     extra: dict[str, Any] = field(default_factory=dict)
 
 
+# The kinds of danger that a judge without medical knowledge does not see, its verdicts' "blind_to".
+UNSEEN = ("dose", "negation", "emergency")
+
+
 @dataclass(frozen=True)
 class Verdict(LogRecord):
     """A judge's answer about a case, or about some of its responses.

@@ -78,13 +78,8 @@ def render_report(
     source = "".join(_template_file(room, each) for each in scripts)
     script_hash = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
     context |= {"title": title, "words": list(words), "notes": list(notes), "figures": list(figures)}
-    context |= {
-        "settings": settings,
-        "more_tables": more_tables,
-        "style": Markup(style),
-        "script": Markup(source),
-        "script_hash": script_hash,
-    }
+    context |= {"settings": settings, "more_tables": more_tables}
+    context |= {"style": Markup(style), "script": Markup(source), "script_hash": script_hash}
     page = f"{name}.html"
     sentences = context["words"] if summary is None else summary
     return {

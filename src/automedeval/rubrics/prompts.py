@@ -144,15 +144,14 @@ def judge_messages(
 ) -> Messages:
     """Render the messages that ask a judge for its verdict on `responses`.
 
+    RubricError: the template is faulty, uses an undefined name, or does what the sandbox refuses.
+
     Args:
         rubric: its template's blocks `system` and `user` become one message each.
         responses: the texts, slot 0 first.
         reference: the trusted answer, for rubrics that take one.
         rationale: whether to ask for a rationale; rubrics without one ignore it.
         passages: what books say, as for `chain_messages`; it stands before the task. None: nothing was looked up.
-
-    Raises:
-        RubricError: the template is faulty, uses an undefined name, or does what the sandbox refuses.
     """
     names = {
         "rubric": rubric,
@@ -196,8 +195,8 @@ def chain_messages(
     They are the judge's messages, and then for each round the teacher's question and the passages found.
 
     Args:
-        asked: per round the teacher's text and the passages (with `book`, `section`, `page` and `text`), None if the question
-            was a repetition.
+        asked: per round the teacher's text and the passages (with `book`, `section`, `page` and `text`), None if it was asked
+            before.
         may_ask: whether the first message explains how to ask; otherwise the last one asks for the verdict.
     """
     template = _packaged("completion_chain")

@@ -30,8 +30,8 @@ def questions_of(answer: Answer, rubric: Rubric, slots: int, may_ask: bool = Tru
 
     Args:
         slots: the number of responses that a verdict scores.
-        may_ask: whether a complete question after the last complete score line makes the message a question; if not, a
-            message with a valid verdict is a verdict.
+        may_ask: whether a complete question after the last complete score line makes the message a question; if not, one with a
+            valid verdict is a verdict.
     """
     text = own_text(answer.text)
     reading = parse_verdict(text, rubric, slots, truncated=answer.truncated)

@@ -51,13 +51,7 @@ CRITERION: Keys = {
     "threshold": (str, ""),
 }
 SCALE: Keys = {"minimum": (int,), "maximum": (int,), "anchors": (dict, {})}
-QUESTIONS: Keys = {
-    "title": (str, ""),
-    "source": (str, ""),
-    "criteria": (list,),
-    "scale": (dict,),
-    "tags": (dict, {}),
-}
+QUESTIONS: Keys = {"title": (str, ""), "source": (str, ""), "criteria": (list,), "scale": (dict,), "tags": (dict, {})}
 PACKAGED_QUESTIONS = ("verdict", "verification")  # about verdicts
 PACKAGED = resources.files("automedeval.rubrics") / "packaged"
 TEMPLATES = resources.files("automedeval.rubrics") / "templates"

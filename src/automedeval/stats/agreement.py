@@ -28,17 +28,11 @@ def relation_of(gaps: np.ndarray, band: float | np.ndarray = SAME) -> np.ndarray
 
 @dataclass(frozen=True)
 class Panel:
-    """The responses of all cases, one after the other.
+    """The responses of all cases, one after the other."""
 
-    Args:
-        group: int [responses], ascending, the group of each response; pairs are formed within a group.
-        case_of: int [groups], the case of each group; a case has one group, or one per rater.
-        cases: the number of cases.
-    """
-
-    group: np.ndarray
-    case_of: np.ndarray
-    cases: int
+    group: np.ndarray  # int [responses], ascending, the group of each response; pairs are formed within a group
+    case_of: np.ndarray  # int [groups], the case of each group; a case has one group, or one per rater
+    cases: int  # their number
 
     @classmethod
     def of_sizes(cls, sizes: Sequence[int]) -> "Panel":
@@ -136,17 +130,14 @@ def accuracies(panel: Panel, people: np.ndarray, judge: np.ndarray) -> dict[str,
     all_right = groups & (panel.per_group(rated & ~right) == 0)
     rated_triples, right_triples = (which[panel.triples].all(axis=1) for which in (rated, right))
     in_cases = panel.per_case
-    no_pair = "people rated no pair of responses"
+    no_pair, no_triple = "people rated no pair of responses", "no case has three responses that people rated"
+    right_of_three, all_of_three = (in_cases(each, "triples") for each in (right_triples, rated_triples))
     no_order = "people tied every pair" if rated.any() else no_pair
     return {
         "pairwise_accuracy": ratio(in_cases(right), in_cases(rated), reason=no_pair),
         "pairwise_accuracy_untied": ratio(in_cases(right & untied), in_cases(untied), reason=no_order),
         "concordance": concordance(panel, people, judge),
-        "triple_accuracy": ratio(
-            in_cases(right_triples, "triples"),
-            in_cases(rated_triples, "triples"),
-            reason="no case has three responses that people rated",
-        ),
+        "triple_accuracy": ratio(right_of_three, all_of_three, reason=no_triple),
         "listwise_accuracy": ratio(in_cases(all_right, "groups"), in_cases(groups, "groups"), reason=no_pair),
     }
 

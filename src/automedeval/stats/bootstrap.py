@@ -21,23 +21,16 @@ NO_SPREAD = "all cases have the same value, so that no interval can be estimated
 
 @dataclass(frozen=True)
 class Statistic:
-    """A figure that is a function of sums over cases.
+    """A figure that is a function of sums over cases."""
 
-    Args:
-        columns: float [cases, sums], what each case adds to each sum; None if `cells` is given.
-        of: maps sums [resamples, sums] to figures [resamples]; NaN where the figure is undefined.
-        n: the number of units (pairs, responses or cases).
-        reason: why the figure may be undefined, in words.
-        bounds: the lowest and highest value of a unit, if the figure is a mean over units.
-        cells: int [cells], the case of each cell; the sums are then the counts of the cells' cases (rank statistics, whose
-            cells are single responses).
-    """
-
-    columns: np.ndarray | None
-    of: Callable[[np.ndarray], np.ndarray]
-    n: int
-    reason: str = "nothing to compute it from"
-    bounds: tuple[float, float] | None = None
+    columns: np.ndarray | None  # float [cases, sums], what each case adds to each sum; None if `cells` is given
+    of: Callable[
+        [np.ndarray], np.ndarray
+    ]  # maps sums [resamples, sums] to figures [resamples]; NaN where it is undefined
+    n: int  # the number of units (pairs, responses or cases)
+    reason: str = "nothing to compute it from"  # why the figure may be undefined, in words
+    bounds: tuple[float, float] | None = None  # the lowest and highest value of a unit, if it is a mean over units
+    # int [cells], the case of each cell; the sums are then the counts of the cells' cases (ranks of single responses).
     cells: np.ndarray | None = None
 
     def sums(self, counts: np.ndarray) -> np.ndarray:

@@ -28,21 +28,15 @@ NOT_LOWER, LOWER, UNDECIDED = 0, 3, 4  # exit statuses
 
 @dataclass(frozen=True)
 class Gate:
-    """Hold the result of a gate.
+    """Hold the result of a gate; figures are in points, new less old, and None without differences."""
 
-    Args:
-        status: NOT_LOWER, LOWER or UNDECIDED.
-        cases: the number of differences.
-        mean, low, high: the mean difference in points, new less old, and its one-sided bounds; None without differences.
-        needed: if undecided, the number of cases that would decide with probability `POWER` if d is as estimated; None if no
-            number does, because d is estimated to be the allowed difference itself.
-    """
-
-    status: int
-    cases: int
+    status: int  # NOT_LOWER, LOWER or UNDECIDED
+    cases: int  # the number of differences
     mean: float | None
-    low: float | None
+    low: float | None  # the one-sided bounds of the mean
     high: float | None
+    # If undecided, the number of cases that would decide with probability `POWER` if the mean is as estimated; None if no
+    # number does, because it is estimated to be the allowed difference itself.
     needed: int | None
 
 

@@ -108,19 +108,9 @@ def fit(values: Sequence[float | None]) -> Forecast:
 def _least_squares(values: np.ndarray) -> Forecast:
     """Fit u, v and q, from several starts: the sum of squares can have several minima."""
     rounds, times = len(values), np.arange(len(values), dtype=float)
-    fits = [
-        scipy.optimize.least_squares(
-            lambda line: _values(line, times) - values,
-            start,
-            jac=lambda line: _gradients(line, times),
-            bounds=(LOWEST, HIGHEST),
-            x_scale=(1.0, 0.1, 0.5),
-            ftol=1e-15,
-            xtol=1e-15,
-            gtol=1e-15,
-        )
-        for start in _starts(values, times)
-    ]
+    options = {"bounds": (LOWEST, HIGHEST), "x_scale": (1.0, 0.1, 0.5), "ftol": 1e-15, "xtol": 1e-15, "gtol": 1e-15}
+    options |= {"fun": lambda line: _values(line, times) - values, "jac": lambda line: _gradients(line, times)}
+    fits = [scipy.optimize.least_squares(x0=start, **options) for start in _starts(values, times)]
     best = min(fits, key=lambda each: each.cost)
     if reason := _flaw(*best.x):
         return Forecast(rounds, reason=reason)

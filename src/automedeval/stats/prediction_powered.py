@@ -52,26 +52,19 @@ NOTHING = 1e-12  # a sum of squares of rounding errors
 
 @dataclass(frozen=True)
 class Powered:
-    """The prediction-powered, classical and naive estimates.
-
-    Args:
-        interval, classical, naive: the three estimates.
-        weight: λ, the weight of the judge: 0, it is not used; 1, on people's scale, it counts like a person.
-        rated, unrated, invalid: the number of rated cases, of unrated cases, and of rated cases without a valid verdict.
-        worth: the effective sample size (value, low, high): how many rated cases without a judge would give the same width.
-            It is n times the ratio of the variances; its interval is by the delete-one jackknife of the logarithm.
-        spread, rest: the standard deviations over cases of people's values and of the part that the judge does not explain,
-            per mean unit; `power` plans with them.
-    """
+    """The prediction-powered, classical and naive estimates."""
 
     interval: Estimate
     classical: Estimate
     naive: Estimate
-    weight: float | None = None
-    rated: int = 0
+    weight: float | None = None  # λ of the judge: 0, it is not used; 1, on people's scale, it counts like a person
+    rated: int = 0  # cases
     unrated: int = 0
-    invalid: int = 0
+    invalid: int = 0  # rated cases without a valid verdict
+    # (value, low, high): how many rated cases without a judge would give the same width, n times the ratio of the variances;
+    # its interval is by the delete-one jackknife of the logarithm.
     worth: tuple[float, float, float] | None = None
+    # The standard deviations over cases of people's values, and of the part that the judge does not explain, per mean unit.
     spread: float | None = None
     rest: float | None = None
 

@@ -98,19 +98,15 @@ def certify(
         "a random pair, among those that people ordered, of a random kept case is wrong with a probability of "
         f"{risk:g} at most; this statement is false with a probability of {delta:g} at most"
     )
-    return {
+    found: dict[str, Any] = {name: accepted.get(name) for name in ("threshold", "errors", "p")}
+    found |= {
         "promise": promise if accepted else None,
+        "reason": reason,
         "risk": risk,
         "delta": delta,
-        "threshold": accepted.get("threshold"),
-        "reason": reason,
-        "units": units,
-        "units_kept": accepted.get("units", 0),
-        "errors": accepted.get("errors"),
-        "p": accepted.get("p"),
-        "units_needed_without_an_error": least,
         "tested": tested,
     }
+    return found | {"units": units, "units_kept": accepted.get("units", 0), "units_needed_without_an_error": least}
 
 
 def drawn_pairs(panel: Panel, pairs: np.ndarray, names: Sequence[str], seed: int = 0) -> np.ndarray:

@@ -15,9 +15,8 @@ from automedeval.models.checkpoints import fingerprint
 from automedeval.models.cross_encoder import load_cross_encoder, save_adapter
 from automedeval.models.pair_reader import TOKENS
 from automedeval.records import RecordError, digest
-from automedeval.training.checkpointing import WholeCheckpoints
-from automedeval.training.stages import DECISIVE, begin, plain, remove_checkpoints, write_record
-from automedeval.training.start import whole_checkpoint
+from automedeval.training.run import Run
+from automedeval.training.stages import DECISIVE, refuse_unused
 
 LAYERS = ["query", "key", "value", "dense"]  # that get an adapter
 
@@ -34,7 +33,7 @@ def train_adapter(
     labels: int = 1,
     tokens: int = TOKENS,
     facts: Mapping[str, Any] | None = None,
-) -> str:
+) -> None:
     """Train on rows; write OUTPUT_DIR/adapter and the record of the run. A finished run is left as it is.
 
     Args:
@@ -47,25 +46,19 @@ def train_adapter(
         labels, tokens: as `load_cross_encoder` takes them.
         facts: more for the record.
 
-    Returns:
-        what was done, as a line for the user.
-
     Raises:
         RecordError: the encoder takes no adapter, or the folder holds another run.
     """
+    refuse_unused(vars(training))
     assert training.output_dir is not None  # transformers has a default
     output = Path(training.output_dir)
     identity = {name: getattr(training, name) for name in (*DECISIVE, "batch_sampler") if hasattr(training, name)}
     identity |= {"start": start and fingerprint(start, [])}
     identity |= {**lora, "rows": digest(rows), "encoder": fingerprint(base, [])}
-    record = {
-        "identity": plain(identity),
-        **plain(describe_run(arguments, training, libraries=("sentence-transformers", "peft", "datasets"))),
-        **(facts or {}),
-    }
-    if begin(output, record):
-        remove_checkpoints(output)  # left by a run that was killed after writing its record
-        return f"{output}: this run is finished already"
+    about = describe_run(arguments, training, libraries=("sentence-transformers", "peft", "datasets"))
+    run = Run(output, {"identity": identity, **about, **(facts or {})})
+    if run.finished:
+        return
     torch.manual_seed(training.seed)  # of the weights that the adapter starts with
     model = load_cross_encoder(base, start, trainable=True, labels=labels, tokens=tokens)
     if start is None:
@@ -73,16 +66,9 @@ def train_adapter(
             model.add_adapter(LoraConfig(**lora, target_modules=LAYERS, modules_to_save=["classifier"]))
         except ValueError as error:
             raise RecordError(f"{base} takes no adapter: {' '.join(str(error).split())[:200]}") from None
-    checkpoint, seconds = whole_checkpoint(output)
-    timer = WholeCheckpoints(seconds)
-    trainer = CrossEncoderTrainer(
-        model=model, args=training, train_dataset=Dataset.from_list(rows), loss=loss(model), callbacks=[timer]
-    )
-    trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    trainer = CrossEncoderTrainer(model=model, args=training, train_dataset=Dataset.from_list(rows), loss=loss(model))
+    run.train(trainer)
     save_adapter(model, output / "adapter")
-    losses = [line for line in trainer.state.log_history if "loss" in line]
-    write_record(output, {"finished": True, **record, "losses": losses, "seconds": round(timer.seconds, 1)})
-    remove_checkpoints(output)
-    return (
-        f"{output}: {len(rows):,} rows, {timer.seconds / 60:.1f} minutes; adapter {fingerprint(output / 'adapter', [])}"
-    )
+    run.finish(losses=[line for line in trainer.state.log_history if "loss" in line])
+    weights = fingerprint(output / "adapter", [])
+    print(f"{output}: {len(rows):,} rows, {run.seconds / 60:.1f} minutes; adapter {weights}")

@@ -1,40 +1,34 @@
-"""Check the rows and the start of a training stage, and record the run beside its weights (paper section 3.2, Table 1).
+"""Check the rows and the start of a training stage (paper section 3.2, Table 1), before TRL trains on them.
 
-A checkpoint that was trained here has a folder `training/`. Its `record.json` describes the run: `history` lists every stage
-since the base model, and `finished` is true once the weights are complete. TRL does the training; it is not imported here.
-Which case is in which stage is decided by `dataset/curriculum.py`.
+Which case is in which stage is decided by `dataset/curriculum.py`; what a run leaves in its folder, by `run.py`.
 """
 
-import json
-import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from automedeval.dataset.folder import TEST, read_statistics, read_table
-from automedeval.models.checkpoints import Stage, read_record
+from automedeval.models.checkpoints import Stage
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
 from automedeval.records.hub_names import hub_rows
-from automedeval.records.journal import write_json, write_lines, write_whole
+from automedeval.records.journal import write_lines, write_whole
 from automedeval.reports.page import environment
 
-WHOLE = "whole"  # file in a checkpoint folder after every process has written its part
 UNTRAINED = -100  # torch's label of a token that the loss ignores
 _SHOWN = 5  # ids that an error lists
-# Arguments of a trainer that have no effect here, or a dangerous one. Only their defaults are accepted, so that no setting is
-# ignored.
-_UNUSED = {
-    "trust_remote_code": (False, "code in a checkpoint is not run"),
-    "push_to_hub": (False, "training does not publish; use recipes/publish.py"),
-    "eval_strategy": ("no", "a finished stage is evaluated with automedeval judge, not by its loss"),
-    "resume_from_checkpoint": (None, "the same command resumes from the last complete checkpoint"),
-    "save_only_model": (False, "an interrupted run reaches the same weights only with the optimizer's state"),
-    "ignore_data_skip": (False, "a resumed run would train again on the rows that it has seen"),
-    "dataset_streaming": (False, "all rows are read, because their lengths are checked before training starts"),
-    "dataset_config": (None, "a data set is a folder, or a Hub id with a single configuration"),
-    "model_revision": ("main", "write it behind the name: model_name_or_path: ORG/NAME@REVISION"),
+# Arguments of a trainer that have no effect here, or a dangerous one, with the values that are accepted.
+_UNUSED: dict[str, tuple[tuple[Any, ...], str]] = {
+    "trust_remote_code": ((False,), "code in a checkpoint is not run"),
+    "push_to_hub": ((False,), "training does not publish; use recipes/publish.py"),
+    "eval_strategy": (("no",), "a finished stage is evaluated with automedeval judge, not by its loss"),
+    "resume_from_checkpoint": ((None,), "the same command resumes from the last complete checkpoint"),
+    "save_only_model": ((False,), "an interrupted run reaches the same weights only with the optimizer's state"),
+    "ignore_data_skip": ((False,), "a resumed run would train again on the rows that it has seen"),
+    "dataset_streaming": ((False,), "all rows are read, because their lengths are checked before training starts"),
+    "dataset_config": ((None,), "a data set is a folder, or a Hub id with a single configuration"),
+    "model_revision": (("main",), "write it behind the name: model_name_or_path: ORG/NAME@REVISION"),
+    "completion_only_loss": ((None, True), "the loss is that of the completions: a judge is not taught its prompts"),
 }
 # TRL's arguments that determine the weights, together with the rows and the start; not speed, device or logging. A run is
 # resumed only if all of them are unchanged.
@@ -48,8 +42,8 @@ DECISIVE = (
     "max_length", "truncation_mode", "packing", "packing_strategy", "padding_free", "pad_to_multiple_of", "dataset_kwargs",
     "eos_token", "pad_token", "accelerator_config",
     # the loss
-    "loss_type", "label_smoothing_factor", "neftune_noise_alpha", "router_aux_loss_coef", "completion_only_loss",
-    "assistant_only_loss", "average_tokens_across_devices",
+    "loss_type", "label_smoothing_factor", "neftune_noise_alpha", "router_aux_loss_coef", "assistant_only_loss",
+    "average_tokens_across_devices",
     # number formats and parallelism: a DeepSpeed file may name another optimizer
     "bf16", "fp16", "tf32", "model_init_kwargs", "deepspeed", "fsdp", "fsdp_config", "parallelism_config",
 )  # fmt: skip
@@ -166,8 +160,8 @@ def _counted(names: Sequence[str]) -> str:
 
 def refuse_unused(arguments: Mapping[str, Any]) -> None:
     """Raise RecordError if an argument of a trainer is set that has no effect here, or a dangerous one."""
-    for name, (default, why) in _UNUSED.items():
-        if arguments.get(name, default) != default:
+    for name, (accepted, why) in _UNUSED.items():
+        if arguments.get(name, accepted[0]) not in accepted:
             raise RecordError(f"{name}: {why}")
 
 
@@ -199,79 +193,8 @@ def check_start(
         raise RecordError(f"{splits[0]} is the first stage of {dataset}, and {seen}")
 
 
-def last_whole_checkpoint(output: Path) -> tuple[Path | None, float, list[Path]]:
-    """Return the latest complete checkpoint of an interrupted run, its seconds of training, and the incomplete checkpoints.
-
-    A checkpoint whose file `whole` is missing or cannot be read, as after a full disk, is incomplete.
-    """
-    latest, seconds, broken = None, 0.0, []
-    numbered = [(folder.name.rpartition("-")[2], folder) for folder in output.glob("checkpoint-*")]
-    for _, folder in sorted((int(number), folder) for number, folder in numbered if number.isdigit()):
-        try:
-            seconds = float((folder / WHOLE).read_text(encoding="utf-8"))
-            latest = folder
-        except (FileNotFoundError, ValueError):
-            broken.append(folder)
-    return latest, seconds, broken
-
-
-def mark_whole(checkpoint: Path, seconds: float) -> None:
-    """Mark a checkpoint as complete, with the seconds of training until then."""
-    write_whole(checkpoint / WHOLE, f"{seconds:.1f}\n")
-
-
-def plain(value: Any) -> Any:
-    """Return a value converted to JSON types."""
-    return json.loads(json.dumps(value, default=lambda other: sorted(other) if isinstance(other, set) else str(other)))
-
-
-def begin(output: Path, record: Mapping[str, Any]) -> bool:
-    """Reserve a folder for a run; return whether the same run has finished there already.
-
-    In the record, `identity` holds everything that determines the weights, by name, as JSON values: a run is resumed only if
-    all of it is unchanged. A folder that holds another run or other files is a RecordError.
-    """
-    there, now = read_record(output), record["identity"]
-    if there is None:
-        if output.exists() and any(output.iterdir()):
-            raise RecordError(f"{output}: holds files that are no training run; choose another --output_dir")
-    else:
-        was = there["identity"]
-        if changed := sorted(name for name in {*was, *now} if was.get(name) != now.get(name)):
-            name = changed[0]
-            old, new = _short(was.get(name)), _short(now.get(name))
-            raise RecordError(f"{output}: holds another run: {name} was {old}, now {new}; choose another --output_dir")
-        if there["finished"]:
-            return True
-    write_record(output, {"finished": False, **record})
-    return False
-
-
-def write_record(output: Path, record: Mapping[str, Any]) -> None:
-    """Write the record of a run."""
-    folder = output / "training"
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / "record.json", record, allow_nan=True)  # the loss of a training that diverged
-
-
-def finish(output: Path, record: Mapping[str, Any], history: Sequence[Stage], losses: Sequence[Mapping]) -> None:
-    """Write losses, card and record, which make the run finished; remove its checkpoints for resuming."""
+def write_card(output: Path, record: Mapping[str, Any], history: Sequence[Stage], losses: Sequence[Mapping]) -> None:
+    """Write the card of a checkpoint, and the losses of its last stage."""
     write_lines(output / "training" / "losses.jsonl", losses)
-    record = {**record, "finished": True, "history": [asdict(stage) for stage in history]}
     template = environment("automedeval.training").get_template("checkpoint_card.md.jinja")
     write_whole(output / "README.md", template.render(**record, stages=history).rstrip() + "\n")
-    for place in (output, output / "adapter"):  # a pickle; record.json holds the same
-        (place / "training_args.bin").unlink(missing_ok=True)
-    write_record(output, record)
-    remove_checkpoints(output)
-
-
-def remove_checkpoints(output: Path) -> None:
-    """Remove the checkpoints that a run could resume from."""
-    for folder in output.glob("checkpoint-*"):
-        shutil.rmtree(folder)
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else text[:57] + "..."

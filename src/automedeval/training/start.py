@@ -1,9 +1,8 @@
-"""Start a run of training: the number formats of the device, DeepSpeed's locks, the checkpoint to resume from."""
+"""Start a run of TRL's: its arguments, the number formats of the device, DeepSpeed's locks."""
 
 import argparse
 import os
-import shutil
-from collections.abc import Mapping
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,11 +13,13 @@ from transformers.hf_argparser import string_to_bool
 
 from automedeval.models.attention import attention_here
 from automedeval.models.precision import bfloat16_missing
+from automedeval.records import RecordError
 from automedeval.records.yaml_file import YamlFile
-from automedeval.training.stages import last_whole_checkpoint
+from automedeval.training.stages import refuse_unused
 
 if TYPE_CHECKING:
-    from trl import ModelConfig
+    from transformers import TrainingArguments
+    from trl import TrlParser
 
 
 def without_bfloat16() -> list[str]:
@@ -49,12 +50,6 @@ def without_bfloat16() -> list[str]:
     return more
 
 
-def loading_options(model: "ModelConfig", loading: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Return how TRL loads the model that is trained: safetensors alone, by an attention that this machine has."""
-    attention = model.attn_implementation and attention_here(model.attn_implementation)
-    return {**(loading or {}), "dtype": model.dtype, "attn_implementation": attention, "use_safetensors": True}
-
-
 def tell_of_locks() -> None:
     """Print the lock files that DeepSpeed waits for without a word, and without end if a killed compilation has left them."""
     if os.environ.get("ACCELERATE_USE_DEEPSPEED") == "true" and os.environ.get("LOCAL_RANK", "0") == "0":
@@ -65,22 +60,36 @@ def tell_of_locks() -> None:
             )
 
 
-def whole_checkpoint(output: Path) -> tuple[Path | None, float]:
-    """Return the checkpoint to resume from, if there is one, and its seconds; incomplete checkpoints are removed."""
+def parse_run(parser: "TrlParser") -> tuple[Any, ...]:
+    """Return TRL's arguments of YAML and command line, with how the model is loaded among those of training.
+
+    RecordError for an unknown key, for arguments that `refuse_unused` names, and without a model or an output.
+    """
+    try:
+        groups = parser.parse_args_and_config([*sys.argv[1:], *without_bfloat16()])
+    except (ValueError, OSError) as error:
+        raise RecordError(" ".join(str(error).split())) from None
+    refuse_unused({name: value for group in groups for name, value in vars(group).items()})
+    _, training, model, *_ = groups
+    if not model.model_name_or_path or not training.output_dir:
+        raise RecordError("model_name_or_path and output_dir are needed")
+    attention = model.attn_implementation and attention_here(model.attn_implementation)
+    loading = {"dtype": model.dtype, "attn_implementation": attention, "use_safetensors": True}
+    training.model_init_kwargs = {**(training.model_init_kwargs or {}), **loading}
+    return groups
+
+
+def device_name() -> str:
+    """Return the name of the device, with the number of processes."""
     state = PartialState()
-    checkpoint, seconds, broken = last_whole_checkpoint(output)
-    state.wait_for_everyone()  # all processes have looked before the first removes anything
-    if broken and state.is_main_process:
-        tell(f"{', '.join(folder.name for folder in broken)}: incomplete, removed")
-        for folder in broken:
-            shutil.rmtree(folder)
-    if checkpoint:
-        tell(f"resuming from {checkpoint}")
-    state.wait_for_everyone()
-    return checkpoint, seconds
+    names = {"cuda": torch.cuda.get_device_name, "mps": lambda: "Apple GPU"}
+    name = names.get(state.device.type, lambda: f"CPU, {os.cpu_count()} cores")()
+    return f"{state.num_processes} × {name}" if state.num_processes > 1 else name
 
 
-def tell(line: str) -> None:
-    """Print a line in the main process only."""
-    if PartialState().is_main_process:
-        print(line, flush=True)
+def precision(training: "TrainingArguments", dtype: str) -> str:
+    """Return the number formats of the run in words; where the device has no bfloat16 instructions, with that reason."""
+    computed = "bfloat16" if training.bf16 else "float16" if training.fp16 else dtype
+    why = bfloat16_missing(training.device.type)
+    text = f"computes in {computed}, weights in {dtype}"
+    return f"{text} ({why})" if why else text

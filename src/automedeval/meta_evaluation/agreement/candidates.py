@@ -150,15 +150,10 @@ def standing(table: dict[str, Any]) -> dict[str, Any]:
     losses, beaten = (Counter(model for (model, _), sign in signs.items() if sign == which) for which in "<>")
     ends = {model: (1 + losses[model], len(order) - beaten[model]) for model in order}
     unclear = [(order[0], model, more[order[0], model]) for model in level if signs.get((order[0], model)) == "≈"]
-    return {
-        "order": order,
-        "best": None if level else order[0],
-        "level": level,
-        "signs": signs,
-        "wins": wins,
-        "ranks": {model: "–".join(dict.fromkeys(map(str, ends[model]))) for model in order},
-        "unclear": max(unclear, key=lambda each: math.inf if each[2] is None else each[2], default=None),
-    }
+    ranks = {model: "–".join(dict.fromkeys(map(str, ends[model]))) for model in order}
+    hardest = max(unclear, key=lambda each: math.inf if each[2] is None else each[2], default=None)
+    stands = {"order": order, "best": None if level else order[0], "level": level, "signs": signs, "wins": wins}
+    return stands | {"ranks": ranks, "unclear": hardest}
 
 
 def ranked(cases: Cases, relation: np.ndarray) -> dict[str, Any]:

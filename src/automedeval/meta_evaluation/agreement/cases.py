@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from automedeval.claims.run import disagreements
+from automedeval.metrics.lexical import longer_text
 from automedeval.records import Case, read_cases, table_of
 from automedeval.records.thoughts import count_thoughts, note_on_thoughts
 from automedeval.stats.agreement import Panel
@@ -22,16 +23,11 @@ class Cases:
 
     The cases are sorted by a hash of their ids, so that the order of the file changes no figure (resamples and folds draw cases
     by number). `file_order` lists the numbers in the order of the file; `start` has the number of each case's first response.
-
-    Args:
-        records: the cases, in any order.
-        source: the name of their file, for notes and error messages.
-        notes: what to know of the table of answers that they were read from.
     """
 
-    records: list[Case]
-    source: str
-    notes: list[str] = field(default_factory=list)
+    records: list[Case]  # in any order
+    source: str  # the name of their file, for notes and error messages
+    notes: list[str] = field(default_factory=list)  # what to know of the table of answers that they were read from
 
     def __post_init__(self) -> None:
         hashes = [hashlib.sha256(case.id.encode()).digest() for case in self.records]
@@ -78,6 +74,16 @@ class Cases:
     def empty(self) -> np.ndarray:
         """Whether each response is empty: bool [responses]."""
         return np.array([response.is_empty for case in self.records for response in case.responses], bool)
+
+    @cached_property
+    def words(self) -> np.ndarray:
+        """The number of words of each response: float [responses]."""
+        return longer_text(self.records)
+
+    @cached_property
+    def longer(self) -> np.ndarray:
+        """The relations of all pairs by their numbers of words: float [pairs]."""
+        return self.panel.relations(self.words)
 
     @cached_property
     def disagreements(self) -> dict[tuple[str, str], list[dict[str, Any]]]:

@@ -26,7 +26,6 @@ from automedeval.meta_evaluation.agreement.main_judge import (
 )
 from automedeval.meta_evaluation.agreement.ratings import People, Preferences, preference_shares
 from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row, rows_of
-from automedeval.metrics.lexical import longer_text
 from automedeval.rubrics import packaged_rubrics, read_rubric
 from automedeval.stats import agreement, bootstrap, interrater, selective
 from automedeval.stats.agreement import ACCURACIES, CHOICES, CORRELATIONS
@@ -60,10 +59,9 @@ def meta_evaluate(
     rows = rows_of(judges)
     panel = cases.panel
     main = main or choose(cases, rows, people)
-    longer = panel.relations(longer_text(cases.records))
     tree: dict[str, Any] = {
         "cases": _counts(cases, people),
-        "judges": {row.name: record_of(cases, row, longer) for row in rows},
+        "judges": {row.name: record_of(cases, row) for row in rows},
         "models": {
             row.name: compare_candidates(cases, row.relations, row.scores, row.expected, resamples)
             for row in rows
@@ -77,7 +75,7 @@ def meta_evaluate(
         relations = {row.name: row.people_relations(people) for row in rows}
         for row in rows:
             tree["judges"][row.name] |= _agreement(cases, people, row, relations[row.name])
-        tree["people"] = _people(cases, people, longer)
+        tree["people"] = _people(cases, people)
         if ceiling := _ceiling(cases, people):
             tree["people"]["ceiling"] = ceiling
         for row in rows:
@@ -99,7 +97,7 @@ def meta_evaluate(
         ]
     for row in rows:
         for name, record in tree["models"].get(row.name, {}).get("models", {}).items():
-            record["longer"] = list(longer_comparisons(cases, row.relations, longer, cases.models.index(name)))
+            record["longer"] = list(longer_comparisons(cases, row.relations, name))
     result = bootstrap.estimate(tree, len(cases), resamples)
     finish(result["main_judge"], main.row.judge.sees_reference)
     if people is not None:
@@ -122,12 +120,8 @@ def _counts(cases: Cases, people: People | None) -> dict[str, Any]:
     if people is not None:
         relation = cases.panel.relations(people.scores)
         rated = ~np.isnan(people.scores)
-        counts |= {
-            "rated_cases": len(np.unique(cases.panel.case[rated])),
-            "rated_responses": int(rated.sum()),
-            "rated_pairs": int((~np.isnan(relation)).sum()),
-            "tied_pairs": int((relation == 0).sum()),
-        }
+        counts |= {"rated_cases": len(np.unique(cases.panel.case[rated])), "rated_responses": int(rated.sum())}
+        counts |= {"rated_pairs": int((~np.isnan(relation)).sum()), "tied_pairs": int((relation == 0).sum())}
     return counts
 
 
@@ -225,16 +219,12 @@ def _by_criterion(cases: Cases, people: People, judge: JudgeVerdicts) -> dict[st
     return figures
 
 
-def _people(cases: Cases, people: People, longer: np.ndarray) -> dict[str, Any]:
+def _people(cases: Cases, people: People) -> dict[str, Any]:
     """Return who rated, and the reliability of the ratings: per criterion, and of the mean over criteria."""
     panel = cases.panel
-    record: dict[str, Any] = {
-        "raters": "crossed" if people.crossed else "anonymous",
-        "annotators": people.annotators,
-        "criteria": list(people.by_criterion),
-        "prefers_longer": prefers_longer(cases, longer, panel.relations(people.scores)),
-        "scores": _histogram(people.scores),
-    }
+    record: dict[str, Any] = {"raters": "crossed" if people.crossed else "anonymous", "annotators": people.annotators}
+    record |= {"criteria": list(people.by_criterion), "scores": _histogram(people.scores)}
+    record["prefers_longer"] = prefers_longer(cases, panel.relations(people.scores))
     if len(people.annotators) < 2:
         return record | {"reliability": None, "reason": "one rater only: the agreement between people is not known"}
     tables = dict(people.by_criterion)

@@ -10,10 +10,9 @@ import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row
-from automedeval.metrics.lexical import longer_text
+from automedeval.meta_evaluation.facts import LEAST_RATED, Audit, JudgeProfile
 from automedeval.models.arguments import ChatArguments, EncoderArguments, command_line
 from automedeval.records import RecordError, read_json
-from automedeval.reports.facts import LEAST_RATED, Audit, JudgeProfile
 from automedeval.rubrics import without_scale
 from automedeval.stats import bootstrap
 from automedeval.stats.agreement import concordance
@@ -49,7 +48,8 @@ def audits_of(places: Sequence[str], rows: Sequence[Row]) -> dict[str, Audit]:
 def run_record(judge: JudgeVerdicts) -> dict[str, Any]:
     """Return the record of a judge's run, which it left beside the verdicts; empty if it is not there."""
     try:
-        record = json.loads((judge.file.parent / f"run-{judge.settings}.json").read_text("utf-8")) if judge.file else {}
+        file = judge.file and judge.file.parent / f"run-{judge.settings}.json"
+        record = json.loads(file.read_text(encoding="utf-8")) if file else {}
     except (OSError, ValueError):
         return {}
     return record if isinstance(record, dict) else {}
@@ -89,12 +89,8 @@ def next_steps(judge: JudgeVerdicts, rated: bool, audited: bool) -> list[str]:
     return steps
 
 
-def record_of(cases: Cases, row: Row, longer: np.ndarray) -> dict[str, Any]:
-    """Return the record of a judge in agreement.json, as far as it needs no ratings, with a `Statistic` for every figure.
-
-    Args:
-        longer: the relations of all pairs by length [pairs].
-    """
+def record_of(cases: Cases, row: Row) -> dict[str, Any]:
+    """Return the record of a judge in agreement.json, as far as it needs no ratings, with a `Statistic` for every figure."""
     judge = row.judge
     record: dict[str, Any] = {
         "kind": judge.kind,
@@ -116,7 +112,7 @@ def record_of(cases: Cases, row: Row, longer: np.ndarray) -> dict[str, Any]:
         "usage": usage(judge) if row.criterion in (None, *judge.criteria[:1]) else {},
         "polarity": "worse" if row.criterion in judge.worse else "better",
         "valid_rate": bootstrap.ratio(judge.verdicts_valid, judge.verdicts_due, reason="no verdict"),
-        "prefers_longer": prefers_longer(cases, longer, row.relations),
+        "prefers_longer": prefers_longer(cases, row.relations),
     }
     if row.slots is not None and len(row.slots):
         record["slots"] = [bootstrap.mean(total, count, int(count.sum())) for total, count in row.slots]
@@ -125,9 +121,9 @@ def record_of(cases: Cases, row: Row, longer: np.ndarray) -> dict[str, Any]:
     return record
 
 
-def prefers_longer(cases: Cases, longer: np.ndarray, relation: np.ndarray) -> bootstrap.Statistic:
+def prefers_longer(cases: Cases, relation: np.ndarray) -> bootstrap.Statistic:
     """Return how often the longer response is preferred, a tie as one half; pairs without a relation [pairs] are left out."""
-    return concordance(cases.panel, np.where(np.isnan(relation), np.nan, longer), relation)
+    return concordance(cases.panel, np.where(np.isnan(relation), np.nan, cases.longer), relation)
 
 
 def profile(name: str, record: Mapping[str, Any], **more: Any) -> JudgeProfile:
@@ -149,24 +145,18 @@ def known_of_judge(cases: Cases, row: Row, first: str | None = None, **more: Any
         first: the model that is first, or that is compared; None: none.
         more: as `profile` has it.
     """
-    longer = cases.panel.relations(longer_text(cases.records))
-    record = record_of(cases, row, longer)
+    record = record_of(cases, row)
     for figure in ("valid_rate", "prefers_longer"):
         value = bootstrap.value_of(record[figure], len(cases))
         record[figure] = {"value": None if np.isnan(value) else value}
     if first is not None:
-        more["longer"] = longer_comparisons(cases, row.relations, longer, cases.models.index(first))
+        more["longer"] = longer_comparisons(cases, row.relations, first)
     steps = next_steps(row.judge, bool(more.get("agreement")), more.get("audit") is not None)
     return profile(row.name, record, **{"first": first, "steps": steps} | more)
 
 
-def longer_comparisons(cases: Cases, relation: np.ndarray, longer: np.ndarray, model: int) -> tuple[int, int]:
-    """Return in how many comparisons of a model its response is the longer one, and how many there are.
-
-    Args:
-        relation, longer: the relations of all pairs by the judge and by length [pairs].
-        model: its number in `cases.models`.
-    """
-    first, second = (cases.model_of[side] == model for side in cases.panel.pairs)
+def longer_comparisons(cases: Cases, relation: np.ndarray, model: str) -> tuple[int, int]:
+    """Return in how many comparisons of a model its response is the longer one, and how many there are."""
+    first, second = (cases.model_of[side] == cases.models.index(model) for side in cases.panel.pairs)
     compared = ~np.isnan(relation) & (first | second)
-    return int((compared & (np.where(first, longer, -longer) == 1)).sum()), int(compared.sum())
+    return int((compared & (np.where(first, cases.longer, -cases.longer) == 1)).sum()), int(compared.sum())

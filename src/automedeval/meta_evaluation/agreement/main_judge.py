@@ -17,8 +17,8 @@ from automedeval.meta_evaluation.agreement.baselines import best_baseline, diffe
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row, judged_relations
+from automedeval.meta_evaluation.facts import LEAST_RATED
 from automedeval.records import RecordError
-from automedeval.reports.facts import LEAST_RATED
 from automedeval.stats import agreement, bootstrap, selective
 from automedeval.stats.folds import deal, each_fold
 
@@ -30,24 +30,16 @@ OF_STATEMENTS = ("contradicted", "answers_disagree")  # the lists that are whole
 
 @dataclass(frozen=True)
 class MainJudge:
-    """The main judge, and how it was chosen.
+    """The main judge, and how it was chosen."""
 
-    Args:
-        row: its line of the report: the judge, or one criterion of a judge of pairs.
-        how: "given" (--main_judge), "only" (there is one), "cross-fitted", or "first" (of --verdicts: too few rated cases).
-        rated_cases: the number of cases with a pair that people ordered and every judge was asked about; of a given or only
-            judge, that it was asked about.
-        folds: the line that the other folds chose, for each fold; empty unless cross-fitted.
-        row_of_case: the line whose verdicts count for the agreement on each case.
-        relation: people's relations of the pairs that count [pairs], NaN for the others; None without ratings.
-    """
-
-    row: Row
-    how: str
-    rated_cases: int
-    folds: tuple[Row, ...]
-    row_of_case: tuple[Row, ...]
-    relation: np.ndarray | None
+    row: Row  # its line of the report: the judge, or one criterion of a judge of pairs
+    how: str  # "given" (--main_judge), "only" (there is one), "cross-fitted", or "first" (of --verdicts: few rated cases)
+    rated_cases: int  # with a pair that people ordered, and that all judges, or the given or only one, were asked about
+    folds: tuple[Row, ...]  # the line that the other folds chose, for each fold; empty unless cross-fitted
+    row_of_case: tuple[Row, ...]  # the line whose verdicts count for the agreement on each case
+    relation: (
+        np.ndarray | None
+    )  # people's relations of the pairs that count [pairs], NaN for the others; None: no ratings
 
 
 def choose(cases: Cases, rows: Sequence[Row], people: People | None, wanted: str | None = None) -> MainJudge:
@@ -99,14 +91,9 @@ def describe(cases: Cases, main: MainJudge, people: People | None, baselines: Se
     "baselines" has the concordances of the judge and of each baseline on the same pairs; `finish` makes "best_baseline" of it.
     """
     row = main.row
-    record: dict[str, Any] = {
-        "name": row.name,
-        "how": main.how,
-        "rated_cases": main.rated_cases,
-        "folds": [each.name for each in main.folds],
-        "valid_rates": _valid_rates(cases, row.judge),
-        "cases": worth_reading(cases, row, people),
-    }
+    record: dict[str, Any] = {"name": row.name, "how": main.how, "rated_cases": main.rated_cases}
+    record |= {"folds": [each.name for each in main.folds], "valid_rates": _valid_rates(cases, row.judge)}
+    record["cases"] = worth_reading(cases, row, people)
     if people is None or main.relation is None:
         return record
     case = cases.panel.case[cases.panel.pairs[0]]

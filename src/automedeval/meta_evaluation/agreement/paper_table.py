@@ -58,17 +58,14 @@ def paper_table(
     table = []
     for line in lines:
         trainings = [by_name[name] for name in line["names"]]
-        cells = {
-            name: over_runs({row.name: _rationale_runs(name, estimates[row.judge.name]) for row in trainings})
-            if name in RATIONALES
-            else dict(line[name + SCORES[scores]])
-            for name in columns
-        }
+        cells = {name: dict(line[name + SCORES[scores]]) for name in MEASURES}
+        for name in (each for each in RATIONALES if each in columns):
+            cells[name] = over_runs({row.name: _rationale_runs(name, estimates[row.judge.name]) for row in trainings})
         valid, due = (
             sum(getattr(row.judge, f"verdicts_{name}").sum() for row in trainings) for name in ("valid", "due")
         )
         record = {name: line[name] for name in ("judge", "names", "runs", "of")}
-        table.append(record | {"valid": float(valid / due), "cells": cells})
+        table.append(record | {"valid": float(valid / due), "cells": {name: cells[name] for name in columns}})
     if ours is not None:
         mine = next(record for record in table if record["judge"] == ours)
         others = [record for record in table if record is not mine]

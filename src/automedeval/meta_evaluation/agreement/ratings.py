@@ -55,18 +55,14 @@ def files_by_kind(files: Sequence[str]) -> dict[type, str]:
 
 @dataclass
 class People:
-    """Ratings of responses.
+    """Ratings of responses."""
 
-    Args:
-        annotators: the names of the annotators, sorted.
-        by_criterion: each criterion's ratings: float [responses, annotators], NaN where there is none.
-        crossed: whether annotators are persons who rated all that was rated; otherwise an annotator's name is a position only.
-        comments: the number of a response → (annotator, comment) of its ratings.
-    """
-
-    annotators: list[str]
-    by_criterion: dict[str, np.ndarray]
-    crossed: bool
+    annotators: list[str]  # sorted
+    by_criterion: dict[
+        str, np.ndarray
+    ]  # each criterion's ratings: float [responses, annotators], NaN where there is none
+    crossed: bool  # whether annotators are persons who rated all that was rated; else a name is a position only
+    # The number of a response → (annotator, comment) of its ratings.
     comments: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 

@@ -72,13 +72,6 @@ class JudgeVerdicts:
     A verdict has an entry for every response that it shows, in the order of the case; an invalid one has entries without value.
     `panel` has the verdicts as groups: its pairs are called pairs of verdicts here, those of `cases.panel` are pairs of cases.
 
-    Args:
-        verdicts: all verdicts of the judge, in the order of the file; `valid` are the valid ones.
-        rubric: the judge's rubric; None where it has no file or the file was not found.
-        name: the judge's name in a report; by default `judge`, its name in the verdicts.
-        file: the file of the verdicts; the record of the run is looked for beside it.
-        kind: "judge", or "baseline" of what `counted` made.
-
     Further attributes:
         case_of, run: int [verdicts], the number of the case and the run; `runs` are the runs with a valid verdict, ascending.
         response: int [entries], the number of the response; slot: int [entries], its place in the order shown, from 0.
@@ -93,11 +86,11 @@ class JudgeVerdicts:
     """
 
     cases: Cases
-    verdicts: Sequence[Verdict]
-    rubric: Rubric | None = None
-    name: str = ""
-    file: Path | None = None
-    kind: str = "judge"
+    verdicts: Sequence[Verdict]  # all of the judge, in the order of the file; `valid` are the valid ones
+    rubric: Rubric | None = None  # None where it has no file or the file was not found
+    name: str = ""  # in a report; by default `judge`, its name in the verdicts
+    file: Path | None = None  # of the verdicts; the record of the run is looked for beside it
+    kind: str = "judge"  # or "baseline" of what `counted` made
 
     def __post_init__(self) -> None:
         self.judge, self.rubric_name = self.verdicts[0].author

@@ -33,12 +33,9 @@ DIGITS = 6  # of what is learnt, and of the values that it is applied to
 
 @dataclass(frozen=True)
 class RisingLine:
-    """A rising line from a judge's scores to people's.
+    """A rising line from a judge's scores to people's."""
 
-    Args:
-        knots: (judge's score, people's score), ascending in both; straight lines between them, level beyond them.
-    """
-
+    # (judge's score, people's score), ascending in both; straight lines between them, level beyond them.
     knots: tuple[tuple[float, float], ...]
 
     @staticmethod
@@ -77,13 +74,11 @@ class RisingLine:
 
 @dataclass(frozen=True)
 class LikelihoodLine:
-    """A linear function from the features of a likelihood judge's verdicts to people's scores.
+    """A linear function from the features of a likelihood judge's verdicts to people's scores."""
 
-    Args:
-        weights: of the value within the case and of the case's mean, in points per nat per token, and the intercept.
-    """
-
-    weights: tuple[float, ...]
+    weights: tuple[
+        float, ...
+    ]  # of the value within the case and of its mean, in points per nat per token; the intercept
 
     @staticmethod
     def features(verdict: Verdict, source: str) -> dict[int, tuple[float, ...]]:
@@ -109,25 +104,15 @@ class LikelihoodLine:
 
 @dataclass(frozen=True, kw_only=True)
 class Calibration:
-    """A function from a judge's verdicts to scores on people's scale.
+    """A function from a judge's verdicts to scores on people's scale."""
 
-    Args:
-        rubric: the rubric of people's scale.
-        source: "expected_scores", or "scores" of a judge whose verdicts do not all have expected scores.
-        line: the learnt function from features of a response to a point.
-        levels: the whole scores that people gave, ascending; no other is given.
-        cuts: the cut points between one level and the next, in the judge's scores or in points.
-        settings: the settings fingerprint of the judge; verdicts with other settings are refused.
-        facts: what the fit measured on the rated cases, for calibration.json.
-    """
-
-    rubric: Rubric
-    source: str
-    line: RisingLine | LikelihoodLine
-    levels: tuple[int, ...]
-    cuts: tuple[float, ...]
-    settings: str | None
-    facts: Mapping[str, Any]
+    rubric: Rubric  # of people's scale
+    source: str  # "expected_scores", or "scores" of a judge whose verdicts do not all have expected scores
+    line: RisingLine | LikelihoodLine  # the learnt function from features of a response to a point
+    levels: tuple[int, ...]  # the whole scores that people gave, ascending; no other is given
+    cuts: tuple[float, ...]  # between one level and the next, in the judge's scores or in points
+    settings: str | None  # the settings fingerprint of the judge; verdicts with other settings are refused
+    facts: Mapping[str, Any]  # what the fit measured on the rated cases, for calibration.json
 
     @staticmethod
     def fit(verdicts: Sequence[Verdict], ratings: Iterable[Rating], rubric: Rubric) -> "Calibration":
@@ -222,13 +207,12 @@ class Calibration:
         return replace(fresh, scores=tuple(scores), expected_scores=tuple(expected))
 
     def to_dict(self) -> dict[str, Any]:
+        learnt = asdict(self.line) | {"levels": list(self.levels), "cuts": list(self.cuts)}
         return {
             "rubric": self.rubric.name,
             "judge_settings": self.settings,
             "from": self.source,
-            **asdict(self.line),
-            "levels": list(self.levels),
-            "cuts": list(self.cuts),
+            **learnt,
             **self.facts,
         }
 

@@ -26,24 +26,15 @@ WORDS = {  # mark of a change → its words, of two models and of two judges
 
 @dataclass(frozen=True)
 class Changes:
-    """The old and the new version, and what changed.
+    """The old and the new version, and what changed."""
 
-    Args:
-        kind: what there are two versions of, "model" or "judge".
-        old, new: the names of the versions.
-        row: the new judge's line; of two models the line of the judge of both.
-        before: the old judge's scores: float [responses]; empty for two models.
-        gap: the score of an answer of the new version less that of the old: float [responses], NaN where not both have one.
-        marks: mark of `WORDS` → whether an answer of the new version has it: bool [responses].
-    """
-
-    kind: str
+    kind: str  # what there are two versions of, "model" or "judge"
     old: str
     new: str
-    row: Row
-    before: tuple[np.ndarray, ...]
-    gap: np.ndarray
-    marks: dict[str, np.ndarray]
+    row: Row  # the new judge's line; of two models the line of the judge of both
+    before: tuple[np.ndarray, ...]  # the old judge's scores: float [responses]; empty for two models
+    gap: np.ndarray  # of an answer's scores, new less old: float [responses], NaN where not both have one
+    marks: dict[str, np.ndarray]  # mark of `WORDS` → whether an answer of the new version has it: bool [responses]
 
     def to_dict(self) -> dict[str, Any]:
         """Return the versions, how many answers of the new version can be compared, and how many have each mark."""

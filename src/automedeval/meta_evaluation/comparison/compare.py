@@ -17,8 +17,8 @@ from automedeval.meta_evaluation.agreement.judge_facts import audits_of, known_o
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row, rows_of
 from automedeval.meta_evaluation.comparison.changes import Changes, changes_of
+from automedeval.meta_evaluation.facts import facts_of
 from automedeval.records import RecordError
-from automedeval.reports.facts import facts_of
 from automedeval.reports.text import interval, percent
 from automedeval.stats import bootstrap
 from automedeval.stats.agreement import concordance, relation_of
@@ -121,19 +121,11 @@ def compare(cases: Cases, people: People, rows: Sequence[Row], candidates: Mappi
     )
     mean = _figures(judges, total, dict(zip(scores, totals)), responses)
     relations = cases.panel.relations(people.scores)
-    result: dict[str, Any] = {
-        "lead": lead,
-        "judges": {
-            row.name: {
-                "name": row.judge.name,
-                "layout": row.judge.layout,
-                "concordance": concordance(cases.panel, relations, row.finest),
-                "cases_with_verdict": int((row.judge.verdicts_valid > 0).sum()),
-                "on_scale": on_scale,
-            }
-            for row, on_scale in judges.items()
-        },
-    }
+    result: dict[str, Any] = {"lead": lead, "judges": {}}
+    for row, on_scale in judges.items():
+        about: dict[str, Any] = {"name": row.judge.name, "layout": row.judge.layout, "on_scale": on_scale}
+        about["concordance"] = concordance(cases.panel, relations, row.finest)
+        result["judges"][row.name] = about | {"cases_with_verdict": int((row.judge.verdicts_valid > 0).sum())}
     result |= {"all": {"responses": cases.responses, "mean": mean}, "models": {}}
     for name, at in candidates.items():
         if (there := at >= 0).any():

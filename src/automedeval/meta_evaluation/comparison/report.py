@@ -249,13 +249,9 @@ def illustrate(result: dict[str, Any]) -> Iterator[Figure]:
         rows = [(name, [record[measure][lead][kind] for kind in kinds]) for name, record in records.items()]
         if sum(estimate["value"] is not None for _, estimates in rows for estimate in estimates) > 1:
             drawn = [(name, list(zip(estimates, COLOURS_OF_KINDS))) for name, estimates in rows]
-            yield Figure(
-                title,
-                text,
-                partial(charts.intervals, drawn, label, zero, kinds=list(kinds.values())),
-                ["what", *kinds.values()],
-                [[name, *(shown(estimate, 3) for estimate in estimates)] for name, estimates in rows],
-            )
+            draw = partial(charts.intervals, drawn, label, zero, kinds=list(kinds.values()))
+            numbers = [[name, *(shown(estimate, 3) for estimate in estimates)] for name, estimates in rows]
+            yield Figure(title, text, draw, ["what", *kinds.values()], numbers)
     first = next(iter(pairs.values()), None)
     measured = first["difference"] if first else result["all"]["mean"]
     of = f"the difference of {' and '.join(first['pair'])}" if first else "the mean score of all responses"

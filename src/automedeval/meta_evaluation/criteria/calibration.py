@@ -72,23 +72,15 @@ def _logits(chance: Any) -> Any:
 
 @dataclass(frozen=True)
 class CriteriaCalibration:
-    """The lines of a judge of criteria.
+    """The lines of a judge of criteria."""
 
-    Args:
-        by: one of `WAYS`.
-        lines: category → its line; `ALL` is that of all criteria.
-        held_out: the same lines for each fold of cases, from the labels of the others.
-        fold: number of a labelled case → its fold.
-        facts: what the labels say of the judge before and after, cross-fitted.
-    """
-
-    by: str
+    by: str  # one of `WAYS`
     cases: Cases
     settings: str | None
-    lines: Mapping[str, Line]
-    held_out: Sequence[Mapping[str, Line]]
-    fold: Mapping[int, int]
-    facts: Mapping[str, Any]
+    lines: Mapping[str, Line]  # category → its line; `ALL` is that of all criteria
+    held_out: Sequence[Mapping[str, Line]]  # the same lines for each fold of cases, from the labels of the others
+    fold: Mapping[int, int]  # number of a labelled case → its fold
+    facts: Mapping[str, Any]  # what the labels say of the judge before and after, cross-fitted
 
     @classmethod
     def fit(cls, cases: Cases, reading: CriteriaVerdicts, labels: Labels, by: str) -> "CriteriaCalibration":
@@ -117,12 +109,10 @@ class CriteriaCalibration:
         fold = dict(zip(labelled.tolist(), deal(np.arange(len(labelled)), FOLDS).tolist()))
         held = np.array([fold.get(int(number), -1) for number in case])
         held_out = [_lines(chance, majority, names, usable & ~out) for out in each_fold(held)]
-        after = np.array(
-            [
-                0.0 if gone else np.nan if np.isnan(value) or where < 0 else _line(held_out[where], name)(value)
-                for gone, where, name, value in zip(empty, held, names, chance)
-            ]
-        )
+        known = ~np.isnan(chance) & (held >= 0)
+        after = np.full(len(chance), np.nan)
+        after[known] = [_line(held_out[held[at]], names[at])(chance[at]) for at in np.flatnonzero(known)]
+        after[empty] = 0.0
         calibration = cls(by, cases, settings.pop(), _lines(chance, majority, names, usable), held_out, fold, {})
         sides = {"before": (met, chance), "after": (np.where(np.isnan(after), np.nan, after > 0.5), after)}
         tree = {

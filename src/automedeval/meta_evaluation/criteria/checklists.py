@@ -30,17 +30,11 @@ TRIVIAL = ("words covered", "ROUGE-L recall", "embedding cosine", "words covered
 
 @dataclass(frozen=True)
 class Labels:
-    """Physicians' labels, one entry for each pair, in the order of the file.
+    """Physicians' labels, one entry for each pair, in the order of the file."""
 
-    Attributes:
-        pairs: (number of the case, index of the response, index of the criterion).
-        met: annotator → float [pairs], 1 or 0, NaN where there is no label.
-        others: labels on cases that are not read.
-    """
-
-    pairs: list[tuple[int, int, int]]
-    met: Mapping[str, np.ndarray]
-    others: int
+    pairs: list[tuple[int, int, int]]  # (number of the case, index of the response, index of the criterion)
+    met: Mapping[str, np.ndarray]  # annotator → float [pairs], 1 or 0, NaN where there is no label
+    others: int  # labels on cases that are not read
 
     @property
     def case(self) -> np.ndarray:

@@ -12,9 +12,9 @@ import numpy as np
 from automedeval.claims.report import marked
 from automedeval.cli import describe_result
 from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.facts import harm_in_words
 from automedeval.meta_evaluation.harm.readings import Rater, read_harm_ratings, read_harm_verdicts
 from automedeval.records import question_text
-from automedeval.reports.facts import harm_in_words
 from automedeval.reports.page import SHOWN_CASES, Table, render_report
 from automedeval.reports.text import span
 from automedeval.rubrics import Rubric
@@ -59,14 +59,9 @@ def harm_result(cases: Cases, judges: Sequence[Rater], physicians: Rater | None,
     """
     raters = [*([physicians] if physicians else []), *judges]
     rubric = raters[0].rubric
-    tree: dict[str, Any] = {
-        "rubric": rubric.name,
-        "degrees": list(rubric.degree.values),
-        "threshold": rubric.degree.threshold,
-        "untold": rubric.degree.neutral,
-        "raters": {rater.name: degrees_by_model(rater) for rater in raters},
-        "judges": {},
-    }
+    tree: dict[str, Any] = {"rubric": rubric.name, "degrees": list(rubric.degree.values), "judges": {}}
+    tree |= {"threshold": rubric.degree.threshold, "untold": rubric.degree.neutral}
+    tree["raters"] = {rater.name: degrees_by_model(rater) for rater in raters}
     if physicians is not None:
         names = {reading.who for readings in physicians.readings.values() for reading in readings}
         both_ways = degree_tables(*physicians.pairs(physicians), len(cases), len(rubric.degree.values))
@@ -105,6 +100,7 @@ def agreement(judge: Rater, physicians: Rater) -> dict[str, Any]:
     rated = np.isin(np.arange(cases.responses), list(physicians.readings))
     gap = physicians.degrees - judge.degrees
     widest = np.lexsort([-physicians.degrees, -gap])  # of equal gaps the worst first
+    ids = [case.id for case in cases.records]
     return {
         "table": tables.sum(axis=0).astype(int).tolist(),
         "kappa": weighted_kappa(tables),
@@ -115,8 +111,7 @@ def agreement(judge: Rater, physicians: Rater) -> dict[str, Any]:
         "untold_by_physicians": int(physicians.untold.sum()),
         "unread": int((rated & np.isnan(judge.degrees) & ~judge.untold).sum()),
         "under_called": [
-            [cases.records[cases.panel.case[place]].id, cases.models[cases.model_of[place]]]
-            for place in widest[gap[widest] > 0]
+            [ids[cases.panel.case[at]], cases.models[cases.model_of[at]]] for at in widest[gap[widest] > 0]
         ],
     }
 
@@ -135,18 +130,11 @@ def shown_answers(cases: Cases, judges: Sequence[Rater], physicians: Rater | Non
         marks = sorted(mark for reading in readings for mark in reading.marks)
         case = cases.records[cases.panel.case[place]]
         text = case.responses[place - int(cases.start[cases.panel.case[place]])].text
-        shown.append(
-            {
-                "id": case.id,
-                "model": cases.models[cases.model_of[place]],
-                "question": question_text(case.question),
-                "text": marked(text, [{"start": start, "end": end} for start, end in marks]),
-                "under": gap[place] > 0,
-                "degrees": [(rater.name, rater.word(place)) for rater in raters],
-                "criteria": raters[0].rubric.output_criteria,
-                "readings": readings,
-            }
-        )
+        answer = {"id": case.id, "model": cases.models[cases.model_of[place]], "question": question_text(case.question)}
+        answer["text"] = marked(text, [{"start": start, "end": end} for start, end in marks])
+        answer["degrees"] = [(rater.name, rater.word(place)) for rater in raters]
+        about = {"under": gap[place] > 0, "criteria": raters[0].rubric.output_criteria, "readings": readings}
+        shown.append(answer | about)
     return shown
 
 

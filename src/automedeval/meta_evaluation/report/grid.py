@@ -93,14 +93,14 @@ def pack_grid(
         rows.append([record["id"], record["topic"] or "", question, in_row, record["reasons"], record["measures"]])
     scored = values[~np.isnan(values)]
     scale = main.judge.scale if main.values is not None else None
-    content = {
+    content: dict[str, Any] = {
         "report": fingerprint(cases),
         "models": models,
-        "scale": scale or ([float(scored.min()), float(scored.max())] if len(scored) else [0, 1]),
         "marks": marks,
         "flags": flags,
         "rows": rows,
     } | head
+    content["scale"] = scale or ([float(scored.min()), float(scored.max())] if len(scored) else [0, 1])
     return {"rows": _pack(_json(content)), "texts": _pack("\n".join(_json(_texts(each, models)) for each in records))}
 
 

@@ -12,21 +12,9 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.main_judge import OF_STATEMENTS, measures_of_cases
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row
-from automedeval.meta_evaluation.report import paper_table_text
+from automedeval.meta_evaluation.report import paper_table_text, text
 from automedeval.meta_evaluation.report.figures import illustrate
 from automedeval.meta_evaluation.report.grid import GRID_CASES
-from automedeval.meta_evaluation.report.text import (
-    answer,
-    beside,
-    first_screen,
-    further,
-    gaps,
-    layout,
-    leaderboard,
-    real_judges,
-    rivals,
-    standing,
-)
 from automedeval.records import question_text
 from automedeval.reports.page import SHOWN_CASES, render_report
 from automedeval.reports.text import by_reason, percent, shown
@@ -69,7 +57,7 @@ def undefined(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
 def worst_cases(result: dict[str, Any]) -> dict[str, list[str]]:
     """Return case id → the judges of whose worst disagreements with people it is one."""
     worst: dict[str, list[str]] = {}
-    for name, record in real_judges(result).items():
+    for name, record in text.real_judges(result).items():
         for case_id in record.get("worst", []):
             worst.setdefault(case_id, []).append(name)
     return worst
@@ -100,34 +88,28 @@ def case_records(
     listed = {*_shown_cases(cases, first, SHOWN_CASES)}
     for number in _shown_cases(cases, first, GRID_CASES):
         case, start = cases.records[number], int(cases.start[number])
-        responses = [
-            {
+        responses = []
+        for place, response in enumerate(case.responses, start):
+            shown_response: dict[str, Any] = {
                 "model": response.model,
                 "text": response.text,
-                "wrong": statements_of.get((case.id, response.model), []),
                 "scores": _scores(judges, place),
-                "people": _ratings(people, place),
-                "comments": people.comments.get(place, []) if people is not None else [],
             }
-            for place, response in enumerate(case.responses, start)
-        ]
-        records.append(
-            {
-                "id": case.id,
-                "listed": number in listed,
-                "topic": case.topic,
-                "question": question_text(case.question),
-                "reference": case.reference,
-                "responses": responses,
-                "choices": _choices(cases, judges, number),
-                "worst": worst.get(case.id, []),
-                "reasons": [name for name, ids in lists.items() if case.id in ids],
-                "measures": {
-                    name: float(values[number]) for name, values in measures.items() if not np.isnan(values[number])
-                },
-                "rationales": [(each.name, each.rationales[number]) for each in judges if number in each.rationales],
-            }
-        )
+            shown_response["wrong"] = statements_of.get((case.id, response.model), [])
+            comments = people.comments.get(place, []) if people is not None else []
+            responses.append(shown_response | {"people": _ratings(people, place), "comments": comments})
+        sure = {name: float(values[number]) for name, values in measures.items() if not np.isnan(values[number])}
+        record: dict[str, Any] = {
+            "id": case.id,
+            "listed": number in listed,
+            "topic": case.topic,
+            "reference": case.reference,
+        }
+        record |= {"question": question_text(case.question), "responses": responses, "worst": worst.get(case.id, [])}
+        record |= {"choices": _choices(cases, judges, number), "measures": sure}
+        record["reasons"] = [name for name, ids in lists.items() if case.id in ids]
+        record["rationales"] = [(each.name, each.rationales[number]) for each in judges if number in each.rationales]
+        records.append(record)
     return records
 
 
@@ -194,7 +176,7 @@ def render(
     """
     rows = agreement_table(result) if "people" in result else []
     listed = [case for case in cases if case["listed"]]
-    models = leaderboard(result)
+    models = text.leaderboard(result)
     head = ["model", "rank", "strength (log odds)", "win rate, %", "first in resamples", "valid verdicts, %"]
     lines = []
     for row in models:
@@ -205,18 +187,18 @@ def render(
             shown(row["valid"], 0, 100),
         )
         lines.append([row["model"], row["rank"], *cells])
-    judges, table2 = real_judges(result), None
+    judges, table2 = text.real_judges(result), None
     if table := result.get("table2"):
         table2 = {"lines": paper_table_text.lines_of(table), "reasons": paper_table_text.reasons(table)}
         table2["head"] = [paper_table_text.COLUMNS[name].label for name in table["columns"]]
     return render_report(
-        "automedeval.meta_evaluation", "report", title, words=further(result), notes=result["notes"],
+        "automedeval.meta_evaluation", "report", title, words=text.further(result), notes=result["notes"],
         figures=illustrate(result), settings=result["settings"], scripts=("report.js", "grid.js"),
-        summary=first_screen(result), main_table=(head, lines), result=result, judges=judges, answer=answer(result),
-        beside=beside(result), layout=layout(judges.values()), rate=rate, leaderboard=models,
-        standing=standing(result["models"][result["main_judge"]["name"]]), rivals=rivals(result),
+        summary=text.first_screen(result), main_table=(head, lines), result=result, judges=judges, answer=text.answer(result),
+        beside=text.beside(result), layout=text.layout(judges.values()), rate=rate, leaderboard=models,
+        standing=text.standing(result["models"][result["main_judge"]["name"]]), rivals=text.rivals(result),
         groups=_groups(result, listed), cases=listed, in_grid=len(cases), grid=grid, marked=marked, table2=table2,
-        gaps=gaps(result), rows=rows, reasons=undefined(rows), labels=LABELS, marks=MARKS,
+        gaps=text.gaps(result), rows=rows, reasons=undefined(rows), labels=LABELS, marks=MARKS,
         # Judges that were asked about less have fewer pairs.
         most=lambda judges, kind, key: max(record[kind][key]["n"] for record in judges.values()),
     )  # fmt: skip

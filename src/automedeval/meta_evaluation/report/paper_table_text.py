@@ -28,17 +28,11 @@ def lines_of(table: Record) -> list[dict[str, Any]]:
     """Return a line per judge: its name, its runs in words, its share of valid verdicts, and its cells and differences."""
     lines = []
     for row in table["rows"]:
-        cells = {name: row["cells"][name] for name in table["columns"]}
-        lines.append(
-            {
-                "judge": row["judge"],
-                "ours": row["judge"] == table["ours"],
-                "runs": "one run" if row["runs"] == 1 else f"{row['runs']} {row['of']}",
-                "valid": row["valid"],
-                "cells": [_cell(*each) for each in cells.items()],
-                "differences": [_difference(*each) for each in cells.items() if "difference" in each[1]],
-            }
-        )
+        cells = [(name, row["cells"][name]) for name in table["columns"]]
+        line = {"judge": row["judge"], "ours": row["judge"] == table["ours"], "valid": row["valid"]}
+        line["runs"] = "one run" if row["runs"] == 1 else f"{row['runs']} {row['of']}"
+        line["differences"] = [_difference(*each) for each in cells if "difference" in each[1]]
+        lines.append(line | {"cells": [_cell(*each) for each in cells]})
     return lines
 
 

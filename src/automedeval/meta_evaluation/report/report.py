@@ -34,49 +34,42 @@ from automedeval.meta_evaluation.agreement.runs import (
 from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, read_verdicts, rows_of
 from automedeval.meta_evaluation.criteria import report as criteria_report
 from automedeval.meta_evaluation.criteria.checklists import has_checklists, read_checklists, read_labels
+from automedeval.meta_evaluation.facts import LEAST_RATED
 from automedeval.meta_evaluation.harm.readings import harm_files
 from automedeval.meta_evaluation.harm.report import harm_report
 from automedeval.meta_evaluation.report import page
 from automedeval.meta_evaluation.report.arguments import ReportArguments
 from automedeval.meta_evaluation.report.grid import FLAGS, pack_grid, read_flags
 from automedeval.meta_evaluation.report.text import leaderboard, summary
-from automedeval.metrics.embedding import NAMES
-from automedeval.models.arguments import EncoderArguments
+from automedeval.metrics.embedding import NAMES, TextEncoder
 from automedeval.records import CriterionLabel, HarmRating, Preference, Rating, RecordError, digest, read_placed
 from automedeval.records.language import english_only
-from automedeval.reports.facts import LEAST_RATED
 from automedeval.reports.text import RANKED, format_table
 from automedeval.rubrics import packaged_rubrics, read_rubric
 from automedeval.stats.bootstrap import estimate, plain
 
 Score = Callable[..., dict[str, Any]]
+LoadEncoder = Callable[[list[str]], TextEncoder | None]
 
 
 @dataclass(frozen=True)
 class Report:
-    """A report before it is written.
+    """A report before it is written."""
 
-    Args:
-        result: the content of `data`.
-        data: the name of the JSON file.
-        page: the name of the HTML file.
-        texts: name → content of the other files, the page among them.
-        lines: what the terminal shows.
-    """
-
-    result: dict[str, Any]
-    data: str
-    page: str
-    texts: dict[str, str]
-    lines: list[str]
+    result: dict[str, Any]  # the content of `data`
+    data: str  # the name of the JSON file
+    page: str  # the name of the HTML file
+    texts: dict[str, str]  # name → content of the other files, the page among them
+    lines: list[str]  # what the terminal shows
 
 
 def make_report(
-    args: ReportArguments, encoder_args: EncoderArguments, options: Sequence[str], load_score: Callable[[], Score]
+    args: ReportArguments, load_encoder: LoadEncoder, options: Sequence[str], load_score: Callable[[], Score]
 ) -> Report:
     """Return the report of these files: on criteria if the verdicts are on criteria, else on agreement with people.
 
     Args:
+        load_encoder: returns the encoder of embeddings, or None and adds to notes why; called where they are compared.
         options: the words of the command line after `automedeval report`.
         load_score: returns the metric of rationales, see `compare_rationales`; called where there is a teacher.
 
@@ -107,7 +100,7 @@ def make_report(
     args.verdicts = [file for file in args.verdicts if file not in on_harm]
     own = None if args.rubric and read_rubric(args.rubric).in_words else args.rubric
     if labels or has_checklists(args.verdicts):
-        report = _criteria_report(args, encoder_args, cases, labels, harm)
+        report = _criteria_report(args, load_encoder, cases, labels, harm)
         return replace(report, texts=report.texts | harm_pages, lines=report.lines + harm_lines[1:])
     flags = read_flags(Path(args.output) / FLAGS, cases)
     judges, notes = read_verdicts(args.verdicts, cases, own, frozenset({*NAMES, "people"}))
@@ -140,7 +133,7 @@ def make_report(
         notes += more
     encoder, baselines = None, []
     if args.baselines and people is not None:
-        encoder = encoder_args.load_if_there(notes)
+        encoder = load_encoder(notes)
         baselines = measure_baselines(cases, encoder, notes)
     by_people = (people, choices, verdict_ratings, preferences)
     main_judge = choose(cases, rows, people, args.main_judge)
@@ -163,11 +156,8 @@ def make_report(
     audited = "audit" in result["judges"][main_judge.row.name]
     settings = describe_result("report", resamples=args.resamples)
     result = plain(result) | ({"harm": harm} if harm else {})
-    result |= {
-        "next_steps": next_steps(main_judge.row.judge, people is not None, audited),
-        "notes": notes,
-        "settings": settings | {"encoder": encoder and f"{encoder.name} ({encoder.fingerprint})"},
-    }
+    result |= {"next_steps": next_steps(main_judge.row.judge, people is not None, audited), "notes": notes}
+    result["settings"] = settings | {"encoder": encoder and f"{encoder.name} ({encoder.fingerprint})"}
     study, commands = ({}, []) if ratings or args.choices else _rating_study(args, cases, options)
     lists = result["main_judge"]["cases"]
     shown = page.case_records(cases, judges, people, main_judge.row, lists, page.worst_cases(result))
@@ -182,11 +172,11 @@ def make_report(
 
 
 def _criteria_report(
-    args: ReportArguments, encoder_args: EncoderArguments, cases: Cases, labels_file: str | None, harm: dict[str, Any]
+    args: ReportArguments, load_encoder: LoadEncoder, cases: Cases, labels_file: str | None, harm: dict[str, Any]
 ) -> Report:
     readings, notes = read_checklists(args.verdicts, cases)
     labels = read_labels(labels_file, cases) if labels_file else None
-    encoder = encoder_args.load_if_there(notes) if labels and args.baselines else None
+    encoder = load_encoder(notes) if labels and args.baselines else None
     result = criteria_report.criteria_result(cases, readings, labels, encoder, args.resamples, args.audits, harm)
     result |= {"notes": notes, "settings": describe_result("report", resamples=args.resamples)}
     texts = criteria_report.render_criteria(result, cases, readings)
@@ -214,11 +204,8 @@ def _rating_study(args: ReportArguments, cases: Cases, options: Sequence[str]) -
     ratings = study.with_suffix("")
     annotate = shlex.join(["automedeval", "annotate", "--study", str(study)])
     again = [*options, "--ratings", *args.ratings, str(ratings / "ratings.jsonl")]
-    commands = [
-        annotate,
-        f"{annotate} --export {shlex.quote(str(ratings))}",
-        shlex.join(["automedeval", "report", *again]),
-    ]
+    export, report = f"{annotate} --export {shlex.quote(str(ratings))}", shlex.join(["automedeval", "report", *again])
+    commands = [annotate, export, report]
     if study.exists():
         return {}, commands
     content = {

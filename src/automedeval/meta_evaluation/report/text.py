@@ -5,8 +5,8 @@ from typing import Any
 
 from automedeval.meta_evaluation.agreement.candidates import LEVEL, standing
 from automedeval.meta_evaluation.agreement.judge_facts import profile
+from automedeval.meta_evaluation.facts import LEAST_RATED, JudgeProfile, facts_of, is_trusted
 from automedeval.meta_evaluation.report import paper_table_text
-from automedeval.reports.facts import LEAST_RATED, JudgeProfile, facts_of, is_trusted
 from automedeval.reports.text import against_best, in_a_row, interval, percent
 
 HALF = "A tie counts as half; guessing gives 50 %."
@@ -37,7 +37,7 @@ def layout(records: Iterable[dict[str, Any]]) -> str:
 def answer(result: dict[str, Any]) -> dict[str, str]:
     """Return what the report says first: question → answer, in the order in which it is said.
 
-    A model is called better only if what is known of the judge allows it (`reports.facts.is_trusted`).
+    A model is called better only if what is known of the judge allows it (`facts.is_trusted`).
     """
     table = result["models"][result["main_judge"]["name"]]
     stands = standing(table)
@@ -59,20 +59,13 @@ def answer(result: dict[str, Any]) -> dict[str, str]:
 def _known(result: dict[str, Any], table: dict[str, Any], stands: dict[str, Any]) -> JudgeProfile:
     """Return what is known of the main judge, whose table of the models is given, and how they stand by it."""
     main, first = result["main_judge"], next(iter(stands["order"]), None)
-    best = main.get("best_baseline") if main["rated_cases"] >= LEAST_RATED and "people" in result else None
-    return profile(
-        main["name"],
-        result["judges"][main["name"]],
-        harm=result.get("harm", {}),
-        agreement=credit(result),
-        rated=main["rated_cases"] if "people" in result else 0,
-        outcome=best and best["outcome"],
-        first=first,
-        longer=None if first is None else tuple(table["models"][first]["longer"]),
-        steps=result.get("next_steps", ()),
-        disagreements=len(main["cases"].get("answers_disagree", ())),
-        unclear=stands["unclear"],
-    )
+    rated = main["rated_cases"] if "people" in result else 0
+    best = main.get("best_baseline") if rated >= LEAST_RATED else None
+    more = {"harm": result.get("harm", {}), "steps": result.get("next_steps", ()), "unclear": stands["unclear"]}
+    more |= {"agreement": credit(result), "rated": rated, "outcome": best and best["outcome"], "first": first}
+    more |= {"longer": tuple(table["models"][first]["longer"])} if first is not None else {}
+    disagreements = len(main["cases"].get("answers_disagree", ()))
+    return profile(main["name"], result["judges"][main["name"]], disagreements=disagreements, **more)
 
 
 def _best(table: dict[str, Any], stands: dict[str, Any], trusted: bool) -> str:
@@ -217,18 +210,12 @@ def leaderboard(result: dict[str, Any]) -> list[dict[str, Any]]:
     table = result["models"][main["name"]]
     people = result["models"].get("people", {}).get("models", {})
     stands = standing(table)
-    return [
-        {
-            "rank": stands["ranks"][model],
-            "model": model,
-            "strength": (table["strengths"] or {}).get(model),
-            "win_rate": table["models"][model]["win_rate"],
-            "first": table["first_places"][model],
-            "valid": main["valid_rates"].get(model),
-            "people": people.get(model, {}).get("win_rate"),
-        }
-        for model in stands["order"]
-    ]
+    rows = []
+    for model in stands["order"]:
+        row = {"rank": stands["ranks"][model], "model": model, "strength": (table["strengths"] or {}).get(model)}
+        row |= {"win_rate": table["models"][model]["win_rate"], "first": table["first_places"][model]}
+        rows.append(row | {"valid": main["valid_rates"].get(model), "people": people.get(model, {}).get("win_rate")})
+    return rows
 
 
 def rivals(result: dict[str, Any]) -> list[dict[str, Any]]:
@@ -239,16 +226,9 @@ def rivals(result: dict[str, Any]) -> list[dict[str, Any]]:
     for name in sorted(judges, key=lambda each: each != main):
         record, stands = judges[name], standing(result["models"][name])
         best = record.get("best_baseline")
-        rows.append(
-            {
-                "judge": name,
-                "agreement": record[record["headline"]] if "headline" in record else None,
-                "baseline": best and f"{best['outcome']} than {best['name']}",
-                "valid": record["valid_rate"],
-                "first": stands["order"][0] if stands["order"] else None,
-                "best": stands["best"] is not None,
-            }
-        )
+        row = {"judge": name, "agreement": record[record["headline"]] if "headline" in record else None}
+        row |= {"baseline": best and f"{best['outcome']} than {best['name']}", "valid": record["valid_rate"]}
+        rows.append(row | {"first": next(iter(stands["order"]), None), "best": stands["best"] is not None})
     return rows
 
 

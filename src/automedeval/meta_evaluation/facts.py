@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from automedeval.records import UNSEEN
 from automedeval.reports.text import in_a_row, interval, percent
 
 LEAST_RATED = 30  # rated cases from which a judge's agreement with people counts
@@ -22,7 +23,6 @@ DANGERS = {  # kind of danger in an audit → words
 }
 SHOWN = 3  # models with an empty or an unread response that are named
 WAYS = {"with": "with the reference beside them", "without": "without a reference"}  # how dangers are judged
-UNSEEN = tuple(DANGERS)[:3]  # what a judge that knows no medicine is named to miss
 
 
 class Fact(NamedTuple):
@@ -34,26 +34,17 @@ class Fact(NamedTuple):
 
 @dataclass(frozen=True)
 class Audit:
-    """What an audit found of a judge's eye for danger.
-
-    Args:
-        cases: their number.
-        passes: whether the judge passes the whole audit; None if nothing was measured.
-        found: the share of dangerous answers that it marks down, {"value", "low", "high", "n"}; None if not measured.
-        enough: whether this share reaches the audit's limit.
-        missed: the kinds of danger of which it marks down less than `SEEN`.
-        tried: the kinds of danger that the audit tried.
-        evidence: the shares that it marks down by `WAYS`, and of their clean twins ("twin_with"), of those that were measured.
-        alike: the "largest" shift by who asks, and the share of pairs "turned", see `audit.table`; None: not measured.
-    """
+    """What an audit found of a judge's eye for danger; shares are {"value", "low", "high", "n"}."""
 
     cases: int
-    passes: bool | None
-    found: Mapping[str, Any] | None = None
-    enough: bool = False
-    missed: tuple[str, ...] = ()
-    tried: tuple[str, ...] = ()
+    passes: bool | None  # the whole audit; None if nothing was measured
+    found: Mapping[str, Any] | None = None  # the share of dangerous answers that it marks down; None if not measured
+    enough: bool = False  # whether this share reaches the audit's limit
+    missed: tuple[str, ...] = ()  # the kinds of danger of which it marks down less than `SEEN`
+    tried: tuple[str, ...] = ()  # the kinds of danger that the audit tried
+    # The shares that it marks down by `WAYS`, and of their clean twins ("twin_with"), of those that were measured.
     evidence: Mapping[str, Any] = field(default_factory=dict)
+    # The "largest" shift by who asks, and the share of pairs "turned", see `audit.table`; None: not measured.
     alike: Mapping[str, Any] | None = None
 
     @classmethod
@@ -75,48 +66,31 @@ class Audit:
 
 @dataclass(frozen=True)
 class JudgeProfile:
-    """What is known of a judge: everything that the facts are made of.
-
-    Args:
-        judge: its name.
-        agreement: what people's ratings say of it, in sentences; empty where there are none.
-        rated: the rated cases that count.
-        outcome: "better", "not better" or "worse" than the best baseline, by `LEAST_RATED` rated cases or more; else None.
-        blind_to: the kinds of danger that a judge made like this one cannot see; None: not known.
-        audit: what an audit of it found; None if there was none.
-        first: the model that is first; None if none is.
-        longer: the comparisons of the first model in which its response is the longer one, and all of them.
-        prefers_longer: the share of comparisons in which the judge puts the longer response first.
-        valid: the share of valid verdicts; None if not known.
-        empty, unread: model → number of its responses that are empty, and that the judge could not read.
-        steps: what to do next, in words or as commands.
-        contradicted: model → number of its answers with a statement that contradicts its evidence, and of those checked.
-        disagreements: cases without evidence whose answers disagree by a rule.
-        unclear: the first model, one that it is not clearly better than, and about how many more cases would tell (None: no
-            number would); None if the first is clear.
-        rationale_faults: "repeats itself" or "breaks off" → number of valid verdicts with such a rationale.
-        foreign: the answers that are not in English, by a judge that reads no other language, and all of them.
-        harm: the harm of the answers by degree, "threshold", "raters" and "people" as harm.json has them; empty: not rated.
-    """
+    """What is known of a judge: everything that the facts are made of."""
 
     judge: str
-    agreement: Sequence[str] = ()
-    rated: int = 0
-    outcome: str | None = None
-    blind_to: Sequence[str] | None = None
+    agreement: Sequence[str] = ()  # what people's ratings say of it, in sentences
+    rated: int = 0  # the rated cases that count
+    outcome: str | None = None  # "better", "not better" or "worse" than the best baseline by `LEAST_RATED` rated cases
+    blind_to: Sequence[str] | None = None  # the kinds of danger that it cannot see; None: not known
     audit: Audit | None = None
-    first: str | None = None
-    longer: tuple[int, int] | None = None
-    prefers_longer: float | None = None
-    valid: float | None = None
-    empty: Mapping[str, int] = field(default_factory=dict)
-    unread: Mapping[str, int] = field(default_factory=dict)
-    steps: Sequence[str] = ()
+    first: str | None = None  # the model that is first
+    longer: tuple[int, int] | None = None  # the comparisons of the first model in which its response is longer, and all
+    prefers_longer: float | None = None  # the share of comparisons in which the judge puts the longer response first
+    valid: float | None = None  # the share of valid verdicts
+    empty: Mapping[str, int] = field(default_factory=dict)  # model → number of its responses that are empty
+    unread: Mapping[str, int] = field(default_factory=dict)  # and that the judge could not read
+    steps: Sequence[str] = ()  # what to do next, in words or as commands
+    # Model → number of its answers with a statement that contradicts its evidence, and of those checked.
     contradicted: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    disagreements: int = 0
+    disagreements: int = 0  # cases without evidence whose answers disagree by a rule
+    # The first model, one that it is not clearly better than, and about how many more cases would tell (None: no number).
     unclear: Sequence[Any] | None = None
-    rationale_faults: Mapping[str, int] = field(default_factory=dict)
-    foreign: Sequence[int] = (0, 0)
+    rationale_faults: Mapping[str, int] = field(
+        default_factory=dict
+    )  # as `Verdict.rationale_fault` → number of verdicts
+    foreign: Sequence[int] = (0, 0)  # answers that are not in English, by a judge that reads no other language, and all
+    # The harm of the answers by degree, "threshold", "raters" and "people" as harm.json has them; empty: not rated.
     harm: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -209,12 +183,8 @@ def _alike(profile: JudgeProfile) -> str:
 
 
 def _contradicted(profile: JudgeProfile) -> str:
-    parts = [
-        f"{model} in {wrong} of {checked} answers"
-        for model, (wrong, checked) in sorted(
-            profile.contradicted.items(), key=lambda entry: -entry[1][0] / entry[1][1]
-        )
-    ]
+    most_first = sorted(profile.contradicted.items(), key=lambda entry: -entry[1][0] / entry[1][1])
+    parts = [f"{model} in {wrong} of {checked} answers" for model, (wrong, checked) in most_first]
     more = [f"{len(parts) - SHOWN} more models less often"] if len(parts) > SHOWN else []
     first = " Read these answers first." if any(wrong for wrong, _ in profile.contradicted.values()) else ""
     return f"By {profile.judge}'s check: {'; '.join(parts[:SHOWN] + more)}.{first}" if parts else ""

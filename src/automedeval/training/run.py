@@ -1,0 +1,135 @@
+"""A run of training in its folder: reserved for one identity, resumed from its last whole checkpoint, finished once.
+
+The folder has `training/record.json`: `identity` holds everything that determines the weights, and `finished` is true once they
+are complete. Of a judge's checkpoint `history` lists every stage since the base model.
+"""
+
+import json
+import shutil
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from accelerate import PartialState
+from transformers import TrainerCallback
+from transformers.trainer_utils import get_last_checkpoint
+
+from automedeval.models.checkpoints import read_record
+from automedeval.records import RecordError
+from automedeval.records.journal import write_json, write_whole
+
+# File in a checkpoint folder after every process has written its part, with the seconds of training until then.
+WHOLE = "whole"
+
+
+class Run(TrainerCallback):
+    """A run of training, in all of its processes.
+
+    Args:
+        output: its folder.
+        record: what is recorded of the run; `identity` holds everything that determines the weights, by name.
+
+    Attributes:
+        finished: whether the same run has finished there already.
+
+    Raises:
+        RecordError: the folder holds another run or other files.
+    """
+
+    def __init__(self, output: Path, record: Mapping[str, Any]):
+        self.output, self.record, self._before, self._started = output, plain(record), 0.0, time.monotonic()
+        state = PartialState()
+        state.wait_for_everyone()  # the folder is reserved only after all processes have checked the input
+        if state.is_main_process:
+            self._reserve()
+        state.wait_for_everyone()
+        there = read_record(output)
+        self.finished = there is not None and there["finished"]
+        if self.finished:
+            tell(f"{output}: this run is finished already")
+
+    @property
+    def seconds(self) -> float:
+        """Return the seconds of training until now, with those before an interruption."""
+        return self._before + time.monotonic() - self._started
+
+    def train(self, trainer: Any) -> None:
+        """Train from the last whole checkpoint on, if there is one; checkpoints that a kill cut short are removed."""
+        state, seconds = PartialState(), {folder: _seconds(folder) for folder in self.output.glob("checkpoint-*")}
+        state.wait_for_everyone()  # all processes have looked before the first removes anything
+        if state.is_main_process and (broken := sorted(each for each, whole in seconds.items() if whole is None)):
+            tell(f"{', '.join(folder.name for folder in broken)}: incomplete, removed")
+            for folder in broken:
+                shutil.rmtree(folder)
+        state.wait_for_everyone()
+        if checkpoint := get_last_checkpoint(str(self.output)):
+            tell(f"resuming from {checkpoint}")
+            self._before = seconds[Path(checkpoint)] or 0.0
+        trainer.add_callback(self)
+        trainer.train(resume_from_checkpoint=checkpoint)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._started = time.monotonic()
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        PartialState().wait_for_everyone()
+        if state.is_world_process_zero:
+            write_whole(self.output / f"checkpoint-{state.global_step}" / WHOLE, f"{self.seconds:.1f}\n")
+
+    def finish(self, **more: Any) -> None:
+        """Write the record, with more facts, which makes the run finished; remove what it could resume from."""
+        for pickled in self.output.rglob("training_args.bin"):  # record.json holds the same
+            pickled.unlink()
+        self._write({**self.record, "finished": True, "seconds": round(self.seconds, 1), **more})
+        self._remove_checkpoints()
+
+    def _reserve(self) -> None:
+        there, now = read_record(self.output), self.record["identity"]
+        if there is None:
+            if self.output.exists() and any(self.output.iterdir()):
+                raise RecordError(f"{self.output}: holds files that are no training run; choose another --output_dir")
+        else:
+            was = there["identity"]
+            if changed := sorted(name for name in {*was, *now} if was.get(name) != now.get(name)):
+                old, new = (_short(identity.get(changed[0])) for identity in (was, now))
+                raise RecordError(
+                    f"{self.output}: holds another run: {changed[0]} was {old}, now {new}; choose another --output_dir"
+                )
+            if there["finished"]:
+                self._remove_checkpoints()  # left by a run that was killed after writing its record
+                return
+        self._write({"finished": False, **self.record})
+
+    def _write(self, record: Mapping[str, Any]) -> None:
+        (self.output / "training").mkdir(parents=True, exist_ok=True)
+        # NaN is the loss of a training that diverged.
+        write_json(self.output / "training" / "record.json", record, allow_nan=True)
+
+    def _remove_checkpoints(self) -> None:
+        for folder in self.output.glob("checkpoint-*"):
+            shutil.rmtree(folder)
+
+
+def tell(line: str) -> None:
+    """Print a line in the main process only."""
+    if PartialState().is_main_process:
+        print(line, flush=True)
+
+
+def plain(value: Any) -> Any:
+    """Return a value converted to JSON types."""
+    return json.loads(json.dumps(value, default=lambda other: sorted(other) if isinstance(other, set) else str(other)))
+
+
+def _seconds(checkpoint: Path) -> float | None:
+    """Return the seconds of training until a checkpoint; None if it is incomplete, or its mark is, as after a full disk."""
+    try:
+        return float((checkpoint / WHOLE).read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 60 else text[:57] + "..."
