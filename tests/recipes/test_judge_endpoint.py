@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from doubles.endpoint import CUT_OFF, HANG, EndpointDouble, answer, error, good_answer, without
-from programs import ROOT, SAMPLE, TWO_PROCESSES, free_port, processes_of, run_recipe, succeeded
+from programs import SAMPLE, TWO_PROCESSES, free_port, processes_of, run_recipe, succeeded
 
 from automedeval.records import Verdict, read_cases, read_records
 
@@ -114,25 +114,6 @@ def test_a_refusal_is_shown_in_the_endpoint_s_words(judge):
         status, out, _, _ = judge(endpoint.url)
     assert status == 1
     assert "I can't help with that." in out
-
-
-def test_it_is_said_that_a_judge_does_not_see_the_references_and_a_copy_of_the_rubric_shows_them(judge, tmp_path):
-    packaged = (ROOT / "src/automedeval/rubrics/packaged/automedeval.yaml").read_text(encoding="utf-8")
-    own = tmp_path / "own.yaml"
-    own.write_text(
-        packaged.replace("inputs: [question, responses]", "inputs: [question, responses, reference]"), "utf-8"
-    )
-    reference = next(read_cases(CASES)).reference
-    with EndpointDouble(good_answer) as endpoint:
-        out = judge(endpoint.url, limit=1)[1]
-        assert (
-            "the references are not shown to this judge, because automedeval takes none; a copy of it with `inputs:"
-            in out
-        )
-        assert reference not in endpoint.asked[0]["body"]["messages"][-1]["content"]
-        out = judge(endpoint.url, "--rubric", own, "--output", tmp_path / "own", limit=1)[1]
-        assert "not shown" not in out
-        assert reference in endpoint.asked[-1]["body"]["messages"][-1]["content"]
 
 
 def test_failures_that_pass_are_counted_and_tried_again(judge):

@@ -202,11 +202,6 @@ def main() -> None:
     given = args.rubric or args.dataset or rubric.mode == "checklist" or processes.rank > 0
     if not given and all(case.criteria for case in cases_of(args)):
         print(f"the criteria of the cases are not read: that takes a language model, {CRITERIA}", flush=True)
-    reads_prompt = parse_model(judge_name)[0] in ("checkpoint", "openai") and not rubric.needs_reference
-    if processes.rank == 0 and reads_prompt and any((case.reference or "").strip() for case in cases_of(args)):
-        how = "; a copy of it with `inputs: [question, responses, reference]`, given as --rubric FILE.yaml, does"
-        how = how if "reference" in rubric.template_text else ""
-        print(f"the references are not shown to this judge, because {rubric.name} takes none{how}", flush=True)
     if rubric.in_words:
         args.ratings = None  # the sample's are of scores
     if args.batch_file and rubric.mode == "checklist":

@@ -383,7 +383,7 @@ def _is_beside(name: str, rows: Sequence[dict], question: str) -> bool:
     cells, values = _filled(name, rows), {cell.casefold() for cell in _filled(name, rows)}
     if len(cells) >= 6 and len(values) <= len(cells) // 3 and all(len(value.split()) <= 3 for value in values):
         return True  # the same few values
-    if len(cells) >= 4 and len(values) == 1:
+    if len(cells) >= 6 and len(values) == 1:
         return True
     asked = [(key_of(row.get(question)), key_of(row.get(name))) for row in rows if filled(row.get(name))]
     # a prompt has words before the question and few behind it; an answer may repeat the question
@@ -399,7 +399,7 @@ def _doubt(names: Sequence[str], rows: Sequence[dict]) -> tuple[str, str] | None
     cells = {name: _filled(name, rows) for name in names}
     people = [name for name in names if len(set(cells[name])) > 2 and all(map(PERSON.fullmatch, cells[name]))]
     length = {name: sorted(map(len, cells[name]))[len(cells[name]) // 2] for name in names}
-    for name in names if len(names) > 1 and len(rows) > 1 else ():
+    for name in names if len(names) > 1 and len(rows) > 5 else ():  # of fewer rows nobody can tell
         most = max(length[other] for other in names if other != name)
         if name in people and len(people) < len(names):
             return name, "its cells look like names"
