@@ -1,6 +1,7 @@
 """How a checkpoint reaches its device: straight, once, and with how large batches."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from transformers import AutoConfig
 
 from automedeval.models import local, network
 from automedeval.models.arguments import ChatArguments
-from automedeval.models.checkpoints import fingerprint
+from automedeval.models.checkpoints import SERVED, checkpoint_folder, fingerprint
 from automedeval.models.local import LocalChat, batch_room
 from automedeval.models.network import outline_network
 from automedeval.records import RecordError
@@ -104,3 +105,23 @@ def test_quantization_is_that_of_bitsandbytes(monkeypatch):
     assert network.quantized("8bit", "cuda:0", torch.bfloat16).load_in_8bit
     four = network.quantized("4bit", "cuda:0", torch.bfloat16)
     assert (four.load_in_4bit, four.bnb_4bit_quant_type, four.bnb_4bit_compute_dtype) == (True, "nf4", torch.bfloat16)
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("gpt-4o", "openai:gpt-4o?"), ("GPT-4.1-mini", "openai:GPT-4.1-mini?"), ("openai/gpt-4o", "openai:gpt-4o?"),
+        ("OpenAI:o3-mini", "openai:o3-mini?"), ("claude-sonnet-4", "openai:claude-sonnet-4 with the --base_url"),
+        ("openrouter/google/gemini-2.5-pro", "openai:gemini-2.5-pro with the --base_url"),
+    ],
+)  # fmt: skip
+def test_the_name_of_an_endpoint_s_model_alone_is_told_how_to_ask_it(name, meant):
+    with pytest.raises(RecordError, match="did you mean " + re.escape(meant)):
+        checkpoint_folder(name)
+
+
+@pytest.mark.parametrize(
+    "name", ["openai/gpt-oss-20b", "gpt2", "google/gemma-3-4b-it", "o-model", "deepseek-ai/deepseek-llm"]
+)
+def test_a_checkpoint_of_the_hub_is_not_taken_for_one(name):
+    assert not SERVED.fullmatch(name)

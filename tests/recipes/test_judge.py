@@ -97,7 +97,8 @@ def test_free_decoding_records_invalid_verdicts(tiny_model, tmp_path):
     done = judge(
         "--judge", tiny_model, "--cases", CASES, "--output", tmp_path, "--limit", 3, "--score_decoding", "free", *FAST
     )
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1
+    assert "no verdict is valid" in done.stderr
     assert all(
         not verdict["valid"] and verdict["error"] and verdict["scores"] is None for verdict in verdicts(tmp_path)
     )

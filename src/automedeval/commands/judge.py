@@ -21,7 +21,7 @@ from pathlib import Path
 
 import automedeval
 from automedeval.cli import comma_list, join_processes, parse, print_notes, record_run
-from automedeval.harness.joining import LogArguments, is_log, join_logs
+from automedeval.harness.joining import LogArguments, is_log, is_table, join_logs
 from automedeval.introspection.mistakes import read_recorded
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.chat_judge import Judge
@@ -191,10 +191,14 @@ def main() -> None:
     args, log_args, encoder_args, chat_args = parse(kinds, __doc__, first=("cases", "judge", "output"))
     judge_name, output = args.complete(encoder_args)
     processes = join_processes()
+    # of one table for each version, the first is the baseline
+    version = named_file(args.cases[0])[0] if len(args.cases) > 1 and is_table(named_file(args.cases[0])[1]) else None
     args.cases = [cases_file(args, output, log_args, processes)]
     if processes.rank == 0:
         print("".join(f"{line}\n" for line in what_is_judged(args, judge_name)), end="", flush=True)
     rubric = judge_rubric(judge_name, args.rubric)
+    if rubric.mode == "pairwise" and version and not args.dataset:
+        args.baseline = args.baseline or version
     given = args.rubric or args.dataset or rubric.mode == "checklist" or processes.rank > 0
     if not given and all(case.criteria for case in cases_of(args)):
         print(f"the criteria of the cases are not read: that takes a language model, {CRITERIA}", flush=True)
@@ -278,9 +282,9 @@ def main() -> None:
         record_run(
             log.run_file, args, encoder_args, chat_args, timing={"verdicts": log.new, "seconds": round(seconds, 1)}
         )
-        valid = True
+        any_valid = True
         if log.new or not awaited:
-            told, valid = summary(log, rubric, requests, seconds)
+            told, any_valid = summary(log, rubric, requests, seconds)
             print(told)
         if awaited:
             print(awaited)
@@ -288,7 +292,7 @@ def main() -> None:
         print_notes(judge.chat.notes(), processes)
     processes.wait()  # a process that ends with an error stops the others
     refuse_failures(judge)
-    if processes.rank == 0 and not valid:
+    if processes.rank == 0 and not any_valid:
         raise RecordError(f"{log.path}: no verdict is valid, so that there is nothing to report")
     if processes.rank == 0 and not awaited:
         print(f"\nThe report: {report_command(args, output)}")
@@ -382,7 +386,7 @@ def cases_file(args: JudgeArguments, output: Path, log_args: LogArguments, proce
     elif len(args.cases) == 1 and not is_log(args.file):
         return args.file
     else:
-        cases, notes = join_logs(args.cases, log_args)
+        cases, notes = join_logs(args.cases, log_args, args.blank)
     file = output / "cases.jsonl"
     text = "".join(json.dumps(case.to_dict()) + "\n" for case in cases)
     if file.exists() and read_text(file) != text:

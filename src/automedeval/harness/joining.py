@@ -7,7 +7,9 @@ from pathlib import Path
 
 from automedeval.harness.logs import Answer, Answers, is_details, is_helm_run, read_log
 from automedeval.harness.questions import Question, is_blank, question_expression, question_in, question_key
-from automedeval.records import Case, RecordError, Response, digest, named_file, read_json
+from automedeval.records import Case, RecordError, Response, digest, named_file, read_cases, read_json, table_of
+from automedeval.records.cases import named_cases
+from automedeval.records.rows import SHEETS, read_rows
 
 
 @dataclass
@@ -50,10 +52,11 @@ class _Joined:
     epoch: int
     answers: dict[str, Answer] = field(default_factory=dict)
     references: list[str] = field(default_factory=list)
+    id: str | None = None  # of a table's row
 
     def case(self) -> Case:
         """Return the case; by the extra keys of its responses `automedeval export` finds the answers in their logs again."""
-        name = digest(question_key(self.question))
+        name = self.id or digest(question_key(self.question))
         responses = tuple(
             Response(model, answer.text, {"harness_id": answer.id, "harness_epoch": answer.epoch})
             for model, answer in self.answers.items()
@@ -62,8 +65,40 @@ class _Joined:
         return Case(case_id, self.question, responses, self.references[0] if self.references else None)
 
 
-def join_logs(values: Sequence[str], args: LogArguments) -> tuple[list[Case], list[str]]:
-    """Return the cases of several logs, FILE or NAME=FILE, and lines on what was joined and what was left out.
+def is_table(file: str) -> bool:
+    """Return whether a file is a table of answers: of a kind that no harness writes, or JSON that is a list of rows."""
+    kind = Path(file).suffix.lower()
+    if kind in SHEETS:
+        return True
+    if kind not in (".json", ".jsonl") or not Path(file).is_file():
+        return False
+    try:
+        first = next(read_rows(file), ("", {}))[1]
+    except RecordError:
+        return False
+    return "arguments" not in first and "eval" not in first and "request_states" not in first
+
+
+def read_version(file: str, blank: str | None) -> Answers:
+    """Return the answers of one version of a model, which its table has in one column; RecordError if it has several."""
+    table = table_of(file, blank=blank)
+    placed = (
+        [(place, case) for place, case in named_cases(table)] if table else [(file, each) for each in read_cases(file)]
+    )
+    answers = Answers(file, None)
+    for place, case in placed:
+        if len(case.responses) != 1:
+            count = f"{len(case.responses)} answers ({', '.join(case.models)})"
+            raise RecordError(f"{place}: {count}, and a file for each version has one to a question")
+        own = table is None or table.columns.id is not None
+        answers.answers.append(Answer(case.id if own else "", case.question, case.responses[0].text, case.reference))
+    return answers
+
+
+def join_logs(values: Sequence[str], args: LogArguments, blank: str | None = None) -> tuple[list[Case], list[str]]:
+    """Return the cases of several logs or tables, FILE or NAME=FILE, and lines on what was joined and what was left out.
+
+    A table has the answers of one version; `without_blanks` says what `blank` is.
 
     An epoch is a case of its own, because the responses of a case are of different models. RecordError for a fault of
     `read_log`, a log without a model's name, two logs of one model, and if nothing can be joined.
@@ -73,7 +108,7 @@ def join_logs(values: Sequence[str], args: LogArguments) -> tuple[list[Case], li
     models: list[str] = []
     for value in values:
         name, file = named_file(value)
-        log = read_log(file, args.filter)
+        log = read_version(file, blank) if (table := is_table(file)) else read_log(file, args.filter)
         model = name or log.model
         if not model:
             raise RecordError(f"{file}: the log does not name the model: give NAME={file}")
@@ -81,6 +116,10 @@ def join_logs(values: Sequence[str], args: LogArguments) -> tuple[list[Case], li
             raise RecordError(f"{file}: a second log of {model!r}: give NAME={file}")
         models.append(model)
         answers = _add(joined, log, model, args.question_pattern)
+        for each in answers if table else ():
+            joined[question_key(each.question), each.epoch].id = (
+                joined[question_key(each.question), each.epoch].id or each.id
+            )
         referred = sum(answer.reference is not None for answer in answers)
         some = f", {referred} with a reference" if referred < len(answers) else ""
         reasons = "".join(f"; left out: {count} ({reason})" for reason, count in sorted(log.left_out.items()))

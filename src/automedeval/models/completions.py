@@ -159,8 +159,8 @@ def endpoint_words(body: Any, most: int = 200) -> str:
         if name in body
     ]
     said += [endpoint_words(body[name], most) for name in ("metadata",) if isinstance(body.get(name), Mapping)]
-    choices = body.get("choices")
-    choices = choices if isinstance(choices, list) else []
+    held = body.get("choices")
+    choices = held if isinstance(held, list) else []
     said += [endpoint_words(each["error"], most) for each in choices if isinstance(each, Mapping) and each.get("error")]
     code = error_code(body) if "error" not in body else None
     if isinstance(body.get("loc"), list):  # FastAPI says so which field is wrong

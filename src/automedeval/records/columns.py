@@ -23,7 +23,31 @@ NAMES = {
     "answer": ("answer", "response", "output", "completion", "model_answer", "model_response", "model_output"),
 }
 # Columns of text that no candidate is called by.
-BESIDE = ("source", "url", "split", "date", "type", "language", "comment", "comments", "note", "notes")
+BESIDE = {
+    "source", "url", "link", "split", "date", "type", "language", "difficulty", "status", "label", "tags", "tag",
+    "author", "owner", "annotator", "rater", "reviewer", "expert", "user", "email", "assigned", "assigned_to",
+    "context", "contexts", "passage", "passages", "document", "documents", "evidence", "error", "errors", "traceback",
+    "stack_trace", "exception", "system_prompt", "system_message", "user_prompt", "full_prompt", "prompt_template",
+    "metadata", "meta", "session", "session_id", "options", "choices", "explanation", "rationale", "reason", "file",
+    "filename", "file_name", "path",
+}  # fmt: skip
+REMARKS = (
+    "comment",
+    "comments",
+    "note",
+    "notes",
+    "remark",
+    "remarks",
+    "feedback",
+)  # what such a column's name ends with
+# Contents that are no answer: addresses, files, identifiers, prompts and stack traces.
+NO_ANSWER = re.compile(
+    r"\S+@\S+\.\w+|https?://\S+|\S+\.(?:pdf|txt|json|jsonl|csv|html?|png|jpe?g|xlsx?|docx?)|[0-9a-f]{8}[0-9a-f-]{8,}"
+    r"|\s*(?:you are (?:an?|the)\b|system:|### instruction).*|.*Traceback \(most recent call last\).*"
+    r"|.*\n\s+at \S+\(.*|\w+(?:Error|Exception)(?::.*)?",
+    re.I | re.S,
+)
+PERSON = re.compile(r"(?:(?:Dr|Prof|Mr|Ms|Mrs)\.? )?[A-Z][\w'’-]+(?: [A-Z][\w'’.-]*){0,2}")
 NUMBER = re.compile(r"(?=.*\d)[-+\d.,:/%\sTZ]+", re.DOTALL)  # dates and times too
 NAMELESS = re.compile(r"(Unnamed: \d+)?\s*")
 TRUSTED = {"reference", "gold", "golden", "truth", "correct", "ideal", "expected"}  # words of a column's name
@@ -41,6 +65,15 @@ class UnclearAnswers(UnclearColumns):
 
     def __init__(self, column: str, listed: str):
         super().__init__(f"{column!r} may be the reference, or a candidate's responses; {listed}")
+
+
+class DoubtfulColumn(UnclearAnswers):
+    """A column of text may be a candidate's responses, or something else."""
+
+    def __init__(self, column: str, why: str, taken: Sequence[str], left_out: Sequence[str]):
+        taken, left_out = ([_listed(name) for name in names] or ["none"] for names in (taken, left_out))
+        told = f"taken for answers: {', '.join(taken)}; left out: {', '.join(left_out)}"
+        RecordError.__init__(self, f"{column!r} may hold a candidate's answers, or something else ({why}); {told}")
 
 
 @dataclass(frozen=True)
@@ -118,14 +151,21 @@ class Columns:
                 raise UnclearColumns(f"beside {columns['model']!r}, one column must be called answer; {listed}")
             return cls(answer=candidates["answer"][0], **columns)
         taken = [name for role, names in named.items() if role != "answer" for name in names]
-        rest = [name for name in every if name not in taken and plain(name) not in BESIDE and _has_text(name, rows)]
+        rest = [name for name in every if name not in taken and _has_text(name, rows)]
+        others = [
+            name for name in rest if name not in candidates["answer"] and _is_beside(name, rows, columns["question"])
+        ]
+        rest = [name for name in rest if name not in others]
         # Where responses are not needed, an answer without a reference beside it may be the trusted one.
         alone = not least_responses and "reference" not in columns and [plain(name) for name in rest] == ["answer"]
         if candidates["answer"] and (alone or len(rest) > 1):
             raise UnclearAnswers(candidates["answer"][0], listed)
         if trusted := next((name for name in rest if TRUSTED & set(plain(name).split("_"))), None):
             raise UnclearAnswers(trusted, listed)
+        if found := _doubt(rest, rows) if least_responses else None:
+            raise DoubtfulColumn(*found, [name for name in rest if name != found[0]], others)
         if not rest and least_responses:
+            listed += f"; left out: {', '.join(map(_listed, others))}" if others else ""
             raise UnclearColumns(f"no column has responses; {listed}")
         return cls(responses=tuple(rest), **columns)
 
@@ -328,3 +368,45 @@ def _has_text(name: str, rows: Iterable[dict]) -> bool:
     """Return whether a column holds text; numbers are none."""
     texts = [row[name] for row in rows if isinstance(row.get(name), str) and filled(row[name])]
     return any(not NUMBER.fullmatch(text) for text in texts)
+
+
+def _filled(name: str, rows: Iterable[dict]) -> list[str]:
+    """Return the texts of a column that are not blank."""
+    return [cell.strip() for row in rows if isinstance(cell := row.get(name), str) and cell.strip()]
+
+
+def _is_beside(name: str, rows: Sequence[dict], question: str) -> bool:
+    """Return whether a column of text is no candidate's, by its name or by what it holds."""
+    words = plain(name)
+    if words in BESIDE or words.rpartition("_")[2] in REMARKS:
+        return True
+    cells, values = _filled(name, rows), {cell.casefold() for cell in _filled(name, rows)}
+    if len(cells) >= 6 and len(values) <= len(cells) // 3 and all(len(value.split()) <= 3 for value in values):
+        return True  # the same few values
+    if len(cells) >= 6 and len(values) == 1:
+        return True
+    asked = [(key_of(row.get(question)), key_of(row.get(name))) for row in rows if filled(row.get(name))]
+    # a prompt has words before the question and few behind it; an answer may repeat the question
+    prompts = sum(
+        len(own) > 12 and text.find(own, 5) >= 5 and len(text.rpartition(own)[2]) <= 20 for own, text in asked
+    )
+    found = sum(bool(NO_ANSWER.fullmatch(cell)) for cell in cells)
+    return 2 * max(found, prompts) > len(cells)
+
+
+def _doubt(names: Sequence[str], rows: Sequence[dict]) -> tuple[str, str] | None:
+    """Return a column that may be no candidate's, and why, beside others that look like answers; None if there is none."""
+    cells = {name: _filled(name, rows) for name in names}
+    people = [name for name in names if len(set(cells[name])) > 2 and all(map(PERSON.fullmatch, cells[name]))]
+    length = {name: sorted(map(len, cells[name]))[len(cells[name]) // 2] for name in names}
+    for name in names if len(names) > 1 and len(rows) > 5 else ():  # of fewer rows nobody can tell
+        most = max(length[other] for other in names if other != name)
+        if name in people and len(people) < len(names):
+            return name, "its cells look like names"
+        if 8 * length[name] < most and all(len(cell.split()) <= 3 for cell in cells[name]):
+            return name, "its texts are far shorter than the others"
+        if length[name] > 8 * most and most >= 20:
+            return name, "its texts are far longer than the others"
+        if all(cell[0] in "{[" and cell[-1] in "}]" for cell in cells[name]):
+            return name, "its cells are data"
+    return None
