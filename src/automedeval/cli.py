@@ -133,7 +133,6 @@ def parse(
         nargs="?",
         const="true",
         choices=["true", "false"],
-        metavar="BOOL",
         type=str.lower,
         default=argparse.SUPPRESS,
         help=f"refuse every address but this machine's, as {offline.VARIABLE}=1 does",
