@@ -76,15 +76,14 @@ def is_table(file: str) -> bool:
         first = next(read_rows(file), ("", {}))[1]
     except RecordError:
         return False
-    return "arguments" not in first and "eval" not in first and "request_states" not in first
+    return bool(first) and "arguments" not in first and "eval" not in first and "request_states" not in first
 
 
 def read_version(file: str, blank: str | None) -> Answers:
     """Return the answers of one version of a model, which its table has in one column; RecordError if it has several."""
     table = table_of(file, blank=blank)
-    placed = (
-        [(place, case) for place, case in named_cases(table)] if table else [(file, each) for each in read_cases(file)]
-    )
+    cases = ((file, each) for each in read_cases(file, blank=blank))
+    placed = list(named_cases(table) if table else cases)
     answers = Answers(file, None)
     for place, case in placed:
         if len(case.responses) != 1:
