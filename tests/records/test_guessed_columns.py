@@ -102,3 +102,8 @@ def test_a_doubtful_column_stops_the_run_with_one_line(name, cells, why, tmp_pat
     assert why in line
     assert "taken for answers: v1, v2; left out: notes; say it by --columns question=NAME" in line
     assert judged(tmp_path, columns, "--columns", "question=question", "v1", name).returncode == 0
+
+
+def test_candidates_that_all_answer_in_json_are_candidates(tmp_path):
+    columns = {model: [f'{{"text": "{text}"}}' for text in texts] for model, texts in ANSWERS.items()}
+    assert "read: question, v1, v2 (answers);" in judged(tmp_path, columns).stdout

@@ -32,34 +32,18 @@ BESIDE = {
     "filename", "file_name", "path", "title", "keywords", "age", "sex", "gender", "patient", "country", "when", "time",
     "timestamp", "winner", "verdict", "preference",
 }  # fmt: skip
-REMARKS = (
-    "comment",
-    "comments",
-    "note",
-    "notes",
-    "remark",
-    "remarks",
-    "feedback",
-)  # what such a column's name ends with
+# What such a column's name ends with
+REMARKS = ("comment", "comments", "note", "notes", "remark", "remarks", "feedback")
 # By the last word of its name a column may be something about answers, and by a word of it about questions.
 ABOUT = {
-    "context",
-    "contexts",
-    "passage",
-    "passages",
-    "error",
-    "errors",
-    "rationale",
-    "reason",
-    "explanation",
-    "latency",
+    "context", "contexts", "passage", "passages", "error", "errors", "message", "rationale", "reason", "explanation", "latency",
     "reply",
-    "message",
-}
+}  # fmt: skip
 ASKED = {"question", "prompt", "query"}
 # Contents that are no answer: addresses, files, identifiers, prompts and stack traces.
 NO_ANSWER = re.compile(
-    r"(?:[\w.'’-]+ ){0,3}<?\S+@\S+\.\w+>?(?:[;,].*)?|https?://\S+|\S+\.(?:pdf|txt|json|jsonl|csv|html?|png|jpe?g|xlsx?|docx?)|[0-9a-f]{8}[0-9a-f-]{8,}"
+    r"(?:[\w.'’-]+ ){0,3}<?\S+@\S+\.\w+>?(?:[;,].*)?|https?://\S+"
+    r"|\S+\.(?:pdf|txt|json|jsonl|csv|html?|png|jpe?g|xlsx?|docx?)|[0-9a-f]{8}[0-9a-f-]{8,}"
     r"|\s*(?:(?:you(?:['’]re| are)|act as) (?:an?|the)\b|system:|### instruction).*|.*Traceback \(most recent call last\).*"
     r"|.*\n\s+at \S+\(.*|[\w.]+(?:Error|Exception)(?::.*)?",
     re.I | re.S,
@@ -407,13 +391,11 @@ def _is_beside(name: str, rows: Sequence[dict], question: str) -> bool:
     if len(cells) >= 6 and len(values) == 1:
         return True
     asked = [(key_of(row.get(question)), key_of(row.get(name))) for row in rows if filled(row.get(name))]
+    around = Counter(text.partition(own)[::2] for own, text in asked if len(own) > 12 and own in text)
     # a prompt has words before the question and few behind it, or the same words around each; an answer may repeat the question
-    around = Counter(text.replace(own, "", 1) for own, text in asked if len(own) > 12 and own in text)
     prompts = sum(
-        len(own) > 12
-        and own in text
-        and (around[text.replace(own, "", 1)] > 1 or (text.find(own) >= 5 and len(text.rpartition(own)[2]) <= 20))
-        for own, text in asked
+        (around[before, after] > 1 and len(before + after) > 20) or (len(before) >= 5 and len(after) <= 20)
+        for before, after in around.elements()
     )
     found = sum(bool(NO_ANSWER.fullmatch(cell)) for cell in cells)
     return 2 * max(found, prompts) > len(cells)
@@ -430,6 +412,9 @@ def _doubt(names: Sequence[str], rows: Sequence[dict]) -> tuple[str, str] | None
     ]
     if len(named) < len(names) and named:
         return named[0], "it is named as what stands beside answers"
+    data = [name for name in names if all(cell[0] in "{[" and cell[-1] in "}]" for cell in cells[name])]
+    if len(data) < len(names) and data:
+        return data[0], "its cells are data"
     few = [name for name in names if 2 * len(set(cells[name])) <= len(cells[name]) > 5 and _are_short(cells[name])]
     if len(few) < len(names) and few:
         return few[0], "its cells are the same few values"
@@ -441,6 +426,4 @@ def _doubt(names: Sequence[str], rows: Sequence[dict]) -> tuple[str, str] | None
             return name, "its texts are far shorter than the others"
         if length[name] > 8 * most and most >= 20:
             return name, "its texts are far longer than the others"
-        if all(cell[0] in "{[" and cell[-1] in "}]" for cell in cells[name]):
-            return name, "its cells are data"
     return None

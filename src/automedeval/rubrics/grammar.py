@@ -243,8 +243,8 @@ def _scored(values: Sequence[int], rubric: Rubric, rationale: str | None) -> Par
 
 
 def _key(text: str) -> str:
-    """Return what keys and labels of an answer are compared by: letters' case, and blanks for "_", make no difference."""
-    return re.sub(r"[\s_-]+", "_", text.translate(_SEEN).strip().casefold())
+    """Return what keys and labels of an answer are compared by: capitals, blanks and "_" make no difference."""
+    return re.sub(r"[\s_-]+|(?<=[a-z])(?=[A-Z0-9])", "_", text.translate(_SEEN).strip()).casefold()
 
 
 def _words(rubric: Rubric, name: str) -> dict[str, str]:
@@ -278,8 +278,8 @@ _FIGURE = rf"(?:\d|[½¼¾⅓⅔①-⑩➀-➓★☆⭐]|\b(?:{_WORDS})\b)"
 _NUMBER_LIKE = re.compile(rf"[^\w\n]{{0,4}}{_FIGURE}", re.I)
 # What a judge says before it takes a score back.
 _CORRECTED = re.compile(
-    r"\b(?:correct(?:ion|ed|ing)|revis\w+|reconsider\w*|actually|on reflection|on second thought|sorry|edit|update|instead|"
-    r"lower(?:ed|ing)?|rais(?:e|ed|ing)|downgrad\w+|upgrad\w+|reduc(?:e|ed|ing)|chang(?:e|ed|ing)|meant|should)\b",
+    r"\b(?:(?:correct|revis|reconsider|lower|rais|downgrad|upgrad|reduc|chang)(?:e|ed|ing|ion)?|actually|on reflection"
+    r"|on second thought|sorry|edit|update|instead|meant|should (?:be|get|have|receive|score))\b",
     re.I,
 )
 
@@ -287,7 +287,9 @@ _CORRECTED = re.compile(
 # A number in a reason that may be another score: "or rather 3", not "misses 2 warnings".
 _RIVAL = re.compile(
     rf"(?<![\w.,/])(?:[0-9](?:[.,]5)?|[½¼¾⅓⅔]|{_WORDS.replace('|one', '')})(?![\w/]|[.,][0-9])"
-    r"(?!\s(?!(?:points?|stars?|or|if|for|but|would|is|of\s[0-9]+(?!\s[^\W\d])|out|because|since|and|to|as|at|instead|rather|when|with|was)\b)[^\W\d])",
+    r"(?!\s(?!(?:points?|stars?|or|if|for|but|would|is|of\s[0-9]+(?!\s[^\W\d])"
+    r"|out|because|since|and|to|as|at|instead|rather|when|with"
+    r"|was)\b)[^\W\d])",
     re.I,
 )
 
@@ -377,11 +379,15 @@ def _scored_again(text: str, end: int, rubric: Rubric, values: tuple[int, ...]) 
 
 
 def _taken_back(text: str, rubric: Rubric) -> bool:
-    """Return whether a sentence, not a quotation, says that a slot has another score: "Lower Doctor 1 to 2"."""
+    """Return whether a sentence, not a quotation, gives another score or choice: "I meant 2 for Doctor 1"."""
+    labels = "|".join(re.escape(word).replace("_", "[ _]") for word in rubric.choices.values() if len(word) > 1)
     for sentence in re.split(r"(?<=[.!?])\s|\n", text):
-        told = _unnamed(sentence, rubric)
-        figure = _RIVAL.search(re.sub(rf"\s?/\s?{rubric.bounds[1]}\b", "", told))
-        if told != sentence and figure and _CORRECTED.search(told) and not re.search('["“„«`>]', told):
+        if not _CORRECTED.search(sentence) or re.search('["“„«`>]', sentence):
+            continue
+        told = _unnamed(sentence, rubric) if rubric.scale else sentence
+        if rubric.scale and told != sentence and _RIVAL.search(re.sub(rf"\s?/\s?{rubric.bounds[1]}\b", "", told)):
+            return True
+        if rubric.mode == "pairwise" and re.search(rf"\b(?:{labels})\b", sentence, re.I):
             return True
     return False
 
@@ -474,8 +480,7 @@ def _read_json(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int
         rationale = members.get(rationale_key) if rationale_key else None
         rationale = rationale if isinstance(rationale, str) and rationale else None
         reading = (_json_scores if rubric.scores_criteria else _json_choices)(answers, rubric, rationale)
-        corrected = rubric.scores_criteria and _taken_back(text[end:], rubric)
-        if reading.valid and (corrected or names & set(_keys(text[end:], names))):
+        if reading.valid and (_taken_back(text[end:], rubric) or names & set(_keys(text[end:], names))):
             return ParsedAnswer(False, "another answer follows, which is no JSON"), end
         return reading, end
     return ParsedAnswer(False, "no JSON object with the criteria"), len(text)
