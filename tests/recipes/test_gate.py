@@ -148,7 +148,9 @@ def test_the_nightly_workflow_fails_for_a_judge_that_was_made_worse(
     _, (keep, workflow) = documented()
     (tmp_path / "kept").mkdir()
     with open(tmp_path / "kept" / "cases.csv", "w", encoding="utf-8", newline="") as file:
-        rows = [(f"What helps in case {number}?", "Drink and rest.", "Run.") for number in range(60)]
+        rows = [
+            (f"What helps in case {number}?", f"Drink and rest, {number}.", f"Run {number}.") for number in range(60)
+        ]
         csv.writer(file).writerows([("question", "good", "bad"), *rows])
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "a-key")

@@ -108,8 +108,9 @@ def test_half_a_character_becomes_a_question_mark_wherever_it_comes_in(good_file
         lambda body: answer(good_answer(body)["json"]["choices"][0]["message"]["content"] + "\ud83d")
     ) as at:
         words = ("--base_url", at.url, "--cache", "off", "--output", "out")
-        done = run_command("judge", "--judge", "openai:m", "--cases", "cut.jsonl", *words)
-        assert done.returncode == 0, done.stderr
+        assert "no verdict is valid" in error_line(
+            run_command("judge", "--judge", "openai:m", "--cases", "cut.jsonl", *words)
+        )
         asked = json.dumps(at.asked[-1]["body"]["messages"])
     assert "Rest. ?" in asked
     assert "Flu ?" in asked
@@ -129,8 +130,9 @@ def test_half_a_character_becomes_a_question_mark_wherever_it_comes_in(good_file
 def test_an_answer_that_harms_is_invalid(good_files: Path, text: str) -> None:
     with EndpointDouble(lambda _: answer(text)) as at:
         words = ("--base_url", at.url, "--cache", "off", "--output", "out")
-        done = run_command("judge", "--judge", "openai:m", "--cases", "cases.jsonl", *words)
-        assert done.returncode == 0, done.stderr
+        assert "no verdict is valid" in error_line(
+            run_command("judge", "--judge", "openai:m", "--cases", "cases.jsonl", *words)
+        )
     (verdict,) = map(json.loads, Path("out/verdicts.jsonl").read_text().splitlines())
     assert (verdict["valid"], verdict["scores"]) == (False, None)
 
@@ -139,7 +141,8 @@ def test_an_endpoint_that_sends_deep_json_is_one_line(good_files: Path) -> None:
     with EndpointDouble(lambda _: {"status": 200, "text": DEEP}) as at:
         words = ("--base_url", at.url, "--cache", "off", "--output", "out", "--max_retries", "0")
         line = error_line(run_command("judge", "--judge", "openai:m", "--cases", "cases.jsonl", *words))
-    assert "1 not judged, the last: the answer cannot be read: ValueError: nested too deeply" in line
+    assert "1 not judged, the last: the answer cannot be read: [[[" in line
+    assert len(line) < 1000
 
 
 @pytest.mark.parametrize(

@@ -183,6 +183,12 @@ def test_a_finished_run_judges_nothing_again_or_says_why_it_cannot_go_on(old: Pa
         assert after["verdicts.jsonl"] == before["verdicts.jsonl"]
         assert after.keys() == before.keys()
         assert "(0 new)" in done.stdout
+    elif name == "free":
+        assert (
+            error_line(done)
+            == "error: verdicts/free/verdicts.jsonl: no verdict is valid, so that there is nothing to report"
+        )
+        assert after["verdicts.jsonl"] == before["verdicts.jsonl"]
     else:
         assert name == "small"
         assert "with other weights, wording or settings" in error_line(done)

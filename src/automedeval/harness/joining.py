@@ -76,15 +76,14 @@ def is_table(file: str) -> bool:
         first = next(read_rows(file), ("", {}))[1]
     except RecordError:
         return False
-    return "arguments" not in first and "eval" not in first and "request_states" not in first
+    return bool(first) and "arguments" not in first and "eval" not in first and "request_states" not in first
 
 
 def read_version(file: str, blank: str | None, columns: Sequence[str] = ()) -> Answers:
     """Return the answers of one version of a model, which its table has in one column; RecordError if it has several."""
     table = table_of(file, blank=blank, columns=columns)
-    placed = (
-        [(place, case) for place, case in named_cases(table)] if table else [(file, each) for each in read_cases(file)]
-    )
+    cases = ((file, each) for each in read_cases(file, blank=blank))
+    placed = list(named_cases(table) if table else cases)
     answers = Answers(file, None)
     for place, case in placed:
         if len(case.responses) != 1:
@@ -119,9 +118,8 @@ def join_logs(
         models.append(model)
         answers = _add(joined, log, model, args.question_pattern)
         for each in answers if table else ():
-            joined[question_key(each.question), each.epoch].id = (
-                joined[question_key(each.question), each.epoch].id or each.id
-            )
+            case = joined[question_key(each.question), each.epoch]
+            case.id = case.id or each.id
         referred = sum(answer.reference is not None for answer in answers)
         some = f", {referred} with a reference" if referred < len(answers) else ""
         reasons = "".join(f"; left out: {count} ({reason})" for reason, count in sorted(log.left_out.items()))
