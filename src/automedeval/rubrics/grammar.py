@@ -318,7 +318,11 @@ def _read_score_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
 
 def _unnamed(text: str, rubric: Rubric) -> str:
     """Return a text without the names of slots, whose numbers are no scores."""
-    return re.sub(rf"\b{re.escape(rubric.slot_word)}s?{_JOIN}#?[0-9]{{1,4}}\b", "", text, flags=re.I)
+    return re.sub(_named_slot(rubric), "", text, flags=re.I)
+
+
+def _named_slot(rubric: Rubric) -> str:
+    return rf"\b{re.escape(rubric.slot_word)}s?{_JOIN}#?([0-9]{{1,4}})\b"
 
 
 def _inline_header(text: str, rubric: Rubric, slots: int) -> list[re.Match]:
@@ -366,7 +370,7 @@ def _scored_again(text: str, end: int, rubric: Rubric, values: tuple[int, ...]) 
         rf"(\d+(?:[.,/–-]\d+)?|[½¼¾⅓⅔]|(?:{_WORDS})\b)",
         re.I,
     )
-    if _taken_back(text[end:], rubric):
+    if _taken_back(text[end:], rubric, values):
         return True
     mentions = list(mention.finditer(text, end))
     again = {int(each[1]): re.sub(rf"/{rubric.bounds[1]}$|[.,]0$", "", each[2]) for each in mentions}
@@ -378,15 +382,18 @@ def _scored_again(text: str, end: int, rubric: Rubric, values: tuple[int, ...]) 
     return any(again.get(slot, str(value)) != str(value) for slot, value in enumerate(values, 1))
 
 
-def _taken_back(text: str, rubric: Rubric) -> bool:
-    """Return whether a sentence, not a quotation, gives another score or choice: "I meant 2 for Doctor 1"."""
+def _taken_back(text: str, rubric: Rubric, values: Sequence[int] = ()) -> bool:
+    """Return whether a sentence, not a quotation, gives another score than `values`, or a choice: "I meant 2 for Doctor 1"."""
     labels = "|".join(re.escape(word).replace("_", "[ _]") for word in rubric.choices.values() if len(word) > 1)
     for sentence in re.split(r"(?<=[.!?])\s|\n", text):
         if not _CORRECTED.search(sentence) or re.search('["“„«`>]', sentence):
             continue
-        told = _unnamed(sentence, rubric) if rubric.scale else sentence
-        if rubric.scale and told != sentence and _RIVAL.search(re.sub(rf"\s?/\s?{rubric.bounds[1]}\b", "", told)):
-            return True
+        if rubric.scale and (slots := re.findall(_named_slot(rubric), sentence, re.I)):
+            told = re.sub(rf"\s?/\s?{rubric.bounds[1]}\b", "", _unnamed(sentence, rubric))
+            if (figures := _RIVAL.findall(told)) and figures != [
+                str(dict(enumerate(values, 1)).get(int(n))) for n in slots
+            ]:
+                return True
         if rubric.mode == "pairwise" and re.search(rf"\b(?:{labels})\b", sentence, re.I):
             return True
     return False
