@@ -45,7 +45,20 @@ def lm_eval_line(number: int, own: object, filtered: object, name: str = "strict
 
 
 @pytest.mark.parametrize(
-    "nothing", ["[invalid]", "", " \n", None, [], ["[invalid]"], "[no match]", "N/A", "nothing found"]
+    "nothing",
+    [
+        "[invalid]",
+        "",
+        " \n",
+        None,
+        [],
+        ["[invalid]"],
+        "[no match]",
+        "N/A",
+        "nothing found",
+        "[parse_error]",
+        "not found",
+    ],
 )
 def test_the_model_s_own_text_is_read_where_a_filter_made_nothing_of_it(nothing: object, tmp_path: Path) -> None:
     log = tmp_path / "samples_doses_2026-11-20T10-00-00.0.jsonl"

@@ -52,7 +52,7 @@ def test_named_columns_are_judged_as_prepare_reads_them(table: str) -> None:
     [
         (("--columns", "question=Fragen", "Bot A"), "no column 'Fragen'"),
         (("--columns", "Bot A", "Bot B"), "question=COLUMN is missing"),
-        (("u.csv", "--columns", "question=Frage", "Bot A"), "--columns are those of one table"),
+        (("u.eval", "--columns", "question=Frage", "Bot A"), "--columns are those of tables"),
     ],
 )
 def test_bad_columns_are_one_line(table: str, more: tuple[str, ...], fault: str) -> None:

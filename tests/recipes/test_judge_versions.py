@@ -64,3 +64,16 @@ def test_a_table_of_two_models_is_no_file_of_one_version(tmp_path):
     done = judged(tmp_path, f"a={two}", f"b={two}")
     assert done.returncode == 1
     assert "2 answers (x, y), and a file for each version has one to a question" in done.stderr
+
+
+def test_columns_are_named_for_each_and_an_id_has_one_question(tmp_path):
+    names, asked = ("id", "prompt", "output", "provider"), enumerate(QUESTIONS)
+    first = table(tmp_path / "a.csv", [[str(n), each, f"{each} Yes.", f"p{n} x"] for n, each in asked], *names)
+    second = table(tmp_path / "b.csv", [["0", QUESTIONS[0], "No.", "p1 x"]], *names)
+    done = judged(tmp_path, f"a={first}", f"b={second}", "--columns", "question=prompt", "output")
+    assert done.returncode == 0, done.stderr
+    assert "4 cases, 1 with an answer of all 2 models" in done.stdout
+    other = table(tmp_path / "c.csv", [["0", "Two pills, please?", "No."]], *names[:3])
+    done = judged(tmp_path / "other", f"b={second}", f"c={other}", "--columns", "question=prompt", "output")
+    assert done.returncode == 1
+    assert "the id '0' has different questions in these tables" in done.stderr

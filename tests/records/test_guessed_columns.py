@@ -41,6 +41,13 @@ BESIDE = {
         "TypeError",
     ],
     "level": ["easy", "hard", "easy", "hard", "easy", "easy"],
+    "sent": [f"<|im_start|>user\n{question} Be brief.<|im_end|>\n<|im_start|>assistant\n" for question in QUESTIONS],
+    "wish": [f"{question} Answer in three sentences, as a kind doctor would." for question in QUESTIONS],
+    "persona": [f"Act as a nurse of ward {number}." for number in range(6)],
+    "who": [f"Person {number} <person{number}@clinic.invalid>" for number in range(6)],
+    "java": [f"java.io.{word}Exception: no" for word in ("IO", "EOF", "File", "Socket", "Sql", "Null")],
+    "comment 1": ["looks fine, but check", "hm, ok I think", "good", "see above", "unsure", "fine I guess"],
+    "prompt_id": ["one x", "two x", "three x", "four x", "five x", "six x"],
     "scan": [f"scans/{number}.pdf" for number in range(6)],
 }
 
@@ -75,6 +82,13 @@ def test_all_of_them_are_left_out_together_and_the_option_takes_one(tmp_path):
         ("Checked", ["Anna", "Ben Smith", "Dr. Chen", "Anna B.", "Dora", "Eve"], "look like names"),
         ("code", ["ab", "bc", "cd", "de", "ef", "fg"], "far shorter"),
         ("article", [f"{number}. " + "Influenza is a viral disease. " * 30 for number in range(6)], "far longer"),
+        (
+            "v1_rationale",
+            [f"Right, but long, as of {number} sentences." for number in range(6)],
+            "named as what stands beside",
+        ),
+        ("question_de", [f"Wie lange dauert Grippe {number}?" for number in range(6)], "named as what stands beside"),
+        ("risk", ["low", "high", "medium"] * 2, "the same few values"),
         ("scores", [f'{{"a": {number}}}' for number in range(6)], "are data"),
     ],
 )
@@ -88,3 +102,8 @@ def test_a_doubtful_column_stops_the_run_with_one_line(name, cells, why, tmp_pat
     assert why in line
     assert "taken for answers: v1, v2; left out: notes; say it by --columns question=NAME" in line
     assert judged(tmp_path, columns, "--columns", "question=question", "v1", name).returncode == 0
+
+
+def test_candidates_that_all_answer_in_json_are_candidates(tmp_path):
+    columns = {model: [f'{{"text": "{text}"}}' for text in texts] for model, texts in ANSWERS.items()}
+    assert "read: question, v1, v2 (answers);" in judged(tmp_path, columns).stdout

@@ -39,6 +39,11 @@ def write(folder: Path, *rows: dict, name: str = "cases.jsonl") -> Path:
         (TOOLS, TOLD),
         (PARTS, [{"role": "user", "content": "Is it safe?\n[image_url]"}]),
         ([{"from": "human", "value": "Is it safe?"}], [USER]),
+        ([{"role": "user", "content": [None, {"type": "text", "text": ""}, "Is it safe?"]}], [USER]),
+        (
+            [USER, {"role": "assistant", "content": None, "function_call": CALL["function"]}, USER],
+            [USER, TOLD[1], USER],
+        ),
     ],
 )
 def test_a_conversation_is_read_with_parts_and_tool_calls(question: list, read: list, tmp_path: Path) -> None:
@@ -56,6 +61,11 @@ def test_a_conversation_is_read_with_parts_and_tool_calls(question: list, read: 
             ["Avoid it.", "Is it safe?"],
         ),
         ({"chosen": [USER, BEST], "rejected": [USER, BEST]}, "Is it safe?", ["Avoid it.", "Avoid it."]),
+        (
+            {"prompt": "Is it safe?", "chosen": BEST, "rejected": BEST, "messages": [USER, BEST]},
+            "Is it safe?",
+            ["Avoid it."] * 2,
+        ),
         ({"prompt": "Is it safe?", "chosen": "Avoid it.", "rejected": "Safe."}, "Is it safe?", ["Avoid it.", "Safe."]),
         ({"messages": [USER, BEST], "model": "m1"}, "Is it safe?", ["Avoid it."]),
         (
@@ -72,6 +82,19 @@ def test_a_conversation_is_read_with_parts_and_tool_calls(question: list, read: 
             {"question": "Is it safe?", "a": [{"type": "text", "text": "Avoid"}, {"type": "text", "text": "it."}]},
             "Is it safe?",
             ["Avoid\nit."],
+        ),
+        (
+            {
+                "question": "Is it safe?",
+                "a": [{"type": "thinking", "thinking": "Hm."}, {"type": "output_text", "text": "No."}],
+            },
+            "Is it safe?",
+            ["No."],
+        ),
+        (
+            {"messages": [USER, {"role": "assistant", "content": None, "refusal": "Ask her."}]},
+            "Is it safe?",
+            ["Ask her."],
         ),
     ],
 )
@@ -104,6 +127,11 @@ def test_texts_that_are_null_are_blank(tmp_path: Path) -> None:
             {"messages": [USER, {"role": "assistant", "content": 5}], "model": "m"},
             "message 2 of 'messages' has no text",
         ),
+        (
+            {"messages": [USER, {"role": "tool", "content": "4 mg"}]},
+            "message 2 of 'messages', the last one, is neither",
+        ),
+        ({"chosen": [USER, BEST], "rejected": [BEST, BEST]}, "'chosen' and 'rejected' do not answer one question"),
         (
             {"id": "1", "question": [{"content": "Is it safe?"}], "responses": ANSWERS},
             "message 1 of 'question' is no object with a role",

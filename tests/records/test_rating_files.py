@@ -33,9 +33,10 @@ def tasks(cancelled: bool = False) -> str:
                     {
                         "completed_by": {"id": 3, "email": "ann"},
                         "was_cancelled": False,
-                        "result": [{"from_name": "overall", "type": "rating", "value": {"rating": score}}]
-                        * bool(score),
+                        "result": [{"from_name": "overall", "type": "rating", "value": {"rating": score}}] * bool(score)
+                        + [{"from_name": "tone", "type": "choices", "value": {"choices": ["Kind"]}}],
                     },
+                    None,
                     {"completed_by": 4, "was_cancelled": True, "result": [{"value": {"rating": 1}}]},
                 ],
             }
@@ -53,6 +54,7 @@ FILES = {
     "array.json": json.dumps(records("rating")),
     "text.jsonl": lines(*[row | {"score": str(row["score"])} for row in records()]),
     "ids.csv": table("Case ID,Model,Rater,Score", "k1,m1,ann,4", "k1,m2,ann,2.0", "k2,m1,ann,4.5", "k2,m2,ann,N/A"),
+    "dash.csv": table("Case ID,Model,Rater,Score", "k1,m1,ann,4", "k1,m2,ann,2.0", "k2,m1,ann,4.5", "k2,m2,ann,—"),
     "comma.csv": table("id;model;user;stars;lang", "k1;m1;ann;4;en", "k1;m2;ann;2;en", "k2;m1;ann;4,5;en", "k2;m2;ann; ;en"),
     "question.csv": table(
         "id,prompt,model,rater,rating", f"1,{ASKED['k1']},m1,ann,4", f"2,{ASKED['k1']},m2,ann,2",
@@ -80,6 +82,17 @@ FILES = {
                 "responses": {"overall": [{"value": score, "user_id": "ann"}]},
             }
             for number, (case, model, score) in enumerate(SCORES)
+        ]
+    ),
+    "argilla_feedback.json": json.dumps(
+        [
+            {
+                "fields": {"question": ASKED[case]}, "metadata": {"model": model},
+                "responses": [
+                    {"user_id": "ann", "status": "submitted", "values": {"overall": {"value": score}, "why": {"value": "Hm."}}}
+                ],
+            }
+            for case, model, score in SCORES
         ]
     ),
     "argilla_1.jsonl": lines(

@@ -28,6 +28,15 @@ ANSWER = "No. Skip the missed dose."
         "No. <think>Two?</think>Skip the missed dose.",
         f"{ANSWER}\n<think>And if she took two? I should",
         f"<think>a</think><think>b</think>{ANSWER}",
+        f"<longcat_think>Two.</longcat_think>{ANSWER}",
+        f"<|inner_prefix|>Two.<|inner_suffix|>{ANSWER}",
+        f"<|channel>thought\nTwo.<channel|>{ANSWER}",
+        f"<|im_start|>think\nTwo.\n<|im_start|>answer\n{ANSWER}",
+        f"analysisTwo pills? No.assistantfinal{ANSWER}",
+        f"Thinking...\nTwo?\n...done thinking.\n\n{ANSWER}",
+        f'<details type="reasoning" done="true">\n<summary>Thought</summary>\nTwo?</details>\n{ANSWER}',
+        f"<Thought>Two.</Thought>\n<Output>{ANSWER}</Output>",
+        f"<think>Two.</think><|begin_of_box|>{ANSWER}<|end_of_box|>",
     ],
 )
 def test_an_answer_is_read_without_its_thoughts(text: str) -> None:
@@ -42,6 +51,14 @@ def test_an_answer_is_read_without_its_thoughts(text: str) -> None:
 def test_an_answer_of_thoughts_alone_is_empty(text: str) -> None:
     case = Case.from_dict({"id": "1", "question": "Two pills?", "responses": [{"model": "m", "text": text}]})
     assert case.responses[0].is_empty
+
+
+@pytest.mark.parametrize(
+    "text", ["Write `<think>` first.", "Rest.\n<details>More.</details>\nDrink.", "Analysis: rest."]
+)
+def test_what_is_no_thought_stays(text: str) -> None:
+    case = Case.from_dict({"id": "1", "question": "Two pills?", "responses": [{"model": "m", "text": text}]})
+    assert case.responses[0].text == text
 
 
 def test_an_answer_scores_the_same_with_thoughts_and_the_run_counts_them(tmp_path: Path) -> None:

@@ -151,8 +151,8 @@ class JudgeArguments(PromptArguments, EvidenceArguments):
         self.cases, self.columns = comma_list(self.cases), comma_list(self.columns)  # a YAML list arrives joined
         if not self.cases:
             raise RecordError("--cases names no file")
-        if self.columns and len(self.cases) > 1:
-            raise RecordError("--columns are those of one table, not of logs")
+        if self.columns and len(self.cases) > 1 and not all(is_table(named_file(each)[1]) for each in self.cases):
+            raise RecordError("--columns are those of tables, not of logs")
         check_least(self, 1, "runs", "limit", "criteria_at_once")
         if self.batch_file:  # a verdict is one request
             if self.score_decoding == "constrained":
@@ -379,14 +379,14 @@ def cases_file(args: JudgeArguments, output: Path, log_args: LogArguments, proce
     Raises:
         RecordError: a fault of `join_logs` or of the table, or the file is there with other cases.
     """
-    if args.columns:
+    if args.columns and len(args.cases) == 1 and not named_file(args.file)[0]:
         table = table_of(args.file, blank=args.blank, columns=args.columns)
         assert table is not None  # its columns are named
         cases, notes = [case for _, case in named_cases(table)], [f"{args.file}: {'; '.join(table.notes)}"]
     elif len(args.cases) == 1 and not is_log(args.file):
         return args.file
     else:
-        cases, notes = join_logs(args.cases, log_args, args.blank)
+        cases, notes = join_logs(args.cases, log_args, args.blank, args.columns)
     file = output / "cases.jsonl"
     text = "".join(json.dumps(case.to_dict()) + "\n" for case in cases)
     if file.exists() and read_text(file) != text:

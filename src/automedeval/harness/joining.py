@@ -79,9 +79,9 @@ def is_table(file: str) -> bool:
     return bool(first) and "arguments" not in first and "eval" not in first and "request_states" not in first
 
 
-def read_version(file: str, blank: str | None) -> Answers:
+def read_version(file: str, blank: str | None, columns: Sequence[str] = ()) -> Answers:
     """Return the answers of one version of a model, which its table has in one column; RecordError if it has several."""
-    table = table_of(file, blank=blank)
+    table = table_of(file, blank=blank, columns=columns)
     cases = ((file, each) for each in read_cases(file, blank=blank))
     placed = list(named_cases(table) if table else cases)
     answers = Answers(file, None)
@@ -94,10 +94,12 @@ def read_version(file: str, blank: str | None) -> Answers:
     return answers
 
 
-def join_logs(values: Sequence[str], args: LogArguments, blank: str | None = None) -> tuple[list[Case], list[str]]:
+def join_logs(
+    values: Sequence[str], args: LogArguments, blank: str | None = None, columns: Sequence[str] = ()
+) -> tuple[list[Case], list[str]]:
     """Return the cases of several logs or tables, FILE or NAME=FILE, and lines on what was joined and what was left out.
 
-    A table has the answers of one version; `without_blanks` says what `blank` is.
+    A table has the answers of one version, in `columns` as `Columns.named` has them; `without_blanks` says what `blank` is.
 
     An epoch is a case of its own, because the responses of a case are of different models. RecordError for a fault of
     `read_log`, a log without a model's name, two logs of one model, and if nothing can be joined.
@@ -107,7 +109,7 @@ def join_logs(values: Sequence[str], args: LogArguments, blank: str | None = Non
     models: list[str] = []
     for value in values:
         name, file = named_file(value)
-        log = read_version(file, blank) if (table := is_table(file)) else read_log(file, args.filter)
+        log = read_version(file, blank, columns) if (table := is_table(file)) else read_log(file, args.filter)
         model = name or log.model
         if not model:
             raise RecordError(f"{file}: the log does not name the model: give NAME={file}")
@@ -116,9 +118,8 @@ def join_logs(values: Sequence[str], args: LogArguments, blank: str | None = Non
         models.append(model)
         answers = _add(joined, log, model, args.question_pattern)
         for each in answers if table else ():
-            joined[question_key(each.question), each.epoch].id = (
-                joined[question_key(each.question), each.epoch].id or each.id
-            )
+            case = joined[question_key(each.question), each.epoch]
+            case.id = case.id or each.id
         referred = sum(answer.reference is not None for answer in answers)
         some = f", {referred} with a reference" if referred < len(answers) else ""
         reasons = "".join(f"; left out: {count} ({reason})" for reason, count in sorted(log.left_out.items()))
@@ -128,6 +129,11 @@ def join_logs(values: Sequence[str], args: LogArguments, blank: str | None = Non
             notes.append(f"{file}: {log.partial}")
     if not joined:
         raise RecordError(f"no answer: {'; '.join(notes)}")
+    ids = Counter(each.id for each in joined.values() if each.id)
+    if twice := next((name for name, count in ids.items() if count > 1), None):
+        raise RecordError(
+            f"the id {twice!r} has different questions in these tables: make them one, or leave the ids out"
+        )
     if len(models) > 1:
         shared = [list(each.answers) for each in joined.values()]
         full = sum(len(each) == len(models) for each in shared)

@@ -29,7 +29,9 @@ FILTERED = "answers are what the filter {} made of the model's text"
 UNFIT = "answers of which the filter {} made nothing: the model's own text is read (--filter names another filter)"
 # What a filter writes where its pattern does not fit, beside the word that the task's own settings give.
 NOTHING = re.compile(
-    r"\W*(?:invalid|none|null|nan|n/?a|no[ _-]?(?:match|answer)|unparsable|fail(?:ed|ure)?|error)?\W*", re.I
+    r"\W*(?:invalid(?:[ _-]?answer)?|none|null|nan|n/?a|no[ _-]?(?:match|answer)(?:[ _-]found)?|(?:none|not)[ _-]found"
+    r"|unparse?able|(?:(?:extract(?:ion)?|pars(?:e|ing))[ _-]?)?(?:fail(?:ed|ure)?|error))?\W*",
+    re.I,
 )
 FURTHER = "further answers to a question of which the first is read"
 LIMITED = "samples ended at a limit: what the model had said is the answer"

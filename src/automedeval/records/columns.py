@@ -29,22 +29,23 @@ BESIDE = {
     "context", "contexts", "passage", "passages", "document", "documents", "evidence", "error", "errors", "traceback",
     "stack_trace", "exception", "system_prompt", "system_message", "user_prompt", "full_prompt", "prompt_template",
     "metadata", "meta", "session", "session_id", "options", "choices", "explanation", "rationale", "reason", "file",
-    "filename", "file_name", "path",
+    "filename", "file_name", "path", "title", "keywords", "age", "sex", "gender", "patient", "country", "when", "time",
+    "timestamp", "winner", "verdict", "preference",
 }  # fmt: skip
-REMARKS = (
-    "comment",
-    "comments",
-    "note",
-    "notes",
-    "remark",
-    "remarks",
-    "feedback",
-)  # what such a column's name ends with
+# What such a column's name ends with
+REMARKS = ("comment", "comments", "note", "notes", "remark", "remarks", "feedback")
+# By the last word of its name a column may be something about answers, and by a word of it about questions.
+ABOUT = {
+    "context", "contexts", "passage", "passages", "error", "errors", "message", "rationale", "reason", "explanation", "latency",
+    "reply",
+}  # fmt: skip
+ASKED = {"question", "prompt", "query"}
 # Contents that are no answer: addresses, files, identifiers, prompts and stack traces.
 NO_ANSWER = re.compile(
-    r"\S+@\S+\.\w+|https?://\S+|\S+\.(?:pdf|txt|json|jsonl|csv|html?|png|jpe?g|xlsx?|docx?)|[0-9a-f]{8}[0-9a-f-]{8,}"
-    r"|\s*(?:you are (?:an?|the)\b|system:|### instruction).*|.*Traceback \(most recent call last\).*"
-    r"|.*\n\s+at \S+\(.*|\w+(?:Error|Exception)(?::.*)?",
+    r"(?:[\w.'’-]+ ){0,3}<?\S+@\S+\.\w+>?(?:[;,].*)?|https?://\S+"
+    r"|\S+\.(?:pdf|txt|json|jsonl|csv|html?|png|jpe?g|xlsx?|docx?)|[0-9a-f]{8}[0-9a-f-]{8,}"
+    r"|\s*(?:(?:you(?:['’]re| are)|act as) (?:an?|the)\b|system:|### instruction).*|.*Traceback \(most recent call last\).*"
+    r"|.*\n\s+at \S+\(.*|[\w.]+(?:Error|Exception)(?::.*)?",
     re.I | re.S,
 )
 PERSON = re.compile(r"(?:(?:Dr|Prof|Mr|Ms|Mrs)\.? )?[A-Z][\w'’-]+(?: [A-Z][\w'’.-]*){0,2}")
@@ -375,20 +376,26 @@ def _filled(name: str, rows: Iterable[dict]) -> list[str]:
     return [cell.strip() for row in rows if isinstance(cell := row.get(name), str) and cell.strip()]
 
 
+def _are_short(texts: Iterable[str]) -> bool:
+    return all(len(text.split()) <= 3 for text in texts)
+
+
 def _is_beside(name: str, rows: Sequence[dict], question: str) -> bool:
     """Return whether a column of text is no candidate's, by its name or by what it holds."""
     words = plain(name)
-    if words in BESIDE or words.rpartition("_")[2] in REMARKS:
+    if words in BESIDE or words.rstrip("_0123456789").rpartition("_")[2] in REMARKS or words.endswith("_id"):
         return True
     cells, values = _filled(name, rows), {cell.casefold() for cell in _filled(name, rows)}
-    if len(cells) >= 6 and len(values) <= len(cells) // 3 and all(len(value.split()) <= 3 for value in values):
+    if len(cells) >= 6 and len(values) <= len(cells) // 3 and _are_short(values):
         return True  # the same few values
     if len(cells) >= 6 and len(values) == 1:
         return True
     asked = [(key_of(row.get(question)), key_of(row.get(name))) for row in rows if filled(row.get(name))]
-    # a prompt has words before the question and few behind it; an answer may repeat the question
+    around = Counter(text.partition(own)[::2] for own, text in asked if len(own) > 12 and own in text)
+    # a prompt has words before the question and few behind it, or the same words around each; an answer may repeat the question
     prompts = sum(
-        len(own) > 12 and text.find(own, 5) >= 5 and len(text.rpartition(own)[2]) <= 20 for own, text in asked
+        (around[before, after] > 1 and len(before + after) > 20) or (len(before) >= 5 and len(after) <= 20)
+        for before, after in around.elements()
     )
     found = sum(bool(NO_ANSWER.fullmatch(cell)) for cell in cells)
     return 2 * max(found, prompts) > len(cells)
@@ -399,14 +406,24 @@ def _doubt(names: Sequence[str], rows: Sequence[dict]) -> tuple[str, str] | None
     cells = {name: _filled(name, rows) for name in names}
     people = [name for name in names if len(set(cells[name])) > 2 and all(map(PERSON.fullmatch, cells[name]))]
     length = {name: sorted(map(len, cells[name]))[len(cells[name]) // 2] for name in names}
+    parts = {name: plain(name).split("_") for name in names}
+    named = [
+        name for name in names if parts[name][-1] in ABOUT or parts[name][0] in REMARKS or ASKED & set(parts[name])
+    ]
+    if len(named) < len(names) and named:
+        return named[0], "it is named as what stands beside answers"
+    data = [name for name in names if all(cell[0] in "{[" and cell[-1] in "}]" for cell in cells[name])]
+    if len(data) < len(names) and data:
+        return data[0], "its cells are data"
+    few = [name for name in names if 2 * len(set(cells[name])) <= len(cells[name]) > 5 and _are_short(cells[name])]
+    if len(few) < len(names) and few:
+        return few[0], "its cells are the same few values"
     for name in names if len(names) > 1 and len(rows) > 5 else ():  # of fewer rows nobody can tell
         most = max(length[other] for other in names if other != name)
         if name in people and len(people) < len(names):
             return name, "its cells look like names"
-        if 8 * length[name] < most and all(len(cell.split()) <= 3 for cell in cells[name]):
+        if 8 * length[name] < most and _are_short(cells[name]):
             return name, "its texts are far shorter than the others"
         if length[name] > 8 * most and most >= 20:
             return name, "its texts are far longer than the others"
-        if all(cell[0] in "{[" and cell[-1] in "}]" for cell in cells[name]):
-            return name, "its cells are data"
     return None

@@ -6,7 +6,11 @@ from typing import Any
 
 from automedeval.records.errors import RecordError
 
-ROLES = {"human": "user", "gpt": "assistant"}  # of ShareGPT
+ROLES = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "model": "assistant"}  # of ShareGPT
+TEXTS, THOUGHTS = (
+    ("text", "output_text", "input_text"),
+    ("thinking", "redacted_thinking", "reasoning"),
+)  # kinds of parts
 CONVERSATIONS = ("messages", "conversation", "conversations")
 
 
@@ -33,8 +37,10 @@ def _message(message: dict, place: str) -> dict[str, str]:
     if keys[0] == "role" and message.get("content") and all(isinstance(value, str) for value in message.values()):
         return message
     role, content = (message.get(key) for key in keys)
+    content = message.get("refusal") if content is None else content
     texts = [_parts(content)] if isinstance(content, list) else [content] if isinstance(content, str) else []
-    texts += map(_call, message.get("tool_calls") or ())
+    calls = message.get("tool_calls") or message.get("function_call") or ()
+    texts += map(_call, calls if isinstance(calls, list) else [calls] if calls else [])
     if not isinstance(role, str) or not texts or (content is not None and not isinstance(content, str | list)):
         raise RecordError(f"{place} has no text")
     beside = {key: value for key, value in message.items() if isinstance(value, str) and key not in keys}
@@ -42,13 +48,14 @@ def _message(message: dict, place: str) -> dict[str, str]:
 
 
 def _parts(parts: list) -> str:
-    """Return the texts of a content's parts; of another part, such as an image, its kind in brackets."""
-    kinds = [part if isinstance(part, str) else part.get("text") or f"[{part.get('type', 'part')}]" for part in parts]
-    return "\n".join(map(str, kinds))
+    """Return the texts of a content's parts; of another part, such as an image, its kind in brackets; no thoughts."""
+    read = [part if isinstance(part, dict) else {"text": part} for part in parts if part is not None]
+    kinds = [part.get("text", f"[{part.get('type', 'part')}]") for part in read if part.get("type") not in THOUGHTS]
+    return "\n".join(str(kind) for kind in kinds if kind not in (None, ""))
 
 
 def _call(call: Any) -> str:
-    function = call.get("function", call) if isinstance(call, dict) else {}
+    function = call.get("function") or call if isinstance(call, dict) else {"name": call}
     arguments = function.get("arguments", "")
     return f"[calls {function.get('name')}({arguments if isinstance(arguments, str) else json.dumps(arguments)})]"
 
@@ -63,7 +70,7 @@ def answer_text(value: Any, name: str) -> Any:
 
 
 def _is_parts(value: Any) -> bool:
-    return isinstance(value, list) and any(isinstance(each, dict) and each.get("type") == "text" for each in value)
+    return isinstance(value, list) and any(isinstance(each, dict) and each.get("type") in TEXTS for each in value)
 
 
 def without_messages(row: dict, place: str) -> dict:
@@ -75,6 +82,12 @@ def without_messages(row: dict, place: str) -> dict:
     RecordError for a message without text.
     """
     row = {name: _parts(value) if _is_parts(value) else value for name, value in row.items()}
+    if {"chosen", "rejected"} <= set(
+        row
+    ):  # each may be one message; beside a prompt, a conversation has one of them again
+        asked = {"prompt", "question"} & set(row)
+        row = {name: value for name, value in row.items() if not (asked and name in CONVERSATIONS)}
+        row = {name: [value] if is_conversation([value]) else value for name, value in row.items()}
     told = {name: value for name, value in row.items() if is_conversation(value)}
     if not told:
         return row
@@ -86,11 +99,18 @@ def without_messages(row: dict, place: str) -> dict:
     for name, messages in read.items():
         if name in CONVERSATIONS and not {"question", "prompt"} & set(row):
             answered = messages[-1]["role"] == "assistant"
+            if messages[-1]["role"] not in ("assistant", "user"):
+                last = f"message {len(messages)} of {name!r}, the last one,"
+                raise RecordError(f"{place}: {last} is neither a user's nor an assistant's: {messages[-1]['role']!r}")
             texts |= {"question": _question(messages[:-1] if answered else messages)}
             texts |= {"answer": messages[-1]["content"]} if answered else {}
         else:
             texts[name] = _question(messages) if messages[-1]["role"] == "user" else messages[-1]["content"]
     if {"chosen", "rejected"} <= set(read) and not {"question", "prompt"} & {*row, *texts}:
+        if read["chosen"][:-1] != read["rejected"][:-1]:
+            raise RecordError(
+                f"{place}: 'chosen' and 'rejected' do not answer one question: their messages before differ"
+            )
         texts["question"] = _question(read["chosen"][:-1])
     return {name: value for name, value in row.items() if name not in told} | texts
 

@@ -27,6 +27,8 @@ KEYS = {
     "comment": ("comment", "comments", "note", "notes", "reason"),
 }  # fmt: skip
 DEFAULTS = {"annotator": "rater", "criterion": "overall", "comment": None}
+# What people write where they give no score, beside the words of programs.
+NO_SCORE = re.compile(r"[\W_\u200b\ufeff]*(?:n[\W_]?a|missing|not rated|skip(?:ped)?|div/0)?[\W_\u200b\ufeff]*", re.I)
 LEFT_OUT = ("discarded", "draft", "pending")  # the states of an answer in Argilla that is none
 
 
@@ -104,7 +106,7 @@ def _text(cell: Any, names: Collection[str] = ()) -> str:
 
 def _score(cell: Any, place: str) -> float | None:
     """Return a score, None if it is missing; RecordError if it is no number."""
-    if not filled(cell) or no_value(cell) or cell != cell:
+    if not filled(cell) or no_value(cell) or cell != cell or (isinstance(cell, str) and NO_SCORE.fullmatch(cell)):
         return None
     text = cell.strip() if isinstance(cell, str) else ""
     if re.fullmatch(r"[-+]?\d+,\d{1,2}", text):  # a decimal comma
@@ -131,6 +133,8 @@ def _answers(row: dict, counts: Counter[str]) -> Iterator[dict]:
         if status in LEFT_OUT:
             counts[status] += 1
             continue
+        if _in_words(value, counts):
+            continue
         beside = {key: held for key, held in about.items() if key.split(".")[0] not in (criterion, "responses")}
         yield {key: held for key, held in beside.items() if plain(key) not in KEYS["annotator"] + KEYS["score"]} | {
             "annotator": user, "criterion": criterion, "score": value,
@@ -139,20 +143,32 @@ def _answers(row: dict, counts: Counter[str]) -> Iterator[dict]:
         yield row
 
 
+def _in_words(value: Any, counts: Counter[str]) -> bool:
+    """Return whether an answer of a form is no number, as to its question for a comment or a ranking, and count it."""
+    try:
+        _score(value, "")
+    except RecordError:
+        counts["in words"] += 1
+        return True
+    return False
+
+
 def _label_studio(row: dict, annotations: list, counts: Counter[str]) -> Iterator[dict]:
     """Yield a row for each number of a task: `data` says of what, the control's name is the criterion."""
     task = {key: value for key, value in row.items() if plain(key) == "id"}
-    data = task | (row.get("data") or {})
-    for annotation in annotations:
+    data = task | (row["data"] if isinstance(row.get("data"), dict) else {})
+    for annotation in (each for each in annotations if isinstance(each, dict)):
         if annotation.get("was_cancelled"):
             counts["cancelled"] += 1
             continue
-        for result in annotation.get("result") or ():
+        for result in (each for each in annotation.get("result") or () if isinstance(each, dict)):
             value = result.get("value") or {}
             number = next((value[key] for key in ("rating", "number", "choices") if key in value), None)
             if number is None:
                 continue  # a text, or a mark
             number = number[0] if isinstance(number, list) and len(number) == 1 else number
+            if _in_words(number, counts):
+                continue
             yield data | {
                 "annotator": _text(annotation.get("completed_by")) or "rater",
                 "criterion": result.get("from_name"),
@@ -161,7 +177,11 @@ def _label_studio(row: dict, annotations: list, counts: Counter[str]) -> Iterato
 
 
 def _argilla(row: dict) -> Iterator[tuple[str, Any, str, str | None]]:
-    """Yield question, value, user and status of each answer of a record, in the three layouts of its versions."""
+    """Yield question, value, user and status of each answer of a record, in the four layouts of its versions."""
+    for each in row["responses"] if isinstance(row.get("responses"), list) else ():
+        if isinstance(each, dict) and isinstance(each.get("values"), dict):
+            for name, held in each["values"].items():
+                yield name, (held or {}).get("value"), _text(each.get("user_id")) or "rater", each.get("status")
     nested = row["responses"].items() if isinstance(row.get("responses"), dict) else ()
     for name, answers in [*nested, *row.items()]:
         if str(name).endswith(".responses") and isinstance(answers, list):

@@ -3,20 +3,24 @@
 import re
 from typing import Any
 
-_TAGS = "think|thinking|thoughts?|reasoning|reflection|scratchpad|seed:think"
-# Where thoughts begin and end: DeepSeek and Qwen, Mistral, Kimi, OpenThoughts, Cohere, MedGemma, gpt-oss, HuatuoGPT-o1.
+_TAGS = r"(?:\w{1,20}[:_])?think(?:ing)?(?:_fast\w*)?|thoughts?|reasoning(?:_content)?|reflection|scratchpad|inner_monologue"
+# Where thoughts begin and end: DeepSeek and Qwen, Mistral, Kimi, OpenThoughts, Cohere, MedGemma, gpt-oss, HuatuoGPT-o1,
+# Apertus, Gemma 4, s1, Open WebUI, ollama.
 _OPEN = (
-    rf"<(?:{_TAGS})>|\[THINK\]|◁think▷|<\|begin_of_thought\|>|<\|START_THINKING\|>|<unused94>|"
+    rf"(?<!`)<(?:{_TAGS})(?: [^<>\n]{{0,80}})?>|\[THINK\]|◁think▷|<\|begin_of_thought\|>|<\|START_THINKING\|>|<unused94>|"
+    r"<\|inner_prefix\|>|<\|channel>thought\b|<\|im_start\|>think\b|<details type=.reasoning.[^<>\n]{0,80}>|\AThinking\.\.\.\n|"
+    r"\Aanalysis(?=[\s\S]+assistantfinal)|"
     r"(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary)\b[^<\n]{0,40}(?:<\|message\|>)?|\A\s*## Thinking[ \t]*\n"
 )
 _CLOSE = (
     rf"</(?:{_TAGS})>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>|<\|END_THINKING\|>|<unused95>|"
+    r"<\|inner_suffix\|>|<channel\|>|<\|im_start\|>answer\b|(?P<pair></details>)|^\.\.\.done thinking\.[ \t]*$|assistantfinal|"
     r"(?:<\|start\|>assistant)?<\|channel\|>final<\|message\|>|^## Final Response[ \t]*$"
 )
 _MARK = re.compile(rf"(?P<open>{_OPEN})|(?:{_CLOSE})", re.I | re.M)
 # What such models write around the answer that follows.
 _AROUND = re.compile(
-    r"</?(?:answer|final_answer|solution|response)>|<\|(?:begin|end)_of_solution\|>|<\|(?:START|END)_RESPONSE\|>|<\|(?:end|return)\|>",
+    r"</?(?:answer|final_answer|solution|response|output)>|<\|(?:begin|end)_of_box\|>|<\|(?:begin|end)_of_solution\|>|<\|(?:START|END)_RESPONSE\|>|<\|(?:end|return)\|>",
     re.I,
 )
 
@@ -29,6 +33,8 @@ def without_thoughts(text: str) -> str:
     kept: list[str] = []
     position, inside = 0, False
     for mark in _MARK.finditer(text):
+        if mark["pair"] and not inside:
+            continue  # of a part that a reader may open
         if mark["open"] is None:
             kept = kept if inside else []
             inside, position = False, mark.end()

@@ -189,7 +189,7 @@ class _Seen(dict[int, str | None]):
 
     def __missing__(self, letter: int) -> str | None:
         kind, name = unicodedata.category(chr(letter)), unicodedata.name(chr(letter), "")
-        kept = {"Cf": None, "Cc": None, "Zs": " ", "Zl": "\n", "Zp": "\n"}.get(kind, chr(letter))
+        kept = {"Cf": None, "Cc": None, "Me": None, "Zs": " ", "Zl": "\n", "Zp": "\n"}.get(kind, chr(letter))
         invisible = (
             name.startswith("VARIATION SELECTOR") or name.endswith("FILLER") or name == "COMBINING GRAPHEME JOINER"
         )
@@ -243,8 +243,8 @@ def _scored(values: Sequence[int], rubric: Rubric, rationale: str | None) -> Par
 
 
 def _key(text: str) -> str:
-    """Return what keys and labels of an answer are compared by: letters' case, and blanks for "_", make no difference."""
-    return re.sub(r"[\s_-]+", "_", text.translate(_SEEN).strip().casefold())
+    """Return what keys and labels of an answer are compared by: capitals, blanks and "_" make no difference."""
+    return re.sub(r"[\s_-]+|(?<=[a-z])(?=[A-Z0-9])", "_", text.translate(_SEEN).strip()).casefold()
 
 
 def _words(rubric: Rubric, name: str) -> dict[str, str]:
@@ -265,6 +265,7 @@ def _choices(labels: list[str], rubric: Rubric) -> dict[str, str]:
 
 _MARK = r"[*_`~]{0,4}"
 _GAP = r"[ \t]{0,20}"
+_JOIN = r"[ \t_-]{0,20}"  # "Doctor 1", "Doctor_1"
 # "Score:" begins its line, or is a heading alone on it. One character class may precede it.
 _HEADER = re.compile(
     rf"^[-+•*#_`~ \t]*(?:final |overall )?scores?{_MARK}{_GAP}(?:[:：]{_MARK}|$)\s{{0,20}}", re.I | re.M
@@ -273,13 +274,22 @@ _HEADER = re.compile(
 _INLINE = re.compile(rf"(?<=[.!?…。！？]){_GAP}{_MARK}scores?{_MARK}{_GAP}[:：]{_MARK}{_GAP}", re.I)
 # Anything that may be meant as a score, for instance "4.5", "４", "-3" or "four".
 _WORDS = "zero|one|two|three|four|five|six|seven|eight|nine|ten"
-_NUMBER_LIKE = re.compile(rf"[^\w\n]{{0,4}}(?:\d|[½¼¾⅓⅔]|(?:{_WORDS})\b)", re.I)
+_FIGURE = rf"(?:\d|[½¼¾⅓⅔①-⑩➀-➓★☆⭐]|\b(?:{_WORDS})\b)"
+_NUMBER_LIKE = re.compile(rf"[^\w\n]{{0,4}}{_FIGURE}", re.I)
+# What a judge says before it takes a score back.
+_CORRECTED = re.compile(
+    r"\b(?:(?:correct|revis|reconsider|lower|rais|downgrad|upgrad|reduc|chang)(?:e|ed|ing|ion)?|actually|on reflection"
+    r"|on second thought|sorry|edit|update|instead|meant|should (?:be|get|have|receive|score))\b",
+    re.I,
+)
 
 
 # A number in a reason that may be another score: "or rather 3", not "misses 2 warnings".
 _RIVAL = re.compile(
     rf"(?<![\w.,/])(?:[0-9](?:[.,]5)?|[½¼¾⅓⅔]|{_WORDS.replace('|one', '')})(?![\w/]|[.,][0-9])"
-    r"(?!\s(?!(?:points?|stars?|or|if|for|but|would|is|of|out|because|since|and|to|as|at|instead|rather|when|with|was)\b)[^\W\d])",
+    r"(?!\s(?!(?:points?|stars?|or|if|for|but|would|is|of\s[0-9]+(?!\s[^\W\d])"
+    r"|out|because|since|and|to|as|at|instead|rather|when|with"
+    r"|was)\b)[^\W\d])",
     re.I,
 )
 
@@ -302,9 +312,17 @@ def _read_score_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
         problem = f"{len(scores)} scores for {slots} slots"
         later |= {number: score["score"] for number, score in scores.items()}
         line = text[end if scores else header.end() :].partition("\n")[0]
-        named = re.compile(rf"\b{re.escape(rubric.slot_word)}s?{_GAP}#?[0-9]{{1,4}}\b", re.I)
-        unread = unread or bool(re.search(rf"\d|[½¼¾⅓⅔]|\b(?:{_WORDS})\b", named.sub("", line), re.I))
+        unread = unread or bool(re.search(_FIGURE, _unnamed(line, rubric), re.I))
     return ParsedAnswer(False, problem), len(text)
+
+
+def _unnamed(text: str, rubric: Rubric) -> str:
+    """Return a text without the names of slots, whose numbers are no scores."""
+    return re.sub(_named_slot(rubric), "", text, flags=re.I)
+
+
+def _named_slot(rubric: Rubric) -> str:
+    return rf"\b{re.escape(rubric.slot_word)}s?{_JOIN}#?([0-9]{{1,4}})\b"
 
 
 def _inline_header(text: str, rubric: Rubric, slots: int) -> list[re.Match]:
@@ -324,19 +342,21 @@ def _inline_header(text: str, rubric: Rubric, slots: int) -> list[re.Match]:
 def _patterns(rubric: Rubric) -> tuple[re.Pattern, re.Pattern]:
     """Return the patterns of a slot's name, "Doctor 1:", with or without Markdown, and of the score after it."""
     lead = r"(?:(?:[-+•*]|[0-9]{1,2}[.)]|and|&)\s{1,20})?"
-    word = rf"{re.escape(rubric.slot_word)}{_GAP}#?([0-9]{{1,4}})"
-    dash = r"[ \t]{1,20}[–—-][ \t]{1,20}"
+    word = rf"{re.escape(rubric.slot_word)}{_JOIN}#?([0-9]{{1,4}})"
+    dash = r"[ \t]{1,20}[\u2010-\u2015\u2212-]{1,2}[ \t]{1,20}"
     slot = re.compile(rf"{lead}{_MARK}{word}{_MARK}(?:{_GAP}[:：=]{_MARK}{_GAP}|{dash})", re.I)
     # the stop after a score, which "4.5" and "4/10" do not have
-    stop = rf"{_MARK}{_GAP}(?P<stop>[。，；、]{_MARK}\s{{0,20}}|[.,;:]?{_MARK}(?:\s{{1,20}}|\Z))"
+    stop = rf"{_MARK}{_GAP}(?P<stop>[。，；、]{_MARK}\s{{0,20}}|[.,;:!]?{_MARK}(?:\s{{1,20}}|\Z))"
     return slot, re.compile(_score(rubric) + stop, re.I)
 
 
 def _score(rubric: Rubric) -> str:
-    """Return the pattern of a score: "4", "4.0", "**4** points", "4/5", "4 out of 5" or "[[4]]"."""
-    number = r"(?P<open>\[{1,2})?(?P<score>[0-9]{1,4})(?:[.,]0{1,2}(?![0-9]))?(?(open)\]{1,2})"
-    out_of = rf"(?:{_GAP}(?:/|out of){_GAP}{rubric.bounds[1]}{_MARK})?(?:{_GAP}(?:points?|pts?))?"
-    return rf"{_MARK}{number}{_MARK}{out_of}"
+    """Return the pattern of a score: "4", "4.0", "**4** points", "4/5", "4 (out of 5)", "(4)" or "[[4]]"."""
+    number = (
+        r"(?:(?P<open>\[{1,2})|(?P<round>\())?(?P<score>[0-9]{1,4})(?:[.,]0{1,3}(?![0-9]))?(?(open)\]{1,2})(?(round)\))"
+    )
+    out_of = rf"(?:{_GAP}\(?(?:/|(?:out )?of\b){_GAP}{rubric.bounds[1]}{_MARK}\)?)?"
+    return rf"{_MARK}{number}{_MARK}{out_of}(?:{_GAP}(?:points?|pts?|stars?)\b{out_of})?"
 
 
 def _scored_again(text: str, end: int, rubric: Rubric, values: tuple[int, ...]) -> bool:
@@ -346,18 +366,37 @@ def _scored_again(text: str, end: int, rubric: Rubric, values: tuple[int, ...]) 
     """
     verb = "gets?|receives?|scores?|has|is|earns?|deserves?|should|would|be|get|now|only|just|at|a|to"
     mention = re.compile(
-        rf"\b{re.escape(rubric.slot_word)}{_GAP}#?([0-9]{{1,4}})\b[^\w\n,]{{0,12}}(?:(?:{verb})[^\w\n,]{{1,4}}){{0,4}}"
+        rf"\b{re.escape(rubric.slot_word)}{_JOIN}#?([0-9]{{1,4}})\b(?:['’]s)?[^\w\n,]{{0,12}}(?:(?:{verb})[^\w\n,]{{1,4}}){{0,4}}"
         rf"(\d+(?:[.,/–-]\d+)?|[½¼¾⅓⅔]|(?:{_WORDS})\b)",
         re.I,
     )
+    if _taken_back(text[end:], rubric, values):
+        return True
     mentions = list(mention.finditer(text, end))
     again = {int(each[1]): re.sub(rf"/{rubric.bounds[1]}$|[.,]0$", "", each[2]) for each in mentions}
     if not again.keys() >= set(range(1, len(values) + 1)):
         lines = {int(each[1]): text[text.rfind("\n", 0, each.start()) + 1 : each.end()] for each in mentions}
         points = {int(each[1]): re.match(r"\s?(?:points?|pts?|/)\b", text[each.end() :], re.I) for each in mentions}
-        alone = {slot for slot, line in lines.items() if not (re.search("[\"“„«'`>]", line) or _HEADER.match(line))}
+        alone = {slot for slot, line in lines.items() if not (re.search("[\"“„«`>]|\\B'", line) or _HEADER.match(line))}
         again = {slot: told for slot, told in again.items() if points[slot] and slot in alone}
     return any(again.get(slot, str(value)) != str(value) for slot, value in enumerate(values, 1))
+
+
+def _taken_back(text: str, rubric: Rubric, values: Sequence[int] = ()) -> bool:
+    """Return whether a sentence, not a quotation, gives another score than `values`, or a choice: "I meant 2 for Doctor 1"."""
+    labels = "|".join(re.escape(word).replace("_", "[ _]") for word in rubric.choices.values() if len(word) > 1)
+    for sentence in re.split(r"(?<=[.!?])\s|\n", text):
+        if not _CORRECTED.search(sentence) or re.search('["“„«`>]', sentence):
+            continue
+        if rubric.scale and (slots := re.findall(_named_slot(rubric), sentence, re.I)):
+            told = re.sub(rf"\s?/\s?{rubric.bounds[1]}\b", "", _unnamed(sentence, rubric))
+            if (figures := _RIVAL.findall(told)) and figures != [
+                str(dict(enumerate(values, 1)).get(int(n))) for n in slots
+            ]:
+                return True
+        if rubric.mode == "pairwise" and re.search(rf"\b(?:{labels})\b", sentence, re.I):
+            return True
+    return False
 
 
 def _take_scores(text: str, position: int, rubric: Rubric, slots: int) -> tuple[dict[int, re.Match], int, str | None]:
@@ -390,7 +429,9 @@ def _take_scores(text: str, position: int, rubric: Rubric, slots: int) -> tuple[
             reason = "" if "\n" in score["stop"] else reason.partition("\n")[0]
         if reason:
             marked = not set(",;:，；").isdisjoint(score["stop"]) or re.match(r"[(–—-]|(?:as|because|since)\b", reason)
-            ended = (ended or bool(marked)) and not _RIVAL.search(re.sub(r"\n\s{0,20}[0-9]{1,2}[.)]\s", "\n", reason))
+            told = _unnamed(re.sub(r"\n\s{0,20}[0-9]{1,2}[.)]\s", "\n", reason), rubric)
+            other_scale = re.match(r"\W{0,3}(?:(?:out )?of|/)\s?\d", told)
+            ended = (ended or bool(marked)) and not _RIVAL.search(told) and not other_scale
         if last or not following or not ended:
             break
         position = following.start()
@@ -446,7 +487,7 @@ def _read_json(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int
         rationale = members.get(rationale_key) if rationale_key else None
         rationale = rationale if isinstance(rationale, str) and rationale else None
         reading = (_json_scores if rubric.scores_criteria else _json_choices)(answers, rubric, rationale)
-        if reading.valid and names & set(_keys(text[end:], names)):
+        if reading.valid and (_taken_back(text[end:], rubric) or names & set(_keys(text[end:], names))):
             return ParsedAnswer(False, "another answer follows, which is no JSON"), end
         return reading, end
     return ParsedAnswer(False, "no JSON object with the criteria"), len(text)
@@ -460,7 +501,7 @@ def _named(members: dict[str | None, Any], names: Collection[str]) -> dict[str |
 
 def _keys(text: str, names: Collection[str]) -> list[str | None]:
     """Return which of the rubric's names stand as keys of JSON in a text that is none."""
-    return list(_named(dict.fromkeys(re.findall(r'"([^"\n]{1,80})"\s{0,20}:', text)), names))
+    return list(_named(dict.fromkeys(re.findall(r"""["']([^"'\n]{1,80})["']\s{0,20}:""", text)), names))
 
 
 def _wrong_keys(answers: dict, names: Collection[str]) -> str | None:
@@ -475,10 +516,13 @@ def _wrong_keys(answers: dict, names: Collection[str]) -> str | None:
 
 
 def _json_value(value: Any, rubric: Rubric) -> Any:
-    """Return the value of a criterion, which may stand in an object under `value_key`."""
+    """Return the value of a criterion, which may stand in an object under `value_key`; not one of two, "final_score"."""
     key = rubric.output.get("value_key")
     if key and isinstance(value, dict) and _REPEATED not in (members := _named(value, {key})):
-        return members.get(key)
+        rivals = [
+            each for each in members if each and _key(each).endswith(f"_{key}") and not _key(each).startswith("m")
+        ]
+        return f"{key} and {rivals[0]}" if rivals else members.get(key)
     return value
 
 
