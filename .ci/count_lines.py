@@ -8,15 +8,15 @@ import sys
 from pathlib import Path
 
 LIMITS = {
-    "src, lines of Python": 34_800,
-    "tests, lines of Python": 41_250,
-    "recipes, lines of Python": 4_470,
+    "src, lines of Python": 34_745,
+    "tests, lines of Python": 41_100,
+    "recipes, lines of Python": 3_710,
     "benchmarks, lines of Python": 2_860,
-    "recipes, lines of YAML": 2_180,
-    "docs/*.md, bytes": 151_500,
-    "options declared": 271,
+    "recipes, lines of YAML": 1_970,
+    "docs/*.md, bytes": 150_000,
+    "options declared": 261,
     "rooms": 22,
-    "arrows between rooms": 138,
+    "arrows between rooms": 135,
 }
 ROOT = Path(sys.argv[1] if sys.argv[1:] else ".")
 PACKAGE = ROOT / "src/automedeval"

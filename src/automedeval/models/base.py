@@ -157,10 +157,11 @@ def unescaped(text: str) -> str:
         return text
 
 
-def without_thoughts(text: str) -> str:
+def after_thoughts(text: str) -> str:
     """Return what follows a reasoning model's last thought; nothing if the text ends within its first one.
 
-    Some chat templates open the thought in the prompt, so that the text has only the end of it.
+    Some chat templates open the thought in the prompt, so that the text has only the end of it. Candidates' answers are read by
+    `records.thoughts`.
     """
     marks = list(THOUGHT.finditer(text))
     ends = [mark.end() for mark in marks if "/" in mark[0]]

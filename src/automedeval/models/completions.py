@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from automedeval.models.base import Answer, ChatError, Tokens, without_thoughts
+from automedeval.models.base import Answer, ChatError, Tokens, after_thoughts
 from automedeval.records import parse_json
 
 # The exceptions of parsing text that is not JSON, or JSON of an unexpected shape.
@@ -48,7 +48,7 @@ def answer_from_completion(completion: Mapping[str, Any]) -> Answer:
         content = "".join(part["text"] for part in content if part["type"] == "text")
     if not isinstance(content, str):
         raise TypeError(f"the content is {type(content).__name__}, not text")
-    text = without_thoughts(content)
+    text = after_thoughts(content)
     if reason == "content_filter":
         return Answer(text, error=_FILTERED, usage=usage, refused=True)
     if completion.get("error") and not text.strip():

@@ -24,11 +24,11 @@ from automedeval.models.base import (
     Prompt,
     Slot,
     Tokens,
+    after_thoughts,
     answer_layout,
     most_tokens,
     own_text,
     unescaped,
-    without_thoughts,
 )
 from automedeval.models.completions import token_alternatives
 
@@ -210,7 +210,7 @@ def _rationale(reply: Reply, opening: str, free: Free) -> tuple[str, str]:
     if free.json_string:
         inside = re.findall(_STRING, reply.text)[0]
         return opening + inside, unescaped(inside)
-    text = own_text(without_thoughts(reply.text))
+    text = own_text(after_thoughts(reply.text))
     end = re.search(re.escape(free.stop), "\n" + text, re.I)
     text = text[: max(0, end.start() - 1)] if end else text
     return text, text.strip()  # blanks at its end stay, as with a local judge: the scores come after the same text

@@ -26,10 +26,10 @@ from automedeval.models.base import (
     Messages,
     Prompt,
     Slot,
+    after_thoughts,
     answer_layout,
     most_tokens,
     unescaped,
-    without_thoughts,
 )
 from automedeval.models.checkpoints import checkpoint_folder, file_digests, fingerprints, loading
 from automedeval.models.decoding import Prefix, Rows, SingleRow, Written, cache_dtype, compete, draw, write_free
@@ -302,7 +302,7 @@ class LocalChat(Chat):
             rows.start(encoded, self.forward_tokens)
             not_finite = rows.logits.isnan().any(dim=1).tolist()
             written, _ = self._write(rows, Free(self.stop), usage, most)
-            texts = [without_thoughts(self._join(text, Free(self.stop), "")[0]) for text in written]
+            texts = [after_thoughts(self._join(text, Free(self.stop), "")[0]) for text in written]
             return [
                 Answer(error=_NOT_FINITE, usage=count) if bad else Answer(text, truncated=made.truncated, usage=count)
                 for bad, text, made, count in zip(not_finite, texts, written, usage)
