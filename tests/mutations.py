@@ -140,7 +140,7 @@ def cover(workers: str, files: list[str], slow: bool) -> None:
         os.environ["TEST_FILE"] = ""
         whole = Coverage(data_file=str(data), config_file=str(ROOT / "setup.cfg"))
         whole.combine([place])
-        share = whole.report(file=io.StringIO(), ignore_errors=True)
+        share = whole.report(file=io.StringIO(), ignore_errors=True, include=[f"{PACKAGE}/*"])
         print(f"coverage of {PACKAGE}: {share:.2f} %")
         reached = {}
         for file in map(Path, whole.get_data().measured_files()):
