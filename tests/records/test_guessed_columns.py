@@ -48,6 +48,7 @@ BESIDE = {
     "java": [f"java.io.{word}Exception: no" for word in ("IO", "EOF", "File", "Socket", "Sql", "Null")],
     "comment 1": ["looks fine, but check", "hm, ok I think", "good", "see above", "unsure", "fine I guess"],
     "prompt_id": ["one x", "two x", "three x", "four x", "five x", "six x"],
+    "size": [f"{number} tokens" for number in range(6)],
     "scan": [f"scans/{number}.pdf" for number in range(6)],
 }
 
@@ -85,6 +86,11 @@ def test_all_of_them_are_left_out_together_and_the_option_takes_one(tmp_path):
         (
             "v1_rationale",
             [f"Right, but long, as of {number} sentences." for number in range(6)],
+            "named as what stands beside",
+        ),
+        (
+            "v1 reasoning",
+            [f"The user asks about {number} things." for number in range(6)],
             "named as what stands beside",
         ),
         ("question_de", [f"Wie lange dauert Grippe {number}?" for number in range(6)], "named as what stands beside"),

@@ -65,6 +65,10 @@ FILES = {
         "101,ann,k1,2024-03-01T10:00,1,6.7,m1,4,2024-03-01T10:00", "102,ann,k1,2024-03-01T10:00,2,6.7,m2,2,2024-03-01T10:00",
         "103,ann,k2,2024-03-01T10:00,3,6.7,m1,4.5,2024-03-01T10:00", "104,ann,k2,2024-03-01T10:00,4,6.7,m2,,2024-03-01T10:00",
     ),
+    "label_studio_stars.csv": table(
+        "annotator,case_id,id,model,rating", 'ann,k1,1,m1,"[{""rating"": 4}]"', 'ann,k1,2,m2,"[{""rating"": 2}]"',
+        "ann,k2,3,m1,4.5", "ann,k2,4,m2,",
+    ),
     "label_studio.json": tasks(),
     "argilla.jsonl": lines(
         *[
@@ -126,6 +130,7 @@ def test_the_same_ratings_are_read_of_every_kind_of_file(name: str, tmp_path: Pa
     [
         (table("case_id,model,rater,score", "k1,m1,ann,good"), "r.csv:2: the score is no number: 'good'"),
         (table("case_id,model,rater,score", "k1,m1,ann,4/5"), "r.csv:2: the score is no number: '4/5'"),
+        (table("case_id,model,rater,score", "k1,m1,ann,★★★☆☆"), "r.csv:2: the score is no number: '★★★☆☆'"),
         (table("case_id,model,rater,score", "k1,m1,,4"), "r.csv:2: does not say who rates: 'rater' is blank"),
         (table("case_id,model,rater", "k1,m1,ann"), "r.csv: no column holds a score; there are case_id, model, rater"),
         (table("model,rater,score", "m1,ann,4"), "r.csv: no column holds a question; there are model, rater, score"),

@@ -29,6 +29,8 @@ ANSWER = "No. Skip the missed dose."
         f"{ANSWER}\n<think>And if she took two? I should",
         f"<think>a</think><think>b</think>{ANSWER}",
         f"<longcat_think>Two.</longcat_think>{ANSWER}",
+        f"<chain_of_thought>Two.</chain_of_thought>{ANSWER}",
+        f"&lt;think&gt;Two?&lt;/think&gt;{ANSWER}",
         f"<|inner_prefix|>Two.<|inner_suffix|>{ANSWER}",
         f"<|channel>thought\nTwo.<channel|>{ANSWER}",
         f"<|im_start|>think\nTwo.\n<|im_start|>answer\n{ANSWER}",

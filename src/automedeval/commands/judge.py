@@ -156,9 +156,8 @@ class JudgeArguments(PromptArguments, EvidenceArguments):
         check_least(self, 1, "runs", "limit", "criteria_at_once")
         if self.batch_file:  # a verdict is one request
             if self.score_decoding == "constrained":
-                raise RecordError(
-                    "--batch_file: --score_decoding constrained takes several requests for a verdict; leave it out"
-                )
+                what = "--score_decoding constrained takes several requests for a verdict"
+                raise RecordError(f"--batch_file: {what}; leave it out")
             self.score_decoding = "free"
         if self.dataset and (self.orders != "1" or self.models is not None or self.baseline is not None):
             raise RecordError("--dataset: its rows say what is judged: no --orders, --models or --baseline")
@@ -331,11 +330,8 @@ def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> tup
     cases, verdicts, faults = Cases(list(shown.values()), requests.file), [], Counter[str]()
     for verdict in log.records():
         if verdict.case_id in shown and max(verdict.order) < len(shown[verdict.case_id].responses):
-            extra = {
-                name: verdict.extra[name]
-                for name in ("blind_to", "checked", "clipped", "truncated")
-                if name in verdict.extra
-            }
+            kept = ("blind_to", "checked", "clipped", "truncated")
+            extra = {name: verdict.extra[name] for name in kept if name in verdict.extra}
             if verdict.valid and verdict.rationale_fault:
                 faults[verdict.rationale_fault] += 1
             if not verdict.valid and verdict.raw.strip():
@@ -353,14 +349,10 @@ def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> tup
     lines = [f"\n{' by '.join(log.author)}", format_table(table), *[RANKED] * any("rank" in row for row in table)]
     lines += [f"  invalid, {count}: {error}" for error, count in sorted(errors.items())[:8]]
     if unreadable:
-        lines += [
-            f"the answer on case {unreadable.case_id}, which cannot be read ({unreadable.error}):",
-            unreadable.raw,
-        ]
-    lines += [
-        f"{counts}valid rate {valid_rate:.3f}",
-        *(lines_of(replace(profile, rationale_faults=faults)) if profile else ()),
-    ]
+        why = f"which cannot be read ({unreadable.error})"
+        lines += [f"the answer on case {unreadable.case_id}, {why}:", unreadable.raw]
+    lines += [f"{counts}valid rate {valid_rate:.3f}"]
+    lines += lines_of(replace(profile, rationale_faults=faults)) if profile else []
     return "\n".join([*lines, f"verdicts: {log.path}"]), not verdicts or any(each.valid for each in verdicts)
 
 

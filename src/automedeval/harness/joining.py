@@ -131,9 +131,8 @@ def join_logs(
         raise RecordError(f"no answer: {'; '.join(notes)}")
     ids = Counter(each.id for each in joined.values() if each.id)
     if twice := next((name for name, count in ids.items() if count > 1), None):
-        raise RecordError(
-            f"the id {twice!r} has different questions in these tables: make them one, or leave the ids out"
-        )
+        what = f"the id {twice!r} has different questions in these tables"
+        raise RecordError(f"{what}: make them one, or leave the ids out")
     if len(models) > 1:
         shared = [list(each.answers) for each in joined.values()]
         full = sum(len(each) == len(models) for each in shared)

@@ -133,10 +133,8 @@ def _lm_eval(path: str, lines: list[Any], filter_name: str | None) -> Answers:
         while isinstance(text, list) and text:  # a filter may keep several
             text = text[0]
         own = next((each for each in _find(list, line, "resps", 0) if isinstance(each, str)), None)
-        unfit = text in ([], None) or (
-            isinstance(text, str) and (NOTHING.fullmatch(text) or text in _fallbacks(config))
-        )
-        if unfit and own is not None and text != own and isinstance(settings, dict):
+        nothing = isinstance(text, str) and (NOTHING.fullmatch(text) or text in _fallbacks(config))
+        if (nothing or text in ([], None)) and own is not None and text != own and isinstance(settings, dict):
             text = own
             log.notes[UNFIT.format(filter_name)] += 1
         # A likelihood is written as a text too; only a request for a text has a dict of settings.

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from automedeval.records.columns import Columns, Table, UnclearAnswers, UnclearColumns
 from automedeval.records.messages import without_messages
@@ -33,9 +34,8 @@ def read_cases(path: str | Path, least_responses: int = 1, blank: str | None = N
         seen[case.id] = place
         for name in case.models:
             if (other := names.setdefault("".join(name.split()), name)) != name:
-                raise RecordError(
-                    f"{place}: the models {other!r} and {name!r} differ by blanks alone: rename one of them"
-                )
+                both = f"the models {other!r} and {name!r}"
+                raise RecordError(f"{place}: {both} differ by blanks alone: rename one of them")
         yield case
     if not seen:
         raise RecordError(f"{path}: the file is empty")
@@ -71,9 +71,8 @@ def _opened(
     try:
         columns = Columns.guessed([row for _, row in placed], least_responses)
     except UnclearColumns as error:
-        raise RecordError(
-            f"{path}: {error}; say it by --columns question=NAME …, which judge and prepare take"
-        ) from None
+        hint = "say it by --columns question=NAME …, which judge and prepare take"
+        raise RecordError(f"{path}: {error}; {hint}") from None
     table = columns.table(str(path), placed, blank)
     answered = [each for each in table.cases if len(each[1].responses) or not least_responses]
     without = len(table.cases) - len(answered)
@@ -83,16 +82,13 @@ def _opened(
 
 def _settled(row: dict, blank: str | None) -> dict:
     """Return a record of a case without texts that are null: `blank` says what they are, see `without_blanks`."""
-    responses = row.get("responses")
-    if not isinstance(responses, list) or all(
-        not isinstance(each, dict) or each.get("text", "") is not None for each in responses
-    ):
+    responses: Any = row.get("responses")
+    held = [each for each in responses if isinstance(each, dict)] if isinstance(responses, list) else []
+    if all(each.get("text", "") is not None for each in held) or len(held) < len(responses):
         return row
     if blank is None:
-        raise RecordError(
-            "the text of a response is null: --blank lowest if the model was asked and gave no answer, or --blank skip if it "
-            "was not asked"
-        )
+        hint = "--blank lowest if the model was asked and gave no answer, or --blank skip if it was not asked"
+        raise RecordError(f"the text of a response is null: {hint}")
     known = [each for each in responses if each.get("text", "") is not None or blank == "lowest"]
     return {**row, "responses": [each | {"text": each.get("text") or ""} if "text" in each else each for each in known]}
 

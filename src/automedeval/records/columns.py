@@ -37,7 +37,7 @@ REMARKS = ("comment", "comments", "note", "notes", "remark", "remarks", "feedbac
 # By the last word of its name a column may be something about answers, and by a word of it about questions.
 ABOUT = {
     "context", "contexts", "passage", "passages", "error", "errors", "message", "rationale", "reason", "explanation", "latency",
-    "reply",
+    "reply", "tokens", "cost", "concerns", "issues", "chunks",
 }  # fmt: skip
 ASKED = {"question", "prompt", "query"}
 # Contents that are no answer: addresses, files, identifiers, prompts and stack traces.
@@ -45,7 +45,7 @@ NO_ANSWER = re.compile(
     r"(?:[\w.'’-]+ ){0,3}<?\S+@\S+\.\w+>?(?:[;,].*)?|https?://\S+"
     r"|\S+\.(?:pdf|txt|json|jsonl|csv|html?|png|jpe?g|xlsx?|docx?)|[0-9a-f]{8}[0-9a-f-]{8,}"
     r"|\s*(?:(?:you(?:['’]re| are)|act as) (?:an?|the)\b|system:|### instruction).*|.*Traceback \(most recent call last\).*"
-    r"|.*\n\s+at \S+\(.*|[\w.]+(?:Error|Exception)(?::.*)?",
+    r"|.*\n\s+at \S+\(.*|[\w.]+(?:Error|Exception)(?::.*)?|[$€£~]?[\d.,]+ ?(?:tokens?|words|m?s|secs?|seconds|usd|[$€£])",
     re.I | re.S,
 )
 PERSON = re.compile(r"(?:(?:Dr|Prof|Mr|Ms|Mrs)\.? )?[A-Z][\w'’-]+(?: [A-Z][\w'’.-]*){0,2}")
@@ -153,9 +153,8 @@ class Columns:
             return cls(answer=candidates["answer"][0], **columns)
         taken = [name for role, names in named.items() if role != "answer" for name in names]
         rest = [name for name in every if name not in taken and _has_text(name, rows)]
-        others = [
-            name for name in rest if name not in candidates["answer"] and _is_beside(name, rows, columns["question"])
-        ]
+        guessed = [name for name in rest if name not in candidates["answer"]]
+        others = [name for name in guessed if _is_beside(name, rows, columns["question"])]
         rest = [name for name in rest if name not in others]
         # Where responses are not needed, an answer without a reference beside it may be the trusted one.
         alone = not least_responses and "reference" not in columns and [plain(name) for name in rest] == ["answer"]
@@ -172,10 +171,8 @@ class Columns:
 
     def __str__(self) -> str:
         roles = {name: role for role in NAMES if (name := getattr(self, role))}
-        named = [
-            _listed(name) + (f" ({roles[name]})" if name in roles and plain(name) != roles[name] else "")
-            for name in self.every
-        ]
+        said = {name: f" ({role})" for name, role in roles.items() if plain(name) != role}
+        named = [_listed(name) + said.get(name, "") for name in self.every]
         if self.responses:
             named[len(self.responses)] += " (answers)"
         return ", ".join(named)
@@ -201,9 +198,8 @@ class Columns:
         contents = [row for _, row in placed]
         unread = [name for name in _names(contents) if name not in self.every]
         # a column that has neither a name nor a filled cell is none
-        unread = [
-            name for name in unread if not NAMELESS.fullmatch(name) or any(filled(row.get(name)) for row in contents)
-        ]
+        told = {name for row in contents for name in row if filled(row[name])}
+        unread = [name for name in unread if not NAMELESS.fullmatch(name) or name in told]
         shown = ", ".join(_listed(name) + ("" if _has_text(name, contents) else " (no text)") for name in unread)
         words = sum(no_value(response.text) for _, case in cases for response in case.responses)
         notes = [
@@ -233,10 +229,8 @@ class Columns:
             yield place, cells
 
     def _wide(self, rows: Iterable[tuple[str, dict]]) -> list[tuple[str, Case]]:
-        return [
-            (place, self._case(row, [Response(name, _text(row[name])) for name in self.responses], number))
-            for number, (place, row) in enumerate(rows, 1)
-        ]
+        read = ((place, row, [Response(name, _text(row[name])) for name in self.responses]) for place, row in rows)
+        return [(place, self._case(row, responses, number)) for number, (place, row, responses) in enumerate(read, 1)]
 
     def _long(self, rows: Sequence[tuple[str, dict]]) -> tuple[list[tuple[str, Case]], list[str]]:
         """Return the cases, and lines on what the rows of one case differ in."""
@@ -263,10 +257,8 @@ class Columns:
                     head[column] = min((cell for _, cell in cells), key=lambda cell: (len(str(cell)), str(cell)))
                 if role == "question":
                     others += sum(cell != head[column] for _, cell in cells)
-            responses = [
-                Response(_text(row[self.model]), _text(row[self.answer]), {"row": numbers[where]})
-                for where, row in group
-            ]
+            read = ((_text(row[self.model]), _text(row[self.answer]), numbers[where]) for where, row in group)
+            responses = [Response(model, answer, {"row": number}) for model, answer, number in read]
             cases.append((place, self._case(head, responses, numbers[place])))
         notes = [f"questions that differ from another of their case in blanks alone: {others:,}"] if others else []
         return cases, notes + ([f"{self.id!r} names rows, and no cases"] if any(ids) and not by_id else [])
@@ -359,10 +351,8 @@ def fault_of_reference(cell: Any) -> str | None:
     """Return why a cell cannot be taken for a reference: it is a word that programs write where there is none; else None."""
     if not no_value(cell):
         return None
-    return (
-        f"the reference is {cell!r}, a word that programs write where there is none: leave the cell blank, or write the "
-        "reference in other words"
-    )
+    why = f"the reference is {cell!r}, a word that programs write where there is none"
+    return f"{why}: leave the cell blank, or write the reference in other words"
 
 
 def _has_text(name: str, rows: Iterable[dict]) -> bool:
@@ -407,8 +397,10 @@ def _doubt(names: Sequence[str], rows: Sequence[dict]) -> tuple[str, str] | None
     people = [name for name in names if len(set(cells[name])) > 2 and all(map(PERSON.fullmatch, cells[name]))]
     length = {name: sorted(map(len, cells[name]))[len(cells[name]) // 2] for name in names}
     parts = {name: plain(name).split("_") for name in names}
-    named = [
-        name for name in names if parts[name][-1] in ABOUT or parts[name][0] in REMARKS or ASKED & set(parts[name])
+    thoughts = ("_reasoning", " reasoning", "_thinking", " thinking", "_thoughts")  # with "-" a model has such a name
+    named = [each for each in names if each.casefold().endswith(thoughts)]
+    named += [
+        each for each in names if {parts[each][-1]} & ABOUT or parts[each][0] in REMARKS or ASKED & {*parts[each]}
     ]
     if len(named) < len(names) and named:
         return named[0], "it is named as what stands beside answers"

@@ -7,10 +7,8 @@ from typing import Any
 from automedeval.records.errors import RecordError
 
 ROLES = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "model": "assistant"}  # of ShareGPT
-TEXTS, THOUGHTS = (
-    ("text", "output_text", "input_text"),
-    ("thinking", "redacted_thinking", "reasoning"),
-)  # kinds of parts
+# Kinds of parts
+TEXTS, THOUGHTS = ("text", "output_text", "input_text"), ("thinking", "redacted_thinking", "reasoning")
 CONVERSATIONS = ("messages", "conversation", "conversations")
 
 
@@ -82,9 +80,8 @@ def without_messages(row: dict, place: str) -> dict:
     RecordError for a message without text.
     """
     row = {name: _parts(value) if _is_parts(value) else value for name, value in row.items()}
-    if {"chosen", "rejected"} <= set(
-        row
-    ):  # each may be one message; beside a prompt, a conversation has one of them again
+    # each may be one message; beside a prompt, a conversation has one of them again
+    if {"chosen", "rejected"} <= set(row):
         asked = {"prompt", "question"} & set(row)
         row = {name: value for name, value in row.items() if not (asked and name in CONVERSATIONS)}
         row = {name: [value] if is_conversation([value]) else value for name, value in row.items()}
@@ -108,9 +105,8 @@ def without_messages(row: dict, place: str) -> dict:
             texts[name] = _question(messages) if messages[-1]["role"] == "user" else messages[-1]["content"]
     if {"chosen", "rejected"} <= set(read) and not {"question", "prompt"} & {*row, *texts}:
         if read["chosen"][:-1] != read["rejected"][:-1]:
-            raise RecordError(
-                f"{place}: 'chosen' and 'rejected' do not answer one question: their messages before differ"
-            )
+            what = "'chosen' and 'rejected' do not answer one question"
+            raise RecordError(f"{place}: {what}: their messages before differ")
         texts["question"] = _question(read["chosen"][:-1])
     return {name: value for name, value in row.items() if name not in told} | texts
 

@@ -28,7 +28,8 @@ KEYS = {
 }  # fmt: skip
 DEFAULTS = {"annotator": "rater", "criterion": "overall", "comment": None}
 # What people write where they give no score, beside the words of programs.
-NO_SCORE = re.compile(r"[\W_\u200b\ufeff]*(?:n[\W_]?a|missing|not rated|skip(?:ped)?|div/0)?[\W_\u200b\ufeff]*", re.I)
+_MARKS = r"[\s\u200b\ufeff!-*,-/:-@\[-`{-~‐-―−…]*"
+NO_SCORE = re.compile(rf"{_MARKS}(?:n[\W_]?[ar]|missing|not rated|skip(?:ped)?|div/0)?{_MARKS}", re.I)
 LEFT_OUT = ("discarded", "draft", "pending")  # the states of an answer in Argilla that is none
 
 
@@ -51,9 +52,8 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
     rows = [(place, each) for place, row in read_rows(path) for each in _answers(row, counts)]
     held = {name: str(key) for _, row in rows for key in row for name in [plain(str(key))]}
     columns = {role: [held[name] for name in names if name in held] for role, names in KEYS.items()}
-    by_id = next(
-        (key for key in columns["case_id"] if any(_text(row.get(key), known) in known for _, row in rows)), None
-    )
+    naming = (key for key in columns["case_id"] if any(_text(row.get(key), known) in known for _, row in rows))
+    by_id = next(naming, None)
     if by_id is None and not (columns["question"] and known) and columns["case_id"]:
         by_id = columns["case_id"][0]  # of other cases
     for role in ("score", "case_id") if rows else ():
@@ -73,9 +73,8 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
             question = row.get(columns["question"][0])
             named = sorted(asked.get(key_of(question_text(question) if isinstance(question, list) else question), []))
             if len(named) > 1:
-                raise RecordError(
-                    f"{place}: the cases {', '.join(map(repr, named[:3]))} ask this question; give case_id"
-                )
+                these = ", ".join(map(repr, named[:3]))
+                raise RecordError(f"{place}: the cases {these} ask this question; give case_id")
             case_id = named[0] if named else key_of(question)
         models = known[case_id].models if case_id in known else [""]
         model = _text(row.get(columns["model"][0]), models) if columns["model"] else ""
@@ -108,7 +107,11 @@ def _score(cell: Any, place: str) -> float | None:
     """Return a score, None if it is missing; RecordError if it is no number."""
     if not filled(cell) or no_value(cell) or cell != cell or (isinstance(cell, str) and NO_SCORE.fullmatch(cell)):
         return None
-    text = cell.strip() if isinstance(cell, str) else ""
+    text = str(cell).strip() if isinstance(cell, str | list) else ""
+    if control := re.fullmatch(
+        r"""\[\{[^{}]*["'](?:rating|number)["']: ?(\d+(?:\.\d+)?)\}\]""", text
+    ):  # Label Studio's
+        text = control[1]
     if re.fullmatch(r"[-+]?\d+,\d{1,2}", text):  # a decimal comma
         text = text.replace(",", ".")
     if re.fullmatch(r"[-+]?(\d+(\.\d*)?|\.\d+)", text):

@@ -3,17 +3,17 @@
 import re
 from typing import Any
 
-_TAGS = r"(?:\w{1,20}[:_])?think(?:ing)?(?:_fast\w*)?|thoughts?|reasoning(?:_content)?|reflection|scratchpad|inner_monologue"
+_TAGS = r"(?:\w{1,20}[:_])?(?:think(?:ing)?(?:_\w+)?|thoughts?)|reasoning(?:_content)?|reflection|scratchpad|inner_monologue"
 # Where thoughts begin and end: DeepSeek and Qwen, Mistral, Kimi, OpenThoughts, Cohere, MedGemma, gpt-oss, HuatuoGPT-o1,
 # Apertus, Gemma 4, s1, Open WebUI, ollama.
 _OPEN = (
-    rf"(?<!`)<(?:{_TAGS})(?: [^<>\n]{{0,80}})?>|\[THINK\]|◁think▷|<\|begin_of_thought\|>|<\|START_THINKING\|>|<unused94>|"
-    r"<\|inner_prefix\|>|<\|channel>thought\b|<\|im_start\|>think\b|<details type=.reasoning.[^<>\n]{0,80}>|\AThinking\.\.\.\n|"
-    r"\Aanalysis(?=[\s\S]+assistantfinal)|"
+    rf"(?<!`)(?:<|&lt;)(?:{_TAGS})(?: [^<>\n]{{0,80}})?(?:>|&gt;)|\[THINK\]|◁think▷|<unused94>|"
+    r"<\|begin_of_thought\|>|<\|START_THINKING\|>|<\|inner_prefix\|>|<\|channel>thought\b|<\|im_start\|>think\b|"
+    r"<details type=.reasoning.[^<>\n]{0,80}>|\AThinking\.\.\.\n|\Aanalysis(?=[\s\S]+assistantfinal)|"
     r"(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary)\b[^<\n]{0,40}(?:<\|message\|>)?|\A\s*## Thinking[ \t]*\n"
 )
 _CLOSE = (
-    rf"</(?:{_TAGS})>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>|<\|END_THINKING\|>|<unused95>|"
+    rf"(?:<|&lt;)/(?:{_TAGS})(?:>|&gt;)|\[/THINK\]|◁/think▷|<\|end_of_thought\|>|<\|END_THINKING\|>|<unused95>|"
     r"<\|inner_suffix\|>|<channel\|>|<\|im_start\|>answer\b|(?P<pair></details>)|^\.\.\.done thinking\.[ \t]*$|assistantfinal|"
     r"(?:<\|start\|>assistant)?<\|channel\|>final<\|message\|>|^## Final Response[ \t]*$"
 )

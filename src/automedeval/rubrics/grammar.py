@@ -248,7 +248,8 @@ def _key(text: str) -> str:
 
 
 def _words(rubric: Rubric, name: str) -> dict[str, str]:
-    return {_key(word): choice for choice, word in rubric.labels(name).items()}
+    words = {_key(word): choice for choice, word in rubric.labels(name).items()}
+    return {f"response_{word}": choice for word, choice in words.items()} | words
 
 
 def _label(text: str, marks: str = "") -> str:
@@ -278,18 +279,29 @@ _FIGURE = rf"(?:\d|[½¼¾⅓⅔①-⑩➀-➓★☆⭐]|\b(?:{_WORDS})\b)"
 _NUMBER_LIKE = re.compile(rf"[^\w\n]{{0,4}}{_FIGURE}", re.I)
 # What a judge says before it takes a score back.
 _CORRECTED = re.compile(
-    r"\b(?:(?:correct|revis|reconsider|lower|rais|downgrad|upgrad|reduc|chang)(?:e|ed|ing|ion)?|actually|on reflection"
-    r"|on second thought|sorry|edit|update|instead|meant|should (?:be|get|have|receive|score))\b",
+    r"\b(?:(?:revis|reconsider|lower|rais|downgrad|upgrad|reduc|chang)(?:e|ed|ing|ion)?|correct(?:ed|ing|ion)|actually"
+    r"|on reflection|on second thought|sorry|edit|update|instead|meant"
+    r"|should (?:be|get|receive|score|have (?:been|received|scored|[0-9])))\b",
     re.I,
 )
-
-
+# What it says before it takes a choice back: labels stand in any sentence about the responses.
+_CHANGED = (
+    r"^\W*(?:correct(?:ed|ion)|revis(?:ed|ion)|actually|on (?:reflection|second thought)|sorry|edit|update|wait)\b.*"
+    r"|\bshould (?:be|read)|\b(?:change|correct|revise)\b.{1,60}\bto|\bi meant"
+)
+_QUOTED = re.compile("[\"“„«`]|\\B'|^\\s*>")
+# A heading above scores, and a score that stands alone in its cell or behind its colon.
+_HEADING = re.compile(
+    r"^[^\w\n]{0,8}(?:[\w’']{1,20} ){0,4}(?:score|rating|correct|revis)[^\n:]{0,40}[:\n]", re.I | re.M
+)
+_CELL = re.compile(r"(?:^|[|:=,])[^\w\n|:=,]{0,6}(\d+(?:\.\d+)?)(?:\s?/\s?\d+| points?)?[^\w\n|,]{0,6}(?=$|[|,])", re.M)
+# Other things that have numbers: "step 2", "type 1", "all 3".
+_NUMBERED = re.compile(r"(?<!\d )\b(?:step|type|stage|criteri(?:on|a)|all|of the) \d+(?: and \d+)?(?![\w/.,]\d)", re.I)
 # A number in a reason that may be another score: "or rather 3", not "misses 2 warnings".
 _RIVAL = re.compile(
     rf"(?<![\w.,/])(?:[0-9](?:[.,]5)?|[½¼¾⅓⅔]|{_WORDS.replace('|one', '')})(?![\w/]|[.,][0-9])"
-    r"(?!\s(?!(?:points?|stars?|or|if|for|but|would|is|of\s[0-9]+(?!\s[^\W\d])"
-    r"|out|because|since|and|to|as|at|instead|rather|when|with"
-    r"|was)\b)[^\W\d])",
+    r"(?!\s(?!(?:points?|stars?|or|if|for|but|would|is|of\s[0-9]+(?!\s[^\W\d])|out|because|since|and|to|as|at|instead"
+    r"|rather|when|with|was)\b)[^\W\d])",
     re.I,
 )
 
@@ -317,8 +329,8 @@ def _read_score_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
 
 
 def _unnamed(text: str, rubric: Rubric) -> str:
-    """Return a text without the names of slots, whose numbers are no scores."""
-    return re.sub(_named_slot(rubric), "", text, flags=re.I)
+    """Return a text without the names of slots and other things, whose numbers are no scores."""
+    return _NUMBERED.sub("it", re.sub(_named_slot(rubric), "", text, flags=re.I))
 
 
 def _named_slot(rubric: Rubric) -> str:
@@ -362,7 +374,8 @@ def _score(rubric: Rubric) -> str:
 def _scored_again(text: str, end: int, rubric: Rubric, values: tuple[int, ...]) -> bool:
     """Return whether other scores follow an answer, in whatever form; then it is unclear which count.
 
-    Scores of only some slots count if they are points that stand in no quotation, for instance of a demand in a response.
+    Scores of only some slots count if they are points or end a sentence, and stand in no quotation, for instance of a demand
+    in a response; those without names of slots if as many as there are slots stand under a heading of scores.
     """
     verb = "gets?|receives?|scores?|has|is|earns?|deserves?|should|would|be|get|now|only|just|at|a|to"
     mention = re.compile(
@@ -376,26 +389,32 @@ def _scored_again(text: str, end: int, rubric: Rubric, values: tuple[int, ...]) 
     again = {int(each[1]): re.sub(rf"/{rubric.bounds[1]}$|[.,]0$", "", each[2]) for each in mentions}
     if not again.keys() >= set(range(1, len(values) + 1)):
         lines = {int(each[1]): text[text.rfind("\n", 0, each.start()) + 1 : each.end()] for each in mentions}
-        points = {int(each[1]): re.match(r"\s?(?:points?|pts?|/)\b", text[each.end() :], re.I) for each in mentions}
-        alone = {slot for slot, line in lines.items() if not (re.search("[\"“„«`>]|\\B'", line) or _HEADER.match(line))}
+        stop = re.compile(r"\s?(?:(?:points?|pts?|/)\b|分)|[*_]{0,2}(?:[.!][*_]{0,2}(?:\s|\Z)|[ \t]*(?:\n|\Z))", re.I)
+        points = {int(each[1]): stop.match(text, each.end()) for each in mentions}
+        alone = {slot for slot, line in lines.items() if not (_QUOTED.search(line) or _HEADER.match(line))}
         again = {slot: told for slot, told in again.items() if points[slot] and slot in alone}
+    if len(values) > 1 and (heading := _HEADING.search(text, end)):
+        unnamed = [line for line in text[heading.end() :].split("\n") if not mention.search(line)]
+        cells = _CELL.findall("\n".join(unnamed))  # more of them are parts of scores
+        if len(cells) == len(values) and [*map(float, cells)] != [*values]:
+            return True
     return any(again.get(slot, str(value)) != str(value) for slot, value in enumerate(values, 1))
 
 
 def _taken_back(text: str, rubric: Rubric, values: Sequence[int] = ()) -> bool:
     """Return whether a sentence, not a quotation, gives another score than `values`, or a choice: "I meant 2 for Doctor 1"."""
-    labels = "|".join(re.escape(word).replace("_", "[ _]") for word in rubric.choices.values() if len(word) > 1)
+    words = map(re.escape, rubric.choices.values())
+    labels = "|".join(word.replace("_", "[ _]") if len(word) > 1 else f"(?-i:{word})" for word in words)
     for sentence in re.split(r"(?<=[.!?])\s|\n", text):
-        if not _CORRECTED.search(sentence) or re.search('["“„«`>]', sentence):
+        if _QUOTED.search(sentence):
             continue
-        if rubric.scale and (slots := re.findall(_named_slot(rubric), sentence, re.I)):
-            told = re.sub(rf"\s?/\s?{rubric.bounds[1]}\b", "", _unnamed(sentence, rubric))
-            if (figures := _RIVAL.findall(told)) and figures != [
-                str(dict(enumerate(values, 1)).get(int(n))) for n in slots
-            ]:
-                return True
-        if rubric.mode == "pairwise" and re.search(rf"\b(?:{labels})\b", sentence, re.I):
+        if rubric.mode == "pairwise" and re.search(rf"(?:{_CHANGED})\W(?:{labels})\b", sentence, re.I):
             return True
+        if rubric.scale and _CORRECTED.search(sentence) and (slots := re.findall(_named_slot(rubric), sentence, re.I)):
+            told = re.sub(rf"\s?/\s?{rubric.bounds[1]}\b", "", _unnamed(sentence, rubric))
+            given = [str(dict(enumerate(values, 1)).get(int(number))) for number in slots]
+            if (figures := _RIVAL.findall(told)) and figures != given:
+                return True
     return False
 
 
@@ -431,7 +450,7 @@ def _take_scores(text: str, position: int, rubric: Rubric, slots: int) -> tuple[
             marked = not set(",;:，；").isdisjoint(score["stop"]) or re.match(r"[(–—-]|(?:as|because|since)\b", reason)
             told = _unnamed(re.sub(r"\n\s{0,20}[0-9]{1,2}[.)]\s", "\n", reason), rubric)
             other_scale = re.match(r"\W{0,3}(?:(?:out )?of|/)\s?\d", told)
-            ended = (ended or bool(marked)) and not _RIVAL.search(told) and not other_scale
+            ended = (ended or bool(marked)) and {*_RIVAL.findall(told)} <= {score["score"]} and not other_scale
         if last or not following or not ended:
             break
         position = following.start()
@@ -487,7 +506,8 @@ def _read_json(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int
         rationale = members.get(rationale_key) if rationale_key else None
         rationale = rationale if isinstance(rationale, str) and rationale else None
         reading = (_json_scores if rubric.scores_criteria else _json_choices)(answers, rubric, rationale)
-        if reading.valid and (_taken_back(text[end:], rubric) or names & set(_keys(text[end:], names))):
+        later = text[end:] if reading.valid else ""
+        if _taken_back(later, rubric) or names & set(_keys(later, names)) or _other_values(later, rubric, reading):
             return ParsedAnswer(False, "another answer follows, which is no JSON"), end
         return reading, end
     return ParsedAnswer(False, "no JSON object with the criteria"), len(text)
@@ -502,6 +522,16 @@ def _named(members: dict[str | None, Any], names: Collection[str]) -> dict[str |
 def _keys(text: str, names: Collection[str]) -> list[str | None]:
     """Return which of the rubric's names stand as keys of JSON in a text that is none."""
     return list(_named(dict.fromkeys(re.findall(r"""["']([^"'\n]{1,80})["']\s{0,20}:""", text)), names))
+
+
+def _other_values(text: str, rubric: Rubric, reading: ParsedAnswer) -> bool:
+    """Return whether a line of a text, such as "fluency: 2", gives a criterion a value that an answer does not give it."""
+    lines = re.findall(r"^[^\w\n]{0,20}(\w[\w -]{0,60})[*_`]*[:=][*_` ]*(\w[\w ]{0,30})[*_`.]*$", text, re.M)
+    told = [(name, _key(value)) for key, value in lines for name in rubric.output_criteria if _key(key) == _key(name)]
+    if scores := reading.criterion_scores:
+        return any(value.isdecimal() and int(value) not in scores[name] for name, value in told)
+    choices = reading.choices or {}
+    return any(_words(rubric, name).get(value, choices[name]) != choices[name] for name, value in told)
 
 
 def _wrong_keys(answers: dict, names: Collection[str]) -> str | None:
@@ -519,9 +549,7 @@ def _json_value(value: Any, rubric: Rubric) -> Any:
     """Return the value of a criterion, which may stand in an object under `value_key`; not one of two, "final_score"."""
     key = rubric.output.get("value_key")
     if key and isinstance(value, dict) and _REPEATED not in (members := _named(value, {key})):
-        rivals = [
-            each for each in members if each and _key(each).endswith(f"_{key}") and not _key(each).startswith("m")
-        ]
+        rivals = [each for each in members if each and re.fullmatch(rf"[^m].*_{key}", _key(each), re.S)]
         return f"{key} and {rivals[0]}" if rivals else members.get(key)
     return value
 
@@ -563,7 +591,7 @@ _PREFIX = re.compile(rf"\A(?:my |the )?(?:final )?(?:answers?|choices?|verdicts?
 
 
 def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int]:
-    wanted, allowed = len(rubric.output_criteria), _words(rubric, rubric.output_criteria[0])
+    wanted, allowed = len(rubric.output_criteria), {*map(_key, rubric.choices.values())}
     end = len(text)
     after: list[list[str]] = []
     for line in reversed(text.split("\n")):
@@ -572,7 +600,7 @@ def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
         if all(_key(label) in allowed for label in labels):
             if len(labels) != wanted:
                 return ParsedAnswer(False, f"{len(labels)} answers for {wanted} criteria"), end
-            if any(words != list(map(_key, labels)) for words in after):
+            if any(words != list(map(_key, labels)) for words in after) or _taken_back(text[end:], rubric):
                 return ParsedAnswer(False, "another list of answers follows, which cannot be read"), end
             return ParsedAnswer(True, choices=_choices(labels, rubric)), end
         # "My final answer is: B, B, C, B": words before the first label of a list, and between its labels.
