@@ -110,7 +110,10 @@ def names_of(data: str) -> frozenset[str]:
 def judged(data: str, judge: str, **options: Any) -> Path:
     """Return the folder of a judge's verdicts on a set of cases."""
     folder = WORK / "verdicts" / hashed(data, judge, options)
-    start("judge", cases=SETS[data][0], judge=judge, encoder=ENCODER, dtype="float32", output=folder, **options)
+    statuses = (0, 1) if options.get("score_decoding") == "free" else (0,)  # 1: no verdict is valid
+    start(
+        "judge", *statuses, cases=SETS[data][0], judge=judge, encoder=ENCODER, dtype="float32", output=folder, **options
+    )
     return folder
 
 
