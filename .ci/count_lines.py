@@ -9,7 +9,7 @@ from pathlib import Path
 
 LIMITS = {
     "src, lines of Python": 34_745,
-    "tests, lines of Python": 41_100,
+    "tests, lines of Python": 41_110,
     "recipes, lines of Python": 3_710,
     "benchmarks, lines of Python": 2_860,
     "recipes, lines of YAML": 1_970,

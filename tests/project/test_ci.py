@@ -51,8 +51,9 @@ def test_a_skip_fails_there_that_is_not_expected(tmp_path: Path) -> None:
     (tmp_path / "test_library.py").write_text("import pytest\npytest.importorskip('no_such_library')\n")
     options = ["-p", "conftest", "-p", "no:cacheprovider", "--continue-on-collection-errors", "--rootdir", tmp_path]
     command = [sys.executable, "-m", "pytest", "-c", ROOT / "setup.cfg", *options, tmp_path]
-    for ci, ends in ("", ["3 skipped"]), ("true", ["1 failed", "1 skipped", "1 error"]):
-        environment = os.environ | {"CI": ci, "PYTHONPATH": str(ROOT / "tests")}
+    failing, missing = ["1 failed", "1 skipped", "1 error"], ["2 skipped", "1 error"]
+    for ci, without, ends in ("", "", ["3 skipped"]), ("true", "", failing), ("true", "chromium postgresql", missing):
+        environment = os.environ | {"CI": ci, "AUTOMEDEVAL_MISSING": without, "PYTHONPATH": str(ROOT / "tests")}
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
         assert re.findall(r"\d+ (?:failed|skipped|error)", done.stdout.splitlines()[-1]) == ends
 
@@ -77,6 +78,9 @@ def test_only_what_is_missing_is_installed(there: tuple[str, ...], tmp_path: Pat
     assert done.returncode == 0, done.stderr
     log = tmp_path / "installed"
     asked = log.read_text().splitlines()[-1].split() if log.exists() else []
-    assert [word for word in asked if word in ("chromium", "postgresql")] == [
+    missing = [
         package for package, program in (("chromium", "chromium"), ("postgresql", "pg_ctl")) if program not in there
     ]
+    assert [word for word in asked if word in ("chromium", "postgresql")] == missing
+    said = f"could not be installed: {' '.join(missing)}; the tests that need it are skipped"  # by the double
+    assert (said in done.stdout) == bool(missing)
