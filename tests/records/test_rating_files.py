@@ -60,6 +60,10 @@ FILES = {
         "id,prompt,model,rater,rating", f"1,{ASKED['k1']},m1,ann,4", f"2,{ASKED['k1']},m2,ann,2",
         "3,Can I take ibuprofen  with lisinopril?,m1,ann,4.5", "4,Can I take ibuprofen with lisinopril?,m2,ann,",
     ),
+    "rows.csv": table(
+        "id,question,model,rater,rating", f"k2,{ASKED['k1']},m1,ann,4", f"k1,{ASKED['k1']},m2,ann,2",
+        "k1,Can I take ibuprofen with lisinopril?,m1,ann,4.5", "3,Can I take ibuprofen with lisinopril?,m2,ann,",
+    ),
     "label_studio.csv": table(
         "annotation_id,annotator,case_id,created_at,id,lead_time,model,rating,updated_at",
         "101,ann,k1,2024-03-01T10:00,1,6.7,m1,4,2024-03-01T10:00", "102,ann,k1,2024-03-01T10:00,2,6.7,m2,2,2024-03-01T10:00",

@@ -30,7 +30,8 @@ BESIDE = {
     "stack_trace", "exception", "system_prompt", "system_message", "user_prompt", "full_prompt", "prompt_template",
     "metadata", "meta", "session", "session_id", "options", "choices", "explanation", "rationale", "reason", "file",
     "filename", "file_name", "path", "title", "keywords", "age", "sex", "gender", "patient", "country", "when", "time",
-    "timestamp", "winner", "verdict", "preference",
+    "timestamp", "winner", "verdict", "preference", "background", "summary", "abstract", "assessment", "critique",
+    "justification", "rubric", "chain_of_thought", "instructions", "knowledge", "retrieved_docs", "docs",
 }  # fmt: skip
 # What such a column's name ends with
 REMARKS = ("comment", "comments", "note", "notes", "remark", "remarks", "feedback")

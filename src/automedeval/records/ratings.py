@@ -67,15 +67,16 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
         if score is None:
             counts["without a score"] += 1
             continue
-        if by_id is not None:
-            case_id = _text(row.get(by_id), known)
-        else:
-            question = row.get(columns["question"][0])
-            named = sorted(asked.get(key_of(question_text(question) if isinstance(question, list) else question), []))
+        case_id = _text(row.get(by_id), known) if by_id is not None else ""
+        question = row.get(columns["question"][0]) if columns["question"] else None
+        asks = key_of(question_text(question) if isinstance(question, list) else question)
+        named = sorted(asked.get(asks, [])) if asks else []
+        if named and case_id not in named:  # an id may be the number of the row
             if len(named) > 1:
                 these = ", ".join(map(repr, named[:3]))
                 raise RecordError(f"{place}: the cases {these} ask this question; give case_id")
-            case_id = named[0] if named else key_of(question)
+            case_id = named[0]
+        case_id = case_id or asks
         models = known[case_id].models if case_id in known else [""]
         model = _text(row.get(columns["model"][0]), models) if columns["model"] else ""
         if not model:
