@@ -56,7 +56,7 @@ def test_an_answer_of_thoughts_alone_is_empty(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["Write `<think>` first.", "Rest.\n<details>More.</details>\nDrink.", "Analysis: rest."]
+    "text", ["Write `<think>` first.", "Rest.\n<details>A</details>\n## Final Response\nDrink.", "Analysis: rest."]
 )
 def test_what_is_no_thought_stays(text: str) -> None:
     case = Case.from_dict({"id": "1", "question": "Two pills?", "responses": [{"model": "m", "text": text}]})

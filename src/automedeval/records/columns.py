@@ -376,11 +376,10 @@ def _is_beside(name: str, rows: Sequence[dict], question: str) -> bool:
     words = plain(name)
     if words in BESIDE or words.rstrip("_0123456789").rpartition("_")[2] in REMARKS or words.endswith("_id"):
         return True
-    cells, values = _filled(name, rows), {cell.casefold() for cell in _filled(name, rows)}
-    if len(cells) >= 6 and len(values) <= len(cells) // 3 and _are_short(values):
+    cells = _filled(name, rows)
+    values = {cell.casefold() for cell in cells}
+    if len(cells) >= 6 and (len(values) == 1 or (len(values) <= len(cells) // 3 and _are_short(values))):
         return True  # the same few values
-    if len(cells) >= 6 and len(values) == 1:
-        return True
     asked = [(key_of(row.get(question)), key_of(row.get(name))) for row in rows if filled(row.get(name))]
     around = Counter(text.partition(own)[::2] for own, text in asked if len(own) > 12 and own in text)
     # a prompt has words before the question and few behind it, or the same words around each; an answer may repeat the question

@@ -14,13 +14,14 @@ _OPEN = (
 )
 _CLOSE = (
     rf"(?:<|&lt;)/(?:{_TAGS})(?:>|&gt;)|\[/THINK\]|◁/think▷|<\|end_of_thought\|>|<\|END_THINKING\|>|<unused95>|"
-    r"<\|inner_suffix\|>|<channel\|>|<\|im_start\|>answer\b|(?P<pair></details>)|^\.\.\.done thinking\.[ \t]*$|assistantfinal|"
-    r"(?:<\|start\|>assistant)?<\|channel\|>final<\|message\|>|^## Final Response[ \t]*$"
+    r"<\|inner_suffix\|>|<channel\|>|<\|im_start\|>answer\b|(?P<pair></details>|^## Final Response[ \t]*$)|"
+    r"^\.\.\.done thinking\.[ \t]*$|assistantfinal|(?:<\|start\|>assistant)?<\|channel\|>final<\|message\|>"
 )
 _MARK = re.compile(rf"(?P<open>{_OPEN})|(?:{_CLOSE})", re.I | re.M)
 # What such models write around the answer that follows.
 _AROUND = re.compile(
-    r"</?(?:answer|final_answer|solution|response|output)>|<\|(?:begin|end)_of_box\|>|<\|(?:begin|end)_of_solution\|>|<\|(?:START|END)_RESPONSE\|>|<\|(?:end|return)\|>",
+    r"</?(?:answer|final_answer|solution|response|output)>|<\|(?:begin|end)_of_(?:box|solution)\|>|"
+    r"<\|(?:START|END)_RESPONSE\|>|<\|(?:end|return)\|>",
     re.I,
 )
 
@@ -30,11 +31,14 @@ def without_thoughts(text: str) -> str:
 
     Some chat templates open the thought in the prompt, so that the text has only the end of it.
     """
+    seen = text.casefold()
+    if not any(sign in seen for sign in ("<", "&lt;", "think", "assistantfinal")):  # every mark that counts has one
+        return text
     kept: list[str] = []
     position, inside = 0, False
     for mark in _MARK.finditer(text):
         if mark["pair"] and not inside:
-            continue  # of a part that a reader may open
+            continue  # of a part that a reader may open, or a heading of the answer
         if mark["open"] is None:
             kept = kept if inside else []
             inside, position = False, mark.end()
