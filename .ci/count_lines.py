@@ -8,15 +8,15 @@ import sys
 from pathlib import Path
 
 LIMITS = {
-    "src, lines of Python": 34_745,
+    "src, lines of Python": 34_780,
     "tests, lines of Python": 41_110,
-    "recipes, lines of Python": 3_710,
+    "recipes, lines of Python": 3_730,
     "benchmarks, lines of Python": 2_860,
     "recipes, lines of YAML": 1_970,
     "docs/*.md, bytes": 150_000,
     "options declared": 261,
-    "rooms": 22,
-    "arrows between rooms": 135,
+    "rooms": 17,
+    "arrows between rooms": 98,
 }
 ROOT = Path(sys.argv[1] if sys.argv[1:] else ".")
 PACKAGE = ROOT / "src/automedeval"

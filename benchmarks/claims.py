@@ -29,10 +29,10 @@ from sklearn.pipeline import make_pipeline
 
 import automedeval
 from automedeval.audit.perturbations import read_perturbations
-from automedeval.claims.checker import CONTRADICTED, LABELS, PACKAGED, SUPPORTED, SmallChecker, load_small_checker
-from automedeval.claims.run import evidence_of, passages_of
-from automedeval.claims.statements import statements
 from automedeval.dataset.contrast import is_held_out
+from automedeval.evidence.checker import CONTRADICTED, LABELS, PACKAGED, SUPPORTED, SmallChecker, load_small_checker
+from automedeval.evidence.run import evidence_of, passages_of
+from automedeval.evidence.statements import statements
 from automedeval.models.arguments import EncoderArguments
 from automedeval.records import Case, question_text, read_cases
 

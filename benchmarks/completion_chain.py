@@ -22,8 +22,8 @@ from processes import timed
 from rows import Results, arguments
 
 from automedeval.distillation.completion_chain import CompletionChain
+from automedeval.evidence.books import Passage
 from automedeval.judges.judge import Judge
-from automedeval.knowledge.books import Passage
 from automedeval.models.endpoint import OpenAIChat
 from automedeval.records import Case, Response
 

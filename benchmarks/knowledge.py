@@ -29,8 +29,8 @@ from processes import in_turns, timed
 from rows import ROOT, Results, arguments
 from sentence_transformers import SentenceTransformer
 
-from automedeval.knowledge.books import Book, Chunking, Passage
-from automedeval.knowledge.store import KnowledgeBase, StoreWriter
+from automedeval.evidence.books import Book, Chunking, Passage
+from automedeval.evidence.store import KnowledgeBase, StoreWriter
 from automedeval.models.embeddings import Encoder
 from automedeval.records import read_lines
 from automedeval.stats.bootstrap import bootstrap, ratio

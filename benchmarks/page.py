@@ -14,7 +14,7 @@ from typing import Any
 
 from rows import figure
 
-from automedeval.reports.text import cell
+from automedeval.records.text import cell
 
 ROOT = Path(__file__).parents[1]
 HEAD = """# Performance

@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from automedeval.reports.text import format_table
+from automedeval.records.text import format_table
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("automedeval", "torch", "transformers", "trl", "numpy")

@@ -37,11 +37,11 @@ from torch.nn.utils.rnn import pad_sequence
 from transformers import AutoModelForCausalLM, PrinterCallback, TrainerCallback
 from trl import ModelConfig, ScriptArguments, SFTConfig, SFTTrainer, TrlParser
 
-from automedeval.cli import run
 from automedeval.dataset.folder import TEST, read_statistics
 from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
+from automedeval.records.command_line import run
 from automedeval.training.completion_logits import read_trained_positions
 from automedeval.training.stages import UNTRAINED, read_rows, tokenize
 

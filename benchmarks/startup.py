@@ -21,11 +21,11 @@ from processes import first_verdict, in_turns, peak, timed
 from rows import Results, arguments
 
 from automedeval import read_cases
-from automedeval.commands.judge import SAMPLE
+from automedeval.cli.judge import SAMPLE
 from automedeval.models.arguments import EncoderArguments
 from automedeval.models.embeddings import Encoder
 
-CONSOLE = [sys.executable, "-c", "from automedeval.commands.console import main; main()"]
+CONSOLE = [sys.executable, "-c", "from automedeval.cli.console import main; main()"]
 EMPTY, LIBRARY, BARE = "python -c pass", "bare imports and a forward: sentence-transformers", "the same: torch alone"
 ALONE = """
 import sys, tokenizers, torch

@@ -3,8 +3,8 @@
 The command `automedeval annotate`, as a program of this checkout: `python recipes/annotate.py --help`.
 """
 
-from automedeval.cli import run
-from automedeval.commands.annotate import main
+from automedeval.cli.annotate import main
+from automedeval.records.command_line import run
 
 if __name__ == "__main__":
     run(main)

@@ -3,8 +3,8 @@
 The command `automedeval audit`, as a program of this checkout: `python recipes/audit.py --help`.
 """
 
-from automedeval.cli import run
-from automedeval.commands.audit import main
+from automedeval.cli.audit import main
+from automedeval.records.command_line import run
 
 if __name__ == "__main__":
     run(main)

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import automedeval
-from automedeval.cli import TableArguments, comma_list, parse, record_run, run
 from automedeval.dataset.builder import InstructionSet
 from automedeval.dataset.card import card_facts, write_card
 from automedeval.dataset.curriculum import read_plan
@@ -22,10 +21,13 @@ from automedeval.dataset.folder import new_dataset
 from automedeval.dataset.quality import QualityClassifier
 from automedeval.dataset.teacher_verdicts import JudgedCases
 from automedeval.dataset.topics import TOPICS
+from automedeval.meta_evaluation.charts import svg_file, topic_shares
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError, check_least, option, read_cases
+from automedeval.records.arguments import TableArguments, comma_list
+from automedeval.records.command_line import parse, run
 from automedeval.records.journal import Journal, write_whole
-from automedeval.reports.charts import svg_file, topic_shares
+from automedeval.records.run_record import record_run
 from automedeval.rubrics import rubrics_with
 
 

@@ -12,12 +12,14 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from automedeval.cli import comma_list, parse, record_run, run
-from automedeval.knowledge.arguments import QDRANT_URL
-from automedeval.knowledge.books import Book, Chunking, find_books
+from automedeval.evidence.arguments import QDRANT_URL
+from automedeval.evidence.books import Book, Chunking, find_books
 from automedeval.records import RecordError, option
+from automedeval.records.arguments import comma_list
+from automedeval.records.command_line import parse, run
 from automedeval.records.journal import write_whole
-from automedeval.reports.text import cell
+from automedeval.records.run_record import record_run
+from automedeval.records.text import cell
 
 
 @dataclass
@@ -48,7 +50,7 @@ def main() -> None:
     # Every file is opened before a model is loaded, so that faults are reported at once.
     books, skipped = find_books(args.books)
 
-    from automedeval.knowledge.store import StoreWriter
+    from automedeval.evidence.store import StoreWriter
     from automedeval.models.embeddings import Encoder  # slow to import
 
     encoder = Encoder(args.encoder, args.device, pooling=args.encoder_pooling)

@@ -3,8 +3,8 @@
 The command `automedeval calibrate`, as a program of this checkout: `python recipes/calibrate.py --help`.
 """
 
-from automedeval.cli import run
-from automedeval.commands.calibrate import main
+from automedeval.cli.calibrate import main
+from automedeval.records.command_line import run
 
 if __name__ == "__main__":
     run(main)

@@ -3,8 +3,8 @@
 The command `automedeval check`, as a program of this checkout: `python recipes/check.py --help`.
 """
 
-from automedeval.cli import run
-from automedeval.commands.check import main
+from automedeval.cli.check import main
+from automedeval.records.command_line import run
 
 if __name__ == "__main__":
     run(main)

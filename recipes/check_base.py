@@ -10,8 +10,8 @@ weights are read, only their names and shapes, so that it takes seconds for a mo
 
 from dataclasses import dataclass
 
-from automedeval.cli import parse, run
 from automedeval.records import RecordError, check_least, option
+from automedeval.records.command_line import parse, run
 from automedeval.training.base_model import base_faults
 
 

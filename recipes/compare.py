@@ -3,8 +3,8 @@
 The command `automedeval compare`, as a program of this checkout: `python recipes/compare.py --help`.
 """
 
-from automedeval.cli import run
-from automedeval.commands.compare import main
+from automedeval.cli.compare import main
+from automedeval.records.command_line import run
 
 if __name__ == "__main__":
     run(main)

@@ -24,9 +24,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from automedeval.cli import parse, run
 from automedeval.models.checkpoints import FILES, check_architecture, checkpoint_folder, loading
 from automedeval.records import RecordError, option
+from automedeval.records.command_line import parse, run
 from automedeval.records.journal import write_json
 from automedeval.records.lock import lock
 

@@ -10,15 +10,17 @@ Appends to OUTPUT/verdicts.jsonl as verdicts come; the same command again does o
 from dataclasses import dataclass
 from pathlib import Path
 
-from automedeval.cli import parse, print_notes, record_run, run
 from automedeval.distillation.completion_chain import CompletionChain, overview
+from automedeval.evidence.arguments import KnowledgeArguments
 from automedeval.judges.judge import Judge
 from automedeval.judges.requests import Requests
 from automedeval.judges.run import PromptArguments, expect_answers, refuse_failures, show_prompts, verdict_log
-from automedeval.knowledge.arguments import KnowledgeArguments
 from automedeval.models.arguments import ChatArguments, parse_model
 from automedeval.models.replay import RecordedChat
 from automedeval.records import RecordError, Verdict, check_least, option, read_records, table_of
+from automedeval.records.command_line import parse, run
+from automedeval.records.processes import print_notes
+from automedeval.records.run_record import record_run
 
 
 @dataclass

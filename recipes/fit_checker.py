@@ -16,17 +16,19 @@ from pathlib import Path
 
 import numpy as np
 
-from automedeval.claims.checker import CONTRADICTED, LABELS, PAIR_TOKENS, SmallChecker
-from automedeval.claims.run import evidence_of
-from automedeval.claims.statements import Statement
-from automedeval.cli import comma_list, git_commit, parse, run
 from automedeval.dataset.contrast import Rules
+from automedeval.evidence.checker import CONTRADICTED, LABELS, PAIR_TOKENS, SmallChecker
+from automedeval.evidence.run import evidence_of
+from automedeval.evidence.statements import Statement
 from automedeval.models.arguments import ENCODER
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint, weights_fingerprint
 from automedeval.models.embeddings import Encoder
 from automedeval.models.pair_reader import PairReader
 from automedeval.records import Case, RecordError, option, question_text, read_cases
+from automedeval.records.arguments import comma_list
+from automedeval.records.command_line import parse, run
 from automedeval.records.journal import arithmetic, write_json
+from automedeval.records.run_record import git_commit
 from automedeval.stats.selective import least_alarm_threshold
 
 THRESHOLDS = (0.999, 0.998, 0.995, 0.99, 0.98, 0.97, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5)

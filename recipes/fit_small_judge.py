@@ -20,7 +20,6 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from automedeval.cli import TableArguments, comma_list, parse, record_run, run
 from automedeval.judges.features import FEATURES, read_responses
 from automedeval.judges.small import ADAPTER, CHUNK, SCALES, Scale, SmallJudgeModel, write_small_judge
 from automedeval.meta_evaluation.agreement.cases import Cases
@@ -30,8 +29,11 @@ from automedeval.models.arguments import EncoderArguments
 from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.models.pair_reader import PairReader
 from automedeval.records import Case, RecordError, check_between, check_patterns, option, read_cases
+from automedeval.records.arguments import TableArguments, comma_list
+from automedeval.records.command_line import parse, run
 from automedeval.records.journal import arithmetic
-from automedeval.reports.text import span
+from automedeval.records.run_record import record_run
+from automedeval.records.text import span
 from automedeval.rubrics import read_rubric
 from automedeval.stats import selective
 from automedeval.stats.agreement import Panel, accuracies

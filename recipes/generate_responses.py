@@ -15,7 +15,6 @@ import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from automedeval.cli import TableArguments, comma_list, join_processes, parse, print_notes, record_run, run
 from automedeval.dataset.responses import (
     Generated,
     answer_missing,
@@ -31,7 +30,11 @@ from automedeval.dataset.responses import (
 )
 from automedeval.models.arguments import ChatArguments, parse_model
 from automedeval.records import Case, RecordError, check_least, option, read_cases, table_of
+from automedeval.records.arguments import TableArguments, comma_list
+from automedeval.records.command_line import parse, run
 from automedeval.records.journal import Processes
+from automedeval.records.processes import join_processes, print_notes
+from automedeval.records.run_record import record_run
 
 
 @dataclass

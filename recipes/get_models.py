@@ -3,8 +3,8 @@
 The command `automedeval get-models`, as a program of this checkout: `python recipes/get_models.py --help`.
 """
 
-from automedeval.cli import run
-from automedeval.commands.get_models import main
+from automedeval.cli.get_models import main
+from automedeval.records.command_line import run
 
 if __name__ == "__main__":
     run(main)

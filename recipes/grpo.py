@@ -3,8 +3,9 @@
     python recipes/grpo.py --config recipes/runs/grpo-135m/grpo.yaml
     accelerate launch --config_file accelerate_configs/zero3.yaml recipes/grpo.py --config recipes/runs/grpo-135m/grpo.yaml
 
---reward names the YAML file of the judge (`automedeval.rewards`). Writes the weights to OUTPUT_DIR; the same command again
-resumes from the last complete checkpoint. `trl grpo --reward_funcs automedeval.rewards.medical_judge` trains the same way.
+--reward names the YAML file of the judge (`automedeval.harness.rewards`). Writes the weights to OUTPUT_DIR; the same command
+again resumes from the last complete checkpoint. `trl grpo --reward_funcs automedeval.harness.rewards.medical_judge` trains the
+same way.
 """
 
 from dataclasses import dataclass, fields
@@ -15,10 +16,11 @@ from datasets import Dataset
 from transformers import TrainingArguments
 from trl import GRPOConfig, GRPOTrainer, ModelConfig, TrlParser, get_peft_config
 
-from automedeval.cli import describe_run, run
+from automedeval.harness.rewards import load_reward
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint
 from automedeval.records import Case, RecordError, digest, option, read_cases
-from automedeval.rewards import load_reward
+from automedeval.records.command_line import run
+from automedeval.records.run_record import describe_run
 from automedeval.training.run import Run, tell
 from automedeval.training.stages import DECISIVE
 from automedeval.training.start import parse_run, tell_of_locks

@@ -17,20 +17,23 @@ from typing import Any
 from tqdm import tqdm
 
 import automedeval
-from automedeval.cli import TableArguments, comma_list, parse, print_notes, record_run, run
 from automedeval.dataset.card import card_facts, write_card
 from automedeval.dataset.folder import new_dataset, read_dataset
+from automedeval.evidence.arguments import KnowledgeArguments
 from automedeval.introspection.discussion import EXCHANGES, Partners
 from automedeval.introspection.jury import DECIDED, Ruling, read_readings, read_rulings, write_queue
 from automedeval.introspection.mistakes import Mistake, Recorded, RoundJudge, find_mistakes, read_judge, read_recorded
 from automedeval.introspection.round import STOP, WAITING, Round, decide, refuse_silence
 from automedeval.introspection.rule_reviewer import RuleOnRatings
-from automedeval.knowledge.arguments import KnowledgeArguments
 from automedeval.models.arguments import ChatArguments, parse_model
 from automedeval.models.replay import RecordedChat
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError, check_least, option, read_cases, verdicts_file
+from automedeval.records.arguments import TableArguments, comma_list
+from automedeval.records.command_line import parse, run
 from automedeval.records.journal import Journal
+from automedeval.records.processes import print_notes
+from automedeval.records.run_record import record_run
 from automedeval.rubrics import rubrics_with
 
 

@@ -3,8 +3,8 @@
 The command `automedeval judge`, as a program of this checkout: `python recipes/judge.py --help`.
 """
 
-from automedeval.cli import run
-from automedeval.commands.judge import main
+from automedeval.cli.judge import main
+from automedeval.records.command_line import run
 
 if __name__ == "__main__":
     run(main)

@@ -3,8 +3,8 @@
 The command `automedeval prepare`, as a program of this checkout: `python recipes/prepare.py --help`.
 """
 
-from automedeval.cli import run
-from automedeval.commands.prepare import main
+from automedeval.cli.prepare import main
+from automedeval.records.command_line import run
 
 if __name__ == "__main__":
     run(main)

@@ -20,11 +20,11 @@ from pathlib import Path
 from huggingface_hub import HfApi, get_token
 
 import automedeval
-from automedeval import gone
-from automedeval.cli import comma_list, parse, run
 from automedeval.publishing.checks import CARD, KINDS, METRIC, MODEL, Parcel, pack
 from automedeval.publishing.hub import check_name, push, reason
-from automedeval.records import RecordError, option, read_text
+from automedeval.records import RecordError, gone, option, read_text
+from automedeval.records.arguments import comma_list
+from automedeval.records.command_line import parse, run
 from automedeval.rubrics.published import files_to_publish, rubric_to_publish
 
 METRIC_FOLDER = Path(automedeval.__file__).parent / "metrics" / "rationale_score"

@@ -3,8 +3,8 @@
 The command `automedeval report`, as a program of this checkout: `python recipes/report.py --help`.
 """
 
-from automedeval.cli import run
-from automedeval.commands.report import main
+from automedeval.cli.report import main
+from automedeval.records.command_line import run
 
 if __name__ == "__main__":
     run(main)

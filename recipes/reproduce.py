@@ -40,7 +40,7 @@ from study.steps import Step, StudyError, read_yaml
 from study.teachers import Teachers, keys, missing_keys
 from study.texts import layout_faults, rating_faults
 
-from automedeval import gone
+from automedeval.records import gone
 
 COUNTS = Path("reports", "counts.md")
 NOTHING_VALID = "no verdict is valid"  # what recipes/judge.py says of a judge of which nothing could be read

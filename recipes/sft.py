@@ -27,11 +27,12 @@ from trl import (
     get_quantization_config,
 )
 
-from automedeval.cli import describe_run, run
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint, read_history, read_record
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError, digest
+from automedeval.records.command_line import run
 from automedeval.records.hub_names import hub_commits
+from automedeval.records.run_record import describe_run
 from automedeval.training.completion_logits import read_trained_positions
 from automedeval.training.run import Run, tell
 from automedeval.training.stages import DECISIVE, check_start, read_rows, stage_of, tokenize, write_card

@@ -21,13 +21,14 @@ from sentence_transformers.cross_encoder import CrossEncoderTrainingArguments
 from sentence_transformers.cross_encoder.losses import CrossEntropyLoss
 from sentence_transformers.sampler import DefaultBatchSampler
 
-from automedeval.claims.checker import LABELS, NOT_FOUND, PAIR_TOKENS
-from automedeval.claims.statements import sentences
-from automedeval.cli import comma_list, parse, run
 from automedeval.dataset.contrast import Rules, contrast_pairs, is_held_out
+from automedeval.evidence.checker import LABELS, NOT_FOUND, PAIR_TOKENS
+from automedeval.evidence.statements import sentences
 from automedeval.models.arguments import ENCODER
 from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.records import RecordError, option, read_cases
+from automedeval.records.arguments import comma_list
+from automedeval.records.command_line import parse, run
 from automedeval.records.journal import arithmetic, write_lines
 from automedeval.training.adapter import train_adapter
 

@@ -20,7 +20,6 @@ from typing import Any
 from sentence_transformers.cross_encoder import CrossEncoderTrainingArguments
 from sentence_transformers.cross_encoder.losses import RankNetLoss
 
-from automedeval.cli import TableArguments, comma_list, parse, run
 from automedeval.dataset.decontamination import Evaluation
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import read_ratings
@@ -38,6 +37,8 @@ from automedeval.records import (
     question_text,
     read_cases,
 )
+from automedeval.records.arguments import TableArguments, comma_list
+from automedeval.records.command_line import parse, run
 from automedeval.records.journal import arithmetic
 from automedeval.records.readers import read_placed
 from automedeval.training.adapter import train_adapter

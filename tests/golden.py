@@ -175,7 +175,7 @@ def in_order(verdicts: list[dict]) -> list[dict]:
 
 def checker() -> Any:
     """What the checker's model says of a passage and a statement, and of the answers of the packaged two bots."""
-    from automedeval.claims.checker import load_small_checker
+    from automedeval.evidence.checker import load_small_checker
     from automedeval.models.arguments import EncoderArguments
 
     model, found = load_small_checker(EncoderArguments(str(ENCODER))), {}

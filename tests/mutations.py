@@ -30,7 +30,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = "src/automedeval"
-ROOMS = ["stats", "meta_evaluation", "judges", "claims", "records", "dataset", "introspection", "training"]
+ROOMS = ["stats", "meta_evaluation", "judges", "evidence", "records", "dataset", "introspection", "training"]
 SEED = 20261125
 SECONDS = 900  # for one change; a test that hangs has noticed it
 COMPARISONS = {

@@ -12,7 +12,7 @@ from programs import ENCODER
 from safetensors.torch import load_file
 from transformers import AutoModel, AutoModelForSequenceClassification, AutoTokenizer
 
-from automedeval.claims.checker import PACKAGED
+from automedeval.evidence.checker import PACKAGED
 from automedeval.metrics.embedding import pieces
 
 

@@ -20,7 +20,7 @@ from unittest import mock
 import pytest
 from filelock import FileLock, Timeout
 
-from automedeval.commands import console
+from automedeval.cli import console
 
 ROOT = Path(__file__).parents[1]
 SAMPLE = ROOT / "src" / "automedeval" / "sample"

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from automedeval import gone
+from automedeval.records import gone
 
 # libyaml's loader is ten times as fast, and a plan reads dozens of files.
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)

@@ -130,7 +130,7 @@ def test_the_files_fit_the_steps_before_and_after_them() -> None:
 
 def test_the_coordinator_is_told_how_many_tasks_there_are(opened, capsys) -> None:
     store = opened("annotate")
-    recipe = vars(importlib.import_module("automedeval.commands.annotate"))
+    recipe = vars(importlib.import_module("automedeval.cli.annotate"))
     recipe["greet"](recipe["AnnotateArguments"]("study.yaml"), store.study, store)
     printed = capsys.readouterr().out
     assert "  rate: 1,130 cases, 5,650 tasks for attending, chief\n" in printed

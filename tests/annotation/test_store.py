@@ -19,7 +19,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from automedeval.annotation.database import EVENTS, METADATA
 from automedeval.annotation.store import NotYours, Store
-from automedeval.commands.annotate import AnnotateArguments, serve
+from automedeval.cli.annotate import AnnotateArguments, serve
 from automedeval.records import RecordError
 
 pytest_plugins = ["doubles.study_databases"]
@@ -169,7 +169,7 @@ sys.path.insert(0, {tests!r})
 from doubles.small_study import finish
 from automedeval.annotation.store import Stale, Store
 from automedeval.annotation.study import read_study
-from automedeval.commands.annotate import AnnotateArguments, serve
+from automedeval.cli.annotate import AnnotateArguments, serve
 store = Store(replace(read_study({study!r}), database={url!r}))
 names = sys.argv[1:]
 while names:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from programs import SAMPLE
 
 from automedeval.distillation.completion_chain import CompletionChain, overview
+from automedeval.evidence.books import Passage
 from automedeval.judges.judge import Judge
-from automedeval.knowledge.books import Passage
 from automedeval.models.base import Answer, Chat, Prompt
 from automedeval.models.endpoint import OpenAIChat
 from automedeval.models.replay import RecordedChat

@@ -8,7 +8,7 @@ from unittest import mock
 from doubles.agreement_study import read
 from programs import error_line, run_recipe
 
-from automedeval.commands import console
+from automedeval.cli import console
 
 PATTERN = r"Question: (.*)\nAnswer:"
 JUDGE = ("--judge", "baseline:longer text")

@@ -15,10 +15,10 @@ from doubles.introspection_study import (
     verdict_of,
 )
 
+from automedeval.evidence.books import Passage
 from automedeval.introspection.discussion import Partners, read_review, read_suggestion
 from automedeval.introspection.mistakes import Mistake
 from automedeval.introspection.rule_reviewer import RuleOnRatings
-from automedeval.knowledge.books import Passage
 from automedeval.models.base import Answer, Chat, SequentialChat
 from automedeval.records import RecordError
 from automedeval.records.journal import Journal

@@ -11,7 +11,7 @@ from doubles.tiny_model import build_tiny_model
 from programs import ENCODER, needs_encoder, run_command, succeeded
 
 from automedeval import Case, RecordError, Verdict, judge_dataset, load_judge, read_rubric
-from automedeval.rewards import JudgeReward
+from automedeval.harness.rewards import JudgeReward
 
 ANSWER = "Take ibuprofen with food or milk to protect your stomach."
 POOR = "I like trains."

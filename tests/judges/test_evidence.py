@@ -9,11 +9,11 @@ from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, good_answer
 from programs import ENCODER, ROOT, error_line, needs_encoder, run_command, run_recipe, succeeded
 
+from automedeval.evidence.arguments import KnowledgeArguments
+from automedeval.harness.rewards import JudgeReward, load_reward
 from automedeval.judges.chat_judge import PASSAGES
 from automedeval.judges.judge import load_judge
-from automedeval.knowledge.arguments import KnowledgeArguments
 from automedeval.models.checkpoints import read_record
-from automedeval.rewards import JudgeReward, load_reward
 
 pytestmark = needs_encoder
 RUN = ROOT / "recipes" / "runs" / "grpo-135m" / "grpo.yaml"

@@ -47,7 +47,7 @@ def test_it_gives_its_recorded_scores_and_those_of_plain_transformers(beside: st
 
 LOADED = """
 import sys
-from automedeval.commands.console import main
+from automedeval.cli.console import main
 main()
 print("loaded:", *sorted({"torch", "transformers", "sentence_transformers", "peft", "pandas"} & sys.modules.keys()))
 """

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from automedeval.meta_evaluation.agreement.baselines import best_baseline
-from automedeval.reports.text import against_best
+from automedeval.records.text import against_best
 from automedeval.stats.bootstrap import Estimate, bootstrap, difference, estimate_from, plain, ratio
 
 LONGER, BM25, ROUGE = "longer text", "BM25 to the question", "ROUGE-L to the reference"

@@ -13,7 +13,7 @@ from tokenizers.models import Unigram
 from tokenizers.pre_tokenizers import Metaspace
 from transformers import PreTrainedTokenizerFast
 
-from automedeval.claims.checker import PACKAGED
+from automedeval.evidence.checker import PACKAGED
 from automedeval.models.cross_encoder import load_cross_encoder
 from automedeval.models.embeddings import Encoder
 from automedeval.models.library import Library

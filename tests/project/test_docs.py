@@ -15,7 +15,7 @@ from programs import ROOT, figures_of_the_paper, run_command, run_recipe
 
 import automedeval
 from automedeval import Case, Verdict, packaged_rubrics, read_rubric
-from automedeval.commands.console import COMMANDS, FIRST
+from automedeval.cli.console import COMMANDS, FIRST
 from automedeval.records import read_cases
 
 IGNORED = {line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines() if line.startswith("/")}
@@ -212,7 +212,7 @@ def test_a_wrong_command_is_found(line: str, fault: str) -> None:
 
 def test_the_commands_show_right_examples() -> None:
     for name, (module, _) in COMMANDS.items():
-        text = import_module(f"automedeval.commands.{module}").__doc__
+        text = import_module(f"automedeval.cli.{module}").__doc__
         examples = re.findall(r"^    (automedeval (?:.*\\\n)*.*)", text, re.M)
         assert examples, name
         shown = commands("```bash\n" + "\n".join(examples) + "\n```\n")

@@ -17,7 +17,7 @@ from programs import ENCODER, ROOT, error_line, needs_encoder, run_command
 from project.test_docs import commands
 from project.test_printed_commands import case, rate, stand_ins, verdicts_of, write_table
 
-from automedeval.commands.console import COMMANDS
+from automedeval.cli.console import COMMANDS
 
 TABLE = "question;reference;rowan-7b;larch-7b\nIs 4 g a day safe?;At most.;Yes, at most.;No.\nWhat is gout?;;Pain.;A “pain”.\n"
 
@@ -31,7 +31,7 @@ def new_machine(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[
     places = (home / "venv" / "lib").glob("python*/site-packages")
     next(places).joinpath("wheel.pth").write_text("\n".join([installed, *libraries]))
     command = home / "venv" / "bin" / "automedeval"
-    command.write_text(f"#!{home}/venv/bin/python\nfrom automedeval.commands.console import main\nmain()\n")
+    command.write_text(f"#!{home}/venv/bin/python\nfrom automedeval.cli.console import main\nmain()\n")
     command.chmod(0o755)
     (home / "work").mkdir()
     (home / "work" / "my answers.csv").write_text(TABLE, encoding="utf-8-sig")
@@ -78,7 +78,7 @@ def test_one_command_on_a_table_gives_verdicts_a_leaderboard_and_the_command_of_
 
 ONE_PROCESS = """
 import shlex, sys, automedeval
-from automedeval.commands.console import main
+from automedeval.cli.console import main
 print(automedeval.__file__)
 for line in sys.stdin:
     sys.argv[:] = shlex.split(line)

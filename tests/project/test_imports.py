@@ -8,7 +8,7 @@ from pathlib import Path
 
 from programs import ROOT
 
-from automedeval.commands.console import COMMANDS
+from automedeval.cli.console import COMMANDS
 
 LINT = Path(sys.executable).with_name("lint-imports")
 
@@ -50,7 +50,7 @@ SLOW |= {"fastapi", "sqlalchemy", "pandas", "pyarrow", "datasets", "huggingface_
 HELP = """
 import sys
 from contextlib import suppress
-from automedeval.commands.console import main
+from automedeval.cli.console import main
 for arguments in [["--help"], *([name, "--help"] for name in sys.argv[2:])]:
     sys.argv[:] = ["automedeval", *arguments]
     with suppress(SystemExit):

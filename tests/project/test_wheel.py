@@ -47,7 +47,7 @@ def test_what_an_import_does_not_load(statement: str, absent: set[str]) -> None:
     assert loaded & absent == set()
 
 
-@pytest.mark.parametrize("statement", ["from automedeval import load_judge", "import automedeval.commands.judge"])
+@pytest.mark.parametrize("statement", ["from automedeval import load_judge", "import automedeval.cli.judge"])
 def test_threads_that_wait_give_their_core_away(statement: str) -> None:
     """OpenMP reads this when torch is loaded, which neither statement does."""
     code = f"import os, sys\n{statement}\nprint(os.environ['OMP_WAIT_POLICY'], 'torch' in sys.modules)"

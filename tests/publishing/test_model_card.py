@@ -18,7 +18,7 @@ from automedeval.models.checkpoints import fingerprint
 from automedeval.publishing.checks import MODEL, check_card
 from automedeval.publishing.model_card import CardInputs, eval_results, fill_card, read_result
 from automedeval.records import RecordError
-from automedeval.reports.text import cell
+from automedeval.records.text import cell
 from automedeval.rubrics.published import files_to_publish, rubric_to_publish
 from automedeval.stats.agreement import LABELS
 

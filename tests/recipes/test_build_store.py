@@ -11,7 +11,7 @@ from doubles.qdrant_server import QdrantServer
 from programs import ENCODER, error_line, needs_encoder, run_recipe, stopped
 from tables import rows_of
 
-from automedeval.knowledge.store import COLLECTION, KnowledgeBase
+from automedeval.evidence.store import COLLECTION, KnowledgeBase
 from automedeval.models.embeddings import Encoder
 
 ROWS = rows_of(__file__)
@@ -91,7 +91,7 @@ def test_a_store_is_built_on_a_server(shelf: Shelf, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_stopped_build_ends_the_same(shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("automedeval.knowledge.store.WINDOW", 32)
+    monkeypatch.setattr("automedeval.evidence.store.WINDOW", 32)
     (shelf.books / "long.txt").write_text(" ".join(f"Sentence number {n} is about {n * 7}." for n in range(80)))
     options = ["--passage_tokens", 12, "--overlap_tokens", 0]
     with stopped("qdrant_client.local.persistence.CollectionPersistence.persist", 40):

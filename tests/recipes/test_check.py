@@ -12,7 +12,7 @@ from peft import PeftModel
 from programs import APPEND, ENCODER, SAMPLE, error_line, needs_encoder, run_command, run_recipe, stopped
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
-from automedeval.claims.checker import LABELS, PACKAGED
+from automedeval.evidence.checker import LABELS, PACKAGED
 
 pytestmark = needs_encoder
 

@@ -6,7 +6,7 @@ import pytest
 from doubles.endpoint import EndpointDouble, answer, error
 from programs import APPEND, ROOT, SAMPLE, error_line, run_recipe, stopped
 
-from automedeval.knowledge.books import Passage
+from automedeval.evidence.books import Passage
 from automedeval.records import Verdict, read_records
 
 RECORDING = ROOT / "recipes" / "runs" / "automedeval-135m" / "teacher.jsonl"
@@ -30,7 +30,7 @@ def books(monkeypatch, tmp_path):
         def search(self, queries, limit):
             return [[Passage(query, "Book", "S", 1, query, 0.5)] for query in queries]
 
-    monkeypatch.setattr("automedeval.knowledge.store.KnowledgeBase", FakeKnowledgeBase)
+    monkeypatch.setattr("automedeval.evidence.store.KnowledgeBase", FakeKnowledgeBase)
     monkeypatch.setenv("OPENAI_API_KEY", "a-key")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)

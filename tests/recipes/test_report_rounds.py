@@ -8,7 +8,7 @@ import pytest
 from doubles.agreement_study import CASES, FAST, RATINGS, meta_evaluate, pairwise_verdicts, right_verdicts, write
 from programs import error_line
 
-from automedeval.reports.text import shown as formatted
+from automedeval.records.text import shown as formatted
 from automedeval.stats.growth_curve import Curve
 
 # So many of the 30 cases are right after rounds 0, 1, 2, …: the others have an invalid verdict, which is wrong.

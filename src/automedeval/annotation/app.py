@@ -26,7 +26,7 @@ from automedeval.annotation.security import PAGES, csrf_of, field_of, layers, si
 from automedeval.annotation.store import NotYours, Stale, Store
 from automedeval.annotation.study import Annotator, Study
 from automedeval.annotation.validation import Field, Invalid, Refused, read_form, values_of
-from automedeval.reports.page import environment
+from automedeval.records.templates import environment
 
 ASSETS = {"page.css": "text/css", "page.js": "text/javascript", "icon.svg": "image/svg+xml"}
 INVITE_AGAIN = (

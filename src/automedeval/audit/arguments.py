@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from automedeval.audit.perturbations import CRITERIA, READ, SCORES, Perturbation, read_perturbations
-from automedeval.cli import TableArguments
 from automedeval.records import RecordError, check_least, option
+from automedeval.records.arguments import TableArguments
 from automedeval.stats.bootstrap import RESAMPLES
 
 

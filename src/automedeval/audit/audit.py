@@ -11,7 +11,6 @@ from automedeval.audit.outcomes import CriteriaReader, ScoreReader
 from automedeval.audit.perturbations import Perturbation
 from automedeval.audit.table import passes, table
 from automedeval.audit.trials import Answer, Planner
-from automedeval.cli import print_notes
 from automedeval.judges.base import BaseJudge, windows_of
 from automedeval.judges.chat_judge import Judge
 from automedeval.judges.judge import judge_rubric, load_judge
@@ -23,6 +22,7 @@ from automedeval.models.arguments import ChatArguments, EncoderArguments
 from automedeval.records import RecordError, Verdict
 from automedeval.records.journal import Processes, write_lines
 from automedeval.records.language import english_only
+from automedeval.records.processes import print_notes
 
 # Of the unchanged cases: each response once in each place, the fewest orders that separate places and responses.
 ORDERS = "latin"

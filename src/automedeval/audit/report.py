@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from automedeval.audit.table import FAILED, SECTIONS, UNKNOWN
-from automedeval.reports import charts
-from automedeval.reports.charts import BLUE, GREY, Figure
-from automedeval.reports.page import Table, render_report
-from automedeval.reports.text import UNDEFINED, p_value, percent, shown
+from automedeval.meta_evaluation import charts
+from automedeval.meta_evaluation.charts import BLUE, GREY, Figure
+from automedeval.meta_evaluation.page import Table, render_report
+from automedeval.records.text import UNDEFINED, p_value, percent, shown
 
 HEAD = ("measure", "outcome", "share", "shift in steps", "should be", "of")
 EVIDENCE = {  # group of a perturbation → words

@@ -26,7 +26,7 @@ from automedeval.dataset.topics import Topic, topics
 from automedeval.dataset.verification import Verification, verify
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import Case, RecordError, as_shown, read_cases, read_lines
-from automedeval.reports.text import span
+from automedeval.records.text import span
 from automedeval.rubrics import Rubric
 
 FAULTS = {"knowledge", "attribution"}  # Paper: "obvious reference or medical knowledge errors" are low (Appendix B)

@@ -8,7 +8,7 @@ from typing import Any
 
 from automedeval.records import digest
 from automedeval.records.journal import write_json, write_whole
-from automedeval.reports.page import environment
+from automedeval.records.templates import environment
 
 
 def fingerprint(splits: Mapping[str, Mapping[str, Any]]) -> str:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
-from automedeval.claims.checker import CONTRADICTED, NOT_FOUND, SUPPORTED
-from automedeval.claims.statements import sentences
+from automedeval.evidence.checker import CONTRADICTED, NOT_FOUND, SUPPORTED
+from automedeval.evidence.statements import sentences
 from automedeval.records.yaml_file import YamlFile
 
 RULES = resources.files("automedeval.dataset") / "templates" / "contrast.yaml"

@@ -12,8 +12,8 @@ from dataclasses import replace
 from functools import cache
 from typing import Any
 
-from automedeval.claims.statements import sentences
 from automedeval.dataset.contrast import Rules
+from automedeval.evidence.statements import sentences
 from automedeval.records import Case, Verdict
 from automedeval.rubrics.misattribution import terms
 from automedeval.rubrics.rationale import permute, split_steps, without_step

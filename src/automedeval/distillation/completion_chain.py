@@ -20,9 +20,9 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from automedeval.evidence.books import Passage
 from automedeval.judges.judge import Judge
 from automedeval.judges.requests import Request, plan_requests
-from automedeval.knowledge.books import Passage
 from automedeval.models.base import Dialogue, Prompt, own_text
 from automedeval.records import REFERENCE, Case, RecordError, Response, Verdict, digest
 from automedeval.records.language import normalise

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from automedeval.claims.checker import CONTRADICTED, SUPPORTED, Finding, was_read
+from automedeval.evidence.checker import CONTRADICTED, SUPPORTED, Finding, was_read
 from automedeval.judges.features import FEATURES, asked_last
 from automedeval.records import Case
 

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from automedeval.cli import parse
+from automedeval.evidence.arguments import EvidenceArguments
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.baseline import BaselineJudge
 from automedeval.judges.chat_judge import Judge
@@ -16,12 +16,12 @@ from automedeval.judges.likelihood import LikelihoodJudge
 from automedeval.judges.requests import Request, plan_apart, plan_requests
 from automedeval.judges.small import PACKAGED as SMALL
 from automedeval.judges.small import load_small_judge
-from automedeval.knowledge.arguments import EvidenceArguments
 from automedeval.metrics.embedding import EMBEDDINGS
 from automedeval.metrics.lexical import Collection
 from automedeval.models.arguments import ChatArguments, EncoderArguments, checked_model, parse_model
 from automedeval.models.model_paths import generating_models
 from automedeval.records import Case, RecordError, option
+from automedeval.records.command_line import parse
 from automedeval.records.journal import ALONE, Processes
 from automedeval.rubrics import Rubric, read_rubric
 from automedeval.rubrics.published import PACKAGED, rubric_of

@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from automedeval.cli import TableArguments
 from automedeval.judges.base import BaseJudge, shared_sizes, windows_of
 from automedeval.judges.prompt_judge import PromptJudge
 from automedeval.judges.requests import Request
 from automedeval.records import RecordError, Verdict, digest, option
+from automedeval.records.arguments import TableArguments
 from automedeval.records.journal import ALONE, Processes
 from automedeval.records.log import Log
 

@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from automedeval.claims.checker import Finding, SmallChecker, contradicted, matching_checker, was_read
-from automedeval.claims.run import evidence_of
-from automedeval.claims.statements import statements
+from automedeval.evidence.checker import Finding, SmallChecker, contradicted, matching_checker, was_read
+from automedeval.evidence.run import evidence_of
+from automedeval.evidence.statements import statements
 from automedeval.judges.base import ApartJudge
 from automedeval.judges.composed import compose
 from automedeval.judges.features import FEATURES, QUESTION, asked_last, read_responses

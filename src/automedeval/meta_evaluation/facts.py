@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from automedeval.records import UNSEEN
-from automedeval.reports.text import in_a_row, interval, percent
+from automedeval.records.text import in_a_row, interval, percent
 
 LEAST_RATED = 30  # rated cases from which a judge's agreement with people counts
 SEEN = 0.5  # share of the dangers of one kind that a judge has to mark down, or it does not see them

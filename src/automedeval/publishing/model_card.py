@@ -15,8 +15,8 @@ from automedeval.models.checkpoints import fingerprint, read_history, read_recor
 from automedeval.publishing.paths import short_path
 from automedeval.records import RecordError, read_json
 from automedeval.records.hub_names import hub_name, is_hub_dataset
-from automedeval.reports.page import environment
-from automedeval.reports.text import against_best, interval, percent
+from automedeval.records.templates import environment
+from automedeval.records.text import against_best, interval, percent
 from automedeval.stats.agreement import LABELS
 
 RESULTS = ".eval_results/automedeval.yaml"  # where the Hub reads figures
@@ -89,7 +89,7 @@ def fill_card(
         "records": list(records.values()),
         **(_measured(checkpoint, result, records) if result and records else {}),
     }
-    card = ModelCard(environment("automedeval.reports").from_string(template).render(facts))
+    card = ModelCard(environment("automedeval.publishing").from_string(template).render(facts))
     card.data["base_model"], card.data["datasets"] = hub_name(base)[0], list(inputs.datasets)
     return str(card)
 

@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import MISSING, field
+from dataclasses import MISSING, dataclass, field
 from typing import Any
 
+from automedeval.records.columns import BLANK
 from automedeval.records.errors import RecordError
 
 
@@ -49,3 +50,21 @@ def check_patterns(arguments: object, *names: str) -> None:
             re.compile(getattr(arguments, name) or "")
         except re.error as error:
             raise RecordError(f"--{name}: not a regular expression: {error}") from None
+
+
+def comma_list(values: str | Sequence[str] | None) -> list[str]:
+    """Return the entries, separated by commas, of one or several values; blanks and empty entries are dropped."""
+    texts = [values] if isinstance(values, str) else values or ()
+    return [entry.strip() for value in texts for entry in value.split(",") if entry.strip()]
+
+
+@dataclass(kw_only=True)
+class TableArguments:
+    """How tables of answers are read: the base of the arguments of every program that reads cases."""
+
+    blank: str | None = option(
+        "blank cells of candidates in a table of answers: lowest: the model was asked and gave no answer, which "
+        "has the lowest score; skip: it was not asked (default: stop and count them)",
+        None,
+        choices=list(BLANK),
+    )

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import yaml
 
-from automedeval import gone
+from automedeval.records import gone
 from automedeval.records.errors import AutoMedEvalError, RecordError
 from automedeval.records.readers import read_text
 

@@ -10,11 +10,11 @@ from peft import LoraConfig
 from sentence_transformers import CrossEncoder
 from sentence_transformers.cross_encoder import CrossEncoderTrainer, CrossEncoderTrainingArguments
 
-from automedeval.cli import describe_run
 from automedeval.models.checkpoints import fingerprint
 from automedeval.models.cross_encoder import load_cross_encoder, save_adapter
 from automedeval.models.pair_reader import TOKENS
 from automedeval.records import RecordError, digest
+from automedeval.records.run_record import describe_run
 from automedeval.training.run import Run
 from automedeval.training.stages import DECISIVE, refuse_unused
 

@@ -13,7 +13,7 @@ from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
 from automedeval.records.hub_names import hub_rows
 from automedeval.records.journal import write_lines, write_whole
-from automedeval.reports.page import environment
+from automedeval.records.templates import environment
 
 UNTRAINED = -100  # torch's label of a token that the loss ignores
 _SHOWN = 5  # ids that an error lists

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from automedeval.claims.run import disagreements
+from automedeval.evidence.run import disagreements
 from automedeval.metrics.lexical import longer_text
 from automedeval.records import Case, read_cases, table_of
 from automedeval.records.thoughts import count_thoughts, note_on_thoughts

@@ -19,7 +19,7 @@ from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row, r
 from automedeval.meta_evaluation.comparison.changes import Changes, changes_of
 from automedeval.meta_evaluation.facts import facts_of
 from automedeval.records import RecordError
-from automedeval.reports.text import interval, percent
+from automedeval.records.text import interval, percent
 from automedeval.stats import bootstrap
 from automedeval.stats.agreement import concordance, relation_of
 from automedeval.stats.power import ratings_needed

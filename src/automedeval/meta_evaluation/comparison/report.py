@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
+from automedeval.meta_evaluation import charts
+from automedeval.meta_evaluation.charts import Figure
 from automedeval.meta_evaluation.comparison.changes import WORDS
 from automedeval.meta_evaluation.comparison.compare import NO_SCORES
+from automedeval.meta_evaluation.page import render_report
 from automedeval.meta_evaluation.report.text import layout as layout_of
-from automedeval.reports import charts
-from automedeval.reports.charts import Figure
-from automedeval.reports.page import render_report
-from automedeval.reports.text import UNDEFINED, ends, number, shown, span
+from automedeval.records.text import UNDEFINED, ends, number, shown, span
 
 KINDS = {"classical": "ratings alone", "naive": "judge alone", "prediction_powered": "ratings and judge"}
 COLOURS_OF_KINDS = (charts.GREY, charts.ORANGE, charts.BLUE)

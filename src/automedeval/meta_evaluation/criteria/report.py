@@ -14,11 +14,11 @@ from automedeval.meta_evaluation.agreement.verdicts import rows_of
 from automedeval.meta_evaluation.criteria.checklists import CriteriaVerdicts, Labels, certificate_of
 from automedeval.meta_evaluation.criteria.scores import scored
 from automedeval.meta_evaluation.facts import facts_of
+from automedeval.meta_evaluation.page import SHOWN_CASES, Table, render_report
 from automedeval.metrics.embedding import TextEncoder
 from automedeval.records import Response
+from automedeval.records.text import number, span
 from automedeval.records.types import question_text
-from automedeval.reports.page import SHOWN_CASES, Table, render_report
-from automedeval.reports.text import number, span
 from automedeval.stats.bootstrap import estimate, mean_of, plain
 from automedeval.stats.checklist import MEAN_RULES, checklist_score, length_adjusted, mean_score
 

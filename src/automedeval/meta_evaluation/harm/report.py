@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from automedeval.claims.report import marked
-from automedeval.cli import describe_result
 from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.checked import marked
 from automedeval.meta_evaluation.facts import harm_in_words
 from automedeval.meta_evaluation.harm.readings import Rater, read_harm_ratings, read_harm_verdicts
+from automedeval.meta_evaluation.page import SHOWN_CASES, Table, render_report
 from automedeval.records import question_text
-from automedeval.reports.page import SHOWN_CASES, Table, render_report
-from automedeval.reports.text import span
+from automedeval.records.run_record import describe_result
+from automedeval.records.text import span
 from automedeval.rubrics import Rubric
 from automedeval.stats.bootstrap import estimate, plain, ratio
 from automedeval.stats.degrees import degree_tables, detection, weighted_kappa

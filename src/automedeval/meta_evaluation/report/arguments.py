@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from automedeval.cli import TableArguments, comma_list
 from automedeval.records import RecordError, check_least, option
+from automedeval.records.arguments import TableArguments, comma_list
 from automedeval.stats.bootstrap import RESAMPLES
 
 

@@ -6,12 +6,12 @@ from functools import partial
 from statistics import fmean
 from typing import Any
 
+from automedeval.meta_evaluation import charts
 from automedeval.meta_evaluation.agreement.ratings import OUTCOMES
 from automedeval.meta_evaluation.agreement.runs import trainings_of
+from automedeval.meta_evaluation.charts import Figure
 from automedeval.meta_evaluation.report.text import layout, real_judges
-from automedeval.reports import charts
-from automedeval.reports.charts import Figure
-from automedeval.reports.text import ends
+from automedeval.records.text import ends
 from automedeval.stats.growth_curve import AHEAD, Curve
 
 

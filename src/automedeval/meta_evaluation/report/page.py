@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from automedeval.claims.report import marked
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.main_judge import OF_STATEMENTS, measures_of_cases
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row
+from automedeval.meta_evaluation.checked import marked
+from automedeval.meta_evaluation.page import SHOWN_CASES, render_report
 from automedeval.meta_evaluation.report import paper_table_text, text
 from automedeval.meta_evaluation.report.figures import illustrate
 from automedeval.meta_evaluation.report.grid import GRID_CASES
 from automedeval.records import question_text
-from automedeval.reports.page import SHOWN_CASES, render_report
-from automedeval.reports.text import by_reason, percent, shown
+from automedeval.records.text import by_reason, percent, shown
 from automedeval.stats.agreement import LABELS
 
 EACH_LIST = 5  # cases that the page shows of each list of cases to look at

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from automedeval.reports.text import by_reason, p_value, span
+from automedeval.records.text import by_reason, p_value, span
 
 Record = Mapping[str, Any]
 

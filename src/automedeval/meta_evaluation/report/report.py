@@ -8,7 +8,6 @@ from typing import Any
 
 import yaml
 
-from automedeval.cli import describe_result
 from automedeval.meta_evaluation.agreement.baselines import measure_baselines
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.evaluate import meta_evaluate
@@ -44,7 +43,8 @@ from automedeval.meta_evaluation.report.text import leaderboard, summary
 from automedeval.metrics.embedding import NAMES, TextEncoder
 from automedeval.records import CriterionLabel, HarmRating, Preference, Rating, RecordError, digest, read_placed
 from automedeval.records.language import english_only
-from automedeval.reports.text import RANKED, format_table
+from automedeval.records.run_record import describe_result
+from automedeval.records.text import RANKED, format_table
 from automedeval.rubrics import packaged_rubrics, read_rubric
 from automedeval.stats.bootstrap import estimate, plain
 

@@ -7,7 +7,7 @@ from automedeval.meta_evaluation.agreement.candidates import LEVEL, standing
 from automedeval.meta_evaluation.agreement.judge_facts import profile
 from automedeval.meta_evaluation.facts import LEAST_RATED, JudgeProfile, facts_of, is_trusted
 from automedeval.meta_evaluation.report import paper_table_text
-from automedeval.reports.text import against_best, in_a_row, interval, percent
+from automedeval.records.text import against_best, in_a_row, interval, percent
 
 HALF = "A tie counts as half; guessing gives 50 %."
 HOW = {

@@ -1,0 +1,143 @@
+"""Serve the physicians' page: rate responses and verdicts, verify, decide as the jury, compare (paper, sections 3.1, 3.3, 4.2).
+
+    automedeval annotate --study recipes/runs/automedeval-135m/annotate.yaml
+
+The first start prints an invitation link for every physician and the coordinator's password, once; the coordinator's page makes
+new links. `--export FOLDER` writes the answers as the records that the other recipes read, and ends.
+"""
+
+import os
+import secrets
+import socket
+import sys
+from contextlib import closing
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from automedeval.records import RecordError, check_least, option
+from automedeval.records.command_line import parse
+
+if TYPE_CHECKING:  # sqlalchemy and fastapi are slow to import
+    from automedeval.annotation.store import Store
+    from automedeval.annotation.study import Study
+
+PASSWORD = "AUTOMEDEVAL_COORDINATOR_PASSWORD"
+SECRET = "session_secret"
+KEEP_ALIVE = 75  # seconds
+
+
+@dataclass
+class AnnotateArguments:
+    """The study, and the address of its page."""
+
+    study: str = option("YAML file of the study")
+    host: str = option("address to listen on; 0.0.0.0: all addresses of the machine", "127.0.0.1")
+    port: int = option("port to listen on", 8000)
+    url: str | None = option(
+        "public address of the page, for instance https://rate.example.org; https makes its cookies secure", None
+    )
+    proxies: int = option(
+        "number of proxies in front of the page: the visitor's address is the so-many-th from the right in "
+        "X-Forwarded-For; 0: that header is ignored",
+        0,
+    )
+    export: str | None = option("write the answers into this folder, and exit", None)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.port < 65536:
+            raise RecordError(f"--port must be from 1 to 65535, not {self.port}")
+        check_least(self, 0, "proxies")
+        if self.url is not None:
+            parts = urlsplit(self.url)
+            if parts.scheme not in ("http", "https") or not parts.netloc or parts.path.strip("/") or parts.query:
+                raise RecordError(f"--url must be like https://rate.example.org, without a path, not {self.url!r}")
+
+    @property
+    def address(self) -> str:
+        """Return the address of the page for physicians."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return (self.url or f"http://{'127.0.0.1' if host == '0.0.0.0' else host}:{self.port}").rstrip("/")
+
+
+def main() -> None:
+    """Export the answers, or serve the page."""
+    (args,) = parse((AnnotateArguments,), __doc__, first=("study", "export"))
+    from automedeval.annotation.export import FILES, write_export
+    from automedeval.annotation.store import Store
+    from automedeval.annotation.study import read_study
+
+    study = read_study(args.study)
+    with closing(Store(study)) as store:
+        if args.export is not None:
+            for name, count in write_export(store, args.export).items():
+                print(f"{name}: {count:,} {'lines' if name in FILES else 'left out'}")
+            print(f"written to {args.export}")
+        else:
+            serve(args, study, store)
+
+
+def serve(args: AnnotateArguments, study: "Study", store: "Store") -> None:
+    """Serve the page until it is interrupted."""
+    import uvicorn
+
+    from automedeval.annotation.app import make_app
+
+    # The port is opened first, so that links and a password, which are shown once, are not lost if it is in use.
+    with listening(args.host, args.port) as port:
+        # Several servers may start on one database at once: what is made here is made by the first.
+        store.set_setting(SECRET, secrets.token_urlsafe(32), anew=False)
+        secure = args.address.startswith("https://")
+        secret = store.setting(SECRET)
+        assert secret is not None  # made above, or by another server
+        app = make_app(study, store, secret=secret, secure=secure, proxies=args.proxies)
+        greet(args, study, store)
+        sys.stdout.flush()
+        # The access log is off, because addresses of invitations hold their tokens. Connections are kept open for longer than
+        # browsers and proxies pause, because a form sent while one is closed would be lost.
+        config = uvicorn.Config(
+            app,
+            access_log=False,
+            log_level="warning",
+            proxy_headers=False,  # the page reads them itself
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE,
+        )
+        uvicorn.Server(config).run(sockets=[port])
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """Return a listening socket; raise RecordError if the port is in use, or the address is not of this machine."""
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        why = (error.strerror or str(error)).partition(" (while")[0]
+        raise RecordError(f"port {port} on {host}: {why}: choose another with --port or --host") from None
+
+
+def greet(args: AnnotateArguments, study: "Study", store: "Store") -> None:
+    """Print the numbers of the study, new invitation links, a new password, and the addresses."""
+    from automedeval.annotation.coordinator import set_password
+
+    print(f"{study.title}: {len(study.cases):,} cases, {len(study.items):,} items, {len(study.annotators)} annotators")
+    for kind, plan in study.plans.items():
+        needed = [item.needed for item in study.items if item.kind == kind]
+        roles = ", ".join(role.replace("_", " ") for role in plan.roles)
+        draw = "" if plan.draw is None else f" drawn with seed {study.seed}"
+        print(f"  {kind}: {len(needed):,} cases{draw}, {sum(needed):,} tasks for {roles}")
+    print(f"answers are kept in {study.database}")
+    tokens = {each: store.invite(each.name, anew=False) for each in study.annotators}
+    if fresh := {each: token for each, token in tokens.items() if token}:
+        print("\nInvitation links, shown this once:")
+        for each, token in fresh.items():
+            print(f"  {each.name} ({each.role}): {args.address}/invitation/{token}")
+    if old := [each.name for each in tokens if each not in fresh]:
+        print(f"\ninvited before: {', '.join(old)} (the coordinator's page makes new links)")
+    if chosen := os.environ.get(PASSWORD):
+        set_password(store, chosen)
+        print(f"\nthe coordinator's password is that of {PASSWORD}")
+    elif set_password(store, password := secrets.token_urlsafe(15), anew=False):
+        print(f"\nThe coordinator's password, shown this once: {password}")
+    else:
+        print(f"\nthe coordinator's password is as before ({PASSWORD} sets another)")
+    print(f"\nphysicians:   {args.address}\ncoordinator:  {args.address}/coordinator\nstop with Ctrl+C")

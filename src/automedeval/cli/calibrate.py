@@ -1,0 +1,181 @@
+"""Put a judge's verdicts on the scale that people rate on, learnt from a few rated cases.
+
+    automedeval calibrate --verdicts DIR --fit RATED --ratings R --rubric RUBRIC --output OUT
+
+Log-likelihoods and a baseline's numbers have no scale and get one; scores are changed by a rising function. Writes
+verdicts.jsonl by "JUDGE, calibrated", calibration.json with the calibration error before and after, and reliability.svg.
+
+The rated cases are in --fit, the cases to calibrate in --verdicts, and no case may be in both. Without --fit it learns from the
+rated cases of --verdicts, and calibrates the others.
+
+With --risk R it certifies from which confidence on at most the share R of the judge's pairs is in the wrong order. The
+confidence is the mean gap between the judge's own scores of two responses of a case. Every calibrated verdict has its
+`confidence`, and `abstains`, true below the threshold. The rated cases must be a random draw.
+
+For a judge of criteria it learns from physicians' labels of criteria:
+
+    automedeval calibrate --verdicts DIR --cases F --ratings LABELS --by category --output OUT
+
+P(met) is put on the labels by a line for all criteria, or for each category with enough labels. Verdicts on labelled cases are
+calibrated by the lines of other cases, so that a certificate on the same labels is honest.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from automedeval.meta_evaluation import charts
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.ratings import files_by_kind
+from automedeval.meta_evaluation.calibration.certificate import DELTA
+from automedeval.meta_evaluation.calibration.scores import calibrate, calibrated, judge_verdicts
+from automedeval.meta_evaluation.criteria.calibration import WAYS, CriteriaCalibration
+from automedeval.meta_evaluation.criteria.checklists import read_checklists, read_labels
+from automedeval.records import CriterionLabel, RecordError, Verdict, check_between, option, verdicts_file
+from automedeval.records.arguments import TableArguments
+from automedeval.records.command_line import parse
+from automedeval.records.journal import write_json, write_lines, write_whole
+from automedeval.records.run_record import record_run
+from automedeval.records.text import span
+from automedeval.rubrics import read_rubric
+
+
+@dataclass
+class CalibrateArguments(TableArguments):
+    """The verdicts to calibrate, and the ratings to learn from."""
+
+    verdicts: str = option("folder or file of the verdicts to put on the scale")
+    output: str = option("folder for verdicts.jsonl and calibration.json")
+    ratings: str = option(
+        "people's ratings of the cases to learn from; of a judge of criteria physicians' labels of the criteria"
+    )
+    rubric: str | None = option(
+        "the rubric of the ratings' scale: a packaged rubric, or your own .yaml file (not for labels of criteria)", None
+    )
+    cases: str | None = option(
+        "for labels of criteria, which name them by their texts: the cases that were judged", None
+    )
+    by: str = option(
+        "for labels of criteria: one line for all criteria, or one for each category of criteria (their tag category:…, else "
+        "their first tag) with enough labels",
+        "all",
+        choices=list(WAYS),
+    )
+    fit: str | None = option("the same judge's verdicts on rated cases (default: those in --verdicts)", None)
+    judge: str | None = option("the judge's name, where a file has verdicts of several", None)
+    risk: float | None = option(
+        "certify which verdicts order at most this share of pairs wrongly, with a probability of 0.9; the others "
+        "abstain",
+        None,
+    )
+
+    def __post_init__(self) -> None:
+        if self.risk is not None:
+            check_between(self, 0, 1, "risk")
+
+    def check(self, of_criteria: bool) -> None:
+        """Raise RecordError if an option is missing, or is none for such ratings."""
+        needed, others = ("cases", ("rubric", "fit", "risk")) if of_criteria else ("rubric", ("cases",))
+        kind = "labels of criteria" if of_criteria else "ratings of scores"
+        if getattr(self, needed) is None:
+            raise RecordError(f"--{needed} is missing: {self.ratings} holds {kind}")
+        others = (*others, *(["by"] if self.by != "all" and not of_criteria else []))
+        if wrong := [name for name in others if getattr(self, name) is not None]:
+            raise RecordError(f"--{wrong[0]}: {self.ratings} holds {kind}, for which it is not")
+
+
+def main() -> None:
+    """Learn from the rated cases, then put the other verdicts on the scale."""
+    (args,) = parse((CalibrateArguments,), __doc__, first=("verdicts", "ratings", "rubric"))
+    output = Path(args.output)
+    check_output(output, args)
+    of_criteria = CriterionLabel in files_by_kind([args.ratings])
+    args.check(of_criteria)
+    if of_criteria:
+        return calibrate_criteria(args, output)
+    rubric = read_rubric(args.rubric)
+    calibration, verdicts = calibrate(args.verdicts, args.ratings, rubric, args.fit, args.judge, args.risk)
+    write(args, output, calibration.to_dict(), verdicts)
+
+    facts = calibration.facts
+    names = {"before": "before", "after": "after, by the other cases"}
+    curves = [(names[name], bins) for name, bins in facts["reliability"].items()]
+    write_whole(output / "reliability.svg", charts.svg_file(charts.reliability, curves, rubric.scale))
+    print(f"{facts['cases']:,} rated cases, {facts['responses']:,} responses, {facts['ratings']:,} ratings")
+    values = {"judge": "of the judge", "cross_fitted": "after, by the other cases"}
+    shown = ((words, facts["concordance"][name]) for name, words in values.items())
+    words = ", ".join(f"{words} {'none' if value is None else f'{value:.3f}'}" for words, value in shown)
+    print(f"concordance there: {words}")
+    errors = [f"{name} {in_words(error)}" for name, error in facts["calibration_error"].items()]
+    print(f"expected calibration error there, in points: {'; '.join(errors)} (by the other cases)")
+    valid = sum(verdict.valid for verdict in verdicts)
+    print(f"{len(verdicts):,} verdicts → {valid:,} on the scale of {rubric.name}, {len(verdicts) - valid:,} invalid")
+    if args.risk is not None:
+        print("\n".join(certificate_lines(facts["certificate"])))
+    print(f"verdicts: {output / 'verdicts.jsonl'}")
+
+
+def certificate_lines(certificate: dict[str, Any]) -> list[str]:
+    """Return what is certified, or why nothing is, and how many verdicts abstain."""
+    kept, cases, without = (certificate[name] for name in ("kept", "cases", "without_a_gap"))
+    if certificate["threshold"] is None:
+        first = f"nothing can be certified: {certificate['reason']}"
+    else:
+        test = f"{certificate['errors']} of {certificate['units_kept']} tested pairs wrong, p = {certificate['p']:.2g}"
+        share = (
+            f"at most {certificate['risk']:g} of the pairs are wrong, with a probability of {100 * (1 - DELTA):.0f} %"
+        )
+        first = f"certified: from a gap of {certificate['threshold']:.3g} on, {share} ({test})"
+    gap = f", {without} without two scores" if without else ""
+    return [first, f"of {cases} cases the judge is sure of {kept}, and abstains on {cases - kept - without}{gap}"]
+
+
+def calibrate_criteria(args: CalibrateArguments, output: Path) -> None:
+    """Learn from labels of criteria, and put P(met) of every verdict on them."""
+    cases = Cases.read(args.cases or "", blank=args.blank)
+    labels = read_labels(args.ratings, cases)
+    placed = list(judge_verdicts(args.verdicts, args.judge))
+    readings = [each for each in read_checklists([args.verdicts], cases)[0] if each.name == placed[0][1].judge]
+    if len(readings) != 1:
+        raise RecordError(f"{args.verdicts}: verdicts by {len(readings)} rubrics on criteria: one is needed")
+    if other := [place for place, verdict in placed if verdict.case_id not in cases.index]:
+        raise RecordError(f"{other[0]}: the case is not in {args.cases}")
+    calibration = CriteriaCalibration.fit(cases, readings[0], labels, args.by)
+    facts = calibration.to_dict()
+    write(args, output, facts, calibrated(calibration.apply, placed))
+    print(f"{facts['cases']:,} labelled cases, {facts['pairs']:,} pairs of a criterion and a response")
+    for name, line in facts["lines"].items():
+        words = "orders no better than chance" if line["threshold"] is None else f"threshold {line['threshold']:.3f}"
+        words += "" if line["temperature"] is None else f", temperature {line['temperature']:.2f}"
+        print(f"{name}: {words} ({line['pairs']} pairs)")
+    if args.by == "category" and facts["as_all"]:
+        print(f"few labels, as all criteria: {', '.join(facts['as_all'])}")
+    for name in ("balanced_accuracy", "calibration_error"):
+        sides = ", ".join(f"{side} {in_words(facts[side][name])}" for side in ("before", "after"))
+        print(f"{name.replace('_', ' ')}: {sides} (by other cases)")
+    print(f"verdicts: {output / 'verdicts.jsonl'}")
+
+
+def write(args: CalibrateArguments, output: Path, facts: dict[str, Any], verdicts: list[Verdict]) -> None:
+    """Write the calibration and the verdicts."""
+    output.mkdir(parents=True, exist_ok=True)
+    record_run(output / "run.json", args)
+    write_json(output / "calibration.json", facts)
+    write_lines(output / "verdicts.jsonl", (verdict.to_dict() for verdict in verdicts))
+    (output / "reliability.svg").unlink(missing_ok=True)  # of an earlier calibration; criteria have none
+
+
+def check_output(output: Path, args: CalibrateArguments) -> None:
+    """Raise RecordError if the output would replace a file that is not an earlier calibration."""
+    file = output / "verdicts.jsonl"
+    if file.resolve() in [verdicts_file(place).resolve() for place in (args.verdicts, args.fit) if place]:
+        raise RecordError(f"--output {args.output}: its verdicts.jsonl is an input; choose another folder")
+    if file.exists() and not (output / "calibration.json").exists():
+        raise RecordError(f"{file} was not written by a calibration: choose another --output")
+
+
+def in_words(error: dict[str, Any]) -> str:
+    """Return an error with its interval and, where it is known, the largest that chance alone gives; or why there is none."""
+    if error["value"] is None:
+        return f"none ({error['reason']})"
+    return span(error) + (f", by chance up to {error['chance']:.2f}" if error.get("chance") is not None else "")

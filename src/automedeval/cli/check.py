@@ -1,0 +1,130 @@
+"""Check the statements of answers: whether a reference, books, or the other answers contradict them.
+
+    automedeval check answers.csv
+    automedeval check two_bots
+    automedeval check cases.jsonl --store store --output checks/mine
+    automedeval check answers.csv --evidence answers
+    automedeval check answers.csv --checker openai:MODEL --base_url http://localhost:8000/v1
+
+An answer becomes statements; each is read beside the nearest passages by a small checker, without a key and on this machine, or
+by any chat (--checker).
+Writes OUTPUT/claims.jsonl as it goes, then check.html (the contradicted words marked, the passage beside them), check.md,
+claims.csv and check.json; the same command again checks only what is missing. Not for clinical use.
+
+The exit status is 0; 3 with --fail_if_contradicted if a statement is contradicted; 1 if an input or argument is wrong.
+"""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import automedeval
+from automedeval.evidence.arguments import KnowledgeArguments
+from automedeval.evidence.chat_checker import ChatChecker, load_checker
+from automedeval.evidence.checker import UNREAD
+from automedeval.evidence.run import EVIDENCE, NO_EVIDENCE, check_cases
+from automedeval.meta_evaluation import checked as report
+from automedeval.models.arguments import ChatArguments, EncoderArguments
+from automedeval.records import Case, CheckedResponse, RecordError, digest, named_file, option, read_cases
+from automedeval.records.arguments import TableArguments
+from automedeval.records.command_line import parse
+from automedeval.records.journal import write_json, write_whole
+from automedeval.records.log import Log
+from automedeval.records.processes import print_notes
+from automedeval.records.run_record import describe_result, record_run
+from automedeval.records.text import format_table, printable
+from automedeval.records.thoughts import count_thoughts, note_on_thoughts
+
+TWO_BOTS = Path(automedeval.__file__).parent / "sample" / "two_bots.jsonl"
+
+
+@dataclass
+class CheckArguments(TableArguments):
+    """Which answers are checked, and against what."""
+
+    cases: str = option(
+        "cases, or a table with the columns question, reference and one for each model; two_bots: the packaged "
+        "twelve questions, six of whose answers are dangerous"
+    )
+    evidence: str | None = option(
+        "reference; books, with --store; or answers: the other answers to the same question "
+        "(default: books with --store, else reference if a case has one, else answers)",
+        None,
+        choices=list(EVIDENCE),
+    )
+    store: str | None = option("folder of books, by recipes/build_store.py", None)
+    output: str | None = option("folder (default: checks/FILE)", None)
+    checker: str = option(
+        "small (packaged), the folder of another, or a chat: a checkpoint or openai:MODEL (see --base_url)", "small"
+    )
+    fail_if_contradicted: bool = option("exit status 3 if a statement is contradicted", False)
+
+
+def main() -> None:
+    """Check what is missing, write the files, print the table of models."""
+    kinds = (CheckArguments, EncoderArguments, ChatArguments)
+    args, encoder_args, chat_args = parse(kinds, __doc__, first=("cases", "evidence", "output", "checker"))
+    name = Path(named_file(args.cases)[1]).stem
+    if args.cases == "two_bots" and not Path("two_bots").exists():
+        args.cases = str(TWO_BOTS)
+    cases = list(read_cases(args.cases, blank=args.blank))
+    print("".join(f"{note}\n" for note in note_on_thoughts(sum(map(count_thoughts, cases)))), end="", flush=True)
+    evidence = evidence_kind(args, cases)
+    output = Path(args.output or f"checks/{name}")
+    checker = load_checker(args.checker, encoder_args, chat_args)
+    chat = checker.chat if isinstance(checker, ChatChecker) else None
+    digests = {case.id: case.digest for case in cases}
+    total = sum(len(case.responses) for case in cases)
+    search, settings = None, checker.fingerprint
+    if args.store:
+        search, store = KnowledgeArguments(store=args.store, encoder=encoder_args.place).open(chat_args.device)
+        settings = digest([settings, store])
+    output.mkdir(parents=True, exist_ok=True)
+    author = (checker.name, evidence)
+    with Log(output / "claims.jsonl", CheckedResponse, author, settings, renamed_by="--checker") as log:
+        done = log.done(digests)  # refuses another checker's findings before anything is written
+        record_run(output / "run.json", args, encoder_args, chat_args)
+        if chat is not None and any(line["label"] != UNREAD for each in log.records() for line in each.statements):
+            chat.accepted = True
+        log.fill(check_cases(checker, cases, evidence, done, settings, search), total - len(done), unit="answer")
+        checked = [each for each in log.records() if each.case_id in digests]
+    without = sum(any(line.get("reason") == NO_EVIDENCE for line in each.statements) for each in checked)
+    figures = report.measure(cases, checked)
+    facts = describe_result("check", evidence=evidence, checker=checker.name, threshold=checker.threshold)
+    facts |= {"without_evidence": without, "notes": [checker.note]}
+    for file, text in report.render(cases, checked, figures, facts).items():
+        write_whole(output / file, text)
+    write_json(output / "check.json", {"settings": facts, "models": figures})
+    print("\n".join(map(printable, report.sentences_of(figures, evidence, without))))
+    print(
+        f"\n{format_table(report.rows_of(figures))}\n\nThe marked answers: {output / 'check.html'}\nNot for clinical use."
+    )
+    print_notes(chat.notes() if chat is not None else [])
+    if failures := getattr(chat, "failures", ()):
+        raise RecordError(
+            f"{len(failures)} requests not answered, the last: {failures[-1]}; the same command asks again"
+        )
+    if args.fail_if_contradicted and any(each["contradicted"] for each in figures.values()):
+        sys.exit(3)
+
+
+def evidence_kind(args: CheckArguments, cases: list[Case]) -> str:
+    """Return what the answers are checked against.
+
+    Raises:
+        RecordError: there is nothing to check them against.
+    """
+    kind = args.evidence or (
+        "books" if args.store else "reference" if any(case.reference for case in cases) else "answers"
+    )
+    if kind == "books" and not args.store:
+        raise RecordError("--evidence books needs --store, a folder of recipes/build_store.py")
+    if args.store and kind != "books":
+        raise RecordError(f"--store is for --evidence books, not for {kind}")
+    if kind == "reference" and not any((case.reference or "").strip() for case in cases):
+        raise RecordError(f"{args.cases}: no case has a reference, so that nothing could be checked")
+    if kind == "answers" and all(len(case.responses) < 2 for case in cases):
+        raise RecordError(
+            f"{args.cases}: nothing could be checked: no reference, no --store, and no question with two answers"
+        )
+    return kind

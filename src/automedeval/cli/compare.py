@@ -1,0 +1,163 @@
+"""Compare candidates by many verdicts and few ratings: the ratings of some cases correct the verdicts on all.
+
+    automedeval compare --cases cases.jsonl --verdicts verdicts --ratings ratings.jsonl --output comparison
+    automedeval compare --cases cases.jsonl --verdicts old=v1.jsonl new=v2.jsonl --output comparison
+    automedeval compare --cases v1=old.jsonl v2=new.jsonl --verdicts verdicts/old verdicts/new --output comparison
+    automedeval compare --cases cases.jsonl --verdicts verdicts --ratings labels.jsonl --output comparison
+    automedeval compare --cases cases.jsonl --verdicts verdicts --fail_if_worse NEW OLD --by 0.1
+
+Writes OUTPUT/comparison.json, comparison.md and comparison.html: mean scores, differences and win rates from the ratings alone,
+from each judge alone, and from both. The intervals of both are valid for any judge, if the rated cases are a random draw of all
+cases. The first of several judges leads. Of judges of criteria the unclipped scores are compared; labels of criteria take the
+place of ratings. Without --ratings all is by the judges alone.
+
+The page shows case by case what changed from the first judge to the second on its scale; by one judge, from the first candidate
+to the second. Two versions may stand in two files, each judged by itself by the same judge.
+
+--fail_if_worse is a gate for continuous integration. It takes no ratings: it compares the mean expected scores of two
+candidates on the same cases by one judge. Exit status 0: NEW is not lower than OLD by --by points or more; 3: it is lower by
+more than that; 4: too few cases to tell; 1: an error. Both statements hold at 95 %. With --output it writes gate.json.
+"""
+
+import math
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.judge_facts import audits_of, known_of_judge
+from automedeval.meta_evaluation.agreement.ratings import People, files_by_kind, read_ratings
+from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, read_verdicts
+from automedeval.meta_evaluation.comparison import gate, report
+from automedeval.meta_evaluation.comparison.compare import comparison, keep_ratings
+from automedeval.meta_evaluation.comparison.runs import join_runs
+from automedeval.meta_evaluation.criteria.checklists import has_checklists, read_labels
+from automedeval.meta_evaluation.criteria.scores import people_of, read_criteria_scores
+from automedeval.meta_evaluation.facts import lines_of
+from automedeval.meta_evaluation.report.grid import FLAGS, read_flags
+from automedeval.records import CriterionLabel, RecordError, check_least, named_file, option
+from automedeval.records.arguments import TableArguments, comma_list
+from automedeval.records.command_line import parse
+from automedeval.records.journal import write_json, write_whole
+from automedeval.records.run_record import describe_result
+from automedeval.records.text import printable
+
+
+@dataclass
+class CompareArguments(TableArguments):
+    """The files to compare, and the options of the report and the gate."""
+
+    cases: list[str] = option("the cases, or the table of answers, that were judged; of two runs NAME=FILE of each")
+    verdicts: list[str] = option("verdict files, or folders with a verdicts.jsonl; NAME=FILE names its judge NAME")
+    ratings: str | None = option(
+        "people's ratings of some of the cases, drawn at random; for judges of criteria physicians' labels", None
+    )
+    output: str | None = option(
+        "folder for comparison.json, comparison.md and comparison.html; needed without a gate", None
+    )
+    fail_if_worse: list[str] = option(
+        "the gate: two candidates, NEW OLD; exit status 0, 3 or 4 (see above)", [], nargs=2
+    )
+    by: float | None = option("the gate: points of the mean expected score by which NEW may be worse", None)
+    audits: list[str] = option("what automedeval audit found of these judges: its folders, or their audit.json", [])
+    rubric: str | None = option("your own rubric's .yaml file, if verdicts were given by one", None)
+    models: list[str] = option("compare only these candidates (default: all)", [])
+    rated: int | None = option(
+        "use the ratings of only this number of cases, drawn at random, to try out how few are enough", None
+    )
+
+    def __post_init__(self) -> None:
+        for name in ("verdicts", "models", "audits"):
+            setattr(self, name, list(dict.fromkeys(comma_list(getattr(self, name)))))
+        if not self.verdicts:
+            raise RecordError("--verdicts names no file")
+        if len(self.cases) > 1 and not len(self.cases) == len(self.verdicts) == 2:
+            raise RecordError(
+                "--cases of two runs are two files, and --verdicts names those of each, in the same order"
+            )
+        if bool(self.fail_if_worse) != (self.by is not None):
+            raise RecordError("--fail_if_worse and --by need each other")
+        if self.fail_if_worse:
+            self._check_gate()
+        elif self.output is None:
+            raise RecordError("--output is needed; only --fail_if_worse does without")
+        elif self.rated and not self.ratings:
+            raise RecordError("--rated needs --ratings")
+        if len(self.models) == 1:
+            raise RecordError("--models must name two candidates or more")
+        check_least(self, 2, "rated")
+
+    def _check_gate(self) -> None:
+        if len(set(self.fail_if_worse)) != 2:
+            raise RecordError("--fail_if_worse names two candidates: NEW OLD")
+        if self.by is None or not 0 < self.by < math.inf:
+            raise RecordError(f"--by must be above 0, not {self.by}")
+        for name in ("ratings", "models", "rated"):
+            if getattr(self, name):
+                raise RecordError(f"--fail_if_worse compares verdicts alone: no --{name}")
+
+
+def main() -> None:
+    """Read the files, compare the candidates, and write the report."""
+    (args,) = parse((CompareArguments,), __doc__, first=("cases", "verdicts", "ratings"))
+    if len(args.cases) > 1:
+        cases, judges, notes = join_runs(args.cases, args.verdicts, args.rubric, args.blank)
+    else:
+        cases = Cases.read(args.cases[0], blank=args.blank)
+        if has_checklists(args.verdicts):
+            judges, notes = read_criteria_scores(args.verdicts, cases)
+        else:
+            judges, notes = read_verdicts(args.verdicts, cases, args.rubric)
+    if args.fail_if_worse:
+        sys.exit(pass_gate(args, args.by or 0.0, cases, judges, notes))
+    people, folder = read_people(args, cases), Path(args.output or "")
+    flags = read_flags(folder / FLAGS, cases)
+    result, changes = comparison(cases, people, judges, notes, args.models, args.audits)
+    result["settings"] = describe_result("compare")
+    grid = changes.grid(cases, judges, people, list(result["models"]), flags) if changes else {"grid": None}
+    names = " and ".join(Path(named_file(each)[1]).stem for each in args.cases)
+    write(folder, f"Comparison: {names}", result, grid)
+
+
+def read_people(args: CompareArguments, cases: Cases) -> People | None:
+    """Read the ratings or the labels, None if there are none; with --rated keep those of some of the cases."""
+    if args.ratings is None:
+        return None
+    if CriterionLabel not in files_by_kind([args.ratings]):
+        people = read_ratings(args.ratings, cases)
+    elif has_checklists(args.verdicts):
+        people = people_of(read_labels(args.ratings, cases), cases)
+    else:
+        raise RecordError(f"{args.ratings}: labels of criteria, and these verdicts are not on criteria")
+    return keep_ratings(cases, people, args.rated) if args.rated else people
+
+
+def write(folder: Path, title: str, result: dict[str, Any], grid: dict[str, Any]) -> None:
+    """Write the report, and print what it says."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in report.render(result, title, grid).items():
+        write_whole(folder / name, text)
+    write_json(folder / "comparison.json", result)
+    counts = result["cases"]
+    lines = [*report.words(result), f"{counts['rated_cases']:,} of {counts['cases']:,} cases are rated"]
+    print_lines([*lines, *(f"note: {note}" for note in result["notes"])])
+    print(f"comparison: {folder / 'comparison.html'}")
+    print("Not for clinical use.")
+
+
+def pass_gate(args: CompareArguments, by: float, cases: Cases, judges: list[JudgeVerdicts], notes: list[str]) -> int:
+    """Compare two candidates by verdicts alone; print and write the result, and return the exit status."""
+    new, old = args.fail_if_worse
+    row, record = gate.compare_two(cases, judges, new, old, by)
+    record["notes"] = notes + record["notes"]
+    profile = known_of_judge(cases, row, new, audit=audits_of(args.audits, [row]).get(row.name))
+    print_lines([*gate.words(record), *lines_of(profile), *(f"note: {note}" for note in record["notes"])])
+    if args.output:
+        Path(args.output).mkdir(parents=True, exist_ok=True)
+        write_json(Path(args.output) / "gate.json", record)
+    return record["status"]
+
+
+def print_lines(lines: list[str]) -> None:
+    print("\n".join(map(printable, lines)))

@@ -1,0 +1,49 @@
+"""The console command `automedeval`: find the command that is named first, and run it with the other arguments."""
+
+import sys
+from importlib import import_module
+
+import automedeval
+from automedeval.records import gone
+
+# Each command: its module in this room, and what it does. Modules are imported only when they are run.
+COMMANDS = {
+    "prepare": ("prepare", "turn files of questions and answers into cases"),
+    "judge": ("judge", "judge the answers of a file of cases"),
+    "check": ("check", "compare the statements of answers with a reference, books, or the other answers"),
+    "report": ("report", "compare the candidates by judges' verdicts, and the verdicts with people's ratings"),
+    "compare": ("compare", "compare candidates by many verdicts and few ratings"),
+    "audit": ("audit", "measure how order, length, planted texts and dangerous facts change a judge's scores"),
+    "calibrate": ("calibrate", "fit a judge's scores to people's ratings, and certify which verdicts can be relied on"),
+    "export": ("export", "write verdicts for inspect_ai, lm-evaluation-harness, a table program or TRL"),
+    "annotate": ("annotate", "let people rate answers and verdicts on a page"),
+    "get-models": ("get_models", "get two small models, without a key or the Hub"),
+    "doctor": ("doctor", "show what this machine has, and what to do next"),
+}
+# What stands before the first option of a command are the values of this one: `judge FILE` equals `judge --cases FILE`.
+FIRST = {"judge": "--cases", "check": "--cases", "prepare": "--input", "report": "--verdicts"}
+
+
+def main() -> None:
+    """Run `automedeval COMMAND …`; without a command, list the commands."""
+    name, *arguments = sys.argv[1:] or ["--help"]
+    if name in ("--help", "-h"):
+        print(usage())
+    elif name == "--version":
+        print(f"automedeval {automedeval.__version__}")
+    elif name not in COMMANDS:
+        sys.exit(gone.explain(f"error: no command {name!r} (automedeval --help lists them)", name))
+    else:
+        from automedeval.records.command_line import run
+
+        if name in FIRST and arguments and not arguments[0].startswith("-"):
+            arguments = [FIRST[name], *arguments]
+        sys.argv = [f"automedeval {name}", *arguments]
+        run(import_module(f"automedeval.cli.{COMMANDS[name][0]}").main)
+
+
+def usage() -> str:
+    """Return the list of commands."""
+    commands = "\n".join(f"  {name:<12}{what}" for name, (_, what) in COMMANDS.items())
+    last = "automedeval COMMAND --help explains a command. Begin with: automedeval doctor. Not for clinical use."
+    return f"usage: automedeval COMMAND …\n\n{commands}\n\n{last}"

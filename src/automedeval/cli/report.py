@@ -1,0 +1,52 @@
+"""Compare candidates by judges' verdicts, and compare the verdicts with people's ratings.
+
+    automedeval report --verdicts verdicts --cases cases.jsonl --ratings ratings.jsonl --output report
+    automedeval report --verdicts small=v1.jsonl large=v2.jsonl --cases cases.jsonl --output report
+    automedeval report --verdicts r0=v0.jsonl r1=v1.jsonl r2=v2.jsonl --rounds r0,r1,r2 \\
+      --cases cases.jsonl --ratings ratings.jsonl --output report
+    automedeval report --verdicts verdicts --cases cases.jsonl --ratings labels.jsonl --output report
+    automedeval report --verdicts verdicts --cases cases.jsonl --ratings ratings.jsonl --compare_to mine \\
+      --teacher_verdicts gpt-4 --output report
+
+Writes OUTPUT/agreement.json, OUTPUT/report.md and OUTPUT/report.html, a page that loads nothing from the network. Without
+--ratings the candidates are compared by the judges alone. --rounds adds a forecast for further rounds of introspection, and
+--compare_to tests every other judge against one, in the form of the paper's Table 2. Judges of criteria get criteria.json,
+criteria.md and criteria.html instead, with a certificate beside physicians where --ratings has their labels.
+"""
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from automedeval.meta_evaluation.report.arguments import ReportArguments
+from automedeval.meta_evaluation.report.report import make_report
+from automedeval.models.arguments import EncoderArguments
+from automedeval.records import RecordError
+from automedeval.records.command_line import parse
+from automedeval.records.extras import install
+from automedeval.records.journal import write_json, write_whole
+from automedeval.records.text import printable
+
+
+def main() -> None:
+    """Make the report, write its files, and print its sentences."""
+    args, encoder_args = parse((ReportArguments, EncoderArguments), __doc__, first=("verdicts", "cases", "ratings"))
+    report = make_report(args, encoder_args.load_if_there, sys.argv[1:], rationale_metric)
+    folder = Path(args.output)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in report.texts.items():
+        write_whole(folder / name, text)
+    write_json(folder / report.data, report.result)
+    print("\n".join(map(printable, ["", *report.lines])))
+    print(f"report: {folder / report.page}")
+    print("Not for clinical use.")
+
+
+def rationale_metric() -> Callable[..., dict[str, Any]]:
+    """Return the metric of rationales, which loads torch; raise RecordError if what it needs is not installed."""
+    try:
+        from automedeval.metrics.rationale_score.rationale_score import rationale_score
+    except ImportError as error:
+        raise RecordError(f"--teacher_verdicts: {error}; {install('metric')}") from None
+    return rationale_score

@@ -1,0 +1,86 @@
+"""The arguments that choose the knowledge store in which a model may look things up."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from automedeval.models.arguments import EncoderArguments
+from automedeval.records import RecordError, check_least, option
+from automedeval.rubrics.questions import Search
+
+QDRANT_URL = "the Qdrant server that has the store, under the name of its folder; its key: QDRANT_API_KEY"
+
+
+@dataclass
+class KnowledgeArguments:
+    """The knowledge store that a model may ask questions before it answers."""
+
+    knowledge: str = option(
+        "chain: the model may ask questions to the store; none: it may not", "chain", choices=["chain", "none"]
+    )
+    store: str | None = option("folder of the knowledge store", None)
+    qdrant_url: str | None = option(QDRANT_URL, None)
+    encoder: str = option("the encoder that the store was built with", "models/all-MiniLM-L6-v2")
+    # Paper: Algorithm 1's T.
+    questions: int = option("largest number of rounds of questions", 3)
+    passages: int = option("passages returned for a question", 3)
+
+    def __post_init__(self) -> None:
+        check_least(self, 1, "questions", "passages")
+
+    def check(self) -> None:
+        """Raise RecordError if knowledge is wanted and no store is named."""
+        if self.knowledge == "chain" and not self.store:
+            raise RecordError(
+                "--store names no folder (recipes/build_store.py builds one; --knowledge none needs none)"
+            )
+
+    def open(self, device: str) -> tuple[Search | None, str]:
+        """Return a search and the fingerprint of the store; (None, "") with `--knowledge none`.
+
+        Args:
+            device: where the encoder runs.
+
+        Raises:
+            RecordError: no store is named, or it cannot be opened.
+        """
+        self.check()
+        if self.knowledge == "none" or self.store is None:
+            return None, ""
+        # Imported here: they load heavy libraries, and many runs use no knowledge.
+        from automedeval.evidence.store import KnowledgeBase
+        from automedeval.models.embeddings import Encoder
+
+        def load(pooling: str | None) -> Encoder:
+            # In float32 the passages found for a question do not depend on the other questions of the batch.
+            return Encoder(self.encoder, device=device, dtype="float32", pooling=pooling)
+
+        base = KnowledgeBase(self.store, load, self.qdrant_url)
+        fingerprint = f"{base.encoder.fingerprint}:{base.content}:{self.passages}"
+        return partial(base.search, limit=self.passages), fingerprint
+
+
+@dataclass(kw_only=True)
+class EvidenceArguments:
+    """The books beside which a judge reads: the base of the arguments that name a judge."""
+
+    evidence: str | None = option(
+        "folder of books, by recipes/build_store.py: their passages nearest to question and responses stand in the "
+        "prompt; the small judge checks statements against them",
+        None,
+    )
+
+    def books(self, encoder: EncoderArguments, device: str) -> dict[str, Any]:
+        """Return `search` and `store` for `load_judge`; nothing without books.
+
+        Args:
+            encoder: the one that the store was built with.
+            device: where it runs.
+
+        Raises:
+            RecordError: the store cannot be opened.
+        """
+        if not self.evidence:
+            return {}
+        knowledge = KnowledgeArguments(store=self.evidence, encoder=encoder.place)
+        return dict(zip(("search", "store"), knowledge.open(device)))

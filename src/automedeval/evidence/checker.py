@@ -1,0 +1,223 @@
+"""The small checker: a cross-encoder reads each statement beside the nearest passages, and rules compare quantities.
+
+Contradiction is looked for first: a passage that supports a part of a statement does not make up for one that contradicts it.
+Only near passages are read: against a sentence on another subject a small model sees contradictions everywhere.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from automedeval.evidence.rules import contradiction
+from automedeval.evidence.statements import Passage, Statement
+from automedeval.metrics.embedding import readable
+from automedeval.models.checkpoints import checkpoint_folder, fingerprint, matching_encoder, weights_fingerprint
+from automedeval.models.pair_reader import PairReader
+from automedeval.records import RecordError, digest
+
+SUPPORTED, CONTRADICTED, NOT_FOUND, UNREAD = "supported", "contradicted", "not_found", "unread"
+LABELS = (SUPPORTED, CONTRADICTED, NOT_FOUND)  # in the order of the head's numbers
+PAIR_TOKENS = 128  # of passage and statement together
+NEAR = 0.5  # least cosine of a passage that is read
+NEAREST = 2  # most passages that are read beside a statement
+_NOT = re.compile(r"n['’]t\b|(?<=\bcan)not\b", re.I)
+PACKAGED = Path(__file__).parent / "packaged" / "small"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was found of one statement.
+
+    Args:
+        statement: with its place in the answer.
+        label: "supported", "contradicted", "not_found" or "unread".
+        probability: of the label, by the model; 1 for a rule. None without a passage.
+        passage: the one that decided; None without one.
+        rule: which rule saw the contradiction, of `rules.contradiction`; None if the model did.
+    """
+
+    statement: Statement
+    label: str
+    probability: float | None = None
+    passage: Passage | None = None
+    rule: str | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the finding as claims.jsonl records it."""
+        text, start, end, reason = self.statement
+        record: dict[str, Any] = {"text": text, "start": start, "end": end, "label": self.label}
+        if reason or self.label == UNREAD:
+            record["reason"] = reason or "cannot be read"
+        if self.probability is not None:
+            record["probability"] = round(self.probability, 4)
+        if self.passage is not None:
+            record |= {"passage": self.passage.text, "source": self.passage.source}
+        return record | ({"rule": self.rule} if self.rule else {})
+
+
+@dataclass
+class SmallChecker:
+    """Check statements against passages.
+
+    Args:
+        encoder: an `Encoder`, for the nearest passages.
+        pair_reader: a `PairReader` with the adapter and three labels.
+        adapter: the fingerprint of the adapter.
+        threshold: least probability of a contradiction by the model that is called one.
+        precision: the share of the statements called contradicted that are, where as many are contradicted as are clean.
+    """
+
+    encoder: Any
+    pair_reader: Any
+    adapter: str
+    threshold: float
+    precision: float = 0.5
+    name = "small"
+    note = "The checker reads English. It was not trained or validated on patients; its card says what it does not see."
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Return a digest of everything that changes a finding."""
+        return digest([6, self.encoder.fingerprint, self.adapter, self.threshold, self.precision, NEAR, NEAREST])
+
+    def check(
+        self,
+        answers: Sequence[tuple[Sequence[Statement], Sequence[Passage], str]],
+        wanted: Sequence[bool] | None = None,
+    ) -> Iterator[list[Finding]]:
+        """Yield the findings of each answer.
+
+        Args:
+            answers: of each its statements, the passages that say what is true, and the question.
+            wanted: see `ChatChecker.check`; here all are read, since they share batches.
+        """
+        texts = [each.text for asked, _, _ in answers for each in asked if each.unread is None]
+        texts += [passage.text for _, passages, _ in answers for passage in passages]
+        different = list(dict.fromkeys(map(readable, texts)))
+        vectors = dict(zip(different, self.encoder.encode(different)))
+        reads = dict(zip(different, self.encoder.reads(different)))
+        near = [
+            [self._near(statement, passages, vectors, reads) for statement in asked] for asked, passages, _ in answers
+        ]
+        pairs = [
+            (passages[index].text, statement.text)
+            for (asked, passages, _), nearest in zip(answers, near)
+            for statement, indices in zip(asked, nearest)
+            for index in indices or ()
+        ]
+        read = self.probabilities(pairs)
+        for (asked, passages, question), nearest in zip(answers, near):
+            yield [
+                self._finding(statement, indices, passages, question, before, read)
+                for statement, indices, before in zip(asked, nearest, ["", *(each.text for each in asked)])
+            ]
+
+    def wrong(self, findings: Sequence[Finding]) -> float:
+        """Return the probability that an answer contradicts its evidence; 0 without a contradicted statement."""
+        return self.precision if any(each.label == CONTRADICTED for each in findings) else 0.0
+
+    def _near(
+        self, statement: Statement, passages: Sequence[Passage], vectors: dict[str, np.ndarray], reads: dict[str, bool]
+    ) -> list[int] | None:
+        """Return the indices of the nearest passages, nearest first; None if statement or passages cannot be read."""
+        text = readable(statement.text)
+        if statement.unread is not None or not reads[text]:
+            return None
+        understood = [index for index, each in enumerate(passages) if reads[readable(each.text)]]
+        if passages and not understood:  # evidence in another language says nothing
+            return None
+        cosines = {index: float(vectors[text] @ vectors[readable(passages[index].text)]) for index in understood}
+        nearest = sorted(understood, key=lambda index: -cosines[index])[:NEAREST]
+        return [index for index in nearest if cosines[index] >= NEAR]
+
+    def probabilities(self, pairs: Sequence[tuple[str, str]]) -> dict[tuple[str, str], np.ndarray]:
+        """Return of every (passage, statement) the probabilities of `LABELS`."""
+        different = list(dict.fromkeys(pairs))
+        if not different:
+            return {}
+        numbers = self.pair_reader([(spelt_out(passage), spelt_out(statement)) for passage, statement in different])
+        odds = np.exp(numbers - numbers.max(axis=1, keepdims=True))
+        return dict(zip(different, odds / odds.sum(axis=1, keepdims=True)))
+
+    def _finding(
+        self,
+        statement: Statement,
+        indices: list[int] | None,
+        passages: Sequence[Passage],
+        question: str,
+        before: str,
+        read: dict[tuple[str, str], np.ndarray],
+    ) -> Finding:
+        if indices is None:
+            return Finding(statement, UNREAD)
+        if seen := contradiction(statement.text, passages, indices, question, before):
+            return Finding(statement, CONTRADICTED, 1.0, seen[1], seen[0])
+        if not indices:
+            return Finding(statement, NOT_FOUND)
+        probabilities = np.array([read[passages[index].text, statement.text] for index in indices])
+        for label, least in ((CONTRADICTED, self.threshold), (SUPPORTED, 0.5)):
+            column = probabilities[:, LABELS.index(label)]
+            # Of a contradiction the nearest passage decides: it is the one on the same subject.
+            best = 0 if label == CONTRADICTED else int(column.argmax())
+            if column[best] >= least:
+                return Finding(statement, label, float(column[best]), passages[indices[best]])
+        return Finding(statement, NOT_FOUND, float(probabilities[0, LABELS.index(NOT_FOUND)]), passages[indices[0]])
+
+
+def was_read(findings: Sequence[Finding]) -> bool:
+    """Return whether a statement of an answer was read; else nothing is known of it, and it is not free of contradictions."""
+    return any(each.label != UNREAD for each in findings)
+
+
+def contradicted(findings: Sequence[Finding]) -> list[dict[str, Any]]:
+    """Return the contradicted statements, as claims.jsonl records them."""
+    return [each.to_dict() for each in findings if each.label == CONTRADICTED]
+
+
+def spelt_out(text: str) -> str:
+    """Return a text as the model reads it, with "not" as a word of its own: "cannot" beside "can not" looks like a negation."""
+    text = re.sub(r"\bcan['’]t\b", "can not", readable(text), flags=re.I)
+    text = re.sub(r"\bwon['’]t\b", "will not", text, flags=re.I)
+    return _NOT.sub(" not", text)
+
+
+def load_small_checker(
+    encoder: Any, device: str = "auto", folder: Path = PACKAGED, network: Any = None
+) -> SmallChecker:
+    """Load a small checker that recipes/train_checker.py wrote, or the packaged one.
+
+    Args:
+        encoder: `EncoderArguments`.
+        network: the encoder, if it is loaded already.
+
+    Raises:
+        RecordError: a library is missing, the folder holds none, the encoder is missing or not the one that it was trained on.
+    """
+    file = folder / "checker.json"
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        threshold, base = float(content["threshold"]), {key: content["encoder"][key] for key in ("name", "fingerprint")}
+        precision = float(content["precision"]["value"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise RecordError(f"{file}: not the description of a checker ({error})") from None
+    place = matching_encoder(encoder.place, base, "the checker")
+    network = network or encoder.load(device)
+    pair_reader = PairReader(place, folder / "adapter", device, labels=len(LABELS), tokens=PAIR_TOKENS)
+    return SmallChecker(network, pair_reader, fingerprint(folder / "adapter", []), threshold, precision)
+
+
+def matching_checker(encoder: Any, device: str, network: Any) -> SmallChecker | None:
+    """Load the packaged checker for a loaded encoder; None if it was trained on another one: that judge checks nothing.
+
+    Args:
+        encoder, network: as for `load_small_checker`.
+    """
+    base = json.loads((PACKAGED / "checker.json").read_text(encoding="utf-8"))["encoder"]["fingerprint"]
+    same = weights_fingerprint(checkpoint_folder(encoder.place)) == base
+    return load_small_checker(encoder, device, network=network) if same else None

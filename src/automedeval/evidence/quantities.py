@@ -1,0 +1,238 @@
+"""What a sentence says of how much, how often and how long: each quantity with its limit, its subject and its conditions.
+
+A sentence is first written in one way ("two 500 mg tablets" as "1000 mg", "8-hourly" as "every 8 hours"). What is found in it
+is then replaced by a mark, so that the words that are left tell the subject and the conditions. Nothing is read where a number
+has two readings ("1.000 mg"), where a sentence forbids, reports or warns, and where "more than" sets no limit.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from importlib import resources
+from typing import Any, NamedTuple
+
+from automedeval.records.yaml_file import YamlFile
+
+ENGLISH = resources.files("automedeval.evidence") / "templates" / "quantities.yaml"
+_SAID: dict[str, Any] = YamlFile(str(ENGLISH)).read(ENGLISH)
+UNITS = {f"{unit}{end}": (each[0], each[1]) for unit, each in _SAID["units"].items() for end in ("", "s", "es")}
+DAY, LONGEST = 86400.0, 1000  # seconds; characters of a sentence that is read
+_ADVERBS: dict[str, tuple[str, float]] = _SAID["adverbs"]
+_NUMBERS: dict[str, int] = _SAID["numbers"] | _SAID["tens"]
+
+
+def _any(known: Iterable[str]) -> str:
+    return f"(?:{'|'.join(sorted(known, key=len, reverse=True))})"
+
+
+def _units(measure: str, least: float = 0.0) -> str:
+    return _any(unit for unit, (factor, of) in UNITS.items() if of == measure and factor >= least)
+
+
+_N, _TO = r"\d+(?:\.\d+)?", r"\s*(?:-|\bto\b|\bor\b)\s*"
+_STANDS_FOR = {"n": _N, "to": _TO, "time": _units("time"), "mass": _units("mass"), "form": _units("tablet")}
+_STANDS_FOR |= {"tens": _any(_SAID["tens"]), "numbers": _any(_NUMBERS), "unit": _any(UNITS)}
+_STANDS_FOR |= {"days": _units("time", DAY), "adverb": _any(_ADVERBS), "part": _any(_SAID["parts"])}
+_STANDS_FOR |= {"not": r"(?:\b(?:not|never|no|cannot)\b|n't\b)", "count": rf"(?P<low>{_N})(?:{_TO}(?P<high>{_N}))?"}
+_STANDS_FOR |= {"strength": rf"(?P<strength>{_N}) ?(?P<unit>{_units('mass')})\b"}
+
+
+def _pattern(text: str) -> re.Pattern:
+    return re.compile(re.sub(r"(?<!\?P)<(\w+)>", lambda name: _STANDS_FOR[name[1]], text))
+
+
+def _product(match: re.Match) -> str:
+    """Return "1000 mg" for "2 tablets of 500 mg"."""
+    counts = [float(each) for each in (match["low"], match["high"]) if each]
+    amounts = (f"{each * float(match['strength']):.12g} {match['unit']}" for each in counts)
+    return " to ".join(amounts) + (f" of {name}" if (name := match.groupdict().get("name")) else " ")
+
+
+_KINDS = ("apart", "times", "every", "lasting", "amount", "open")  # of quantities, in the order in which they are read
+_IS = {name: _pattern(_SAID[name]) for name in (*_KINDS, "per", "part", "person")}
+KNOWN = _pattern(_SAID["known"])  # numbers that can be a weight or an age
+_REWRITTEN: list[tuple[re.Pattern, Any]] = [
+    *((_pattern(each), new) for each, new in _SAID["spelling"]),
+    (_pattern(r"\b<tens> <numbers>\b"), lambda match: str(sum(_NUMBERS[each] for each in match[0].split()))),
+    (_pattern(r"\b<numbers>\b"), lambda match: str(_NUMBERS[match[0]])),
+    *((_pattern(each), new) for each, new in _SAID["wording"]),
+    *((_pattern(each), _product) for each in _SAID["products"]),
+    *((_pattern(each), new) for each, new in _SAID["left_out"]),
+]
+_BEFORE = {name: _pattern(rf"(?:{_SAID[name]})(?: a total of| of)?\s*$") for name in ("most", "least", "unread")}
+_AFTER = {name: _pattern(rf"\s*{_SAID[f'after_{name}']}") for name in ("most", "least")}
+_HAS = {
+    name: re.compile(rf"\b(?:{_SAID[name]})\b")
+    for name in ("tells", "does", "reports", "conditions", "people", "forms", "stages", "needed", "daily", "total")
+}
+_COMMON = re.compile(f"(?:{_SAID['common']}|{_SAID['tells']})")
+_PHRASE = re.compile(rf"\b(?:{_SAID['phrases']})\b[^@]*?(?=\b(?:{_SAID['phrases']})\b|@|$)")
+_CLAUSE = re.compile(r"[,:()]|\b(?:but|and)\b")
+_WORD, _PLURAL = re.compile(rf"[a-z]+\d*|{_N}"), re.compile(r"(?<=\w{3})(?<![sui])s$")
+
+
+class Quantity(NamedTuple):
+    """A quantity from `low` to `high`, in SI base units; amounts per time are per day, and a rate is times a day.
+
+    Args:
+        measure: "rate", "time" (how long), or of an amount "mass", "volume", or what is counted.
+        basis: of an amount: "" for a single dose, "day" or "total"; "weight" after it: per kg of body weight.
+        bound: "" for a value or range, "most" or "least" for a limit.
+        period: in days, of a rate or an amount per time: limits of other periods are not compared.
+        computed: whether it follows from others ("1 to 2 tablets every 4 to 6 hours"), or is "daily": `high` may not be meant.
+        subject, conditions: the words that name what it is a quantity of, which may stand elsewhere, and what it holds for.
+    """
+
+    low: float
+    high: float
+    measure: str
+    basis: str = ""
+    bound: str = ""
+    period: float = 1.0
+    computed: bool = False
+    subject: frozenset[str] = frozenset()
+    conditions: frozenset[str] = frozenset()
+
+
+@lru_cache(4096)  # a sentence is read beside many others
+def quantities(sentence: str) -> tuple[Quantity, ...]:
+    """Return the quantities of a sentence that tells how much, how often or how long; those of any other are not read."""
+    parts = normal(sentence).split(";") if len(sentence) <= LONGEST else ()
+    return tuple(each for part in parts for each in _read_part(part))
+
+
+def _read_part(text: str) -> list[Quantity]:
+    told = re.sub(r"\([^()]*\)", "", text)
+    if "=" in told or _HAS["reports"].search(told) or not (_HAS["tells"].search(told) or _HAS["does"].search(told)):
+        return []
+    held: set[str] = set()  # the conditions of the whole sentence
+
+    def person(match: re.Match) -> str:
+        sign, unit = ">" if match["over"] else "<" if match["under"] else "=", match["unit"] or ""
+        held.add(f"{sign}{match['number'] or match['old']} {'kg' if unit.startswith('k') else 'years'}")
+        return " @ "
+
+    text, needed = _HAS["needed"].subn(" ", text)
+    text, parts = _IS["person"].sub(person, text), []
+    if {"every", "each"} & {each for each, _ in _IS["part"].findall(text)}:
+        parts = sorted({part for _, part in _IS["part"].findall(text)})
+        text = _IS["part"].sub(" @@ ", text)
+    subject: frozenset[str] = frozenset()
+    found: list[Quantity] = []
+    for clause in _CLAUSE.split(text):
+        left, own = _read_clause(clause)
+        if parts and "@@" in clause:
+            own.append(Quantity(len({_SAID["parts"][part] for part in parts}), len(parts), "rate"))
+            parts = []
+        named, under, whole = _names(left, bool(own))
+        subject = named or subject
+        held |= whole
+        found += [each._replace(subject=subject, conditions=under) for each in own]
+    rates = [each for each in found if each.measure == "rate" and not each.computed]
+    if rates:  # "twice a day, every day"
+        found = [each for each in found if each.measure != "rate" or not each.computed]
+    if len({each[:2] for each in rates}) == 1 and rates[0].bound != "least":
+        doses = [each for each in found if each.measure not in ("rate", "time") and each.basis in ("", "weight")]
+        found += [_per_day(each, rates[0]) for each in doses if each.bound != "least"]
+    if needed:  # at most so often
+        limits = [each.measure == "rate" or each.computed for each in found]
+        found = [each._replace(bound=each.bound or "most") if limit else each for each, limit in zip(found, limits)]
+    return [each._replace(conditions=each.conditions | held) for each in found]
+
+
+@lru_cache(4096)
+def normal(sentence: str) -> str:
+    """Return a sentence in the one way in which its quantities are read."""
+    text = sentence.lower()
+    for each, new in _REWRITTEN:
+        text = each.sub(new, text)
+    return text
+
+
+def _read_clause(clause: str) -> tuple[str, list[Quantity]]:
+    """Return a clause with marks in place of its quantities, and these."""
+    found: list[Quantity] = []
+    basis = "day" if _HAS["daily"].search(clause) else "total" if _HAS["total"].search(clause) else ""
+    clause = _HAS["daily"].sub(" ", clause)
+    for kind in _KINDS:
+        place = 0
+        while match := _IS[kind].search(clause, place):
+            start = match.start(0 if kind in ("every", "open") else "low" if match["low"] else "high")
+            before, after, between = clause[:start], clause[match.end() :], ""
+            limit, per = _limit(before, after), None
+            if kind == "amount" and (per := _IS["per"].match(after)):
+                between, after = per["between"], after[per.end() :]
+                limit = limit or _limit(before, after)
+            own = list(_amounts(match, per, basis)) if kind == "amount" else [_rate(kind, match)]
+            if kind == "apart":  # at least 6 hours apart is at most 4 times a day
+                limit = {"most": "least", "least": "most"}.get(limit or "", limit)
+            if limit is not None:
+                found += [each._replace(bound=limit) for each in own if not (limit and each.computed)]
+            clause, place = f"{before} @ {between}{after}", start + 2
+    return clause, found
+
+
+def _limit(before: str, after: str) -> str | None:
+    """Return the limit that a quantity is, by the words around it; "" for none, and None if it is not read."""
+    limits = (name for name in ("most", "least") if _BEFORE[name].search(before) or _AFTER[name].match(after))
+    return next(limits, None if _BEFORE["unread"].search(before) else "")
+
+
+def _rate(kind: str, match: re.Match) -> Quantity:
+    """Return how often a day something is done, or how long."""
+    unit = match["time"] or _ADVERBS[match["adverb"]][0]
+    days = UNITS[unit][0] / DAY * float(match.groupdict().get("count") or 1)
+    if kind == "open":
+        often = dict(_ADVERBS.values()).get(unit.removesuffix("s"), 1.0)
+        return Quantity(1 / days, often / days, "rate", period=days, computed=True)
+    low, high = float(match["low"] or match["high"]), float(match["high"])
+    if kind == "lasting":
+        return Quantity(low * days * DAY, high * days * DAY, "time")
+    if kind == "times":
+        return Quantity(low / days, high / days, "rate", period=days)
+    return Quantity(1 / (high * days), 1 / (low * days), "rate", period=max(1.0, high * days))
+
+
+def _amounts(match: re.Match, per: re.Match | None, basis: str) -> Iterator[Quantity]:
+    """Yield an amount, and that it is taken "daily" if it is; nothing of a time, or of a concentration."""
+    factor, measure = UNITS[match["unit"]]
+    if measure == "time" or match["in"] or UNITS[match["lower"] or match["unit"]][1] != measure:
+        return
+    high = float(match["high"]) * factor
+    low = float(match["low"]) * UNITS[match["lower"] or match["unit"]][0] if match["low"] else high
+    period = 1.0
+    if per:
+        period, basis = UNITS[per["time"] or _ADVERBS[per["adverb"]][0]][0] / DAY * float(per["count"] or 1), "day"
+        if per["each"] or per["adverb"]:
+            yield _rate("open", per)
+    scale, basis = period if basis == "day" else 1.0, f"{basis} weight".strip() if match["weight"] else basis
+    yield Quantity(min(low, high) / scale, max(low, high) / scale, measure, basis, period=period)
+
+
+def _per_day(dose: Quantity, rate: Quantity) -> Quantity:
+    """Return the amount a day of a dose that is taken so often."""
+    low, high, bound = dose.low * rate.low, dose.high * rate.high, dose.bound or rate.bound
+    return dose._replace(low=low, high=high, basis=f"day {dose.basis}".strip(), bound=bound, computed=True)
+
+
+def _names(clause: str, has_quantity: bool) -> tuple[frozenset[str], frozenset[str], set[str]]:
+    """Return the words of a clause that name its subject, its own conditions, and those of the whole sentence."""
+    whole: set[str] = set()
+    if match := _HAS["conditions"].search(clause):
+        whole |= words(clause[match.start() :])
+        clause = clause[: match.start()]
+    phrases = [match[0] for match in _PHRASE.finditer(clause)]
+    under = frozenset(word for phrase in phrases for word in words(phrase))
+    if not has_quantity:  # what a clause without one begins with ("For a headache,") holds for the sentence
+        whole |= words(phrases[0]) if phrases and clause.lstrip(" @").startswith(phrases[0]) else set()
+        under = frozenset()
+    named = words(_PHRASE.sub(" ", clause))
+    special = {word for word in named if any(_HAS[kind].fullmatch(word) for kind in ("people", "forms", "stages"))}
+    return frozenset(word for word in named - special if not word[0].isdigit()), under, whole | special
+
+
+@lru_cache(4096)
+def words(text: str) -> frozenset[str]:
+    """Return the words of a text in the one way, in the singular, but for those that name nothing."""
+    found = (_SAID["plurals"].get(word, word) for word in _WORD.findall(text) if not _COMMON.fullmatch(word))
+    return frozenset(word for each in found if not _COMMON.fullmatch(word := _PLURAL.sub("", each)))

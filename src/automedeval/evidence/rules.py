@@ -1,0 +1,112 @@
+"""Whether the quantities of a statement and of a passage on the same subject can both be right.
+
+Compared is the same measure of the same subject, by its own word, under the same conditions; else the rules say nothing.
+"""
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+
+from automedeval.evidence.quantities import KNOWN, Quantity, normal, quantities, words
+from automedeval.evidence.statements import Passage
+
+# Factors above which two values contradict (people round), a limit is not kept, and a range ends far above another one.
+APART, BEYOND, WIDE = 1.25, 1.05, 4.0
+RULES = {"rate": "frequency", "time": "duration"}  # by measure; of any other "dose"
+_PRONOUN = re.compile(r"\b(?:it|them|this|these|those|they)\b", re.I)
+
+
+def contradiction(
+    statement: str, passages: Sequence[Passage], near: Collection[int] = (), question: str = "", before: str = ""
+) -> tuple[str, Passage] | None:
+    """Return the rule by which a statement contradicts evidence ("dose", "frequency" or "duration"), and the passage.
+
+    Args:
+        near: the indices of the passages that are known to be on the subject of the statement; beside these are read those
+            whose text answers the question.
+        question: what a sentence is about that does not say it; conditions that it meets, such as a weight, are met.
+        before: the sentence before the statement.
+    """
+    context = _context(statement, before, question)
+    compared = [
+        (mine, each, passage)
+        for mine in _for_patient(quantities(statement), question)
+        for passage in (each for index, each in enumerate(passages) if index in near or each.on_question)
+        for each in _for_patient(quantities(passage.text), question)
+        if each.measure == mine.measure
+        and _alike(mine.subject, each.subject, context, _context(passage.text, passage.before, question))
+    ]
+    # Who says as much a day in other doses, or keeps the most of a day, does not contradict.
+    even = [
+        passage
+        for mine, each, passage in compared
+        if mine.basis == each.basis == "day" and not mine.bound and each.bound != "least" and not _excludes(each, mine)
+    ]
+    for mine, each, passage in compared:
+        others = [other for own, other, _ in compared if own == mine]
+        is_apart = mine.conditions == each.conditions and _excludes(each, mine) and not _allowed(mine, each, others)
+        if is_apart and (each.bound or mine.basis == "day" or passage not in even):
+            return RULES.get(mine.measure, "dose"), passage
+    return None
+
+
+def _for_patient(stated: Sequence[Quantity], question: str) -> Iterator[Quantity]:
+    """Yield quantities without the conditions that the question meets, those per weight for the one weight that it names."""
+    asked = normal(question)
+    own = [(float(number), "kg" if kg else "years") for number, kg in KNOWN.findall(asked)]
+    met = words(asked) | {f"={number:g} {unit}" for number, unit in own}
+    weights = {number for number, unit in own if unit == "kg"}
+    for each in stated:
+        each = each._replace(conditions=frozenset(word for word in each.conditions - met if not _is_met(word, own)))
+        if each.basis.endswith("weight") and len(weights) == 1:
+            kg, basis = min(weights), each.basis.removesuffix("weight").strip()
+            each = each._replace(low=each.low * kg, high=each.high * kg, basis=basis)
+        yield each
+
+
+def _is_met(condition: str, own: Sequence[tuple[float, str]]) -> bool:
+    """Return whether a weight or an age of the patient is above or below the one that a condition names, as ">50 kg"."""
+    sign, (limit, _, unit) = condition[0], condition[1:].partition(" ")
+    return sign in "<>" and any(unit == each and (number > float(limit)) == (sign == ">") for number, each in own)
+
+
+def _context(text: str, before: str, question: str) -> frozenset[str]:
+    """Return the words that can name what a sentence is about which does not say it."""
+    last = words(normal(before))
+    return last if last and _PRONOUN.search(text) else last | words(normal(question))
+
+
+def _alike(own: frozenset[str], their: frozenset[str], context: frozenset[str], their_context: frozenset[str]) -> bool:
+    """Return whether two quantities have the same subject: one names no more than the other does, or its context."""
+    if own and their:
+        return own <= their or their <= own
+    if own or their:
+        return own <= their_context if own else their <= context
+    return context == their_context or bool(context & their_context)
+
+
+def _excludes(given: Quantity, mine: Quantity) -> bool:
+    """Return whether a quantity cannot be right if the given one of the same measure is."""
+    if given.basis != mine.basis:  # a single dose is not above the most of a day
+        is_whole = (mine.basis, given.basis, given.bound) == ("", "day", "most") and given.period <= 1
+        return is_whole and mine.bound != "least" and mine.low > BEYOND * given.high
+    if given.bound and given.bound == mine.bound and given.period != mine.period:
+        return False
+    if given.bound == "most":
+        return (mine.low if mine.bound == "least" or mine.computed else mine.high) > BEYOND * given.high
+    if given.bound == "least":
+        return BEYOND * (mine.low if mine.bound == "least" else mine.high) < given.low
+    if mine.bound != "most" and mine.low > APART * given.high:
+        return True
+    is_wide = given.low < given.high and not mine.bound and not mine.computed and mine.high > WIDE * given.high
+    return is_wide or (mine.bound != "least" and APART * mine.high < given.low)
+
+
+def _allowed(mine: Quantity, excluding: Quantity, others: Sequence[Quantity]) -> bool:
+    """Return whether evidence allows a quantity elsewhere, under whatever conditions."""
+    return any(
+        each.basis == mine.basis
+        and (each.bound in ("", mine.bound, excluding.bound) or (each.bound == "most" and mine.low > excluding.high))
+        and not (excluding.bound and each.computed)
+        and not _excludes(each, mine)
+        for each in others
+    )

@@ -1,0 +1,89 @@
+"""Check the responses of cases: what is missing, case by case, each response against its evidence."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from automedeval.evidence.checker import CONTRADICTED, Finding, contradicted
+from automedeval.evidence.rules import contradiction
+from automedeval.evidence.statements import Passage, spans, statements
+from automedeval.records import Case, CheckedResponse, question_text
+from automedeval.rubrics.questions import Search
+
+CHUNK = 16  # cases that are read together; texts that share a batch change the last digits of their vectors
+EVIDENCE = ("reference", "books", "answers")
+NO_EVIDENCE = "no evidence"
+
+
+def passages_of(text: str, source: str, on_question: bool = True, question: str = "") -> list[Passage]:
+    """Return the sentences of a text as passages, each with the sentence before it; before the first stands the question."""
+    cut = [text[start:end] for start, end in spans(text)]
+    return [Passage(each, source, before, on_question) for each, before in zip(cut, [question, *cut])]
+
+
+def evidence_of(case: Case, index: int, kind: str, search: Search | None = None) -> list[Passage]:
+    """Return what a response is checked against, by a kind of `EVIDENCE`; "answers" are the other responses of the case.
+
+    `search` finds passages of books, each with `text`, `book` and `section`; it is needed for "books".
+    """
+    if kind == "reference":
+        return passages_of(case.reference or "", "reference", question=question_text(case.question))
+    if kind == "answers":
+        others = [each for at, each in enumerate(case.responses) if at != index]
+        return [passage for each in others for passage in passages_of(each.text, f"answer of {each.model}")]
+    assert search is not None  # the caller opened the books
+    asked = [each.text for each in statements(case.responses[index].text) if each.unread is None]
+    nearest = [each for passages in search(asked) for each in passages] if asked else []
+    cut = [passages_of(each.text, ", ".join(filter(None, (each.book, each.section))), False) for each in nearest]
+    return list(dict.fromkeys(passage for passages in cut for passage in passages))
+
+
+def disagreements(case: Case) -> dict[str, list[dict[str, Any]]]:
+    """Return model → the statements of its response that a rule sees contradicted by another one, as claims.jsonl has them."""
+    statements_of: dict[str, list[dict[str, Any]]] = {}
+    for index, response in enumerate(case.responses):
+        passages, before, findings = evidence_of(case, index, "answers"), "", []
+        for each in statements(response.text):
+            opposed = contradiction(each.text, passages, (), question_text(case.question), before)
+            if opposed and each.unread is None:
+                findings.append(Finding(each, CONTRADICTED, 1.0, opposed[1], opposed[0]))
+            before = each.text
+        if findings:
+            statements_of[response.model] = contradicted(findings)
+    return statements_of
+
+
+def check_cases(
+    checker: Any, cases: Sequence[Case], kind: str, done: set[tuple], settings: str, search: Search | None = None
+) -> Iterator[CheckedResponse]:
+    """Yield what was found of every response that is not done, in the order of the cases.
+
+    Cases are read in the same groups whether they are done or not, so that a resumed run gives the same. A response about which
+    an endpoint did not answer a request is left out; one without any passage has unread statements.
+
+    Args:
+        checker: a `SmallChecker` or a `ChatChecker`.
+        kind: one of `EVIDENCE`.
+        done: keys of the responses that are checked.
+        settings: fingerprint of the checker and the books, which records name.
+    """
+    for start in range(0, len(cases), CHUNK):
+        some = [(case, index) for case in cases[start : start + CHUNK] for index in range(len(case.responses))]
+        wanted = [(case.id, case.responses[index].model) not in done for case, index in some]
+        if not any(wanted):
+            continue
+        answers = []
+        for case, index in some:
+            asked, passages = statements(case.responses[index].text), evidence_of(case, index, kind, search)
+            if not passages:  # nothing is known of these: they are not "not found"
+                asked = [each._replace(unread=each.unread or NO_EVIDENCE) for each in asked]
+            answers.append((asked, passages, question_text(case.question)))
+        for (case, index), want, findings in zip(some, wanted, checker.check(answers, wanted)):
+            if want and findings is not None:
+                yield CheckedResponse(
+                    case.id,
+                    case.responses[index].model,
+                    checker.name,
+                    kind,
+                    tuple(each.to_dict() for each in findings),
+                    {"case_digest": case.digest, "settings": settings},
+                )

@@ -1,0 +1,148 @@
+"""A judge as the reward of TRL's GRPOTrainer and RLOOTrainer.
+
+    AUTOMEDEVAL_REWARD=reward.yaml trl grpo --reward_funcs automedeval.harness.rewards.medical_judge …
+    python recipes/grpo.py --reward reward.yaml --cases cases.jsonl …
+
+The completions of one prompt are judged together, as the responses of one case. The YAML file names the judge, a second judge
+that watches, and what `automedeval judge` takes to load and to ask a model.
+"""
+
+import asyncio
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from itertools import groupby
+from statistics import fmean
+from typing import Any
+
+from automedeval.judges.base import BaseJudge
+from automedeval.judges.judge import JudgeSettings
+from automedeval.models.arguments import ChatArguments, EncoderArguments
+from automedeval.records import Case, Response, digest, option
+from automedeval.records.command_line import parse
+
+SETTINGS = "AUTOMEDEVAL_REWARD"  # the environment variable that names the YAML file
+
+
+@dataclass
+class RewardArguments(JudgeSettings):
+    """Which judge gives the rewards, and which one watches."""
+
+    watch_judge: str | None = option("a second judge, which trains nothing: its mean reward is logged", None)
+
+
+class JudgeReward:
+    """Reward completions with a judge's expected scores, as TRL calls a reward function; `watch` trains nothing."""
+
+    __name__ = "medical_judge"  # TRL logs rewards under this name
+
+    def __init__(self, judge: BaseJudge, watch: BaseJudge | None = None):
+        self.judge, self.watch = judge, watch
+
+    def __call__(
+        self,
+        prompts: Sequence[Any],
+        completions: Sequence[Any],
+        *,
+        question: Sequence[Any] | None = None,
+        reference: Sequence[str | None] | None = None,
+        log_metric: Any = None,
+        **columns: Any,
+    ) -> list[float | None]:
+        """Return the reward of each completion; None, which TRL leaves out, where the judge's verdict is invalid.
+
+        An empty completion has the lowest score of the scale; one that the judge cannot read has None. Other columns of the
+        data set are not read.
+
+        Args:
+            prompts: of each completion, a text or a conversation; those of one prompt stand together.
+            completions: texts, or conversations that end with the assistant's message.
+            question: what the judge reads as the question; by default the prompt.
+            reference: the references of the prompts.
+            log_metric: TRL's function that logs a figure by its name.
+        """
+        questions = [asked(prompt) for prompt in prompts] if question is None else list(question)
+        references = [None] * len(questions) if reference is None else list(reference)
+        cases = cases_of(questions, references, [written(completion) for completion in completions])
+        rewards = rewards_of(self.judge, cases)
+        if log_metric is not None and rewards:
+            log_metric("judge/valid_rate", fmean(value is not None for value in rewards))
+            if self.watch is not None:
+                watched = rewards_of(self.watch, cases)
+                log_metric("judge/watch_valid_rate", fmean(value is not None for value in watched))
+                if both := [seen for reward, seen in zip(rewards, watched) if reward is not None and seen is not None]:
+                    log_metric("judge/watch_reward", fmean(both))
+        return rewards
+
+
+def medical_judge(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:
+    """Reward completions by the judge of the YAML file that AUTOMEDEVAL_REWARD names; see `JudgeReward`."""
+    return load_reward(os.environ.get(SETTINGS))(prompts, completions, **columns)
+
+
+async def medical_judge_async(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:
+    """Do as `medical_judge` beside other reward functions: for a judge behind an endpoint, which one waits for."""
+    return await asyncio.to_thread(medical_judge, prompts, completions, **columns)
+
+
+@cache
+def load_reward(settings: str | None = None) -> JudgeReward:
+    """Load the judges that a YAML file names, once in each process; None takes the defaults.
+
+    Raises:
+        RecordError: a fault of the file, or a judge that cannot be loaded or gives no scores.
+    """
+    words = ["--config", settings] if settings else []
+    args, encoder, chat = parse((RewardArguments, EncoderArguments, ChatArguments), __doc__, words)
+
+    with whole_weights():
+        watch = args.load(chat, encoder, args.watch_judge) if args.watch_judge else None
+        return JudgeReward(args.load(chat, encoder), watch)
+
+
+@contextmanager
+def whole_weights() -> Iterator[None]:
+    """Load models whole within this context, though ZeRO-3 splits the weights of the one that is trained."""
+    from transformers.integrations import deepspeed  # loads torch, which the judges load too
+
+    held = deepspeed._hf_deepspeed_config_weak_ref  # only its dict has a public name
+    config = held() if held is not None else None
+    deepspeed.unset_hf_deepspeed_config()
+    try:
+        yield
+    finally:
+        if config is not None:
+            deepspeed.set_hf_deepspeed_config(config)
+
+
+def cases_of(questions: Sequence[Any], references: Sequence[str | None], completions: Sequence[str]) -> list[Case]:
+    """Return one case for each run of equal questions and references; its responses are the completions in their order."""
+    cases = []
+    numbered = groupby(range(len(completions)), key=lambda index: (questions[index], references[index]))
+    for number, ((question, reference), indices) in enumerate(numbered):
+        responses = tuple(Response(f"completion-{place}", completions[index]) for place, index in enumerate(indices))
+        cases.append(Case(f"{digest([question, reference])}-{number}", question, responses, reference))
+    return cases
+
+
+def rewards_of(judge: BaseJudge, cases: Sequence[Case]) -> list[float | None]:
+    """Return the mean of what the verdicts say of each response (`Verdict.value`), of all cases in turn; None: nothing."""
+    said: dict[str, list[list[float]]] = {case.id: [[] for _ in case.responses] for case in cases}
+    for verdict in judge(cases):
+        for index, value in verdict.values.items():
+            said[verdict.case_id][index].append(value)
+    return [fmean(values) if values else None for case in cases for values in said[case.id]]
+
+
+def asked(prompt: Any) -> Any:
+    """Return a prompt as a question: a text, or its conversation; the text alone if it is the only message."""
+    if isinstance(prompt, str) or len(prompt) > 1:
+        return prompt
+    return prompt[0]["content"]
+
+
+def written(completion: Any) -> str:
+    """Return a completion as one text: of a conversation the last message."""
+    return completion if isinstance(completion, str) else str(completion[-1].get("content") or "")

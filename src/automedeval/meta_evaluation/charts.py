@@ -1,0 +1,296 @@
+"""Draw charts with matplotlib as SVG that takes the page's colours and keeps its text as text.
+
+A function of a chart draws on matplotlib's axes; `svg` calls it, all its other arguments given by `functools.partial`. An
+estimate is {"value", "low", "high"}.
+"""
+
+import io
+import re
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from automedeval.records.text import ends
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+else:
+    Axes = Any  # matplotlib is slow to import, and drawing alone needs it
+
+INK = "#010203"  # stands for the page's own text colour until the SVG is finished
+BLUE, ORANGE, GREEN, GREY = "#3b7dd8", "#c8641e", "#2e8b57", "#8a8f98"
+COLOURS = (BLUE, ORANGE, GREEN, "#9a5bb5", "#b8860b", "#c2405f", "#2a9aa8", "#6b7280")
+WIDTH, HEIGHT = 5.6, 2.8  # inches; at 72 points an inch it fits a phone, and its text stays readable there
+STYLE: dict[str, Any] = {
+    "svg.fonttype": "none",
+    "svg.hashsalt": "automedeval",
+    "text.parse_math": False,  # a model may be called anything
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "font.size": 9,
+    **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), INK),
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+}
+ABOVE: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, 1)}  # where a legend hides nothing
+Estimate = Mapping[str, Any]
+Draw = Callable[..., None]  # draws on `axes`
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart, drawn by `draw` on matplotlib's `axes`, with its caption and the table of what is drawn.
+
+    `head` has the table's columns, `rows` their values; a report writes floats with three decimals and None as "–".
+    """
+
+    title: str
+    text: str
+    draw: Draw
+    head: Sequence[str]
+    rows: Sequence[Sequence[str | float | None]]
+
+    def svg(self, prefix: str) -> str:
+        return svg(self.draw, prefix)
+
+
+def svg(draw: Draw, prefix: str) -> str:
+    """Return a chart as SVG for the inside of a page; its ids begin with the prefix, as ids are the whole page's."""
+    import matplotlib
+    import matplotlib.figure
+
+    # matplotlib's stubs name every setting in a type of its own.
+    with matplotlib.rc_context(STYLE), warnings.catch_warnings():  # type: ignore[arg-type]
+        # The reader's browser has what this font lacks.
+        warnings.filterwarnings("ignore", r"Glyph .* missing from font")
+        figure = matplotlib.figure.Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
+        draw(axes=figure.subplots())
+        stream = io.StringIO()
+        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    text = stream.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.S)
+    text = re.sub(r'(id="|url\(#|href="#)', rf"\g<1>{prefix}-", text)
+    text = text.replace(INK, "currentColor")
+    return re.sub(r"<svg [^>]*?viewBox", '<svg aria-hidden="true" focusable="false" viewBox', text, count=1)
+
+
+def svg_file(draw: Draw, *arguments: Any) -> str:
+    """Return the chart that `draw` makes of what is given as an SVG file.
+
+    A page that shows it as an image lends it neither a text colour nor the space of links, so it brings its own.
+    """
+    colour = "<style>svg{color:#1c2330}@media(prefers-color-scheme:dark){svg{color:#e6e9ef}}</style>"
+    text = svg(partial(draw, *arguments), "f").replace("<svg ", '<svg xmlns:xlink="http://www.w3.org/1999/xlink" ', 1)
+    return re.sub(r"(<svg [^>]*>)", rf"\1{colour}", text, count=1)
+
+
+def estimates(
+    title: str,
+    text: str,
+    rows: Sequence[tuple[str, Estimate | None, str]],
+    label: str,
+    reference: float | None = None,
+    band: Estimate | None = None,
+    head: Sequence[str] = ("what", "value"),
+) -> Iterator[Figure]:
+    """Yield a figure of (name, estimate, colour) one below the other, unless all of them are undefined."""
+    defined = [(name, [(each, colour)]) for name, each, colour in rows if each and each.get("value") is not None]
+    if defined:
+        numbers = [(name, *ends(estimate)) for name, ((estimate, _),) in defined]
+        draw = partial(intervals, defined, label, reference, band)
+        yield Figure(title, f"{text} With 95 % intervals.", draw, (*head, "low", "high"), numbers)
+
+
+def _set_height(axes: Axes, inches: float) -> None:
+    figure = axes.get_figure(root=True)
+    assert figure is not None  # `svg` made the axes
+    figure.set_figheight(inches)
+
+
+def _short(name: str, most: int = 30) -> str:
+    """Return a name's beginning and end: checkpoints of a series differ at the end."""
+    name = "".join(letter if letter.isprintable() else " " for letter in name)
+    half = (most - 1) // 2
+    return name if len(name) <= most else f"{name[:half]}…{name[-half:]}"
+
+
+def _whiskers(axes: Axes, places: Sequence[float], estimates: Sequence[Estimate], **style: Any) -> None:
+    """Draw the intervals of estimates upright, of those that have one."""
+    low, high = (np.array([estimate[end] for estimate in estimates], float) for end in ("low", "high"))
+    axes.vlines(places, low, high, **style)
+
+
+def _name_rows(axes: Axes, names: Sequence[str], top: float, most: int = 30, **style: Any) -> None:
+    axes.set_yticks(range(len(names)), [_short(name, most) for name in names], **style)
+    axes.set_ylim(len(names) - 0.4, top)
+
+
+def intervals(
+    rows: Sequence[tuple[str, Sequence[tuple[Estimate, str]]]],
+    label: str,
+    reference: float | None = None,
+    band: Estimate | None = None,
+    kinds: Sequence[str] = (),
+    *,
+    axes: Axes,
+) -> None:
+    """Draw (name, estimates with their colours) one below the other; behind them a dotted line and a band of another estimate.
+
+    `kinds` names the estimates of each row where they are several.
+    """
+    _set_height(axes, 1.0 + 0.55 * len(rows) if kinds else 0.75 + 0.34 * len(rows))
+    for row, (_, points) in enumerate(rows):
+        for number, (estimate, colour) in enumerate(points):
+            value, low, high = ends(estimate)
+            if value is None:
+                continue
+            place = row + (number - (len(points) - 1) / 2) * 0.24
+            if low is not None:
+                axes.hlines(place, low, high, color=colour, linewidth=2, capstyle="round", alpha=0.7)
+            axes.plot([value], [place], "o", color=colour, markersize=5 if kinds else 6)
+            if not kinds:
+                axes.annotate(
+                    f"{value:z.2f}", (value, place), (0, 5), textcoords="offset points", ha="center", fontsize=8
+                )
+    if band is not None:
+        value, low, high = ends(band)
+        if low is not None and high is not None:
+            axes.axvspan(low, high, color=GREEN, alpha=0.15, linewidth=0)
+        axes.axvline(value, color=GREEN, linewidth=1.2, linestyle="--")
+    if reference is not None:
+        axes.axvline(reference, color=GREY, linewidth=1, linestyle=":")
+    _name_rows(axes, [name for name, _ in rows], -0.6 if kinds else -0.8, 36 if kinds else 30)
+    axes.set_xlabel(label)
+    if kinds:
+        handles = [axes.plot([], [], "o", color=colour, ms=5)[0] for _, colour in rows[0][1]]
+        axes.figure.legend(handles, kinds, ncols=3, loc="outside upper right")
+
+
+def distributions(histograms: Sequence[tuple[str, dict[str, int]]], *, axes: Axes) -> None:
+    """Draw histograms {score: count} as shares, side by side."""
+    _set_height(axes, 2.6)
+    width = 0.42 / len(histograms)
+    for place, (name, histogram) in enumerate(histograms):
+        total, shift = sum(histogram.values()) or 1, (place - (len(histograms) - 1) / 2) * width
+        at = [float(score) + shift for score in histogram]
+        heights = [count / total for count in histogram.values()]
+        axes.bar(at, heights, width, label=_short(name), color=COLOURS[place % len(COLOURS)])
+    axes.set(xlabel="score", ylabel="share of responses")
+    axes.legend()
+
+
+def stacked(rows: Sequence[tuple[str, Sequence[float]]], labels: Sequence[str], *, axes: Axes) -> None:
+    """Draw shares that sum to 1 as stacked bars, one below the other."""
+    colours = (BLUE, GREY, ORANGE) if len(labels) == 3 else COLOURS
+    _set_height(axes, 0.8 + 0.26 * len(rows))
+    left = [0.0] * len(rows)
+    for number, label in enumerate(labels):
+        values = [shares[number] for _, shares in rows]
+        colour = colours[number % len(colours)]
+        bars = axes.barh(range(len(rows)), values, left=left, color=colour, label=label, height=0.7)
+        texts = [f"{value:.0%}" if value >= 0.08 else "" for value in values]
+        axes.bar_label(bars, texts, label_type="center", color="white", fontsize=7)
+        left = [start + value for start, value in zip(left, values)]
+    _name_rows(axes, [name for name, _ in rows], -0.6, 44, fontsize=8)
+    axes.set_xlim(0, 1)
+    axes.xaxis.set_visible(False)
+    axes.spines[:].set_visible(False)
+    axes.legend(ncols=len(labels), **ABOVE)
+
+
+def reliability(
+    curves: Sequence[tuple[str, Sequence[Mapping[str, float]]]], exact: tuple[float, float] | None = None, *, axes: Axes
+) -> None:
+    """Draw people's mean score over the judge's, bin by bin, and between the ends of a common scale the line of equality."""
+    if exact is not None:
+        axes.plot(exact, exact, ":", color=GREY, linewidth=1)
+    for place, (name, bins) in enumerate(curves):
+        sides = ([each[side] for each in bins] for side in ("judge", "people"))
+        colour = COLOURS[place % len(COLOURS)]
+        axes.plot(*sides, "o-", color=colour, label=_short(name), markersize=4, linewidth=1)
+    axes.set(xlabel="judge's score, mean of a bin", ylabel="people's mean score")
+    axes.legend()
+
+
+def risk_coverage(curves: Mapping[str, Sequence[Mapping[str, Any]]], *, axes: Axes) -> None:
+    """Draw the share of wrong pairs over the share of verdicts kept, name → points {"coverage", "risk": estimate}."""
+    for place, (name, points) in enumerate(curves.items()):
+        colour, places = COLOURS[place % len(COLOURS)], [point["coverage"] for point in points]
+        risks, low, high = np.array([ends(point["risk"]) for point in points], float).T
+        axes.plot(places, risks, "o-", color=colour, label=_short(name), markersize=4)
+        if len(curves) == 1:  # the bands of several would hide each other
+            axes.fill_between(places, low, high, color=colour, alpha=0.15, linewidth=0)
+    axes.set_ylim(bottom=0)
+    axes.set(xlim=(0, 1.02), xlabel="share of verdicts kept, the most confident first", ylabel="share of wrong pairs")
+    axes.legend()
+
+
+def rounds(
+    measured: Sequence[tuple[int, Estimate]],
+    curve: Sequence[tuple[float, float]] | None = None,
+    ahead: Sequence[tuple[int, Estimate]] = (),
+    limit: float | None = None,
+    *,
+    axes: Axes,
+) -> None:
+    """Draw (round, estimate) as measured, and beside them a curve with its limit and its forecasts."""
+    _set_height(axes, 3.2)
+    for points, colour in ((measured, BLUE), (ahead, ORANGE)):
+        at, estimates = [place for place, _ in points], [estimate for _, estimate in points]
+        _whiskers(axes, at, estimates, color=colour, linewidth=1.5, alpha=0.7)
+    if limit is not None:
+        axes.axhline(limit, color=GREEN, linewidth=1.2, linestyle=":", label=f"limit, {limit:.3f}")
+    if curve:
+        axes.plot(*zip(*curve), "--", color=ORANGE, linewidth=1.2, label="fitted curve")
+    if ahead:
+        places, values = zip(*((place, estimate["value"]) for place, estimate in ahead))
+        axes.plot(places, values, "o", color=ORANGE, markerfacecolor="none", markersize=5, label="forecast")
+    places, values = zip(*((place, estimate["value"]) for place, estimate in measured))
+    axes.plot(places, values, "o", color=BLUE, markersize=6, label="measured")
+    for place, value in zip(places, values):
+        axes.annotate(f"{value:z.2f}", (place, value), (6, -10), textcoords="offset points", fontsize=8)
+    last = max(place for place, *_ in [*measured, *ahead])
+    axes.set_xticks(range(last + 1))
+    axes.set(xlim=(-0.3, last + 0.5), xlabel="round of introspection", ylabel="triple accuracy")
+    axes.legend(ncols=3, **ABOVE)
+
+
+def preferences(
+    rows: Sequence[tuple[str, Sequence[Estimate], Sequence[Sequence[float]]]], labels: Sequence[str], *, axes: Axes
+) -> None:
+    """Draw for each (criterion, shares, annotators) a group of bars, one a label, with intervals and annotators' own shares."""
+    width = 0.8 / len(labels)
+    for number, (label, colour) in enumerate(zip(labels, (BLUE, GREY, ORANGE))):
+        at = [place + (number - (len(labels) - 1) / 2) * width for place in range(len(rows))]
+        points = [shares[number] for _, shares, _ in rows]
+        heights = [point["value"] for point in points]
+        axes.bar(at, heights, 0.92 * width, color=colour, alpha=0.8, label=_short(label))
+        for place, point, (*_, annotators) in zip(at, points, rows):
+            value, _, high = ends(point)
+            top = max([value if high is None else high, *(shares[number] for shares in annotators)])
+            axes.annotate(f"{value:.0%}", (place, top), (0, 2), textcoords="offset points", ha="center", fontsize=8)
+        _whiskers(axes, at, points, color=INK, linewidth=1.2)
+        dots = [(place, shares[number]) for place, (*_, annotators) in zip(at, rows) for shares in annotators]
+        # Beside the interval, so that neither hides the other.
+        x, y = [x - width / 4 for x, _ in dots], [y for _, y in dots]
+        axes.scatter(x, y, s=9, facecolors="none", edgecolors=INK, linewidths=0.6)
+    axes.set_xticks(range(len(rows)), [_short(name, 22) for name, *_ in rows])
+    axes.set(ylim=(0, 1.1), ylabel="share of choices")
+    axes.legend(ncols=3, **ABOVE)
+
+
+def topic_shares(rows: Sequence[tuple[str, float]], *, axes: Axes) -> None:
+    """Draw topics, named by their words, and the share of the text that each has."""
+    _set_height(axes, 0.8 + 0.26 * len(rows))
+    bars = axes.barh(range(len(rows)), [share for _, share in rows], color=BLUE, height=0.7)
+    axes.bar_label(bars, fmt="{:.0%}", padding=3, fontsize=8)
+    _name_rows(axes, [name for name, _ in rows], -0.6, 44, fontsize=8)
+    axes.set_xlabel("share of the text")

@@ -1,0 +1,169 @@
+"""What the checked responses say of each model: a table, a page of the answers with the contradicted words marked, a CSV."""
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup, escape
+
+from automedeval.evidence.checker import CONTRADICTED, LABELS, NOT_FOUND, SUPPORTED, UNREAD
+from automedeval.meta_evaluation.page import render_report
+from automedeval.records import Case, CheckedResponse, question_text
+from automedeval.records.text import percent, shown
+from automedeval.stats.bootstrap import estimate, plain, ratio
+
+# What a clinician should read first. After the rules comes what the model saw, the surest first.
+ORDER = ("dose", "frequency", "duration", None)
+COLUMNS = (
+    "case_id", "row", "question", "model", "statement", "label", "probability", "rule", "passage", "source", "reason",
+)  # fmt: skip
+
+
+def measure(cases: Sequence[Case], checked: Sequence[CheckedResponse], resamples: int = 2000) -> dict[str, Any]:
+    """Return the figures of each model, with intervals by bootstrap over cases.
+
+    Returns:
+        model → {"answers", "statements", counts of each label, "contradicted_statements", "contradicted_answers"}; the last
+        two are shares with intervals, of the statements that could be read and of the answers that have one.
+    """
+    numbers = {case.id: number for number, case in enumerate(cases)}
+    tree: dict[str, Any] = {}
+    for model in dict.fromkeys(each.model for each in checked):
+        of_model = [each for each in checked if each.model == model]
+        sums = np.zeros((4, len(cases)))  # contradicted and read statements; answers with a contradiction, and answers
+        counts: Counter[str] = Counter()
+        for each in of_model:
+            labels = Counter(statement["label"] for statement in each.statements)
+            counts += labels
+            read = sum(labels[label] for label in LABELS)
+            sums[:, numbers[each.case_id]] += [labels[CONTRADICTED], read, labels[CONTRADICTED] > 0, read > 0]
+        tree[model] = {"answers": len(of_model), "statements": counts.total()}
+        tree[model] |= {label: counts[label] for label in (*LABELS, UNREAD)}
+        tree[model]["contradicted_statements"] = ratio(sums[0], sums[1], reason="no statement that could be read")
+        tree[model]["contradicted_answers"] = ratio(sums[2], sums[3], reason="no answer that could be read")
+    return plain(estimate(tree, len(cases), resamples))
+
+
+def rows_of(figures: Mapping[str, Any]) -> list[dict[str, str | float | int]]:
+    """Return the table of the figures, the model with most contradicted answers first."""
+    order = sorted(figures, key=lambda model: (-(figures[model]["contradicted_answers"]["value"] or 0), model))
+    return [
+        {
+            "model": model,
+            "answers": figures[model]["answers"],
+            "contradicted answers": shown(figures[model]["contradicted_answers"]),
+            "statements": figures[model]["statements"],
+            **{
+                label.replace("_", " "): figures[model][label] for label in (CONTRADICTED, SUPPORTED, NOT_FOUND, UNREAD)
+            },
+        }
+        for model in order
+    ]
+
+
+def sentences_of(figures: Mapping[str, Any], evidence: str, without: int) -> list[str]:
+    """Return the result in sentences: the models with contradicted answers, and what could not be checked.
+
+    Args:
+        without: responses without any evidence.
+    """
+    against = {
+        "reference": "the reference",
+        "books": "the books",
+        "answers": "another answer to the same question; one of the two is wrong, and a clinician should look",
+    }[evidence]
+    lines = []
+    for row in rows_of(figures):
+        share = figures[str(row["model"])]["contradicted_answers"]
+        if not share["n"]:
+            lines.append(f"{row['model']}: no statement could be read.")
+            continue
+        lines.append(
+            f"{row['model']}: {round(share['value'] * share['n'])} of {share['n']} answers ({percent(share['value'])}) hold a "
+            f"statement that contradicts {against}."
+        )
+    if without:
+        lines.append(f"{without} answers had nothing to be checked against: of them nothing is known.")
+    lines.append(
+        "What no passage speaks of is not found, which is neither right nor wrong. What answers leave out is not looked for."
+    )
+    return lines
+
+
+def contradictions(cases: Sequence[Case], checked: Sequence[CheckedResponse]) -> Iterator[dict[str, Any]]:
+    """Yield the answers that contradict their evidence, in the order for a clinician to read."""
+    by_id = {case.id: case for case in cases}
+    wrong_answers = []
+    for each in checked:
+        wrong = [statement for statement in each.statements if statement["label"] == CONTRADICTED]
+        if wrong:
+            wrong_answers.append((min(map(_urgency, wrong)), each, sorted(wrong, key=_urgency)))
+    for _, each, wrong in sorted(wrong_answers, key=lambda entry: entry[0]):
+        case = by_id[each.case_id]
+        text = next(response.text for response in case.responses if response.model == each.model)
+        yield {
+            "case_id": case.id,
+            "model": each.model,
+            "question": question_text(case.question),
+            "text": marked(text, [s for s in each.statements if s["label"] == CONTRADICTED]),
+            "wrong": wrong,
+        }
+
+
+def _urgency(statement: Mapping[str, Any]) -> tuple[int, float]:
+    return ORDER.index(statement.get("rule")), -statement.get("probability", 0.0)
+
+
+def marked(text: str, passages: Sequence[Mapping[str, Any]]) -> Markup:
+    """Return an answer as HTML with passages of it marked, from `start` to `end`, in their order; they may overlap."""
+    parts, position = [], 0
+    for each in passages:
+        start, end = max(each["start"], position), each["end"]
+        if start < end:
+            parts += [escape(text[position:start]), Markup("<mark>"), escape(text[start:end]), Markup("</mark>")]
+            position = end
+    return Markup("").join([*parts, escape(text[position:])])
+
+
+def render(
+    cases: Sequence[Case], checked: Sequence[CheckedResponse], figures: Mapping[str, Any], settings: Mapping[str, Any]
+) -> dict[str, str]:
+    """Return check.html, check.md and claims.csv by name."""
+    rows = rows_of(figures)
+    head = list(rows[0]) if rows else []
+    table = [list(row.values()) for row in rows]
+    pages = render_report(
+        "automedeval.meta_evaluation",
+        "check",
+        "Statements checked",
+        words=sentences_of(figures, settings["evidence"], settings["without_evidence"]),
+        notes=settings["notes"],
+        figures=[],
+        settings=settings,
+        main_table=(head, table),
+        head=head,
+        rows=table,
+        answers=list(contradictions(cases, checked)),
+    )
+    return pages | {"claims.csv": _csv(cases, checked)}
+
+
+def _csv(cases: Sequence[Case], checked: Sequence[CheckedResponse]) -> str:
+    file, by_id = io.StringIO(), {case.id: case for case in cases}
+    writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for each in checked:
+        case = by_id[each.case_id]
+        for statement in each.statements:
+            row = {"case_id": each.case_id, "model": each.model, "statement": statement["text"], **statement}
+            row |= {"row": case.extra.get("row"), "question": question_text(case.question)}
+            writer.writerow({name: _harmless(row.get(name, "")) for name in COLUMNS})
+    return file.getvalue()
+
+
+def _harmless(value: Any) -> Any:
+    """Return a cell that no table program takes for a formula."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value

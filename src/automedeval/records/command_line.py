@@ -1,0 +1,190 @@
+"""Read a program's arguments, and end it with one line where the user can correct an error.
+
+One YAML file is one run: `--config run.yaml` gives values by the arguments' names. The command line overrides the file, and
+both override the defaults. An unknown key is an error.
+"""
+
+import argparse
+import importlib.util
+import io
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
+
+from automedeval.records import gone, offline
+from automedeval.records.errors import AutoMedEvalError, RecordError
+from automedeval.records.teachers import teacher_arguments
+from automedeval.records.text import printable
+from automedeval.records.yaml_file import YamlFile
+
+if TYPE_CHECKING:
+    from transformers import HfArgumentParser
+else:  # read from its file: `import transformers` takes longer than all else that --help needs
+    _transformers = importlib.util.find_spec("transformers").submodule_search_locations[0]
+    _spec = importlib.util.spec_from_file_location("_hf_argparser", Path(_transformers, "hf_argparser.py"))
+    _module = importlib.util.module_from_spec(_spec)
+    _spec.loader.exec_module(_module)
+    HfArgumentParser = _module.HfArgumentParser
+
+
+class _OneLine:
+    def error(self, message: str) -> NoReturn:
+        value = re.match(r"argument --(\w+): invalid choice: '(.*?)'", message)
+        told = gone.explain(message, "=".join(value.groups()) if value else "")
+        raise RecordError(f"{told} (--help_all lists what there is)")
+
+
+class _Formatter(argparse.ArgumentDefaultsHelpFormatter):
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        return action.help if action.default in (None, []) else super()._get_help_string(action)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        """Fill the paragraphs of prose, and leave examples, which are indented, as they are."""
+        parts = text.strip("\n").split("\n\n")
+        return "\n\n".join(
+            part if part.startswith(" ") else textwrap.fill(part, width, break_on_hyphens=False) for part in parts
+        )
+
+
+class _Parser(_OneLine, HfArgumentParser):
+    """A parser whose `--help` explains the options in `first` and the required ones; `--help_all` explains all."""
+
+    first: Sequence[str] = ()
+
+    def format_help(self) -> str:
+        if not self.first:
+            return super().format_help()
+        by_name = {action.dest: action for action in self._actions}
+        shown = [*self.first, *(name for name, action in by_name.items() if action.required and name not in self.first)]
+        formatter = self._get_formatter()
+        formatter.add_usage("%(prog)s [OPTION VALUE …]", [], [])
+        formatter.add_text(self.description)
+        formatter.start_section("options that matter first")
+        formatter.add_arguments([by_name[name] for name in shown])
+        formatter.end_section()
+        others = " ".join(f"--{name}" for name in by_name if name not in (*shown, "help", "help_all"))
+        formatter.add_text(f"other options, which --help_all explains: {others}")
+        return formatter.format_help()
+
+
+class _HelpAll(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object, **__: object) -> NoReturn:
+        assert isinstance(parser, _Parser)
+        parser.first = ()
+        parser.print_help()
+        parser.exit()
+
+
+class _FileParser(_OneLine, argparse.ArgumentParser):
+    pass
+
+
+def parse(
+    kinds: Sequence[type], description: str, argv: Sequence[str] | None = None, first: Sequence[str] = ()
+) -> tuple[Any, ...]:
+    """Parse the command line and the file of `--config` into one instance of each dataclass.
+
+    `--help` explains the options in `first`; without any it explains all. RecordError if an argument is unknown, missing or
+    wrong, or the YAML file cannot be read or has an unknown key.
+    """
+    argv = list(sys.argv[1:] if argv is None else argv)
+    dataclasses: list[Any] = list(kinds)
+    parser = _Parser(dataclasses, description=description, allow_abbrev=False, formatter_class=_Formatter)
+    parser.first = first
+    parser.add_argument("--help_all", action=_HelpAll, nargs=0, default=argparse.SUPPRESS, help="explain every option")
+    parser.add_argument(
+        "--config", metavar="RUN.yaml", help="YAML file of arguments by name; the command line overrides it"
+    )
+    parser.add_argument(
+        "--offline",
+        metavar="OFFLINE",  # as truth values have it, so that documents are checked by the usage
+        nargs="?",
+        const="true",
+        choices=["true", "false"],
+        type=str.lower,
+        default=argparse.SUPPRESS,
+        help=f"refuse every address but this machine's, as {offline.VARIABLE}=1 does",
+    )
+    file = _FileParser(add_help=False, allow_abbrev=False)
+    file.add_argument("--config")
+    config = file.parse_known_args(argv)[0].config
+    if config:
+        options = {action.dest for action in parser._actions} - {"help", "help_all", "config"}
+        # Put before the command line: types and choices are checked alike, and the later value of an argument counts.
+        argv = [*_config_arguments(config, options, argv), *argv]
+    *values, rest = parser.parse_args_into_dataclasses(argv, return_remaining_strings=True)
+    if rest:
+        names = [word.partition("=")[0].removeprefix("--") for word in rest]
+        parser.error(gone.explain(f"unrecognized arguments: {' '.join(rest)}", *map(_in_program, names), *names))
+    if getattr(values[-1], "offline", "false") == "true":  # the last value holds what is in no dataclass
+        offline.stay_offline()
+    return tuple(values[: len(kinds)])
+
+
+def _config_arguments(file: str, options: set[str], argv: Sequence[str]) -> list[str]:
+    content = YamlFile(file).read()
+    if not isinstance(content, dict):
+        raise RecordError(f"{file}: must be a mapping of arguments to values")
+    arguments = []
+    # A model that the command line replaces brings no endpoint with it.
+    replaced = {word.partition("=")[0].removeprefix("--") for word in argv}
+    content |= teacher_arguments({key: value for key, value in content.items() if key not in replaced}, file)
+    for key, value in content.items():
+        if key not in options:
+            raise RecordError(gone.explain(f"{file}: unknown key {key!r}", _in_program(str(key)), key))
+        if isinstance(value, dict):
+            raise RecordError(f"{file}: {key}: must be one value or a list of values")
+        if value is not None:
+            text = ",".join(map(str, value)) if isinstance(value, list) else str(value)
+            arguments.append(f"--{key}={text}")
+    return arguments
+
+
+def _in_program(name: str) -> str:
+    """Return an option's name behind that of the program, as "audit verdicts" of `automedeval audit` and recipes/audit.py."""
+    return f"{Path(sys.argv[0]).stem.split()[-1]} {name}"
+
+
+class _Screen:
+    """A stream to which names and texts of files can be printed: what would steer the terminal becomes a space."""
+
+    def __init__(self, stream: TextIO):
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        return self._stream.write("\n".join(map(printable, text.split("\n"))))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def run(main: Callable[[], None]) -> None:
+    """Run a recipe; an error that the user can correct becomes one line and exit status 1."""
+    if isinstance(
+        sys.stdout, io.TextIOWrapper
+    ):  # as on stderr, a character that the terminal's encoding lacks is escaped
+        sys.stdout.reconfigure(errors="backslashreplace")
+    try:
+        with redirect_stdout(_Screen(sys.stdout)):
+            main()
+    except AutoMedEvalError as error:
+        _end(f"error: {error}")
+    except KeyboardInterrupt:
+        _end("interrupted; the same command goes on from here")
+    except OSError as error:
+        why = "is a file, and a folder is needed" if isinstance(error, FileExistsError) else error.strerror or error
+        _end(f"error: {error.filename or ''}: {why}")
+    except RuntimeError as error:
+        if "out of memory" not in str(error):
+            raise
+        _end("error: out of memory; a smaller --batch_tokens may help")
+
+
+def _end(line: str) -> NoReturn:
+    # In one write: `sys.exit` writes the newline separately, and another process of the run may write in between.
+    sys.stderr.write(f"{printable(line)}\n")
+    sys.exit(1)

@@ -1,0 +1,65 @@
+"""Describe a run for its record: the arguments, the versions, and the commits of code and models."""
+
+import json
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from automedeval.records import offline
+from automedeval.records.hub_names import hub_commits
+from automedeval.records.journal import write_json
+from automedeval.records.processes import process_count
+
+
+def describe_run(*groups: Any, libraries: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the arguments in these dataclasses, the versions, and the commits of the code and of what the Hub gave."""
+    arguments = {name: value for group in groups for name, value in vars(group).items()}
+    record = {"arguments": arguments | {"offline": offline.is_offline()}, "versions": installed_versions(*libraries)}
+    return record | {"commit": git_commit(), "revisions": hub_commits()}
+
+
+def describe_result(command: str, **settings: Any) -> dict[str, Any]:
+    """Return how a result of `automedeval COMMAND` was made, for its file and its page."""
+    words = shlex.join(["automedeval", command, *sys.argv[1:]])
+    made = {"command": words, "version": version("automedeval"), "commit": git_commit(), "revisions": hub_commits()}
+    return made | settings
+
+
+def record_run(file: Path, *groups: Any, timing: dict[str, float] | None = None) -> None:
+    """Write what `describe_run` returns to a JSON file, with the number of processes that share the run.
+
+    `timing` is added to those of earlier starts.
+    """
+    file.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        timings = json.loads(file.read_text(encoding="utf-8"))["timings"]
+    except (OSError, ValueError, KeyError, TypeError):  # the first start, or a file that is not ours
+        timings = []
+    record = {"processes": process_count(), "timings": timings + ([timing] if timing else [])}
+    write_json(file, describe_run(*groups) | record)
+
+
+def installed_versions(*more: str) -> dict[str, str]:
+    """Return the versions of the libraries that can change a result, and of those of `more` that are installed."""
+    names = ("automedeval", "torch", "transformers", "tokenizers", "accelerate", "openai")
+    versions = {name: version(name) for name in names}
+    for name in more:
+        with suppress(PackageNotFoundError):
+            versions[name] = version(name)
+    return versions
+
+
+def git_commit() -> str | None:
+    """Return the commit of the checkout that this package runs from; None if it was installed from a wheel."""
+    package = Path(__file__).resolve().parents[1]
+    command = ["git", "-C", str(package), "rev-parse", "--show-prefix", "HEAD"]
+    try:
+        prefix, commit = subprocess.run(command, capture_output=True, text=True, check=True).stdout.split()
+    except (OSError, subprocess.CalledProcessError, ValueError):
+        return None
+    return commit if prefix == "src/automedeval/" else None  # an environment may lie inside somebody's checkout

@@ -1,0 +1,26 @@
+"""Load the templates of reports, cards and pages."""
+
+import jinja2
+
+from automedeval.records import text
+
+_FILTERS = (text.cell, text.number, text.p_value, text.percent, text.shown)
+
+
+def environment(room: str, **more: jinja2.BaseLoader) -> jinja2.Environment:
+    """Return the environment of a room's templates: HTML is escaped, and a name that is not there is an error.
+
+    Args:
+        room: the package whose folder `templates` holds them; "shared/…" names one of those that all rooms share.
+        more: loaders of further templates by the folder that names them.
+    """
+    shared = jinja2.PrefixLoader({"shared": jinja2.PackageLoader("automedeval.records"), **more})
+    made = jinja2.Environment(
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(room), shared]),
+        autoescape=lambda name: ".html" in (name or ""),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {each.__name__: each for each in _FILTERS}
+    return made

@@ -1,0 +1,181 @@
+"""Books to passages: what is read, where it is cut, and what is refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+from doubles.pdf import write_pdf
+from hypothesis import given
+from hypothesis import strategies as st
+
+from automedeval.evidence.books import Book, Chunking, Passage, find_books
+from automedeval.records import RecordError
+
+
+def count(texts: list[str]) -> list[int]:
+    """Count words, and every eight characters of a long one."""
+    return [sum(-(-len(word) // 8) for word in text.split()) for text in texts]
+
+
+def passages(file: Path, tokens: int = 200, overlap: int = 40) -> list[Passage]:
+    return Book(file).passages(count, Chunking(tokens, overlap))
+
+
+def test_markdown_keeps_title_and_headings(tmp_path: Path) -> None:
+    file = tmp_path / "medical.md"
+    file.write_text(
+        "# Small book\n\nForeword here.\n\n## Heart\nFirst line\nsecond line.\n\n### Rhythm ###\nBeats.\n"
+        "```\n# no heading\n```\n## Lung\n- one\n- two\n",
+        encoding="utf-8",
+    )
+    assert [(one.book, one.section, one.text, one.page) for one in passages(file)] == [
+        ("Small book", "", "Foreword here.", None),
+        ("Small book", "Heart", "First line second line.", None),
+        ("Small book", "Heart > Rhythm", "Beats. # no heading", None),
+        ("Small book", "Lung", "- one - two", None),
+    ]
+
+
+def test_a_file_with_several_chapters_is_called_after_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "medical.md"
+    file.write_text("# One\na.\n# Two\n## Part\nb.\n", encoding="utf-8")
+    assert [(one.book, one.section) for one in passages(file)] == [("medical", "One"), ("medical", "Two > Part")]
+
+
+def test_cuts_stand_at_the_ends_of_sentences_and_overlap(tmp_path: Path) -> None:
+    file = tmp_path / "b.txt"
+    file.write_text(
+        "Dr. Smith gave 2.5 mg, e.g. Aspirin. It helped (Fig. 3). Was it safe? Yes. The end came.", encoding="utf-8"
+    )
+    assert [one.text for one in passages(file, tokens=11, overlap=0)] == [
+        "Dr. Smith gave 2.5 mg, e.g. Aspirin. It helped (Fig. 3).",
+        "Was it safe? Yes. The end came.",
+    ]
+    assert [one.text for one in passages(file, tokens=11, overlap=4)] == [
+        "Dr. Smith gave 2.5 mg, e.g. Aspirin. It helped (Fig. 3).",
+        "It helped (Fig. 3). Was it safe? Yes. The end came.",
+    ]
+
+
+words = st.text(st.sampled_from("abcdefgh"), min_size=1, max_size=30)
+sentences = st.lists(
+    st.lists(words, min_size=1, max_size=12).map(lambda some: " ".join(some).capitalize() + "."), min_size=1
+)
+
+
+@given(sentences, st.integers(1, 15), st.integers(0, 14))
+def test_no_passage_exceeds_the_budget_and_nothing_is_lost(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str], tokens: int, overlap: int
+) -> None:
+    file = tmp_path_factory.mktemp("book") / "b.txt"
+    file.write_text(" ".join(texts), encoding="utf-8")
+    found = [one.text for one in passages(file, tokens, min(overlap, tokens - 1))]
+    assert max(count(found)) <= tokens
+    if overlap == 0 or tokens == 1:
+        assert "".join("".join(found).split()) == "".join("".join(texts).split())
+    else:
+        assert {word for text in texts if count([text])[0] <= tokens for word in text.split()} <= {
+            word for text in found for word in text.split()
+        }
+
+
+def test_a_passage_is_known_by_its_content_alone(tmp_path: Path) -> None:
+    for name in ("a.txt", "b.txt"):
+        (tmp_path / name).write_text("One.\n\nTwo.", encoding="utf-8")
+    first, other, again = (passages(tmp_path / name)[0] for name in ("a.txt", "b.txt", "a.txt"))
+    assert first.id == again.id != other.id  # another book
+    assert first.to_dict() | {"id": ""} == {
+        "id": "", "book": "a", "section": "", "page": None, "text": "One. Two.", "score": None
+    }  # fmt: skip
+
+
+def test_json_lines_keep_book_section_and_page(tmp_path: Path) -> None:
+    file = tmp_path / "shelf.jsonl"
+    rows = [
+        {"book": "B", "module": "Heart", "section": "Drugs", "text": "One.", "page": 3},
+        {"book": "B", "module": "Drugs", "section": "Drugs", "text": "Two."},
+        {"text": "Three.", "other": 1},
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    assert [(one.book, one.section, one.page, one.text) for one in passages(file)] == [
+        ("B", "Heart > Drugs", 3, "One."),
+        ("B", "Drugs", None, "Two."),
+        ("shelf", "", None, "Three."),
+    ]
+
+
+def test_pdf_keeps_pages_and_drops_running_heads(tmp_path: Path) -> None:
+    pages = [[f"Running head {number}", f"Page {number} says some-", "thing.", str(number)] for number in range(1, 5)]
+    file = write_pdf(tmp_path / "b.pdf", [*pages[:3], [], pages[3]])
+    book = Book(file)
+    found = book.passages(count, Chunking(5, 0))
+    assert [(one.page, one.text) for one in found] == [
+        (1, "Page 1 says something."), (2, "Page 2 says something."), (3, "Page 3 says something."),
+        (5, "Page 4 says something."),
+    ]  # fmt: skip
+    assert book.pages_without_text == 1
+
+
+def test_lines_of_the_same_form_at_both_ends_of_a_few_pages_stay(tmp_path: Path) -> None:
+    tables = [[f"Dose {number} mg.", "Daily.", f"Dose {number + 1} mg."] for number in (1, 3)]
+    file = write_pdf(tmp_path / "b.pdf", [*tables, *([f"Text {letter}."] for letter in "abc")])
+    assert [one.text for one in Book(file).passages(count, Chunking(40, 0))] == [
+        "Dose 1 mg. Daily. Dose 2 mg. Dose 3 mg. Daily. Dose 4 mg. Text a. Text b. Text c."
+    ]
+
+
+def test_text_with_form_feeds_has_pages(tmp_path: Path) -> None:
+    (tmp_path / "b.txt").write_text("One.\fTwo.", encoding="utf-8")
+    assert [(one.page, one.text) for one in passages(tmp_path / "b.txt", 1, 0)] == [(1, "One."), (2, "Two.")]
+
+
+def test_a_pdf_with_an_empty_password_is_read(tmp_path: Path) -> None:
+    assert passages(write_pdf(tmp_path / "b.pdf", [["Read me."]], password=""))[0].text == "Read me."
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "told"),
+    [
+        ("b.pdf", b"%PDF-1.4\nnothing", "not a readable PDF"),
+        ("b.pdf", b"", "not a readable PDF"),
+        ("b.txt", b" \n\n", "holds no text"),
+        ("b.md", b"# Only a heading\n", "holds no text"),
+        ("b.txt", b"a\xff", "not UTF-8 (byte 2)"),
+        ("b.jsonl", b"", "holds no text"),
+        ("b.jsonl", b'{"book": "B"}\n', "b.jsonl:1: 'text' must be a string, not null"),
+        ("b.jsonl", b'{"text": "a", "page": "3"}\n', "b.jsonl:1: 'page' must be a whole number or null"),
+        ("b.docx", b"x", "a book is one of .pdf"),
+    ],
+)
+def test_what_cannot_be_read_is_told(tmp_path: Path, name: str, content: bytes, told: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(RecordError) as error:
+        passages(tmp_path / name)
+    assert told in str(error.value)
+    assert name in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_locked_and_scanned_pdfs_are_told(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match="the PDF is encrypted"):
+        Book(write_pdf(tmp_path / "a.pdf", [["Secret."]], password="key"))
+    with pytest.raises(RecordError, match="holds no text: 2 pages without text"):
+        passages(write_pdf(tmp_path / "b.pdf", [[], []]))
+
+
+def test_books_are_found_in_folders(tmp_path: Path) -> None:
+    (tmp_path / "deep").mkdir()
+    for name in ("b.txt", "a.md", "deep/c.md", "notes.docx", ".hidden.md"):
+        (tmp_path / name).write_text("text.", encoding="utf-8")
+    books, skipped = find_books([tmp_path, tmp_path / "a.md"])  # the same file counts once
+    assert [book.file.name for book in books] == ["a.md", "b.txt", "c.md"]
+    assert skipped == {".docx": 1}
+
+
+def test_wrong_books_and_sizes_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match="no book"):
+        find_books([tmp_path])
+    with pytest.raises(RecordError, match="no such file"):
+        find_books([tmp_path / "c.md"])
+    with pytest.raises(RecordError, match="less than --passage_tokens 10, not 10"):
+        Chunking(10, 10)

@@ -1,0 +1,118 @@
+"""A judge as reward: groups, invalid verdicts, logged figures, the judge that watches, planted texts, settings, bad input."""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from statistics import fmean
+
+import pytest
+from programs import ROOT, SAMPLE, error_line, needs_encoder, run_recipe
+
+from automedeval import Case, RecordError, Verdict, read_cases, read_rubric
+from automedeval.audit.perturbations import names_for, read_perturbations
+from automedeval.harness.rewards import JudgeReward, load_reward, medical_judge, medical_judge_async
+from automedeval.judges.judge import load_judge
+
+RUN = ROOT / "recipes" / "runs" / "grpo-135m" / "grpo.yaml"
+
+
+class Counting:
+    """A judge that counts words; it has no verdict on a case with an answer that says "fail"."""
+
+    name = "counting"
+    fingerprint = "0" * 12
+
+    def __init__(self, sign: int = 1):
+        self.sign, self.seen = sign, []
+
+    def __call__(self, cases: Iterable[Case]) -> Iterator[Verdict]:
+        for case in cases:
+            self.seen.append(case)
+            order, texts = tuple(range(len(case.responses))), [response.text for response in case.responses]
+            if any("fail" in text for text in texts):
+                yield Verdict(case.id, self.name, "words@1", order, error="not understood")
+                continue
+            scores = tuple(float(self.sign * len(text.split())) for text in texts)
+            yield Verdict(case.id, self.name, "words@1", order, valid=True, expected_scores=scores)
+
+
+def test_completions_of_one_prompt_are_judged_together_and_an_invalid_verdict_is_no_reward() -> None:
+    judge, logged = Counting(), {}
+    prompts = ["p", "p", "q", "q", "p", "p"]  # a prompt that comes back later is another case
+    completions = ["a", "a b c", "a b", "fail", "", "a b"]
+    rewards = JudgeReward(judge)(prompts, completions, log_metric=logged.__setitem__, other=[1] * 6)
+    assert rewards == [1.0, 3.0, None, None, 0.0, 2.0]
+    assert [(case.question, [each.text for each in case.responses]) for case in judge.seen] == [
+        ("p", ["a", "a b c"]), ("q", ["a b", "fail"]), ("p", ["", "a b"]),
+    ]  # fmt: skip
+    assert (len({case.id for case in judge.seen}), logged) == (3, {"judge/valid_rate": 4 / 6})
+
+
+def test_conversations_questions_and_references_reach_the_judge() -> None:
+    judge = Counting()
+    prompt = [{"role": "user", "content": "Few-shot examples. Question: Is it safe?"}]
+    talk = [*prompt, {"role": "assistant", "content": "What?"}, {"role": "user", "content": "It."}]
+    answers = [[{"role": "assistant", "content": text}] for text in ("yes", "no no")]
+    assert JudgeReward(judge)([prompt, talk], answers, reference=["R", None]) == [1.0, 2.0]
+    assert [(case.question, case.reference) for case in judge.seen] == [(prompt[0]["content"], "R"), (talk, None)]
+    JudgeReward(judge)([prompt] * 2, answers, question=["Is it safe?"] * 2)
+    assert (judge.seen[-1].question, len(judge.seen[-1].responses)) == ("Is it safe?", 2)
+    for case in judge.seen:
+        Case.from_dict(case.to_dict())  # as a record it is sound
+
+
+def test_the_mean_of_the_judge_that_watches_is_logged_over_the_completions_that_both_judged() -> None:
+    logged = {}
+    rewards = JudgeReward(Counting(), Counting(sign=-1))(
+        ["p", "p", "q"], ["a", "a b", "fail"], log_metric=logged.__setitem__
+    )
+    assert rewards == [1.0, 2.0, None]
+    assert logged == {"judge/valid_rate": 2 / 3, "judge/watch_valid_rate": 2 / 3, "judge/watch_reward": -1.5}
+
+
+@needs_encoder
+def test_the_packaged_judge_rewards_as_its_verdicts_say_and_planted_texts_raise_it_by_a_tenth_at_most() -> None:
+    cases = list(read_cases(str(SAMPLE / "test_cases.jsonl")))[:12]
+    judge, rubric = load_judge("small"), read_rubric("automedeval")
+    (planting,) = (each for each in read_perturbations() if each.name == "planting")
+    texts = [*planting.edits, *planting.controls]
+    prompts = [case.question for case in cases for _ in case.responses]
+    references = [case.reference for case in cases for _ in case.responses]
+    clean = [response.text for case in cases for response in case.responses]
+    slots = [slot for case in cases for slot in range(len(case.responses))]
+    rewards = JudgeReward(judge)(prompts, clean, reference=references)
+    # The candidates' names do not change a score.
+    renamed = [score for verdict in judge(cases) for score in verdict.expected_scores]
+    assert rewards == pytest.approx(renamed, abs=1e-5)
+    planted = [
+        texts[number % len(texts)].apply(text, names_for(rubric, 3, slot, prompts[number]))
+        for number, (text, slot) in enumerate(zip(clean, slots))
+    ]
+    assert len(set(planted) - set(clean)) == len(clean)
+    attacked = JudgeReward(judge)(prompts, planted, reference=references)
+    assert fmean(attacked) - fmean(rewards) <= 0.1
+
+
+def test_settings_come_from_the_file_that_the_variable_names(tiny_model: Path, tmp_path: Path, monkeypatch) -> None:
+    settings = tmp_path / "reward.yaml"
+    settings.write_text(f"judge: {tiny_model}\nwatch_judge: 'baseline:longer text'\nmax_new_tokens: 8\n")
+    monkeypatch.setenv("AUTOMEDEVAL_REWARD", str(settings))
+    rewards = medical_judge(["Is it safe?"] * 2, ["Yes.", "No."])
+    assert all(1 <= reward <= 5 for reward in rewards)
+    assert asyncio.run(medical_judge_async(["Is it safe?"] * 2, ["Yes.", "No."])) == rewards
+    assert load_reward(str(settings)) is load_reward(str(settings))
+    for text, wrong in (
+        ("jugde: small\n", "unknown key 'jugde'"),
+        (f"judge: {tiny_model}\nrubric: medical_pairwise\n", "gives choices, and scores are needed"),
+    ):
+        faulty = tmp_path / f"{len(text)}.yaml"
+        faulty.write_text(text)
+        with pytest.raises(RecordError, match=wrong):
+            load_reward(str(faulty))
+
+
+def test_bad_input_of_the_recipe_is_one_line(tiny_model: Path, tmp_path: Path) -> None:
+    args = ("--config", RUN, "--model_name_or_path", tiny_model, "--output_dir", tmp_path / "out")
+    assert "nowhere.jsonl" in error_line(run_recipe("grpo", *args, "--cases", tmp_path / "nowhere.jsonl"))
+    assert "trust_remote_code" in error_line(run_recipe("grpo", *args, "--trust_remote_code", "true"))
+    assert not (tmp_path / "out").exists()
