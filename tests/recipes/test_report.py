@@ -24,8 +24,7 @@ from programs import error_line, succeeded
 from scipy.stats import pearsonr
 
 from automedeval.meta_evaluation.report import page
-from automedeval.records import Verdict
-from automedeval.reports import text
+from automedeval.records import Verdict, text
 
 
 def test_reports_agreement_with_intervals_ceiling_and_baselines(tmp_path):
