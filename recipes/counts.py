@@ -1,8 +1,8 @@
 """Count what a study has made, file by file, beside the paper's counts, with what was left out on the way and why.
 
-    python recipes/counts.py --paper recipes/runs/automedeval-13b/counts.yaml --output reports/counts.md
+    python recipes/counts.py --paper recipes/runs/automedeval-13b/counts.yaml
 
-Reads the files that the YAML names, each beside its dropped.jsonl; writes one Markdown table.
+Reads the files that the YAML names, each beside its dropped.jsonl; writes one Markdown table, reports/counts.md.
 """
 
 import json
@@ -17,6 +17,7 @@ from automedeval.records.command_line import parse, run
 from automedeval.records.journal import write_whole
 from automedeval.records.yaml_file import YamlFile
 
+TABLE = Path("reports", "counts.md")
 DROPPED = "dropped.jsonl"  # lines of what a step left out, each with its reason
 COLUMNS = ("file", "paper", "in proportion", "here", "left out, and why")
 
@@ -28,7 +29,6 @@ class CountArguments:
     paper: str = option(
         "YAML with files: the paper's count of each, and share: the size of this study beside the paper's"
     )
-    output: str = option("the table, as Markdown")
 
 
 def main() -> None:
@@ -38,8 +38,8 @@ def main() -> None:
     content = reader.read()
     reader.only(content, ("files", "share"))
     table = count_table(Path(), reader.take(content, "files", dict), content.get("share", 1))
-    Path(args.output).parent.mkdir(parents=True, exist_ok=True)
-    write_whole(Path(args.output), table)
+    TABLE.parent.mkdir(exist_ok=True)
+    write_whole(TABLE, table)
     print(table, end="")
 
 

@@ -2,7 +2,7 @@
 
     python recipes/publish.py dataset instructions/sample --repo ORG/NAME --dry_run
     python recipes/publish.py model checkpoints/sample-round1 --repo ORG/NAME --agreement reports/sample/agreement.json \
-      --judge introspection1 --base_model HuggingFaceTB/SmolLM2-135M-Instruct --datasets ORG/DATASET
+      --judge introspection1 --base_model HuggingFaceTB/SmolLM2-135M-Instruct --license apache-2.0 --datasets ORG/DATASET
     python recipes/publish.py metric --repo ORG/rationale_score --public true
 
 All checks come before anything is sent. A push is one commit, so that readers see either all of it or the former state. The
@@ -54,6 +54,9 @@ class CardArguments:
     agreement: str | None = option("model: agreement.json of `automedeval report`", None)
     judge: str | None = option("model: its name in agreement.json", None)
     audit: str | None = option("model: audit.json; without it the card says: not audited", None)
+    license: str | None = option(
+        "model: the Hub's name of its license, such as apache-2.0, llama2 or other; required", None
+    )
     base_model: str | None = option("model: Hub id of the model before training", None)
     datasets: list[str] = option("model: Hub ids of its training data", [])
     rubric: str | None = option(
@@ -135,7 +138,7 @@ def about_model(folder: Path, repo: str, about: CardArguments) -> tuple[str, dic
 
     result = read_result(about.agreement, "judges", "cases", "settings") if about.agreement else None
     audit = read_result(about.audit, "perturbations", "judge") if about.audit else None
-    inputs = CardInputs(repo, about.base_model, tuple(about.datasets), about.judge)
+    inputs = CardInputs(repo, about.base_model, tuple(about.datasets), about.judge, about.license)
     card = fill_card(read_text(MODEL_CARD), folder, inputs, result, audit)
     if about.card_output:
         Path(about.card_output).write_text(card, encoding="utf-8", newline="\n")

@@ -95,7 +95,16 @@ def test_killed_within_a_large_file_the_same_command_finishes_and_no_reader_sees
     hub: HubDouble, tiny_model: Path, tmp_path: Path
 ) -> None:
     checkpoint = trained(sharded(tiny_model, tmp_path / "sharded"), tmp_path / "judge")
-    about = ["--repo", "org/judge", "--base_model", "some-org/base", "--datasets", "org/data"]
+    about = [
+        "--repo",
+        "org/judge",
+        "--license",
+        "apache-2.0",
+        "--base_model",
+        "some-org/base",
+        "--datasets",
+        "org/data",
+    ]
     command = ("model", str(checkpoint), *about)
 
     def killed() -> None:

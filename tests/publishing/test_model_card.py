@@ -24,7 +24,7 @@ from automedeval.stats.agreement import LABELS
 
 ROWS = rows_of(__file__)
 
-INPUTS = CardInputs("org/judge", base_model="some-org/base", datasets=("org/data",))
+INPUTS = CardInputs("org/judge", base_model="some-org/base", datasets=("org/data",), license="llama2")
 TINY = CardInputs(**vars(INPUTS) | {"judge": "tiny"})
 CARD = (ROOT / "model_card.md").read_text(encoding="utf-8")
 
@@ -75,7 +75,7 @@ def test_the_figures_of_the_card_are_those_that_were_measured(checkpoint: Path, 
     assert "not recorded" not in shown
     assert "no trained model" not in card
     data = ModelCard(card).data
-    assert (data.base_model, data.datasets, data.license) == ("some-org/base", ["org/data"], "apache-2.0")
+    assert (data.base_model, data.datasets, data.license) == ("some-org/base", ["org/data"], "llama2")
 
 
 def test_the_card_has_every_fact_of_the_page_but_those_of_the_ranking(checkpoint: Path, results: Path) -> None:
@@ -246,6 +246,7 @@ def test_the_lines_of_the_card_run(
     ("changes", "message"),
     [
         ({"base_model": None}, "was trained from models/base, a folder of this machine; --base_model names its Hub id"),
+        ({"license": None}, "--license is missing: the Hub's name of a license that its base model's allows"),
         ({"judge": "nobody"}, "no judge 'nobody'; there are tiny, other"),
         ({"judge": None}, "has 2 judges; --judge says which it is: tiny, other"),
     ],

@@ -21,7 +21,7 @@ from automedeval.rubrics import prompts, rubric
 from automedeval.rubrics.published import files_to_publish
 
 FAST = {"dtype": "float32", "device": "cpu", "max_new_tokens": 8}
-ABOUT = ("--base_model", "some-org/base", "--datasets", "org/data")
+ABOUT = ("--license", "apache-2.0", "--base_model", "some-org/base", "--datasets", "org/data")
 TEMPLATE = (
     "{% block system %}You are a nurse of the night shift.{% endblock %}\n"
     "{% block user %}Who is kind? {{ question }}\n{% for each in responses %}{{ loop.index }}) {{ each }}\n{% endfor %}"

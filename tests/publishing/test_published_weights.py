@@ -11,7 +11,7 @@ from programs import SAMPLE, error_line, run_recipe
 
 from automedeval.models.checkpoints import file_digests, fingerprint, fingerprints
 
-ABOUT = ("--base_model", "some-org/base", "--datasets", "org/data", "--dry_run")
+ABOUT = ("--license", "apache-2.0", "--base_model", "some-org/base", "--datasets", "org/data", "--dry_run")
 
 
 def test_several_fingerprints_are_those_of_each(tiny_model: Path) -> None:

@@ -251,7 +251,7 @@ def test_an_audit_that_measured_nothing_does_not_pass(tmp_path: Path) -> None:
 def test_the_card_shows_the_table_and_whether_it_passed(audited: Path, tiny_model: Path, tmp_path: Path) -> None:
     audited_result = result(audited)
     card = (ROOT / "model_card.md").read_text(encoding="utf-8")
-    inputs = CardInputs("ORG/judge", base_model="ORG/base", datasets=("ORG/data",))
+    inputs = CardInputs("ORG/judge", base_model="ORG/base", datasets=("ORG/data",), license="apache-2.0")
     checkpoint = trained(tiny_model, tmp_path / "checkpoint")
     filled = fill_card(card, checkpoint, inputs, audit=audited_result)
     shown = filled.split("### Audit\n")[1].split("\n## ")[0]

@@ -16,7 +16,7 @@ from doubles.tiny_dataset import build_instructions
 from programs import ROOT, error_line, run_recipe
 
 RUBRIC = ("rubric.yaml", "automedeval.jinja", "published.json")
-ABOUT = ("--base_model", "some-org/base", "--datasets", "org/instructions")
+ABOUT = ("--license", "apache-2.0", "--base_model", "some-org/base", "--datasets", "org/instructions")
 
 
 @pytest.fixture

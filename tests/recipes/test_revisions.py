@@ -114,7 +114,17 @@ def test_training_records_the_revisions_of_base_and_data(shelf: Shelf, tmp_path:
     assert record["revisions"] == {f"{name}@v1": shelf.v1[name] for name in ("org/instructions", "org/judge")}
     assert "\nbase_model: org/judge\n" in (tmp_path / "out" / "README.md").read_text()
     card = tmp_path / "card.md"
-    args = ["--repo", "org/mine", "--datasets", "org/instructions", "--dry_run", "--card_output", card]
+    args = [
+        "--repo",
+        "org/mine",
+        "--datasets",
+        "org/instructions",
+        "--license",
+        "apache-2.0",
+        "--dry_run",
+        "--card_output",
+        card,
+    ]
     done = shelf.run("recipes/publish.py", "model", tmp_path / "out", *args)
     assert done.returncode == 0, done.stderr
     assert "\nbase_model: org/judge\n" in card.read_text()

@@ -113,5 +113,5 @@ step "the likelihood judge reads rated cases" $launch recipes/judge.py --config 
 step "it is put on the raters' scale by them" automedeval calibrate --config $RUN/calibrate.yaml
 step "the candidates, by many verdicts and few ratings" automedeval compare --config $RUN/compare.yaml
 
-step "the paper's counts beside these" python recipes/counts.py --paper $RUN/counts.yaml --output reports/counts.md
+step "the paper's counts beside these" python recipes/counts.py --paper $RUN/counts.yaml
 [[ $dry_run ]] || cat reports/counts.md

@@ -31,12 +31,14 @@ class CardInputs:
         base_model: the Hub id of the model that training started from; None takes the training record's, if that is one.
         datasets: the Hub ids of the data that it was trained on.
         judge: its name in the results; None where there is one judge.
+        license: the Hub's name of its license, which the base model's has to allow.
     """
 
     repo: str
     base_model: str | None = None
     datasets: tuple[str, ...] = ()
     judge: str | None = None
+    license: str | None = None
 
 
 def fill_card(
@@ -64,6 +66,11 @@ def fill_card(
         raise RecordError(
             f"{checkpoint}: no training/record.json; the card tells how recipes/sft.py trained a checkpoint"
         )
+    if not inputs.license:
+        raise RecordError(
+            f"{checkpoint}: --license is missing: the Hub's name of a license that its base model's allows, such as "
+            "apache-2.0, llama2 or other"
+        )
     base = inputs.base_model or record["base"]
     if inputs.base_model is None and (base.startswith("models/") or Path(base).exists()):
         raise RecordError(
@@ -89,8 +96,9 @@ def fill_card(
         "records": list(records.values()),
         **(_measured(checkpoint, result, records) if result and records else {}),
     }
-    card = ModelCard(environment("automedeval.publishing").from_string(template).render(facts))
+    card = ModelCard(environment("automedeval.records").from_string(template).render(facts))
     card.data["base_model"], card.data["datasets"] = hub_name(base)[0], list(inputs.datasets)
+    card.data["license"] = inputs.license
     return str(card)
 
 
