@@ -13,14 +13,12 @@ import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.records import (
-    Case,
     Choice,
     CriterionLabel,
     HarmRating,
     Preference,
     Rating,
     RecordError,
-    Response,
     Verdict,
     VerdictRating,
     check_number,
@@ -153,29 +151,6 @@ def gather_ratings(
     if unrated:
         notes.append(f"{unrated} of {len(cases)} cases have no rating and are left out of every agreement")
     return people
-
-
-def scores_of_people(
-    ratings: Iterable[tuple[str, Rating]], source: str
-) -> dict[tuple[str, str], tuple[float, list[float]]]:
-    """Return (case id, model) → people's score and single ratings of every rated response, where there is no file of cases.
-
-    `ratings` and `source` are as for `gather_ratings`; a fault of `check_ratings` is a RecordError.
-    """
-    placed = list(ratings)
-    models: dict[str, dict[str, None]] = defaultdict(dict)
-    for _, rating in placed:
-        models[rating.case_id][rating.model] = None
-    if not placed:
-        return {}
-    cases = Cases([Case(name, "", tuple(Response(model, "") for model in of)) for name, of in models.items()], source)
-    people = gather_ratings(placed, cases, source)
-    keys = [(case.id, model) for case in cases.records for model in case.models]
-    single = np.concatenate(list(people.by_criterion.values()), axis=1)
-    return {
-        key: (score, ratings_of[~np.isnan(ratings_of)].tolist())
-        for key, score, ratings_of in zip(keys, people.scores.tolist(), single)
-    }
 
 
 def read_choices(path: str, cases: Cases) -> tuple[dict[str, dict[int, Counter]], list[str]]:
