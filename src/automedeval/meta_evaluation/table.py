@@ -25,7 +25,6 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.records import Case, Verdict
-from automedeval.records.language import is_english
 from automedeval.rubrics import LIKELIHOOD, Rubric, without_scale
 from automedeval.stats.agreement import CHOICES, Panel, relation_of
 from automedeval.stats.bootstrap import divide
@@ -208,11 +207,6 @@ class VerdictTable:
             return f"one prompt with all {responses} responses of a case"
         mean = "" if self.of_pairs else ", and a score is their mean"
         return f"{prompts} prompts a case, each with {shown} of its {responses} responses{mean}"
-
-    @property
-    def rationale_faults(self) -> dict[str, int]:
-        """What is wrong with a rationale (`Verdict.rationale_fault`) → the number of valid verdicts."""
-        return dict(sorted(Counter(fault for each in self.valid if (fault := each.rationale_fault)).items()))
 
     @property
     def sees_reference(self) -> bool | None:
@@ -405,16 +399,18 @@ class VerdictTable:
 
     # --- what was asked
 
+    def _asked(self, kind: np.ndarray, case: np.ndarray, shown: np.ndarray) -> np.ndarray:
+        """Return whether the judge was asked about what is of such a kind, int, of such a case and shown in some verdict."""
+        there = kind[(self.given > 0)[case]]
+        return ~np.isin(kind, np.setdiff1d(there, kind[shown]))
+
     @cached_property
     def asked(self) -> np.ndarray:
         """Whether the judge was asked about each response: bool [responses]; False is not counted as an error.
 
-        A model that cases with verdicts have and no verdict shows was left out on purpose (`--models` of automedeval judge). A
-        case without any verdict is an error.
+        A model that no verdict shows was left out on purpose (`--models` of automedeval judge).
         """
-        models = self.cases.model_of
-        there = models[(self.given > 0)[self.cases.panel.case]]
-        return ~np.isin(models, np.setdiff1d(there, models[self.response]))
+        return self._asked(self.cases.model_of, self.cases.panel.case, self.response)
 
     @cached_property
     def asked_pairs(self) -> np.ndarray:
@@ -426,10 +422,8 @@ class VerdictTable:
         asked = self.asked[first] & self.asked[second]
         if not self.of_pairs:  # scores of different verdicts on a case can be compared
             return asked
-        models = np.sort(np.stack([cases.model_of[first], cases.model_of[second]]), axis=0)
-        models = models[0] * len(cases.models) + models[1]
-        there = models[(self.given > 0)[cases.panel.case[first]]]
-        return asked & ~np.isin(models, np.setdiff1d(there, models[self.pairs]))
+        low, high = np.sort(np.stack([cases.model_of[first], cases.model_of[second]]), axis=0)
+        return asked & self._asked(low * len(cases.models) + high, cases.panel.case[first], self.pairs)
 
     @cached_property
     def missing(self) -> np.ndarray:
@@ -470,15 +464,6 @@ class VerdictTable:
         """Whether valid verdicts show each response and none says anything of it: bool [responses]."""
         shown = np.isin(np.arange(self.cases.responses), self.response[self.is_valid[self.panel.group]])
         return shown & np.isnan(self.per_response(self.finest))
-
-    @cached_property
-    def foreign(self) -> tuple[int, int]:
-        """The answers in another language than English, and all: of a small judge, which reads English; else (0, 0)."""
-        if self.blind_to is None or without_scale(self.rubric_name):
-            return 0, 0
-        texts = [response.text for case in self.cases.records for response in case.responses]
-        shown = [text for text, asked in zip(texts, self.asked) if asked]
-        return sum(is_english(text) is False for text in shown), len(shown)
 
     def by_model(self, which: np.ndarray) -> dict[str, int]:
         """Return model → number of its responses that the judge was asked about and that are among these, bool [responses]."""
