@@ -30,9 +30,8 @@ from automedeval.meta_evaluation.agreement.runs import (
     repeated,
     trainings_of,
 )
-from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, read_verdicts, rows_of
 from automedeval.meta_evaluation.criteria import report as criteria_report
-from automedeval.meta_evaluation.criteria.checklists import has_checklists, read_checklists, read_labels
+from automedeval.meta_evaluation.criteria.checklists import read_labels
 from automedeval.meta_evaluation.facts import LEAST_RATED
 from automedeval.meta_evaluation.harm.readings import harm_files
 from automedeval.meta_evaluation.harm.report import harm_report
@@ -40,6 +39,8 @@ from automedeval.meta_evaluation.report import page
 from automedeval.meta_evaluation.report.arguments import ReportArguments
 from automedeval.meta_evaluation.report.grid import FLAGS, pack_grid, read_flags
 from automedeval.meta_evaluation.report.text import leaderboard, summary
+from automedeval.meta_evaluation.table import VerdictTable, rows_of
+from automedeval.meta_evaluation.verdict_files import has_checklists, read_checklists, read_verdicts
 from automedeval.metrics.embedding import NAMES, TextEncoder
 from automedeval.records import CriterionLabel, HarmRating, Preference, Rating, RecordError, digest, read_placed
 from automedeval.records.language import english_only
@@ -184,7 +185,7 @@ def _criteria_report(
     return Report(result, "criteria.json", "criteria.html", texts, lines)
 
 
-def _chosen(judges: list[JudgeVerdicts], wanted: list[str]) -> list[JudgeVerdicts]:
+def _chosen(judges: list[VerdictTable], wanted: list[str]) -> list[VerdictTable]:
     """Return the judges of these names and their further trainings, all of them if there are no names."""
     names = [judge.name for judge in judges]
     check_names("--judges", wanted, names)
