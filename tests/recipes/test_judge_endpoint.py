@@ -357,8 +357,9 @@ def test_a_reasoning_model_is_asked_without_what_it_does_not_take(judge):
         ]
         assert len(bodies) == 12 * (1 + 3)  # a text, and a question for each of three scores
         assert all("top_logprobs" not in body and body["seed"] == 0 for body in bodies)
-        assert len(endpoint.asked) <= 12 + 2 * 4  # each of those sent at once may be refused for both
-        assert judge(endpoint.url, limit=12)[3] == verdicts  # the same judge: its folder goes on
+        assert len(endpoint.asked) <= 48 + 2 * 4  # each of those sent at once may be refused for both
+        again = judge(endpoint.url, "--score_decoding", "constrained", limit=12)
+        assert again[3] == verdicts  # the same judge: its folder goes on
 
 
 @pytest.fixture
