@@ -45,6 +45,7 @@ OPTIONS: dict[str, str] = {
     "introspect shuffle": "a recording is shown the responses in the order of the case, other models are not",
     "distill shuffle": "a recording is shown the responses in the order of the case, other models are not",
     "layout=table": "leave it out, or use --columns",
+    "structured_output": "leave it out; --score_decoding constrained asks an endpoint for each score as a typed question",
 }
 
 
