@@ -100,7 +100,7 @@ class VerdictTable:
     `panel` has the verdicts as groups: its pairs are called pairs of verdicts here, those of `cases.panel` are pairs of cases.
 
     Further attributes:
-        case_of, run: int [verdicts], the number of the case and the run; `runs` are the runs with a valid verdict, ascending.
+        case_of, run: int [verdicts], the number of the case and the run; `runs` are the runs, ascending.
         response: int [entries], the number of the response; slot: int [entries], its place in the order shown, from 0.
         score, expected_score: float [entries], NaN where there is none; scores, expected: their means, float [responses].
         has_own: whether there are whole scores or choices; has_expected: whether every valid verdict has expected scores.
@@ -139,7 +139,7 @@ class VerdictTable:
         self.is_valid = is_valid = np.array([verdict.valid for verdict in self.verdicts])
         self.valid = [verdict for verdict in self.verdicts if verdict.valid]
         self.has_expected = bool(self.valid) and all(each.expected_scores is not None for each in self.valid)
-        self.runs = np.unique(self.run[is_valid]).tolist()
+        self.runs: list[int] = np.unique(self.run).tolist()
         self.scores, self.expected = self.per_response(self.score), self.per_response(self.expected_score)
         self.has_own = any(verdict.scores is not None or verdict.choices for verdict in self.valid)
         self.of_pairs = any(verdict.pair is not None for verdict in self.verdicts)
@@ -159,11 +159,6 @@ class VerdictTable:
         """Return values that each verdict has in the order of its case, or None: float [entries], NaN where there is none."""
         shown = zip(self.verdicts, lists)
         return np.array([values and values[index] for each, values in shown for index in sorted(each.order)], float)
-
-    @cached_property
-    def all_runs(self) -> list[int]:
-        """The runs, also those without a valid verdict, ascending."""
-        return np.unique(self.run).tolist()
 
     @property
     def blind_to(self) -> list[str] | None:
@@ -442,7 +437,7 @@ class VerdictTable:
         verdict, shown, asked = self.panel.group, self.response, self.asked
         if self.of_pairs:
             verdict, shown, asked = verdict[self.panel.pairs[0]], self.pairs, self.asked_pairs
-        there = [np.isin(np.arange(len(asked)), shown[self.run[verdict] == run]) for run in self.all_runs]
+        there = [np.isin(np.arange(len(asked)), shown[self.run[verdict] == run]) for run in self.runs]
         return asked & ~np.array(there).reshape(-1, len(asked))
 
     @cached_property
@@ -501,7 +496,7 @@ class VerdictTable:
         if never := [cases.models[number] for number in np.unique(cases.model_of[~self.asked])]:
             shown = ", ".join(never[:3]) + (f" and {len(never) - 3} more" if len(never) > 3 else "")
             notes.append(f"{self.name} was never asked about {shown}: left out of its figures")
-        for run in self.all_runs if len(self.all_runs) > 1 else ():
+        for run in self.runs if len(self.runs) > 1 else ():
             there = np.bincount(self.case_of[self.run == run], minlength=len(cases))
             if (missing := np.flatnonzero((there == 0) & (self.given > 0))).size:
                 where = f"{len(missing)} of {len(cases)} cases, for example {cases.records[missing[0]].id!r}"
@@ -556,7 +551,7 @@ class Row:
 
     def runs(self) -> "list[Row]":
         """Return a line for every run by itself; this line alone where the judge has one run."""
-        numbers = self.judge.all_runs
+        numbers = self.judge.runs
         return [replace(self, run=number) for number in numbers] if len(numbers) > 1 else [self]
 
     @cached_property
@@ -565,7 +560,7 @@ class Row:
         judge = self.judge
         if self.criterion is not None or np.isnan(judge.scores).all():
             return None
-        return judge.scores if self.run is None else judge.per_response(judge.score, self.run)
+        return judge.per_response(judge.score, self.run)
 
     @cached_property
     def expected(self) -> np.ndarray | None:
@@ -573,7 +568,7 @@ class Row:
         judge = self.judge
         if self.criterion is not None or not judge.has_expected:
             return None
-        return judge.expected if self.run is None else judge.per_response(judge.expected_score, self.run)
+        return judge.per_response(judge.expected_score, self.run)
 
     @property
     def values(self) -> np.ndarray | None:
@@ -588,9 +583,7 @@ class Row:
     def relations(self) -> np.ndarray:
         """The relations by the judge's choices, else by its scores, else by its expected scores: float [pairs]."""
         if self.criterion is not None:
-            judge, name = self.judge, self.criterion
-            choice = judge.choices[name] if self.run is None else judge.choice(name, self.run)
-            return judge.choice_relations(name, choice)
+            return self.judge.choice_relations(self.criterion, self.judge.choice(self.criterion, self.run))
         values, panel = self.values if self.scores is None else self.scores, self.judge.cases.panel
         return np.full(len(panel.pairs[0]), np.nan) if values is None else self.judge.relations(values)
 
