@@ -15,14 +15,14 @@ export DS_BUILD_OPS := 0
 .PHONY: demo study rehearse test test-all test-fast test-lowest style quality benchmark clean
 
 demo: $(JUDGE) $(ENCODER)  ## first verdicts and a report, then a small study of the same steps; it goes on from where it stopped
-	@PYTHON=$(BIN)/python bash recipes/reproduce.sh recipes/runs/demo
+	@PATH=$(CURDIR)/$(BIN):$$PATH bash recipes/runs/demo/run.sh
 
 study: $(JUDGE) $(ENCODER)  ## the whole study on the small model and the sample; it goes on from where it stopped
-	@PYTHON=$(BIN)/python bash recipes/reproduce.sh recipes/runs/automedeval-135m
+	@PATH=$(CURDIR)/$(BIN):$$PATH bash recipes/runs/automedeval-135m/run.sh
 
 rehearse: .venv/installed  ## the paper's study and its ablations with tiny models; it goes on from where it stopped
-	for ablation in "" no_chain no_curriculum no_introspection vanilla; do \
-	  $(BIN)/python tests/rehearse.py recipes/runs/automedeval-13b $${ablation:+--ablation $$ablation} || exit; \
+	for variant in "" no_chain no_curriculum no_introspection vanilla; do \
+	  $(BIN)/python tests/rehearse.py $${variant:+--variant $$variant} || exit; \
 	done
 
 # Each worker process computes with one thread: two that each use every core slow each other down. Three, on two cores, because
@@ -80,7 +80,7 @@ benchmark: $(JUDGE) $(ENCODER)  ## on a machine that does nothing else; writes d
 	touch $@
 
 $(JUDGE) $(ENCODER) &: | .venv/installed
-	@$(BIN)/python recipes/get_models.py --output models
+	@$(BIN)/automedeval get-models --output models
 
 clean:
 	rm -rf .venv .venv-lowest rehearsals demo logs verdicts/sample* reports/sample* stores/sample instructions/sample* checkpoints/sample* $(JUDGE) $(ENCODER)

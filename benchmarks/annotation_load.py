@@ -4,7 +4,7 @@
     python benchmarks/annotation_load.py --kills 100
     python benchmarks/annotation_load.py --physicians 6 --ratings 240 --think 0.01
 
-The page is the real one, served by `recipes/annotate.py` on SQLite; physicians are clients in another process, who follow their
+The page is the real one, of `automedeval annotate` on SQLite; physicians are clients in another process, who follow their
 invitations, read the forms and send them back, token and all. A rating is one number: a task of three responses and a verdict
 is twelve of them, in two saves. A save is timed from sending a form until its confirmation has arrived; one in twenty is sent
 twice at once, as by a double click. What was confirmed is then compared with the database, answer by answer. A physician looks

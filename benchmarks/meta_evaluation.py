@@ -4,7 +4,7 @@
     python benchmarks/meta_evaluation.py --cases 1000 --resamples 1000
 
 Synthetic cases of three responses, a judge and three raters. Timed in this process: the bootstrap of the mean measures and
-of the rank correlations; in a process of its own: the whole report by `recipes/report.py`. The peer is the bootstrap
+of the rank correlations; in a process of its own: the whole report by `automedeval report`. The peer is the bootstrap
 as it is usually written: draw cases, gather their responses, compute the measure again, in a loop over resamples.
 """
 

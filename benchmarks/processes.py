@@ -15,9 +15,10 @@ T = TypeVar("T")
 
 
 def recipe(name: str, **options: object) -> list[str]:
-    """Return the command of a recipe with its options."""
+    """Return the command of a recipe, or of `automedeval`, with its options."""
     given = (str(word) for key, value in options.items() for word in (f"--{key}", value))
-    return [sys.executable, str(ROOT / "recipes" / f"{name}.py"), *given]
+    program = ROOT / "recipes" / f"{name}.py"
+    return [sys.executable, *([str(program)] if program.is_file() else ["-m", "automedeval.cli.console", name]), *given]
 
 
 def peak(command: list[str], log: Path) -> float:

@@ -39,7 +39,16 @@ def main() -> None:
         for title, file in files.items():
             sheet(browser, title, file.as_uri())
         sheet(browser, "case", f"{files['comparison'].as_uri()}#case={CASE}")
-        annotate = [sys.executable, "-u", ROOT / "recipes/annotate.py", "--study", study(folder), "--port", str(PORT)]
+        annotate = [
+            sys.executable,
+            "-um",
+            "automedeval.cli.console",
+            "annotate",
+            "--study",
+            study(folder),
+            "--port",
+            str(PORT),
+        ]
         with subprocess.Popen(annotate, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
             links = (re.search(r"http://\S+/invitation/\S+", line) for line in server.stdout or ())
             link = next(filter(None, links)).group()
@@ -52,12 +61,12 @@ def pages(folder: Path) -> dict[str, Path]:
     """Judge the sample; write a report, a comparison, an audit and a check, and return their pages."""
     cases, ratings = ("--cases", SAMPLE / "test_cases.jsonl"), ("--ratings", SAMPLE / "test_ratings.jsonl")
     judged = folder / "verdicts" / "sample"
-    run("judge.py", *cases, "--output", judged)
-    run("report.py", "--verdicts", judged, *cases, *ratings, "--output", folder)
+    run("judge", *cases, "--output", judged)
+    run("report", "--verdicts", judged, *cases, *ratings, "--output", folder)
     versions = ("--models", "larch-7b", "juniper-7b")
-    run("compare.py", "--verdicts", judged, *cases, *versions, "--output", folder)
-    run("audit.py", "--judge", "small", *cases, "--limit", 12, "--gate", "false", "--output", folder)
-    run("check.py", "--cases", SAMPLE / "two_bots.jsonl", "--output", folder)
+    run("compare", "--verdicts", judged, *cases, *versions, "--output", folder)
+    run("audit", "--judge", "small", *cases, "--limit", 12, "--gate", "false", "--output", folder)
+    run("check", "--cases", SAMPLE / "two_bots.jsonl", "--output", folder)
     return {name: folder / f"{name}.html" for name in ("report", "comparison", "audit", "check")}
 
 

@@ -7,7 +7,7 @@
 
 Writes OUTPUT/{train,test}.parquet with a card, statistics.json, revisions.jsonl, dropped.jsonl and run.json. The partners'
 messages and the jury's queue, jury.jsonl, are in OUTPUT.discussion/; the same command again goes on from there. While cases
-wait for the jury, nothing is written to OUTPUT and the exit status is 1, unless --waiting says what becomes of their rows.
+wait for the jury, nothing is written to OUTPUT, and a line says what is next, unless --waiting says what becomes of their rows.
 """
 
 from dataclasses import dataclass
@@ -58,12 +58,13 @@ class IntrospectArguments(TableArguments):
     )
     exchanges: int = option("largest number of suggestions, each with a review", EXCHANGES)
     jury: str | None = option("file with the jury's decisions, beside the queue", None)
-    readings: bool = option("--jury holds raters' readings of recipes/prepare.py; one of each case decides", False)
+    readings: bool = option("--jury holds raters' readings of `automedeval prepare`; one of each case decides", False)
     waiting: str = option(
         "if cases wait for the jury: stop, leave_out their rows, or keep_old: keep the rows with the old verdicts",
         STOP,
         choices=list(WAITING),
     )
+    wait: bool = option("end with exit status 1 where cases wait for the jury and --waiting is stop", False)
     tokenizer: str | None = option(
         "checkpoint to be trained, whose tokens are counted (default: lengths are not checked)", None
     )
@@ -142,11 +143,14 @@ def main() -> None:
         this.write_revisions(work)
         this.report_decisions(rulings, readings)
         if this.waiting and args.waiting == STOP:
-            raise RecordError(
+            print(
                 f"{waits(this, queue)}: fill them in there, or decide on the physicians' page (docs/annotation.md) and "
                 f"export into {work / DECIDED}; then run the same command again. To go on without the jury: --waiting "
                 "leave_out or --waiting keep_old"
             )
+            if args.wait:
+                raise RecordError(f"{args.output} is not written before the jury has decided")
+            return
         names["jury"] = "raters' readings" if args.readings else "the jury"
         write(this, (args, books, chat_args), encoder, judge, names)
     if this.waiting:

@@ -51,7 +51,7 @@ class CardArguments:
     """Model: content of its card besides the records in the folder."""
 
     card_output: str | None = option("model: also write the filled card here", None)
-    agreement: str | None = option("model: agreement.json of recipes/report.py", None)
+    agreement: str | None = option("model: agreement.json of `automedeval report`", None)
     judge: str | None = option("model: its name in agreement.json", None)
     audit: str | None = option("model: audit.json; without it the card says: not audited", None)
     base_model: str | None = option("model: Hub id of the model before training", None)

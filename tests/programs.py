@@ -36,8 +36,12 @@ TWO_PROCESSES = ("-m", "torch.distributed.run", "--nproc_per_node", "2")
 def run_recipe(
     name: str, *arguments: object, launch: tuple[str, ...] | None = None, **options
 ) -> subprocess.CompletedProcess:
-    """Run a recipe: in this process as `python recipes/NAME.py` would, or in one of its own with `launch` or options."""
+    """Run a recipe, or a command that has none: in this process, or in one of its own with `launch` or options."""
     recipe, arguments = str(ROOT / "recipes" / f"{name}.py"), list(map(str, arguments))
+    if not Path(recipe).is_file():
+        if launch is None and not options:
+            return run_command(name.replace("_", "-"), *arguments)
+        launch, recipe = (*(launch or ()), "-m", "automedeval.cli.console"), name.replace("_", "-")
     if launch is not None or options:
         command = [sys.executable, *(launch or ()), recipe, *arguments]
         return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, **options)
@@ -154,10 +158,13 @@ def torch_extensions(config: pytest.Config) -> Path:
 def figures_of_the_paper() -> list[tuple[str, str, list[str]]]:
     """Return what docs/reproducing.md says of the paper's tables and figures: which, by what command, and the files."""
     section = (ROOT / "docs/reproducing.md").read_text(encoding="utf-8").partition("## What makes what")[2]
-    rows = re.findall(r"^\| (.*(?:Table|Figure).*) \| `(\w+\.py .*RUN.*)` \| (.*) \|$", section, re.M)
-    command = "python recipes/{}".format
+    rows = re.findall(
+        r"^\| (.*(?:Table|Figure).*) \| `((?:python recipes/\w+\.py|automedeval \w+) .*RUN.*)` \| (.*) \|$",
+        section,
+        re.M,
+    )
     return [
-        (about, command(words.replace("RUN", "recipes/runs/automedeval-13b")), re.findall(r"`(.*?)`", files))
+        (about, words.replace("RUN", "recipes/runs/automedeval-13b"), re.findall(r"`(.*?)`", files))
         for about, words, files in rows
     ]
 

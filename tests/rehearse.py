@@ -1,150 +1,151 @@
-"""Rehearse a study: run every step with tiny models, few rows and a double of the endpoint, in a folder of its own.
+"""Rehearse the paper's study: its scripts with tiny models, few rows and a double of the endpoint, in a folder of its own.
 
-    python tests/rehearse.py recipes/runs/automedeval-13b --ablation no_chain --place rehearsals
+    python tests/rehearse.py --place rehearsals
+    python tests/rehearse.py --place rehearsals --variant no_chain
 
-The other options are those of recipes/reproduce.sh. In the folder the paths of the YAMLs mean the same as in the repository:
-src, recipes, accelerate_configs and model_card.md lead there, and stand-ins lie where the user's own files would.
+In the folder the paths of the YAMLs mean the same as in the repository: src, recipes, accelerate_configs and model_card.md lead
+there, stand-ins lie where the user's own files would, and `plans` holds the YAMLs. Those differ from the study's own in the
+keys of tests/data/rehearsal.yaml, in counts, and in the names of the models that are asked.
 """
 
 import argparse
 import io
 import os
+import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import redirect_stdout
-from dataclasses import dataclass, replace
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
 import yaml
-from doubles.stand_ins import CASES, decide, stand_in
+from doubles.stand_ins import BROUGHT, CASES, decide, stand_in
 from doubles.study_endpoint import serve
 from programs import ROOT
 
-sys.path.insert(0, str(ROOT / "recipes"))
-import reproduce
-from study.files import OWN, PLANS, Lists, UserFile
-from study.steps import NAMES, Step, StudyError, comma_list, read_yaml
+from automedeval.records.teachers import read_teachers, teacher_arguments
 
-GPUS = "accelerate_configs/zero3.yaml"  # eight
-CPUS = "accelerate_configs/zero3_cpu.yaml"  # two processes
-SMALLER = Path(__file__).parent / "data" / "rehearsal.yaml"
-ENDPOINT = {"base_url", "api_key_env"}  # of a judge that is asked elsewhere than at OpenAI; the double is asked instead
+RUN = Path("recipes/runs/automedeval-13b")
+PLANS = Path("plans")
+OWN = ("src", "recipes", "accelerate_configs", "model_card.md")  # what the repository holds
+SMALLER = yaml.safe_load((ROOT / "tests/data/rehearsal.yaml").read_text(encoding="utf-8"))
+PEOPLE = """#!{python}
+import sys
+sys.path[:0] = [{tests!r}, {src!r}]
+from rehearse import play
+play(sys.argv[1])
+"""
 
 
-@dataclass
-class Rehearsal:
-    """A folder in which a study is rehearsed; the working folder of the program while it runs.
-
-    Args:
-        place: the folder.
-        lists: the study's lists.
-    """
-
-    place: Path
-    lists: Lists
-
-    def __post_init__(self) -> None:
-        self.smaller = read_yaml(SMALLER)
-        self.share = CASES / self.lists.cases if self.lists.cases else 1.0
-        self.doubled: set[str] = set()  # models of endpoints, as judges are called in later steps
-        self.place.mkdir(parents=True, exist_ok=True)
-        for name in OWN:
-            link = self.place / name
-            if not link.is_symlink():
-                link.symlink_to(ROOT / name)
-
-    def adapt(self, step: Step) -> Step:
-        """Return a step with small numbers, doubles in the place of endpoints, and two CPU processes in the place of GPUs."""
-        changes = dict(self.smaller.get(step.recipe, {}))
-        kept = {name: value for name, value in step.changes.items() if name not in ENDPOINT}
-        for name, value in step.arguments.items():
-            if isinstance(value, str) and value.startswith("openai:"):
-                self.doubled.add(value.removeprefix("openai:"))
-                changes[name] = value.replace("openai:", "openai:double-of-")
-            if name in NAMES and value:
-                judges = comma_list(value)
-                changes[name] = [f"double-of-{judge}" if judge in self.doubled else judge for judge in judges]
-            if name == "plan":
-                changes[name] = self._small_plan(Path(value))
-        start = [CPUS if word == GPUS else word for word in step.launch]
-        if "--num_processes" in start:  # one process does as many rows
-            start = ["python"]
-        return replace(step, changes={**kept, **changes}, start=tuple(start))
-
-    def _small_plan(self, file: Path) -> str:
-        """Write a plan with counts in proportion to the rehearsal's cases; return its path."""
-        if file.parts[0] == PLANS or not (self.place / file).is_file():
-            return str(file)
-
-        def small(value: Any) -> Any:
-            if isinstance(value, dict):
-                counted = {key: small(each) for key, each in value.items()}
-                return counted | (
-                    {"take": max(1, int(value["take"] * self.share))} if type(value.get("take")) is int else {}
-                )
-            return [small(each) for each in value] if isinstance(value, list) else value
-
-        content = small(read_yaml(self.place / file))
-        place = Path(PLANS) / file.parent.name / file.name
-        (self.place / place.parent).mkdir(parents=True, exist_ok=True)
-        (self.place / place).write_text(yaml.safe_dump(content, sort_keys=False), encoding="utf-8", newline="\n")
-        return str(place)
-
-    def bring(self, brought: UserFile, judges: Sequence[str] = ()) -> None:
-        """Put a stand-in where the user's file would be, if what people rate in it is there; `judges` are whose verdicts."""
-        if brought.there(self.place) or not all((self.place / file).exists() for file in brought.of):
-            return
-        with redirect_stdout(io.StringIO()):  # DeepSpeed writes there when it is first imported
-            stand_in(brought, self.place, judges)
-
-    def decide(self, step: Step) -> bool:
-        """Play the jury of a round that waits for it, in the form of the page's export; return whether a case waited."""
-        if step.recipe != "introspect":
-            return False
-        queue = self.place / f"{step.arguments['output']}.discussion" / "jury.jsonl"
-        decided = queue.parent / "decided" / queue.name
-        if decided.exists() or not queue.exists():
-            return False
-        decided.parent.mkdir(exist_ok=True)
-        decide(queue, decided)
-        print(f"a simulated jury decides in {decided}", flush=True)
-        return True
-
-    def environment(self) -> Mapping[str, str]:
-        """Start the endpoint's double; return the environment of the steps."""
-        # Verdicts record their endpoint, so a rehearsal that goes on needs the same port.
-        file = self.place / "endpoint.port"
-        wanted = int(file.read_text(encoding="utf-8")) if file.exists() else 0
-        try:
-            port = serve(wanted)
-        except OSError as error:
-            raise StudyError(
-                f"{file}: port {wanted} is taken ({error.strerror}); remove {self.place} to begin anew"
-            ) from None
-        file.write_text(f"{port}\n", encoding="utf-8", newline="\n")
-        binaries = str(Path(sys.executable).parent)  # DeepSpeed looks for ninja there
-        return os.environ | {
-            "OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1",
-            "OPENAI_API_KEY": "rehearsal",
-            "HF_HUB_OFFLINE": "1",
-            "CUDA_VISIBLE_DEVICES": "",
-            "DS_ACCELERATOR": "cpu",
-            "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
-            "OMP_WAIT_POLICY": "PASSIVE",
-            "PATH": f"{binaries}{os.pathsep}{os.environ.get('PATH', '')}",
+def small_yaml(file: Path) -> Any:
+    """Return the content of a study's YAML as it is rehearsed."""
+    content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    if file.name == "teachers.yaml":  # of a double at OPENAI_BASE_URL
+        return {
+            role: settings
+            if isinstance(settings, str)
+            else {"model": f"double-of-{settings['model']}", "paper": settings["paper"]}
+            for role, settings in content.items()
         }
+    if file.stem == "counts":
+        return content | {"share": share()}
+    if file.stem.startswith("plan"):
+        return counted(content)
+    for pattern, changes in SMALLER.items():
+        if fnmatch(file.stem, pattern):
+            content |= changes
+    return content
+
+
+def share() -> float:
+    """Return how large a rehearsal is beside the paper's study."""
+    counts = yaml.safe_load((ROOT / RUN / "counts.yaml").read_text(encoding="utf-8"))
+    return CASES / counts["files"]["cases/wikidoc/cases.jsonl"]
+
+
+def counted(value: Any) -> Any:
+    """Return a plan with its counts in proportion."""
+    if isinstance(value, dict):
+        smaller = {"take": max(1, int(value["take"] * share()))} if type(value.get("take")) is int else {}
+        return {key: counted(each) for key, each in value.items()} | smaller
+    return [counted(each) for each in value] if isinstance(value, list) else value
+
+
+def prepare(place: Path) -> None:
+    """Make the folder: links to what the repository holds, small YAMLs, stand-ins for what the user brings, and people."""
+    (place / PLANS).mkdir(parents=True, exist_ok=True)
+    for name in OWN:
+        if not (place / name).is_symlink():
+            (place / name).symlink_to(ROOT / name)
+    for file in (ROOT / RUN).glob("*.yaml"):
+        text = yaml.safe_dump(small_yaml(file), sort_keys=False)
+        (place / PLANS / file.name).write_text(text, encoding="utf-8", newline="\n")
+    with redirect_stdout(io.StringIO()):  # DeepSpeed writes there when it is first imported
+        for path, (_, of) in BROUGHT.items():
+            if not of and not (place / path).exists():
+                stand_in(path, place)
+    people = place / "people"
+    people.write_text(PEOPLE.format(python=sys.executable, tests=str(ROOT / "tests"), src=str(ROOT / "src")))
+    people.chmod(0o755)
+
+
+def play(path: str) -> None:
+    """Make the file that is due, in the working folder, as physicians would; the jury's decisions as the page exports them."""
+    if path.endswith("/decided/jury.jsonl"):
+        decided = Path(path)
+        decided.parent.mkdir(exist_ok=True)
+        decide(decided.parents[1] / decided.name, decided)
+        return
+    judges = teacher_arguments(
+        yaml.safe_load((PLANS / "figure5.yaml").read_text(encoding="utf-8")),
+        str(PLANS / "figure5.yaml"),
+        read_teachers(PLANS / "teachers.yaml"),
+    )["judges"]
+    stand_in(path, Path(), judges.split(","))
+
+
+def environment(place: Path) -> Mapping[str, str]:
+    """Start the endpoint's double; return the environment of the script."""
+    # Verdicts record their endpoint, so a rehearsal that goes on needs the same port.
+    file = place / "endpoint.port"
+    wanted = int(file.read_text(encoding="utf-8")) if file.exists() else 0
+    models = {settings["model"] for settings in read_teachers(place / PLANS / "teachers.yaml").values()}
+    try:
+        port = serve(wanted, sorted(models))
+    except OSError as error:
+        sys.exit(f"error: {file}: port {wanted} is taken ({error.strerror}); remove {place} to begin anew")
+    file.write_text(f"{port}\n", encoding="utf-8", newline="\n")
+    binaries = str(
+        Path(sys.executable).parent
+    )  # of python, automedeval and accelerate; DeepSpeed looks for ninja there
+    return os.environ | {
+        "RUN": str(PLANS),
+        "LAUNCH": "python",  # one process does as many rows
+        "TRAIN": "accelerate launch --config_file accelerate_configs/zero3_cpu.yaml",
+        "PEOPLE": "./people",
+        "OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1",
+        "OPENAI_API_KEY": "rehearsal",
+        "HF_HUB_OFFLINE": "1",
+        "CUDA_VISIBLE_DEVICES": "",
+        "DS_ACCELERATOR": "cpu",
+        "OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1"),
+        "OMP_WAIT_POLICY": "PASSIVE",
+        "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{os.environ.get('PYTHONPATH', '')}",
+        "PATH": f"{binaries}{os.pathsep}{os.environ.get('PATH', '')}",
+    }
 
 
 def main() -> int:
-    """Hand the command line to recipes/reproduce.py, with a rehearsal in the place of this machine and its files."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    """Make the folder, and run the study's own script there."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--place", type=Path, default=Path("rehearsals"))
-    args, rest = parser.parse_known_args()
-    if taken := {"--accelerate_config", "--num_processes", "--check_endpoints"} & {*rest}:
-        parser.error(f"{min(taken)}: a rehearsal has a machine and an endpoint of its own")
-    sys.argv[1:] = rest
-    return reproduce.main(Rehearsal, args.place)
+    parser.add_argument("--variant", help="a variant of variants.sh, after the study itself")
+    args = parser.parse_args()
+    place = (args.place / RUN.name).resolve()
+    prepare(place)
+    script = [place / RUN / "variants.sh", args.variant] if args.variant else [place / RUN / "run.sh"]
+    return subprocess.run(["bash", *script], cwd=place, env=environment(place), check=False).returncode
 
 
 if __name__ == "__main__":

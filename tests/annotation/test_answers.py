@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from doubles.introspection_study import Lessons
 from doubles.small_study import ASKED, CRITERIA, a_study, filled, finish, send
-from programs import error_line
+from programs import succeeded
 
 from automedeval.annotation.store import Stale, Store
 from automedeval.annotation.study import Study
@@ -173,7 +173,7 @@ def disputed(tmp_path: Path) -> Study:
     lessons = Lessons(tmp_path)
     lessons.misjudge(0, (3, 3, 3))
     lessons.misjudge(2, (3, 3, 3))
-    assert "2 cases wait" in error_line(lessons.introspect())
+    assert "2 cases wait" in succeeded(lessons.introspect()).stdout
     jury = {"queue": str(tmp_path / "round1.discussion" / "jury.jsonl")}
     return a_study(tmp_path, number=8, rate=None, verdicts=None, jury=jury)
 

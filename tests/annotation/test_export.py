@@ -12,7 +12,7 @@ from doubles.dataset_study import Study as BuildStudy
 from doubles.dataset_study import verdict_of as verdict_of_teacher
 from doubles.introspection_study import MODELS, Lessons, case_of, rationale_of, verdict_of
 from doubles.small_study import ASKED, CRITERIA, a_study, filled, finish, send, write_lines, write_study
-from programs import ROOT, SAMPLE, error_line, run_recipe, succeeded
+from programs import ROOT, SAMPLE, run_recipe, succeeded
 
 from automedeval.annotation.export import write_export
 from automedeval.annotation.store import Store
@@ -241,7 +241,7 @@ def test_introspect_takes_the_jurys_decisions_up(tmp_path: Path, opened) -> None
     lessons = Lessons(tmp_path / "round")
     for number in range(6):
         lessons.misjudge(number, (3, 3, 3))
-    assert "6 cases wait" in error_line(lessons.introspect())
+    assert "6 cases wait" in succeeded(lessons.introspect()).stdout
     discussion = lessons.folder / "round1.discussion"
     jury = {"queue": str(discussion / "jury.jsonl")}
     study = a_study(tmp_path, 8, rate=None, verdicts=None, jury=jury)
@@ -260,7 +260,7 @@ def test_introspect_takes_the_jurys_decisions_up(tmp_path: Path, opened) -> None
         assert (line["order"], line["models"], line["annotator"]) == (list(dispute.order), list(MODELS), "cleo")
         assert line["scores"] == (list(points.values()) if line["decision"] == "revise" else None)
     write_export(store, discussion / "decided")
-    assert "1 case waits" in error_line(lessons.introspect())
+    assert "1 case waits" in succeeded(lessons.introspect()).stdout
     done = lessons.introspect("--waiting", "keep_old")
     assert done.returncode == 0, done.stderr
     records = lessons.revisions()

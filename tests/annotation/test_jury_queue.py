@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from doubles.introspection_study import MODELS, Lessons
 from doubles.small_study import a_study, write_lines
-from programs import error_line
+from programs import succeeded
 from tables import rows_of
 
 from automedeval.records import RecordError
@@ -31,7 +31,7 @@ def round_1(tmp_path_factory):
             points = "Score: Doctor 1: 5 points. Doctor 2: 4 points. Doctor 3: 2 points."
             lessons.say(number, "suggestion", f"Suggestion: Doctor 1 is ash.\n{points}", call)
             lessons.say(number, "review", f"Review: object\nNot Doctor 3, objection {call}.", call)
-    assert "2 cases wait for the jury" in error_line(lessons.discuss("--exchanges", 2))
+    assert "2 cases wait for the jury" in succeeded(lessons.discuss("--exchanges", 2)).stdout
     return lessons
 
 

@@ -49,14 +49,40 @@ FAILED = {
 }
 
 
-def stand_in(brought: Any, place: Path, judges: Sequence[str] = ()) -> None:
-    """Make the stand-in of a file in a rehearsal's folder; it appears there only when it is complete.
+TESTED = "verdicts/wikidoc/verdicts.jsonl"
+# What the user of the paper's study brings: path → the stand-in, and the file of the study that people rate in it.
+BROUGHT: dict[str, tuple[str, str | None]] = {
+    "medalpaca/medical_meadow_wikidoc": ("wikidoc", None),
+    "BI55/MedText": ("medtext", None),
+    **{f"books/{name}": ("book", None) for name in ("medical", "evaluation")},
+    **{
+        f"models/{name}": ("llama", None)
+        for name in (
+            *("MedLLaMA-13B", "ChatDoctor", "Baize-Healthcare", "MedAlpaca", "MedLlama2"),
+            *("Vicuna-7B", "Vicuna-13B", "PandaLM-7B"),
+        )
+    },
+    "models/DeepSeek-R1-Distill-Llama-8B": ("chat_llama", None),
+    **{f"models/{name}": ("bert", None) for name in ("roberta-large", "sup-simcse-roberta-large")},
+    "models/bart-large-cnn": ("bart", None),
+    "models/all-MiniLM-L6-v2": ("encoder", None),
+    "ratings/teachers/verdict_ratings.jsonl": ("checks", "verdicts/wikidoc-strong/verdicts.jsonl"),
+    "ratings/test/ratings.jsonl": ("ratings", "responses/test/cases.jsonl"),
+    "ratings/test/verdict_ratings.jsonl": ("verdict_ratings", TESTED),
+    "ratings/test/preferences.jsonl": ("preferences", TESTED),
+    "ratings/calibration/ratings.jsonl": ("ratings", "cases/calibration/cases.jsonl"),
+}
+
+
+def stand_in(path: str, place: Path, judges: Sequence[str] = ()) -> None:
+    """Make the stand-in of a path of BROUGHT in a rehearsal's folder; it appears there only when it is complete.
 
     Args:
-        brought: the file, as a study.yaml lists it.
         judges: whose verdicts people rate or compare in it.
     """
-    target = place / brought.path
+    kind, of = BROUGHT[path]
+    rated = place / str(of)
+    target = place / path
     scratch = target.with_name(f".{target.name}.making")
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(scratch, ignore_errors=True)
@@ -70,13 +96,13 @@ def stand_in(brought: Any, place: Path, judges: Sequence[str] = ()) -> None:
         "chat_llama": lambda: _llama(scratch, place, chat=True),
         "bert": lambda: _bert(scratch, place),
         "encoder": lambda: _encoder(scratch, place),
-        "checks": lambda: _write(scratch, checks(read_records(place / brought.of[0], Verdict))),
-        "ratings": lambda: _write(scratch, _ratings(place / brought.of[0], place)),
+        "checks": lambda: _write(scratch, checks(read_records(rated, Verdict))),
+        "ratings": lambda: _write(scratch, _ratings(rated, place)),
         "bart": lambda: _bart(scratch),
-        "verdict_ratings": lambda: _write(scratch, _verdict_ratings(place / brought.of[0], judges[:1])),
-        "preferences": lambda: _write(scratch, _preferences(place / brought.of[0], judges)),
+        "verdict_ratings": lambda: _write(scratch, _verdict_ratings(rated, judges[:1])),
+        "preferences": lambda: _write(scratch, _preferences(rated, judges)),
     }
-    makers[brought.stand_in]()
+    makers[kind]()
     os.replace(scratch, target)
 
 

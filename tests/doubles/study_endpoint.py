@@ -6,6 +6,7 @@ models are called double-of-NAME, so that no verdict of a rehearsal is taken for
 
 import hashlib
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from doubles.endpoint import EndpointDouble, answer
@@ -60,10 +61,10 @@ def _number(*texts: str) -> int:
     return int(hashlib.sha256("\n".join(texts).encode()).hexdigest()[:8], 16)
 
 
-def serve(port: int = 0) -> int:
+def serve(port: int = 0, models: Sequence[str] = ("double",)) -> int:
     """Serve on a port of this machine until the program ends; return the port, a free one for 0."""
     double = EndpointDouble(said, port=port)
-    double.models = [{"id": "double", "owned_by": "rehearsal"}]
+    double.models = [{"id": model, "owned_by": "rehearsal"} for model in models]
     return int(double.__enter__().url.split(":")[2].split("/")[0])
 
 

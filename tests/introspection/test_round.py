@@ -13,7 +13,7 @@ from doubles.introspection_study import (
     slot_line,
     verdict_of,
 )
-from programs import error_line
+from programs import error_line, succeeded
 
 from automedeval.dataset.folder import read_dataset
 from automedeval.introspection.round import revised_row
@@ -185,8 +185,8 @@ def test_a_case_that_waits_stops_the_round_until_the_jury_has_decided(lessons) -
         lessons.misjudge(number, (3, 3, 3))
     done = lessons.introspect()
     queue = lessons.folder / "round1.discussion" / "jury.jsonl"
-    told = error_line(done)
-    assert f"error: 2 cases wait for the jury in {queue}: fill them in there, or decide on the physicians' page" in told
+    told = succeeded(done).stdout.splitlines()[-1]
+    assert f"2 cases wait for the jury in {queue}: fill them in there, or decide on the physicians' page" in told
     assert f"export into {queue.parent / 'decided'}; then run the same command again" in told
     assert told.endswith("To go on without the jury: --waiting leave_out or --waiting keep_old")
     assert not lessons.output.exists(), "there is nothing that could be trained on"
@@ -196,7 +196,7 @@ def test_a_case_that_waits_stops_the_round_until_the_jury_has_decided(lessons) -
     # One of two decisions is not enough; the page's export is found beside the queue.
     first, second = lessons.read("round1.discussion/jury.jsonl")
     lessons.write("round1.discussion/jury.jsonl", [first | {"decision": "keep"}, second])
-    assert "1 case waits for the jury" in error_line(lessons.introspect())
+    assert "1 case waits for the jury" in succeeded(lessons.introspect()).stdout
     (queue.parent / "decided").mkdir()
     revised = second | {"decision": "revise", "rationale": rationale_of(MODELS, second["order"]), "scores": [5, 4, 1]}
     lessons.write("round1.discussion/decided/jury.jsonl", [revised | {"annotator": "chief"}])
@@ -257,7 +257,7 @@ def test_readings_kept_aside_sit_on_the_jury(lessons) -> None:
     }
     readings = lessons.write("kept.jsonl", [about | {"case_id": name, "scores": one} for name, one in scores.items()])
     options = ["--jury", readings, "--readings", "true"]
-    assert "1 case waits for the jury in" in error_line(lessons.introspect(*options))
+    assert "1 case waits for the jury in" in succeeded(lessons.introspect(*options)).stdout
     done = lessons.introspect(*options, "--waiting", "keep_old")
     assert done.returncode == 0, done.stderr
     assert "jury: 3 cases → 1 kept, 1 revised, 1 waiting" in done.stdout

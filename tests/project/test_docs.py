@@ -58,7 +58,7 @@ def usage(program: str) -> str:
     """Return how a recipe, or a command of `automedeval`, says that it is used, with all its options."""
     if program in COMMANDS:
         shown = run_command(program, "--help_all").stdout
-    elif program in ("recipes/sft.py", "recipes/grpo.py", "recipes/reproduce.py"):  # they have parsers of their own
+    elif program in ("recipes/sft.py", "recipes/grpo.py"):  # they have parsers of their own
         shown = run_recipe(Path(program).stem, "--help").stdout
     else:
         shown = run_recipe(Path(program).stem, "--help_all").stdout
@@ -198,9 +198,9 @@ def test_each_table_and_figure_of_the_paper_has_a_command() -> None:
         ("A=1 python recipes/judge.py \\\n  --config recipes/nowhere/judge.yaml", "no file recipes/nowhere/judge.yaml"),
         ("python recipes/no_such_recipe.py", "no such recipe"),
         ("python benchmarks/no_such_file.py", "no file benchmarks/no_such_file.py"),
-        ("accelerate launch --config_file nowhere.yaml recipes/get_models.py", "no file nowhere.yaml"),
-        ("accelerate launch --processes 2 recipes/get_models.py", "unknown flag --processes"),
-        ("torchrun --processes 2 recipes/get_models.py", "torchrun: unknown flag --processes"),
+        ("accelerate launch --config_file nowhere.yaml recipes/publish.py metric --repo a/b", "no file nowhere.yaml"),
+        ("accelerate launch --processes 2 recipes/publish.py metric --repo a/b", "unknown flag --processes"),
+        ("torchrun --processes 2 recipes/publish.py metric --repo a/b", "torchrun: unknown flag --processes"),
         ("cd x && make no_such_target", "no make target no_such_target"),
         ("bash recipes/no_such_script.sh", "no file recipes/no_such_script.sh"),
     ],

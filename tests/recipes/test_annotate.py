@@ -1,4 +1,4 @@
-"""recipes/annotate.py: a study is served, people are invited once, answers are exported, and faults are one line."""
+"""`automedeval annotate`: a study is served, people are invited once, answers are exported, and faults are one line."""
 
 import os
 import re
@@ -24,7 +24,17 @@ LINK = re.compile(r"http\S+/invitation/(\S+)")
 @contextmanager
 def running(study: Path, port: int, *more: str, **environment: str) -> Iterator[str]:
     """Start the recipe as a process of its own; yield what it printed until it served, and interrupt it."""
-    command = [sys.executable, "recipes/annotate.py", "--study", str(study), "--port", str(port), *more]
+    command = [
+        sys.executable,
+        "-m",
+        "automedeval.cli.console",
+        "annotate",
+        "--study",
+        str(study),
+        "--port",
+        str(port),
+        *more,
+    ]
     log = study.with_name("printed.log")
     with open(log, "w") as printed:
         process = subprocess.Popen(

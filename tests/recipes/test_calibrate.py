@@ -1,4 +1,4 @@
-"""recipes/calibrate.py: verdicts without a scale come onto people's, by its command."""
+"""`automedeval calibrate`: verdicts without a scale come onto people's, by its command."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""recipes/compare.py by its command: three estimates of the sample's models, plans, and bad input."""
+"""`automedeval compare` by its command: three estimates of the sample's models, plans, and bad input."""
 
 import json
 import re

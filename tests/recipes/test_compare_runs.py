@@ -1,4 +1,4 @@
-"""recipes/compare.py of two runs: two versions of a model in two files of cases, each with its own verdicts."""
+"""`automedeval compare` of two runs: two versions of a model in two files of cases, each with its own verdicts."""
 
 import json
 from functools import partial

@@ -338,7 +338,11 @@ def test_the_jury_has_the_last_word_on_what_partners_leave(lessons) -> None:
 def test_what_the_jury_fills_in_during_the_discussion_is_not_lost(lessons) -> None:
     for number in (0, 2):
         lessons.misjudge(number, (3, 3, 3))
-    assert "2 cases wait for the jury" in error_line(lessons.introspect())
+    waiting = lessons.introspect()
+    assert (waiting.returncode, waiting.stderr.count("error:")) == (0, 0)
+    assert "2 cases wait for the jury" in waiting.stdout
+    assert "then run the same command again" in waiting.stdout, "what is next"
+    assert "is not written before the jury has decided" in error_line(lessons.introspect("--wait", "true"))
     queue = lessons.folder / "round1.discussion" / "jury.jsonl"
 
     def meanwhile(body):

@@ -1,4 +1,4 @@
-"""recipes/report.py by its command: what it finds, what it says of gaps, bad input, and a page that is safe to open."""
+"""`automedeval report` by its command: what it finds, what it says of gaps, bad input, and a page that is safe to open."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""The baselines of recipes/report.py: their rows and differences, what is said of a judge, and what is left out."""
+"""The baselines of `automedeval report`: their rows and differences, what is said of a judge, and what is left out."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""recipes/report.py where judges were asked for a part, where names mislead, and where there is too little to tell."""
+"""`automedeval report` where judges were asked for a part, where names mislead, and where there is too little to tell."""
 
 import json
 import re

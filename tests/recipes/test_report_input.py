@@ -1,4 +1,4 @@
-"""recipes/report.py on bad input: one readable line, exit status 1, nothing written."""
+"""`automedeval report` on bad input: one readable line, exit status 1, nothing written."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""recipes/report.py --preferences: shares worked by hand, intervals, the figure, and faults by file and line."""
+"""`automedeval report` --preferences: shares worked by hand, intervals, the figure, and faults by file and line."""
 
 import re
 

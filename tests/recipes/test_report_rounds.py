@@ -1,4 +1,4 @@
-"""recipes/report.py --rounds: judges of introspection rounds in order, their changes, the forecast, and its gaps."""
+"""`automedeval report` --rounds: judges of introspection rounds in order, their changes, the forecast, and its gaps."""
 
 import json
 import re

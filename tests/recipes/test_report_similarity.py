@@ -1,4 +1,4 @@
-"""recipes/report.py --teacher_verdicts: how similar rationales are to a teacher's, shown as that and nothing else."""
+"""`automedeval report` --teacher_verdicts: how similar rationales are to a teacher's, shown as that and nothing else."""
 
 import json
 import re

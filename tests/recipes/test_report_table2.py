@@ -1,4 +1,4 @@
-"""recipes/report.py --compare_to: the table in the form of the paper's Table 2, beside scipy and plain loops for every run.
+"""`automedeval report` --compare_to: the table in the form of the paper's Table 2, beside scipy and plain loops for every run.
 
 The judges are verdict files made here: some asked three times, one trained three times, one that lacks verdicts, one of pairs.
 """
@@ -497,7 +497,7 @@ def test_each_table_and_figure_is_made_by_its_file(
     """The file as it is; only its paths lead to the small files here."""
     file = ROOT / "recipes" / "runs" / "automedeval-13b" / f"{name}.yaml"
     first, second = file.read_text().splitlines()[:2]
-    assert first == f"# python recipes/report.py --config recipes/runs/automedeval-13b/{name}.yaml"
+    assert first == f"# automedeval report --config recipes/runs/automedeval-13b/{name}.yaml"
     assert re.match(f"# {name[:-1].title()}s? {name[-1]}", second)
     paths = {argument: paper_study / f"{argument}.jsonl" for argument in yaml.safe_load(file.read_text())}
     here = [word for name, path in paths.items() if path.exists() for word in (f"--{name}", path)]

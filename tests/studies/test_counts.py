@@ -1,15 +1,12 @@
 """The paper's counts beside those of a run, with what was left out."""
 
 import json
-import sys
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet
-from programs import ROOT
-
-sys.path.insert(0, str(ROOT / "recipes"))
-from study.counts import count_table
+import yaml
+from programs import run_recipe, succeeded
 
 
 def written(file: Path, records: list[dict]) -> None:
@@ -17,7 +14,7 @@ def written(file: Path, records: list[dict]) -> None:
     file.write_text("".join(json.dumps(record) + "\n" for record in records))
 
 
-def test_files_are_counted_and_what_is_left_out_is_named_once_for_a_folder(tmp_path: Path) -> None:
+def test_files_are_counted_and_what_is_left_out_is_named_once_for_a_folder(tmp_path: Path, monkeypatch) -> None:
     judged = [{"valid": True}, {"valid": False, "overlong": True}, {"valid": False, "error": "no score line"}]
     written(tmp_path / "verdicts" / "verdicts.jsonl", judged)
     written(tmp_path / "data" / "dropped.jsonl", [{"reason": "more than 2,048 tokens"}] * 2)
@@ -29,7 +26,11 @@ def test_files_are_counted_and_what_is_left_out_is_named_once_for_a_folder(tmp_p
         "data/test.parquet": None,
         "data/none.jsonl": 5,
     }
-    assert count_table(tmp_path, paper, 0.01).splitlines() == [
+    (tmp_path / "counts.yaml").write_text(yaml.safe_dump({"share": 0.01, "files": paper}, sort_keys=False))
+    monkeypatch.chdir(tmp_path)
+    done = succeeded(run_recipe("counts", "--paper", "counts.yaml", "--output", "reports/counts.md"))
+    assert done.stdout == (tmp_path / "reports/counts.md").read_text()
+    assert done.stdout.splitlines() == [
         "| file | paper | in proportion | here | left out, and why |",
         "| --- | ---: | ---: | ---: | --- |",
         "| `verdicts/verdicts.jsonl` | 9,874 | 98.7 | 3 | 1 verdicts beyond the context window; 1 invalid verdicts |",

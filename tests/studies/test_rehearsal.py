@@ -16,20 +16,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from programs import ROOT, figures_of_the_paper, torch_extensions
 
 from automedeval.models.checkpoints import read_record
 from automedeval.records import Verdict, read_cases, read_records
 
-RUN = "recipes/runs/automedeval-13b"
 CANDIDATES = ["ChatDoctor", "Baize-Healthcare", "MedAlpaca", "MedLlama2"]
 TRAINED = ["stage1", "stage2", "stage3", "introspection1", "introspection2"]
 OTHERS = [
     *("double-of-gpt-3.5-turbo-0125", "double-of-gpt-4-turbo-2024-04-09", "double-of-gemini-2.0-flash"),
     *("Vicuna-7B", "Vicuna-13B", "DeepSeek-R1-Distill-Llama-8B", "PandaLM-7B: overall"),
 ]
-AT_WORK = "a step of this study still runs"
 LIMIT = 3600  # seconds
 
 pytestmark = [
@@ -42,12 +39,19 @@ pytest.importorskip("deepspeed")
 
 def start(folder: Path, log: Path, extensions: Path) -> subprocess.Popen:
     """Start the documented command, in a session of its own."""
-    command = [sys.executable, "tests/rehearse.py", RUN, "--place", str(folder)]
+    command = [sys.executable, "tests/rehearse.py", "--place", str(folder)]
     environment = os.environ | {"TORCH_EXTENSIONS_DIR": str(extensions)}
     with open(log, "ab") as stream:
         return subprocess.Popen(
             command, cwd=ROOT, stdout=stream, stderr=subprocess.STDOUT, env=environment, start_new_session=True
         )
+
+
+def end(process: subprocess.Popen) -> None:
+    """Kill a rehearsal with all its steps."""
+    with suppress(ProcessLookupError):  # all of its session has ended
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 @pytest.fixture(scope="module")
@@ -56,26 +60,21 @@ def rehearsed(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     folder, log = tmp_path_factory.mktemp("rehearsals"), tmp_path_factory.mktemp("logs") / "log"
     verdicts = folder / "automedeval-13b" / "verdicts" / "wikidoc-strong" / "verdicts.jsonl"
     extensions = torch_extensions(request.config)
-    started, until = [start(folder, log, extensions)], time.monotonic() + LIMIT
+    process, until = start(folder, log, extensions), time.monotonic() + LIMIT
     try:
         while not (verdicts.is_file() and verdicts.stat().st_size):
-            assert started[0].poll() is None, log.read_text(errors="replace")[-3000:]
+            assert process.poll() is None, log.read_text(errors="replace")[-3000:]
             assert time.monotonic() < until, "no verdict of the strong teacher came"
             time.sleep(0.05)
-        started[0].kill()  # the study alone, while the strong teacher judges
-        printed = AT_WORK
-        while AT_WORK in printed and time.monotonic() < until:  # the step has to end before the study goes on
-            before = log.stat().st_size
-            started.append(start(folder, log, extensions))
-            started[-1].wait(LIMIT)
-            printed = log.read_bytes()[before:].decode(errors="replace")
-        assert started[-1].returncode == 0, printed[-3000:]
+        end(process)  # while the strong teacher judges
+        before = log.stat().st_size
+        process = start(folder, log, extensions)
+        process.wait(LIMIT)
+        printed = log.read_bytes()[before:].decode(errors="replace")
+        assert process.returncode == 0, printed[-3000:]
         yield folder / "automedeval-13b", printed
     finally:
-        for process in started:
-            with suppress(ProcessLookupError):  # all of its session has ended
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        end(process)
 
 
 def read(file: Path) -> Any:
@@ -84,12 +83,12 @@ def read(file: Path) -> Any:
 
 def test_every_step_runs_and_leaves_what_the_study_is_for(rehearsed: tuple[Path, str]) -> None:
     folder, printed = rehearsed
-    # A step that waits for the jury is started twice, and has a line each time.
-    begun = list(dict.fromkeys(re.findall(r"^== (\d+/\d+) ", printed, re.M)))
-    assert begun == [f"{at}/{len(begun)}" for at in range(1, len(begun) + 1)]
-    assert "left out, there is no" not in printed
-    for path in yaml.safe_load((ROOT / RUN / "study.yaml").read_text())["leaves"]["study"]:
-        assert (folder / path).stat().st_size
+    begun = [int(number) for number in re.findall(r"^== (\d+) ", printed, re.M)]
+    assert begun == list(range(1, len(begun) + 1))
+    assert printed.count("what the jury decided is taken") == 2
+    for name in ("wikidoc", "table2", "table3", "figure4", "figure5"):
+        assert (folder / "reports" / name / "report.html").stat().st_size
+    assert (folder / "reports" / "wikidoc-comparison" / "comparison.html").stat().st_size
 
 
 def test_the_test_set_has_the_plans_cases_and_three_of_four_candidates_in_turn(rehearsed: tuple[Path, str]) -> None:
@@ -186,9 +185,9 @@ def test_the_other_judges_judge_every_test_case_three_times(rehearsed: tuple[Pat
 
 def test_the_card_of_the_model_has_the_studys_own_figures(rehearsed: tuple[Path, str], tmp_path: Path) -> None:
     folder, _ = rehearsed
-    results = [file.read_text(encoding="utf-8") for file in (folder / "logs").rglob("*.out")]
-    assert sum("dry run: nothing was sent" in text for text in results) == 3
-    command = [sys.executable, "recipes/publish.py", "--config", f"{RUN}/publish_model.yaml"]
+    results = [file.read_text(encoding="utf-8") for file in (folder / "logs").rglob("*.log")]
+    assert sum("dry run: nothing was sent" in text for text in results) == 5
+    command = [sys.executable, "recipes/publish.py", "--config", "plans/publish_model.yaml"]
     card = tmp_path / "card.md"
     subprocess.run([*command, "--card_output", card], cwd=folder, check=True, capture_output=True)
     accuracy = read(folder / "reports" / "wikidoc" / "agreement.json")["judges"]["introspection2"]["pairwise_accuracy"]

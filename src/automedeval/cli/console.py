@@ -47,3 +47,7 @@ def usage() -> str:
     commands = "\n".join(f"  {name:<12}{what}" for name, (_, what) in COMMANDS.items())
     last = "automedeval COMMAND --help explains a command. Begin with: automedeval doctor. Not for clinical use."
     return f"usage: automedeval COMMAND …\n\n{commands}\n\n{last}"
+
+
+if __name__ == "__main__":
+    main()

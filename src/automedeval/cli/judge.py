@@ -104,9 +104,9 @@ class JudgeArguments(PromptArguments, EvidenceArguments):
     score_decoding: str = field(
         default="auto",
         metadata={
-            "help": "constrained: each score is chosen among the allowed values, the likeliest one or with --temperature a "
-            "sampled one (needs a checkpoint, or a server that constrains); free: scores are parsed from the text that the "
-            "judge writes; auto: constrained where the judge can",
+            "help": "constrained: a checkpoint chooses each score among the allowed values, the likeliest one or with "
+            "--temperature a sampled one, and an endpoint is asked for each value once more, which gives expected scores; "
+            "free: scores are parsed from the text that the judge writes; auto: constrained for a checkpoint",
             "choices": ["auto", "constrained", "free"],
         },
     )

@@ -38,7 +38,6 @@ OPTIONS: dict[str, str] = {
     "layout=medquad": "use --columns question=question reference=answer topic=focus",
     "layout=pandalm": "write cases.jsonl with model and text of each response, and choices.jsonl",
     "split:": "name the chat alone; the statements are the sentences",  # of check --checker
-    "rehearse": "use `python tests/rehearse.py RUN_FOLDER`",
     "partners": "without --suggester and --reviewer every mistake goes to the jury",
     "train_on": "a round's data set has all rows (paper: Table 1)",
     "check_base rubric": "answers with scores and with choices are both checked",
@@ -46,6 +45,7 @@ OPTIONS: dict[str, str] = {
     "introspect shuffle": "a recording is shown the responses in the order of the case, other models are not",
     "distill shuffle": "a recording is shown the responses in the order of the case, other models are not",
     "layout=table": "leave it out, or use --columns",
+    "structured_output": "leave it out; --score_decoding constrained asks an endpoint for each score as a typed question",
 }
 
 

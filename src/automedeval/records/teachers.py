@@ -17,15 +17,11 @@ ENDPOINT, PRICES = ("base_url", "api_key_env"), ("price_in", "price_out")  # arg
 _ROLE = re.compile(r"\bteacher:(\w+)")
 
 
-def read_teachers(file: Path, instead: Mapping[str, str] | None = None) -> dict[str, dict[str, Any]]:
+def read_teachers(file: Path) -> dict[str, dict[str, Any]]:
     """Read a teachers.yaml: role → its `model`, what the `paper` used, ENDPOINT and PRICES. A role may stand for another one.
 
-    Args:
-        instead: role → the model in the place of the file's: one that another role names, as it is there, or any at the same
-            endpoint, or MODEL@URL at one of your own. The prices of the former model are not taken over.
-
     Raises:
-        RecordError: a key is unknown or missing, or the file lacks a role of `instead`.
+        RecordError: a key is unknown or missing.
     """
     reader = YamlFile(str(file))
     entries = reader.read()
@@ -43,13 +39,6 @@ def read_teachers(file: Path, instead: Mapping[str, str] | None = None) -> dict[
                 reader.fail(f"{role}.{key}", f"must be a number, not {settings[key]!r}")
         return settings
 
-    for role, wanted in (instead or {}).items():
-        if role not in entries:
-            raise RecordError(f"--teacher {role}: {file} has {', '.join(entries)}")
-        model, *url = re.split("@(?=https?://)", wanted, maxsplit=1)
-        same = {key: setting for key, setting in entry(role).items() if key in ENDPOINT}
-        twin = next((each for each in map(entry, entries) if each["model"] == wanted), None)
-        entries[role] = twin or {"model": model, **({"base_url": url[0]} if url else same)}
     return {role: entry(role) for role in entries}
 
 

@@ -1,13 +1,46 @@
-"""What a study has counted, file by file, beside the paper's counts; what was left out on the way, and why."""
+"""Count what a study has made, file by file, beside the paper's counts, with what was left out on the way and why.
+
+    python recipes/counts.py --paper recipes/runs/automedeval-13b/counts.yaml --output reports/counts.md
+
+Reads the files that the YAML names, each beside its dropped.jsonl; writes one Markdown table.
+"""
 
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from automedeval.records import option
+from automedeval.records.command_line import parse, run
+from automedeval.records.journal import write_whole
+from automedeval.records.yaml_file import YamlFile
+
 DROPPED = "dropped.jsonl"  # lines of what a step left out, each with its reason
 COLUMNS = ("file", "paper", "in proportion", "here", "left out, and why")
+
+
+@dataclass
+class CountArguments:
+    """The paper's counts, and the table."""
+
+    paper: str = option(
+        "YAML with files: the paper's count of each, and share: the size of this study beside the paper's"
+    )
+    output: str = option("the table, as Markdown")
+
+
+def main() -> None:
+    """Count the files that there are, and write the table."""
+    (args,) = parse((CountArguments,), __doc__)
+    reader = YamlFile(args.paper)
+    content = reader.read()
+    reader.only(content, ("files", "share"))
+    table = count_table(Path(), reader.take(content, "files", dict), content.get("share", 1))
+    Path(args.output).parent.mkdir(parents=True, exist_ok=True)
+    write_whole(Path(args.output), table)
+    print(table, end="")
 
 
 def count_table(place: Path, paper: Mapping[str, int | None], share: float) -> str:
@@ -51,3 +84,7 @@ def _lines(file: Path) -> Iterator[dict[str, Any]]:
     if file.exists():
         with open(file, encoding="utf-8") as stream:
             yield from map(json.loads, stream)
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# The demo, `make demo`: verdicts and a report before any training, then the steps of the small study, by its YAMLs, with small numbers.
+# All is written below demo/, and every step goes on where it stopped.
+#   bash recipes/runs/demo/run.sh --dry_run
+cd "$(dirname "$0")/../../.."
+RUN=${RUN:-recipes/runs/demo} SMALL=${SMALL:-recipes/runs/automedeval-135m}
+. recipes/runs/steps.sh
+
+# --- an answer first
+step "The packaged small judge scores three models' answers to 30 questions: first verdicts, before any training" \
+  automedeval judge --config $SMALL/judge_small.yaml --output demo/verdicts/sample
+step "A first report on these verdicts: which model is best, and may this judge be believed?" \
+  automedeval report --config $SMALL/report.yaml --verdicts demo/verdicts/sample --encoder none --output demo/reports/sample-first
+step "Which statements of two bots' answers contradict the references? Six answers are dangerous" \
+  automedeval check --config $SMALL/check.yaml --output demo/checks/two_bots
+
+# --- the instruction data set
+step "Two reference books go into a store, because the teachers look facts up in them" \
+  python recipes/build_store.py --config $SMALL/build_store.yaml --store demo/stores/sample
+step "A strong teacher (recorded) judges 30 training cases, because a judge learns from verdicts" \
+  python recipes/distill.py --config $SMALL/distill_strong.yaml --limit 30 --store demo/stores/sample --output demo/verdicts/sample-strong
+step "A weak teacher (recorded) judges the same cases, for the first stages of training" \
+  python recipes/distill.py --config $SMALL/distill_weak.yaml --limit 30 --store demo/stores/sample --output demo/verdicts/sample-weak
+step "Physicians' checks (simulated), quality, and a curriculum: verdicts become 8 training rows in three stages" \
+  python recipes/build_dataset.py --config $SMALL/build_dataset.yaml --plan $RUN/plan.yaml --topics 0 \
+  --verdicts demo/verdicts/sample-strong/verdicts.jsonl,demo/verdicts/sample-weak/verdicts.jsonl --output demo/instructions/sample
+
+# --- training; the same test cases before and after it
+judge() { step "$1" automedeval judge --config $SMALL/judge.yaml --limit 4 --max_new_tokens 96 --output demo/verdicts/sample "${@:2}"; }
+train() { # ABOUT YAML FROM DATASET TO
+  step "$1" python recipes/sft.py --config $SMALL/"$2".yaml --gradient_accumulation_steps 1 --save_strategy no \
+    --model_name_or_path "$3" --dataset_name "$4" --output_dir "$5"
+}
+checkpoints=demo/checkpoints/sample
+judge "A language model of 135M parameters judges four test cases before it is trained, to compare with"
+train "Training, stage 1: the form of a verdict, from the weak teacher" \
+  stage1 models/SmolLM2-135M-Instruct demo/instructions/sample $checkpoints-stage1
+train "Training, stage 2: from form to quality, from both teachers" \
+  stage2 $checkpoints-stage1 demo/instructions/sample $checkpoints-stage2
+train "Training, stage 3: quality, from the strong teacher" \
+  stage3 $checkpoints-stage2 demo/instructions/sample $checkpoints-stage3
+judge "The trained judge judges the same four cases: what has it learnt?" --judge $checkpoints-stage3 --judge_name stage3
+
+# --- a round of introspection
+step "It judges its training cases, to find the verdicts in which it differs from its teachers" \
+  automedeval judge --config $SMALL/judge_training1.yaml --judge $checkpoints-stage3 --max_new_tokens 64 \
+  --dataset demo/instructions/sample --output demo/verdicts/sample-stage3-train
+step "These mistakes are discussed (recorded), and verdicts revised" python recipes/introspect.py --config $SMALL/introspect1.yaml \
+  --dataset demo/instructions/sample --verdicts demo/verdicts/sample-stage3-train --output demo/instructions/sample-round1
+train "Training once more, on the revised verdicts" \
+  introspection1 $checkpoints-stage3 demo/instructions/sample-round1 $checkpoints-round1
+judge "The judge after this round judges the four cases" --judge $checkpoints-round1 --judge_name introspection1
+
+# --- may it be believed?
+step "The report on the four cases: every judge beside people's ratings and judges that need no model" \
+  automedeval report --config $SMALL/report.yaml --rounds stage3,introspection1 --encoder none --limit 4 \
+  --verdicts demo/verdicts/sample --output demo/reports/sample
+step "An audit of the last judge on four cases: do order, length, planted texts or the patient move its scores?" \
+  automedeval audit --config $SMALL/audit.yaml --judge $checkpoints-round1 --limit 4 --encoder none --output demo/reports/sample-audit
+
+[[ $dry_run ]] || cat <<END
+
+== what was made
+demo/reports/sample-first/report.html  the first report, by the packaged small judge
+demo/checks/two_bots/check.html        the answers of two bots with the contradicted words marked
+demo/reports/sample/report.html        the report on all judges
+demo/reports/sample-audit/audit.html   the audit of the judge that was trained here
+demo/verdicts/sample/verdicts.jsonl    the verdicts of all judges on the test cases
+demo/instructions/sample               the instruction data set, with its card
+demo/instructions/sample-round1        the same after a round of introspection
+demo/checkpoints/sample-round1         the trained judge; so little training teaches the form of a verdict alone
+
+== what to try next
+Judge your own answers, by the packaged small judge:
+  .venv/bin/automedeval judge my_cases.jsonl
+Rate the sample yourself, on the physicians' page:
+  .venv/bin/automedeval annotate --study recipes/runs/automedeval-135m/annotate.yaml
+Run the whole study on the sample:
+  make study
+END

@@ -1,0 +1,65 @@
+# What the scripts of whole studies share; each sources this file. With --dry_run every command is printed, and nothing runs.
+set -euo pipefail
+export PYTHONUNBUFFERED=1
+dry_run='' number=0 absent=''
+for word in "$@"; do
+  [[ $word != --dry_run ]] || dry_run=true
+  [[ $word != --* || $word == --dry_run ]] || { echo "error: $word: there is --dry_run alone (docs/reproducing.md)" >&2; exit 2; }
+done
+
+# step ABOUT COMMAND...: run a step. The terminal shows a line for it; all that it prints is in its log.
+step() {
+  local about=$1 word name='' log
+  shift
+  for word in "$@"; do # the log is called after the first YAML of a run, or after the program
+    [[ ! $name && $word == *.yaml && $word != accelerate_configs/* ]] && name=$(basename "$word" .yaml)
+  done
+  number=$((number + 1))
+  if [[ $dry_run ]]; then
+    printf '\n== %d %s\n$' $number "$about"
+    printf ' %q' "$@"
+    echo
+    return
+  fi
+  log=logs/$(basename "$RUN")/$(printf %02d $number)-${name:-step}.log
+  mkdir -p "$(dirname "$log")"
+  printf '== %d %s' $number "$about"
+  SECONDS=0
+  if "$@" >"$log" 2>&1; then
+    printf ' (%d s, %s)\n' $SECONDS "$log"
+  elif grep -q 'no verdict is valid' "$log"; then # a judge of which nothing can be read is a result
+    printf '\n   no verdict is valid: the tables show this judge so (%s)\n' "$log"
+  else
+    printf '\n%s has failed; the last lines of %s:\n' "$about" "$log" >&2
+    tail -n 12 "$log" >&2
+    exit 1
+  fi
+}
+
+# bring PATH WHAT GET: say what is missing of the files that you bring; `all_there` stops where one is.
+bring() {
+  if [[ ! -e $1 ]]; then
+    absent=true
+    echo "missing: $1: $2. To get it: $3" >&2
+  fi
+}
+all_there() { [[ $dry_run || ! $absent ]] || exit 1; }
+
+# due FILE WHAT COMMAND: stop with one line where people's answers are due. The program PEOPLE, if there is one, is asked first.
+due() {
+  if [[ $dry_run || -s $1 ]] || ${PEOPLE:-false} "$1"; then return; fi
+  echo "$1 is due: $2. To get it: $3; then the same command goes on from here" >&2
+  exit 1
+}
+
+# revised FOLDER STUDY INTROSPECT...: run a round of introspection; where cases wait for the jury, stop until it has decided.
+revised() {
+  local folder=$1 get="automedeval annotate --study $2 --export $1.discussion/decided"
+  shift 2
+  step "its mistakes are discussed and revised" "$@"
+  if [[ ! $dry_run && ! -s $folder/train.parquet ]]; then
+    due "$folder.discussion/decided/jury.jsonl" "a chief physician's decisions on the cases without a consensus (section 3.3)" "$get"
+    step "what the jury decided is taken" "$@"
+    due "$folder/train.parquet" "more decisions of the chief physician" "$get"
+  fi
+}

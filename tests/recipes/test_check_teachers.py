@@ -1,0 +1,75 @@
+"""The models that a study asks over endpoints: named in one file, and asked for before a run."""
+
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from doubles.endpoint import EndpointDouble, error
+from programs import ROOT, error_line, run_recipe
+from study_scripts import arguments, dry_run
+
+PAPER = ROOT / "recipes/runs/automedeval-13b"
+STRONG, WEAK, GEMINI = "gpt-4-turbo-2024-04-09", "gpt-3.5-turbo-0125", "gemini-2.0-flash"  # Table 2
+GOOGLE = "https://generativelanguage.googleapis.com/v1beta/openai/"
+
+
+def test_one_file_names_every_model_with_endpoint_and_price() -> None:
+    asked = [
+        (step[name].removeprefix("openai:"), *map(step.get, ("base_url", "api_key_env", "price_in")))
+        for step in map(arguments, dry_run("paper"))
+        for name in ("judge", "suggester", "reviewer")
+        if str(step.get(name)).startswith("openai:")
+    ]
+    strong, weak = (STRONG, None, None, 10.0), (WEAK, None, None, 0.5)
+    # Teachers, Table 2, two rounds with two partners.
+    assert asked == [strong, weak, weak, strong, (GEMINI, GOOGLE, "GEMINI_API_KEY", 0.1), *[strong] * 4]
+    for file in set(PAPER.glob("*.yaml")) - {PAPER / "teachers.yaml"}:
+        assert not re.search(r"gpt-|gemini-\d", file.read_text()), file
+    teachers = yaml.safe_load((PAPER / "teachers.yaml").read_text())
+    papers = {role: each["paper"].partition(";")[0] for role, each in teachers.items() if isinstance(each, dict)}
+    assert papers == {"strong": "GPT-4", "weak": "ChatGPT", "gemini": "Gemini"}
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("strong: {model: m, url: x}", "strong.url: unknown key"),
+        ("strong: {base_url: x}", "strong.model: is missing"),
+        ("strong: weak", "strong: must be a mapping with the keys model"),
+        ("strong: {model: m, price_in: much}", "strong.price_in: must be a number, not 'much'"),
+        ("[]", "the file: must be a mapping of roles"),
+    ],
+)
+def test_a_faulty_role_is_told_in_a_line(tmp_path: Path, content: str, message: str) -> None:
+    (tmp_path / "teachers.yaml").write_text(content)
+    line = error_line(run_recipe("check_teachers", "--teachers", tmp_path / "teachers.yaml"))
+    assert f"{tmp_path}/teachers.yaml: {message}" in line
+
+
+def test_a_retired_model_and_a_missing_key_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GEMINI_API_KEY", raising=False)
+    with EndpointDouble(error(500)) as vendor:
+        vendor.models = [{"id": WEAK}]  # no `owned_by`: as at OpenAI, the one model is asked for
+        monkeypatch.setenv("OPENAI_BASE_URL", vendor.url)
+        monkeypatch.setenv("OPENAI_API_KEY", "a-key")
+        done = run_recipe("check_teachers", "--teachers", PAPER / "teachers.yaml")
+        assert done.stdout.splitlines() == [
+            f"weak: {WEAK} is served at {vendor.url}/",
+            *(line for line in done.stdout.splitlines() if line.startswith(f"- strong: {STRONG} does not exist at")),
+            f"- gemini: GEMINI_API_KEY is not set: the key with which {GEMINI} is asked",
+        ]
+        assert len(done.stdout.splitlines()) == 3
+        line = error_line(done)
+        assert f"2 of 3 models cannot be asked: strong: {STRONG} does not exist at {vendor.url}" in line
+        assert vendor.asked == [], "nothing was sent but the names of models"
+        # An open model behind a server of one's own, for which no key is needed.
+        vendor.models.append({"id": "x/y", "owned_by": "vllm", "max_model_len": 8192})
+        monkeypatch.delenv("OPENAI_API_KEY")
+        (tmp_path / "teachers.yaml").write_text(f"strong: {{model: x/y, base_url: '{vendor.url}'}}\nreviewer: strong\n")
+        done = run_recipe("check_teachers", "--teachers", tmp_path / "teachers.yaml")
+        assert (done.returncode, done.stdout) == (0, f"strong: x/y is served at {vendor.url}/\n")
+        vendor.models = error(401, "Incorrect API key provided.", "invalid_api_key")
+        line = error_line(run_recipe("check_teachers", "--teachers", tmp_path / "teachers.yaml"))
+        assert "1 of 1 models cannot be asked: strong: x/y" in line
+    assert "could not be checked" in error_line(run_recipe("check_teachers", "--teachers", tmp_path / "teachers.yaml"))

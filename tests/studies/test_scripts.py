@@ -1,0 +1,225 @@
+"""The scripts of whole studies: their steps, where each reads what an earlier one wrote, and how they stop and go on."""
+
+import subprocess
+from fnmatch import fnmatch
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import rehearse
+import yaml
+from doubles.stand_ins import BROUGHT
+from programs import ROOT
+from project.test_docs import faults
+from study_scripts import RUNS, SCRIPTS, arguments, dry_run, of, program, script, steps
+
+from automedeval.rubrics import read_rubric
+
+PAPER = ROOT / RUNS / "automedeval-13b"
+OTHERS = ["judge_weak", "judge_strong", "judge_gemini", *["judge"] * 4]
+WRITTEN = ("cases", "responses", "verdicts", "instructions", "checkpoints", "stores", "reports", "ratings", "demo")
+OUTPUTS = ("output", "output_dir", "store")
+
+
+def test_the_papers_study_from_top_to_bottom() -> None:
+    commands = dry_run("paper")
+    assert all(each["dry_run"] for each in of(commands, "publish")), "nothing is sent to the Hub"
+    assert steps(commands) == [
+        *("check_base", "check_teachers"),
+        *("prepare_cases", "prepare_medtext", "generate_responses", "build_store"),
+        *("distill_strong", "verify", "prepare_verified", "distill_weak"),
+        *("build_dataset", "prepare_test", "generate_test"),
+        *("judge", "judge_likelihood", *OTHERS),
+        *("stage1", "judge", "stage2", "judge", "stage3", "judge"),
+        *("judge_training1", "introspect1", "introspection1", "judge"),
+        *("judge_training2", "introspect2", "introspection2", "judge"),
+        *("report", "audit", "table2", "table3", "figure4"),
+        *["publish_dataset"] * 3,
+        *("publish_model", "publish_metric", "figure5"),
+        *("prepare_calibration", "judge_likelihood_rated", "calibrate", "compare", "counts"),
+    ]
+    files = {file.name for file in PAPER.glob("*.yaml") if not file.stem.startswith(("annotate", "plan", "teachers"))}
+    named = {f"{name}.yaml" for name in [*SCRIPTS, *(name for each in SCRIPTS for name in steps(dry_run(each)))]}
+    assert files - named == {"audit.yaml"} - named, "every YAML is a step of the study or of a variant"
+
+
+def test_the_small_study_and_the_demo_from_top_to_bottom() -> None:
+    small = [
+        *("build_store", "distill_strong", "distill_weak", "build_dataset", "judge", "judge_likelihood", "judge_small"),
+        *("stage1", "judge", "stage2", "judge", "stage3", "judge"),
+        *("judge_training1", "introspect1", "introspection1", "judge"),
+        *("report", "audit", "judge_likelihood_rated", "calibrate", "compare"),
+    ]
+    assert steps(dry_run("small")) == small
+    commands = dry_run("demo")
+    assert steps(commands) == [
+        *("judge_small", "report", "check", "build_store", "distill_strong", "distill_weak"),
+        *("build_dataset", "judge", "stage1", "stage2", "stage3", "judge", "judge_training1", "introspect1"),
+        *("introspection1", "judge", "report", "audit"),
+    ]
+    for values in map(arguments, commands):  # the small study's own files stay
+        assert [values[name] for name in OUTPUTS if name in values and not values[name].startswith("demo/")] == []
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_every_command_is_right_and_reads_what_is_there(name: str) -> None:
+    """Each option is known and none missing; each path is written by an earlier step, brought, or in the repository."""
+    commands = dry_run(name)
+    assert [fault for words in commands for fault in faults(words)] == []
+    shared = dry_run("paper") if SCRIPTS[name][0].endswith("variants.sh") else []  # a variant runs after the study
+    made = {str(values[key]) for values in map(arguments, shared) for key in OUTPUTS if key in values}
+    for words in commands:
+        values = arguments(words)
+        outputs = {key for key in OUTPUTS if key in values and (key != "store" or program(words) == "build_store")}
+        parts = [f"{each['path']}/{each['split']}.parquet" for each in values.get("datasets", ()) if "path" in each]
+        for key, value in values.items():
+            entries = value if isinstance(value, list) else str(value).split(",")
+            for path in (str(entry).rpartition("=")[2].rpartition(":")[2] for entry in entries):
+                if key in outputs or path.partition("/")[0] not in WRITTEN or "/" not in path:
+                    continue
+                above = {path, *map(str, Path(path).parents)}
+                assert above & (made | BROUGHT.keys()), f"{words}: {key}: nothing writes {path}"
+        assert all(any(path.startswith(f"{each}/") for each in made) for path in parts), words
+        made |= {str(values[key]) for key in outputs}
+
+
+@pytest.mark.parametrize("name", ["demo", "small", "paper", "no_chain", "lora", "run2"])
+def test_each_training_starts_where_the_last_ended_and_the_rounds_read_its_verdicts(name: str) -> None:
+    commands = dry_run(name)
+    runs, tests = of(commands, "sft"), of(commands, "judge")
+    for before, run in pairwise(runs):
+        assert run["model_name_or_path"] == before["output_dir"]
+    assert {run["output_dir"] for run in runs} & {each["judge"] for each in tests}
+    audit = of(commands, "audit")[0]
+    assert audit["judge"] == runs[-1]["output_dir"]
+    for at, words in enumerate(commands):
+        if program(words) == "introspect":
+            judged, this = arguments(commands[at - 1]), arguments(words)
+            assert (judged["output"], judged["dataset"]) == (this["verdicts"], this["dataset"])
+            assert judged["cases"] in this["cases"]
+    if name not in ("demo", "small"):
+        assert [run["dataset_train_split"] for run in runs] == ["stage1", "stage2", "stage3", "train", "train"]
+
+
+def test_the_test_set_is_that_of_the_paper() -> None:
+    """958 cases of wikidoc and 172 of MedText, four candidates each (section 4.1), read by judge and report."""
+    commands = dry_run("paper")
+    by = dict(zip(steps(commands), map(arguments, commands)))
+    assert yaml.safe_load((ROOT / by["build_dataset"]["plan"]).read_text())["test"]["take"] == 958
+    assert by["prepare_medtext"]["sample"] == 172
+    assert by["prepare_test"]["ids"][0] == f"{by['build_dataset']['output']}/test.parquet"
+    training, new = by["generate_responses"]["candidates"], by["generate_test"]["candidates"]
+    assert new[:2] == training
+    assert (len(new), by["generate_test"]["candidates_per_case"]) == (4, read_rubric("automedeval").max_responses)
+    formats = ROOT / by["generate_test"]["chat_template_path"]
+    assert {file.stem for file in formats.glob("*.jinja")} == {Path(model).name for model in new}
+    made = f"{by['generate_test']['output']}/cases.jsonl"
+    assert {each["cases"] for each in of(commands, "report") + of(commands, "audit")} == {made}
+    assert by["judge"]["cases"] == made
+
+
+def test_the_other_judges_of_table_2_judge_the_test_cases_three_times() -> None:
+    commands = [words for words in dry_run("paper") if program(words) == "judge" and "--runs" in words]
+    judges = list(map(arguments, commands))
+    assert [each["judge"] for each in judges] == [
+        *("models/MedLLaMA-13B", "openai:gpt-3.5-turbo-0125", "openai:gpt-4-turbo-2024-04-09"),
+        *("openai:gemini-2.0-flash", "models/Vicuna-7B", "models/Vicuna-13B"),
+        *("models/DeepSeek-R1-Distill-Llama-8B", "models/PandaLM-7B"),
+    ]
+    assert {(each["runs"], each["temperature"]) for each in judges} == {("3", "0.5")}
+    assert {(each["cases"], each["output"]) for each in judges} == {("responses/test/cases.jsonl", "verdicts/wikidoc")}
+    assert [each["judge"] for each in judges if each["rubric"] != "automedeval"] == ["models/PandaLM-7B"]
+    # An endpoint is asked by one process; eight checkpoints take eight GPUs.
+    assert [words[0] == "automedeval" for words in commands] == [each["judge"].startswith("openai:") for each in judges]
+
+
+def test_a_variant_changes_what_its_name_says_and_writes_beside_the_study() -> None:
+    plain = {run["output_dir"] for run in of(dry_run("paper"), "sft")}
+    for name in ("no_chain", "no_curriculum", "vanilla", "lora", "run2"):
+        commands = dry_run(name)
+        assert plain.isdisjoint(run["output_dir"] for run in of(commands, "sft"))
+        assert of(commands, "report")[0]["output"].endswith(name)
+    assert {
+        each["knowledge"] for each in of(dry_run("no_chain"), "distill") + of(dry_run("no_chain"), "introspect")
+    } == {"none"}
+    assert of(dry_run("no_introspection"), "sft") == []
+    for name in ("no_chain", "vanilla"):  # no test case of the study is trained on
+        (built,) = of(dry_run(name), "build_dataset")
+        assert "cases/test/cases.jsonl" in built["evaluation_cases"]
+        assert built["on_leak"] == "drop"
+    assert all(run["use_peft"] for run in of(dry_run("lora"), "sft"))
+    assert {run["seed"] for run in of(dry_run("run2"), "sft")} == {"1"}
+
+
+def test_fewer_gpus_keep_the_rows_of_an_update() -> None:
+    for gpus in ("1", "4", "8", "16"):
+        for words in dry_run("paper", GPUS=gpus):
+            if program(words) == "sft":
+                run = arguments(words)
+                rows = run["per_device_train_batch_size"] * int(gpus) * int(run["gradient_accumulation_steps"])
+                assert (rows, words[words.index("--num_processes") + 1]) == (128, gpus)
+    done = script("paper", "--dry_run", GPUS="3")
+    assert (done.returncode, done.stderr) == (1, "GPUS=3: must divide 64\n")
+
+
+def test_what_is_missing_is_told_with_the_command_that_gets_it_and_nothing_runs() -> None:
+    done = script("paper")
+    assert done.returncode == 1
+    assert "==" not in done.stdout
+    assert (
+        "missing: models/MedAlpaca: a candidate of the test set alone (section 4.1), in safetensors. To get it: "
+        "python recipes/convert_checkpoint.py --input medalpaca/medalpaca-7b --output models/MedAlpaca\n"
+    ) in done.stderr
+    told = {line.split(": ")[1] for line in done.stderr.splitlines()}
+    brought = {path for path in BROUGHT if path.startswith(("books/", "models/"))}
+    assert told == {path for path in brought if not (ROOT / path).exists()}
+    done = script("small", "--runs", "2")
+    assert (done.returncode, done.stderr) == (2, "error: --runs: there is --dry_run alone (docs/reproducing.md)\n")
+
+
+OWN = """
+RUN=mine
+. {steps}
+step "it works" bash -c 'echo first >> made; echo said' # runs again, as every step does
+due answers.jsonl "five doctors' ratings" "automedeval annotate --export ."
+step "judged" bash -c 'echo "error: verdicts: no verdict is valid, so that there is nothing to report" >&2; exit 1'
+step "it breaks" bash -c 'echo "error: a line" >&2; exit 4'
+echo never
+"""
+
+
+def test_a_script_stops_for_people_and_for_a_step_that_fails(tmp_path: Path) -> None:
+    file = tmp_path / "run.sh"
+    file.write_text(OWN.format(steps=ROOT / RUNS / "steps.sh"))
+    options: dict[str, Any] = {"cwd": tmp_path, "capture_output": True, "text": True}
+    done = subprocess.run(["bash", file], **options)
+    assert (done.returncode, (tmp_path / "made").read_text()) == (1, "first\n")
+    assert done.stderr == (
+        "answers.jsonl is due: five doctors' ratings. To get it: automedeval annotate --export .; then the same command "
+        "goes on from here\n"
+    )
+    assert done.stdout == "== 1 it works (0 s, logs/mine/01-step.log)\n"
+    assert (tmp_path / "logs/mine/01-step.log").read_text() == "said\n"
+    people = tmp_path / "people"  # who is asked first
+    people.write_text('#!/usr/bin/env bash\necho "{}" > "$1"\n')
+    people.chmod(0o755)
+    done = subprocess.run(["bash", file], env={"PATH": "/usr/bin:/bin", "PEOPLE": str(people)}, **options)
+    assert done.returncode == 1
+    assert "no verdict is valid: the tables show this judge so" in done.stdout
+    assert done.stderr == "\nit breaks has failed; the last lines of logs/mine/03-step.log:\nerror: a line\n"
+    assert "never" not in done.stdout
+
+
+def test_a_rehearsal_differs_in_the_listed_keys_alone() -> None:
+    for file in PAPER.glob("*.yaml"):
+        if file.name == "teachers.yaml":
+            continue
+        real, small = yaml.safe_load(file.read_text()), rehearse.small_yaml(file)
+        listed = {key for name, keys in rehearse.SMALLER.items() if fnmatch(file.stem, name) for key in keys}
+        if file.stem.startswith("plan"):
+            listed |= {"test", "teachers", "stages"}  # counts
+        listed |= {"share"} if file.stem == "counts" else set()
+        assert {key for key in real | small if real.get(key, ...) != small.get(key, ...)} <= listed, file
+        for key in ("max_new_tokens", "max_length", "questions", "passages", "exchanges", "runs"):
+            assert real.get(key) == small.get(key), "the window is the true one"

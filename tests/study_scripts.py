@@ -1,0 +1,67 @@
+"""What the tests of whole studies share: a script as a person starts it, and the commands of its dry run."""
+
+import os
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import yaml
+from programs import ROOT
+
+from automedeval.records.teachers import teacher_arguments
+
+RUNS = Path("recipes/runs")
+SCRIPTS = {
+    "demo": ["demo/run.sh"],
+    "small": ["automedeval-135m/run.sh"],
+    "paper": ["automedeval-13b/run.sh"],
+    **{
+        name: ["automedeval-13b/variants.sh", name]
+        for name in ("no_chain", "no_curriculum", "no_introspection", "vanilla", "lora", "run2")
+    },
+}
+
+
+def script(name: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess:
+    """Start the script of a study or a variant; no key is in the environment but those of `variables`."""
+    file, *words = SCRIPTS[name]
+    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "src"), **variables}
+    command = ["bash", str(ROOT / RUNS / file), *words, *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
+
+
+def dry_run(name: str, **variables: str) -> list[list[str]]:
+    """Return the commands that a dry run prints."""
+    done = script(name, "--dry_run", **variables)
+    assert done.returncode == 0, done.stderr
+    return [shlex.split(line[2:]) for line in done.stdout.splitlines() if line.startswith("$ ")]
+
+
+def program(words: list[str]) -> str:
+    """Return the name of a command's recipe, or of its command of `automedeval`."""
+    return words[1] if words[0] == "automedeval" else next(Path(w).stem for w in words if w.startswith("recipes/"))
+
+
+def arguments(words: list[str]) -> dict[str, Any]:
+    """Return the arguments of a command: its YAML's, with those of the command line in their place."""
+    at = len(words) - 1 - words[::-1].index("--config") if "--config" in words else None
+    values: dict[str, Any] = {}
+    if at is not None:
+        values = yaml.safe_load((ROOT / words[at + 1]).read_text())
+        values |= teacher_arguments(values, words[at + 1])
+    first = at + 2 if at is not None else next(i for i, word in enumerate(words) if word.startswith("--"))
+    return values | {name[2:]: value for name, value in zip(words[first::2], words[first + 1 :: 2])}
+
+
+def of(commands: list[list[str]], name: str) -> list[dict[str, Any]]:
+    """Return the arguments of every command of a program."""
+    return [arguments(words) for words in commands if program(words) == name]
+
+
+def steps(commands: list[list[str]]) -> list[str]:
+    """Return the name of each command's YAML, or of its program."""
+    return [
+        Path(words[len(words) - words[::-1].index("--config")]).stem if "--config" in words else program(words)
+        for words in commands
+    ]
