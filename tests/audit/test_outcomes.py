@@ -8,7 +8,7 @@ from automedeval.audit.perturbations import Edit, Perturbation
 from automedeval.audit.trials import Planner, Trial
 from automedeval.judges.requests import Request
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts
+from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.records import Case, Verdict
 from automedeval.rubrics import read_rubric
 from automedeval.stats.bootstrap import value_of
@@ -36,7 +36,7 @@ def verdict(number: int, order: tuple, scores: tuple | None, expected: tuple | N
 
 
 def measured(cases: Cases, verdicts: list[Verdict], perturbation: Perturbation, rubric=RUBRIC) -> Measure:
-    return ScoreReader(JudgeVerdicts(cases, verdicts, rubric)).measure(perturbation)
+    return ScoreReader(VerdictTable(cases, verdicts, rubric)).measure(perturbation)
 
 
 def value(statistic, cases: Cases) -> float:
@@ -78,7 +78,7 @@ def test_choices_of_a_pairwise_judge_count_as_shares_of_criteria() -> None:
     first = verdict(0, (0, 1), None, choices=choices, pair=("alder", "birch"))
     turned = {name: {"alder": "birch", "birch": "alder"}.get(choice, choice) for name, choice in choices.items()}
     other = verdict(0, (1, 0), None, choices=turned, pair=("alder", "birch"))
-    readings = JudgeVerdicts(cases, [first, other], PAIRWISE)
+    readings = VerdictTable(cases, [first, other], PAIRWISE)
     assert readings.own.tolist() == pytest.approx([4 / 6, 2 / 6, 2 / 6, 4 / 6])  # more harm is worse
     assert readings.unit_name == "share of criteria won"
     assert value(measured(cases, [first, other], ORDER, PAIRWISE).share, cases) == 1
@@ -91,7 +91,7 @@ def test_a_verdict_that_names_no_models_is_read_by_its_case() -> None:
     # The pair is named in the order of the file, whatever order it was shown in.
     choice = {"choices": {"correctness": "alder"}, "pair": ("alder", "birch"), "extra": {}}
     verdicts = [verdict(0, (0, 1), None, **choice), verdict(0, (1, 0), None, **choice)]
-    assert JudgeVerdicts(cases, verdicts, PAIRWISE).own.tolist() == [1, 0, 1, 0]
+    assert VerdictTable(cases, verdicts, PAIRWISE).own.tolist() == [1, 0, 1, 0]
     assert value(measured(cases, verdicts, ORDER, PAIRWISE).share, cases) == 0
 
 
@@ -142,7 +142,7 @@ def see(
     perturbation: Perturbation, scores: tuple | None, expected: tuple | None, first: tuple | None = None
 ) -> Outcome:
     """Return the outcome of a trial in the case whose verdict is `BEFORE`; `first` are the scores of a changed first side."""
-    reader = ScoreReader(JudgeVerdicts(Cases([CLEAN.case], "cases"), [BEFORE], RUBRIC))
+    reader = ScoreReader(VerdictTable(Cases([CLEAN.case], "cases"), [BEFORE], RUBRIC))
     before = BEFORE if first is None else verdict(0, (1, 2, 0), first, tuple(map(float, first)))
     return reader.compare(trial_of(perturbation, reader), before, verdict(0, (1, 2, 0), scores, expected))
 
@@ -183,7 +183,7 @@ def test_outcomes_where_both_sides_are_changed() -> None:
 def test_a_judge_without_a_scale_is_read_in_standard_deviations_and_shown_the_changed_answers() -> None:
     case = case_of(0)
     before = verdict(0, (0, 1, 2), None, (-2.0, -4.0, -3.0))
-    reader = ScoreReader(JudgeVerdicts(Cases([case], "cases"), [before]))
+    reader = ScoreReader(VerdictTable(Cases([case], "cases"), [before]))
     (trial,) = Planner(RUBRIC, apart=True).plan(PLANTED, [reader.answers([Request(case, (0, 1, 2))], [before])])
     assert trial.after.slots == (1,)
     after = verdict(0, (1,), None, (None, -1.5, None))
@@ -200,7 +200,7 @@ def test_a_judge_without_a_scale_is_read_in_standard_deviations_and_shown_the_ch
 
 def test_empty_and_unread_answers_are_not_changed() -> None:
     case = case_of(0, ("One.", " ", "Three."))
-    reader = ScoreReader(JudgeVerdicts(Cases([case], "cases"), [verdict(0, (0, 1, 2), (5, 1, 3))], RUBRIC))
+    reader = ScoreReader(VerdictTable(Cases([case], "cases"), [verdict(0, (0, 1, 2), (5, 1, 3))], RUBRIC))
     request = Request(case, (2, 1, 0))
     assert [each.index for each in reader.answers([request], [verdict(0, (2, 1, 0), (5, 1, 3))])] == [2, 0]
     assert [each.index for each in reader.answers([request], [verdict(0, (2, 1, 0), (None, 1, 3))])] == [2]
@@ -210,7 +210,7 @@ def test_empty_and_unread_answers_are_not_changed() -> None:
 
 
 def test_the_texts_of_a_trial_are_both_sides() -> None:
-    reader = ScoreReader(JudgeVerdicts(Cases([CLEAN.case], "cases"), [BEFORE], RUBRIC))
+    reader = ScoreReader(VerdictTable(Cases([CLEAN.case], "cases"), [BEFORE], RUBRIC))
     planted = texts_of(Outcome(trial_of(PLANTED, reader), 0))
     assert planted == {
         "case_id": "case-0", "model": "birch", "change": "flattery: a",

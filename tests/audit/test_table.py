@@ -20,8 +20,8 @@ from automedeval.audit.table import CHANCE, decide, passes, table
 from automedeval.audit.trials import Trial
 from automedeval.judges.requests import Request
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts
 from automedeval.meta_evaluation.facts import Audit, JudgeProfile, lines_of
+from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.records import Case, Verdict
 from automedeval.rubrics import read_rubric
 
@@ -38,7 +38,7 @@ def study(count: int) -> tuple[Cases, ScoreReader]:
         [Case.from_dict({"id": f"c{n}", "question": "Why?", "responses": responses}) for n in range(count)], "c"
     )
     verdicts = [Verdict(case.id, "j", "r@1", (0, 1, 2), valid=True, scores=(3, 2, 1)) for case in cases.records]
-    return cases, ScoreReader(JudgeVerdicts(cases, verdicts, read_rubric("automedeval")))
+    return cases, ScoreReader(VerdictTable(cases, verdicts, read_rubric("automedeval")))
 
 
 def trial_of(cases: Cases, perturbation: Perturbation, kind: str, case: int = 0, **more: Any) -> Trial:

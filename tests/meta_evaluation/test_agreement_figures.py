@@ -27,7 +27,8 @@ from sklearn.metrics import confusion_matrix
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.evaluate import meta_evaluate
 from automedeval.meta_evaluation.agreement.ratings import read_ratings
-from automedeval.meta_evaluation.agreement.verdicts import counted, read_verdicts
+from automedeval.meta_evaluation.table import counted
+from automedeval.meta_evaluation.verdict_files import read_verdicts
 from automedeval.metrics.lexical import BASELINES
 from automedeval.stats.bootstrap import plain
 

@@ -11,7 +11,7 @@ from sklearn import metrics
 from tables import rows_of
 
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.verdicts import read_verdicts
+from automedeval.meta_evaluation.verdict_files import read_verdicts
 from automedeval.records import RecordError
 
 ROWS = rows_of(__file__)

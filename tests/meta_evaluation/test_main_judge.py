@@ -9,8 +9,9 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.evaluate import meta_evaluate
 from automedeval.meta_evaluation.agreement.main_judge import choose, describe
 from automedeval.meta_evaluation.agreement.ratings import read_ratings
-from automedeval.meta_evaluation.agreement.verdicts import read_verdicts, rows_of
 from automedeval.meta_evaluation.report.text import credit
+from automedeval.meta_evaluation.table import rows_of
+from automedeval.meta_evaluation.verdict_files import read_verdicts
 from automedeval.records import RecordError
 from automedeval.stats.bootstrap import plain, value_of
 

@@ -10,7 +10,8 @@ from doubles.introspection_study import case_of, rationale_of, verdict_of
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.rationale_similarity import LABEL, compare_rationales, read_teacher
-from automedeval.meta_evaluation.agreement.verdicts import counted, read_verdicts
+from automedeval.meta_evaluation.table import counted
+from automedeval.meta_evaluation.verdict_files import read_verdicts
 from automedeval.records import RecordError, Verdict
 from automedeval.stats.bootstrap import estimate
 

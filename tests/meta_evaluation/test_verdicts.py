@@ -10,7 +10,8 @@ import numpy as np
 from doubles.introspection_study import case_of, verdict_of
 
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, read_verdicts
+from automedeval.meta_evaluation.table import VerdictTable
+from automedeval.meta_evaluation.verdict_files import read_verdicts
 from automedeval.records import Verdict
 from automedeval.rubrics import LIKELIHOOD, read_rubric
 from automedeval.stats.agreement import CHOICES
@@ -30,7 +31,7 @@ def verdicts(seed: int) -> list[Verdict]:
     ]
 
 
-def read_back(folder: Path, verdicts: list[Verdict]) -> JudgeVerdicts:
+def read_back(folder: Path, verdicts: list[Verdict]) -> VerdictTable:
     file = folder / "verdicts.jsonl"
     file.write_text("".join(json.dumps(verdict.to_dict()) + "\n" for verdict in verdicts), encoding="utf-8")
     (judge,), _ = read_verdicts([str(file)], CASES)
@@ -90,8 +91,8 @@ def test_the_layout_counts_the_prompts_of_a_case_and_what_they_show(tmp_path: Pa
         (1, "one prompt with all 2 responses of a case"),
     ):
         shown = [verdict_of(case, [1, 2, 3], order=pair, run=run) for pair in pairs[:number] for run in (0, 1)]
-        assert JudgeVerdicts(CASES, shown).layout == layout
+        assert VerdictTable(CASES, shown).layout == layout
     mixed = [*verdicts(3), *(verdict_of(case, [1, 2, 3], order=pair) for pair in pairs)]
-    assert JudgeVerdicts(CASES, mixed).layout.startswith("1 to 4 prompts a case, each with 3 of its 3 responses")
+    assert VerdictTable(CASES, mixed).layout.startswith("1 to 4 prompts a case, each with 3 of its 3 responses")
     alone = [replace(verdict, rubric=LIKELIHOOD) for verdict in verdicts(3)]
-    assert JudgeVerdicts(CASES, alone).layout == "each response by itself"
+    assert VerdictTable(CASES, alone).layout == "each response by itself"

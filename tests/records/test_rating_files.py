@@ -138,6 +138,10 @@ def test_the_same_ratings_are_read_of_every_kind_of_file(name: str, tmp_path: Pa
         (table("case_id,model,rater,score", "k1,m1,,4"), "r.csv:2: does not say who rates: 'rater' is blank"),
         (table("case_id,model,rater", "k1,m1,ann"), "r.csv: no column holds a score; there are case_id, model, rater"),
         (table("model,rater,score", "m1,ann,4"), "r.csv: no column holds a question; there are model, rater, score"),
+        (
+            table("case_id,model,rater,rating,score", "k1,m1,ann,4,5"),
+            "r.csv: 'score' or 'rating' may be the score: leave one",
+        ),
         (table("case_id,rater,score", "k1,ann,4"), "r.csv:2: does not say which model is rated: 'm1', 'm2'"),
         (table("case_id,model,rater,score", "k1,m3,ann,4"), "r.csv:2: case 'k1' has no response of 'm3'"),
         (table("case_id,model,rater,score", "k9,m1,ann,4"), "r.csv: no rating of any case in cases.jsonl"),

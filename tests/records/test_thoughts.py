@@ -42,8 +42,9 @@ ANSWER = "No. Skip the missed dose."
     ],
 )
 def test_an_answer_is_read_without_its_thoughts(text: str) -> None:
-    case = Case.from_dict({"id": "1", "question": "Two pills?", "responses": [{"model": "m", "text": text}]})
-    assert case.responses[0].text == ANSWER
+    turns = [{"role": "assistant", "content": text}, {"role": "user", "content": "Two pills?"}]
+    case = Case.from_dict({"id": "1", "question": turns, "responses": [{"model": "m", "text": text}]})
+    assert case.responses[0].text == case.question[0]["content"] == ANSWER
     assert case.responses[0].extra == ({} if text == ANSWER else {"thoughts": True})
 
 

@@ -17,7 +17,7 @@ from automedeval.judges.judge import judge_rubric, load_judge
 from automedeval.judges.requests import Request
 from automedeval.judges.run import judge_missing, verdict_log
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts
+from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.models.arguments import ChatArguments, EncoderArguments
 from automedeval.records import RecordError, Verdict
 from automedeval.records.journal import Processes, write_lines
@@ -67,7 +67,7 @@ def audit_judge(
     if checklist:
         reader = CriteriaReader(cases, list(verdicts.values()))
     else:
-        reader = ScoreReader(JudgeVerdicts(cases, list(verdicts.values()), None if judge.apart else rubric))
+        reader = ScoreReader(VerdictTable(cases, list(verdicts.values()), None if judge.apart else rubric))
 
     answers = [reader.answers(those, [verdicts[each.key] for each in those]) if those else [] for those in planned]
     planner = Planner(

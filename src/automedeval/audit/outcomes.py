@@ -15,7 +15,7 @@ from automedeval.audit.perturbations import READ, Perturbation
 from automedeval.audit.trials import Answer, Trial
 from automedeval.judges.requests import Request
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, expected_values, own_values
+from automedeval.meta_evaluation.table import VerdictTable, expected_values, own_values
 from automedeval.records import Case, Verdict, question_text
 from automedeval.stats.agreement import SAME
 from automedeval.stats.bootstrap import Statistic, divide, ratio, undefined, value_of
@@ -50,7 +50,7 @@ class Measure:
 class ScoreReader:
     """Reads scores or choices: a step is `judged.unit`, shares count responses, pairs of them, or trials."""
 
-    def __init__(self, judged: JudgeVerdicts):
+    def __init__(self, judged: VerdictTable):
         self.judged, self.unit = judged, judged.unit_name
         self.errors = judged.errors
 
@@ -104,7 +104,7 @@ class ScoreReader:
         return _order(self.judged) if perturbation.changes == "order" else None
 
 
-def _order(judge: JudgeVerdicts) -> Measure:
+def _order(judge: VerdictTable) -> Measure:
     """Return of two orders of a pair how many turn it round, and by how many steps the best place is above the worst one."""
     cases, panel = len(judge.cases), judge.panel
     if judge.valid and all(verdict.order == tuple(sorted(verdict.order)) for verdict in judge.valid):
@@ -131,7 +131,7 @@ def _order(judge: JudgeVerdicts) -> Measure:
     return Measure(share, Statistic(np.concatenate(effects).T, span, round(effects[:, 1].sum())), shown)
 
 
-def _length(judge: JudgeVerdicts) -> Measure:
+def _length(judge: VerdictTable) -> Measure:
     """Return the chance of the longer of two answers to win, at equal models."""
     cases, words, relation = judge.cases, judge.cases.words, judge.pair_relations
     first, second = cases.panel.pairs

@@ -30,7 +30,8 @@ from automedeval.meta_evaluation.agreement.ratings import files_by_kind
 from automedeval.meta_evaluation.calibration.certificate import DELTA
 from automedeval.meta_evaluation.calibration.scores import calibrate, calibrated, judge_verdicts
 from automedeval.meta_evaluation.criteria.calibration import WAYS, CriteriaCalibration
-from automedeval.meta_evaluation.criteria.checklists import read_checklists, read_labels
+from automedeval.meta_evaluation.criteria.checklists import read_labels
+from automedeval.meta_evaluation.verdict_files import read_checklists
 from automedeval.records import CriterionLabel, RecordError, Verdict, check_between, option, verdicts_file
 from automedeval.records.arguments import TableArguments
 from automedeval.records.command_line import parse

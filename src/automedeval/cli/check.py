@@ -99,7 +99,7 @@ def main() -> None:
     print(
         f"\n{format_table(report.rows_of(figures))}\n\nThe marked answers: {output / 'check.html'}\nNot for clinical use."
     )
-    print_notes(chat.notes() if chat is not None else [])
+    print_notes([checker.note, *chat.notes()] if chat is not None else [])
     if failures := getattr(chat, "failures", ()):
         raise RecordError(
             f"{len(failures)} requests not answered, the last: {failures[-1]}; the same command asks again"

@@ -28,14 +28,15 @@ from typing import Any
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import audits_of, known_of_judge
 from automedeval.meta_evaluation.agreement.ratings import People, files_by_kind, read_ratings
-from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, read_verdicts
 from automedeval.meta_evaluation.comparison import gate, report
 from automedeval.meta_evaluation.comparison.compare import comparison, keep_ratings
 from automedeval.meta_evaluation.comparison.runs import join_runs
-from automedeval.meta_evaluation.criteria.checklists import has_checklists, read_labels
+from automedeval.meta_evaluation.criteria.checklists import read_labels
 from automedeval.meta_evaluation.criteria.scores import people_of, read_criteria_scores
 from automedeval.meta_evaluation.facts import lines_of
 from automedeval.meta_evaluation.report.grid import FLAGS, read_flags
+from automedeval.meta_evaluation.table import VerdictTable
+from automedeval.meta_evaluation.verdict_files import has_checklists, read_verdicts
 from automedeval.records import CriterionLabel, RecordError, check_least, named_file, option
 from automedeval.records.arguments import TableArguments, comma_list
 from automedeval.records.command_line import parse
@@ -146,7 +147,7 @@ def write(folder: Path, title: str, result: dict[str, Any], grid: dict[str, Any]
     print("Not for clinical use.")
 
 
-def pass_gate(args: CompareArguments, by: float, cases: Cases, judges: list[JudgeVerdicts], notes: list[str]) -> int:
+def pass_gate(args: CompareArguments, by: float, cases: Cases, judges: list[VerdictTable], notes: list[str]) -> int:
     """Compare two candidates by verdicts alone; print and write the result, and return the exit status."""
     new, old = args.fail_if_worse
     row, record = gate.compare_two(cases, judges, new, old, by)

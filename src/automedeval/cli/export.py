@@ -25,8 +25,9 @@ from automedeval.harness.writing import inspect_text, lm_eval_text, scored_answe
 from automedeval.judges.tables import ROWS, Verdicts, beside_rows
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge
-from automedeval.meta_evaluation.agreement.verdicts import read_verdicts, rows_of
 from automedeval.meta_evaluation.facts import lines_of
+from automedeval.meta_evaluation.table import rows_of
+from automedeval.meta_evaluation.verdict_files import read_verdicts
 from automedeval.records import (
     Case,
     RecordError,

@@ -371,7 +371,8 @@ def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> tup
         why = f"which cannot be read ({unreadable.error})"
         lines += [f"the answer on case {unreadable.case_id}, {why}:", unreadable.raw]
     lines += [f"{counts}valid rate {valid_rate:.3f}"]
-    lines += lines_of(replace(profile, rationale_faults=faults), WARNINGS) if profile else []
+    warnings = WARNINGS | ({"Harm"} if profile and profile.harm else set())
+    lines += lines_of(replace(profile, rationale_faults=faults), warnings) if profile else []
     return "\n".join([*lines, f"verdicts: {log.path}"]), not verdicts or any(each.valid for each in verdicts)
 
 

@@ -26,15 +26,7 @@ def contradiction(
         question: what a sentence is about that does not say it; conditions that it meets, such as a weight, are met.
         before: the sentence before the statement.
     """
-    context = _context(statement, before, question)
-    compared = [
-        (mine, each, passage)
-        for mine in _for_patient(quantities(statement), question)
-        for passage in (each for index, each in enumerate(passages) if index in near or each.on_question)
-        for each in _for_patient(quantities(passage.text), question)
-        if each.measure == mine.measure
-        and _alike(mine.subject, each.subject, context, _context(passage.text, passage.before, question))
-    ]
+    compared = _compared(statement, passages, near, question, before)
     # Who says as much a day in other doses, or keeps the most of a day, does not contradict.
     even = [
         passage
@@ -47,6 +39,31 @@ def contradiction(
         if is_apart and (each.bound or mine.basis == "day" or passage not in even):
             return RULES.get(mine.measure, "dose"), passage
     return None
+
+
+def agreement(
+    statement: str, passages: Sequence[Passage], near: Collection[int] = (), question: str = "", before: str = ""
+) -> bool:
+    """Return whether a statement has quantities, and evidence on the same subject allows each; arguments of `contradiction`."""
+    compared = _compared(statement, passages, near, question, before)
+    allowed = {mine for mine, each, _ in compared if mine.conditions == each.conditions and not _excludes(each, mine)}
+    stated = set(_for_patient(quantities(statement), question))
+    return bool(stated) and stated <= allowed and not contradiction(statement, passages, near, question, before)
+
+
+def _compared(
+    statement: str, passages: Sequence[Passage], near: Collection[int], question: str, before: str
+) -> list[tuple[Quantity, Quantity, Passage]]:
+    """Return (quantity of the statement, quantity of a passage, passage) of the same measure and subject."""
+    context = _context(statement, before, question)
+    return [
+        (mine, each, passage)
+        for mine in _for_patient(quantities(statement), question)
+        for passage in (each for index, each in enumerate(passages) if index in near or each.on_question)
+        for each in _for_patient(quantities(passage.text), question)
+        if each.measure == mine.measure
+        and _alike(mine.subject, each.subject, context, _context(passage.text, passage.before, question))
+    ]
 
 
 def _for_patient(stated: Sequence[Quantity], question: str) -> Iterator[Quantity]:

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts
+from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.records import RecordError
 
 Values = Mapping[int, Mapping[int, float]]  # response → verdict → value
 
 
-def preference_pairs(judge: JudgeVerdicts, least_gap: float) -> tuple[list[dict[str, Any]], Counter[str]]:
+def preference_pairs(judge: VerdictTable, least_gap: float) -> tuple[list[dict[str, Any]], Counter[str]]:
     """Return a pair of each case: the response with the highest value is chosen, the one with the lowest rejected.
 
     A value is the mean score over the valid verdicts, or, of a judge that compares pairs, the mean share of criteria won.
@@ -50,9 +50,7 @@ def preference_pairs(judge: JudgeVerdicts, least_gap: float) -> tuple[list[dict[
     return pairs, reasons
 
 
-def _pair(
-    judge: JudgeVerdicts, number: int, values: Values, least_gap: float, unsure: set[str]
-) -> dict[str, Any] | str:
+def _pair(judge: VerdictTable, number: int, values: Values, least_gap: float, unsure: set[str]) -> dict[str, Any] | str:
     """Return the pair of a case, or why there is none."""
     case, start = judge.cases.records[number], int(judge.cases.start[number])
     if not judge.verdicts_valid[number]:

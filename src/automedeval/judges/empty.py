@@ -18,7 +18,7 @@ def put_empty_lowest(
     """Return the error and the values of a verdict after its empty responses were put lowest.
 
     An empty response has the lowest score of the scale; without a scale its own value, but at most the lowest of the others. A
-    tie with an answer is lost (see `JudgeVerdicts.relations`). Of a pair the answer is chosen, but not on a criterion of which
+    tie with an answer is lost (see `VerdictTable.relations`). Of a pair the answer is chosen, but not on a criterion of which
     a choice names the worse response: an empty one does no harm. A verdict that cannot be read stays invalid, unless all of
     its responses are empty.
 

@@ -1,7 +1,6 @@
 """Rank candidates by the verdicts of one judge, for the table after a run; the report has more comparisons."""
 
 import math
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,13 +10,11 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS, ranked
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge
-from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, rows_of
-from automedeval.meta_evaluation.criteria.checklists import CriteriaVerdicts
 from automedeval.meta_evaluation.criteria.report import candidates, read_shares
-from automedeval.meta_evaluation.criteria.scores import scored
 from automedeval.meta_evaluation.facts import JudgeProfile
 from automedeval.meta_evaluation.harm.readings import rater_of
 from automedeval.meta_evaluation.harm.report import counts_table, harm_result
+from automedeval.meta_evaluation.table import VerdictTable, rows_of
 from automedeval.records import Verdict
 from automedeval.rubrics import Rubric
 from automedeval.stats import bootstrap
@@ -40,14 +37,11 @@ def rank(
     if rubric.in_words:
         return by_degrees(cases, verdicts, rubric)
     if rubric.mode == "checklist":
-        shown = defaultdict(list)
-        for verdict in verdicts:
-            shown[cases.index[verdict.case_id], verdict.order[0]].append(verdict)
-        reading = CriteriaVerdicts(verdicts[0].judge, cases, shown, file)
-        judge, shares = scored(cases, reading), read_shares(cases, reading)
-        table = by_criteria(cases, reading, shares["unread"])
+        judge = VerdictTable(cases, verdicts, file=file)
+        shares = read_shares(cases, judge)
+        table = by_criteria(cases, judge, shares["unread"])
     else:
-        judge, shares = JudgeVerdicts(cases, verdicts, rubric if rubric.name == verdicts[0].rubric else None), {}
+        judge, shares = VerdictTable(cases, verdicts, rubric if rubric.name == verdicts[0].rubric else None), {}
         table = by_values(judge)
     rows = rows_of([judge])
     # Of a judge of pairs who wins on more of the criteria:
@@ -63,7 +57,7 @@ def rank(
 
 def by_degrees(cases: Cases, verdicts: Sequence[Verdict], rubric: Rubric) -> tuple[list[dict[str, Any]], JudgeProfile]:
     """Return how many responses of each model have which degree by a rubric in words, and what is known of the judge."""
-    judge = rater_of(verdicts[0].judge, verdicts, cases, rubric)
+    judge = rater_of(VerdictTable(cases, verdicts, rubric), rubric)
     harm = harm_result(cases, [judge], None, bootstrap.RESAMPLES)
     head, rows = counts_table(harm)
     table = [{name: cell for name, cell in zip(head, row) if name != "by"} for row in rows]
@@ -71,7 +65,7 @@ def by_degrees(cases: Cases, verdicts: Sequence[Verdict], rubric: Rubric) -> tup
     return table, JudgeProfile(judge.name, agreement=[UNRATED], valid=valid, harm=harm)
 
 
-def by_values(judge: JudgeVerdicts) -> list[dict[str, Any]]:
+def by_values(judge: VerdictTable) -> list[dict[str, Any]]:
     """Return a row for each model of which verdicts say something, or that has an unread response.
 
     It has the cases, the mean score, the mean expected score if every verdict has them, the share of comparisons won, a tie
@@ -126,7 +120,7 @@ def _value(figure: Any) -> float:
     return -math.inf if value is None else value
 
 
-def by_criteria(cases: Cases, reading: CriteriaVerdicts, unread: dict[str, int]) -> list[dict[str, Any]]:
+def by_criteria(cases: Cases, reading: VerdictTable, unread: dict[str, int]) -> list[dict[str, Any]]:
     """Return the mean of each model over responses that are wholly read, its harm, and what it can be over all."""
     table = []
     for model, means in bootstrap.plain(bootstrap.estimate(candidates(cases, reading), len(cases))).items():

@@ -78,6 +78,7 @@ class Prompt:
         completion: the answer of the training row whose prompt this is: the window needs room for it alone, and cuts an answer.
         key: (case id, number of the call in its dialogue), by which a recorded chat finds its answer.
         proposed: (model, score) per slot of a suggestion under review, for a reviewer that is a rule and reads no text.
+        options: of a typed question: the answer is one of these, and what counts is how likely each is as its beginning.
     """
 
     messages: Messages
@@ -88,6 +89,7 @@ class Prompt:
     completion: str | None = None
     key: tuple[str, int] | None = None
     proposed: tuple[tuple[str, int], ...] | None = None
+    options: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -95,7 +97,8 @@ class Answer:
     """A chat's answer to a prompt.
 
     Args:
-        values, probabilities: the chosen value and the probability of each allowed value, per slot; None without parts.
+        values, probabilities: the chosen value and the probability of each allowed value, per slot; None without parts or
+            options.
         free: the free text of an answer in parts.
         unseen: the largest share of a value's probability that the alternatives of an endpoint's tokens leave untold.
         tokens: those of an endpoint's text, each as its bytes and (bytes, probability) of its alternatives.

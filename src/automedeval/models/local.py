@@ -211,6 +211,8 @@ class LocalChat(Chat):
     def _reserve(self, prompt: Prompt, free: int | None = None) -> int:
         """Return the largest number of tokens of an answer with `free` tokens of free text, `max_new_tokens` for None."""
         free = self.max_new_tokens if free is None else free
+        if prompt.options:
+            return 1
         return free if prompt.parts is None else most_tokens(prompt.parts, free)
 
     def _most_free(self, prompt: Prompt, size: int) -> int:
@@ -244,7 +246,9 @@ class LocalChat(Chat):
                 [free[index] for index in batch],
             )
 
-        yield from self._by_batches(lengths, [repr(prompt.parts) for prompt in prompts], wanted, answer_batch)
+        yield from self._by_batches(
+            lengths, [repr((prompt.parts, prompt.options)) for prompt in prompts], wanted, answer_batch
+        )
 
     def _share_prefix(self, encoded: list[list[int]]) -> None:
         """Compute the keys and values of the tokens with which all prompts begin."""
@@ -298,6 +302,11 @@ class LocalChat(Chat):
         keys = [json.dumps([self.seed, prompt.run, prompt.label, prompt.messages]) for prompt in prompts]
         rows.chance = list(map(random.Random, keys))  # seeded by the text's SHA-512
         usage = [{"prompt_tokens": len(ids), "completion_tokens": 0} for ids in encoded]
+        if options := prompts[0].options:
+            tokens = self._first_tokens(options)
+            rows.start(encoded, self.forward_tokens)
+            chances = rows.logits[:, tokens].softmax(dim=1).tolist()
+            return [_chosen(dict(zip(options, odds)), count) for odds, count in zip(chances, usage)]
         if parts is None:
             rows.start(encoded, self.forward_tokens)
             not_finite = rows.logits.isnan().any(dim=1).tolist()
@@ -372,6 +381,13 @@ class LocalChat(Chat):
             else Answer(text + closing, values=tuple(words), probabilities=tuple(chances), usage=count)
             for text, words, chances, count in zip(texts, chosen, probabilities, usage)
         ]
+
+    def _first_tokens(self, options: Sequence[str]) -> list[int]:
+        """Return the tokens with which the options of a question begin; RecordError if two of them begin alike."""
+        tokens = [self.encoder.after("\n", option)[0] for option in options]
+        if len(set(tokens)) < len(tokens):
+            raise RecordError(f"{self.name}: of the options {', '.join(options)} two begin with one token")
+        return tokens
 
     def _chooser(self, rows: Rows) -> Callable[[torch.Tensor], torch.Tensor]:
         if not self.temperature:
@@ -465,6 +481,14 @@ class LocalChat(Chat):
             chosen = steps.gather(1, ids[row, -len(target) :, None]).squeeze(1)
             means.append((chosen - steps.logsumexp(dim=1)).mean().item())
         return means
+
+
+def _chosen(odds: dict[str, float], usage: dict[str, int]) -> Answer:
+    """Return the answer to a question by the probability of each option."""
+    if any(chance != chance for chance in odds.values()):
+        return Answer(error=_NOT_FINITE, usage=usage)
+    best = max(odds, key=odds.__getitem__)
+    return Answer(best, values=(best,), probabilities=(odds,), usage=usage)
 
 
 def _stop_pattern(free: Free) -> tuple[re.Pattern[str], str]:

@@ -103,7 +103,7 @@ def _is_table(path: str | Path, row: dict, least_responses: int) -> bool:
     try:
         Columns.guessed([{name: cell if filled(cell) else "blank" for name, cell in row.items()}])
     except UnclearColumns as error:
-        return isinstance(error, UnclearAnswers)  # else the error about a record says more
+        return isinstance(error, UnclearAnswers) or not {"id", "case_id"} & set(row)  # else that on a record says more
     return True
 
 

@@ -60,6 +60,8 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
         if not columns[role] and not (role == "case_id" and columns["question"]):
             names = "a question" if role == "case_id" else f"a {role}"
             raise RecordError(f"{path}: no column holds {names}; there are {', '.join(held.values())}")
+    if len(columns["score"]) > 1 and any(len({str(row.get(name)) for name in columns["score"]}) > 1 for _, row in rows):
+        raise RecordError(f"{path}: {' or '.join(map(repr, columns['score']))} may be the score: leave one")
     ratings = []
     for place, row in rows:
         values = {role: row.get(columns[role][0]) if columns[role] else default for role, default in DEFAULTS.items()}

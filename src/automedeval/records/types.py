@@ -257,13 +257,13 @@ class Case:
 
     @classmethod
     def from_dict(cls, record: dict, least_responses: int = 1) -> "Case":
-        case_id = take(record, "id", (str, int))
-        case_id = str(case_id)
-        if not case_id:
+        if not (case_id := str(take(record, "id", (str, int)))):
             raise RecordError("'id' must not be empty")
         question = take(record, "question", (str, list))
         if isinstance(question, list):
-            question = read_conversation(question, "question")
+            turns = read_conversation(question, "question")
+            answered = {"assistant": without_thoughts}
+            question = [each | {"content": answered.get(each["role"], str)(each["content"])} for each in turns]
         contents = [question] if isinstance(question, str) else [message["content"] for message in question]
         if not any(content.strip() for content in contents):
             raise RecordError(f"case {case_id!r}: 'question' must not be empty")

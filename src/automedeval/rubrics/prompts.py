@@ -175,13 +175,6 @@ def judge_messages(
     return messages
 
 
-def statement_messages(question: str, passages: Sequence[str], before: str, statement: str) -> Messages:
-    """Render the messages that ask a chat whether the passages contradict a statement; `before` is the one before it."""
-    names = {"question": question, "passages": passages, "before": before, "statement": statement}
-    template = _packaged("statement")
-    return [{"role": role, "content": _block(template, role, names)} for role in ("system", "user")]
-
-
 def chain_messages(
     rubric: Rubric,
     question: str | list[dict[str, str]],

@@ -7,7 +7,7 @@ import numpy as np
 from tqdm import tqdm
 
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row, counted
+from automedeval.meta_evaluation.table import Row, VerdictTable, counted
 from automedeval.metrics.embedding import READ_REFERENCE, TextEncoder, nearest_pieces
 from automedeval.metrics.lexical import BASELINES
 from automedeval.stats.agreement import concordance
@@ -16,7 +16,7 @@ from automedeval.stats.bootstrap import Estimate, adjust, difference, holm, p_va
 LEVEL = 0.05  # p-value below which a judge is called better or worse
 
 
-def measure_baselines(cases: Cases, encoder: TextEncoder | None, notes: list[str]) -> list[JudgeVerdicts]:
+def measure_baselines(cases: Cases, encoder: TextEncoder | None, notes: list[str]) -> list[VerdictTable]:
     """Return the baselines that have a score for some response of these cases.
 
     Args:

@@ -103,27 +103,18 @@ class Cases:
         except ValueError:
             raise KeyError(model) from None
 
+    def known(self, placed: Iterable[tuple[str, Any]], what: str, notes: list[str]) -> Iterator[tuple[str, Any]]:
+        """Yield the ("file:line", record) that are about these cases; at the end note how many were left out.
 
-class UnknownCases:
-    """Counts the records of a file that are about other cases than ours."""
-
-    def __init__(self, what: str, cases: Cases):
-        self.what, self.cases = what, cases
-        self.unknown: Counter[str] = Counter()
-
-    def knows(self, record: Any) -> bool:
-        """Return whether a record is about one of our cases; count it if not."""
-        self.unknown.update([] if record.case_id in self.cases.index else [record.case_id])
-        return record.case_id in self.cases.index
-
-    def leave_out(self, placed: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
-        """Return the ("file:line", record) that are about our cases."""
-        return (each for each in placed if self.knows(each[1]))
-
-    def notes(self) -> list[str]:
-        """Return a note on how many records were left out, or none."""
-        if not self.unknown:
-            return []
-        total, first = sum(self.unknown.values()), next(iter(self.unknown))
-        others = f"{len(self.unknown)} cases that are not among these {len(self.cases)}, for example {first!r}"
-        return [f"{self.what}: {total} left out, of {others}"]
+        Args:
+            what: the file and what it holds, for the note.
+        """
+        others: Counter[str] = Counter()
+        for each in placed:
+            if each[1].case_id in self.index:
+                yield each
+            else:
+                others[each[1].case_id] += 1
+        if others:
+            of = f"{len(others)} cases that are not among these {len(self)}, for example {next(iter(others))!r}"
+            notes.append(f"{what}: {others.total()} left out, of {of}")

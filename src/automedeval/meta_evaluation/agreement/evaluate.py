@@ -25,7 +25,7 @@ from automedeval.meta_evaluation.agreement.main_judge import (
     worth_reading,
 )
 from automedeval.meta_evaluation.agreement.ratings import People, Preferences, preference_shares
-from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row, rows_of
+from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
 from automedeval.rubrics import packaged_rubrics, read_rubric
 from automedeval.stats import agreement, bootstrap, interrater, selective
 from automedeval.stats.agreement import ACCURACIES, CHOICES, CORRELATIONS
@@ -38,7 +38,7 @@ MOST_TOPICS = 40
 
 def meta_evaluate(
     cases: Cases,
-    judges: Sequence[JudgeVerdicts],
+    judges: Sequence[VerdictTable],
     people: People | None = None,
     choices: dict[str, dict[int, Counter]] | None = None,
     verdict_ratings: dict[str, dict[str, list[tuple[int, float]]]] | None = None,
@@ -207,7 +207,7 @@ def _breakdown(cases: Cases, row: Row, relation: np.ndarray) -> dict[str, dict[s
     return figures
 
 
-def _by_criterion(cases: Cases, people: People, judge: JudgeVerdicts) -> dict[str, dict[str, Statistic]]:
+def _by_criterion(cases: Cases, people: People, judge: VerdictTable) -> dict[str, dict[str, Statistic]]:
     """Return how a judge's scores on each criterion agree with people's ratings on it, for criteria that both score."""
     figures = {}
     for name, scores in judge.criterion_scores.items():
@@ -257,7 +257,7 @@ def _histogram(values: np.ndarray) -> dict[str, int]:
     return {f"{value:g}": int(count) for value, count in sorted(Counter(rounded.tolist()).items())}
 
 
-def _choices(cases: Cases, judges: Sequence[JudgeVerdicts], people: dict[str, dict[int, Counter]]) -> dict[str, Any]:
+def _choices(cases: Cases, judges: Sequence[VerdictTable], people: dict[str, dict[int, Counter]]) -> dict[str, Any]:
     """Compare judges' choices, or the scores of one that gives none, with the most frequent choice of people by criterion.
 
     Pairs with two equally frequent choices are left out and counted.

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row
 from automedeval.meta_evaluation.facts import LEAST_RATED, Audit, JudgeProfile
+from automedeval.meta_evaluation.table import Row, VerdictTable
 from automedeval.models.arguments import ChatArguments, EncoderArguments, command_line
 from automedeval.records import RecordError, read_json
 from automedeval.rubrics import without_scale
@@ -45,7 +45,7 @@ def audits_of(places: Sequence[str], rows: Sequence[Row]) -> dict[str, Audit]:
     return by_line
 
 
-def run_record(judge: JudgeVerdicts) -> dict[str, Any]:
+def run_record(judge: VerdictTable) -> dict[str, Any]:
     """Return the record of a judge's run, which it left beside the verdicts; empty if it is not there."""
     try:
         file = judge.file and judge.file.parent / f"run-{judge.settings}.json"
@@ -55,7 +55,7 @@ def run_record(judge: JudgeVerdicts) -> dict[str, Any]:
     return record if isinstance(record, dict) else {}
 
 
-def usage(judge: JudgeVerdicts) -> dict[str, float]:
+def usage(judge: VerdictTable) -> dict[str, float]:
     """Return the tokens of all verdicts; seconds and cost where the judge's run left its record beside the verdicts."""
     total: Counter[str] = Counter()
     for verdict in judge.verdicts:
@@ -70,7 +70,7 @@ def usage(judge: JudgeVerdicts) -> dict[str, float]:
     return used
 
 
-def next_steps(judge: JudgeVerdicts, rated: bool, audited: bool) -> list[str]:
+def next_steps(judge: VerdictTable, rated: bool, audited: bool) -> list[str]:
     """Return what to do next, so that more is known of the judge: rate cases, audit it."""
     steps = [] if rated else [f"Rate {min(LEAST_RATED, len(judge.cases))} cases."]
     if not audited:

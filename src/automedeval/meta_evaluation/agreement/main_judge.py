@@ -16,8 +16,8 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.baselines import best_baseline, differences, paired
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People
-from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row, judged_relations
 from automedeval.meta_evaluation.facts import LEAST_RATED
+from automedeval.meta_evaluation.table import Row, VerdictTable, judged_relations
 from automedeval.records import RecordError
 from automedeval.stats import agreement, bootstrap, selective
 from automedeval.stats.folds import deal, each_fold
@@ -143,7 +143,7 @@ def _of_cases(rows: Sequence[Row], case: np.ndarray, values: Callable[[Row], np.
     return np.stack([values(line) for line in lines])[number, np.arange(len(case))]
 
 
-def _valid_rates(cases: Cases, judge: JudgeVerdicts) -> dict[str, bootstrap.Statistic]:
+def _valid_rates(cases: Cases, judge: VerdictTable) -> dict[str, bootstrap.Statistic]:
     """Return, for each model, the share of the verdicts due on its responses that are there and valid."""
     valid, due = judge.valid_by_response
     rates = {}

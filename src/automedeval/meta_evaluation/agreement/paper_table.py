@@ -16,7 +16,7 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.evaluate import measures_of
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.agreement.runs import SCORES, over_runs, scores_of_all
-from automedeval.meta_evaluation.agreement.verdicts import Row
+from automedeval.meta_evaluation.table import Row
 from automedeval.stats import bootstrap
 from automedeval.stats.agreement import ACCURACIES, CORRELATIONS
 from automedeval.stats.bootstrap import Estimate, Statistic

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from automedeval.meta_evaluation.agreement.cases import Cases, UnknownCases
+from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.records import (
     Case,
     Choice,
@@ -122,10 +122,11 @@ def gather_ratings(
     Raises:
         RecordError: a fault of `check_ratings`, or no rating of any of these cases.
     """
-    other = UnknownCases(f"{source}: ratings", cases)
+    notes: list[str] = []
+    placed = cases.known(placed, f"{source}: ratings", notes)
     scores: dict[tuple[int, str, str], float] = {}
     comments: dict[int, list[tuple[str, str]]] = defaultdict(list)
-    for _, rating in check_ratings(other.leave_out(placed), {case.id: case.models for case in cases.records}):
+    for _, rating in check_ratings(placed, {case.id: case.models for case in cases.records}):
         response = cases.locate(cases.index[rating.case_id], rating.model)
         scores[response, rating.annotator, rating.criterion] = rating.score
         if rating.comment:
@@ -139,7 +140,6 @@ def gather_ratings(
     }
     for (response, annotator, criterion), score in scores.items():
         by_criterion[criterion][response, column[annotator]] = score
-    notes = other.notes()
     rated = {name: ~np.isnan(values).all(axis=1) for name, values in by_criterion.items()}
     complete = all(not np.isnan(values[rated[name]]).any() for name, values in by_criterion.items())
     if raters is None:
@@ -181,8 +181,8 @@ def scores_of_people(
 def read_choices(path: str, cases: Cases) -> tuple[dict[str, dict[int, Counter]], list[str]]:
     """Read people's choices between two responses: criterion → pair → votes by index of CHOICES; and notes."""
     votes: dict[str, dict[int, Counter]] = defaultdict(lambda: defaultdict(Counter))
-    other = UnknownCases(f"{path}: choices", cases)
-    on_cases = other.leave_out(read_placed(path, Choice))
+    notes: list[str] = []
+    on_cases = cases.known(read_placed(path, Choice), f"{path}: choices", notes)
     for place, choice in without_repeats(on_cases, lambda each: frozenset(each.pair)):
         case = cases.index[choice.case_id]
         try:
@@ -196,7 +196,7 @@ def read_choices(path: str, cases: Cases) -> tuple[dict[str, dict[int, Counter]]
         votes[choice.criterion][cases.pair_index[min(located), max(located)]][code] += 1
     if not votes:
         raise RecordError(f"{path}: no choice about any case in {cases.source}")
-    return votes, other.notes()
+    return votes, notes
 
 
 def read_verdict_ratings(
@@ -216,7 +216,7 @@ def read_verdict_ratings(
     digests: dict[tuple[str, str], set[str]] = defaultdict(set)
     for verdict in verdicts:
         digests[verdict.case_id, verdict.judge].add(verdict.digest)
-    other = UnknownCases(f"{path}: ratings of verdicts", cases)
+    notes: list[str] = []
     counts: Counter[str] = Counter()
 
     def is_ours(rating: VerdictRating) -> bool:
@@ -226,13 +226,13 @@ def read_verdict_ratings(
         counts["other"] += (left_out := bool(there) and not without and rating.verdict_digest not in there)
         return not left_out
 
-    placed = (each for each in other.leave_out(read_placed(path, VerdictRating)) if is_ours(each[1]))
+    on_cases = cases.known(read_placed(path, VerdictRating), f"{path}: ratings of verdicts", notes)
+    placed = (each for each in on_cases if is_ours(each[1]))
     for place, rating in without_repeats(placed, lambda each: each.judge):
         check_number(rating.score, "score", place)
         scores[rating.judge][rating.criterion].append((cases.index[rating.case_id], rating.score))
     if not scores:
         raise RecordError(f"{path}: no rating of these verdicts on any case in {cases.source}")
-    notes = other.notes()
     if counts["other"]:
         notes.append(f"{path}: {counts['other']} left out: of other texts than the judges' verdicts given here")
     if counts["without"]:
@@ -255,8 +255,9 @@ def gather_preferences(
         RecordError: a preference that is given twice, a judge called "tie", or no preference about any of these cases.
     """
     preferences: Preferences = {}
-    other = UnknownCases(f"{source}: preferences", cases)
-    for place, preference in without_repeats(other.leave_out(placed), lambda each: frozenset(each.judges)):
+    notes: list[str] = []
+    on_cases = cases.known(placed, f"{source}: preferences", notes)
+    for place, preference in without_repeats(on_cases, lambda each: frozenset(each.judges)):
         if TIE in preference.judges:
             raise RecordError(f"{place}: a judge cannot be called {TIE!r}: the word is a choice")
         judges = preference.judges[::-1] if preference.judges[::-1] in preferences else preference.judges
@@ -265,7 +266,7 @@ def gather_preferences(
         votes.append((cases.index[preference.case_id], preference.annotator, number))
     if not preferences:
         raise RecordError(f"{source}: no preference about any case in {cases.source}")
-    return preferences, other.notes()
+    return preferences, notes
 
 
 def preference_shares(preferences: Preferences, cases: int) -> list[dict[str, Any]]:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, check_order, read_by_judge
+from automedeval.meta_evaluation.table import VerdictTable
+from automedeval.meta_evaluation.verdict_files import check_order, read_tables
 from automedeval.records import RecordError
 from automedeval.rubrics.rationale import DOCTOR, permute
 from automedeval.stats import bootstrap
@@ -21,7 +22,7 @@ LABEL = "similarity to the teacher's rationale, not its quality"
 Shown = tuple[int, tuple[int, ...], bool]  # case, responses, whether their order matters
 
 
-def rationales_of(judge: JudgeVerdicts) -> tuple[dict[Shown, list[tuple[int, str]]], Counter]:
+def rationales_of(judge: VerdictTable) -> tuple[dict[Shown, list[tuple[int, str]]], Counter]:
     """Return a judge's rationales with their runs by the responses that it was shown, and why its other verdicts have none.
 
     Every rationale is renamed to the order of the case: Doctor 1 is the same response in all of them. Answers A and B of a pair
@@ -44,7 +45,7 @@ def rationales_of(judge: JudgeVerdicts) -> tuple[dict[Shown, list[tuple[int, str
     return texts, left_out
 
 
-def read_teacher(source: str, cases: Cases, judges: Sequence[JudgeVerdicts] = ()) -> tuple[JudgeVerdicts, list[str]]:
+def read_teacher(source: str, cases: Cases, judges: Sequence[VerdictTable] = ()) -> tuple[VerdictTable, list[str]]:
     """Return the verdicts of one teacher, and notes.
 
     Args:
@@ -63,10 +64,10 @@ def read_teacher(source: str, cases: Cases, judges: Sequence[JudgeVerdicts] = ()
         raise RecordError(f"{source}: No such file or directory, and no judge in --verdicts has this name{names}")
     teacher, notes = judge, list[str]()
     if teacher is None:
-        read, notes = read_by_judge([source], cases, check_order)
-        if len(judges_there := {verdicts[0].judge for _, verdicts in read.values()}) > 1:
+        tables, notes = read_tables([source], cases, check_order)
+        if len(judges_there := {table.judge for table in tables}) > 1:
             raise RecordError(f"{source}: verdicts of {', '.join(sorted(judges_there))}; all must be of one teacher")
-        teacher = JudgeVerdicts(cases, [verdict for _, verdicts in read.values() for verdict in verdicts])
+        teacher = VerdictTable(cases, [verdict for table in tables for verdict in table.verdicts])
     if not any(each.valid and (each.rationale or "").strip() for each in teacher.verdicts):
         raise RecordError(f"{source}: no valid verdict with a rationale on any case in {cases.source}")
     return teacher, notes
@@ -74,8 +75,8 @@ def read_teacher(source: str, cases: Cases, judges: Sequence[JudgeVerdicts] = ()
 
 def compare_rationales(
     cases: Cases,
-    judges: Sequence[JudgeVerdicts],
-    teacher: JudgeVerdicts,
+    judges: Sequence[VerdictTable],
+    teacher: VerdictTable,
     score: Callable[..., dict[str, Any]],
     **settings: Any,
 ) -> dict[str, Any]:

@@ -11,9 +11,9 @@ from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.main_judge import values_of_responses
 from automedeval.meta_evaluation.agreement.ratings import People
-from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row
 from automedeval.meta_evaluation.report.grid import marks_of, pack_grid
 from automedeval.meta_evaluation.report.page import MARKS, case_records
+from automedeval.meta_evaluation.table import Row, VerdictTable
 from automedeval.records import RecordError
 from automedeval.records.text import in_a_row
 from automedeval.stats.agreement import relation_of
@@ -49,7 +49,7 @@ class Changes:
     def grid(
         self,
         cases: Cases,
-        judges: Sequence[JudgeVerdicts],
+        judges: Sequence[VerdictTable],
         people: People | None,
         models: Sequence[str],
         flags: Mapping[str, Any],

@@ -14,9 +14,9 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import audits_of, known_of_judge
 from automedeval.meta_evaluation.agreement.ratings import People
-from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row, rows_of
 from automedeval.meta_evaluation.comparison.changes import Changes, candidates_of, changes_of
 from automedeval.meta_evaluation.facts import facts_of
+from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
 from automedeval.records import RecordError
 from automedeval.records.text import interval, percent
 from automedeval.stats import bootstrap
@@ -133,7 +133,7 @@ def compare(cases: Cases, people: People, rows: Sequence[Row], candidates: Mappi
 def comparison(
     cases: Cases,
     people: People | None,
-    judges: Sequence[JudgeVerdicts],
+    judges: Sequence[VerdictTable],
     notes: Sequence[str] = (),
     models: Sequence[str] = (),
     audits: Sequence[str] = (),

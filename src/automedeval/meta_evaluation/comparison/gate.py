@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row, rows_of
+from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
 from automedeval.records import RecordError
 from automedeval.stats.gate import LOWER, NOT_LOWER, POWER, UNDECIDED, gate
 
@@ -16,7 +16,7 @@ RESULTS = {NOT_LOWER: "not lower", LOWER: "lower", UNDECIDED: "undecided"}
 
 
 def compare_two(
-    cases: Cases, judges: Sequence[JudgeVerdicts], new: str, old: str, by: float
+    cases: Cases, judges: Sequence[VerdictTable], new: str, old: str, by: float
 ) -> tuple[Row, dict[str, Any]]:
     """Compare two candidates on the cases in which both have a score.
 

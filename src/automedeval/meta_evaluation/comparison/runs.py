@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, read_verdicts
+from automedeval.meta_evaluation.table import VerdictTable
+from automedeval.meta_evaluation.verdict_files import read_verdicts
 from automedeval.records import Case, RecordError, Verdict, named_file
 
 TEXTS = ("question", "reference", "criteria")  # of a case, which both runs must share
@@ -13,7 +14,7 @@ TEXTS = ("question", "reference", "criteria")  # of a case, which both runs must
 
 def join_runs(
     files: Sequence[str], verdicts: Sequence[str], rubric: str | None = None, blank: str | None = None
-) -> tuple[Cases, list[JudgeVerdicts], list[str]]:
+) -> tuple[Cases, list[VerdictTable], list[str]]:
     """Read two runs; return the cases of both with the answers of both, the verdicts of the judges of both, and notes.
 
     Args:
@@ -48,7 +49,7 @@ def join_runs(
             for verdict in judge.verdicts
             if verdict.case_id in cases.index
         ]
-        judges.append(JudgeVerdicts(cases, moved, sides[0].rubric, sides[0].name, sides[0].file))
+        judges.append(VerdictTable(cases, moved, sides[0].rubric, sides[0].name, sides[0].file))
         if (sides[0].settings, sides[0].checkpoint) != (sides[1].settings, sides[1].checkpoint):
             notes.append(
                 f"{sides[0].name} judged the two runs with different settings or weights, which may be what differs"

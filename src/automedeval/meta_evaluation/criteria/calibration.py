@@ -16,7 +16,8 @@ import numpy as np
 import scipy
 
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.criteria.checklists import CriteriaVerdicts, Labels, category, measures
+from automedeval.meta_evaluation.criteria.checklists import Labels, category, measures
+from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.records import Case, RecordError, Verdict, digest
 from automedeval.stats.bootstrap import estimate, plain
 from automedeval.stats.checklist import checklist_score
@@ -83,17 +84,17 @@ class CriteriaCalibration:
     facts: Mapping[str, Any]  # what the labels say of the judge before and after, cross-fitted
 
     @classmethod
-    def fit(cls, cases: Cases, reading: CriteriaVerdicts, labels: Labels, by: str) -> "CriteriaCalibration":
+    def fit(cls, cases: Cases, reading: VerdictTable, labels: Labels, by: str) -> "CriteriaCalibration":
         """Learn the lines of a judge from labels.
 
         Raises:
             RecordError: the judge gives no probabilities, its verdicts are of several settings, or fewer than two cases have
                 criteria that it read and that a majority labelled.
         """
-        settings = {verdict.settings for verdicts in reading.verdicts.values() for verdict in verdicts}
+        settings = {verdict.settings for verdict in reading.verdicts}
         if len(settings) > 1:
             raise RecordError(f"{reading.name}: verdicts of {len(settings)} settings; calibrate each by itself")
-        met, chance = reading.of(labels.pairs)
+        met, chance = reading.met(labels.pairs)
         if np.isnan(chance).all():
             raise RecordError(
                 f"{reading.name} gives no probabilities of met on the labelled criteria: nothing to calibrate"

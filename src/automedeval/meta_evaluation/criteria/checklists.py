@@ -8,20 +8,18 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rapidfuzz.distance import LCSseq
 
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.verdicts import check_single, read_by_judge
+from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.metrics.embedding import TextEncoder, readable, sentences
 from automedeval.metrics.lexical import words
-from automedeval.records import Case, CriterionLabel, RecordError, Verdict, named_file, read_placed, verdicts_file
+from automedeval.records import CriterionLabel, RecordError, read_placed
 from automedeval.stats.bootstrap import Statistic, difference, divide, estimate, ratio
 from automedeval.stats.calibration_error import BINS, calibration_error
-from automedeval.stats.checklist import shares_of
 from automedeval.stats.degrees import degree_tables, kappa
 
 CATEGORY = "category:"  # how a tag names the category of a criterion
@@ -74,87 +72,6 @@ def read_labels(path: str, cases: Cases) -> Labels:
         raise RecordError(f"{path}: no label on these cases")
     columns = {name: np.array([labels.get(pair, np.nan) for pair in pairs]) for name, labels in met.items()}
     return Labels(list(pairs), columns, others)
-
-
-@dataclass(frozen=True)
-class CriteriaVerdicts:
-    """What one judge says of the criteria: its verdicts by (number of the case, index of the response), one for each run.
-
-    `file` is the first that has some.
-    """
-
-    name: str
-    cases: Cases
-    verdicts: Mapping[tuple[int, int], Sequence[Verdict]]
-    file: Path
-
-    def shares(self, case: int, slot: int, key: str = "met") -> list[float | None]:
-        """Return the mean over the runs that read each criterion of a response; None where no run did.
-
-        An empty response meets nothing, whatever a verdict says.
-
-        Args:
-            key: "met", of which the mean is the share of the runs that say so, or "met_probabilities".
-        """
-        record = self.cases.records[case]
-        verdicts = self.verdicts.get((case, slot), ())
-        runs = [each.checklist[key] for each in verdicts if each.valid and each.checklist is not None]
-        if record.responses[slot].is_empty:
-            runs = [[0.0] * len(record.criteria)]
-        return shares_of(runs, len(record.criteria))
-
-    def of(self, pairs: Sequence[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndarray]:
-        """Return whether most runs say that each pair is met, and with what probability: float [pairs], NaN where unread."""
-        asked = {pair[:2] for pair in pairs}
-        met, chance = (
-            np.array([shares[pair[:2]][pair[2]] for pair in pairs], float)
-            for shares in ({place: self.shares(*place, key) for place in asked} for key in ("met", "met_probabilities"))
-        )
-        return np.where(np.isnan(met) | (met == 0.5), np.nan, (met > 0.5).astype(float)), chance
-
-
-def has_checklists(verdicts: Sequence[str]) -> bool:
-    """Return whether the first verdict of the files is by a judge of criteria."""
-    path = verdicts_file(named_file(verdicts[0])[1])
-    first = next(iter(read_placed(path, Verdict)), None)
-    return first is not None and (first[1].checklist is not None or first[1].rubric.startswith("checklist@"))
-
-
-def read_checklists(files: Sequence[str], cases: Cases) -> tuple[list[CriteriaVerdicts], list[str]]:
-    """Read the verdicts of judges of criteria; return them, and notes.
-
-    Raises:
-        RecordError: a fault of `read_by_judge`, or a verdict on other texts, on other criteria, or without a checklist.
-    """
-
-    def check(place: str, case: Case, verdict: Verdict) -> None:
-        if verdict.valid and verdict.checklist is None:
-            raise RecordError(f"{place}: a verdict by {verdict.rubric} is not on the criteria of a case")
-        verdict.check(place, case.checklist_digest)
-        check_single(place, case, verdict)
-        if verdict.valid:
-            _check(place, verdict.checklist or {}, case)
-
-    read, notes = read_by_judge(files, cases, check)
-    readings = []
-    for name, (file, verdicts) in read.items():
-        placed: dict[tuple[int, int], list[Verdict]] = defaultdict(list)
-        for verdict in verdicts:
-            placed[cases.index[verdict.case_id], verdict.order[0]].append(verdict)
-        readings.append(CriteriaVerdicts(name, cases, placed, file))
-    return readings, notes
-
-
-def _check(place: str, checklist: Mapping[str, Any], case: Case) -> None:
-    """Raise RecordError unless a checklist has for each criterion of a case whether it is met, and a probability."""
-    for key, allowed in (("met", "true, false or null"), ("met_probabilities", "null, or a number from 0 to 1")):
-        entries = checklist.get(key)
-        if not isinstance(entries, list) or len(entries) != len(case.criteria):
-            raise RecordError(f"{place}: {key!r} has not one entry for each criterion of case {case.id!r}")
-        for value in entries:
-            is_allowed = isinstance(value, bool) if key == "met" else isinstance(value, int | float) and 0 <= value <= 1
-            if value is not None and not is_allowed:
-                raise RecordError(f"{place}: {key!r} must hold {allowed}, not {value!r:.40}")
 
 
 # --- figures of one judge beside labels ------------------------------------------------------------------------------
@@ -256,11 +173,11 @@ def groups(cases: Cases, labels: Labels) -> dict[str, np.ndarray]:
 
 
 def certificate_of(
-    cases: Cases, readings: Sequence[CriteriaVerdicts], labels: Labels, encoder: TextEncoder | None, resamples: int
+    cases: Cases, readings: Sequence[VerdictTable], labels: Labels, encoder: TextEncoder | None, resamples: int
 ) -> dict[str, Any]:
     """Return the figures of every judge, of each physician against the others, and of what needs no judge, with intervals."""
     majority, count = labels.majority(), len(cases)
-    judged = {reading.name: reading.of(labels.pairs) for reading in readings}
+    judged = {reading.name: reading.met(labels.pairs) for reading in readings}
     tree: dict[str, Any] = {"judges": {}, "physicians": {}, "trivial": {}}
     for name, (met, chance) in judged.items():
         figures = {"all": measures(met, chance, labels, majority, count), "categories": {}, "physicians": {}}

@@ -10,11 +10,10 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.candidates import ranked
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import audits_of, known_of_judge
-from automedeval.meta_evaluation.agreement.verdicts import rows_of
-from automedeval.meta_evaluation.criteria.checklists import CriteriaVerdicts, Labels, certificate_of
-from automedeval.meta_evaluation.criteria.scores import scored
+from automedeval.meta_evaluation.criteria.checklists import Labels, certificate_of
 from automedeval.meta_evaluation.facts import facts_of
 from automedeval.meta_evaluation.page import SHOWN_CASES, Table, render_report
+from automedeval.meta_evaluation.table import VerdictTable, rows_of
 from automedeval.metrics.embedding import TextEncoder
 from automedeval.records import Response
 from automedeval.records.text import number, span
@@ -28,7 +27,7 @@ UNCERTIFIED = "uncertified: it was not compared with physicians' labels of these
 
 def criteria_result(
     cases: Cases,
-    readings: Sequence[CriteriaVerdicts],
+    readings: Sequence[VerdictTable],
     labels: Labels | None,
     encoder: TextEncoder | None,
     resamples: int,
@@ -52,10 +51,10 @@ def criteria_result(
             "candidates": plain(estimate(candidates(cases, reading), len(cases), resamples)),
             "missed": missed(cases, reading),
             "topics": missed(cases, reading, by_topic=True),
-            "certified": labels is not None and not np.isnan(reading.of(labels.pairs)[0]).all(),
+            "certified": labels is not None and not np.isnan(reading.met(labels.pairs)[0]).all(),
         }
     result = {"cases": len(cases), "responses": cases.responses, "judges": judges, "certificate": certificate}
-    rows = rows_of([scored(cases, reading) for reading in readings])
+    rows = rows_of(readings)
     audited = audits_of(audits, rows)
     for reading, row in zip(readings, rows):
         stands = ranked(cases, row.relations)
@@ -68,9 +67,9 @@ def criteria_result(
     return result
 
 
-def read_shares(cases: Cases, reading: CriteriaVerdicts) -> dict[str, Any]:
+def read_shares(cases: Cases, reading: VerdictTable) -> dict[str, Any]:
     """Return `valid` and `unread` of `JudgeProfile`: a verdict with an unread criterion is valid, and has no score."""
-    valid = [verdict.valid for verdicts in reading.verdicts.values() for verdict in verdicts]
+    valid = [verdict.checklist is not None for verdict in reading.verdicts]
     unread = {
         model: sum(met.count(None) == len(met) for _, _, met in answers)
         for model, answers in _answers(cases, reading).items()
@@ -87,19 +86,19 @@ def _credit(result: Mapping[str, Any], name: str) -> str:
     return f"Beside physicians' labels it has {figures}."
 
 
-def _answers(cases: Cases, reading: CriteriaVerdicts) -> dict[str, list[tuple[int, Response, list[float | None]]]]:
+def _answers(cases: Cases, reading: VerdictTable) -> dict[str, list[tuple[int, Response, list[float | None]]]]:
     """Return model → (case, response, share of the runs that say that each criterion is met) of what the judge was shown.
 
     The share is None where no run read the criterion; a response of which nothing was read is among them.
     """
     answers = defaultdict(list)
-    for place, slot in reading.verdicts:
+    for place, slot in reading.checklists:
         response = cases.records[place].responses[slot]
         answers[response.model].append((place, response, reading.shares(place, slot)))
     return dict(sorted(answers.items()))
 
 
-def candidates(cases: Cases, reading: CriteriaVerdicts) -> dict[str, dict[str, Any]]:
+def candidates(cases: Cases, reading: VerdictTable) -> dict[str, dict[str, Any]]:
     """Return the means of every candidate by name: over responses whose criteria are all read, with the range over all.
 
     "mean" and "harm", its part by points below 0, are statistics.
@@ -133,7 +132,7 @@ def candidates(cases: Cases, reading: CriteriaVerdicts) -> dict[str, dict[str, A
     return means
 
 
-def missed(cases: Cases, reading: CriteriaVerdicts, by_topic: bool = False) -> dict[str, dict[str, Any]]:
+def missed(cases: Cases, reading: VerdictTable, by_topic: bool = False) -> dict[str, dict[str, Any]]:
     """Return, for each tag or topic, the share of failed criteria: not met with points above 0, or met with points below.
 
     Unread criteria do not count. The most failed one comes first; each has the same share by candidate. There are no topics if
@@ -160,7 +159,7 @@ def missed(cases: Cases, reading: CriteriaVerdicts, by_topic: bool = False) -> d
     return dict(sorted(result.items(), key=lambda each: -each[1]["failed"]))
 
 
-def shown_cases(cases: Cases, readings: Sequence[CriteriaVerdicts]) -> list[dict[str, Any]]:
+def shown_cases(cases: Cases, readings: Sequence[VerdictTable]) -> list[dict[str, Any]]:
     """Return the first cases in the order of the file, each response with its criteria as each judge read them."""
     shown = []
     for place in cases.file_order[:SHOWN_CASES]:
@@ -176,7 +175,7 @@ def shown_cases(cases: Cases, readings: Sequence[CriteriaVerdicts]) -> list[dict
     return shown
 
 
-def render_criteria(result: Mapping[str, Any], cases: Cases, readings: Sequence[CriteriaVerdicts]) -> dict[str, str]:
+def render_criteria(result: Mapping[str, Any], cases: Cases, readings: Sequence[VerdictTable]) -> dict[str, str]:
     """Return {"criteria.html": text, "criteria.md": text}."""
     return render_report(
         "automedeval.meta_evaluation", "criteria", f"Criteria: {Path(cases.source).stem}", words=sentences(result),

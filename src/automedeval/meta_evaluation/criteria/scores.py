@@ -5,16 +5,16 @@ score, else by what it says is met. A response with an unread criterion has none
 criteria has a strict majority of the physicians.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
 import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People
-from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts
-from automedeval.meta_evaluation.criteria.checklists import CriteriaVerdicts, Labels, read_checklists
-from automedeval.records import RecordError, Verdict
+from automedeval.meta_evaluation.criteria.checklists import Labels
+from automedeval.meta_evaluation.table import VerdictTable
+from automedeval.meta_evaluation.verdict_files import read_checklists
+from automedeval.records import RecordError
 from automedeval.stats.checklist import checklist_score
 
 PHYSICIANS = "majority of the physicians"
@@ -24,43 +24,17 @@ RULE = (
 )
 
 
-def read_criteria_scores(files: Sequence[str], cases: Cases) -> tuple[list[JudgeVerdicts], list[str]]:
+def read_criteria_scores(files: Sequence[str], cases: Cases) -> tuple[list[VerdictTable], list[str]]:
     """Read the verdicts of judges of criteria as verdicts with scores; return them, and notes.
 
     Raises:
         RecordError: a fault of `read_checklists`, or no response has positive points.
     """
-    readings, notes = read_checklists(files, cases)
-    judges, scale = [scored(cases, reading) for reading in readings], _scale(cases)
+    judges, notes = read_checklists(files, cases)
+    scale = _scale(cases)
     for judge in judges:
         judge.scale = scale
     return judges, [RULE, *notes]
-
-
-def scored(cases: Cases, reading: CriteriaVerdicts) -> JudgeVerdicts:
-    """Return the verdicts of a judge of criteria as verdicts with scores."""
-    return JudgeVerdicts(cases, list(_scored(cases, reading)), name=reading.name, file=reading.file)
-
-
-def _scored(cases: Cases, reading: CriteriaVerdicts) -> Iterator[Verdict]:
-    for (number, slot), verdicts in reading.verdicts.items():
-        case = cases.records[number]
-        points = [each.points for each in case.criteria]
-        for verdict in verdicts:
-            score = _score(points, verdict)
-            values: list[float | None] = [None] * len(case.responses)
-            values[slot] = score
-            error = verdict.error if score is not None else verdict.error or "a criterion is unread, or has no points"
-            yield replace(verdict, valid=score is not None, error=error, expected_scores=tuple(values), checklist=None)
-
-
-def _score(points: Sequence[float], verdict: Verdict) -> float | None:
-    """Return the score of a verdict whose criteria are all read, by P(met) if all have it; else None."""
-    checklist = verdict.checklist
-    if not verdict.valid or checklist is None or None in checklist["met"]:
-        return None
-    chances = checklist["met_probabilities"]
-    return checklist_score(points, checklist["met"] if None in chances else chances).score
 
 
 def _scale(cases: Cases) -> tuple[float, float]:

@@ -6,9 +6,10 @@ from functools import cached_property
 
 import numpy as np
 
-from automedeval.meta_evaluation.agreement.cases import Cases, UnknownCases
-from automedeval.meta_evaluation.agreement.verdicts import check_single, read_by_judge
-from automedeval.records import Case, HarmRating, RecordError, Verdict, named_file, read_placed, verdicts_file
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.table import VerdictTable
+from automedeval.meta_evaluation.verdict_files import check_single, first_verdict, read_tables
+from automedeval.records import Case, HarmRating, RecordError, Verdict, read_placed
 from automedeval.rubrics import Rubric
 
 PHYSICIANS = "physicians"
@@ -85,8 +86,8 @@ def harm_files(files: Sequence[str], rubrics: Mapping[str, Rubric]) -> tuple[lis
     """
     by_file: dict[str, Rubric] = {}
     for named_path in files:
-        first = next(iter(read_placed(verdicts_file(named_file(named_path)[1]), Verdict)), None)
-        if first is not None and (rubric := rubrics.get(first[1].rubric)) and rubric.in_words:
+        first = first_verdict(named_path)
+        if first is not None and (rubric := rubrics.get(first.rubric)) and rubric.in_words:
             by_file[named_path] = rubric
     if len(names := dict.fromkeys(rubric.name for rubric in by_file.values())) > 1:
         raise RecordError(f"{', '.join(by_file)}: by {', '.join(names)}, whose degrees are not compared")
@@ -97,7 +98,7 @@ def read_harm_verdicts(files: Sequence[str], cases: Cases, rubric: Rubric) -> tu
     """Read the verdicts of judges of harm; return one rater for each, and notes.
 
     Raises:
-        RecordError: a fault of `read_by_judge`, or a verdict by another rubric, on other texts, or with a word that the rubric
+        RecordError: a fault of `read_tables`, or a verdict by another rubric, on other texts, or with a word that the rubric
             lacks; a judge that is called "physicians".
     """
 
@@ -106,22 +107,20 @@ def read_harm_verdicts(files: Sequence[str], cases: Cases, rubric: Rubric) -> tu
         check_single(place, case, verdict)
         check_words(place, verdict.rubric, verdict.choices or {}, rubric, verdict.valid)
 
-    read, notes = read_by_judge(files, cases, check, frozenset({PHYSICIANS}))
-    return [rater_of(name, verdicts, cases, rubric) for name, (_, verdicts) in read.items()], notes
+    tables, notes = read_tables(files, cases, check, reserved=frozenset({PHYSICIANS}))
+    return [rater_of(table, rubric) for table in tables], notes
 
 
-def rater_of(name: str, verdicts: Sequence[Verdict], cases: Cases, rubric: Rubric) -> Rater:
-    """Return what one judge says by checked verdicts, each on one response."""
-    readings: dict[int, list[Reading]] = {}
-    numbers = set()
-    for verdict in verdicts:
-        place, (slot,), words = cases.index[verdict.case_id], verdict.order, verdict.rationale or ""
-        numbers.add(number := int(cases.start[place]) + slot)
+def rater_of(table: VerdictTable, rubric: Rubric) -> Rater:
+    """Return what one judge says by a rubric in words, each verdict on one response."""
+    cases, readings = table.cases, dict[int, list[Reading]]()
+    for number, case, verdict in zip(table.response.tolist(), table.case_of.tolist(), table.verdicts):
         if verdict.valid:
-            start = cases.records[place].responses[slot].text.find(words) if words else -1
+            words = verdict.rationale or ""
+            start = cases.records[case].responses[verdict.order[0]].text.find(words) if words else -1
             marks = () if start < 0 else ((start, start + len(words)),)
-            readings.setdefault(number, []).append(Reading(name, verdict.choices or {}, words, marks))
-    return Rater(name, cases, rubric, readings, frozenset(numbers - readings.keys()))
+            readings.setdefault(number, []).append(Reading(table.name, verdict.choices or {}, words, marks))
+    return Rater(table.name, cases, rubric, readings, frozenset({*table.response.tolist()} - readings.keys()))
 
 
 def read_harm_ratings(path: str, cases: Cases, rubrics: Mapping[str, Rubric]) -> tuple[Rater, list[str]]:
@@ -133,8 +132,8 @@ def read_harm_ratings(path: str, cases: Cases, rubrics: Mapping[str, Rubric]) ->
     """
     rubric: Rubric | None = None
     readings: dict[int, list[Reading]] = {}
-    other = UnknownCases(f"{path}: ratings", cases)
-    for place, rating in other.leave_out(read_placed(path, HarmRating)):
+    notes: list[str] = []
+    for place, rating in cases.known(read_placed(path, HarmRating), f"{path}: ratings", notes):
         case = cases.records[cases.index[rating.case_id]]
         if rating.model not in case.models:
             raise RecordError(f"{place}: case {case.id!r} has no response of {rating.model!r}")
@@ -158,7 +157,7 @@ def read_harm_ratings(path: str, cases: Cases, rubrics: Mapping[str, Rubric]) ->
         of_response.append(Reading(rating.annotator, rating.choices, "; ".join(quoted), tuple(marks), rating.comment))
     if rubric is None:
         raise RecordError(f"{path}: no rating of any case in {cases.source}")
-    return Rater(PHYSICIANS, cases, rubric, readings), other.notes()
+    return Rater(PHYSICIANS, cases, rubric, readings), notes
 
 
 def check_words(place: str, name: str, choices: Mapping[str, str], rubric: Rubric, needed: bool = True) -> None:

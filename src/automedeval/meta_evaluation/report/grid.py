@@ -14,7 +14,7 @@ import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.main_judge import values_of_responses
-from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row
+from automedeval.meta_evaluation.table import Row, VerdictTable
 from automedeval.records import RecordError, digest, read_lines
 
 GRID_CASES = 20_000  # of more cases the file would be too large to send
@@ -43,7 +43,7 @@ def read_flags(file: Path, cases: Cases) -> dict[str, dict[str, Any]]:
     return flags
 
 
-def marks_of(cases: Cases, judge: JudgeVerdicts) -> dict[str, np.ndarray]:
+def marks_of(cases: Cases, judge: VerdictTable) -> dict[str, np.ndarray]:
     """Return mark → whether each response has it by a judge: bool [responses]."""
     valid, due = judge.valid_by_response
     marks = {

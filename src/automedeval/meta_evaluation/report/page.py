@@ -10,12 +10,12 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.main_judge import OF_STATEMENTS, measures_of_cases
 from automedeval.meta_evaluation.agreement.ratings import People
-from automedeval.meta_evaluation.agreement.verdicts import JudgeVerdicts, Row
 from automedeval.meta_evaluation.checked import marked
 from automedeval.meta_evaluation.page import SHOWN_CASES, render_report
 from automedeval.meta_evaluation.report import paper_table_text, text
 from automedeval.meta_evaluation.report.figures import illustrate
 from automedeval.meta_evaluation.report.grid import GRID_CASES
+from automedeval.meta_evaluation.table import Row, VerdictTable
 from automedeval.records import question_text
 from automedeval.records.text import by_reason, percent, span
 from automedeval.stats.agreement import LABELS
@@ -65,7 +65,7 @@ def worst_cases(result: dict[str, Any]) -> dict[str, list[str]]:
 
 def case_records(
     cases: Cases,
-    judges: Sequence[JudgeVerdicts],
+    judges: Sequence[VerdictTable],
     people: People | None,
     main: Row,
     lists: Mapping[str, Sequence[str]],
@@ -122,7 +122,7 @@ def _shown_cases(cases: Cases, first: Sequence[str], most: int) -> list[int]:
     return [number for number in cases.file_order if number in chosen]
 
 
-def _choices(cases: Cases, judges: Sequence[JudgeVerdicts], number: int) -> list[tuple[str, str]]:
+def _choices(cases: Cases, judges: Sequence[VerdictTable], number: int) -> list[tuple[str, str]]:
     """Return the choices of each judge of pairs on each pair of a case, in words."""
     case, start, lines = cases.records[number], int(cases.start[number]), []
     for judge, (first, second) in product(judges, combinations(range(len(case.responses)), 2)):
@@ -133,7 +133,7 @@ def _choices(cases: Cases, judges: Sequence[JudgeVerdicts], number: int) -> list
     return lines
 
 
-def _scores(judges: Sequence[JudgeVerdicts], place: int) -> list[tuple[str, float]]:
+def _scores(judges: Sequence[VerdictTable], place: int) -> list[tuple[str, float]]:
     """Return the scores that a response has: by judge, and by criterion where a judge scores criteria by themselves."""
     scores_of = []
     for judge in judges:

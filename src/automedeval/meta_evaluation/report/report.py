@@ -29,10 +29,9 @@ from automedeval.meta_evaluation.agreement.runs import (
     lines_over_runs,
     trainings_of,
 )
-from automedeval.meta_evaluation.agreement.verdicts import read_verdicts, rows_of
 from automedeval.meta_evaluation.comparison.changes import against_baseline, grid_of_changes
 from automedeval.meta_evaluation.criteria import report as criteria_report
-from automedeval.meta_evaluation.criteria.checklists import has_checklists, read_checklists, read_labels
+from automedeval.meta_evaluation.criteria.checklists import read_labels
 from automedeval.meta_evaluation.facts import LEAST_RATED
 from automedeval.meta_evaluation.harm.readings import harm_files
 from automedeval.meta_evaluation.harm.report import harm_report
@@ -40,6 +39,8 @@ from automedeval.meta_evaluation.report import page
 from automedeval.meta_evaluation.report.arguments import ReportArguments
 from automedeval.meta_evaluation.report.grid import FLAGS, pack_grid, read_flags
 from automedeval.meta_evaluation.report.text import first_lines
+from automedeval.meta_evaluation.table import rows_of
+from automedeval.meta_evaluation.verdict_files import has_checklists, read_checklists, read_verdicts
 from automedeval.metrics.embedding import NAMES, TextEncoder
 from automedeval.records import CriterionLabel, HarmRating, Preference, Rating, RecordError, digest, read_placed
 from automedeval.records.language import english_only

@@ -1,10 +1,20 @@
-"""Read judges' verdicts, check each against its case, and lay them out as flat arrays.
+"""Hold what judges say of responses in one table of arrays: scores, choices, criteria that are met, and what is missing.
 
-A verdict that does not fit its case or its rubric is an error with file and line. What is left out is a note in the report.
+The rules, which every figure follows; they stand here alone:
+
+- Ties. Values within 1e-9 are equal (`stats.agreement.relation_of`). An empty response loses a tie with an answer. Of choices
+  that are equally frequent the neutral one of their criterion counts.
+- Empty responses meet no criterion of a case, whatever a verdict says.
+- Unread. A valid verdict that shows a response and says nothing of it gives it no value. A response with an unread criterion
+  has no score.
+- Invalid and missing verdicts are wrong in every accuracy (paper: Accuracy triple = right triples / all triples of responses of
+  a case, where one is right if its three pairs are), 0 in a concordance, and left out of correlations. Models and pairs that no
+  verdict shows in cases with verdicts were left out on purpose; a case without any verdict is missing.
+- Runs and orders. The value of a response is the mean over its valid verdicts, of all runs or of one.
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,13 +22,14 @@ from typing import Any
 
 import numpy as np
 
-from automedeval.meta_evaluation.agreement.cases import Cases, UnknownCases
+from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People
-from automedeval.records import Case, RecordError, Verdict, check_number, named_file, read_placed, verdicts_file
+from automedeval.records import Case, Verdict
 from automedeval.records.language import is_english
-from automedeval.rubrics import LIKELIHOOD, Rubric, RubricError, read_rubric, without_scale
+from automedeval.rubrics import LIKELIHOOD, Rubric, without_scale
 from automedeval.stats.agreement import CHOICES, Panel, relation_of
 from automedeval.stats.bootstrap import divide
+from automedeval.stats.checklist import checklist_score, shares_of
 
 Values = dict[int, float]  # index of a response in its case → value
 
@@ -65,8 +76,24 @@ def judged_relations(panel: Panel, values: np.ndarray, empty: np.ndarray) -> np.
     return np.where(relations == 0, empty[second] * 1.0 - empty[first], relations)
 
 
+def with_score(verdict: Verdict, case: Case) -> Verdict:
+    """Return a verdict on the criteria of a case with its score, the unclipped one: by P(met) if all have it.
+
+    It is invalid where it has no score. The checklist of a valid verdict stays: criteria may be read, and others not.
+    """
+    checklist = verdict.checklist if verdict.valid else None
+    score = None
+    if checklist and None not in checklist["met"]:
+        chances = checklist["met_probabilities"]
+        points = [each.points for each in case.criteria]
+        score = checklist_score(points, checklist["met"] if None in chances else chances).score
+    values = tuple(score if index in verdict.order else None for index in range(len(case.responses)))
+    error = verdict.error if score is not None else verdict.error or "a criterion is unread, or has no points"
+    return replace(verdict, valid=score is not None, error=error, expected_scores=values, checklist=checklist)
+
+
 @dataclass(eq=False)
-class JudgeVerdicts:
+class VerdictTable:
     """One judge's verdicts by one rubric as flat arrays, one entry per verdict and response.
 
     A verdict has an entry for every response that it shows, in the order of the case; an invalid one has entries without value.
@@ -95,22 +122,21 @@ class JudgeVerdicts:
     def __post_init__(self) -> None:
         self.judge, self.rubric_name = self.verdicts[0].author
         self.name = self.name or self.judge
-        entries = []
-        for number, verdict in enumerate(self.verdicts):
-            start = int(self.cases.start[self.cases.index[verdict.case_id]])
-            score_lists = (verdict.scores, verdict.expected_scores) if verdict.valid else (None, None)
-            for place, index in sorted(enumerate(verdict.order), key=lambda shown: shown[1]):
-                entries.append(
-                    (number, start + index, place, *(values[index] if values else None for values in score_lists))
-                )
-        columns: Iterator[Sequence[Any]] = zip(*entries) if entries else iter([()] * 5)
-        group, self.response, self.slot = (np.array(next(columns), int) for _ in range(3))
-        self.score, self.expected_score = (np.array(next(columns), float) for _ in range(2))  # None becomes NaN
         self.case_of = np.array([self.cases.index[verdict.case_id] for verdict in self.verdicts], int)
-        self.run = np.array([verdict.run for verdict in self.verdicts], int)
+        self.verdicts = [
+            verdict if verdict.checklist is None else with_score(verdict, self.cases.records[case])
+            for case, verdict in zip(self.case_of.tolist(), self.verdicts)
+        ]
+        group = np.repeat(np.arange(len(self.verdicts)), [len(verdict.order) for verdict in self.verdicts])
+        slots = [sorted(range(len(each.order)), key=each.order.__getitem__) for each in self.verdicts]
+        index = [each.order[slot] for each, of_verdict in zip(self.verdicts, slots) for slot in of_verdict]
+        self.slot = np.array([slot for of_verdict in slots for slot in of_verdict], int)
+        self.response = self.cases.start[self.case_of[group]] + np.array(index, int)
         self.panel = Panel(group, self.case_of, len(self.cases))
-        is_valid = np.array([verdict.valid for verdict in self.verdicts])
-        self.is_valid = is_valid
+        self.score = self.column(each.scores if each.valid else None for each in self.verdicts)
+        self.expected_score = self.column(each.expected_scores if each.valid else None for each in self.verdicts)
+        self.run = np.array([verdict.run for verdict in self.verdicts], int)
+        self.is_valid = is_valid = np.array([verdict.valid for verdict in self.verdicts])
         self.valid = [verdict for verdict in self.verdicts if verdict.valid]
         self.has_expected = bool(self.valid) and all(each.expected_scores is not None for each in self.valid)
         self.runs = np.unique(self.run[is_valid]).tolist()
@@ -128,6 +154,11 @@ class JudgeVerdicts:
         self.checkpoint = checkpoints.pop() or None if len(checkpoints) == 1 else None
         self.scale: tuple[float, float] | None = self.rubric.scale if self.rubric else None
         self.errors = Counter(verdict.error or "unknown" for verdict in self.verdicts if not verdict.valid)
+
+    def column(self, lists: Iterable[Sequence[float | None] | None]) -> np.ndarray:
+        """Return values that each verdict has in the order of its case, or None: float [entries], NaN where there is none."""
+        shown = zip(self.verdicts, lists)
+        return np.array([values and values[index] for each, values in shown for index in sorted(each.order)], float)
 
     @cached_property
     def all_runs(self) -> list[int]:
@@ -202,11 +233,11 @@ class JudgeVerdicts:
     @cached_property
     def own(self) -> np.ndarray:
         """The values that the judge itself gave (see `own_values`): float [entries]."""
-        records, entries = self.cases.records, []
+        values = []
         for case, verdict in zip(self.case_of.tolist(), self.verdicts):
-            values = own_values(verdict, self.rubric, records[case].models)
-            entries += [values.get(index) for index in sorted(verdict.order)]
-        return np.array(entries, float)
+            of_verdict = own_values(verdict, self.rubric, self.cases.records[case].models)
+            values += [of_verdict.get(index) for index in sorted(verdict.order)]
+        return np.array(values, float)
 
     @property
     def finest(self) -> np.ndarray:
@@ -240,15 +271,9 @@ class JudgeVerdicts:
     @cached_property
     def criterion_scores(self) -> dict[str, np.ndarray]:
         """The mean score on each criterion that the judge scores by itself: float [responses]; empty where it scores none."""
-        scores = {}
-        for name in dict.fromkeys(name for verdict in self.valid for name in verdict.criterion_scores or ()):
-            values = [
-                verdict.criterion_scores[name][index] if verdict.valid and verdict.criterion_scores else None
-                for verdict in self.verdicts
-                for index in sorted(verdict.order)
-            ]
-            scores[name] = self.per_response(np.array(values, float))
-        return scores
+        names = dict.fromkeys(name for verdict in self.valid for name in verdict.criterion_scores or ())
+        given = [verdict.criterion_scores or {} if verdict.valid else {} for verdict in self.verdicts]
+        return {name: self.per_response(self.column(each.get(name) for each in given)) for name in names}
 
     @cached_property
     def mixed(self) -> np.ndarray:
@@ -349,6 +374,39 @@ class JudgeVerdicts:
         """Turn choices (indices of CHOICES, -1 for none) into relations: 1 where the first response is the better one."""
         way = -1.0 if criterion in self.worse else 1.0
         return np.select([choice < 0, choice == 0, choice == 1], [np.nan, way, -way], 0.0)
+
+    # --- criteria of a case
+
+    @cached_property
+    def checklists(self) -> dict[tuple[int, int], list[dict[str, Any]]]:
+        """(number of the case, index of the response) → the checklists of its runs; none where a verdict is invalid."""
+        found: dict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
+        for case, verdict in zip(self.case_of.tolist(), self.verdicts):
+            found[case, verdict.order[0]] += [verdict.checklist] if verdict.checklist else []
+        return dict(found)
+
+    def shares(self, case: int, slot: int, key: str = "met") -> list[float | None]:
+        """Return the mean over the runs that read each criterion of a response; None where no run did.
+
+        Args:
+            key: "met", of which the mean is the share of the runs that say so, or "met_probabilities".
+        """
+        record = self.cases.records[case]
+        runs = [each[key] for each in self.checklists.get((case, slot), ())]
+        if record.responses[slot].is_empty:
+            runs = [[0.0] * len(record.criteria)]
+        return shares_of(runs, len(record.criteria))
+
+    def met(self, pairs: Sequence[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndarray]:
+        """Return whether most runs say that criteria are met, and with what probability: float [pairs], NaN where unread.
+
+        Args:
+            pairs: (number of the case, index of the response, index of the criterion) of each.
+        """
+        asked = {pair[:2] for pair in pairs}
+        shares, chances = ({place: self.shares(*place, key) for place in asked} for key in ("met", "met_probabilities"))
+        share, chance = (np.array([of[pair[:2]][pair[2]] for pair in pairs], float) for of in (shares, chances))
+        return np.where(np.isnan(share) | (share == 0.5), np.nan, (share > 0.5).astype(float)), chance
 
     # --- what was asked
 
@@ -465,7 +523,7 @@ class JudgeVerdicts:
         return texts
 
 
-def counted(cases: Cases, name: str, values: np.ndarray) -> JudgeVerdicts:
+def counted(cases: Cases, name: str, values: np.ndarray) -> VerdictTable:
     """Return the scores of a rule without a model, a baseline, as one verdict per case.
 
     Args:
@@ -476,7 +534,7 @@ def counted(cases: Cases, name: str, values: np.ndarray) -> JudgeVerdicts:
         scores = values[cases.start[number] : cases.start[number + 1]]
         order = tuple(np.flatnonzero(~np.isnan(scores)).tolist())
         verdicts.append(Verdict(case.id, name, "counted", order, valid=True, expected_scores=tuple(scores.tolist())))
-    judge = JudgeVerdicts(cases, verdicts, kind="baseline")
+    judge = VerdictTable(cases, verdicts, kind="baseline")
     judge.asked = ~np.isnan(values)
     return judge
 
@@ -488,7 +546,7 @@ class Row:
     Its values are means over the judge's runs, or those of one `run`. What kind of values there are is that of all runs.
     """
 
-    judge: JudgeVerdicts
+    judge: VerdictTable
     criterion: str | None = None
     run: int | None = None
 
@@ -583,172 +641,6 @@ class Row:
         return "concordance_expected" if self.expected is not None else "concordance"
 
 
-def rows_of(judges: Sequence[JudgeVerdicts]) -> list[Row]:
+def rows_of(judges: Sequence[VerdictTable]) -> list[Row]:
     """Return the lines of the table, one per criterion of a pairwise judge."""
     return [Row(judge, criterion) for judge in judges for criterion in (*judge.criteria,) or (None,)]
-
-
-def read_verdicts(
-    paths: Sequence[str],
-    cases: Cases,
-    rubric: str | None = None,
-    reserved: frozenset[str] = frozenset(),
-) -> tuple[list[JudgeVerdicts], list[str]]:
-    """Read verdict files: one `JudgeVerdicts` for every judge and rubric of a file, in the order of the files; and notes.
-
-    The notes are on the files, that of the cases among them; those on a judge are its `notes()`.
-
-    Args:
-        paths: as `read_by_judge` has them.
-        rubric: the path of a user's own rubric, for its scale and polarities.
-        reserved: names that no judge may have.
-
-    Raises:
-        RecordError: a fault of `read_by_judge`; a verdict that does not fit its case or its rubric's scale; no verdict by the
-            user's own rubric.
-    """
-    notes, rubrics = list(cases.notes), dict[str, Rubric | None]()
-
-    def check(place: str, case: Case, verdict: Verdict) -> None:
-        if verdict.rubric not in rubrics:
-            rubrics[verdict.rubric] = _rubric(verdict.rubric, rubric, notes)
-        check_verdict(place, case, verdict, rubrics[verdict.rubric])
-
-    read, more = read_by_judge(paths, cases, check, reserved)
-    if rubric and read_rubric(rubric).name not in rubrics:
-        raise RecordError(f"--rubric {rubric}: no verdict was given by {read_rubric(rubric).name}")
-    judges = [
-        JudgeVerdicts(cases, verdicts, rubrics[verdicts[0].rubric], name, file)
-        for name, (file, verdicts) in read.items()
-    ]
-    return judges, notes + more
-
-
-def read_by_judge(
-    paths: Sequence[str],
-    cases: Cases,
-    check: Callable[[str, Case, Verdict], object],
-    reserved: frozenset[str] = frozenset(),
-) -> tuple[dict[str, tuple[Path, list[Verdict]]], list[str]]:
-    """Return the name of every judge, and rubric, of the files → its file and its verdicts on these cases; and notes.
-
-    Args:
-        paths: files, or folders that hold a verdicts.jsonl; `NAME=PATH` gives the judge in it the name NAME.
-        check: called with ("file:line", case, verdict); raises RecordError for what is wrong.
-        reserved: names that no judge may have.
-
-    Raises:
-        RecordError: a verdict that stands twice; a file without a verdict on these cases; two judges of one name.
-    """
-    judges: dict[str, tuple[Path, list[Verdict]]] = {}
-    notes = []
-    for named_path in paths:
-        label, path = named_file(named_path)
-        file = verdicts_file(path)
-        found: dict[tuple[str, ...], dict[tuple, tuple[str, Verdict]]] = {}
-        other = UnknownCases(f"{file}: verdicts", cases)
-        for place, verdict in other.leave_out(read_placed(file, Verdict)):
-            of_author = found.setdefault(verdict.author, {})
-            if verdict.key in of_author:
-                same = f"the verdict of {verdict.judge} on case {verdict.case_id!r} in this order"
-                raise RecordError(f"{place}: {same} is at {of_author[verdict.key][0]} already")
-            check(place, cases.records[cases.index[verdict.case_id]], verdict)
-            of_author[verdict.key] = place, replace(verdict, raw="")  # half of the memory, and no figure reads it
-        notes += other.notes()
-        if not found:
-            raise RecordError(f"{file}: no verdict on any case in {cases.source}")
-        rubrics_of = Counter(judge for judge, _ in found)
-        for (judge, rubric), placed in found.items():
-            name = f"{label}: {judge}" if label and len(rubrics_of) > 1 else label or judge
-            name = f"{name} by {rubric}" if rubrics_of[judge] > 1 else name
-            if name in judges:
-                raise RecordError(f"two judges are called {name!r}: name them with --verdicts NAME=FILE")
-            if name in reserved:
-                raise RecordError(f"a judge cannot be called {name!r} in a report: name it with --verdicts NAME=FILE")
-            judges[name] = file, [verdict for _, verdict in placed.values()]
-    return judges, notes
-
-
-def check_single(place: str, case: Case, verdict: Verdict) -> None:
-    """Raise RecordError unless a verdict shows one response of a case."""
-    if len(verdict.order) != 1 or not 0 <= verdict.order[0] < len(case.responses):
-        raise RecordError(f"{place}: 'order' {list(verdict.order)} must name one response of case {case.id!r}")
-
-
-def _rubric(name: str, given_path: str | None, notes: list[str]) -> Rubric | None:
-    """Return the rubric that verdicts were given by; None, with a note, where its file is not found."""
-    for candidate in (given_path, name.partition("@")[0]):
-        try:
-            rubric = read_rubric(candidate) if candidate else None
-        except RubricError:
-            if candidate == given_path:
-                raise
-            rubric = None
-        if rubric is not None and rubric.name == name:
-            return rubric
-    if not without_scale(name):
-        note = f"the rubric {name} was not found (--rubric its.yaml): its scale and polarities are not checked"
-        notes += [note] if note not in notes else []
-    return None
-
-
-def check_order(place: str, case: Case, verdict: Verdict) -> None:
-    """Raise RecordError unless a verdict is on the present texts of a case, and its order and scores fit the responses."""
-    if verdict.checklist is not None:
-        raise RecordError(
-            f"{place}: a verdict on the criteria of a case; automedeval report, calibrate and compare read these"
-        )
-    verdict.check(place, case.digest)
-    count = len(case.responses)
-    if not all(0 <= index < count for index in verdict.order) or len(set(verdict.order)) != len(verdict.order):
-        raise RecordError(f"{place}: 'order' {list(verdict.order)} does not fit the {count} responses of {case.id!r}")
-    for name, values in _score_lists(verdict).items():
-        if not isinstance(values, list | tuple) or len(values) != count:
-            size = len(values) if isinstance(values, list | tuple) else type(values).__name__
-            raise RecordError(f"{place}: {size} {name!r} for the {count} responses of case {case.id!r}")
-
-
-def _score_lists(verdict: Verdict) -> dict[str, Any]:
-    """Return the lists of scores that a verdict has, by what an error calls them."""
-    lists: dict[str, Any] = {"scores": verdict.scores, "expected_scores": verdict.expected_scores}
-    lists = {name: values for name, values in lists.items() if values is not None}
-    return lists | {f"criterion_scores.{name}": values for name, values in (verdict.criterion_scores or {}).items()}
-
-
-def check_verdict(place: str, case: Case, verdict: Verdict, rubric: Rubric | None) -> None:
-    """Raise RecordError, with the place in front, unless a verdict fits its case and its rubric."""
-    if rubric is not None and rubric.in_words:
-        raise RecordError(
-            f"{place}: a verdict by {verdict.rubric} has words and no scores; automedeval report reads these"
-        )
-    check_order(place, case, verdict)
-    scale = rubric.scale if rubric else None
-    for name, values in _score_lists(verdict).items():
-        for index, value in enumerate(values):
-            if value is None:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | float):  # `criterion_scores` can hold anything
-                raise RecordError(f"{place}: {name!r} must hold numbers, not {value!r:.40}")
-            check_number(value, name, place)
-            if scale and not scale[0] - 1e-6 <= value <= scale[1] + 1e-6:
-                raise RecordError(f"{place}: {value} is off the scale of {verdict.rubric}, {scale[0]} to {scale[1]}")
-            if index not in verdict.order:
-                raise RecordError(f"{place}: {name!r} has a score for a response that 'order' does not show")
-    if verdict.valid and verdict.scores is None and verdict.expected_scores is None and not verdict.choices:
-        raise RecordError(f"{place}: 'valid' is true, and there are neither scores nor choices")
-    if verdict.choices or verdict.pair is not None:
-        shown = {case.models[index] for index in verdict.order}
-        if verdict.pair is None or len(set(verdict.pair)) != 2 or set(verdict.pair) != shown:
-            raise RecordError(f"{place}: 'pair' {verdict.pair} does not name the two models that 'order' shows")
-    criteria = {criterion.name for criterion in rubric.criteria} if rubric else set()
-    if criteria and verdict.criterion_scores is not None and set(verdict.criterion_scores) != criteria:
-        has = ", ".join(sorted(criteria))
-        raise RecordError(f"{place}: 'criterion_scores' must have the criteria of {verdict.rubric}: {has}")
-    models = verdict.pair or ()
-    for criterion, choice in (verdict.choices or {}).items():
-        if criteria and criterion not in criteria:
-            has = ", ".join(sorted(criteria))
-            raise RecordError(f"{place}: {verdict.rubric} has no criterion {criterion!r}; it has {has}")
-        if choice not in (*models, *CHOICES[2:]):
-            allowed = ", ".join(models)
-            raise RecordError(f"{place}: {criterion!r} must be one of {allowed}, tie, neither: {choice!r}")

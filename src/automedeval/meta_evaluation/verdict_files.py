@@ -1,0 +1,211 @@
+"""Read files of verdicts into tables, and check each verdict against its case and its rubric.
+
+A verdict that does not fit is an error with file and line. What is left out is a note in the report.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.table import VerdictTable
+from automedeval.records import Case, RecordError, Verdict, check_number, named_file, read_placed, verdicts_file
+from automedeval.rubrics import Rubric, RubricError, read_rubric, without_scale
+from automedeval.stats.agreement import CHOICES
+
+Tables = tuple[list[VerdictTable], list[str]]  # and notes
+
+
+def first_verdict(path: str) -> Verdict | None:
+    """Return the first verdict of a file, a folder or a NAME=PATH, which tells what kind they are; None: there is none."""
+    return next((verdict for _, verdict in read_placed(verdicts_file(named_file(path)[1]), Verdict)), None)
+
+
+def has_checklists(paths: Sequence[str]) -> bool:
+    """Return whether the first verdict of the files is by a judge of criteria."""
+    first = first_verdict(paths[0])
+    return first is not None and (first.checklist is not None or first.rubric.startswith("checklist@"))
+
+
+def read_verdicts(
+    paths: Sequence[str], cases: Cases, rubric: str | None = None, reserved: frozenset[str] = frozenset()
+) -> Tables:
+    """Read verdicts of scores or choices; the notes are on the files and the cases, those on a judge are its `notes()`.
+
+    Args:
+        paths, reserved: as `read_tables` has them.
+        rubric: the path of a user's own rubric, for its scale and polarities.
+
+    Raises:
+        RecordError: a fault of `read_tables`; a verdict that does not fit its case or its rubric's scale; no verdict by the
+            user's own rubric.
+    """
+    notes, rubrics = list(cases.notes), dict[str, Rubric | None]()
+
+    def check(place: str, case: Case, verdict: Verdict) -> None:
+        if verdict.rubric not in rubrics:
+            rubrics[verdict.rubric] = _rubric(verdict.rubric, rubric, notes)
+        check_verdict(place, case, verdict, rubrics[verdict.rubric])
+
+    tables, more = read_tables(paths, cases, check, rubrics, reserved)
+    if rubric and read_rubric(rubric).name not in rubrics:
+        raise RecordError(f"--rubric {rubric}: no verdict was given by {read_rubric(rubric).name}")
+    return tables, notes + more
+
+
+def read_checklists(paths: Sequence[str], cases: Cases) -> Tables:
+    """Read verdicts on the criteria of cases.
+
+    Raises:
+        RecordError: a fault of `read_tables`, or a verdict on other texts, on other criteria, or without a checklist.
+    """
+    return read_tables(paths, cases, check_checklist)
+
+
+def read_tables(
+    paths: Sequence[str],
+    cases: Cases,
+    check: Callable[[str, Case, Verdict], object],
+    rubrics: Mapping[str, Rubric | None] | None = None,
+    reserved: frozenset[str] = frozenset(),
+) -> Tables:
+    """Return a table for every judge and rubric of the files, of its verdicts on these cases, in their order; and notes.
+
+    Args:
+        paths: files, or folders that hold a verdicts.jsonl; `NAME=PATH` gives the judge in it the name NAME.
+        check: called with ("file:line", case, verdict); raises RecordError for what is wrong.
+        rubrics: the rubrics by name, as they are after the last check.
+        reserved: names that no judge may have.
+
+    Raises:
+        RecordError: a verdict that stands twice; a file without a verdict on these cases; two judges of one name.
+    """
+    tables: dict[str, VerdictTable] = {}
+    notes: list[str] = []
+    for named_path in paths:
+        label, path = named_file(named_path)
+        file = verdicts_file(path)
+        found: dict[tuple[str, ...], dict[tuple, tuple[str, Verdict]]] = {}
+        for place, verdict in cases.known(read_placed(file, Verdict), f"{file}: verdicts", notes):
+            of_author = found.setdefault(verdict.author, {})
+            if verdict.key in of_author:
+                same = f"the verdict of {verdict.judge} on case {verdict.case_id!r} in this order"
+                raise RecordError(f"{place}: {same} is at {of_author[verdict.key][0]} already")
+            check(place, cases.records[cases.index[verdict.case_id]], verdict)
+            of_author[verdict.key] = place, replace(verdict, raw="")  # half of the memory, and no figure reads it
+        if not found:
+            raise RecordError(f"{file}: no verdict on any case in {cases.source}")
+        rubrics_of = Counter(judge for judge, _ in found)
+        for (judge, rubric), placed in found.items():
+            name = f"{label}: {judge}" if label and len(rubrics_of) > 1 else label or judge
+            name = f"{name} by {rubric}" if rubrics_of[judge] > 1 else name
+            if name in tables:
+                raise RecordError(f"two judges are called {name!r}: name them with --verdicts NAME=FILE")
+            if name in reserved:
+                raise RecordError(f"a judge cannot be called {name!r} in a report: name it with --verdicts NAME=FILE")
+            verdicts = [verdict for _, verdict in placed.values()]
+            tables[name] = VerdictTable(cases, verdicts, (rubrics or {}).get(rubric), name, file)
+    return list(tables.values()), notes
+
+
+def check_single(place: str, case: Case, verdict: Verdict) -> None:
+    """Raise RecordError unless a verdict shows one response of a case."""
+    if len(verdict.order) != 1 or not 0 <= verdict.order[0] < len(case.responses):
+        raise RecordError(f"{place}: 'order' {list(verdict.order)} must name one response of case {case.id!r}")
+
+
+def check_checklist(place: str, case: Case, verdict: Verdict) -> None:
+    """Raise RecordError unless a verdict says of each criterion of its case whether it is met, with a probability or null."""
+    if verdict.valid and verdict.checklist is None:
+        raise RecordError(f"{place}: a verdict by {verdict.rubric} is not on the criteria of a case")
+    verdict.check(place, case.checklist_digest)
+    check_single(place, case, verdict)
+    kinds = (("met", "true, false or null"), ("met_probabilities", "null, or a number from 0 to 1"))
+    for key, allowed in kinds if verdict.valid else ():
+        entries = (verdict.checklist or {}).get(key)
+        if not isinstance(entries, list) or len(entries) != len(case.criteria):
+            raise RecordError(f"{place}: {key!r} has not one entry for each criterion of case {case.id!r}")
+        for value in entries:
+            is_allowed = isinstance(value, bool) if key == "met" else isinstance(value, int | float) and 0 <= value <= 1
+            if value is not None and not is_allowed:
+                raise RecordError(f"{place}: {key!r} must hold {allowed}, not {value!r:.40}")
+
+
+def _rubric(name: str, given_path: str | None, notes: list[str]) -> Rubric | None:
+    """Return the rubric that verdicts were given by; None, with a note, where its file is not found."""
+    for candidate in (given_path, name.partition("@")[0]):
+        try:
+            rubric = read_rubric(candidate) if candidate else None
+        except RubricError:
+            if candidate == given_path:
+                raise
+            rubric = None
+        if rubric is not None and rubric.name == name:
+            return rubric
+    if not without_scale(name):
+        note = f"the rubric {name} was not found (--rubric its.yaml): its scale and polarities are not checked"
+        notes += [note] if note not in notes else []
+    return None
+
+
+def check_order(place: str, case: Case, verdict: Verdict) -> None:
+    """Raise RecordError unless a verdict is on the present texts of a case, and its order and scores fit the responses."""
+    if verdict.checklist is not None:
+        raise RecordError(
+            f"{place}: a verdict on the criteria of a case; automedeval report, calibrate and compare read these"
+        )
+    verdict.check(place, case.digest)
+    count = len(case.responses)
+    if not all(0 <= index < count for index in verdict.order) or len(set(verdict.order)) != len(verdict.order):
+        raise RecordError(f"{place}: 'order' {list(verdict.order)} does not fit the {count} responses of {case.id!r}")
+    for name, values in _score_lists(verdict).items():
+        if not isinstance(values, list | tuple) or len(values) != count:
+            size = len(values) if isinstance(values, list | tuple) else type(values).__name__
+            raise RecordError(f"{place}: {size} {name!r} for the {count} responses of case {case.id!r}")
+
+
+def _score_lists(verdict: Verdict) -> dict[str, Any]:
+    """Return the lists of scores that a verdict has, by what an error calls them."""
+    lists: dict[str, Any] = {"scores": verdict.scores, "expected_scores": verdict.expected_scores}
+    lists = {name: values for name, values in lists.items() if values is not None}
+    return lists | {f"criterion_scores.{name}": values for name, values in (verdict.criterion_scores or {}).items()}
+
+
+def check_verdict(place: str, case: Case, verdict: Verdict, rubric: Rubric | None) -> None:
+    """Raise RecordError, with the place in front, unless a verdict fits its case and its rubric."""
+    if rubric is not None and rubric.in_words:
+        raise RecordError(
+            f"{place}: a verdict by {verdict.rubric} has words and no scores; automedeval report reads these"
+        )
+    check_order(place, case, verdict)
+    scale = rubric.scale if rubric else None
+    for name, values in _score_lists(verdict).items():
+        for index, value in enumerate(values):
+            if value is None:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float):  # `criterion_scores` can hold anything
+                raise RecordError(f"{place}: {name!r} must hold numbers, not {value!r:.40}")
+            check_number(value, name, place)
+            if scale and not scale[0] - 1e-6 <= value <= scale[1] + 1e-6:
+                raise RecordError(f"{place}: {value} is off the scale of {verdict.rubric}, {scale[0]} to {scale[1]}")
+            if index not in verdict.order:
+                raise RecordError(f"{place}: {name!r} has a score for a response that 'order' does not show")
+    if verdict.valid and verdict.scores is None and verdict.expected_scores is None and not verdict.choices:
+        raise RecordError(f"{place}: 'valid' is true, and there are neither scores nor choices")
+    if verdict.choices or verdict.pair is not None:
+        shown = {case.models[index] for index in verdict.order}
+        if verdict.pair is None or len(set(verdict.pair)) != 2 or set(verdict.pair) != shown:
+            raise RecordError(f"{place}: 'pair' {verdict.pair} does not name the two models that 'order' shows")
+    criteria = {criterion.name for criterion in rubric.criteria} if rubric else set()
+    if criteria and verdict.criterion_scores is not None and set(verdict.criterion_scores) != criteria:
+        has = ", ".join(sorted(criteria))
+        raise RecordError(f"{place}: 'criterion_scores' must have the criteria of {verdict.rubric}: {has}")
+    models = verdict.pair or ()
+    for criterion, choice in (verdict.choices or {}).items():
+        if criteria and criterion not in criteria:
+            has = ", ".join(sorted(criteria))
+            raise RecordError(f"{place}: {verdict.rubric} has no criterion {criterion!r}; it has {has}")
+        if choice not in (*models, *CHOICES[2:]):
+            allowed = ", ".join(models)
+            raise RecordError(f"{place}: {criterion!r} must be one of {allowed}, tie, neither: {choice!r}")

@@ -1,0 +1,114 @@
+"""Typed questions: a score, a choice or a yes or no on a state, answered by the probability of each option.
+
+A checkpoint gives the odds of the options as the next token (`LocalChat`). An endpoint writes one of them, with the odds of its
+first token where it tells these. What is neither gives a reason in words, and no option.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources.abc import Traversable
+
+from automedeval.models.base import Answer, Messages, Prompt, own_text
+from automedeval.records import RecordError
+from automedeval.records.yaml_file import load_yaml
+
+KINDS = ("score", "choice", "yes_no")
+MOST = 26  # options of a question
+CUT_OFF = "the answer was cut off at its token limit"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What was answered to a question.
+
+    Args:
+        option: the most probable option, or the one that was written; None without an answer.
+        probabilities: option → probability, in the question's order; None where only an option is known.
+        error: why there is no answer.
+    """
+
+    option: str | None = None
+    probabilities: dict[str, float] | None = None
+    error: str | None = None
+
+    @property
+    def expected(self) -> float | None:
+        """Return the mean of the levels of a score, weighted by their probabilities; None where these are not known."""
+        return sum(int(level) * chance for level, chance in self.probabilities.items()) if self.probabilities else None
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question on a state.
+
+    Args:
+        name: what records call it, with the version of its wording.
+        kind: "score" (whole numbers, lowest first), "choice", or "yes_no", whose options may have one between the two.
+        wording: what the model reads; `{passage}` and its kin are replaced by the state.
+        options: as the model writes them. A checkpoint tells them apart by their first tokens.
+
+    Raises:
+        RecordError: an unknown kind, or options that are no 2 to 26 different ones.
+    """
+
+    name: str
+    kind: str
+    wording: str
+    options: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise RecordError(f"question {self.name}: the kind {self.kind!r} is not one of {', '.join(KINDS)}")
+        if not 2 <= len({each.casefold() for each in self.options}) == len(self.options) <= MOST:
+            raise RecordError(f"question {self.name}: {len(self.options)} options; it takes 2 to {MOST} different ones")
+
+    def prompt(self, state: Mapping[str, str], before: Messages = ()) -> Prompt:  # type: ignore[assignment]
+        """Return the prompt that asks the question on a state, after the messages of a dialogue."""
+        text = re.sub(r"\{(\w+)\}", lambda place: state[place[1]], self.wording)
+        messages = [*before, {"role": "user", "content": text}]
+        return Prompt(messages, options=self.options, label=self.name)
+
+    def read(self, answer: Answer) -> Judgement:
+        """Return what an answer says; "A.", "a)" and "Yes, because" are options, a word that goes on with others is none."""
+        if answer.error:
+            return Judgement(error=answer.error)
+        if answer.probabilities:
+            return self._likeliest(answer.probabilities[0])
+        text = own_text(answer.text).strip()
+        said = re.match(r"\W{0,9}(\w+)\s*(?:[^\w\s]|\n|\Z)", text)
+        option = next((each for each in self.options if said and said[1].casefold() == each.casefold()), None)
+        if option is None:
+            words = " ".join(text.split())[:40]
+            return Judgement(
+                error=CUT_OFF if answer.truncated else f"{words!r} is not one of {', '.join(self.options)}"
+            )
+        odds = self._odds(answer)
+        return self._likeliest(odds) if odds else Judgement(option)
+
+    def _likeliest(self, odds: dict[str, float]) -> Judgement:
+        return Judgement(max(self.options, key=odds.__getitem__), odds)
+
+    def _odds(self, answer: Answer) -> dict[str, float] | None:
+        """Return the odds in the alternatives of the first token with a letter; None if they do not tell the options apart."""
+        first = next((rivals for piece, rivals in answer.tokens if re.search(rb"\w", piece)), ())
+        odds = dict.fromkeys(self.options, 0.0)
+        for piece, chance in first:
+            said = re.sub(r"\W", "", piece.decode(errors="replace")).casefold()
+            begun = [each for each in self.options if said and each.casefold().startswith(said)]
+            if len(begun) == 1:
+                odds[begun[0]] += chance
+            elif begun:  # "1" of "10"
+                return None
+        total = sum(odds.values())
+        # Where they are less than half of it, the model was about to say something else.
+        return {option: chance / total for option, chance in odds.items()} if total >= 0.5 else None
+
+
+def read_questions(file: Traversable) -> dict[str, Question]:
+    """Return the questions of a YAML file by their keys, each named by its key and its version."""
+    entries = load_yaml(file.read_bytes())
+    return {
+        key: Question(f"{key}@{each['version']}", each["kind"], each["wording"].strip(), tuple(each["options"]))
+        for key, each in entries.items()
+    }

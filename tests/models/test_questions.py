@@ -1,0 +1,141 @@
+"""Typed questions: a checkpoint's odds beside transformers, and how an endpoint's answers are read."""
+
+import math
+
+import pytest
+import torch
+from doubles.endpoint import EndpointDouble, answer
+from programs import JUDGE, needs_judge
+from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
+from transformers.pipelines import SUPPORTED_TASKS
+
+from automedeval.models.base import Answer
+from automedeval.models.endpoint import OpenAIChat
+from automedeval.models.local import LocalChat
+from automedeval.models.questions import Question
+from automedeval.records import RecordError
+
+TRUE = Question("true@1", "yes_no", "{passage} Is it true that {statement}?", ("Yes", "No", "Maybe"))
+STATES = [
+    {"passage": "Take 5 mg a week.", "statement": "the tablet is taken daily"},
+    {"passage": "Take 5 mg a week. Never take it with milk, tea, coffee or wine.", "statement": "{passage}"},
+    {"passage": "Rest.", "statement": "rest helps"},
+]
+
+
+def first_token_odds(model, tokenizer, question: Question, messages: list[dict]) -> list[float]:
+    """Return the odds by one forward pass of plain transformers."""
+    ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True, return_tensors="pt", return_dict=True)
+    with torch.no_grad():
+        logits = model(**ids).logits[0, -1].float()
+    return logits[[tokenizer(each, add_special_tokens=False).input_ids[0] for each in question.options]].softmax(0)
+
+
+@needs_judge
+def test_a_checkpoint_gives_the_odds_of_transformers_in_batches() -> None:
+    chat = LocalChat(str(JUDGE), dtype="float32", device="cpu")
+    tokenizer, model = (
+        AutoTokenizer.from_pretrained(JUDGE),
+        AutoModelForCausalLM.from_pretrained(JUDGE, dtype="float32"),
+    )
+    prompts = [TRUE.prompt(state) for state in STATES]
+    assert prompts[1].messages[0]["content"].endswith("Is it true that {passage}?")  # a state is text, no wording
+    for index, reply in chat.answer(prompts):
+        judged = TRUE.read(reply)
+        expected = first_token_odds(model, tokenizer, TRUE, prompts[index].messages).tolist()
+        assert list(judged.probabilities.values()) == pytest.approx(expected, abs=1e-4)
+        assert judged.option == max(judged.probabilities, key=judged.probabilities.get)
+    if "decision" not in SUPPORTED_TASKS:  # transformers before 5.23
+        return
+    decide = pipeline("decision", model=model, tokenizer=tokenizer)
+    kinds = {
+        "choice": {"type": "choice", "instructions": "What next?", "criteria": {"rest": "lie down", "run": "move"}},
+        "score": {"type": "score", "instructions": "How good?", "criteria": ["bad", "fair", "good"]},
+        "yes": {"type": "noul", "instructions": "Is rest advised?"},
+    }
+    for name, asked in kinds.items():
+        request = {"state": "Rest for two days.", "questions": {name: asked}}
+        ((inputs, (question,)),) = decide.preprocess(request)["prompts"]
+        ours = Question(name, "choice", "{text}", tuple(question.labels))
+        text = tokenizer.decode(inputs["input_ids"][0])
+        ids = tokenizer(text, add_special_tokens=False).input_ids
+        assert ids == inputs["input_ids"][0].tolist()
+        rows = LocalChat(str(JUDGE), dtype="float32", device="cpu")
+        rows.encoder.encode = lambda prompts, ids=ids[: int(inputs["marks"][-1])]: [ids for _ in prompts]
+        ((_, reply),) = rows.answer([ours.prompt({"text": ""})])
+        scores = decide._forward({"prompts": [(inputs, [question])]})["scores"][0][0].softmax(-1).tolist()
+        assert list(ours.read(reply).probabilities.values()) == pytest.approx(scores, abs=1e-4)
+
+
+def test_options_that_begin_with_one_token_are_one_line(tiny_model) -> None:
+    chat = LocalChat(str(tiny_model), dtype="float32", device="cpu")
+    alike = Question("alike", "choice", "Which?", ("respons", "response"))
+    with pytest.raises(RecordError, match="of the options respons, response two begin with one token"):
+        list(chat.answer([alike.prompt({})]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"), [("scale", ("1", "2")), ("choice", ("A",)), ("choice", ("A", "a")), ("score", "x" * 27)]
+)
+def test_a_question_that_is_none(kind, options) -> None:
+    with pytest.raises(RecordError, match="question q: "):
+        Question("q", kind, "", tuple(options))
+
+
+LETTERS = Question("letters", "choice", "Which?", ("A", "B", "C"))
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "option"),
+    [
+        (LETTERS, " A.", "A"),
+        (LETTERS, "a)", "A"),
+        (LETTERS, "**B**", "B"),
+        (LETTERS, "C\nBecause it is.", "C"),
+        (LETTERS, "A passage says so.", None),
+        (LETTERS, "", None),
+        (TRUE, "Yes, because it is", "Yes"),
+        (TRUE, "No<|im_end|>Yes", "No"),
+        (TRUE, "Nothing is known.", None),
+        (TRUE, "No one knows.", None),
+    ],
+)
+def test_how_a_text_is_read(question, text, option) -> None:
+    judged = question.read(Answer(text))
+    assert (judged.option, judged.probabilities) == (option, None)
+    assert (judged.error is None) == (option is not None)
+
+
+def test_an_answer_without_an_option_gives_its_reason() -> None:
+    assert TRUE.read(Answer(error="refused")).error == "refused"
+    assert TRUE.read(Answer("I think that", truncated=True)).error == "the answer was cut off at its token limit"
+    assert TRUE.read(Answer("It depends.")).error == "'It depends.' is not one of Yes, No, Maybe"
+
+
+LEVELS = Question("levels", "score", "How good?", tuple("12345"))
+
+
+@pytest.mark.parametrize(
+    ("question", "said", "rivals", "odds"),
+    [
+        (LEVELS, "4", {"4": 0.5, " 5": 0.3, "x": 0.1}, {"4": 0.625, "5": 0.375}),
+        (LEVELS, "4", {"4": 0.3, "The": 0.7}, None),  # it was about to say something else
+        (Question("tens", "score", "", ("1", "2", "10")), "1", {"1": 0.9, "2": 0.1}, None),  # "1" of "10"
+        (LEVELS, "4", {}, None),
+    ],
+)
+def test_an_endpoint_gives_the_odds_of_its_first_token(question, said, rivals, odds, monkeypatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    told = [{"token": token, "logprob": math.log(chance)} for token, chance in rivals.items()]
+    logprobs = {"content": [{"token": said, "logprob": -0.1, "top_logprobs": told}]} if told else None
+    with EndpointDouble(answer(said, logprobs=logprobs)) as endpoint:
+        ((_, reply),) = OpenAIChat("m", base_url=endpoint.url).answer([question.prompt({})])
+        body = endpoint.asked[0]["body"]
+    assert (body["logprobs"], body["top_logprobs"]) == (True, 5)
+    judged = question.read(reply)
+    assert judged.option == said
+    if odds is None:
+        assert judged.probabilities is judged.expected is None
+    else:
+        assert judged.probabilities == pytest.approx(dict.fromkeys(question.options, 0.0) | odds)
+        assert judged.expected == pytest.approx(sum(int(level) * chance for level, chance in odds.items()))
