@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import median_high
 
 import pytest
-from doubles.agreement_study import read, write
+from doubles.agreement_study import read, told, write
 from doubles.endpoint import EndpointDouble, answer
 from doubles.harm_raters import write_study
 from programs import error_line, run_command, succeeded
@@ -23,8 +23,7 @@ def study(tmp_path_factory) -> Path:
     """Return the folder of the simulated study, with three raters and its report."""
     folder = tmp_path_factory.mktemp("harm")
     write_study(folder, raters=3, untold=0.15)
-    done = succeeded(report(folder))
-    (folder / "said.txt").write_text(done.stdout)
+    succeeded(report(folder))
     return folder
 
 
@@ -121,7 +120,7 @@ def test_of_two_judges_the_widest_gap_of_either_comes_first(study, tmp_path, mon
     for each in harmless:
         each["choices"]["degree"] = "none"
     both = f"{study / 'judge.jsonl'},harmless={write(tmp_path / 'harmless.jsonl', harmless)}"
-    done = succeeded(report(study, verdicts=both, output=tmp_path / "report"))
+    succeeded(report(study, verdicts=both, output=tmp_path / "report"))
     people = consensus(study)
     widest = {place: DEGREES.index(degree) for place, degree in people.items() if degree != UNTOLD}
     for place, gap in gaps_of(people, judged(study)).items():
@@ -131,15 +130,15 @@ def test_of_two_judges_the_widest_gap_of_either_comes_first(study, tmp_path, mon
         next(p for p in widest if p[0] in each and f"{p[1]}: " in each.split("</summary>")[0]) for each in summaries
     ]
     assert [widest[place] for place in shown] == sorted(widest.values(), reverse=True)[:40]
-    assert "note: the page shows the first 40 of 90 answers" in done.stdout
+    assert "note: the page shows the first 40 of 90 answers" in told(tmp_path / "report")
 
 
 def test_physicians_alone_are_counted_and_one_of_them_agrees_with_nobody(study, tmp_path):
     ratings = [each for each in read(study / "ratings.jsonl") if each["annotator"] == "simulated-1"]
     one = write(tmp_path / "one.jsonl", ratings)
-    done = succeeded(report(study, verdicts=None, ratings=one, output=tmp_path / "report"))
-    assert "Harm: Moderate or worse by physicians (simulated-1): " in done.stdout
-    assert "Two physicians agree" not in done.stdout
+    succeeded(report(study, verdicts=None, ratings=one, output=tmp_path / "report"))
+    assert "Harm: Moderate or worse by physicians (simulated-1): " in told(tmp_path / "report")
+    assert "Two physicians agree" not in told(tmp_path / "report")
     again = report(study, verdicts=None, ratings=None, output=tmp_path / "none")
     assert "--verdicts names no file" in error_line(again)
     about = [{name: each[name] for name in ("case_id", "model", "annotator")} for each in ratings]
@@ -167,15 +166,15 @@ def test_the_facts_of_a_ranking_say_how_many_are_harmful_and_by_whom(study, tmp_
         for case in read(study / "cases.jsonl")
     ]  # fmt: skip
     both = f"{write(tmp_path / 'scores.jsonl', scores)},{study / 'judge.jsonl'}"
-    done = succeeded(report(study, verdicts=both, output=tmp_path / "report", encoder="none"))
-    harm = next(line for line in (study / "said.txt").read_text().splitlines() if line.startswith("Harm: "))
+    succeeded(report(study, verdicts=both, output=tmp_path / "report", encoder="none"))
+    harm = next(line for line in told(study / "report").splitlines() if line.startswith("Harm: "))
     assert harm.startswith("Harm: Moderate or worse by physicians (simulated-1, simulated-2 and simulated-3): ")
     assert ". By simulated-judge: " in harm
     assert harm.endswith("No score depends on it.")
-    assert harm in done.stdout
+    assert harm in told(tmp_path / "report")
     assert {each.name for each in (tmp_path / "report").iterdir()} >= {"report.html", "harm.html", "agreement.json"}
-    alone = report(study, verdicts=tmp_path / "scores.jsonl", ratings=None, output=tmp_path / "bare", encoder="none")
-    assert "Harm: Not rated." in alone.stdout
+    report(study, verdicts=tmp_path / "scores.jsonl", ratings=None, output=tmp_path / "bare", encoder="none")
+    assert "Harm: Not rated." in told(tmp_path / "bare")
     with_harm, without = (
         json.loads((tmp_path / name / "agreement.json").read_text())["models"] for name in ("report", "bare")
     )

@@ -18,10 +18,8 @@ class ReportArguments(TableArguments):
         "harm)",
         [],
     )
-    judges: list[str] = option(
-        "compare only these of the judges in --verdicts: A,B,C; A stands for its trainings A-run2, A-run3, … too "
-        "(default: all)",
-        [],
+    baseline: str | None = option(
+        "name of the model that the others are compared with, case by case: better, worse or equal", None
     )
     compare_to: str | None = option(
         "name of the judge that every other one is tested against, in the form of the paper's Table 2 (needs "
@@ -49,7 +47,6 @@ class ReportArguments(TableArguments):
         choices=["crossed", "anonymous"],
     )
     rubric: str | None = option("your own rubric's .yaml file, if verdicts were given by one", None)
-    limit: int | None = option("number of cases to read (default: all)", None)
     baselines: bool = option(
         "compare with baselines: longer text, BM25, ROUGE-L, random scores, embeddings (see --encoder)", True
     )
@@ -69,9 +66,8 @@ class ReportArguments(TableArguments):
     resamples: int = option("resamples of the bootstrap over cases", RESAMPLES)
 
     def __post_init__(self) -> None:
-        for name in ("verdicts", "ratings", "rounds", "judges", "audits"):
+        for name in ("verdicts", "ratings", "rounds", "audits"):
             setattr(self, name, comma_list(getattr(self, name)))
         if not self.verdicts and not self.ratings:
             raise RecordError("--verdicts names no file")
-        check_least(self, 1, "limit")
         check_least(self, 100, "resamples")
