@@ -121,7 +121,7 @@ def test_the_first_version_is_the_baseline_of_a_report_that_open_makes(tmp_path,
         [np.mean(gaps), *interval]
     )
     summary = (tmp_path / "reports/out/report.md").read_text("utf-8")
-    assert summary.index("Read first, where it is worse: ") < summary.index("Scores highest")
+    assert summary.index("Read first, where a model is worse: ") < summary.index("Scores highest")
 
 
 @needs_chromium

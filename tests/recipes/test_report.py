@@ -160,7 +160,8 @@ def test_raters_who_did_not_rate_all_are_taken_as_anonymous_and_it_is_said(tmp_p
 
 
 def test_one_case_has_figures_and_no_intervals(tmp_path):
-    result = evaluate(tmp_path, agreeing_verdicts(), "--ratings", RATINGS, "--limit", 1)
+    one = write(tmp_path / "one.jsonl", read(CASES)[:1])
+    result = evaluate(tmp_path, agreeing_verdicts(), "--ratings", RATINGS, "--cases", one)
     estimate = result["judges"]["echo"]["pairwise_accuracy"]
     assert estimate["value"] is not None
     assert estimate["low"] is None

@@ -435,9 +435,13 @@ def test_without_ours_there_are_means_and_no_tests_and_rounds_are_these_means(st
     assert "± between runs" in page
 
 
-def test_the_trainings_of_a_judge_are_one_bar_of_figure_4(reported: tuple[dict, str]) -> None:
-    result, page = reported
-    wins = [result["models"][name]["pairs"][0]["win"]["value"] for name in ("ours", "ours-run2", "ours-run3")]
+def test_judges_can_be_chosen_with_their_trainings(study: Path, tmp_path: Path) -> None:
+    result, page = evaluate(study, tmp_path, "--judges", "ours", "--baselines", "false", "--teacher_verdicts", "gpt")
+    assert list(result["judges"]) == ["ours", "ours-run2", "ours-run3"]
+    assert result["similarity"]["teacher"] == "gpt"
+    assert not any(note.startswith("lazy") for note in result["notes"])
+    # Figure 4: a bar for the people and one for the judge, the mean over its trainings.
+    wins = [result["models"][name]["pairs"][0]["win"]["value"] for name in result["judges"]]
     assert re.search(rf"<td>ash : birch, ours</td><td>{fmean(wins):.3f}</td>", page)
     assert "<td>ash : birch, people</td>" in page
     assert "ash : birch, ours-run2" not in page

@@ -18,6 +18,11 @@ class ReportArguments(TableArguments):
         "harm)",
         [],
     )
+    judges: list[str] = option(
+        "compare only these of the judges in --verdicts: A,B,C; A stands for its trainings A-run2, A-run3, … too "
+        "(default: all)",
+        [],
+    )
     baseline: str | None = option(
         "name of the model that the others are compared with, case by case: better, worse or equal", None
     )
@@ -66,7 +71,7 @@ class ReportArguments(TableArguments):
     resamples: int = option("resamples of the bootstrap over cases", RESAMPLES)
 
     def __post_init__(self) -> None:
-        for name in ("verdicts", "ratings", "rounds", "audits"):
+        for name in ("verdicts", "ratings", "rounds", "judges", "audits"):
             setattr(self, name, comma_list(getattr(self, name)))
         if not self.verdicts and not self.ratings:
             raise RecordError("--verdicts names no file")

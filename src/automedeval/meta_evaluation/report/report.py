@@ -27,6 +27,7 @@ from automedeval.meta_evaluation.agreement.runs import (
     check_names,
     follow_rounds,
     lines_over_runs,
+    repeated,
     trainings_of,
 )
 from automedeval.meta_evaluation.comparison.changes import against_baseline, grid_of_changes
@@ -39,7 +40,7 @@ from automedeval.meta_evaluation.report import page
 from automedeval.meta_evaluation.report.arguments import ReportArguments
 from automedeval.meta_evaluation.report.grid import FLAGS, pack_grid, read_flags
 from automedeval.meta_evaluation.report.text import first_lines
-from automedeval.meta_evaluation.table import rows_of
+from automedeval.meta_evaluation.table import VerdictTable, rows_of
 from automedeval.meta_evaluation.verdict_files import has_checklists, read_checklists, read_verdicts
 from automedeval.metrics.embedding import NAMES, TextEncoder
 from automedeval.records import CriterionLabel, HarmRating, Preference, Rating, RecordError, digest, read_placed
@@ -110,6 +111,7 @@ def make_report(
     if args.teacher_verdicts:
         teacher, more = read_teacher(args.teacher_verdicts, cases, judges)
         notes += more
+    judges = _chosen(judges, args.judges)
     notes += [note for judge in judges for note in judge.notes()]
     rows = rows_of(judges)
     lines = list(trainings_of({row.name: (row.judge.name, row.criterion) for row in rows}))
@@ -183,6 +185,15 @@ def _criteria_report(
     result |= {"notes": notes, "settings": describe_result("report", resamples=args.resamples)}
     texts = criteria_report.render_criteria(result, cases, readings)
     return Report(result, "criteria.json", "criteria.html", texts, criteria_report.sentences(result)[:2])
+
+
+def _chosen(judges: list[VerdictTable], wanted: list[str]) -> list[VerdictTable]:
+    """Return the judges of these names and their further trainings, all of them if there are no names."""
+    names = [judge.name for judge in judges]
+    check_names("--judges", wanted, names)
+    several = repeated(names)
+    keep = {run for name in wanted or names for run in several.get(name, [name])}
+    return [judge for judge in judges if judge.name in keep]
 
 
 def _rating_study(args: ReportArguments, cases: Cases, options: Sequence[str]) -> tuple[dict[str, str], list[str]]:

@@ -60,18 +60,18 @@ def answer(result: dict[str, Any]) -> dict[str, str]:
 
 def headline(result: dict[str, Any], scale: tuple[float, float] | None) -> str:
     """Say which model is better, by how much, and how far to trust it; with a baseline, how the others stand beside it."""
-    table, main = result["models"][result["main_judge"]["name"]], result["main_judge"]["name"]
+    table = result["models"][result["main_judge"]["name"]]
     known = _known(result, table, standing(table))
     wrong = sum(count for count, _ in known.contradicted.values())
     found = f" {wrong} answer{' says' if wrong == 1 else 's say'} what the reference contradicts." if wrong else ""
-    if "baseline" not in result:
+    if "baseline" not in result or "gap" in table:
         said = _best(table, standing(table), is_trusted(known))
         return f"{said}{found} {trust(known)}"
     means = {row["model"]: row["mean"]["value"] for row in bars(result, scale)}
     worst_first = sorted(result["baseline"]["models"].items(), key=lambda each: each[1]["better"] - each[1]["worse"])
     said = " ".join(_beside(name, each, result["baseline"]["name"], means, scale) for name, each in worst_first[:SHOWN])
     more = f" {len(worst_first) - SHOWN} more models stand below." if len(worst_first) > SHOWN else ""
-    return f"{said or f'{main} judged no other model.'}{more}{found} {trust(known)}"
+    return f"{said or 'No other model was judged.'}{more}{found} {trust(known)}"
 
 
 def _beside(
@@ -79,7 +79,12 @@ def _beside(
 ) -> str:
     """Return a sentence on a model beside the baseline."""
     difference, cases = each["difference"], each["better"] + each["worse"] + each["equal"]
-    clear = difference["low"] is not None and (difference["low"] > 0 or difference["high"] < 0)
+    if not cases:
+        return f"{name} and {base} have no score on the same case."
+    if difference["low"] is None:  # no spread: a sign test of six equal signs has p < 0.05
+        clear = cases > 5 and cases in (each["better"], each["worse"])
+    else:
+        clear = difference["low"] > 0 or difference["high"] < 0
     way = "higher than" if (difference["value"] or 0) > 0 else "lower than"
     text = f"{name} scores {way} {base}" if clear else f"{name} is not clearly different from {base}"
     if scale and means.get(name) is not None and means.get(base) is not None:
@@ -117,7 +122,7 @@ def regressions(result: dict[str, Any]) -> list[str]:
     """Name the cases in which a model is worse than the baseline, the worst first."""
     cases = _worse(result)
     more = f" and {len(cases) - READ_FIRST} more" if len(cases) > READ_FIRST else ""
-    return [f"Read first, where it is worse: {', '.join(cases[:READ_FIRST])}{more}."] if cases else []
+    return [f"Read first, where a model is worse: {', '.join(cases[:READ_FIRST])}{more}."] if cases else []
 
 
 def read_first(result: dict[str, Any]) -> list[tuple[str, str]]:
@@ -286,7 +291,7 @@ def leaderboard(result: dict[str, Any]) -> list[dict[str, Any]]:
     stands = standing(table)
     rows = []
     for model in stands["order"]:
-        row = {"rank": stands["ranks"][model], "model": model, "strength": (table["strengths"] or {}).get(model)}
+        row = {"rank": stands["ranks"][model], "model": model}
         row |= {"win_rate": table["models"][model]["win_rate"], "first": table["first_places"][model]}
         rows.append(row | {"valid": main["valid_rates"].get(model), "people": people.get(model, {}).get("win_rate")})
     return rows
