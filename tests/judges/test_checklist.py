@@ -97,7 +97,7 @@ def test_several_criteria_at_once_change_the_prompt_and_the_fingerprint(chat):
     assert len({judge.fingerprint for judge in judges}) == 2
     prompts = [judge.prompt(judge.plan(case())[0]) for judge in judges]
     assert [len(each) for each in prompts] == [3, 2]
-    assert prompts[1][0].schema["properties"]["criteria"]["required"] == ["1", "2"]
+    assert '"criteria": {"1"' in prompts[1][0].messages[-1]["content"]
     assert "points" not in prompts[0][0].messages[-1]["content"]
     with pytest.raises(RecordError, match="has no criteria"):
         judges[0].plan(case(criteria=[]))
@@ -113,7 +113,6 @@ def test_verdicts_on_other_criteria_are_not_taken_over(tmp_path, monkeypatch):
         changed = write(tmp_path / "cases.jsonl", [case(criteria=CRITERIA[:2])])
         assert "changed after" in error_line(run_recipe("judge", *options, "--cases", changed))
     assert len(bodies(endpoint)) == 2 * 3
-    assert "response_format" in bodies(endpoint)[0]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,9 @@ import pytest
 from doubles.introspection_study import case_of, verdict_of
 from scipy.stats import binom
 
+from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.calibration.certificate import DELTA, certify_order
+from automedeval.meta_evaluation.table import VerdictTable
 
 RISK, DRAWS, RATED, OTHERS = 0.2, 200, 90, 40
 LAWS: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # the gap, from 0 to 1 → the share of wrong pairs
@@ -37,9 +39,12 @@ def test_a_certificate_is_false_in_a_tenth_of_the_draws_at_most(law: str) -> Non
             for run in range(2)
         ]
         rated, others = (
-            [each[at] for each in verdicts for at in places] for places in (range(RATED), range(RATED, RATED + OTHERS))
+            VerdictTable(
+                Cases([case_of(at) for at in places], "cases"), [each[at] for each in verdicts for at in places]
+            )
+            for places in (range(RATED), range(RATED, RATED + OTHERS))
         )
-        people = {(case_of(at).id, index): 5.0 - 2 * index for at in range(RATED) for index in range(3)}
+        people = np.tile([5.0, 3.0, 1.0], RATED)
         certificate, confidence = certify_order(rated, people, others, "expected_scores", RISK)
         assert [confidence[VERDICTS[at].case_id] for at in range(RATED, RATED + OTHERS)] == pytest.approx(
             gap[RATED:], abs=1e-8

@@ -5,7 +5,8 @@ import random
 
 import numpy as np
 import pytest
-from doubles.criteria_study import ANNOTATORS, CRITERIA, write_study
+from doubles.agreement_study import read, write
+from doubles.criteria_study import ANNOTATORS, CRITERIA
 from programs import error_line, run_recipe, succeeded
 from sklearn import metrics
 from tables import rows_of
@@ -15,12 +16,6 @@ from automedeval.meta_evaluation.verdict_files import read_verdicts
 from automedeval.records import RecordError
 
 ROWS = rows_of(__file__)
-
-
-@pytest.fixture(scope="module")
-def study(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("criteria")
-    return folder, write_study(folder)
 
 
 def report(folder, *more, **options):
@@ -92,7 +87,7 @@ def degenerate_study(folder, seed):
                 labels += [] if vote is None else [about | {"label": "met" if vote else "not_met"}]
             rows.append((is_met, chance, [vote for vote in votes if vote is not None]))
     for name, records in (("cases", cases), ("verdicts", verdicts), ("labels", labels)):
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+        write(folder / f"{name}.jsonl", records)
     return rows, bool(labels)
 
 
@@ -139,7 +134,7 @@ def test_without_labels_the_scores_are_called_uncertified(study):
         of_all = f"(of {each['read']} of 60 responses; of all {low:.3f} to {high:.3f})"
         ends = f"[{mean['low']:.3f}, {mean['high']:.3f}]"
         assert f"{model} {mean['value']:.3f} {ends}, {harm['value']:.3f} by harm {of_all}" in done.stdout
-    rows = [json.loads(line) for line in (folder / "verdicts.jsonl").read_text().splitlines()]
+    rows = read(folder / "verdicts.jsonl")
     for tag, each in result["missed"].items():
         for slot, model in enumerate("ab"):
             failed = [

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from doubles.criteria_study import CRITERIA, write_study
+from doubles.agreement_study import read, write
+from doubles.criteria_study import CRITERIA
 from programs import error_line, run_command, succeeded
 from sklearn.linear_model import LogisticRegression
 
@@ -13,12 +14,6 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.criteria.calibration import ALL, FOLDS, RIDGE
 
 EDGE = 1e-4
-
-
-@pytest.fixture(scope="module")
-def study(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("criteria")
-    return folder, write_study(folder)
 
 
 def calibrate(folder: Path, *more: object, out: str = "out"):
@@ -63,7 +58,7 @@ def test_lines_are_those_of_scikit_learn_and_labelled_cases_take_those_of_other_
     first = order[0]
     rest = [row for at, row in enumerate(rows) if fold[f"c{at // 6}"] and CRITERIA[at % 3]["tags"] == ["theme:0"]]
     line = fitted(rest)
-    calibrated = [json.loads(each) for each in (folder / "out" / "verdicts.jsonl").read_text().splitlines()]
+    calibrated = read(folder / "out" / "verdicts.jsonl")
     (verdict,) = [each for each in calibrated if each["case_id"] == first and each["order"] == [0]]
     row = rows[place[first] * 6]
     expected = None if row[1] is None else new(row[1], line)
@@ -81,16 +76,14 @@ def test_lines_are_those_of_scikit_learn_and_labelled_cases_take_those_of_other_
 def test_other_cases_take_the_lines_of_all_labels_and_a_category_with_few_labels_that_of_all_criteria(study, tmp_path):
     folder, rows = study
     for name in ("cases", "verdicts", "labels"):
-        (tmp_path / f"{name}.jsonl").write_text((folder / f"{name}.jsonl").read_text())
-    lines = [json.loads(each) for each in (folder / "labels.jsonl").read_text().splitlines()]
-    kept = [each for each in lines if int(each["case_id"][1:]) < 15]
-    (tmp_path / "labels.jsonl").write_text("".join(json.dumps(each) + "\n" for each in kept))
+        lines = read(folder / f"{name}.jsonl")
+        write(tmp_path / f"{name}.jsonl", [each for each in lines if name != "labels" or int(each["case_id"][1:]) < 15])
     done = calibrate(tmp_path, "--by", "category")
     facts = json.loads((tmp_path / "out" / "calibration.json").read_text())
     assert set(facts["lines"]) == {ALL, "theme:0"}  # theme:1 has fewer than 30 pairs
     assert facts["as_all"] == ["theme:1"]
     assert "few labels, as all criteria: theme:1" in done.stdout
-    calibrated = [json.loads(each) for each in (tmp_path / "out" / "verdicts.jsonl").read_text().splitlines()]
+    calibrated = read(tmp_path / "out" / "verdicts.jsonl")
     line = fitted(rows[: 15 * 6])
     for each in calibrated:
         number = int(each["case_id"][1:])
@@ -123,10 +116,9 @@ def test_a_certificate_of_the_calibrated_verdicts_is_the_one_that_was_printed(st
 def test_what_cannot_be_calibrated_gets_one_line(study, tmp_path, change, more, said) -> None:
     folder, _ = study
     for name in ("cases", "labels"):
-        (tmp_path / f"{name}.jsonl").write_text((folder / f"{name}.jsonl").read_text())
-    verdicts = [json.loads(each) for each in (folder / "verdicts.jsonl").read_text().splitlines()]
-    changed = [each | {"checklist": each["checklist"] | change} for each in verdicts]
-    (tmp_path / "verdicts.jsonl").write_text("".join(json.dumps(each) + "\n" for each in changed))
+        write(tmp_path / f"{name}.jsonl", read(folder / f"{name}.jsonl"))
+    verdicts = read(folder / "verdicts.jsonl")
+    write(tmp_path / "verdicts.jsonl", [each | {"checklist": each["checklist"] | change} for each in verdicts])
     assert said in error_line(calibrate(tmp_path, *more))
     assert not (tmp_path / "out" / "verdicts.jsonl").exists()
 

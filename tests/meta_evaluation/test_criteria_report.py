@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy
-from doubles.agreement_study import write
+from doubles.agreement_study import told, write
 from programs import error_line, flags, run_command, succeeded
 from tables import rows_of
 
@@ -126,9 +126,9 @@ def test_a_judge_that_read_nothing_that_is_labelled_is_uncertified(study, tmp_pa
     others = [each | {"judge": "other"} for each in verdicts if each["case_id"] != "c1"]
     file = write(tmp_path / "verdicts.jsonl", [*verdicts, *others])
     args = ("--cases", folder / "cases.jsonl", "--ratings", labels, "--baselines", "false", "--resamples", 100)
-    done = succeeded(run_command("report", "--verdicts", file, *args, "--output", tmp_path / "out"))
-    assert "other is uncertified" in done.stdout
-    assert "j is uncertified" not in done.stdout
+    succeeded(run_command("report", "--verdicts", file, *args, "--output", tmp_path / "out"))
+    assert "other is uncertified" in told(tmp_path / "out")
+    assert "j is uncertified" not in told(tmp_path / "out")
     page = (tmp_path / "out" / "criteria.html").read_text()
     assert "Candidates by other, uncertified" in page
     assert "Candidates by j, uncertified" not in page
@@ -145,16 +145,16 @@ def test_what_is_known_of_a_judge_stands_beside_its_scores(study, tmp_path: Path
     args = ["--verdicts", file, "--cases", folder / "cases.jsonl", "--output", tmp_path / "out"]
     done = succeeded(run_command("report", *args, "--audits", tmp_path / "audit.json"))
     page = (tmp_path / "out" / "criteria.html").read_text()
-    for text in (done.stdout, page, (tmp_path / "out" / "criteria.md").read_text()):
+    for text in (page, told(tmp_path / "out")):
         assert "Whether a statement is true: j does not notice a wrong dose." in text
         assert "On 9 cases. It does not pass." in text
         assert "invalid or missing" in text
-    assert "Next step" not in done.stdout
+    assert "Next step" not in told(tmp_path / "out")
     done = run_command("report", *args)
-    assert "Audited: No audit is given." in done.stdout
-    assert "automedeval audit --judge JUDGE --cases" in done.stdout
-    assert "Audit the judge with the options of its run" in done.stdout
-    assert "--rubric checklist" in done.stdout
+    assert "Audited: No audit is given." in told(tmp_path / "out")
+    assert "automedeval audit --judge JUDGE --cases" in told(tmp_path / "out")
+    assert "Audit the judge with the options of its run" in told(tmp_path / "out")
+    assert "--rubric checklist" in told(tmp_path / "out")
     shares = []
     for case in cases:
         points, means = [each["points"] for each in case["criteria"]], []
@@ -169,7 +169,7 @@ def test_what_is_known_of_a_judge_stands_beside_its_scores(study, tmp_path: Path
         if not np.isnan(means).any() and lengths[0] != lengths[1]:
             ahead = (means[0] - means[1]) * (lengths[0] - lengths[1])
             shares.append(0.5 if abs(means[0] - means[1]) < 1e-9 else float(ahead > 0))
-    assert f"j puts the longer response first in {100 * np.mean(shares):.0f} %." in done.stdout
+    assert f"j puts the longer response first in {100 * np.mean(shares):.0f} %." in told(tmp_path / "out")
     (tmp_path / "audit.json").write_text(json.dumps(audit | {"judge": audited | {"settings": "2"}}))
     done = run_command("report", *args, "--audits", tmp_path / "audit.json")
     assert "no judge of these verdicts has them" in error_line(done)

@@ -5,19 +5,14 @@ import random
 
 import numpy as np
 import pytest
-from doubles.criteria_study import CRITERIA, write_study
+from doubles.agreement_study import read, write
+from doubles.criteria_study import CRITERIA
 from programs import error_line, run_command, succeeded
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.criteria.checklists import read_labels
 from automedeval.meta_evaluation.criteria.scores import people_of, read_criteria_scores
 from automedeval.stats.prediction_powered import prediction_powered
-
-
-@pytest.fixture(scope="module")
-def study(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("criteria")
-    return folder, write_study(folder)
 
 
 def compare(folder, *more):
@@ -76,10 +71,10 @@ def test_intervals_hold_the_true_mean_however_biased_the_judge_is(tmp_path) -> N
             for each, is_met in zip(criteria, truth)
         ]
     for name, records in (("cases", cases), ("verdicts", verdicts), ("labels", labels)):
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
-    read = Cases.read(str(tmp_path / "cases.jsonl"))
-    people = people_of(read_labels(str(tmp_path / "labels.jsonl"), read), read).scores
-    ((judge,), _) = read_criteria_scores([str(tmp_path / "verdicts.jsonl")], read)
+        write(tmp_path / f"{name}.jsonl", records)
+    known = Cases.read(str(tmp_path / "cases.jsonl"))
+    people = people_of(read_labels(str(tmp_path / "labels.jsonl"), known), known).scores
+    ((judge,), _) = read_criteria_scores([str(tmp_path / "verdicts.jsonl")], known)
     true, draws = people.mean(), np.random.default_rng(0)
     held, naive, narrower = [], [], []
     for _ in range(200):
@@ -98,12 +93,12 @@ def test_a_gate_takes_criteria_and_does_not_decide_where_many_are_unread(study, 
     folder, _ = study
     gate = ("--fail_if_worse", "a", "b", "--by", "0.9")
     assert "undecided: more than 10% of the cases" in compare(folder, *gate).stdout
-    verdicts = [json.loads(each) for each in (folder / "verdicts.jsonl").read_text().splitlines()]
+    verdicts = read(folder / "verdicts.jsonl")
     for each in verdicts:  # everything is read
         each["checklist"]["met"] = [bool(met) for met in each["checklist"]["met"]]
         each["checklist"]["met_probabilities"] = [None] * 3  # as by an endpoint
-    (tmp_path / "verdicts.jsonl").write_text("".join(json.dumps(each) + "\n" for each in verdicts))
-    (tmp_path / "cases.jsonl").write_text((folder / "cases.jsonl").read_text())
+    write(tmp_path / "verdicts.jsonl", verdicts)
+    write(tmp_path / "cases.jsonl", read(folder / "cases.jsonl"))
     done = succeeded(compare(tmp_path, *gate))
     scores = [sum(c["points"] for c, met in zip(CRITERIA, each["checklist"]["met"]) if met) / 8 for each in verdicts]
     mean = np.mean(scores[::2]) - np.mean(scores[1::2])
@@ -112,11 +107,10 @@ def test_a_gate_takes_criteria_and_does_not_decide_where_many_are_unread(study, 
 
 def test_what_is_no_comparison_of_criteria_gets_one_line(study, tmp_path) -> None:
     folder, _ = study
-    lines = (folder / "labels.jsonl").read_text().splitlines()
-    (tmp_path / "few.jsonl").write_text(lines[0] + "\n")
-    assert "no response has a strict majority" in error_line(compare(folder, "--ratings", tmp_path / "few.jsonl"))
-    twice = (folder / "verdicts.jsonl").read_text().splitlines()
-    (tmp_path / "verdicts.jsonl").write_text("\n".join([*twice, twice[0]]))
+    few = write(tmp_path / "few.jsonl", read(folder / "labels.jsonl")[:1])
+    assert "no response has a strict majority" in error_line(compare(folder, "--ratings", few))
+    twice = read(folder / "verdicts.jsonl")
+    write(tmp_path / "verdicts.jsonl", [*twice, twice[0]])
     args = ("compare", "--cases", folder / "cases.jsonl", "--verdicts", tmp_path / "verdicts.jsonl")
     args += ("--ratings", folder / "labels.jsonl", "--output", tmp_path / "out")
     assert "on case 'c0' in this order is at" in error_line(run_command(*args))

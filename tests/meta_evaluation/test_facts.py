@@ -7,7 +7,16 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-from doubles.agreement_study import CASES, agreeing_verdicts, case_of, noisy_verdicts, pairwise_verdicts, read, write
+from doubles.agreement_study import (
+    CASES,
+    agreeing_verdicts,
+    case_of,
+    noisy_verdicts,
+    pairwise_verdicts,
+    read,
+    told,
+    write,
+)
 from programs import ENCODER, SAMPLE, error_line, flags, needs_encoder, run_command, succeeded
 
 from automedeval.meta_evaluation.facts import FACTS, Audit, JudgeProfile, facts_of, in_words, is_trusted
@@ -41,8 +50,8 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def reported(study: Path, output: Path, *more: object) -> tuple[str, dict]:
     args = ["--verdicts", study / "v", "--cases", study / "cases.jsonl", "--encoder", "none", "--resamples", 200]
-    done = succeeded(run_command("report", *args, "--output", output, *more))
-    return done.stdout, json.loads((output / "agreement.json").read_text())
+    succeeded(run_command("report", *args, "--output", output, *more))
+    return told(output), json.loads((output / "agreement.json").read_text())
 
 
 def test_the_report_counts_the_rationales_that_say_nothing(tmp_path: Path) -> None:
@@ -51,19 +60,17 @@ def test_the_report_counts_the_rationales_that_say_nothing(tmp_path: Path) -> No
         each | {"rationale": text, "truncated": text != texts[2]} for each, text in zip(agreeing_verdicts(), texts * 99)
     ]
     args = flags(verdicts=write(tmp_path / "v.jsonl", written), cases=CASES, encoder="none", resamples=200)
-    done = succeeded(run_command("report", *args, "--output", tmp_path / "r"))
+    succeeded(run_command("report", *args, "--output", tmp_path / "r"))
     counts = f"{-(-(len(written) - 1) // 3)} breaks off and {-(-len(written) // 3)} repeats itself"
-    assert f"Of the valid verdicts' rationales {counts}. Do not trust these scores." in done.stdout
+    assert f"Of the valid verdicts' rationales {counts}. Do not trust these scores." in told(tmp_path / "r")
 
 
 @needs_encoder
 def test_the_terminal_says_what_the_judge_does_not_see(study: Path) -> None:
     printed = (study / "judged.txt").read_text()
     assert NOT_SEEN in printed
-    assert LONGER in printed
-    assert "Can the judge be believed: Not measured yet" in printed
-    assert "Audited: No audit is given." in printed
     assert "better" not in printed
+    assert "Length: " not in printed, "the report has all facts"
 
 
 @needs_encoder
@@ -164,10 +171,8 @@ def test_ratings_decide_whether_a_model_may_be_called_better(study: Path, tmp_pa
         ]  # fmt: skip
         ratings = write(tmp_path / f"{right}.jsonl", rated)
         options = ["--cases", file, "--ratings", ratings, "--encoder", "none", "--resamples", 200]
-        done = succeeded(
-            run_command("report", "--verdicts", tmp_path / "v", *options, "--output", tmp_path / str(right))
-        )
-        first = done.stdout.strip().splitlines()[0]
+        succeeded(run_command("report", "--verdicts", tmp_path / "v", *options, "--output", tmp_path / str(right)))
+        (first,) = re.findall("^(?:Best model|Scores highest): .*$", told(tmp_path / str(right)), re.MULTILINE)
         outcome = json.loads((tmp_path / str(right) / "agreement.json").read_text())["main_judge"]["best_baseline"][
             "outcome"
         ]
@@ -177,7 +182,7 @@ def test_ratings_decide_whether_a_model_may_be_called_better(study: Path, tmp_pa
             else "Scores highest: a. It scores higher than the other model."
         )
         assert (outcome == "better") == right or outcome == "not better"
-        assert "does not notice a wrong dose" in done.stdout, "ratings do not open the judge's eyes"
+        assert "does not notice a wrong dose" in told(tmp_path / str(right)), "ratings do not open the judge's eyes"
 
 
 def test_the_list_is_ordered_and_trust_needs_ratings_or_an_audit() -> None:
@@ -247,12 +252,12 @@ def test_an_audit_says_only_what_it_tried(tmp_path: Path) -> None:
     printed, _ = reported(tmp_path, tmp_path / "r", "--audits", tmp_path / "audit.json")
     assert "It marks down 90 % of 40 answers that were made dangerous" in printed
     assert "What it does not see: The audit did not try a dropped “not” or a missed emergency.\n" in printed
-    assert printed.startswith("\nBest model: ")
+    assert "\nBest model: " in printed
     (tmp_path / "audit.json").write_text(json.dumps(audit_of("111111111111", {"name": "order"})))
     printed, _ = reported(tmp_path, tmp_path / "r", "--audits", tmp_path / "audit.json")
     assert "Audited: On 20 cases. It passes.\n" in printed
     assert "What it does not see: Not known. No audit is given that shows whether j notices a wrong dose" in printed
-    assert printed.startswith("\nScores highest: ")
+    assert "\nScores highest: " in printed
 
 
 def test_a_comparison_takes_the_audit_of_each_of_its_judges(tmp_path: Path) -> None:
@@ -270,7 +275,9 @@ def test_a_comparison_takes_the_audit_of_each_of_its_judges(tmp_path: Path) -> N
     done = run_command(
         "report", *args, *flags(encoder="none", resamples=100, output=tmp_path / "r", audits=tmp_path / "two")
     )
-    assert "Audit the judge with the options of its run" in done.stdout, "the main judge is j, and only k was audited"
+    assert "Audit the judge with the options of its run" in told(tmp_path / "r"), (
+        "the main judge is j, and only k was audited"
+    )
 
 
 @pytest.mark.parametrize("name", ["blind_to", "empty", "models"])
@@ -292,7 +299,7 @@ def test_models_with_empty_and_unread_responses_are_counted_and_the_first_of_the
     )
 
 
-def test_the_terminal_counts_the_comparisons_that_were_made(tmp_path: Path) -> None:
+def test_the_report_counts_the_comparisons_that_were_made(tmp_path: Path) -> None:
     """By a loop over the verdicts: of responses that have a value, and of models that were judged."""
     texts = ["Take it with food, always.", "Take it with food, or with some milk, as you like.", "No.", "👍"]
     cases = [
@@ -303,8 +310,10 @@ def test_the_terminal_counts_the_comparisons_that_were_made(tmp_path: Path) -> N
     file = write(tmp_path / "cases.jsonl", cases)
     for number, models in enumerate((["m0", "m1"], ["m0", "m1", "m2", "m3"])):
         args = ["--judge", "baseline:embedding to the question", "--encoder", ENCODER, "--models", ",".join(models)]
-        done = succeeded(run_command("judge", file, *args, "--output", tmp_path / str(number)))
-        first = re.search(r"Length: (m\d) is the longer one", done.stdout)[1]
+        succeeded(run_command("judge", file, *args, "--output", tmp_path / str(number)))
+        shown = flags(verdicts=tmp_path / str(number), cases=file, encoder="none", resamples=100)
+        succeeded(run_command("report", *shown, "--output", tmp_path / f"r{number}"))
+        first = re.search(r"Length: (m\d) is the longer one", told(tmp_path / f"r{number}"))[1]
         longer = total = 0
         for verdict in read(tmp_path / str(number) / "verdicts.jsonl"):
             case = cases[int(verdict["case_id"][1:])]
@@ -313,7 +322,7 @@ def test_the_terminal_counts_the_comparisons_that_were_made(tmp_path: Path) -> N
             mine = int(first[1:])
             total += len(valued) - 1 if mine in valued else 0
             longer += sum(length[mine] > length[place] for place in valued) if mine in valued else 0
-        assert f"{first} is the longer one in {longer} of {total} comparisons" in done.stdout
+        assert f"{first} is the longer one in {longer} of {total} comparisons" in told(tmp_path / f"r{number}")
 
 
 def test_of_a_judge_of_pairs_the_facts_name_the_criterion(tmp_path: Path) -> None:

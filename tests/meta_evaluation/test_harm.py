@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import median_high
 
 import pytest
-from doubles.constrained_server import ConstrainedServer
+from doubles.agreement_study import read, told, write
 from doubles.endpoint import EndpointDouble, answer
 from doubles.harm_raters import write_study
 from programs import error_line, run_command, succeeded
@@ -18,22 +18,12 @@ DEGREES = ["none", "mild", "moderate", "severe", "death"]
 UNTOLD = "cannot be told"
 
 
-def lines(path: Path) -> list[dict]:
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
-
-
-def write(path: Path, records: list[dict]) -> Path:
-    path.write_text("".join(json.dumps(each) + "\n" for each in records), encoding="utf-8")
-    return path
-
-
 @pytest.fixture(scope="module")
 def study(tmp_path_factory) -> Path:
     """Return the folder of the simulated study, with three raters and its report."""
     folder = tmp_path_factory.mktemp("harm")
     write_study(folder, raters=3, untold=0.15)
-    done = succeeded(report(folder))
-    (folder / "said.txt").write_text(done.stdout)
+    succeeded(report(folder))
     return folder
 
 
@@ -47,7 +37,7 @@ def report(folder: Path, **files: object):
 def consensus(study: Path) -> dict[tuple[str, str], str]:
     """Return the middle degree of each response by a loop, of two the worse; UNTOLD if nobody could tell."""
     degrees: dict[tuple[str, str], list[int]] = {}
-    for each in lines(study / "ratings.jsonl"):
+    for each in read(study / "ratings.jsonl"):
         told = degrees.setdefault((each["case_id"], each["model"]), [])
         if each["choices"]["degree"] != UNTOLD:
             told.append(DEGREES.index(each["choices"]["degree"]))
@@ -57,7 +47,7 @@ def consensus(study: Path) -> dict[tuple[str, str], str]:
 def judged(study: Path) -> dict[tuple[str, str], str]:
     return {
         (each["case_id"], each["models"][each["order"][0]]): each["choices"]["degree"]
-        for each in lines(study / "judge.jsonl")
+        for each in read(study / "judge.jsonl")
     }
 
 
@@ -84,7 +74,7 @@ def test_agreement_is_that_of_scikit_learn(study):
 
 def test_two_physicians_are_compared_on_every_pair_of_their_ratings(study):
     by_response: dict[tuple[str, str], list[int]] = {}
-    for each in lines(study / "ratings.jsonl"):
+    for each in read(study / "ratings.jsonl"):
         if (degree := each["choices"]["degree"]) != UNTOLD:
             by_response.setdefault((each["case_id"], each["model"]), []).append(DEGREES.index(degree))
     pairs = [(one, other) for told in by_response.values() for i, one in enumerate(told) for other in told[i + 1 :]]
@@ -126,11 +116,11 @@ def test_each_model_is_counted_and_under_called_answers_come_first(study):
 
 def test_of_two_judges_the_widest_gap_of_either_comes_first(study, tmp_path, monkeypatch):
     monkeypatch.setattr("automedeval.meta_evaluation.harm.report.SHOWN_CASES", 40)
-    harmless = lines(study / "judge.jsonl")
+    harmless = read(study / "judge.jsonl")
     for each in harmless:
         each["choices"]["degree"] = "none"
     both = f"{study / 'judge.jsonl'},harmless={write(tmp_path / 'harmless.jsonl', harmless)}"
-    done = succeeded(report(study, verdicts=both, output=tmp_path / "report"))
+    succeeded(report(study, verdicts=both, output=tmp_path / "report"))
     people = consensus(study)
     widest = {place: DEGREES.index(degree) for place, degree in people.items() if degree != UNTOLD}
     for place, gap in gaps_of(people, judged(study)).items():
@@ -140,15 +130,15 @@ def test_of_two_judges_the_widest_gap_of_either_comes_first(study, tmp_path, mon
         next(p for p in widest if p[0] in each and f"{p[1]}: " in each.split("</summary>")[0]) for each in summaries
     ]
     assert [widest[place] for place in shown] == sorted(widest.values(), reverse=True)[:40]
-    assert "note: the page shows the first 40 of 90 answers" in done.stdout
+    assert "note: the page shows the first 40 of 90 answers" in told(tmp_path / "report")
 
 
 def test_physicians_alone_are_counted_and_one_of_them_agrees_with_nobody(study, tmp_path):
-    ratings = [each for each in lines(study / "ratings.jsonl") if each["annotator"] == "simulated-1"]
+    ratings = [each for each in read(study / "ratings.jsonl") if each["annotator"] == "simulated-1"]
     one = write(tmp_path / "one.jsonl", ratings)
-    done = succeeded(report(study, verdicts=None, ratings=one, output=tmp_path / "report"))
-    assert "Harm: Moderate or worse by physicians (simulated-1): " in done.stdout
-    assert "Two physicians agree" not in done.stdout
+    succeeded(report(study, verdicts=None, ratings=one, output=tmp_path / "report"))
+    assert "Harm: Moderate or worse by physicians (simulated-1): " in told(tmp_path / "report")
+    assert "Two physicians agree" not in told(tmp_path / "report")
     again = report(study, verdicts=None, ratings=None, output=tmp_path / "none")
     assert "--verdicts names no file" in error_line(again)
     about = [{name: each[name] for name in ("case_id", "model", "annotator")} for each in ratings]
@@ -173,18 +163,18 @@ def test_the_facts_of_a_ranking_say_how_many_are_harmful_and_by_whom(study, tmp_
             "case_id": case["id"], "judge": "scorer", "rubric": "automedeval@1", "order": [0, 1, 2], "valid": True,
             "scores": [5, 3, 2], "models": [each["model"] for each in case["responses"]],
         }
-        for case in lines(study / "cases.jsonl")
+        for case in read(study / "cases.jsonl")
     ]  # fmt: skip
     both = f"{write(tmp_path / 'scores.jsonl', scores)},{study / 'judge.jsonl'}"
-    done = succeeded(report(study, verdicts=both, output=tmp_path / "report", encoder="none"))
-    harm = next(line for line in (study / "said.txt").read_text().splitlines() if line.startswith("Harm: "))
+    succeeded(report(study, verdicts=both, output=tmp_path / "report", encoder="none"))
+    harm = next(line for line in told(study / "report").splitlines() if line.startswith("Harm: "))
     assert harm.startswith("Harm: Moderate or worse by physicians (simulated-1, simulated-2 and simulated-3): ")
     assert ". By simulated-judge: " in harm
     assert harm.endswith("No score depends on it.")
-    assert harm in done.stdout
+    assert harm in told(tmp_path / "report")
     assert {each.name for each in (tmp_path / "report").iterdir()} >= {"report.html", "harm.html", "agreement.json"}
-    alone = report(study, verdicts=tmp_path / "scores.jsonl", ratings=None, output=tmp_path / "bare", encoder="none")
-    assert "Harm: Not rated." in alone.stdout
+    report(study, verdicts=tmp_path / "scores.jsonl", ratings=None, output=tmp_path / "bare", encoder="none")
+    assert "Harm: Not rated." in told(tmp_path / "bare")
     with_harm, without = (
         json.loads((tmp_path / name / "agreement.json").read_text())["models"] for name in ("report", "bare")
     )
@@ -192,7 +182,7 @@ def test_the_facts_of_a_ranking_say_how_many_are_harmful_and_by_whom(study, tmp_
 
 
 def changed(study: Path, tmp_path: Path, file: str, change) -> dict[str, Path]:
-    records = lines(study / file)
+    records = read(study / file)
     change(records)
     return {"ratings" if file == "ratings.jsonl" else "verdicts": write(tmp_path / file, records)}
 
@@ -234,17 +224,15 @@ def test_words_are_no_scores_for_the_commands_that_compare_models(study, tmp_pat
     assert "a verdict by harm@1 has words and no scores; automedeval report reads these" in error_line(done)
 
 
-@pytest.mark.parametrize("server", [True, False], ids=["server", "checkpoint"])
-def test_constrained_decoding_gives_a_word_to_every_criterion(tiny_model, tmp_path, monkeypatch, server):
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
+def test_constrained_decoding_gives_a_word_to_every_criterion(tiny_model, tmp_path):
     responses = [{"model": "a", "text": "Take eight tablets."}, {"model": "b", "text": "Rest."}]
     cases = write(tmp_path / "cases.jsonl", [{"id": "c", "question": "What now?", "responses": responses}])
-    with ConstrainedServer(dialect="structured_outputs").double() as endpoint:
-        judge = ["openai:m", "--base_url", endpoint.url] if server else [tiny_model, "--dtype", "float32"]
-        options = ["--rubric", "harm", "--score_decoding", "constrained", "--max_new_tokens", 8, "--rationale", "false"]
-        done = run_command("judge", cases, "--judge", *judge, *options, "--output", tmp_path / "v")
+    options = ["--rubric", "harm", "--score_decoding", "constrained", "--max_new_tokens", 8, "--rationale", "false"]
+    done = run_command(
+        "judge", cases, "--judge", tiny_model, "--dtype", "float32", *options, "--output", tmp_path / "v"
+    )
     assert done.returncode == 0, done.stderr
-    for verdict in lines(tmp_path / "v" / "verdicts.jsonl"):
+    for verdict in read(tmp_path / "v" / "verdicts.jsonl"):
         assert verdict["valid"], verdict["error"]
         for criterion, odds in zip(read_rubric("harm").criteria, verdict["probabilities"], strict=True):
             assert tuple(odds) == criterion.words
@@ -272,7 +260,7 @@ def test_an_endpoint_judges_harm_and_what_cannot_be_read_is_no_degree(tmp_path, 
         judge = ["--judge", "openai:m", "--base_url", endpoint.url]
         done = run_command("judge", cases, *judge, "--rubric", "harm", "--output", tmp_path / "v")
     assert done.returncode == 0, done.stderr
-    verdicts = {each["order"][0]: each for each in lines(tmp_path / "v" / "verdicts.jsonl")}
+    verdicts = {each["order"][0]: each for each in read(tmp_path / "v" / "verdicts.jsonl")}
     assert [verdicts[slot]["valid"] for slot in range(5)] == [True, True, True, False, True]
     assert verdicts[1]["choices"] == {"degree": "death", "likelihood": "high", "cause": "commission"}
     assert verdicts[1]["rationale"] == texts[1]

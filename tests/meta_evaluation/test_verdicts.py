@@ -1,12 +1,12 @@
 """What a judge's verdicts say case by case, beside loops over the records: intervals resample cases."""
 
-import json
 import random
 from dataclasses import replace
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+from doubles.agreement_study import write
 from doubles.introspection_study import case_of, verdict_of
 
 from automedeval.meta_evaluation.agreement.cases import Cases
@@ -32,9 +32,7 @@ def verdicts(seed: int) -> list[Verdict]:
 
 
 def read_back(folder: Path, verdicts: list[Verdict]) -> VerdictTable:
-    file = folder / "verdicts.jsonl"
-    file.write_text("".join(json.dumps(verdict.to_dict()) + "\n" for verdict in verdicts), encoding="utf-8")
-    (judge,), _ = read_verdicts([str(file)], CASES)
+    (judge,), _ = read_verdicts([str(write(folder / "verdicts.jsonl", verdicts))], CASES)
     return judge
 
 

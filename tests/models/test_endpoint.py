@@ -27,7 +27,9 @@ from automedeval.harness.scoring import score_answers
 from automedeval.judges.judge import Judge
 from automedeval.models.arguments import ChatArguments
 from automedeval.models.base import ChatError, Prompt
+from automedeval.models.budget import Budget
 from automedeval.models.endpoint import OpenAIChat, defuse
+from automedeval.models.questions import Question
 from automedeval.records import Case, Response, digest
 
 SCORES = "Both help.\nScore: Doctor 1: 4 points. Doctor 2: 3 points."
@@ -187,11 +189,11 @@ def test_retry_after_is_honoured(when):
 @pytest.mark.parametrize(
     "like", ["openai", "parameter", "openai 403", "vllm 0.6", "fastapi", "mistral", "anthropic", "litellm", "list"]
 )
-@pytest.mark.parametrize("name", ["temperature", "seed", "logprobs", "max_completion_tokens", "response_format"])
+@pytest.mark.parametrize("name", ["temperature", "seed", "logprobs", "max_completion_tokens"])
 def test_a_parameter_that_a_server_refuses_by_name_is_left_out(name, like, capfd):
     with EndpointDouble(without(answer("{}"), name, like=like)) as endpoint:
         chat = chat_at(endpoint)
-        assert (len(ask(chat, 3, schema={"type": "object"})), chat.left_out) == (3, [name])
+        assert (len(ask(chat, 3, options=("{}", "[]"))), chat.left_out) == (3, [name])
         body = endpoint.asked[-1]["body"]
         assert name not in body
         assert "max_tokens" in body if name == "max_completion_tokens" else "max_completion_tokens" in body
@@ -318,21 +320,14 @@ def test_an_empty_answer_says_why(reply, why):
         assert ("--max_new_tokens" in verdict.error) == (reply["json"]["choices"][0]["finish_reason"] == "length")
 
 
-def test_expected_scores_are_those_after_the_thoughts():
-    line = "Score: Doctor 1: 4 points. Doctor 2: 3 points."
-    first = [token(piece, **{f"t{piece}": 1.0}) for piece in ("<think>", line, "</think>", "\n")]
-    second = [
-        token("Score: Doctor 1: "),
-        token("4", t4=0.75, t5=0.25),
-        token(" points. Doctor 2: "),
-        token("3", t3=1.0),
-    ]
-    tokens = [*first, *second, token(" points.")]
-    text = f"<think>{line}</think>\n{line}"
-    for content in (text, line):  # a server with a parser of thoughts lists their tokens all the same
+def test_the_odds_of_a_typed_question_are_those_after_the_thoughts():
+    question = Question("q", "score", "How good?", ("3", "4", "5"))
+    tokens = [{"token": each, "logprob": 0.0, "top_logprobs": []} for each in ("<think>", "4", "</think>", "\n")]
+    tokens += level("4", t4=0.75, t5=0.25)["json"]["choices"][0]["logprobs"]["content"]
+    for content in ("<think>4</think>\n4", "4"):  # a server with a parser of thoughts lists their tokens all the same
         with EndpointDouble(answer(content, logprobs={"content": tokens})) as endpoint:
-            (verdict,) = Judge(chat_at(endpoint))([CASE])
-        assert sorted(verdict.expected_scores) == pytest.approx([3.0, 4.25])
+            ((_, reply),) = chat_at(endpoint).answer([question.prompt({})])
+        assert question.read(reply).probabilities == pytest.approx({"3": 0, "4": 0.75, "5": 0.25})
 
 
 def test_a_quoted_thought_tag_reaches_the_endpoint_broken():
@@ -343,7 +338,7 @@ def test_a_quoted_thought_tag_reaches_the_endpoint_broken():
     assert "<\u2060/think> [\u2060/THINK]" in sent
 
 
-SETTINGS = ["m", 100, 0.0, 0, True, 5, {}]
+SETTINGS = ["m", 100, 0.0, 0, 5, {}]
 
 
 @pytest.mark.parametrize(
@@ -411,8 +406,8 @@ def test_what_every_request_would_get_stops_the_run_with_one_line(status):
 
 def test_an_option_that_an_endpoint_does_not_know_is_named():
     with (
-        EndpointDouble(error(400, "Unsupported: response_format json_schema")) as endpoint,
-        pytest.raises(ChatError, match=r"--structured_output false or --top_logprobs 0 may help"),
+        EndpointDouble(error(400, "Unsupported: top_logprobs in any form")) as endpoint,
+        pytest.raises(ChatError, match=r"--top_logprobs 0 may help"),
     ):
         ask(chat_at(endpoint))
 
@@ -521,50 +516,24 @@ def test_template_tokens_in_a_response_reach_the_endpoint_broken():
 
 
 @pytest.mark.parametrize("name", ["medical_pairwise", "just_eval_pairwise"])
-def test_a_rubric_that_answers_in_json_sends_its_schema(name):
+def test_a_rubric_that_answers_in_json_is_read_from_the_text(name):
     with EndpointDouble(good_answer) as endpoint:
-        judge = Judge(chat_at(endpoint), name)
-        (verdict,) = judge([CASE])
-        body = endpoint.asked[0]["body"]
-    assert verdict.valid
+        (verdict,) = Judge(chat_at(endpoint), name)([CASE])
+    assert verdict.valid, verdict.error
     assert set(verdict.choices.values()) == {CASE.models[verdict.order[0]]}
-    form = body["response_format"]
-    assert (form["type"], form["json_schema"]["strict"]) == ("json_schema", True)
-    schema = form["json_schema"]["schema"]
-    assert schema["additionalProperties"] is False
-    assert schema["required"] == list(schema["properties"])
-    if name == "medical_pairwise":
-        assert set(schema["properties"]) == {criterion.name for criterion in judge.rubric.criteria}
-        labels = ["response_a", "response_b", "tie", "neither"]
-        assert schema["properties"]["bias"]["properties"]["verdict"] == {"type": "string", "enum": labels}
-    else:
-        assert list(schema["properties"]) == ["rationale", "choices"]
-        order = ["engagement", "clarity", "helpfulness", "factuality", "depth", "safety"]
-        assert list(schema["properties"]["choices"]["properties"]) == order
 
 
-def test_a_rubric_that_scores_several_criteria_sends_its_schema():
+def test_a_rubric_that_scores_several_criteria_is_read_from_the_text():
     with EndpointDouble(good_answer) as endpoint:
         (verdict,) = Judge(chat_at(endpoint), "automedeval_guided")([replace(CASE, reference="Rest.")])
-        form = endpoint.asked[0]["body"]["response_format"]["json_schema"]
-    assert form["strict"] is True
-    doctors = [f"Doctor {slot}" for slot in range(1, len(CASE.models) + 1)]
-    assert form["schema"]["required"] == ["rationale", *doctors]
     names = ["relevancy", "knowledge_correctness", "fluency"]
-    for doctor in doctors:
-        inner = form["schema"]["properties"][doctor]
-        assert (inner["required"], inner["additionalProperties"]) == (names, False)
-        assert all(
-            each["properties"]["score"] == {"type": "integer", "enum": [1, 2, 3, 4, 5]}
-            for each in inner["properties"].values()
-        )
-    assert verdict.valid
-    assert (verdict.criterion_scores, set(verdict.scores)) == (dict.fromkeys(names, [1] * len(doctors)), {1})
+    assert verdict.valid, verdict.error
+    assert (verdict.criterion_scores, set(verdict.scores)) == (dict.fromkeys(names, [1] * len(CASE.models)), {1})
 
 
-def test_a_request_holds_the_settings_and_no_schema_where_none_is_asked_for():
+def test_a_request_holds_the_settings_and_nothing_else():
     with EndpointDouble(answer("{}")) as endpoint:
-        chat = chat_at(endpoint, seed=7, temperature=0.5, structured_output=False, top_logprobs=0)
+        chat = chat_at(endpoint, seed=7, temperature=0.5)
         list(Judge(chat, "medical_pairwise", runs=2)([CASE]))
         body = endpoint.asked[0]["body"]
         assert set(body) == {"model", "messages", "max_completion_tokens", "temperature", "seed"}
@@ -572,51 +541,60 @@ def test_a_request_holds_the_settings_and_no_schema_where_none_is_asked_for():
         assert sorted(request["body"]["seed"] for request in endpoint.asked) == [7, 8]
 
 
-def token(text, **rivals):
-    odds = [{"token": word.removeprefix("t"), "logprob": math.log(p)} for word, p in rivals.items()]
-    odds = odds or [{"token": text, "logprob": 0.0}]
-    return {"token": text, "logprob": -0.1, "bytes": list(text.encode()), "top_logprobs": odds}
+def level(said, **rivals):
+    """Return the answer to a typed question, with the odds of its first token."""
+    told = [{"token": word.removeprefix("t"), "logprob": math.log(p)} for word, p in rivals.items()]
+    return answer(said, logprobs={"content": [{"token": said, "logprob": -0.1, "top_logprobs": told}]})
 
 
-MUTE = {"token": "3", "logprob": -0.1, "bytes": [51], "top_logprobs": []}
+@pytest.mark.parametrize("rubric", ["automedeval", "automedeval_guided"])
+def test_typed_questions_after_the_text_give_expected_scores(rubric):
+    def script(body):
+        messages = body["messages"]
+        if "logprobs" not in body:
+            return good_answer(body)
+        assert [each["role"] for each in messages[-3:]] == ["user", "assistant", "user"]
+        assert "Both help" in messages[-2]["content"] or "All of them help" in messages[-2]["content"]
+        first = "verdict on Doctor 1" in messages[-1]["content"]
+        return level("4", t4=0.5, t5=0.25, tx=0.05) if first else level("3", **{"t3": 0.6, "t 2": 0.3, "t7": 0.1})
+
+    with EndpointDouble(script) as endpoint:
+        judge = Judge(chat_at(endpoint), rubric, score_decoding="constrained")
+        (verdict,) = judge([replace(CASE, reference="Rest.")])
+        asked = len(endpoint.asked)
+    means = dict(zip(verdict.order, ((4 * 0.5 + 5 * 0.25) / 0.75, (3 * 0.6 + 2 * 0.3) / 0.9)))
+    assert verdict.expected_scores == pytest.approx((means[0], means[1]), abs=1e-4)
+    criteria = 3 if rubric == "automedeval_guided" else 1
+    assert asked == 1 + 2 * criteria
+    assert verdict.usage["prompt_tokens"] == 100 * asked
+    assert len(verdict.extra["probabilities"]) == 2 * criteria
 
 
-@pytest.mark.parametrize("extra", [("", ""), ("\n", "<|im_end|>")])
-def test_expected_scores_come_from_the_alternatives_of_each_score(extra):
-    # the first score stands alone in its token, the second shares it with the stop; "９" and "x" are no score
-    odds1, odds2 = {"t4": 0.5, "t5": 0.25, "t９": 0.2, "tx": 0.05}, {"t3.": 0.6, "t2.": 0.2, "t7.": 0.05, "t 3": 0.1}
-    tokens = [token(extra[0])] if extra[0] else []
-    text = "“Both” help – 5 times.\nScore: Doctor 1: 4 points. Doctor 2: 3."
-    tokens += [token("“Both” help – "), token("5", t5=1.0), token(" times.\nScore: Doctor "), token("1", t1=1.0)]
-    tokens += [token(": "), token("4", **odds1), token(" points. Doctor "), token("2", t2=1.0), token(":")]
-    tokens += [token(" "), token("3.", **odds2), token(extra[1])]
-    with EndpointDouble(answer(text, logprobs={"content": tokens})) as endpoint:
-        (verdict,) = Judge(chat_at(endpoint))([CASE])
-        assert endpoint.asked[0]["body"]["top_logprobs"] == 5
-    first, second = (4 * 0.5 + 5 * 0.25) / 0.75, (3 * 0.7 + 2 * 0.2) / 0.9
-    # Of the second score 0.05 is behind alternatives that are not told.
-    assert verdict.extra["unseen_probability"] == pytest.approx(0.05 / 0.95, abs=1e-5)
-    means = dict(zip(verdict.order, (first, second)))
-    assert verdict.expected_scores == pytest.approx((means[0], means[1]), abs=1e-5)
-    assert [verdict.scores[slot] for slot in verdict.order] == [4, 3]
+def test_typed_questions_cost_requests_that_an_estimate_counts():
+    with EndpointDouble(good_answer) as endpoint:
+        budget = Budget(None, 1.0, 1.0)
+        free, asking = (
+            Judge(chat_at(endpoint, budget=budget), score_decoding=each) for each in ("free", "constrained")
+        )
+        (request,) = free.plan(CASE)
+        assert asking.estimate([request])[1] > 3 * free.estimate([request])[1]
 
 
-@pytest.mark.parametrize(
-    "logprobs",
-    [
-        None,
-        {"content": None},
-        {"tokens": ["4"], "token_logprobs": [-0.1]},
-        {"content": [{"token": None}]},
-        {"content": [token(SCORES[:-1])]},  # not the text that was answered
-        {"content": [token(SCORES[:28]), token("4", t4=1e-320), token(SCORES[29:47]), MUTE, token(SCORES[48:])]},
-    ],
-)
-def test_without_alternatives_there_are_scores_and_no_expected_ones(logprobs):
-    with EndpointDouble(answer(SCORES, logprobs=logprobs)) as endpoint:
-        (verdict,) = Judge(chat_at(endpoint))([CASE])
+@pytest.mark.parametrize("reply", [answer("4"), answer("I cannot say."), level("4", t4=0.2, tx=0.8)])
+def test_without_the_odds_of_every_question_there_are_scores_and_no_expected_ones(reply):
+    with EndpointDouble(lambda body: reply if "logprobs" in body else answer(SCORES)) as endpoint:
+        (verdict,) = Judge(chat_at(endpoint), score_decoding="constrained")([CASE])
     assert verdict.valid
     assert verdict.expected_scores is None
+
+
+def test_what_fails_or_cannot_be_read_is_asked_no_question():
+    with EndpointDouble(answer("I cannot say.")) as endpoint:
+        (verdict,) = Judge(chat_at(endpoint), score_decoding="constrained")([CASE])
+        assert (verdict.valid, len(endpoint.asked)) == (False, 1)
+    with EndpointDouble(lambda body: error(500) if "logprobs" in body else answer(SCORES)) as endpoint:
+        (verdict,) = Judge(chat_at(endpoint, max_retries=0), score_decoding="constrained")([CASE])
+        assert (verdict.valid, verdict.extra["failed"]) == (False, True)
 
 
 def test_a_second_run_asks_nothing(tmp_path):
@@ -645,7 +623,7 @@ def test_whatever_changes_an_answer_changes_its_place_in_the_cache(tmp_path):
             ask(chat)
             ask(chat, run=1)
             ask(chat, label="automedeval@2:1234")
-            ask(chat, schema={"type": "object"})
+            ask(chat, options=("A", "B"))
             ask(chat_at(endpoint, cache=tmp_path, temperature=0.7))
             ask(chat_at(endpoint, cache=tmp_path, seed=3))
             ask(chat_at(endpoint, cache=tmp_path, max_new_tokens=99))

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 from doubles.agreement_study import write
-from doubles.constrained_server import ConstrainedServer
+from doubles.endpoint import EndpointDouble, answer, good_answer
 from doubles.tiny_dataset import build_instructions
 from programs import ENCODER, ROOT, SAMPLE, needs_encoder, run_here
 
@@ -151,14 +151,20 @@ def test_training_is_compared_with_trl_and_a_bare_loop(tiny_model: Path, tmp_pat
 def test_a_server_is_compared_with_a_local_judge_and_misses_with_other_weights(
     tiny_model: Path, tmp_path: Path
 ) -> None:
-    with ConstrainedServer("structured_outputs").double() as server:
+    def script(body: dict) -> dict:
+        if "logprobs" not in body:
+            return good_answer(body)
+        word = "Yes" if "yes" in body["messages"][-1]["content"] else "1"
+        rivals = [{"token": word, "logprob": 0.0}]
+        return answer(word, logprobs={"content": [rivals[0] | {"top_logprobs": rivals}]})
+
+    with EndpointDouble(script) as server:
         options = ["--url", server.url, "--model", tiny_model, "--cases", 2, "--at_once", 2, "--max_new_tokens", 4]
-        options += ["--rubrics", "medical_pairwise", "automedeval"]
         values = measured("serving.py", *options, folder=tmp_path, missed=True)["values"]
-    for name in ("medical_pairwise, no rationale", "automedeval, no rationale"):
-        assert values[f"{name}: valid"] == values[f"{name}: probabilities told"] == 1
-    assert values["automedeval, no rationale: expected scores differ by at most"] >= 0
-    assert values["scores alone, 2 requests at once"] > 0
+    for name in ("yes_no", "score"):
+        assert values[f"{name}: answered"] == values[f"{name}: odds told"] == 1
+        assert values[f"{name}: odds differ by at most"] > 0.05
+    assert values["typed questions, 2 requests at once"] > 0
 
 
 def test_chains_are_compared_with_algorithm_1_and_the_ideal(tmp_path: Path) -> None:

@@ -92,7 +92,8 @@ def test_each_change_between_two_models_is_counted_and_filters(models: SimpleNam
     }
     versions = {"of": "model", "old": OLD, "new": NEW, "judge": "good", "compared": 28}
     assert models.result["changes"] == versions | {name: len(each) for name, each in expected.items()}
-    counts = ", ".join(f"{len(each)} {name.replace('_', ' ')}" for name, each in expected.items())
+    words = {"won": "better", "lost": "worse"}
+    counts = ", ".join(f"{len(each)} {words.get(name, name.replace('_', ' '))}" for name, each in expected.items())
     assert f"{NEW} against {OLD}, by good: of 28 cases {counts}." in models.said
     visit = Visit(browser, models.page, viewport=TALL)
     assert visit.page.eval_on_selector_all("#rows thead th", "all => all.map(e => e.textContent)")[1:] == [OLD, NEW]

@@ -2,10 +2,22 @@
 
 import csv
 import json
+import re
+import sys
 from pathlib import Path
 
+import numpy as np
+import pytest
+import scipy
 from doubles.agreement_study import read
-from programs import run_command
+from doubles.grid_reader import (  # noqa: F401 (the fixture `browser`)
+    Visit,
+    needs_chromium,
+    playwright,
+    started_browser,
+    violations,
+)
+from programs import error_line, run_command
 
 QUESTIONS = [
     "May I take two pills?",
@@ -77,3 +89,58 @@ def test_columns_are_named_for_each_and_an_id_has_one_question(tmp_path):
     done = judged(tmp_path / "other", f"b={second}", f"c={other}", "--columns", "question=prompt", "output")
     assert done.returncode == 1
     assert "the id '0' has different questions in these tables" in done.stderr
+
+
+def test_the_first_version_is_the_baseline_of_a_report_that_open_makes(tmp_path, monkeypatch):
+    """The counts are those of a loop over the lengths, which are the scores of this judge."""
+    first = table(tmp_path / "v1.csv", [[each, f"{each} Take it with food." * 2] for each in QUESTIONS])
+    second = table(
+        tmp_path / "v2.csv", [[each, f"{each} No." * (1 + 8 * (n == 0))] for n, each in enumerate(QUESTIONS)]
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BROWSER", f"{sys.executable} -c pass %s")
+    done = judged(tmp_path, f"v1={first}", f"v2={second}", "--open")
+    assert done.returncode == 0, done.stderr
+    assert "--baseline v1 " in done.stdout
+    lengths = [
+        [len(re.findall(r"\w+", one["text"])) for one in each["responses"]]
+        for each in read(tmp_path / "out/cases.jsonl")
+    ]
+    worse, better = (sum(sign * two < sign * one for one, two in lengths) for sign in (1, -1))
+    assert (worse, better) == (3, 1)
+    assert "v2 is not clearly different from v1" in done.stdout, "four cases are few"
+    assert f"worse in {worse} of 4 cases and better in {better}." in done.stdout
+    result = json.loads((tmp_path / "reports/out/agreement.json").read_text("utf-8"))["baseline"]
+    record = result["models"]["v2"]
+    assert (result["name"], record["worse"], record["better"], record["equal"]) == ("v1", worse, better, 0)
+    gaps = [two - one for one, two in lengths]
+    ids = [each["id"] for each in read(tmp_path / "out/cases.jsonl")]
+    assert record["cases"] == [ids[n] for n in np.argsort(gaps, kind="stable") if gaps[n] < 0]
+    interval = scipy.stats.ttest_1samp(gaps, 0).confidence_interval(0.95)
+    assert [record["difference"][name] for name in ("value", "low", "high")] == pytest.approx(
+        [np.mean(gaps), *interval]
+    )
+    summary = (tmp_path / "reports/out/report.md").read_text("utf-8")
+    assert summary.index("Read first, where a model is worse: ") < summary.index("Scores highest")
+
+
+@needs_chromium
+def test_the_page_shows_the_regressions_first_and_links_to_them(tmp_path, browser):
+    first = table(tmp_path / "v1.csv", [[each, f"{each} Take it with food."] for each in QUESTIONS])
+    second = table(
+        tmp_path / "v2.csv", [[each, " ".join([each, *["No."] * 3 * n])] for n, each in enumerate(QUESTIONS)]
+    )
+    assert judged(tmp_path, f"v1={first}", f"v2={second}").returncode == 0
+    options = ("--verdicts", tmp_path / "out", "--cases", tmp_path / "out/cases.jsonl", "--output", tmp_path / "r")
+    options = (*options, "--encoder", "none", "--resamples", 100)
+    assert "has no model 'v3'; it has v1 and v2" in error_line(run_command("report", *options, "--baseline", "v3"))
+    assert run_command("report", *options, "--baseline", "v1").returncode == 0
+    ids = [each["id"] for each in read(tmp_path / "out/cases.jsonl")]
+    visit = Visit(browser, tmp_path / "r/report.html", bypass_csp=True)
+    assert visit.rows() == ids, "the shorter the second answer, the worse"
+    assert visit.page.input_value("#sort") == "lost"
+    visit.page.get_by_role("link", name="Read first: 2 cases").click()
+    playwright.expect(visit.page.locator("#count")).to_have_text("2 of 4 cases")
+    assert visit.rows() == ids[:2]
+    assert violations(visit.page) == []
+    visit.close()

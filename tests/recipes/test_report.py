@@ -17,6 +17,7 @@ from doubles.agreement_study import (
     evaluate,
     meta_evaluate,
     read,
+    told,
     verdict,
     write,
 )
@@ -159,7 +160,8 @@ def test_raters_who_did_not_rate_all_are_taken_as_anonymous_and_it_is_said(tmp_p
 
 
 def test_one_case_has_figures_and_no_intervals(tmp_path):
-    result = evaluate(tmp_path, agreeing_verdicts(), "--ratings", RATINGS, "--limit", 1)
+    one = write(tmp_path / "one.jsonl", read(CASES)[:1])
+    result = evaluate(tmp_path, agreeing_verdicts(), "--ratings", RATINGS, "--cases", one)
     estimate = result["judges"]["echo"]["pairwise_accuracy"]
     assert estimate["value"] is not None
     assert estimate["low"] is None
@@ -228,10 +230,10 @@ def test_names_that_are_no_models_leave_a_stated_gap(tmp_path):
     ]
     file = write(tmp_path / "cases.jsonl", cases)
     verdicts = write(tmp_path / "verdicts.jsonl", [verdict(case, [1, 2, 3]) for case in cases])
-    done = succeeded(meta_evaluate("--verdicts", verdicts, "--cases", file, "--output", tmp_path / "out", *FAST))
+    succeeded(meta_evaluate("--verdicts", verdicts, "--cases", file, "--output", tmp_path / "out", *FAST))
     result = json.loads((tmp_path / "out" / "agreement.json").read_text(encoding="utf-8"))
     assert "never compared with each other" in result["models"]["echo"]["gap"]
-    assert "The models cannot be compared: " in done.stdout
+    assert "The models cannot be compared: " in told(tmp_path / "out")
 
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>{{ 7*7 }}$\\frac$ <!-- --> ]]>"
@@ -289,7 +291,7 @@ def test_many_cases_are_sampled_and_it_is_said(tmp_path, monkeypatch):
 
 
 def test_figures_read_as_text() -> None:
-    estimate = {"value": 0.734, "low": 0.7, "high": 0.76, "n": 3, "approximate": True}
-    assert text.shown(estimate) == "0.73 [0.70, 0.76]*"
-    assert text.shown({"value": None, "low": None, "high": None, "n": 0, "reason": "none"}) == "–"
-    assert text.shown(estimate, 1, 100) == "73.4 [70.0, 76.0]*"
+    estimate = {"value": 0.734, "low": 0.7, "high": 0.76, "n": 3}
+    assert text.span(estimate) == "0.73 [0.70, 0.76]"
+    assert text.span({"value": None, "low": None, "high": None, "n": 0, "reason": "none"}) == "–"
+    assert text.span(estimate, 1, 100) == "73.4 [70.0, 76.0]"

@@ -16,6 +16,7 @@ from doubles.agreement_study import (
     pairwise_verdicts,
     people_means,
     read,
+    told,
     verdict,
     write,
 )
@@ -39,12 +40,12 @@ def liked(cases: list[dict], raters: int = 1) -> list[dict]:
 
 def study(tmp_path, cases: list[dict], verdicts: list[dict], ratings: list[dict] | None = None) -> dict:
     rated = () if ratings is None else ("--ratings", write(tmp_path / "r.jsonl", ratings))
-    done = succeeded(meta_evaluate(
+    succeeded(meta_evaluate(
         "--verdicts", write(tmp_path / "v.jsonl", verdicts), "--cases", write(tmp_path / "c.jsonl", cases), *rated,
         "--output", tmp_path / "out", *FAST,
     ))  # fmt: skip
     result = json.loads((tmp_path / "out" / "agreement.json").read_text(encoding="utf-8"))
-    return result | {"said": done.stdout}
+    return result | {"said": told(tmp_path / "out")}
 
 
 def test_pairs_without_the_baseline_were_not_asked_and_are_not_wrong(tmp_path):

@@ -8,7 +8,17 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from doubles.agreement_study import CASES, FAST, RATINGS, agreeing_verdicts, meta_evaluate, noisy_verdicts, read, write
+from doubles.agreement_study import (
+    CASES,
+    FAST,
+    RATINGS,
+    agreeing_verdicts,
+    meta_evaluate,
+    noisy_verdicts,
+    read,
+    told,
+    write,
+)
 from programs import error_line, succeeded
 
 from automedeval.annotation.study import read_study
@@ -29,7 +39,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, SimpleNamespace]
         )
         result = json.loads((folder / "out" / "agreement.json").read_text("utf-8"))
         page = (folder / "out" / "report.html").read_text("utf-8")
-        found[name] = SimpleNamespace(folder=folder / "out", result=result, page=page, said=done.stdout)
+        found[name] = SimpleNamespace(
+            folder=folder / "out", result=result, page=page, said=done.stdout, told=told(folder / "out")
+        )
     return found
 
 
@@ -40,15 +52,17 @@ QUESTIONS = ["Harm", "Can the judge be believed?", "Audited?", "What it does not
 @pytest.mark.parametrize("name", ["rated", "unrated"])
 def test_page_and_summary_answer_first_and_in_order(made: dict[str, SimpleNamespace], name: str) -> None:
     one = made[name]
-    asked = re.findall("<dt>(.*?)</dt>", one.page)
+    asked = re.findall("<dt>(.*?)</dt>", one.page.partition('<dl class="facts">')[2])
     assert asked[:6] == [FIRST[name], *QUESTIONS]
     assert {"How sure", "Cases", "Judge", "Next step"} <= set(asked)
-    first_lines = [line.partition(":")[0] for line in one.said.splitlines() if line][:6]
-    assert first_lines == [question.rstrip("?") for question in (FIRST[name], *QUESTIONS)]
-    assert one.said.splitlines()[-1] == "Not for clinical use."
+    lines = one.said.splitlines()
+    assert len(lines) <= 5
+    assert lines[-2:] == [f"report: {one.folder / 'report.html'}", "Not for clinical use."]
+    assert lines[0] in one.told
+    assert f'<p class="verdict">{lines[0]}</p>' in one.page
     sections = re.findall('<h2 id="(.*?)">', one.page)
-    assert sections[:4] == ["leaderboard", "differences", "judges", "cases"]
-    assert "cannot be told apart" not in one.page + one.said
+    assert sections[:5] == ["cases", "sure", "leaderboard", "differences", "judges"]
+    assert "cannot be told apart" not in one.page + one.told
     judge, how = ("good", "it agrees best with people") if name == "rated" else ("noisy", "the first of --verdicts")
     assert f"{judge}, with the rubric automedeval@1 ({how} of 2 judges)" in one.page
 
@@ -65,7 +79,7 @@ def test_the_leaderboard_is_that_of_a_loop_over_the_verdicts(made: dict[str, Sim
                 if other != model:
                     wins.setdefault(model, []).append((score > against) + (score == against) / 2)
     table = one.page[one.page.index('id="leaderboard"') : one.page.index('id="differences"')]
-    rows = re.findall(r'<th scope="row">(.*?)</th><td.*?>(.*?)</td>.*?<td.*?<td data-value="([^"]*)">', table)
+    rows = re.findall(r'<th scope="row">(.*?)</th><td.*?>(.*?)</td><td data-value="([^"]*)">', table)
     assert {rank for _, rank, _ in rows} == {"1–3"}, "by the noise of 40 cases"
     assert {model: float(rate) for model, _, rate in rows} == pytest.approx(
         {model: sum(own) / len(own) for model, own in wins.items()}
@@ -74,7 +88,7 @@ def test_the_leaderboard_is_that_of_a_loop_over_the_verdicts(made: dict[str, Sim
     assert [model for model, *_ in rows] == sorted(strengths, key=lambda model: -strengths[model]["value"])
     main = one.result["main_judge"]
     value, low, high = (f"{100 * main['concordance'][part]:.0f}" for part in ("value", "low", "high"))
-    assert f'<th scope="row">good</th><td>{value} [{low}, {high}]*</td>' in one.page
+    assert f'<th scope="row">good</th><td>{value} [{low}, {high}]</td>' in one.page
     assert main["against_the_other_raters"]["one_rater"]["value"] is not None
     assert "that one rater" in one.page
     assert f"best baseline: {main['best_baseline']['name']}" in one.page
@@ -82,9 +96,9 @@ def test_the_leaderboard_is_that_of_a_loop_over_the_verdicts(made: dict[str, Sim
 
 def test_without_ratings_it_writes_a_study_to_rate_and_says_the_commands(made: dict[str, SimpleNamespace]) -> None:
     one = made["unrated"]
-    assert "Not known. No ratings are given. 30 rated cases are enough" in one.said
+    assert "Not known. No ratings are given. 30 rated cases are enough" in one.told
     (study,) = one.folder.glob("rate*")
-    for text in (one.page, one.said):
+    for text in (one.page, one.told):
         assert f"automedeval annotate --study {study}\n" in text
         assert f"automedeval annotate --study {study} --export {study.with_suffix('')}\n" in text
     read_back = read_study(study)
@@ -99,8 +113,10 @@ def test_other_cases_in_the_same_output_are_rated_by_a_study_of_their_own(tmp_pa
     others = write(tmp_path / "others.jsonl", read(CASES)[5:12])
     edited, studies = "# edited\n", []
     for cases in (few, others, few):
-        done = succeeded(meta_evaluate("--verdicts", verdicts, "--cases", cases, "--output", tmp_path / "out", *FAST))
-        (said,) = [line for line in done.stdout.splitlines() if "annotate" in line and "--export" not in line]
+        succeeded(meta_evaluate("--verdicts", verdicts, "--cases", cases, "--output", tmp_path / "out", *FAST))
+        (said,) = [
+            line for line in told(tmp_path / "out").splitlines() if "annotate" in line and "--export" not in line
+        ]
         study = Path(said.split()[-1])
         assert {item.case_id for item in read_study(study).items} == {case["id"] for case in read(cases)}
         if study not in studies:
@@ -146,15 +162,16 @@ def test_the_first_screen_has_the_answer_and_axe_finds_nothing(
     made: dict[str, SimpleNamespace], browser, size: str, scheme: str
 ) -> None:
     axe = pytest.importorskip("axe_playwright_python", reason="axe-core comes with axe_playwright_python")
-    for name, one in made.items():
+    for one in made.values():
         context = browser.new_context(viewport=SIZES[size], color_scheme=scheme, bypass_csp=True)
         page, complaints = context.new_page(), []
         page.on("console", lambda message, complaints=complaints: complaints.append(message.text))
         page.goto((one.folder / "report.html").as_uri())
         page.wait_for_selector("#rows tbody tr")
-        for question in (FIRST[name], *QUESTIONS):
-            box = page.get_by_text(question, exact=True).first.bounding_box()
-            assert box["y"] + box["height"] <= SIZES[size]["height"], question
+        for part in ("p.verdict", "table.bars", "#rows thead"):
+            box = page.locator(part).first.bounding_box()
+            assert box["y"] + box["height"] <= SIZES[size]["height"], part
+        assert not page.get_by_text("Audited?", exact=True).is_visible(), "it is folded"
         for fold in page.query_selector_all("details"):
             fold.evaluate("each => each.open = true")
         assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[size]["width"]
@@ -169,10 +186,11 @@ def test_tables_are_sorted_without_a_call_outside(made: dict[str, SimpleNamespac
     page, calls = browser.new_page(), []
     page.on("request", lambda request: calls.append(request.url))
     page.goto((made["rated"].folder / "report.html").as_uri())
+    page.locator("summary:has(#sure)").click()
     models = "#leaderboard ~ .scroll tbody th"
     before = page.eval_on_selector_all(models, "all => all.slice(0, 3).map(e => e.textContent)")
-    page.locator("#leaderboard ~ .scroll button", has_text="win rate").first.click()
-    page.locator("#leaderboard ~ .scroll button", has_text="win rate").first.click()
+    page.locator("#leaderboard ~ .scroll button", has_text="share of pairs won").first.click()
+    page.locator("#leaderboard ~ .scroll button", has_text="share of pairs won").first.click()
     after = page.eval_on_selector_all(models, "all => all.slice(0, 3).map(e => e.textContent)")
     assert after == before[::-1]
     assert len(calls) == 1  # the page itself

@@ -5,10 +5,10 @@ import re
 from pathlib import Path
 
 import pytest
-from doubles.agreement_study import CASES, FAST, RATINGS, meta_evaluate, pairwise_verdicts, right_verdicts, write
+from doubles.agreement_study import CASES, FAST, RATINGS, meta_evaluate, pairwise_verdicts, right_verdicts, told, write
 from programs import error_line
 
-from automedeval.records.text import shown as formatted
+from automedeval.records.text import span as formatted
 from automedeval.stats.growth_curve import Curve
 
 # So many of the 30 cases are right after rounds 0, 1, 2, …: the others have an invalid verdict, which is wrong.
@@ -62,9 +62,9 @@ def test_three_rounds_are_followed_and_forecast(tmp_path):
     assert "three rounds fit exactly" in page
     assert '<h2 id="rounds">Rounds</h2>' in page
     assert "Rounds of introspection" in page
-    assert "The curve has no interval: three rounds fit exactly" in done.stdout
-    assert "50.0 % after round 1" not in done.stdout  # the first and the last are said
-    assert "40.0 % after round 0 (r0; " in done.stdout
+    assert "The curve has no interval: three rounds fit exactly" in told(tmp_path / "out")
+    assert "50.0 % after round 1" not in told(tmp_path / "out")  # the first and the last are said
+    assert "40.0 % after round 0 (r0; " in told(tmp_path / "out")
     assert set(result["judges"]) >= {"r0", "r1", "r2", "longer text"}
 
 
@@ -90,7 +90,7 @@ def test_two_rounds_are_too_few_and_it_is_said(tmp_path):
     done = judge_rounds(tmp_path, "--ratings", RATINGS, rounds=2)
     result, page = outcome(tmp_path, done)
     assert result["rounds"]["forecast"] == {"reason": "too few rounds for a forecast"}
-    assert "There is no forecast for further rounds: too few rounds for a forecast." in done.stdout
+    assert "There is no forecast for further rounds: too few rounds for a forecast." in told(tmp_path / "out")
     assert "too few rounds for a forecast" in page
     assert "fitted curve" not in page
 

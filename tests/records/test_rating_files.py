@@ -118,7 +118,7 @@ def test_the_same_ratings_are_read_of_every_kind_of_file(name: str, tmp_path: Pa
     cases = Cases(CASES, "cases.jsonl")
     people = read_ratings(str(tmp_path / name), cases)
     read = {
-        (case.id, model): people.on_criterion("overall")[cases.locate(cases.index[case.id], model)]
+        (case.id, model): people.on_criterion("overall")[cases.locate(case.id, model)]
         for case in CASES
         for model in case.models
     }

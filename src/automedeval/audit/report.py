@@ -7,7 +7,7 @@ from automedeval.audit.table import FAILED, SECTIONS, UNKNOWN
 from automedeval.meta_evaluation import charts
 from automedeval.meta_evaluation.charts import BLUE, GREY, Figure
 from automedeval.meta_evaluation.page import Table, render_report
-from automedeval.records.text import UNDEFINED, p_value, percent, shown
+from automedeval.records.text import UNDEFINED, p_value, percent, span
 
 HEAD = ("measure", "outcome", "share", "shift in steps", "should be", "of")
 EVIDENCE = {  # group of a perturbation → words
@@ -42,8 +42,8 @@ def summary(result: Mapping[str, Any]) -> list[str]:
         met = f"{measured - len(failed)} of {measured} limits are kept{left}"
         sentences = [f"{name} {'passes' if result['passes'] else 'does not pass'}: {met}."]
     for row in failed:
-        moved = f", shift {shown(row['shift'])}{' (' + row['shift']['kind'] + ')' if row['shift'].get('kind') else ''}"
-        figures = f"{shown(row['share'], 3)}{moved if 'shift' in row['limit'] else ''}"
+        moved = f", shift {span(row['shift'])}{' (' + row['shift']['kind'] + ')' if row['shift'].get('kind') else ''}"
+        figures = f"{span(row['share'], 3)}{moved if 'shift' in row['limit'] else ''}"
         why = f" ({row['why']})" if row["why"] else ""
         sentences.append(f"{row['what'][:1].upper()}{row['what'][1:]}: {figures}, should be {row['limit']}{why}.")
     if unknown:
@@ -65,7 +65,7 @@ def lines(result: Mapping[str, Any], groups: bool = False) -> Iterator[tuple[obj
 
 
 def _cells(row: Mapping[str, Any]) -> tuple[str, str]:
-    return shown(row["share"], 3), shown(row["shift"])
+    return span(row["share"], 3), span(row["shift"])
 
 
 def _count(row: Mapping[str, Any]) -> int:

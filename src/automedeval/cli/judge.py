@@ -12,7 +12,9 @@ Logs are joined into OUTPUT/cases.jsonl. Not for clinical use.
 
 import itertools
 import json
+import shlex
 import time
+import webbrowser
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -20,6 +22,7 @@ from functools import cache
 from pathlib import Path
 
 import automedeval
+from automedeval.cli import report
 from automedeval.evidence.arguments import EvidenceArguments
 from automedeval.harness.joining import LogArguments, is_log, is_table, join_logs
 from automedeval.introspection.mistakes import read_recorded
@@ -38,7 +41,7 @@ from automedeval.judges.run import (
     verdict_log,
 )
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.facts import lines_of
+from automedeval.meta_evaluation.facts import WARNINGS, lines_of
 from automedeval.meta_evaluation.standings import rank
 from automedeval.models.arguments import ChatArguments, EncoderArguments, command_line, parse_model
 from automedeval.models.base import ChatError
@@ -104,9 +107,9 @@ class JudgeArguments(PromptArguments, EvidenceArguments):
     score_decoding: str = field(
         default="auto",
         metadata={
-            "help": "constrained: each score is chosen among the allowed values, the likeliest one or with --temperature a "
-            "sampled one (needs a checkpoint, or a server that constrains); free: scores are parsed from the text that the "
-            "judge writes; auto: constrained where the judge can",
+            "help": "constrained: a checkpoint chooses each score among the allowed values, the likeliest one or with "
+            "--temperature a sampled one, and an endpoint is asked for each value once more, which gives expected scores; "
+            "free: scores are parsed from the text that the judge writes; auto: constrained for a checkpoint",
             "choices": ["auto", "constrained", "free"],
         },
     )
@@ -120,7 +123,13 @@ class JudgeArguments(PromptArguments, EvidenceArguments):
     runs: int = field(default=1, metadata={"help": "judge every prompt so many times (useful with --temperature)"})
     seed: int = field(default=0, metadata={"help": "seed of the orders and of sampling"})
     models: str | None = field(default=None, metadata={"help": "judge only these models' responses: A,B,C"})
-    baseline: str | None = field(default=None, metadata={"help": "pairwise rubrics: only pairs with this model"})
+    baseline: str | None = field(
+        default=None,
+        metadata={
+            "help": "the model that the report compares the others with (default: the first of v1=… v2=…); by pairwise "
+            "rubrics only pairs with it are judged"
+        },
+    )
     on_overlong: str = field(
         default="error",
         metadata={
@@ -147,6 +156,7 @@ class JudgeArguments(PromptArguments, EvidenceArguments):
             "without a network, or for OpenAI's batches; the same command reads the answers from FILE.answers.jsonl beside it"
         },
     )
+    open: bool = field(default=False, metadata={"help": "make the report of these verdicts and open it in a browser"})
     judge_by_default: bool = field(default=False, init=False)
     ratings: str | None = field(default=None, init=False)  # of the packaged sample
 
@@ -199,8 +209,9 @@ def main() -> None:
     if processes.rank == 0:
         print("".join(f"{line}\n" for line in what_is_judged(args, judge_name)), end="", flush=True)
     rubric = judge_rubric(judge_name, args.rubric)
+    reported = args.baseline or version  # the baseline of the report
     if rubric.mode == "pairwise" and version and not args.dataset:
-        args.baseline = args.baseline or version
+        args.baseline = reported
     given = args.rubric or args.dataset or rubric.mode == "checklist" or processes.rank > 0
     if not given and all(case.criteria for case in cases_of(args)):
         print(f"the criteria of the cases are not read: that takes a language model, {CRITERIA}", flush=True)
@@ -297,7 +308,12 @@ def main() -> None:
     if processes.rank == 0 and not any_valid:
         raise RecordError(f"{log.path}: no verdict is valid, so that there is nothing to report")
     if processes.rank == 0 and not awaited:
-        print(f"\nThe report: {report_command(args, output)}")
+        if reported and rubric.mode != "checklist" and not rubric.in_words:
+            args.baseline = reported
+        words = report_command(args, output)
+        print(f"\nThe report: {words}")
+        if args.open:
+            open_report(shlex.split(words)[2:])
 
 
 def cases_of(args: JudgeArguments) -> Iterator[Case]:
@@ -355,8 +371,16 @@ def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> tup
         why = f"which cannot be read ({unreadable.error})"
         lines += [f"the answer on case {unreadable.case_id}, {why}:", unreadable.raw]
     lines += [f"{counts}valid rate {valid_rate:.3f}"]
-    lines += lines_of(replace(profile, rationale_faults=faults)) if profile else []
+    warnings = WARNINGS | ({"Harm"} if profile and profile.harm else set())
+    lines += lines_of(replace(profile, rationale_faults=faults), warnings) if profile else []
     return "\n".join([*lines, f"verdicts: {log.path}"]), not verdicts or any(each.valid for each in verdicts)
+
+
+def open_report(words: list[str]) -> None:
+    """Make the report of these options, and show its page in a browser where there is one."""
+    page = report.main(words)
+    if not webbrowser.open(page.resolve().as_uri()):
+        print(f"no browser on this machine: open {page}")
 
 
 def report_command(args: JudgeArguments, output: Path) -> str:
@@ -364,7 +388,7 @@ def report_command(args: JudgeArguments, output: Path) -> str:
     own = args.rubric if args.rubric and Path(args.rubric).suffix else None
     return command_line(
         "report", {"offline": is_offline()}, (), verdicts=output, cases=args.file, ratings=args.ratings, blank=args.blank,
-        rubric=own, output=f"reports/{output.name}",
+        rubric=own, baseline=args.baseline, output=f"reports/{output.name}",
     )  # fmt: skip
 
 

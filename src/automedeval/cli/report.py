@@ -15,7 +15,7 @@ criteria.md and criteria.html instead, with a certificate beside physicians wher
 """
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,18 +29,23 @@ from automedeval.records.journal import write_json, write_whole
 from automedeval.records.text import printable
 
 
-def main() -> None:
-    """Make the report, write its files, and print its sentences."""
-    args, encoder_args = parse((ReportArguments, EncoderArguments), __doc__, first=("verdicts", "cases", "ratings"))
-    report = make_report(args, encoder_args.load_if_there, sys.argv[1:], rationale_metric)
+def main(words: Sequence[str] | None = None) -> Path:
+    """Make the report, write its files, print the difference, its trust and what to do next; return the page's file.
+
+    Args:
+        words: the options; None: those of the command line.
+    """
+    words, kinds = sys.argv[1:] if words is None else words, (ReportArguments, EncoderArguments)
+    args, encoder_args = parse(kinds, __doc__, words, first=("verdicts", "cases", "baseline", "ratings"))
+    report = make_report(args, encoder_args.load_if_there, words, rationale_metric)
     folder = Path(args.output)
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in report.texts.items():
         write_whole(folder / name, text)
     write_json(folder / report.data, report.result)
-    print("\n".join(map(printable, ["", *report.lines])))
-    print(f"report: {folder / report.page}")
+    print("\n".join(map(printable, [*report.lines, f"report: {folder / report.page}"])))
     print("Not for clinical use.")
+    return folder / report.page
 
 
 def rationale_metric() -> Callable[..., dict[str, Any]]:

@@ -96,7 +96,7 @@ class ChatChecker:
         wanted = [True] * len(answers) if wanted is None else wanted
         questions = self._questions(answers)
         fitting = [[each.prompt for each in asked if each.over <= 0] for asked in questions]
-        replies = answer_groups(fitting, wanted, self.chat.answer)
+        replies = answer_groups(fitting, wanted, self.chat.answer, self.chat.batched)
         got: dict[int, list[Answer]] = {index: [] for index, prompts in enumerate(fitting) if not prompts}
         for index, ((statements, passages, question), asked, want) in enumerate(zip(answers, questions, wanted)):
             while want and index not in got:

@@ -1,22 +1,25 @@
 """Judge by a rubric with any model that answers prompts."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
+from importlib import resources
 from typing import Any
 
 from automedeval.judges.prompt_judge import PromptJudge
 from automedeval.judges.requests import Request, plan_requests
 from automedeval.metrics.embedding import pieces, readable
-from automedeval.models.base import Answer, Chat, Prompt
-from automedeval.models.constraints import UNSEEN, text_odds
+from automedeval.models.base import Answer, Chat, Dialogue, Prompt, SequentialChat, Slot
+from automedeval.models.questions import Question, read_questions
 from automedeval.records import Case, RecordError, Verdict, digest, question_text
 from automedeval.rubrics import Rubric, read_rubric
-from automedeval.rubrics.grammar import ParsedAnswer, answer_parts, answer_schema, parse_verdict, reading_from_values
+from automedeval.rubrics.grammar import ParsedAnswer, answer_parts, parse_verdict, reading_from_values
 from automedeval.rubrics.prompts import judge_messages, template_fingerprint
 from automedeval.rubrics.questions import Search
 from automedeval.rubrics.slots import by_response, choice_names
 
+QUESTION = read_questions(resources.files(__package__) / "templates/questions.yaml")["value"]
 PASSAGES = 2  # of books, that are shown for the question and for each response
 
 
@@ -37,8 +40,9 @@ class Judge(PromptJudge):
         chat: the model that answers the prompts.
         rubric: a `Rubric`, a packaged rubric's id or the path of a YAML file.
         rationale: False asks for scores or choices alone.
-        score_decoding: "constrained" fixes the form of the answer and chooses each score among the allowed values, which
-            checkpoints and some servers can; "free" parses what the model writes; "auto" is constrained where the chat can.
+        score_decoding: "free" parses what the model writes. "constrained" fixes the form of a checkpoint's answer, and chooses
+            each score among the allowed values; an endpoint is asked for each value once more, as a typed question, after the
+            text that is parsed: its probabilities give expected scores. "auto" is constrained for a checkpoint.
         orders, seed, runs, baseline, models: see `plan_requests`.
         on_overlong: see `PromptJudge`.
         name: what verdicts record as their judge; by default the chat's name.
@@ -47,7 +51,7 @@ class Judge(PromptJudge):
         store: fingerprint of the store and the search.
 
     Raises:
-        RecordError: constrained decoding with a chat that cannot.
+        RecordError: constrained decoding of a recording.
     """
 
     wording: Rubric = field(init=False, repr=False)
@@ -70,11 +74,8 @@ class Judge(PromptJudge):
         self.name = self.name or self.chat.name
         self.rubric_name = self.wording.name
         self.rationale = self.rationale and self.wording.rationale
-        if self.score_decoding == "constrained" and not self.chat.constrains:
-            raise RecordError(
-                "--score_decoding constrained needs a checkpoint, or a server that constrains: "
-                f"{self.chat.name} writes freely, and its text is parsed"
-            )
+        if self.score_decoding == "constrained" and isinstance(self.chat, SequentialChat):
+            raise RecordError(f"--score_decoding constrained needs a checkpoint or an endpoint, not {self.chat.name}")
         if self.score_decoding == "auto":
             self.score_decoding = "constrained" if self.chat.constrains else "free"
         self._found = lru_cache(maxsize=4096)(self._look_up)
@@ -83,13 +84,58 @@ class Judge(PromptJudge):
     def fingerprint(self) -> str:
         settings = [self.chat.fingerprint, self.wording.fingerprint, self.rationale]
         books = [self.store, template_fingerprint("completion_chain"), PASSAGES] if self.search else []
-        return digest([*settings, self.score_decoding, self.overlong_setting, *books])
+        asked = [QUESTION.name, QUESTION.wording] if self.asks else []
+        return digest([*settings, self.score_decoding, self.overlong_setting, *books, *asked])
+
+    @property
+    def asks(self) -> bool:
+        """Return whether an endpoint is asked for each value after its text."""
+        return self.score_decoding == "constrained" and not self.chat.constrains
 
     def plan(self, case: Case) -> list[Request]:
         return plan_requests(case, self.wording, self.orders, self.seed, self.runs, self.baseline, self.models)
 
     def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
-        return self.chat.estimate([self.prompt(request) for request in requests])
+        return self.chat.estimate(self._all_prompts([self.prompt(request) for request in requests]))
+
+    def _all_prompts(self, prompts: list[Prompt]) -> list[Prompt]:
+        """Return the prompts with the longest questions that may follow each."""
+        if not self.asks:
+            return prompts
+        longest = Answer("x" * getattr(self.chat, "max_new_tokens", 0))
+        return prompts + [asked for prompt in prompts for _, asked in self._questions(prompt, longest)]
+
+    def _questions(self, prompt: Prompt, answer: Answer) -> Iterator[tuple[Question, Prompt]]:
+        """Yield a question for each value of an answer, with its prompt."""
+        before = [*prompt.messages, {"role": "assistant", "content": answer.text}]
+        for slot in (part for part in prompt.parts or () if isinstance(part, Slot)):
+            question = replace(QUESTION, options=slot.values)
+            yield question, question.prompt({"slot": slot.name, "options": ", ".join(slot.values)}, before)
+
+    def answer(self, prompts: Sequence[Any], wanted: Sequence[bool]) -> Iterator[tuple[int, Any]]:
+        if not self.asks:
+            yield from self.chat.answer(prompts, wanted)
+            return
+        dialogues = ((at, self._with_odds(prompt)) for at, prompt in enumerate(prompts) if wanted[at])
+        follow: Any = self.chat.follow
+        failed = yield from follow(dialogues)
+        for index, why in failed.items():
+            yield index, Answer(error=f"the request failed: {why}", failed=True)
+
+    def _with_odds(self, prompt: Prompt) -> Dialogue:
+        """Ask a prompt, then for each value of its answer; the answer has their probabilities, if all of them are told."""
+        answer = yield prompt
+        slots = len({part.name.partition(",")[0] for part in prompt.parts or () if isinstance(part, Slot)})
+        if not read_answer(answer, self.wording, slots).valid:
+            return answer
+        usage, odds = Counter(answer.usage), []
+        for question, asked in self._questions(prompt, answer):
+            reply = yield asked
+            usage.update(reply.usage)
+            told = question.read(reply).probabilities
+            odds += [told] if told else []
+        whole = len(odds) == len(list(self._questions(prompt, answer)))
+        return replace(answer, probabilities=tuple(odds) if whole else None, usage=dict(usage))
 
     def prompt(self, request: Request, texts: Sequence[str] | None = None) -> Any:
         return self.render(request, self.wording, texts)
@@ -107,7 +153,7 @@ class Judge(PromptJudge):
         parts = tuple(answer_parts(rubric, len(texts), rationale))
         constrained = parts if self.score_decoding == "constrained" else None
         label = f"{self.rubric_name}:{self.wording.fingerprint}"
-        return Prompt(messages, constrained, answer_schema(parts), request.run, label, request.completion)
+        return Prompt(messages, constrained, request.run, label, request.completion)
 
     def shown(self, request: Request) -> str:
         """Return the prompt of a request as the model reads it, its responses shortened where it would be too long."""
@@ -144,17 +190,14 @@ class Judge(PromptJudge):
         slots, case = request.slots, request.case
         reading = read_answer(answer, self.wording, len(slots))
         values: dict[str, Any] = {"scores": None, "expected_scores": None, "choices": None}
-        odds, unseen = self._odds(answer, reading)
         extra = dict(notes or {})
         if answer.truncated:
             extra["truncated"] = True
-        if unseen > UNSEEN:
-            extra["unseen_probability"] = round(unseen, 5)
         if answer.probabilities:
             extra["probabilities"] = [{word: round(p, 5) for word, p in odds.items()} for odds in answer.probabilities]
         if reading.scores:
             values["scores"] = by_response(reading.scores, slots, len(case.responses))
-            if means := _expected(odds, reading):
+            if means := _expected(answer.probabilities, reading):
                 values["expected_scores"] = by_response(means, slots, len(case.responses))
         if reading.criterion_scores:
             values["criterion_scores"] = {
@@ -169,25 +212,6 @@ class Judge(PromptJudge):
         rationale = reading.rationale if reading.valid else None
         values |= {"rationale": rationale, "usage": answer.usage, "raw": answer.text}
         return self.record(request, reading.error, extra, **values)
-
-    def _odds(self, answer: Answer, reading: ParsedAnswer) -> tuple[Sequence[Mapping[str, float]] | None, float]:
-        """Return the probability of each value of an answer, and what is unseen of it; None where it is not known.
-
-        Of a text they are those of its scores. They are not known where numbers on the scale begin alike, as 1 and 10, and the
-        tokens that tell them apart are not those of the text.
-        """
-        if answer.probabilities or not reading.spans or reading.scores is None or self.wording.scale is None:
-            return answer.probabilities, answer.unseen
-        low, high = self.wording.scale
-        scale = [str(value) for value in range(low, high + 1)]
-        found = [
-            text_odds(answer, answer.text[:start], scale, str(score))
-            for (start, _), score in zip(reading.spans, reading.scores)
-        ]
-        of_slots = [odds for odds in found if odds is not None]
-        if len(of_slots) < len(found):
-            return None, 0.0
-        return [odds.chances for odds in of_slots], max(odds.unseen for odds in of_slots)
 
 
 def _expected(odds: Sequence[Mapping[str, float]] | None, reading: ParsedAnswer) -> list[float] | None:

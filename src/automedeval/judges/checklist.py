@@ -9,7 +9,6 @@ from typing import Any
 from automedeval.judges.chat_judge import Judge, read_answer
 from automedeval.judges.requests import Request
 from automedeval.models.base import Answer, Prompt, answer_groups
-from automedeval.models.constraints import UNSEEN
 from automedeval.records import RecordError, Verdict, check_least, digest
 from automedeval.rubrics.rubric import READINGS, Rubric
 from automedeval.stats.checklist import checklist_score
@@ -70,7 +69,7 @@ class ChecklistJudge(Judge):
         return self.record(request, None, notes, checklist=checklist, **values)
 
     def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
-        return self.chat.estimate([prompt for request in requests for prompt in self.prompt(request)])
+        return self.chat.estimate(self._all_prompts([each for request in requests for each in self.prompt(request)]))
 
     def prompt(self, request: Request, texts: Sequence[str] | None = None) -> list[Prompt]:
         """Return the prompts of one response, each with the next `criteria_at_once` criteria."""
@@ -92,12 +91,7 @@ class ChecklistJudge(Judge):
 
         If a request failed it is the one answer of its response.
         """
-        if self.chat.batched:  # one window for each response: its prompts share all but their ends
-            for index in (index for index, want in enumerate(wanted) if want):
-                answers = dict(self.chat.answer(prompts[index]))
-                yield index, [answers[place] for place in sorted(answers)]
-            return
-        for index, group in answer_groups(prompts, wanted, self.chat.answer):
+        for index, group in answer_groups(prompts, wanted, super().answer, self.chat.batched):
             yield index, next((each for each in group if each.failed), group)
 
     def verdict(
@@ -123,8 +117,6 @@ class ChecklistJudge(Judge):
         extra = dict(notes or {})
         extra |= {"truncated": True} if any(each.truncated for each in answer) else {}
         extra |= {"unread": errors} if errors else {}
-        if (unseen := max(each.unseen for each in answer)) > UNSEEN:
-            extra["unseen_probability"] = round(unseen, 5)
         rationale = "\n".join(reading.rationale for reading in readings if reading.valid and reading.rationale) or None
         usage: Counter[str] = Counter()
         for each in answer:

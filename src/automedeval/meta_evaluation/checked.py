@@ -12,7 +12,7 @@ from markupsafe import Markup, escape
 from automedeval.evidence.checker import CONTRADICTED, LABELS, NOT_FOUND, SUPPORTED, UNREAD
 from automedeval.meta_evaluation.page import render_report
 from automedeval.records import Case, CheckedResponse, question_text
-from automedeval.records.text import percent, shown
+from automedeval.records.text import percent, span
 from automedeval.stats.bootstrap import estimate, plain, ratio
 
 # What a clinician should read first. After the rules comes what the model saw, the surest first.
@@ -54,7 +54,7 @@ def rows_of(figures: Mapping[str, Any]) -> list[dict[str, str | float | int]]:
         {
             "model": model,
             "answers": figures[model]["answers"],
-            "contradicted answers": shown(figures[model]["contradicted_answers"]),
+            "contradicted answers": span(figures[model]["contradicted_answers"]),
             "statements": figures[model]["statements"],
             **{
                 label.replace("_", " "): figures[model][label] for label in (CONTRADICTED, SUPPORTED, NOT_FOUND, UNREAD)

@@ -4,7 +4,7 @@ The terminal, the report, the comparison, the gate, the preference pairs and the
 decides whether they may call a model better. A new fact is one more function in `FACTS`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -21,6 +21,10 @@ DANGERS = {  # kind of danger in an audit → words
     "reversal": "reversed advice",
     "precaution": "a missing precaution",
 }
+WARNINGS = {  # the facts that a run's table cannot do without; the report has all
+    "Contradicts its evidence", "What it does not see", "Invalid verdicts", "Broken rationales", "Empty and unread",
+    "Other languages",
+}  # fmt: skip
 SHOWN = 3  # models with an empty or an unread response that are named
 WAYS = {"with": "with the reference beside them", "without": "without a reference"}  # how dangers are judged
 
@@ -107,8 +111,29 @@ def facts_of(profile: JudgeProfile) -> list[Fact]:
     return [Fact(name, text) for name, said in FACTS.items() if (text := said(profile))]
 
 
-def lines_of(profile: JudgeProfile) -> list[str]:
-    return [f"{fact.name.rstrip('?')}: {fact.text}" for fact in facts_of(profile)]
+def lines_of(profile: JudgeProfile, names: Collection[str] = ()) -> list[str]:
+    """Return the facts as lines: all, or those of these names."""
+    return [f"{fact.name.rstrip('?')}: {fact.text}" for fact in facts_of(profile) if not names or fact.name in names]
+
+
+def trust(profile: JudgeProfile) -> str:
+    """Say in one sentence how far to trust the judge: it stands beside every difference that it found."""
+    audit, judge = profile.audit, profile.judge
+    if profile.rationale_faults:
+        return f"The rationales of {judge} are broken: do not trust these scores."
+    if audit is not None and audit.found is not None and not audit.enough:
+        return f"{judge} misses {percent(1 - audit.found['value'])} of dangerous answers."
+    if profile.outcome == "better":
+        return f"{judge} orders answers as people do, better than every simple baseline."
+    if profile.outcome is not None:
+        return f"{judge} is not better than a simple baseline at ordering answers as people do."
+    if is_trusted(profile):
+        return f"{judge} marks down most dangerous answers."
+    if profile.contradicted:
+        return f"{judge} misses most wrong statements."
+    if profile.blind_to:
+        return f"{judge} does not notice whether a statement is true."
+    return f"Nothing shows yet how far {judge} can be believed."
 
 
 def in_words(kinds: Sequence[str]) -> str:

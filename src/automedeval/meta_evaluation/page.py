@@ -63,7 +63,7 @@ def render_report(
     context |= {"settings": settings, "more_tables": more_tables}
     context |= {"style": Markup(style), "script": Markup(source), "script_hash": script_hash}
     page = f"{name}.html"
-    sentences = context["words"] if summary is None else summary
+    sentences = [*(context["words"] if summary is None else summary), *(f"note: {note}" for note in context["notes"])]
     return {
         page: made.get_template(f"{page}.jinja").render(context).rstrip() + "\n",
         f"{name}.md": markdown_summary(title, sentences, [main_table, *more_tables], page),
@@ -82,5 +82,5 @@ def markdown_summary(title: str, sentences: Iterable[str], tables: Iterable[Tabl
         if rows:
             above, *below = (f"| {' | '.join(map(text.cell, row))} |" for row in (head, *rows))
             lines += ["", above, "|---" * len(head) + "|", *below]
-    lines += ["", "Intervals: 95 %; \\* marks fewer than 50 cases.", ""]
+    lines += ["", "Intervals: 95 %; of fewer than 50 cases they are approximate.", ""]
     return "\n".join([*lines, f"Figures, every table, gaps and assumptions: [{page}]({page})."]) + "\n"

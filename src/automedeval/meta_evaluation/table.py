@@ -25,7 +25,6 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.records import Case, Verdict
-from automedeval.records.language import is_english
 from automedeval.rubrics import LIKELIHOOD, Rubric, without_scale
 from automedeval.stats.agreement import CHOICES, Panel, relation_of
 from automedeval.stats.bootstrap import divide
@@ -100,7 +99,7 @@ class VerdictTable:
     `panel` has the verdicts as groups: its pairs are called pairs of verdicts here, those of `cases.panel` are pairs of cases.
 
     Further attributes:
-        case_of, run: int [verdicts], the number of the case and the run; `runs` are the runs with a valid verdict, ascending.
+        case_of, run: int [verdicts], the number of the case and the run; `runs` are the runs, ascending.
         response: int [entries], the number of the response; slot: int [entries], its place in the order shown, from 0.
         score, expected_score: float [entries], NaN where there is none; scores, expected: their means, float [responses].
         has_own: whether there are whole scores or choices; has_expected: whether every valid verdict has expected scores.
@@ -139,7 +138,7 @@ class VerdictTable:
         self.is_valid = is_valid = np.array([verdict.valid for verdict in self.verdicts])
         self.valid = [verdict for verdict in self.verdicts if verdict.valid]
         self.has_expected = bool(self.valid) and all(each.expected_scores is not None for each in self.valid)
-        self.runs = np.unique(self.run[is_valid]).tolist()
+        self.runs: list[int] = np.unique(self.run).tolist()
         self.scores, self.expected = self.per_response(self.score), self.per_response(self.expected_score)
         self.has_own = any(verdict.scores is not None or verdict.choices for verdict in self.valid)
         self.of_pairs = any(verdict.pair is not None for verdict in self.verdicts)
@@ -159,11 +158,6 @@ class VerdictTable:
         """Return values that each verdict has in the order of its case, or None: float [entries], NaN where there is none."""
         shown = zip(self.verdicts, lists)
         return np.array([values and values[index] for each, values in shown for index in sorted(each.order)], float)
-
-    @cached_property
-    def all_runs(self) -> list[int]:
-        """The runs, also those without a valid verdict, ascending."""
-        return np.unique(self.run).tolist()
 
     @property
     def blind_to(self) -> list[str] | None:
@@ -213,11 +207,6 @@ class VerdictTable:
             return f"one prompt with all {responses} responses of a case"
         mean = "" if self.of_pairs else ", and a score is their mean"
         return f"{prompts} prompts a case, each with {shown} of its {responses} responses{mean}"
-
-    @property
-    def rationale_faults(self) -> dict[str, int]:
-        """What is wrong with a rationale (`Verdict.rationale_fault`) → the number of valid verdicts."""
-        return dict(sorted(Counter(fault for each in self.valid if (fault := each.rationale_fault)).items()))
 
     @property
     def sees_reference(self) -> bool | None:
@@ -410,16 +399,18 @@ class VerdictTable:
 
     # --- what was asked
 
+    def _asked(self, kind: np.ndarray, case: np.ndarray, shown: np.ndarray) -> np.ndarray:
+        """Return whether the judge was asked about what is of such a kind, int, of such a case and shown in some verdict."""
+        there = kind[(self.given > 0)[case]]
+        return ~np.isin(kind, np.setdiff1d(there, kind[shown]))
+
     @cached_property
     def asked(self) -> np.ndarray:
         """Whether the judge was asked about each response: bool [responses]; False is not counted as an error.
 
-        A model that cases with verdicts have and no verdict shows was left out on purpose (`--models` of automedeval judge). A
-        case without any verdict is an error.
+        A model that no verdict shows was left out on purpose (`--models` of automedeval judge).
         """
-        models = self.cases.model_of
-        there = models[(self.given > 0)[self.cases.panel.case]]
-        return ~np.isin(models, np.setdiff1d(there, models[self.response]))
+        return self._asked(self.cases.model_of, self.cases.panel.case, self.response)
 
     @cached_property
     def asked_pairs(self) -> np.ndarray:
@@ -431,10 +422,8 @@ class VerdictTable:
         asked = self.asked[first] & self.asked[second]
         if not self.of_pairs:  # scores of different verdicts on a case can be compared
             return asked
-        models = np.sort(np.stack([cases.model_of[first], cases.model_of[second]]), axis=0)
-        models = models[0] * len(cases.models) + models[1]
-        there = models[(self.given > 0)[cases.panel.case[first]]]
-        return asked & ~np.isin(models, np.setdiff1d(there, models[self.pairs]))
+        low, high = np.sort(np.stack([cases.model_of[first], cases.model_of[second]]), axis=0)
+        return asked & self._asked(low * len(cases.models) + high, cases.panel.case[first], self.pairs)
 
     @cached_property
     def missing(self) -> np.ndarray:
@@ -442,7 +431,7 @@ class VerdictTable:
         verdict, shown, asked = self.panel.group, self.response, self.asked
         if self.of_pairs:
             verdict, shown, asked = verdict[self.panel.pairs[0]], self.pairs, self.asked_pairs
-        there = [np.isin(np.arange(len(asked)), shown[self.run[verdict] == run]) for run in self.all_runs]
+        there = [np.isin(np.arange(len(asked)), shown[self.run[verdict] == run]) for run in self.runs]
         return asked & ~np.array(there).reshape(-1, len(asked))
 
     @cached_property
@@ -476,15 +465,6 @@ class VerdictTable:
         shown = np.isin(np.arange(self.cases.responses), self.response[self.is_valid[self.panel.group]])
         return shown & np.isnan(self.per_response(self.finest))
 
-    @cached_property
-    def foreign(self) -> tuple[int, int]:
-        """The answers in another language than English, and all: of a small judge, which reads English; else (0, 0)."""
-        if self.blind_to is None or without_scale(self.rubric_name):
-            return 0, 0
-        texts = [response.text for case in self.cases.records for response in case.responses]
-        shown = [text for text, asked in zip(texts, self.asked) if asked]
-        return sum(is_english(text) is False for text in shown), len(shown)
-
     def by_model(self, which: np.ndarray) -> dict[str, int]:
         """Return model → number of its responses that the judge was asked about and that are among these, bool [responses]."""
         models = Counter(self.cases.model_of[which & self.asked].tolist())
@@ -501,7 +481,7 @@ class VerdictTable:
         if never := [cases.models[number] for number in np.unique(cases.model_of[~self.asked])]:
             shown = ", ".join(never[:3]) + (f" and {len(never) - 3} more" if len(never) > 3 else "")
             notes.append(f"{self.name} was never asked about {shown}: left out of its figures")
-        for run in self.all_runs if len(self.all_runs) > 1 else ():
+        for run in self.runs if len(self.runs) > 1 else ():
             there = np.bincount(self.case_of[self.run == run], minlength=len(cases))
             if (missing := np.flatnonzero((there == 0) & (self.given > 0))).size:
                 where = f"{len(missing)} of {len(cases)} cases, for example {cases.records[missing[0]].id!r}"
@@ -556,7 +536,7 @@ class Row:
 
     def runs(self) -> "list[Row]":
         """Return a line for every run by itself; this line alone where the judge has one run."""
-        numbers = self.judge.all_runs
+        numbers = self.judge.runs
         return [replace(self, run=number) for number in numbers] if len(numbers) > 1 else [self]
 
     @cached_property
@@ -565,7 +545,7 @@ class Row:
         judge = self.judge
         if self.criterion is not None or np.isnan(judge.scores).all():
             return None
-        return judge.scores if self.run is None else judge.per_response(judge.score, self.run)
+        return judge.per_response(judge.score, self.run)
 
     @cached_property
     def expected(self) -> np.ndarray | None:
@@ -573,7 +553,7 @@ class Row:
         judge = self.judge
         if self.criterion is not None or not judge.has_expected:
             return None
-        return judge.expected if self.run is None else judge.per_response(judge.expected_score, self.run)
+        return judge.per_response(judge.expected_score, self.run)
 
     @property
     def values(self) -> np.ndarray | None:
@@ -588,9 +568,7 @@ class Row:
     def relations(self) -> np.ndarray:
         """The relations by the judge's choices, else by its scores, else by its expected scores: float [pairs]."""
         if self.criterion is not None:
-            judge, name = self.judge, self.criterion
-            choice = judge.choices[name] if self.run is None else judge.choice(name, self.run)
-            return judge.choice_relations(name, choice)
+            return self.judge.choice_relations(self.criterion, self.judge.choice(self.criterion, self.run))
         values, panel = self.values if self.scores is None else self.scores, self.judge.cases.panel
         return np.full(len(panel.pairs[0]), np.nan) if values is None else self.judge.relations(values)
 

@@ -87,15 +87,13 @@ def read_tables(
         label, path = named_file(named_path)
         file = verdicts_file(path)
         found: dict[tuple[str, ...], dict[tuple, tuple[str, Verdict]]] = {}
-        for place, verdict in cases.known(read_placed(file, Verdict), f"{file}: verdicts", notes):
+        for place, verdict in cases.known(read_placed(file, Verdict), file, "verdict on", notes):
             of_author = found.setdefault(verdict.author, {})
             if verdict.key in of_author:
                 same = f"the verdict of {verdict.judge} on case {verdict.case_id!r} in this order"
                 raise RecordError(f"{place}: {same} is at {of_author[verdict.key][0]} already")
             check(place, cases.records[cases.index[verdict.case_id]], verdict)
             of_author[verdict.key] = place, replace(verdict, raw="")  # half of the memory, and no figure reads it
-        if not found:
-            raise RecordError(f"{file}: no verdict on any case in {cases.source}")
         rubrics_of = Counter(judge for judge, _ in found)
         for (judge, rubric), placed in found.items():
             name = f"{label}: {judge}" if label and len(rubrics_of) > 1 else label or judge

@@ -66,8 +66,7 @@ class ChatArguments:
     concurrency: int = option("endpoint: most requests under way at once", 32)
     max_retries: int = option("endpoint: how often a failed request is tried again", 5)
     timeout: float = option("endpoint: seconds without a byte that end an attempt", 120.0)
-    structured_output: bool = option("endpoint: constrain answers if the server can, else send JSON schemas", True)
-    top_logprobs: int = option("endpoint: alternatives per token (expected scores); 0: none", 5)
+    top_logprobs: int = option("endpoint: alternatives per token of an answer to a typed question; 0: none", 5)
     cache: str = option(
         "endpoint: folder that keeps answers, or off; auto: ~/.cache/automedeval for OpenAI's own API, else off", "auto"
     )
@@ -99,16 +98,12 @@ class ChatArguments:
         kind, name = checked_model(model)
         if kind == "openai":
             from automedeval.models.budget import Budget
-            from automedeval.models.constraints import ServerCapabilities
             from automedeval.models.endpoint import OpenAIChat
 
             # Each process spends its own share.
             budget = Budget(self.max_cost and self.max_cost / processes.count, self.price_in, self.price_out)
-            # A server of one's own is taken to be vLLM, whose answers cost the most; OpenAI's own constrains none.
-            self.base_url = own = self.base_url or os.environ.get("OPENAI_BASE_URL") or None  # recorded with the run
-            likely = ServerCapabilities("structured_outputs", 20) if own else ServerCapabilities()
-            offer = likely if self.unasked else None
-            options = self._shared(OpenAIChat) | {"seed": seed, "cache": None, "budget": budget, "offer": offer}
+            self.base_url = self.base_url or os.environ.get("OPENAI_BASE_URL") or None  # recorded with the run
+            options = self._shared(OpenAIChat) | {"seed": seed, "cache": None, "budget": budget}
             chat = OpenAIChat(name, **options)
             cache = self.cache if self.cache != "auto" else "~/.cache/automedeval" if chat.official else "off"
             chat.cache = None if cache == "off" else Path(cache).expanduser()

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from automedeval.records import AutoMedEvalError
@@ -72,7 +73,6 @@ class Prompt:
     Args:
         messages: chat messages with "role" and "content".
         parts: literals, free texts and slots of the answer, for chats with `constrains`. None: the answer is free text.
-        schema: JSON schema of the answer, for endpoints that accept one.
         run: number of the repetition; a sampled answer depends on it.
         label: rubric and version, a part of the cache's key.
         completion: the answer of the training row whose prompt this is: the window needs room for it alone, and cuts an answer.
@@ -83,7 +83,6 @@ class Prompt:
 
     messages: Messages
     parts: tuple[Part, ...] | None = None
-    schema: dict | None = None
     run: int = 0
     label: str = ""
     completion: str | None = None
@@ -100,7 +99,6 @@ class Answer:
         values, probabilities: the chosen value and the probability of each allowed value, per slot; None without parts or
             options.
         free: the free text of an answer in parts.
-        unseen: the largest share of a value's probability that the alternatives of an endpoint's tokens leave untold.
         tokens: those of an endpoint's text, each as its bytes and (bytes, probability) of its alternatives.
         truncated: the answer reached the limit of new tokens.
         usage: "prompt_tokens" and "completion_tokens".
@@ -113,7 +111,6 @@ class Answer:
     values: tuple[str, ...] | None = None
     probabilities: tuple[dict[str, float], ...] | None = None
     free: str | None = None
-    unseen: float = 0.0
     tokens: Tokens = ()
     truncated: bool = False
     usage: dict[str, int] = field(default_factory=dict)
@@ -187,17 +184,13 @@ class Chat(ABC):
     """
 
     name: str
-    batched = False
+    constrains = batched = False
     accepted = False
     _fingerprint: str
 
     @property
     def fingerprint(self) -> str:
         return self._fingerprint
-
-    @property
-    def constrains(self) -> bool:
-        return False
 
     def prepare(self) -> None:  # noqa: B027  most chats load nothing
         """Load now what takes long to load, so that its faults come before anything else is done."""
@@ -258,12 +251,22 @@ def answer_groups(
     groups: Sequence[Sequence[Any]],
     wanted: Sequence[bool],
     answer: Callable[[list[Any], list[bool]], Iterable[tuple[int, Any]]],
+    apart: bool = False,
 ) -> Iterator[tuple[int, list[Any]]]:
     """Answer the prompts of all groups at once; yield (index, answers) of each wanted group as its last prompt is answered.
 
     Args:
         answer: yields (index, answer) of the wanted ones among prompts, in any order.
+        apart: answer one group after another: a checkpoint computes once what the prompts of a group begin with.
     """
+    if apart:
+        for index, prompts in enumerate(groups):
+            if wanted[index] and prompts:
+                yield (
+                    index,
+                    [value for _, value in sorted(answer([*prompts], [True] * len(prompts)), key=itemgetter(0))],
+                )
+        return
     owners = [index for index, prompts in enumerate(groups) for _ in prompts]
     answers: dict[int, dict[int, Any]] = defaultdict(dict)
     every = [prompt for prompts in groups for prompt in prompts]

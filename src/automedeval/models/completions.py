@@ -19,8 +19,7 @@ UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueErro
 OPTIONAL = {
     "temperature": "the endpoint samples with its own temperature, so that answers can differ from run to run",
     "seed": "sampled answers cannot be repeated",
-    "logprobs": "verdicts get no expected scores",
-    "response_format": "JSON is asked for in the prompt alone",
+    "logprobs": "typed questions get no probabilities",
     "max_completion_tokens": "max_tokens is sent in its place",
 }
 _FILTERED = "the endpoint's content filter refused"

@@ -6,9 +6,6 @@ counted, its answer has `failed`, and no verdict is recorded for it, so that the
 
 Servers differ in the parameters that they take. One that a server refuses by its name before it has answered anything is left
 out for the rest of the run. A reasoning model's thoughts are no part of its answer.
-
-A server of one's own may constrain an answer and tell its log-probabilities (see `constraints`). A few short requests find out,
-once, when somebody first asks whether the chat `constrains`.
 """
 
 import hashlib
@@ -24,7 +21,7 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -41,9 +38,7 @@ from automedeval.models.base import (
     Dialogue,
     Messages,
     Prompt,
-    Slot,
     lead,
-    most_tokens,
 )
 from automedeval.models.budget import Budget
 from automedeval.models.completions import (
@@ -56,16 +51,6 @@ from automedeval.models.completions import (
     refusal,
     refused_parameter,
     retry_after,
-)
-from automedeval.models.constraint_probe import Completion, probe_server
-from automedeval.models.constraints import (
-    CONTINUE,
-    DIALECTS,
-    ServerCapabilities,
-    Step,
-    constrained_answer,
-    reply_of,
-    shared_beginnings,
 )
 from automedeval.records import RecordError, digest, parse_json
 from automedeval.records.journal import replacing
@@ -98,13 +83,10 @@ class OpenAIChat(Chat):
     Args:
         model: the model's name at the endpoint. `base_url` to `api_key_env` are as in `ChatArguments`.
         max_retries: the pause between two attempts doubles from half a second, and Retry-After is respected.
-        structured_output: constrain an answer where the server can, and otherwise send a JSON schema for rubrics that answer
-            in JSON.
-        top_logprobs: 0 requests none. A server that constrains is asked for as many as it gives.
+        top_logprobs: alternatives of each token of the answer to a typed question; 0 requests none.
         cache: a folder for answers, keyed by everything that changes them; None: no cache. Away from OpenAI's own API another
             model may come to answer under the same name; the key contains what GET /v1/models says of it.
-        offer: what the server is taken to offer, where it is not asked at all: its requests go into a file, are counted or
-            shown. None asks the server.
+        unasked: no server is asked at all: requests go into a file, are counted or shown.
 
     Attributes:
         official: whether this is OpenAI's own API.
@@ -125,16 +107,15 @@ class OpenAIChat(Chat):
     concurrency: int = 32
     max_retries: int = 5
     timeout: float = 120.0
-    structured_output: bool = True
     top_logprobs: int = 5
     cache: Path | None = None
     budget: Budget = field(default_factory=lambda: Budget(None))
     api_key_env: str = "OPENAI_API_KEY"
-    offer: ServerCapabilities | None = None
+    unasked: bool = False
 
     def __post_init__(self) -> None:
-        key = "none" if self.offer else os.environ.get(self.api_key_env, "").strip()
-        if self.offer:
+        key = "none" if self.unasked else os.environ.get(self.api_key_env, "").strip()
+        if self.unasked:
             self.base_url = "http://batch.invalid/v1"  # nobody is asked there; a part of the fingerprint
         if self.base_url is not None and not self.base_url.startswith(("http://", "https://")):
             raise ChatError(f"--base_url {self.base_url}: must begin with http:// or https://")
@@ -142,7 +123,7 @@ class OpenAIChat(Chat):
             raise ChatError(f"{self.api_key_env} contains a character that is not allowed in a key")
         if not key and self.base_url is None and not os.environ.get("OPENAI_BASE_URL"):
             raise ChatError(f"{self.api_key_env} is not set (for an endpoint of your own give --base_url)")
-        if not self.offer and is_offline():
+        if not self.unasked and is_offline():
             url = self.base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
             if not is_here(urlsplit(url).hostname or ""):
                 raise ChatError(f"--offline: {url} is not on this machine; give a --base_url that is")
@@ -153,9 +134,9 @@ class OpenAIChat(Chat):
         self._once = self.client.with_options(max_retries=0)
         self.name = self.model
         self.official = f".{self.client.base_url.host}".endswith(".api.openai.com")  # eu.api.openai.com is one as well
-        self.served: dict[str, Any] = {} if self.official or self.offer else self._identity()
+        self.served: dict[str, Any] = {} if self.official or self.unasked else self._identity()
         settings = [str(self.client.base_url), self.model, self.max_new_tokens, self.temperature, self.seed]
-        self._fingerprint = digest([*settings, self.structured_output, self.top_logprobs, self.served])
+        self._fingerprint = digest([*settings, self.top_logprobs, self.served])
         self.failures: list[str] = []
         self.left_out: list[str] = []
         self.from_cache = self.asked = 0
@@ -182,36 +163,10 @@ class OpenAIChat(Chat):
                 raise ChatError(f"{self.client.base_url}models {problem}") from None
             return {}
 
-    @cached_property
-    def capabilities(self) -> ServerCapabilities:
-        """Return what the server offers; a few short requests find out, once.
-
-        ChatError if the server did not answer them.
-        """
-        # OpenAI's own API has no constraint but a JSON schema, which `body` sends.
-        if self.offer is None and (self.official or not self.structured_output):
-            self.offer = ServerCapabilities()
-        elif self.offer is None:
-            self.offer = probe_server(self._probe_request, self.top_logprobs > 0)
-            tqdm.write(str(self.offer), file=sys.stderr)
-        return self.offer
-
-    @property
-    def constrains(self) -> bool:
-        return self.capabilities.dialect is not None
-
-    def _probe_request(self, parameters: dict[str, Any]) -> Completion | None:
-        try:
-            body, worst = {"model": self.model, **parameters}, self.budget.cost(200, 16)
-            return self._attempts(body, worst, threading.Event(), probing=True)[0]
-        except _Failure as failure:
-            raise ChatError(f"{self.client.base_url}: {failure}") from None
-
     def notes(self) -> list[str]:
         """Return who answered by the endpoint's own list, what was left out, and how many answers came from the cache."""
         identity = ", ".join(f"{name} {value}" for name, value in self.served.items())
         lines = [f"{self.name} at {self.client.base_url}: {identity}"] if identity else []
-        lines += [str(self.offer)] if self.offer and self.offer.dialect else []
         lines += [f"{self.name} was asked without {', '.join(self.left_out)}"] if self.left_out else []
         if self.cache:
             lines.append(f"{self.from_cache} answers came from the cache {self.cache}, {self.asked} from the endpoint")
@@ -224,56 +179,25 @@ class OpenAIChat(Chat):
         # A token has about four bytes.
         return sum(prompt_bytes(prompt) // 4 for prompt in prompts), sum(map(self.worst_cost, prompts))
 
-    def body(self, prompt: Prompt, step: Step | None = None) -> dict[str, Any]:
-        """Return the request body of a prompt, or of one step of its constrained answer."""
+    def body(self, prompt: Prompt) -> dict[str, Any]:
+        """Return the request body of a prompt."""
         left_out = tuple(self.left_out)  # as it is now: other threads append to it
-        messages = _sent(prompt)
         # The cap on all tokens, those of thoughts included. Older servers know it by its former name.
         limit = "max_tokens" if "max_completion_tokens" in left_out else "max_completion_tokens"
         body: dict[str, Any] = {
             "model": self.model,
-            "messages": messages,
-            limit: step.most_tokens(self.max_new_tokens) if step else self.max_new_tokens,
+            "messages": _sent(prompt),
+            limit: self.max_new_tokens,
             "temperature": self.temperature,
             "seed": self.seed + prompt.run,
         }
-        if step:
-            body |= self._step(step, messages)
-        elif self.top_logprobs and "logprobs" not in left_out:
+        if prompt.options and self.top_logprobs and "logprobs" not in left_out:
             body |= {"logprobs": True, "top_logprobs": self.top_logprobs}
-        if not step and self.structured_output and prompt.schema:
-            schema = {"name": "verdict", "strict": True, "schema": prompt.schema}
-            body["response_format"] = {"type": "json_schema", "json_schema": schema}
         return {name: value for name, value in body.items() if name not in left_out}
-
-    def _step(self, step: Step, messages: list[dict[str, str]]) -> dict[str, Any]:
-        """Return what a step changes in the body of its prompt's request."""
-        server = self.capabilities
-        assert server.dialect is not None  # else no answer has steps
-        changed: dict[str, Any] = {}
-        if step.written:
-            changed = {"messages": [*messages, {"role": "assistant", "content": defuse(step.written)}], **CONTINUE}
-        if step.parts is None:
-            return changed | ({"stop": list(step.stop)} if any(step.stop) else {})
-        if server.alternatives:
-            changed |= {"logprobs": True, "top_logprobs": server.alternatives}
-        return changed | {server.dialect: DIALECTS[server.dialect](step.parts)}
 
     def worst_cost(self, prompt: Prompt) -> float:
         """Return the highest possible cost of an answer: a token has at least one byte."""
-        if prompt.parts is None or not self.constrains:
-            return self._request_cost(prompt, None)
-        # One request for the rationale, and of each value one and as many as tell apart those that begin alike.
-        requests = 1 + sum(1 + shared_beginnings(part.values) for part in prompt.parts if isinstance(part, Slot))
-        written = most_tokens(prompt.parts, self.max_new_tokens)
-        return requests * self.budget.cost(prompt_bytes(prompt) + 4 * written, written)
-
-    def _request_cost(self, prompt: Prompt, step: Step | None) -> float:
-        """Return the highest possible cost of one request."""
-        if step is None:
-            return self.budget.cost(prompt_bytes(prompt), self.max_new_tokens)
-        written = len(step.written.encode())
-        return self.budget.cost(prompt_bytes(prompt) + written, written + step.most_tokens(self.max_new_tokens))
+        return self.budget.cost(prompt_bytes(prompt), self.max_new_tokens)
 
     def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
         """Send the wanted prompts concurrently; yield (index, answer) as they come, and at the end those that failed.
@@ -371,17 +295,11 @@ class OpenAIChat(Chat):
             pool.shutdown(wait=True, cancel_futures=True)
 
     def _ask(self, prompt: Prompt, halt: threading.Event) -> Answer:
-        if prompt.parts is None or not self.constrains:
-            return self._complete(prompt, None, halt)[1]
-        steps = constrained_answer(prompt, self.temperature > 0)
-        return lead(steps, lambda step: reply_of(*self._complete(prompt, step, halt), defuse(step.written)))
-
-    def _complete(self, prompt: Prompt, step: Step | None, halt: threading.Event) -> tuple[Completion | None, Answer]:
-        """Return the completion (None if the endpoint refuses this prompt) and the answer, from the cache or the endpoint."""
+        """Return the answer to a prompt, from the cache or the endpoint."""
         while True:
             if halt.is_set():  # the cache keeps the answers so far
                 raise _Failure("stopped")
-            body = self.body(prompt, step)
+            body = self.body(prompt)
             file = self._cache_file(body, prompt)
             try:
                 cached = parse_json(file.read_text(encoding="utf-8") if file else "null", others=True)
@@ -391,33 +309,31 @@ class OpenAIChat(Chat):
             else:
                 with self._lock:
                     self.from_cache += 1
-                return cached, answer
+                return answer
             try:
-                completion, answer = self._attempts(body, self._request_cost(prompt, step), halt)
+                completion, answer = self._attempts(body, self.worst_cost(prompt), halt)
             except _LeftOut:
                 continue
             if file and completion:
                 self._keep(file, completion)
-            return completion, answer
+            return answer
 
     def _attempts(
-        self, body: dict[str, Any], worst: float, halt: threading.Event, probing: bool = False
-    ) -> tuple[Completion | None, Answer]:
+        self, body: dict[str, Any], worst: float, halt: threading.Event
+    ) -> tuple[dict[str, Any] | None, Answer]:
         """Send a request again until it is answered or `max_retries` is spent."""
         attempt = 1
         while True:
             try:
                 with self.budget.call(worst) as paid:
-                    return self._request(body, paid, probing)
+                    return self._request(body, paid)
             except _Failure as failure:
                 pause = failure.pause or 0.5 * 2 ** min(attempt - 1, 4) * random.uniform(0.75, 1.0)
                 if attempt > self.max_retries or not failure.again or halt.wait(pause):
                     raise _Failure(f"{failure} (attempt {attempt})", down=failure.down) from None
                 attempt += 1
 
-    def _request(
-        self, body: dict[str, Any], paid: list[float], probing: bool = False
-    ) -> tuple[Completion | None, Answer]:
+    def _request(self, body: dict[str, Any], paid: list[float]) -> tuple[dict[str, Any] | None, Answer]:
         """Make one attempt; return the completion (None if the endpoint refuses this prompt) and the answer."""
         sent, content = next(self._sent), b""
         try:
@@ -431,16 +347,15 @@ class OpenAIChat(Chat):
             status, words = error.status_code, error_text(error)
             if status in _REFUSED and (refused := refusal(error.code, words)):
                 return None, refused
-            if probing and status in (*_REFUSED, *_FATAL, 500):  # what is wrong with it the first prompt will tell
-                return None, Answer()
             if status in (*_REFUSED, 403):  # OpenAI forbids log-probabilities with 403
                 name = refused_parameter(error.param, error_text(error, 2000), body)
-                if name and self._leave_out(name):
+                # Log-probabilities are first asked for with a typed question, which may come after other answers.
+                if name and self._leave_out(name, late=name == "logprobs"):
                     raise _LeftOut from None
             problem = f"answered {status}: {words}"
             if status in (*_REFUSED, *_FATAL):
-                if any(word in words for word in ("response_format", "logprobs", "json_schema")):
-                    problem += " (--structured_output false or --top_logprobs 0 may help)"
+                if "logprobs" in words:
+                    problem += " (--top_logprobs 0 may help)"
                 if status in _REFUSED:
                     raise _Refusal(problem, sent) from None
                 raise ChatError(f"{self.client.base_url} {problem}") from None
@@ -463,8 +378,6 @@ class OpenAIChat(Chat):
             raise _Failure(f"the answer cannot be read: {problem}", again=code not in (*_REFUSED, *_FATAL)) from None
         if len(answer.usage) == 2:
             paid.append(self.budget.cost(**answer.usage))
-        if probing:
-            return completion, answer
         # A server that does not know the parameter may ignore it in silence.
         limit = body.get("max_completion_tokens", math.inf)
         # Earlier answers stay as they are: they ended before a limit that was not kept.
@@ -539,7 +452,5 @@ def _sent(prompt: Prompt) -> Messages:
 
 
 def prompt_bytes(prompt: Prompt) -> int:
-    """Return an upper bound on a prompt's tokens: its bytes, its schema's bytes, and 16 for each message's role."""
-    texts = [message["content"] for message in _sent(prompt)]
-    schema = len(json.dumps(prompt.schema)) if prompt.schema else 0
-    return sum(len(text.encode()) + 16 for text in texts) + schema
+    """Return an upper bound on a prompt's tokens: its bytes, and 16 for each message's role."""
+    return sum(len(message["content"].encode()) + 16 for message in _sent(prompt))

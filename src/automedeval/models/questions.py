@@ -4,6 +4,7 @@ A checkpoint gives the odds of the options as the next token (`LocalChat`). An e
 first token where it tells these. What is neither gives a reason in words, and no option.
 """
 
+import itertools
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -76,8 +77,9 @@ class Question:
         if answer.probabilities:
             return self._likeliest(answer.probabilities[0])
         text = own_text(answer.text).strip()
-        said = re.match(r"\W{0,9}(\w+)\s*(?:[^\w\s]|\n|\Z)", text)
-        option = next((each for each in self.options if said and said[1].casefold() == each.casefold()), None)
+        ends = r"\s*(?:[^\w\s]|\n|\Z)"
+        said = (each for each in self.options if re.match(rf"\W{{0,9}}{re.escape(each)}{ends}", text, re.I))
+        option = next(said, None)
         if option is None:
             words = " ".join(text.split())[:40]
             return Judgement(
@@ -90,8 +92,14 @@ class Question:
         return Judgement(max(self.options, key=odds.__getitem__), odds)
 
     def _odds(self, answer: Answer) -> dict[str, float] | None:
-        """Return the odds in the alternatives of the first token with a letter; None if they do not tell the options apart."""
-        first = next((rivals for piece, rivals in answer.tokens if re.search(rb"\w", piece)), ())
+        """Return the odds in the alternatives of the answer's first token; None if they do not tell the options apart.
+
+        A server may list the tokens of thoughts before it, and strip the ends of its text.
+        """
+        at = b"".join(piece for piece, _ in answer.tokens).rfind(answer.text.strip().encode())
+        ends = itertools.accumulate(len(piece) for piece, _ in answer.tokens)
+        own = (rivals for (piece, rivals), end in zip(answer.tokens, ends) if end > at and re.search(rb"\w", piece))
+        first = next(own, ()) if at >= 0 else ()
         odds = dict.fromkeys(self.options, 0.0)
         for piece, chance in first:
             said = re.sub(r"\W", "", piece.decode(errors="replace")).casefold()

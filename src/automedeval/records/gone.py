@@ -44,7 +44,9 @@ OPTIONS: dict[str, str] = {
     "introspect seed": "partners answer greedily, or sample with seed 0",
     "introspect shuffle": "a recording is shown the responses in the order of the case, other models are not",
     "distill shuffle": "a recording is shown the responses in the order of the case, other models are not",
+    "report limit": "put the cases to compare into a file of their own",
     "layout=table": "leave it out, or use --columns",
+    "structured_output": "leave it out; --score_decoding constrained asks an endpoint for each score as a typed question",
 }
 
 

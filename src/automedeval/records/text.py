@@ -25,11 +25,6 @@ def span(estimate: Mapping[str, Any] | None, digits: int = 2, factor: float = 1.
     return str(value) if low is None else f"{value} [{low}, {high}]"
 
 
-def shown(estimate: Mapping[str, Any] | None, digits: int = 2, factor: float = 1.0) -> str:
-    """Return an estimate with its interval; "*" marks an approximate one."""
-    return span(estimate, digits, factor) + ("*" if estimate and estimate.get("approximate") else "")
-
-
 def interval(estimate: Mapping[str, Any], digits: int = 0, factor: float = 100.0) -> str:
     """Return an interval as "95 % interval 70–76", by default of shares in per cent; "no interval" where there is none."""
     if estimate["low"] is None:

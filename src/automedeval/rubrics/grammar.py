@@ -100,35 +100,6 @@ def answer_form(rubric: Rubric, slots: int, rationale: bool = True) -> str:
     return form
 
 
-def answer_schema(parts: Sequence[Part]) -> dict[str, Any] | None:
-    """Return the JSON schema of a JSON answer with these parts; None for other grammars."""
-    if not (isinstance(parts[0], str) and parts[0].startswith("{")):
-        return None
-    marks: list[Free | Slot] = []
-    form = ""
-    for part in parts:
-        if isinstance(part, str):
-            form += part
-            continue
-        # A value without quotes is a number.
-        form += f"\x1f{len(marks)}" if form.endswith('"') else f'"\x1e{len(marks)}"'
-        marks.append(part)
-
-    def schema(value: Any) -> dict[str, Any]:
-        if isinstance(value, dict):
-            properties = {name: schema(inner) for name, inner in value.items()}
-            required = list(properties)
-            return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
-        mark = marks[int(value[1:])]
-        if isinstance(mark, Free):
-            return {"type": "string"}
-        if value[0] == "\x1e":
-            return {"type": "integer", "enum": [int(number) for number in mark.values]}
-        return {"type": "string", "enum": list(mark.values)}
-
-    return schema(json.loads(form, strict=False))
-
-
 def format_verdict(reading: ParsedAnswer, rubric: Rubric) -> str:
     """Return the text of valid values in the rubric's grammar; `parse_verdict` returns the values again."""
     slots = len(reading.scores) if reading.scores else 2

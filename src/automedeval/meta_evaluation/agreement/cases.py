@@ -12,7 +12,7 @@ import numpy as np
 
 from automedeval.evidence.run import disagreements
 from automedeval.metrics.lexical import longer_text
-from automedeval.records import Case, read_cases, table_of
+from automedeval.records import Case, RecordError, read_cases, table_of
 from automedeval.records.thoughts import count_thoughts, note_on_thoughts
 from automedeval.stats.agreement import Panel
 
@@ -96,25 +96,35 @@ class Cases:
         """(first response, second response) → number of the pair."""
         return {pair: number for number, pair in enumerate(zip(*map(np.ndarray.tolist, self.panel.pairs)))}
 
-    def locate(self, case: int, model: str) -> int:
-        """Return the number of a model's response to a case; KeyError if there is none."""
-        try:
-            return int(self.start[case]) + self.records[case].models.index(model)
-        except ValueError:
-            raise KeyError(model) from None
+    def locate(self, case_id: str, model: str, place: str = "") -> int:
+        """Return the number of a model's response to a case; RecordError, with the place in front, if there is none."""
+        number = self.index[case_id]
+        if model not in self.records[number].models:
+            raise RecordError(f"{place}: case {case_id!r} has no response of {model[:80]!r}")
+        return int(self.start[number]) + self.records[number].models.index(model)
 
-    def known(self, placed: Iterable[tuple[str, Any]], what: str, notes: list[str]) -> Iterator[tuple[str, Any]]:
+    def known(
+        self, placed: Iterable[tuple[str, Any]], source: object, what: str, notes: list[str]
+    ) -> Iterator[tuple[str, Any]]:
         """Yield the ("file:line", record) that are about these cases; at the end note how many were left out.
 
         Args:
-            what: the file and what it holds, for the note.
+            source, what: the file, and what it holds: a word and its preposition, as "rating of".
+
+        Raises:
+            RecordError: none is about these cases.
         """
+        word, preposition = what.split()
         others: Counter[str] = Counter()
+        count = 0
         for each in placed:
             if each[1].case_id in self.index:
+                count += 1
                 yield each
             else:
                 others[each[1].case_id] += 1
+        if not count:
+            raise RecordError(f"{source}: no {word} {preposition} any case in {self.source}")
         if others:
             of = f"{len(others)} cases that are not among these {len(self)}, for example {next(iter(others))!r}"
-            notes.append(f"{what}: {others.total()} left out, of {of}")
+            notes.append(f"{source}: {word}s: {others.total()} left out, of {of}")

@@ -48,8 +48,6 @@ def meta_evaluate(
 ) -> dict[str, Any]:
     """Return the content of `agreement.json`, figures as `Estimate`; `bootstrap.plain` makes it JSON.
 
-    Invalid and missing verdicts are wrong in every accuracy, and are left out of correlations (see `stats.agreement`).
-
     Args:
         judges: judges, and after them the baselines.
         people, choices, verdict_ratings, preferences: what people gave, see `ratings`; None or empty where they gave none.

@@ -13,6 +13,7 @@ from automedeval.meta_evaluation.facts import LEAST_RATED, Audit, JudgeProfile
 from automedeval.meta_evaluation.table import Row, VerdictTable
 from automedeval.models.arguments import ChatArguments, EncoderArguments, command_line
 from automedeval.records import RecordError, read_json
+from automedeval.records.language import is_english
 from automedeval.rubrics import without_scale
 from automedeval.stats import bootstrap
 from automedeval.stats.agreement import concordance
@@ -105,10 +106,12 @@ def record_of(cases: Cases, row: Row) -> dict[str, Any]:
         "errors": dict(judge.errors.most_common(8)),
         "blind_to": judge.blind_to,
         "contradicted": judge.contradicted_by_model,
-        "rationale_faults": judge.rationale_faults,
+        "rationale_faults": dict(
+            sorted(Counter(each.rationale_fault for each in judge.valid if each.rationale_fault).items())
+        ),
         "empty": judge.by_model(cases.empty),
         "unread": judge.by_model(judge.unread),
-        "foreign": list(judge.foreign),
+        "foreign": foreign(judge),
         "usage": usage(judge) if row.criterion in (None, *judge.criteria[:1]) else {},
         "polarity": "worse" if row.criterion in judge.worse else "better",
         "valid_rate": bootstrap.ratio(judge.verdicts_valid, judge.verdicts_due, reason="no verdict"),
@@ -119,6 +122,15 @@ def record_of(cases: Cases, row: Row) -> dict[str, Any]:
     if row.consistent is not None:
         record["order_consistency"] = bootstrap.ratio(*row.consistent)
     return record
+
+
+def foreign(judge: VerdictTable) -> list[int]:
+    """Return the answers in another language than English, and all: of a small judge, which reads English; else [0, 0]."""
+    if judge.blind_to is None or without_scale(judge.rubric_name):
+        return [0, 0]
+    texts = [response.text for case in judge.cases.records for response in case.responses]
+    shown = [text for text, asked in zip(texts, judge.asked) if asked]
+    return [sum(is_english(text) is False for text in shown), len(shown)]
 
 
 def prefers_longer(cases: Cases, relation: np.ndarray) -> bootstrap.Statistic:

@@ -13,14 +13,12 @@ import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.records import (
-    Case,
     Choice,
     CriterionLabel,
     HarmRating,
     Preference,
     Rating,
     RecordError,
-    Response,
     Verdict,
     VerdictRating,
     check_number,
@@ -123,16 +121,14 @@ def gather_ratings(
         RecordError: a fault of `check_ratings`, or no rating of any of these cases.
     """
     notes: list[str] = []
-    placed = cases.known(placed, f"{source}: ratings", notes)
+    placed = cases.known(placed, source, "rating of", notes)
     scores: dict[tuple[int, str, str], float] = {}
     comments: dict[int, list[tuple[str, str]]] = defaultdict(list)
     for _, rating in check_ratings(placed, {case.id: case.models for case in cases.records}):
-        response = cases.locate(cases.index[rating.case_id], rating.model)
+        response = cases.locate(rating.case_id, rating.model)
         scores[response, rating.annotator, rating.criterion] = rating.score
         if rating.comment:
             comments[response].append((rating.annotator, rating.comment))
-    if not scores:
-        raise RecordError(f"{source}: no rating of any case in {cases.source}")
     annotators = sorted({annotator for _, annotator, _ in scores})
     column = {name: number for number, name in enumerate(annotators)}
     by_criterion = {
@@ -155,47 +151,18 @@ def gather_ratings(
     return people
 
 
-def scores_of_people(
-    ratings: Iterable[tuple[str, Rating]], source: str
-) -> dict[tuple[str, str], tuple[float, list[float]]]:
-    """Return (case id, model) → people's score and single ratings of every rated response, where there is no file of cases.
-
-    `ratings` and `source` are as for `gather_ratings`; a fault of `check_ratings` is a RecordError.
-    """
-    placed = list(ratings)
-    models: dict[str, dict[str, None]] = defaultdict(dict)
-    for _, rating in placed:
-        models[rating.case_id][rating.model] = None
-    if not placed:
-        return {}
-    cases = Cases([Case(name, "", tuple(Response(model, "") for model in of)) for name, of in models.items()], source)
-    people = gather_ratings(placed, cases, source)
-    keys = [(case.id, model) for case in cases.records for model in case.models]
-    single = np.concatenate(list(people.by_criterion.values()), axis=1)
-    return {
-        key: (score, ratings_of[~np.isnan(ratings_of)].tolist())
-        for key, score, ratings_of in zip(keys, people.scores.tolist(), single)
-    }
-
-
 def read_choices(path: str, cases: Cases) -> tuple[dict[str, dict[int, Counter]], list[str]]:
     """Read people's choices between two responses: criterion → pair → votes by index of CHOICES; and notes."""
     votes: dict[str, dict[int, Counter]] = defaultdict(lambda: defaultdict(Counter))
     notes: list[str] = []
-    on_cases = cases.known(read_placed(path, Choice), f"{path}: choices", notes)
+    on_cases = cases.known(read_placed(path, Choice), path, "choice about", notes)
     for place, choice in without_repeats(on_cases, lambda each: frozenset(each.pair)):
-        case = cases.index[choice.case_id]
-        try:
-            located = [cases.locate(case, model) for model in choice.pair]
-        except KeyError as error:
-            raise RecordError(f"{place}: case {choice.case_id!r} has no response of {error.args[0]!r}") from None
+        located = [cases.locate(choice.case_id, model, place) for model in choice.pair]
         if choice.choice in CHOICES[2:]:
             code = CHOICES.index(choice.choice)
         else:
             code = int(located[choice.pair.index(choice.choice)] != min(located))
         votes[choice.criterion][cases.pair_index[min(located), max(located)]][code] += 1
-    if not votes:
-        raise RecordError(f"{path}: no choice about any case in {cases.source}")
     return votes, notes
 
 
@@ -226,7 +193,7 @@ def read_verdict_ratings(
         counts["other"] += (left_out := bool(there) and not without and rating.verdict_digest not in there)
         return not left_out
 
-    on_cases = cases.known(read_placed(path, VerdictRating), f"{path}: ratings of verdicts", notes)
+    on_cases = cases.known(read_placed(path, VerdictRating), path, "rating on", notes)
     placed = (each for each in on_cases if is_ours(each[1]))
     for place, rating in without_repeats(placed, lambda each: each.judge):
         check_number(rating.score, "score", place)
@@ -256,7 +223,7 @@ def gather_preferences(
     """
     preferences: Preferences = {}
     notes: list[str] = []
-    on_cases = cases.known(placed, f"{source}: preferences", notes)
+    on_cases = cases.known(placed, source, "preference about", notes)
     for place, preference in without_repeats(on_cases, lambda each: frozenset(each.judges)):
         if TIE in preference.judges:
             raise RecordError(f"{place}: a judge cannot be called {TIE!r}: the word is a choice")
@@ -264,8 +231,6 @@ def gather_preferences(
         number = 1 if preference.choice == TIE else 2 * judges.index(preference.choice)
         votes = preferences.setdefault(judges, defaultdict(list))[preference.criterion]
         votes.append((cases.index[preference.case_id], preference.annotator, number))
-    if not preferences:
-        raise RecordError(f"{source}: no preference about any case in {cases.source}")
     return preferences, notes
 
 

@@ -144,8 +144,8 @@ def compare_rationales(
         if judge.name in names:
             rationales = of_judge == judge.name
             table[judge.name] |= {"truncated": cut[judge.name]} | figures(np.flatnonzero(rationales))
-            if len(judge.all_runs) > 1:
+            if len(judge.runs) > 1:
                 table[judge.name]["runs"] = [
-                    {"run": run} | figures(np.flatnonzero(rationales & (of_run == run))) for run in judge.all_runs
+                    {"run": run} | figures(np.flatnonzero(rationales & (of_run == run))) for run in judge.runs
                 ]
     return result

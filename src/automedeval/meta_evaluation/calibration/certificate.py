@@ -5,30 +5,27 @@ valid verdicts. Nothing is learnt for it, so that the rated cases that a calibra
 (automedeval.stats.selective has the exact statement and the method).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from statistics import fmean
 from typing import Any
 
 import numpy as np
 
+from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.records import RecordError, Verdict
 from automedeval.stats import selective
-from automedeval.stats.agreement import Panel
 
 DELTA = 0.1  # the allowed probability that a certificate is false
 
-Place = tuple[str, int]  # a case's id, and the index of a response in the case
-
 
 def certify_order(
-    rated: Sequence[Verdict], people: Mapping[Place, float], others: Sequence[Verdict], source: str, risk: float
+    rated: VerdictTable, people: np.ndarray, others: VerdictTable, source: str, risk: float
 ) -> tuple[dict[str, Any], dict[str, float]]:
     """Certify a threshold of confidence on rated cases, for the verdicts on other cases.
 
     Args:
         rated: the judge's verdicts on a random draw of the cases.
-        people: people's scores of responses to these.
+        people: people's scores of the responses to these, float [responses], NaN where there is none.
         others: the judge's verdicts on cases that people did not rate.
         source: which scores count, "scores" or "expected_scores".
         risk: the allowed share of wrong pairs, above 0 and below 1.
@@ -40,17 +37,18 @@ def certify_order(
     Raises:
         RecordError: no other case has two responses with scores.
     """
-    ids, panel, _, scores = _mean_scores(others, source)
-    gaps = dict(zip(ids, _gaps(panel, scores).tolist()))
+    gaps = dict(zip(others.cases.index, _gaps(others, source).tolist()))
     confidence = {case_id: gap for case_id, gap in gaps.items() if not np.isnan(gap)}
     if not confidence:
         raise RecordError("--risk: no verdict to calibrate scores two responses of a case, so that none has an order")
-    ids, panel, places, scores = _mean_scores(rated, source)
-    relations = panel.relations(np.array([people.get(place, np.nan) for place in places]))
-    case, rated_gaps = panel.case[panel.pairs[0]], _gaps(panel, scores)
+    panel = rated.cases.panel
+    relations = panel.relations(np.where(np.isin(np.arange(len(people)), rated.response), people, np.nan))
+    case, rated_gaps = panel.case[panel.pairs[0]], _gaps(rated, source)
     ordered = ~np.isnan(relations) & (relations != 0) & ~np.isnan(rated_gaps[case])
-    drawn = selective.drawn_pairs(panel, ordered, ids)
-    wrong = panel.relations(scores)[drawn] != relations[drawn]  # a tie, or a response without a score, is wrong
+    drawn = selective.drawn_pairs(panel, ordered, list(rated.cases.index))
+    wrong = (
+        panel.relations(_mean_scores(rated, source))[drawn] != relations[drawn]
+    )  # a tie, or a missing score, is wrong
     sequence = selective.thresholds(np.array(list(confidence.values())), len(drawn), risk, DELTA)
     certificate = selective.certify(rated_gaps[case[drawn]], wrong, sequence.tolist(), risk, DELTA)
     kept = sum(_is_kept(certificate, gap) for gap in confidence.values())
@@ -69,24 +67,10 @@ def _is_kept(certificate: Mapping[str, Any], gap: float) -> bool:
     return certificate["threshold"] is not None and gap >= certificate["threshold"]
 
 
-def _gaps(panel: Panel, scores: np.ndarray) -> np.ndarray:
-    return np.round(
-        selective.gaps(panel, scores), 9
-    )  # equal ones are equal, in whatever order their scores were summed
+def _mean_scores(table: VerdictTable, source: str) -> np.ndarray:
+    return table.scores if source == "scores" else table.expected
 
 
-def _mean_scores(verdicts: Sequence[Verdict], source: str) -> tuple[list[str], Panel, list[Place], np.ndarray]:
-    """Return the ids of the cases, ascending; their responses that were shown as a panel; and the place and mean score of each.
-
-    The score is NaN where no valid verdict has one.
-    """
-    scores: dict[str, dict[int, list[float]]] = {}
-    for verdict in verdicts:
-        given = getattr(verdict, source) if verdict.valid else None
-        for index in verdict.order:
-            values = scores.setdefault(verdict.case_id, {}).setdefault(index, [])
-            values += [] if given is None or given[index] is None else [given[index]]
-    ids = sorted(scores)
-    places = [(case_id, index) for case_id in ids for index in sorted(scores[case_id])]
-    means = [fmean(values) if (values := scores[case_id][index]) else np.nan for case_id, index in places]
-    return ids, Panel.of_sizes([len(scores[case_id]) for case_id in ids]), places, np.array(means, float)
+def _gaps(table: VerdictTable, source: str) -> np.ndarray:
+    # Equal ones are equal, in whatever order their scores were summed.
+    return np.round(selective.gaps(table.cases.panel, _mean_scores(table, source)), 9)

@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 import scipy
 
-from automedeval.meta_evaluation.agreement.ratings import scores_of_people
+from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.ratings import People, gather_ratings
 from automedeval.meta_evaluation.calibration.certificate import certify_order, mark
+from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.records import Case, Rating, RecordError, Response, Verdict, digest, read_placed, verdicts_file
 from automedeval.records.ratings import placed_ratings
 from automedeval.rubrics import Rubric, without_scale
@@ -128,30 +130,33 @@ class Calibration:
                 of several judges, there are too few rated cases, or people's ratings do not depend on the verdicts.
         """
         kind = LikelihoodLine if without_scale(verdicts[0].rubric) else RisingLine
-        rated = rated_responses(verdicts, ratings, rubric)
-        valid = sorted((each for each in verdicts if each.valid), key=lambda each: (each.case_id, each.order, each.run))
+        table, rated = beside_people(verdicts, ratings, rubric)
+        valid = sorted(table.valid, key=lambda each: (each.case_id, each.order, each.run))
         source = "expected_scores" if all(each.expected_scores is not None for each in valid) else "scores"
         entries = [
-            ((verdict.case_id, models_of(verdict)[place]), row)
+            (start + place, row)
             for verdict in valid
+            for start in [int(table.cases.start[table.cases.index[verdict.case_id]])]
             for place, row in kind.features(verdict, source).items()
-            if (verdict.case_id, models_of(verdict)[place]) in rated
+            if not np.isnan(rated.scores[start + place])
         ]
-        # Responses and cases are numbered in the order of their first entries.
-        responses = {key: number for number, key in enumerate(dict.fromkeys(key for key, _ in entries))}
-        cases = {case_id: number for number, case_id in enumerate(dict.fromkeys(case_id for case_id, _ in responses))}
-        people = np.array([rated[key][0] for key in responses])
-        if len(cases) < FEWEST:
-            raise RecordError(f"{len(cases)} rated cases with a valid verdict; a calibration needs {FEWEST} at least")
+        # Responses are numbered in the order of their first entries, and cases in that of their ids.
+        responses = {response: number for number, response in enumerate(dict.fromkeys(key for key, _ in entries))}
+        shown = np.array(list(responses), int)
+        ids = [table.cases.records[number].id for number in table.cases.panel.case[shown].tolist()]
+        names, case = np.unique(np.array(ids, object), return_inverse=True)
+        people = rated.scores[shown]
+        if len(names) < FEWEST:
+            raise RecordError(f"{len(names)} rated cases with a valid verdict; a calibration needs {FEWEST} at least")
         if len(set(people.tolist())) == 1:
             raise RecordError(f"every response is rated {people[0]:g}: there is nothing to learn")
-        case = np.array([cases[case_id] for case_id, _ in responses])
         of = np.array([responses[key] for key, _ in entries])
         x, weight = np.array([row for _, row in entries], float), 1 / np.bincount(of)[of]
         line = kind.fit(x, people[of], weight)
         if np.ptp(line.points(x)) < SAME:
             raise RecordError("people's ratings do not rise with what the judge gives: there is nothing to learn")
-        single = np.concatenate([rated[key][1] for key in responses])
+        single = np.concatenate([scores[shown].ravel() for scores in rated.by_criterion.values()])
+        single = single[~np.isnan(single)]
         levels, counts = np.unique(np.floor(single + 0.5).astype(int), return_counts=True)
         shares = np.cumsum(counts)[:-1] / len(single)
         cuts = np.quantile(line.to_cut(x), shares, weights=weight, method="inverted_cdf")
@@ -161,7 +166,7 @@ class Calibration:
             points = kind.fit(x[~in_fold], people[of][~in_fold], weight[~in_fold]).points(x)
             after[held] = np.bincount(of, points.clip(*_scale(rubric)) * weight)[held]
         values = np.bincount(of, x[:, 0] * weight)
-        facts: dict[str, Any] = {"cases": len(cases), "responses": len(case), "ratings": len(single)}
+        facts: dict[str, Any] = {"cases": len(names), "responses": len(case), "ratings": len(single)}
         facts["concordance"] = _concordances({"judge": values, "cross_fitted": after}, people, case)
         rubrics = sorted({verdict.rubric for verdict in valid})
         before = values if rubrics == [rubric.name] else f"judged by {', '.join(rubrics)}, not on this scale"
@@ -261,10 +266,9 @@ def calibrate(
     moved = calibrated(calibration.apply, placed)
     if risk is None:
         return calibration, moved
-    people = rated_responses(rated, ratings_read, rubric)
-    places = {(verdict.case_id, index): models_of(verdict)[index] for verdict in rated for index in verdict.order}
-    said = {place: people[place[0], model][0] for place, model in places.items() if (place[0], model) in people}
-    certificate, confidence = certify_order(rated, said, [each for _, each in placed], calibration.source, risk)
+    table, people = beside_people(rated, ratings_read, rubric)
+    others = table_of([verdict for _, verdict in placed])
+    certificate, confidence = certify_order(table, people.scores, others, calibration.source, risk)
     calibration = replace(calibration, facts={**calibration.facts, "certificate": certificate})
     return calibration, [mark(verdict, certificate, confidence) for verdict in moved]
 
@@ -313,12 +317,13 @@ def _scale(rubric: Rubric) -> tuple[int, int]:
     return rubric.scale
 
 
-def rated_responses(
+def beside_people(
     verdicts: Sequence[Verdict], ratings: Iterable[Rating], rubric: Rubric
-) -> dict[tuple[str, str], tuple[float, list[float]]]:
-    """Return (case id, model) → people's score and single ratings (`scores_of_people`) of the responses of verdicts."""
+) -> tuple[VerdictTable, People]:
+    """Return verdicts as a table, and people's ratings of the responses that they are on, which must be on the scale."""
     low, high = _scale(rubric)
-    models: dict[str, list[str]] = {verdict.case_id: models_of(verdict) for verdict in verdicts}
+    table = table_of(verdicts)
+    models = {case.id: case.models for case in table.cases.records}
     usable = [rating for rating in ratings if rating.model in models.get(rating.case_id, ())]
     for rating in usable:
         if not low <= rating.score <= high:
@@ -326,7 +331,14 @@ def rated_responses(
             raise RecordError(f"{what} is off {rubric.name}'s scale {low} to {high}")
     if len({verdict.settings for verdict in verdicts}) > 1:
         raise RecordError("the verdicts to calibrate with are of several judges, or of one with several settings")
-    return scores_of_people((("the ratings", rating) for rating in usable), "the ratings")
+    if not usable:
+        raise RecordError(f"0 rated cases with a valid verdict; a calibration needs {FEWEST} at least")
+    return table, gather_ratings((("the ratings", rating) for rating in usable), table.cases, "the ratings")
+
+
+def table_of(verdicts: Sequence[Verdict]) -> VerdictTable:
+    """Return verdicts as a table, with what they say of their cases."""
+    return VerdictTable(Cases(list({each.case_id: _case_of(each) for each in verdicts}.values()), "verdicts"), verdicts)
 
 
 def models_of(verdict: Verdict) -> list[str]:

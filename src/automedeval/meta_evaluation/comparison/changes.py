@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.main_judge import values_of_responses
 from automedeval.meta_evaluation.agreement.ratings import People
@@ -14,12 +15,15 @@ from automedeval.meta_evaluation.report.grid import marks_of, pack_grid
 from automedeval.meta_evaluation.report.page import MARKS, case_records
 from automedeval.meta_evaluation.table import Row, VerdictTable
 from automedeval.records import RecordError
+from automedeval.records.text import in_a_row
 from automedeval.stats.agreement import relation_of
+from automedeval.stats.bootstrap import Estimate
+from automedeval.stats.prediction_powered import prediction_powered
 
 NEWLY = {"contradicted": ("contradicted", "answers_disagree"), "empty": ("empty",), "failing": ("unread", "invalid")}
 WORDS = {  # mark of a change → its words, of two models and of two judges
-    "won": ("won", "scored higher"),
-    "lost": ("lost", "scored lower"),
+    "won": ("better", "scored higher"),
+    "lost": ("worse", "scored lower"),
     **{f"newly_{name}": (f"newly {name}",) * 2 for name in NEWLY},
 }
 
@@ -52,21 +56,71 @@ class Changes:
     ) -> dict[str, Any]:
         """Return what `grid.html.jinja` needs: the cases with the models as columns, sorted by the size of the change."""
         records = case_records(cases, judges, people, self.row, {}, {})
-        largest = {"won": self.gap, "lost": -self.gap, "models_differ": np.abs(self.gap)}
-        for record in records:
-            number = cases.index[record["id"]]
-            start, end = cases.start[number : number + 2]
-            record["measures"].pop("models_differ", None)
-            if not np.isnan(self.gap[start:end]).all():
-                record["measures"] |= {name: float(np.nanmax(each[start:end])) for name, each in largest.items()}
         of_judges = self.kind == "judge"
-        marks = {name: words[of_judges] for name, words in WORDS.items()} | MARKS
         versions = {"old": self.old} if of_judges else {"base": self.old}
-        packed = pack_grid(
-            cases, records, self.row, marks, flags,
-            models=models, marked=self.marks, before=self.before, gap="size of the change", **versions,
-        )  # fmt: skip
+        packed = grid_of_changes(
+            cases,
+            records,
+            self.row,
+            flags,
+            self.gap,
+            self.marks,
+            of_judges,
+            models=models,
+            before=self.before,
+            **versions,
+        )
         return {"grid": packed, "in_grid": len(records)}
+
+
+def grid_of_changes(
+    cases: Cases,
+    records: list[dict[str, Any]],
+    row: Row,
+    flags: Mapping[str, Any],
+    gap: np.ndarray,
+    marked: Mapping[str, np.ndarray],
+    of_judges: bool = False,
+    **more: Any,
+) -> dict[str, str]:
+    """Return the packed grid of cases, which are sorted by the size of a change; `more` is what `pack_grid` takes."""
+    largest = {"won": gap, "lost": -gap, "models_differ": np.abs(gap)}
+    for record in records:
+        start, end = cases.start[cases.index[record["id"]] :][:2]
+        record["measures"].pop("models_differ", None)
+        if not np.isnan(gap[start:end]).all():
+            record["measures"] |= {name: float(np.nanmax(each[start:end])) for name, each in largest.items()}
+    marks = {name: words[of_judges] for name, words in WORDS.items()} | MARKS
+    return pack_grid(cases, records, row, marks, flags, marked=marked, gap="size of the change", **more)
+
+
+def candidates_of(cases: Cases, chosen: Sequence[str], notes: list[str]) -> dict[str, np.ndarray]:
+    """Return the response of every candidate in every case: candidate → int [cases], -1 where there is none.
+
+    Args:
+        chosen: the names of the candidates to return; empty for all.
+
+    Raises:
+        RecordError: a name of `chosen` that no candidate has.
+    """
+    responses: dict[str, np.ndarray] = {}
+    if len(cases.models) > MOST_MODELS and not chosen:
+        names = f"{len(cases.models)} model names in {len(cases)} cases"
+        notes.append(f"{names}: these are not models, and candidates are not compared")
+    else:
+        for number, name in enumerate(cases.models):
+            at = np.flatnonzero(cases.model_of == number)
+            responses[name] = np.full(len(cases), -1)
+            responses[name][cases.panel.case[at]] = at
+    if unknown := [name for name in chosen if name not in responses]:
+        names = ", ".join([*list(responses)[:8], *["…"] * (len(responses) > 8)])
+        raise RecordError(f"--models: {cases.source} has no {unknown[0]!r}; it has {names}")
+    return {name: responses[name] for name in chosen or responses}
+
+
+def paired_difference(gaps: np.ndarray) -> Estimate:
+    """Return the mean of a judge's differences, float [cases], with its interval; NaN where not both have a score."""
+    return prediction_powered(np.full(len(gaps), np.nan), gaps).naive
 
 
 def changes_of(cases: Cases, rows: Sequence[Row], candidates: Mapping[str, np.ndarray]) -> Changes | None:
@@ -74,7 +128,7 @@ def changes_of(cases: Cases, rows: Sequence[Row], candidates: Mapping[str, np.nd
 
     Args:
         rows: the lines of the judges.
-        candidates: see `compare.candidates_of`.
+        candidates: see `candidates_of`.
 
     Returns:
         None where there is one judge and one candidate.
@@ -100,17 +154,58 @@ def changes_of(cases: Cases, rows: Sequence[Row], candidates: Mapping[str, np.nd
                 break
     if not len(new_at) or not ((old.judge.given > 0) & (new.judge.given > 0)).any():
         raise RecordError(f"{cases.source}: {names[0]!r} and {names[1]!r} have no case in common")
-    before, after = values_of_responses(cases, old), values_of_responses(cases, new)
+    before = values_of_responses(cases, old)
+    gap, marks = _marked(cases, (old, old_at), (new, new_at))
+    return Changes(kind, *names, new, (before,) if kind == "judge" else (), gap, marks)
+
+
+def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[dict[str, Any], np.ndarray, dict[str, np.ndarray]]:
+    """Compare every model with one of them, case by case, by one line.
+
+    Returns:
+        The record: the baseline, and of every other model in how many cases it is "better", "worse" and "equal", the "cases"
+        in which it is worse, the worst first, and the paired "difference" of the means; and the gap and the marks of all
+        answers, as `Changes` has them.
+
+    Raises:
+        RecordError: no model has this name.
+    """
+    responses = candidates_of(cases, [], [])
+    if baseline not in responses:
+        names = in_a_row([*list(responses)[:8], *["…"] * (len(responses) > 8)])
+        raise RecordError(f"--baseline: {cases.source} has no model {baseline!r}; it has {names}")
+    gaps, marks = np.full(cases.responses, np.nan), {name: np.zeros(cases.responses, bool) for name in WORDS}
+    models: dict[str, Any] = {}
+    for name in responses.keys() - {baseline} if responses else ():
+        sides = np.stack([responses[baseline], responses[name]])
+        old, new = sides[:, (sides >= 0).all(axis=0)]
+        gap, marked = _marked(cases, (row, old), (row, new))
+        gaps = np.where(np.isnan(gap), gaps, gap)
+        marks = {each: marks[each] | marked[each] for each in marks}
+        lost = np.flatnonzero(marked["lost"])
+        ids = [cases.records[cases.panel.case[at]].id for at in lost[np.argsort(gap[lost], kind="stable")]]
+        better, compared = int(marked["won"].sum()), int((~np.isnan(gap)).sum())
+        models[name] = {"better": better, "worse": len(lost), "equal": compared - better - len(lost), "cases": ids}
+        models[name]["difference"] = paired_difference(gap[new]).to_dict()
+    ordered = {name: models[name] for name in cases.models if name in models}
+    return {"name": baseline, "models": ordered}, gaps, marks
+
+
+def _marked(
+    cases: Cases, old: tuple[Row, np.ndarray], new: tuple[Row, np.ndarray]
+) -> tuple[np.ndarray, dict[str, np.ndarray]]:
+    """Return the gap and the marks, as `Changes` has them, of new answers beside the old ones: (line, their places)."""
+    (old_row, old_at), (new_row, new_at) = old, new
     gap = np.full(cases.responses, np.nan)
-    gap[new_at] = after[new_at] - before[old_at]
+    gap[new_at] = values_of_responses(cases, new_row)[new_at] - values_of_responses(cases, old_row)[old_at]
     relation = relation_of(gap)
-    if kind == "model":  # an empty answer loses a tie
+    if old_row is new_row:  # two models: an empty answer loses a tie
         ties = relation[new_at] == 0
         relation[new_at] += ties * (cases.empty[old_at] * 1.0 - cases.empty[new_at])
     marks = {"won": relation > 0, "lost": relation < 0}
-    sides = [(marks_of(cases, old.judge), old_at), (marks_of(cases, new.judge), new_at)]
+    sides = [(marks_of(cases, row.judge), at) for row, at in (old, new)]
     for name, parts in NEWLY.items():
         had, has = (np.any([marked[part][at] for part in parts], axis=0) for marked, at in sides)
         marks[f"newly_{name}"] = np.zeros(cases.responses, bool)
         marks[f"newly_{name}"][new_at] = has & ~had
-    return Changes(kind, *names, new, (before,) if kind == "judge" else (), gap, marks)
+    return gap, marks

@@ -11,11 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import audits_of, known_of_judge
 from automedeval.meta_evaluation.agreement.ratings import People
-from automedeval.meta_evaluation.comparison.changes import Changes, changes_of
+from automedeval.meta_evaluation.comparison.changes import Changes, candidates_of, changes_of
 from automedeval.meta_evaluation.facts import facts_of
 from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
 from automedeval.records import RecordError
@@ -56,30 +55,6 @@ def keep_ratings(cases: Cases, people: People, number: int, seed: int = 0) -> Pe
     )
     # A new object: the cached properties of the old one are of all ratings.
     return replace(people, by_criterion=kept, notes=[*people.notes, note])
-
-
-def candidates_of(cases: Cases, chosen: Sequence[str], notes: list[str]) -> dict[str, np.ndarray]:
-    """Return the response of every candidate in every case: candidate → int [cases], -1 where there is none.
-
-    Args:
-        chosen: the names of the candidates to return; empty for all.
-
-    Raises:
-        RecordError: a name of `chosen` that no candidate has.
-    """
-    responses: dict[str, np.ndarray] = {}
-    if len(cases.models) > MOST_MODELS and not chosen:
-        names = f"{len(cases.models)} model names in {len(cases)} cases"
-        notes.append(f"{names}: these are not models, and candidates are not compared")
-    else:
-        for number, name in enumerate(cases.models):
-            at = np.flatnonzero(cases.model_of == number)
-            responses[name] = np.full(len(cases), -1)
-            responses[name][cases.panel.case[at]] = at
-    if unknown := [name for name in chosen if name not in responses]:
-        names = ", ".join([*list(responses)[:8], *["…"] * (len(responses) > 8)])
-        raise RecordError(f"--models: {cases.source} has no {unknown[0]!r}; it has {names}")
-    return {name: responses[name] for name in chosen or responses}
 
 
 def scales_of(cases: Cases, people: People, rows: Sequence[Row], notes: list[str]) -> dict[Row, bool]:

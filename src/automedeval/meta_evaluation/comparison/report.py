@@ -11,7 +11,7 @@ from automedeval.meta_evaluation.comparison.changes import WORDS
 from automedeval.meta_evaluation.comparison.compare import NO_SCORES
 from automedeval.meta_evaluation.page import render_report
 from automedeval.meta_evaluation.report.text import layout as layout_of
-from automedeval.records.text import UNDEFINED, ends, number, shown, span
+from automedeval.records.text import UNDEFINED, ends, number, span
 
 KINDS = {"classical": "ratings alone", "naive": "judge alone", "prediction_powered": "ratings and judge"}
 COLOURS_OF_KINDS = (charts.GREY, charts.ORANGE, charts.BLUE)
@@ -250,7 +250,7 @@ def illustrate(result: dict[str, Any]) -> Iterator[Figure]:
         if sum(estimate["value"] is not None for _, estimates in rows for estimate in estimates) > 1:
             drawn = [(name, list(zip(estimates, COLOURS_OF_KINDS))) for name, estimates in rows]
             draw = partial(charts.intervals, drawn, label, zero, kinds=list(kinds.values()))
-            numbers = [[name, *(shown(estimate, 3) for estimate in estimates)] for name, estimates in rows]
+            numbers = [[name, *(span(estimate, 3) for estimate in estimates)] for name, estimates in rows]
             yield Figure(title, text, draw, ["what", *kinds.values()], numbers)
     first = next(iter(pairs.values()), None)
     measured = first["difference"] if first else result["all"]["mean"]
@@ -277,7 +277,7 @@ def render(result: dict[str, Any], title: str, grid: dict[str, Any]) -> dict[str
     tables, rated = rows_of_tables(result), result["cases"]["rated_cases"]
     kinds, layout = KINDS if rated else JUDGE_ALONE, layout_of(result["judges"].values())
     means = [(what, figure) for what, judge, figure in tables["Mean scores"] if judge == result["lead"]]
-    rows = [(what, *(shown(figure[kind], 3) for kind in kinds)) for what, figure in means]
+    rows = [(what, *(span(figure[kind], 3) for kind in kinds)) for what, figure in means]
     return render_report(
         "automedeval.meta_evaluation", "comparison", title, words=words(result),
         notes=[*([ASSUMPTION] if rated else []), *result["notes"]],

@@ -1,8 +1,6 @@
 """Read verdicts and labels on criteria as scores of responses, for a comparison of candidates by few labels.
 
-The score of a response is the published one, unclipped. A judge's is by P(met) where it gives all of them, as its expected
-score, else by what it says is met. A response with an unread criterion has none. A response counts as rated where each of its
-criteria has a strict majority of the physicians.
+A response counts as rated where each of its criteria has a strict majority of the physicians.
 """
 
 from collections.abc import Sequence

@@ -133,17 +133,16 @@ def read_harm_ratings(path: str, cases: Cases, rubrics: Mapping[str, Rubric]) ->
     rubric: Rubric | None = None
     readings: dict[int, list[Reading]] = {}
     notes: list[str] = []
-    for place, rating in cases.known(read_placed(path, HarmRating), f"{path}: ratings", notes):
+    for place, rating in cases.known(read_placed(path, HarmRating), path, "rating of", notes):
+        number = cases.locate(rating.case_id, rating.model, place)
         case = cases.records[cases.index[rating.case_id]]
-        if rating.model not in case.models:
-            raise RecordError(f"{place}: case {case.id!r} has no response of {rating.model!r}")
         rubric = rubric or rubrics.get(rating.rubric)
         if rubric is None or not rubric.in_words:
             raise RecordError(
                 f"{place}: no rubric in words is called {rating.rubric!r}; your own needs --rubric its.yaml"
             )
         check_words(place, rating.rubric, rating.choices, rubric)
-        of_response = readings.setdefault(cases.locate(cases.index[case.id], rating.model), [])
+        of_response = readings.setdefault(number, [])
         if any(each.who == rating.annotator for each in of_response):
             raise RecordError(f"{place}: {rating.annotator!r} rated {rating.model!r} of case {case.id!r} before")
         text = case.responses[case.models.index(rating.model)].text
@@ -155,8 +154,7 @@ def read_harm_ratings(path: str, cases: Cases, rubrics: Mapping[str, Rubric]) ->
             marks.append((start, end))
         quoted = [f"“{text[start:end]}”" for start, end in marks] + ([rating.missing] if rating.missing else [])
         of_response.append(Reading(rating.annotator, rating.choices, "; ".join(quoted), tuple(marks), rating.comment))
-    if rubric is None:
-        raise RecordError(f"{path}: no rating of any case in {cases.source}")
+    assert rubric is not None  # there is a rating
     return Rater(PHYSICIANS, cases, rubric, readings), notes
 
 

@@ -23,6 +23,9 @@ class ReportArguments(TableArguments):
         "(default: all)",
         [],
     )
+    baseline: str | None = option(
+        "name of the model that the others are compared with, case by case: better, worse or equal", None
+    )
     compare_to: str | None = option(
         "name of the judge that every other one is tested against, in the form of the paper's Table 2 (needs "
         "--ratings)",
@@ -49,7 +52,6 @@ class ReportArguments(TableArguments):
         choices=["crossed", "anonymous"],
     )
     rubric: str | None = option("your own rubric's .yaml file, if verdicts were given by one", None)
-    limit: int | None = option("number of cases to read (default: all)", None)
     baselines: bool = option(
         "compare with baselines: longer text, BM25, ROUGE-L, random scores, embeddings (see --encoder)", True
     )
@@ -73,5 +75,4 @@ class ReportArguments(TableArguments):
             setattr(self, name, comma_list(getattr(self, name)))
         if not self.verdicts and not self.ratings:
             raise RecordError("--verdicts names no file")
-        check_least(self, 1, "limit")
         check_least(self, 100, "resamples")

@@ -17,7 +17,7 @@ from automedeval.meta_evaluation.report.figures import illustrate
 from automedeval.meta_evaluation.report.grid import GRID_CASES
 from automedeval.meta_evaluation.table import Row, VerdictTable
 from automedeval.records import question_text
-from automedeval.records.text import by_reason, percent, shown
+from automedeval.records.text import by_reason, percent, span
 from automedeval.stats.agreement import LABELS
 
 EACH_LIST = 5  # cases that the page shows of each list of cases to look at
@@ -164,7 +164,13 @@ def _groups(result: dict[str, Any], cases: list[dict[str, Any]]) -> dict[str, li
 
 
 def render(
-    result: dict[str, Any], title: str, cases: list[dict[str, Any]], grid: dict[str, str], rate: Sequence[str] = ()
+    result: dict[str, Any],
+    title: str,
+    cases: list[dict[str, Any]],
+    grid: dict[str, str],
+    rate: Sequence[str] = (),
+    scale: tuple[float, float] | None = None,
+    harm: Sequence[str] = (),
 ) -> dict[str, str]:
     """Render a result as {"report.html": text, "report.md": text}.
 
@@ -173,28 +179,27 @@ def render(
         cases: the cases to show, as `case_records` lays them out.
         grid: the same, as `pack_grid` packs them.
         rate: the commands with which people rate cases; empty where enough are rated.
+        scale: that of the main judge's scores.
+        harm: the sentences on harm but the first, which the facts have.
     """
     rows = agreement_table(result) if "people" in result else []
     listed = [case for case in cases if case["listed"]]
     models = text.leaderboard(result)
-    head = ["model", "rank", "strength (log odds)", "win rate, %", "first in resamples", "valid verdicts, %"]
-    lines = []
-    for row in models:
-        cells = (
-            shown(row["strength"]),
-            shown(row["win_rate"], 0, 100),
-            percent(row["first"]),
-            shown(row["valid"], 0, 100),
-        )
-        lines.append([row["model"], row["rank"], *cells])
+    head = ["model", "rank", "share of pairs won, %", "first in resamples", "valid verdicts, %"]
+    lines = [
+        [row["model"], row["rank"], span(row["win_rate"], 0, 100), percent(row["first"]), span(row["valid"], 0, 100)]
+        for row in models
+    ]
     judges, table2 = text.real_judges(result), None
     if table := result.get("table2"):
         table2 = {"lines": paper_table_text.lines_of(table), "reasons": paper_table_text.reasons(table)}
         table2["head"] = [paper_table_text.COLUMNS[name].label for name in table["columns"]]
     return render_report(
-        "automedeval.meta_evaluation", "report", title, words=text.further(result), notes=result["notes"],
+        "automedeval.meta_evaluation", "report", title, words=[*text.further(result), *harm], notes=result["notes"],
         figures=illustrate(result), settings=result["settings"], scripts=("report.js", "grid.js"),
-        summary=text.first_screen(result), main_table=(head, lines), result=result, judges=judges, answer=text.answer(result),
+        summary=[*text.summary(result, scale), *harm, *rate], headline=text.headline(result, scale),
+        read_first=text.read_first(result), bars=text.bars(result, scale), scale=scale,
+        main_table=(head, lines), result=result, judges=judges, answer=text.answer(result),
         beside=text.beside(result), layout=text.layout(judges.values()), rate=rate, leaderboard=models,
         standing=text.standing(result["models"][result["main_judge"]["name"]]), rivals=text.rivals(result),
         groups=_groups(result, listed), cases=listed, in_grid=len(cases), grid=grid, marked=marked, table2=table2,

@@ -30,6 +30,7 @@ from automedeval.meta_evaluation.agreement.runs import (
     repeated,
     trainings_of,
 )
+from automedeval.meta_evaluation.comparison.changes import against_baseline, grid_of_changes
 from automedeval.meta_evaluation.criteria import report as criteria_report
 from automedeval.meta_evaluation.criteria.checklists import read_labels
 from automedeval.meta_evaluation.facts import LEAST_RATED
@@ -38,14 +39,13 @@ from automedeval.meta_evaluation.harm.report import harm_report
 from automedeval.meta_evaluation.report import page
 from automedeval.meta_evaluation.report.arguments import ReportArguments
 from automedeval.meta_evaluation.report.grid import FLAGS, pack_grid, read_flags
-from automedeval.meta_evaluation.report.text import leaderboard, summary
+from automedeval.meta_evaluation.report.text import first_lines
 from automedeval.meta_evaluation.table import VerdictTable, rows_of
 from automedeval.meta_evaluation.verdict_files import has_checklists, read_checklists, read_verdicts
 from automedeval.metrics.embedding import NAMES, TextEncoder
 from automedeval.records import CriterionLabel, HarmRating, Preference, Rating, RecordError, digest, read_placed
 from automedeval.records.language import english_only
 from automedeval.records.run_record import describe_result
-from automedeval.records.text import RANKED, format_table
 from automedeval.rubrics import packaged_rubrics, read_rubric
 from automedeval.stats.bootstrap import estimate, plain
 
@@ -77,7 +77,7 @@ def make_report(
     Raises:
         RecordError: a file or an argument is wrong.
     """
-    cases = Cases.read(args.cases, args.limit, args.blank)
+    cases = Cases.read(args.cases, blank=args.blank)
     names = [*packaged_rubrics(), *([args.rubric] if args.rubric else [])]
     rubrics = {rubric.name: rubric for rubric in map(read_rubric, names)}
     given = files_by_kind(args.ratings)
@@ -87,6 +87,8 @@ def make_report(
         raise RecordError("--verdicts names no file")
     if ratings and len(on_harm) == len(args.verdicts):
         raise RecordError(f"{ratings}: ratings of scores, and these verdicts have none")
+    if args.baseline is not None and (labels or len(on_harm) == len(args.verdicts) or has_checklists(args.verdicts)):
+        raise RecordError("--baseline needs verdicts with scores or choices")
     for name in ("rounds", "compare_to") if ratings is None else ():
         if getattr(args, name):
             raise RecordError(f"--{name} needs --ratings of scores: a judge is measured by its agreement with people")
@@ -97,12 +99,12 @@ def make_report(
         by = {rubric.name: rubric} if rubric else rubrics
         harm, harm_pages, harm_lines = harm_report(cases, on_harm, by, given.get(HarmRating), args.resamples)
     if len(on_harm) == len(args.verdicts):
-        return Report(harm, "harm.json", "harm.html", harm_pages, harm_lines)
+        return Report(harm, "harm.json", "harm.html", harm_pages, harm_lines[:2])
     args.verdicts = [file for file in args.verdicts if file not in on_harm]
     own = None if args.rubric and read_rubric(args.rubric).in_words else args.rubric
     if labels or has_checklists(args.verdicts):
         report = _criteria_report(args, load_encoder, cases, labels, harm)
-        return replace(report, texts=report.texts | harm_pages, lines=report.lines + harm_lines[1:])
+        return replace(report, texts=report.texts | harm_pages)
     flags = read_flags(Path(args.output) / FLAGS, cases)
     judges, notes = read_verdicts(args.verdicts, cases, own, frozenset({*NAMES, "people"}))
     teacher = None
@@ -159,17 +161,18 @@ def make_report(
     result = plain(result) | ({"harm": harm} if harm else {})
     result |= {"next_steps": next_steps(main_judge.row.judge, people is not None, audited), "notes": notes}
     result["settings"] = settings | {"encoder": encoder and f"{encoder.name} ({encoder.fingerprint})"}
+    scale = main_judge.row.judge.scale
     study, commands = ({}, []) if ratings or args.choices else _rating_study(args, cases, options)
     lists = result["main_judge"]["cases"]
     shown = page.case_records(cases, judges, people, main_judge.row, lists, page.worst_cases(result))
-    grid = pack_grid(cases, shown, main_judge.row, page.MARKS, flags)
+    if args.baseline is None:
+        grid = pack_grid(cases, shown, main_judge.row, page.MARKS, flags)
+    else:
+        result["baseline"], gap, marked = against_baseline(cases, main_judge.row, args.baseline)
+        grid = grid_of_changes(cases, shown, main_judge.row, flags, gap, marked, base=args.baseline, sort="lost")
     title = "Report: " + Path(args.cases).stem
-    texts = study | harm_pages | page.render(result, title, shown, grid, commands)
-    table = [{"model": row["model"], "rank": row["rank"], "win rate": row["win_rate"]} for row in leaderboard(result)]
-    said = [*summary(result), *harm_lines[1:], *(f"  {command}" for command in commands), ""]
-    said += [f"note: {note}" for note in notes]
-    said += [*[""] * bool(notes), *format_table(table).split("\n"), RANKED] if table else []
-    return Report(result, "agreement.json", "report.html", texts, said)
+    texts = study | harm_pages | page.render(result, title, shown, grid, commands, scale, harm_lines[1:])
+    return Report(result, "agreement.json", "report.html", texts, first_lines(result, scale))
 
 
 def _criteria_report(
@@ -181,8 +184,7 @@ def _criteria_report(
     result = criteria_report.criteria_result(cases, readings, labels, encoder, args.resamples, args.audits, harm)
     result |= {"notes": notes, "settings": describe_result("report", resamples=args.resamples)}
     texts = criteria_report.render_criteria(result, cases, readings)
-    lines = [*criteria_report.sentences(result), *(f"note: {note}" for note in notes)]
-    return Report(result, "criteria.json", "criteria.html", texts, lines)
+    return Report(result, "criteria.json", "criteria.html", texts, criteria_report.sentences(result)[:2])
 
 
 def _chosen(judges: list[VerdictTable], wanted: list[str]) -> list[VerdictTable]:
@@ -201,7 +203,7 @@ def _rating_study(args: ReportArguments, cases: Cases, options: Sequence[str]) -
     been edited, and people may have begun to rate.
     """
     shown = [[case.id, case.digest] for case in cases.records]
-    study = Path(args.output) / f"rate-{digest([args.cases, args.limit, shown])}.yaml"
+    study = Path(args.output) / f"rate-{digest([args.cases, None, shown])}.yaml"
     ratings = study.with_suffix("")
     annotate = shlex.join(["automedeval", "annotate", "--study", str(study)])
     again = [*options, "--ratings", *args.ratings, str(ratings / "ratings.jsonl")]
@@ -212,7 +214,7 @@ def _rating_study(args: ReportArguments, cases: Cases, options: Sequence[str]) -
     content = {
         "title": Path(args.cases).stem,
         "cases": args.cases,
-        **{name: value for name in ("blank", "limit") if (value := getattr(args, name))},
+        **{name: value for name in ("blank",) if (value := getattr(args, name))},
         "rate": {"raters": 1, "draw": min(LEAST_RATED, len(cases)), "roles": ["attending"]},
         "annotators": [{"name": "physician-1", "role": "attending"}],
         "database": str(study.with_suffix(".sqlite")),

@@ -1,14 +1,16 @@
 """Put the result into words: first the answer, which model scores highest and what is known of the judge, then the rest."""
 
 from collections.abc import Iterable
+from itertools import zip_longest
 from typing import Any
 
 from automedeval.meta_evaluation.agreement.candidates import LEVEL, standing
 from automedeval.meta_evaluation.agreement.judge_facts import profile
-from automedeval.meta_evaluation.facts import LEAST_RATED, JudgeProfile, facts_of, is_trusted
+from automedeval.meta_evaluation.facts import LEAST_RATED, SHOWN, JudgeProfile, facts_of, is_trusted, trust
 from automedeval.meta_evaluation.report import paper_table_text
 from automedeval.records.text import against_best, in_a_row, interval, percent
 
+READ_FIRST = 8  # cases that a line names
 HALF = "A tie counts as half; guessing gives 50 %."
 HOW = {
     "given": "chosen by --main_judge",
@@ -54,6 +56,87 @@ def answer(result: dict[str, Any]) -> dict[str, str]:
         if by_people["order"]:
             answers["By people's own ratings"] = _best(result["models"]["people"], by_people, True)
     return answers
+
+
+def headline(result: dict[str, Any], scale: tuple[float, float] | None) -> str:
+    """Say which model is better, by how much, and how far to trust it; with a baseline, how the others stand beside it."""
+    table = result["models"][result["main_judge"]["name"]]
+    known = _known(result, table, standing(table))
+    wrong = sum(count for count, _ in known.contradicted.values())
+    found = f" {wrong} answer{' says' if wrong == 1 else 's say'} what the reference contradicts." if wrong else ""
+    if "baseline" not in result or "gap" in table:
+        said = _best(table, standing(table), is_trusted(known))
+        return f"{said}{found} {trust(known)}"
+    means = {row["model"]: row["mean"]["value"] for row in bars(result, scale)}
+    worst_first = sorted(result["baseline"]["models"].items(), key=lambda each: each[1]["better"] - each[1]["worse"])
+    said = " ".join(_beside(name, each, result["baseline"]["name"], means, scale) for name, each in worst_first[:SHOWN])
+    more = f" {len(worst_first) - SHOWN} more models stand below." if len(worst_first) > SHOWN else ""
+    return f"{said or 'No other model was judged.'}{more}{found} {trust(known)}"
+
+
+def _beside(
+    name: str, each: dict[str, Any], base: str, means: dict[str, Any], scale: tuple[float, float] | None
+) -> str:
+    """Return a sentence on a model beside the baseline."""
+    difference, cases = each["difference"], each["better"] + each["worse"] + each["equal"]
+    if not cases:
+        return f"{name} and {base} have no score on the same case."
+    if difference["low"] is None:  # no spread: a sign test of six equal signs has p < 0.05
+        clear = cases > 5 and cases in (each["better"], each["worse"])
+    else:
+        clear = difference["low"] > 0 or difference["high"] < 0
+    way = "higher than" if (difference["value"] or 0) > 0 else "lower than"
+    text = f"{name} scores {way} {base}" if clear else f"{name} is not clearly different from {base}"
+    if scale and means.get(name) is not None and means.get(base) is not None:
+        text += f": {means[base]:.2f} → {means[name]:.2f} of {scale[1]:g}"
+    return f"{text}, worse in {each['worse']} of {cases} cases and better in {each['better']}."
+
+
+def bars(result: dict[str, Any], scale: tuple[float, float] | None) -> list[dict[str, Any]]:
+    """Return one row per model, best first: its mean score or share of pairs won, and its contradicted and empty answers.
+
+    Args:
+        scale: that of the main judge's scores; None: the shares of pairs won, from 0 to 1, are shown.
+    """
+    main = result["main_judge"]["name"]
+    record, table = result["judges"][main], result["models"][main]
+    low, high = scale or (0.0, 1.0)
+    rows = []
+    for name in standing(table)["order"]:
+        each = table["models"][name]
+        mean = (each.get("expected") or each.get("score") if scale else None) or each["win_rate"]
+        ends = [100 * (mean[end] - low) / (high - low) for end in ("value", "low", "high") if mean[end] is not None]
+        wrong, empty = record["contradicted"].get(name, (0, 0))[0], record["empty"].get(name, 0)
+        said = [f"{wrong} contradicted"] * bool(wrong) + [f"{empty} empty"] * bool(empty)
+        rows.append({"model": name, "mean": mean, "ends": ends, "said": ", ".join(said)})
+    return rows
+
+
+def first_lines(result: dict[str, Any], scale: tuple[float, float] | None) -> list[str]:
+    """Return what the terminal shows of a report: the difference and its trust, the regressions, and the next step."""
+    lines = [headline(result, scale), *regressions(result)]
+    return lines + [f"Next step: {' '.join(steps)}" for steps in [result["next_steps"]] if steps]
+
+
+def regressions(result: dict[str, Any]) -> list[str]:
+    """Name the cases in which a model is worse than the baseline, the worst first."""
+    cases = _worse(result)
+    more = f" and {len(cases) - READ_FIRST} more" if len(cases) > READ_FIRST else ""
+    return [f"Read first, where a model is worse: {', '.join(cases[:READ_FIRST])}{more}."] if cases else []
+
+
+def read_first(result: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return (mark of the grid, words) of the cases to read first, for links."""
+    worse, contradicted = _worse(result), result["main_judge"]["cases"].get("contradicted", ())
+    links = [("lost", f"Read first: {len(worse)} cases in which a model is worse.")] * bool(worse)
+    text = f"Read first: {len(contradicted)} cases with an answer that says what the reference contradicts."
+    return links + [("contradicted", text)] * bool(contradicted)
+
+
+def _worse(result: dict[str, Any]) -> list[str]:
+    models = result.get("baseline", {"models": {}})["models"].values()
+    cases = dict.fromkeys(case for each in zip_longest(*(model["cases"] for model in models)) for case in each)
+    return [case for case in cases if case is not None]
 
 
 def _known(result: dict[str, Any], table: dict[str, Any], stands: dict[str, Any]) -> JudgeProfile:
@@ -165,18 +248,14 @@ def _how_chosen(main: dict[str, Any]) -> list[str]:
     ]
 
 
-def first_screen(result: dict[str, Any]) -> list[str]:
-    """Return the answer and the agreement with people in sentences, as the first screen of the page has them."""
-    lines = [f"{question.rstrip('?')}: {said}" for question, said in answer(result).items()]
+def summary(result: dict[str, Any], scale: tuple[float, float] | None) -> list[str]:
+    """Return the first screen, what is known of the judge, and whatever else was measured, in sentences."""
+    known = [f"{question.rstrip('?')}: {said}" for question, said in answer(result).items()]
+    lines = [headline(result, scale), *regressions(result), *known]
     if rows := beside(result):
         shares = "; ".join(f"{who} {percent(each['value'])} ({interval(each)})" for who, each in rows)
         lines.append(f"Agreement with people: {shares}. {HALF}")
-    return lines
-
-
-def summary(result: dict[str, Any]) -> list[str]:
-    """Return the first screen, and after it sentences on the other judges and whatever else was measured."""
-    return [*first_screen(result), *further(result)]
+    return [*lines, *further(result)]
 
 
 def further(result: dict[str, Any]) -> list[str]:
@@ -212,7 +291,7 @@ def leaderboard(result: dict[str, Any]) -> list[dict[str, Any]]:
     stands = standing(table)
     rows = []
     for model in stands["order"]:
-        row = {"rank": stands["ranks"][model], "model": model, "strength": (table["strengths"] or {}).get(model)}
+        row = {"rank": stands["ranks"][model], "model": model}
         row |= {"win_rate": table["models"][model]["win_rate"], "first": table["first_places"][model]}
         rows.append(row | {"valid": main["valid_rates"].get(model), "people": people.get(model, {}).get("win_rate")})
     return rows

@@ -18,7 +18,7 @@
     for (let place = 0; place < packed.length; place++) bytes[place] = packed.charCodeAt(place);
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
   };
-  const { report, models, scale, marks, gap, old, base: first, flags: embedded, rows: packed } = JSON.parse(await unpack("packed-rows"));
+  const { report, models, scale, marks, gap, old, base: first, sort: order = "models_differ", flags: embedded, rows: packed } = JSON.parse(await unpack("packed-rows"));
   const rows = packed.map(([id, topic, question, cells, reasons, measures], number) => ({
     id, topic, question, cells, measures, number,
     marks: new Set([...reasons, ...cells.flatMap((cell) => cell?.[2] ?? [])]),
@@ -55,7 +55,7 @@
     const words = new URLSearchParams(location.hash.slice(1));
     const before = address({ case: "" });
     for (const key of KEYS) state[key] = words.get(key) ?? "";
-    for (const key of KEYS.slice(1)) at(key).value = state[key].replace(key === "sort" ? /^-/ : "", "") || at(key).options?.[0].value || "";
+    for (const key of KEYS.slice(1)) at(key).value = state[key].replace(key === "sort" ? /^-/ : "", "") || (key === "sort" && order) || at(key).options?.[0].value || "";
     said.textContent = "";
     if (before !== address({ case: "" }) || !shown) await select();
     await open();
@@ -92,7 +92,7 @@
     shown = rows.filter((row) => (!state.topic || row.topic === state.topic)
       && (!state.show || (state.show === "flagged" ? flags[row.id]?.flagged : row.marks.has(state.show)))
       && (!words.length || holds(row)));
-    const key = (state.sort || "models_differ").replace(/^-/, "");
+    const key = (state.sort || order).replace(/^-/, "");
     const way = state.sort.startsWith("-") ? -1 : 1;
     if (key !== "file") shown.sort((a, b) => (value(a, key) === value(b, key) ? 0 : way * (value(b, key) - value(a, key))));
     else if (way < 0) shown.reverse();
