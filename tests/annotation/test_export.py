@@ -200,9 +200,8 @@ def test_report_reports_on_five_cases_of_two_physicians(tmp_path: Path, opened, 
     assert {key: exported[key] for key in ratings} == ratings
     options = ["--verdicts", SAMPLE / "verdicts.jsonl", "--cases", SAMPLE / "train_cases.jsonl", "--baselines", "false"]
     options += ["--resamples", 200, "--output", tmp_path / "report"]
-    options += ["--ratings", tmp_path / "out" / "ratings.jsonl"]
-    options += ["--verdict_ratings", tmp_path / "out" / "verdict_ratings.jsonl"]
-    options += ["--preferences", tmp_path / "out" / "preferences.jsonl"]
+    names = ("ratings", "verdict_ratings", "preferences")
+    options += ["--ratings", *(tmp_path / "out" / f"{name}.jsonl" for name in names)]
     succeeded(run_recipe("report", *options))
     report = json.loads((tmp_path / "report" / "agreement.json").read_text())
     for figures in report["people"]["reliability"].values():

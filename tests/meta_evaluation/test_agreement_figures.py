@@ -298,7 +298,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def figures(files: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    options = ["--ratings", files["ratings"], "--raters", "crossed", "--choices", files["choices"]]
+    options = ["--ratings", files["ratings"], files["choices"], "--raters", "crossed"]
     options += ["--main_judge", "noisy"]
     return evaluate(tmp_path_factory.mktemp("report"), read(files["verdicts"]), *options)
 

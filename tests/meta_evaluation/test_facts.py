@@ -338,5 +338,5 @@ def test_of_a_judge_of_pairs_the_facts_name_the_criterion(tmp_path: Path) -> Non
          "choice": each["choices"]["correctness"]}
         for each in pairwise_verdicts()
     ]  # fmt: skip
-    printed, _ = reported(tmp_path, tmp_path / "r", "--choices", write(tmp_path / "choices.jsonl", chosen))
+    printed, _ = reported(tmp_path, tmp_path / "r", "--ratings", write(tmp_path / "choices.jsonl", chosen))
     assert "pairs makes the choice of most people in 100 % of the pairs on correctness (" in printed

@@ -212,7 +212,7 @@ def test_ratings_of_other_texts_of_a_judge_are_left_out_and_counted(tmp_path):
     ratings += [each | {"score": 1, "verdict_digest": "0123456789ab"} for each in ratings[:4]]  # of an earlier run
     ratings += [{"case_id": ratings[0]["case_id"], **about, "annotator": "other", "score": 3}]
     ratings += [each | {"judge": "absent"} for each in ratings[:2]]
-    result = evaluate(tmp_path, verdicts, "--verdict_ratings", write(tmp_path / "verdict_ratings.jsonl", ratings))
+    result = evaluate(tmp_path, verdicts, "--ratings", write(tmp_path / "verdict_ratings.jsonl", ratings))
     assert result["verdict_ratings"]["echo"]["knowledge"]["counts"] == {"3": 1, "5": 30}
     assert result["verdict_ratings"]["absent"]["knowledge"]["mean"]["n"] == 2
     notes = [note.partition(": ")[2] for note in result["notes"] if "verdict_ratings" in note]

@@ -125,7 +125,7 @@ def test_scores_are_read_as_choices_the_way_a_criterion_goes(tmp_path):
             if abs(gap) >= 1:
                 choices.append({"case_id": case["id"], "pair": [first, second], "annotator": "a", "criterion": criterion,
                                 "choice": choice})  # fmt: skip
-    result = evaluate(tmp_path, agreeing_verdicts(), "--choices", write(tmp_path / "h.jsonl", choices))
+    result = evaluate(tmp_path, agreeing_verdicts(), "--ratings", write(tmp_path / "h.jsonl", choices))
     for criterion in ("correctness", "harmfulness"):
         assert result["choices"]["echo"][criterion]["accuracy"]["value"] == 1
 

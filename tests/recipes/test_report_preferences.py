@@ -1,4 +1,4 @@
-"""`automedeval report` --preferences: shares worked by hand, intervals, the figure, and faults by file and line."""
+"""Preferences in `automedeval report`: shares worked by hand, intervals, the figure, and faults by file and line."""
 
 import re
 
@@ -31,7 +31,7 @@ def clear() -> list[dict]:
 
 def test_shares_by_hand_with_intervals_over_cases(tmp_path):
     file = write(tmp_path / "preferences.jsonl", clear())
-    result = evaluate(tmp_path, agreeing_verdicts(), "--preferences", file)
+    result = evaluate(tmp_path, agreeing_verdicts(), "--ratings", file)
     (compared,) = result["preferences"]
     assert compared["judges"] == JUDGES
     record = compared["criteria"]["overall"]
@@ -57,7 +57,7 @@ def test_shares_by_hand_with_intervals_over_cases(tmp_path):
 
 def test_figure_shows_both_judges_ties_and_every_annotator(tmp_path):
     records = clear() + [preference(case_id, "tie", criterion="fluency") for case_id in IDS]
-    result = evaluate(tmp_path, agreeing_verdicts(), "--preferences", write(tmp_path / "preferences.jsonl", records))
+    result = evaluate(tmp_path, agreeing_verdicts(), "--ratings", write(tmp_path / "preferences.jsonl", records))
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     figure = next(part for part in page.split("<figure>") if "Preference between" in part)
     for word in ("53%", "33%", "13%", "100%", "overall", "fluency", "tie"):
@@ -74,7 +74,7 @@ def test_more_than_two_judges_and_a_few_other_cases(tmp_path):
     records = [preference(case_id, "tie") for case_id in IDS[:10]]
     records += [preference(case_id, "third", judges=["third", "echo"]) for case_id in IDS[:5]]
     records += [preference("elsewhere", "tie")]
-    result = evaluate(tmp_path, agreeing_verdicts(), "--preferences", write(tmp_path / "preferences.jsonl", records))
+    result = evaluate(tmp_path, agreeing_verdicts(), "--ratings", write(tmp_path / "preferences.jsonl", records))
     assert [each["judges"] for each in result["preferences"]] == [JUDGES, ["third", "echo"]]
     assert result["preferences"][1]["criteria"]["overall"]["first"]["value"] == 1
     assert any("preferences: 1 left out" in note for note in result["notes"])
@@ -89,7 +89,7 @@ def test_a_fault_is_one_line_that_names_file_and_line(changes, message, tmp_path
     verdicts = write(tmp_path / "verdicts.jsonl", agreeing_verdicts())
     file = write(tmp_path / "preferences.jsonl", records)
     done = meta_evaluate(
-        "--verdicts", verdicts, "--cases", CASES, "--preferences", file, "--output", tmp_path / "out", *FAST
+        "--verdicts", verdicts, "--cases", CASES, "--ratings", file, "--output", tmp_path / "out", *FAST
     )
     assert re.search(rf"preferences\.jsonl.*{message}|preferences\.jsonl{message}", error_line(done))
     assert not (tmp_path / "out").exists()

@@ -16,8 +16,8 @@ from automedeval.rubrics.slots import by_response, renamed
 
 FILES = {
     "ratings.jsonl": "ratings of the responses",  # for report.py --ratings
-    "verdict_ratings.jsonl": "ratings of the verdicts",  # for --verdict_ratings of build_dataset.py and report.py
-    "preferences.jsonl": "preferences between two verdicts",  # for report.py --preferences
+    "verdict_ratings.jsonl": "ratings of the verdicts",  # for --verdict_ratings of build_dataset.py, report --ratings
+    "preferences.jsonl": "preferences between two verdicts",  # for report --ratings
     "harm.jsonl": "harm of the responses",  # for report.py --ratings
     "jury.jsonl": "the jury's decisions",  # for introspect.py --jury
     "history.jsonl": "everything that was ever stored, with times",

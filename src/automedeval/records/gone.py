@@ -23,6 +23,9 @@ OPTIONS: dict[str, str] = {
     "uncertified": PAIRS,
     "criterion_labels": "--ratings takes labels of criteria as well",
     "harm_ratings": "--ratings takes ratings of harm as well",
+    "report choices": "--ratings takes choices as well",
+    "report preferences": "--ratings takes preferences as well",
+    "report verdict_ratings": "--ratings takes ratings of verdicts as well",
     "approve": f"{CRITERIA}; the version that began this study exports its answers",  # a kind of a study of annotate
     "attacks": "use --edits N",
     "harms": "use --edits N",

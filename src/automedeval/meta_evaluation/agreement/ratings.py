@@ -32,7 +32,13 @@ from automedeval.stats import bootstrap, interrater
 from automedeval.stats.agreement import CHOICES, Panel
 
 # The keys of a record that is no rating of scores.
-KINDS = {CriterionLabel: {"case_id", "criterion", "label"}, HarmRating: {"case_id", "rubric", "choices"}}
+KINDS = {
+    CriterionLabel: {"case_id", "criterion", "label"},
+    HarmRating: {"case_id", "rubric", "choices"},
+    Choice: {"case_id", "pair"},
+    Preference: {"case_id", "choice"},
+    VerdictRating: {"case_id", "judge", "score"},
+}
 
 
 def files_by_kind(files: Sequence[str]) -> dict[type, str]:

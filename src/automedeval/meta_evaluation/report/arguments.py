@@ -37,13 +37,10 @@ class ReportArguments(TableArguments):
         None,
     )
     ratings: list[str] = option(
-        "people's ratings of the responses, physicians' ratings of their harm by a rubric in words, and physicians' labels "
-        "of the criteria of cases: a file of each kind",
+        "people's ratings of the responses, of their harm by a rubric in words and of the verdicts, labels of the criteria "
+        "of cases, choices about pairs of responses, and preferences between two judges' verdicts: a file of each kind",
         [],
     )
-    choices: str | None = option("people's choices about pairs of responses", None)
-    verdict_ratings: str | None = option("people's ratings of the verdicts", None)
-    preferences: str | None = option("people's preferences between two judges' verdicts", None)
     audits: list[str] = option("results of automedeval audit for these judges: its folders, or their audit.json", [])
     raters: str | None = option(
         "crossed: the same persons rated everything; anonymous: an annotator is only a position, the persons "

@@ -43,7 +43,17 @@ from automedeval.meta_evaluation.report.text import first_lines
 from automedeval.meta_evaluation.table import VerdictTable, rows_of
 from automedeval.meta_evaluation.verdict_files import has_checklists, read_checklists, read_verdicts
 from automedeval.metrics.embedding import NAMES, TextEncoder
-from automedeval.records import CriterionLabel, HarmRating, Preference, Rating, RecordError, digest, read_placed
+from automedeval.records import (
+    Choice,
+    CriterionLabel,
+    HarmRating,
+    Preference,
+    Rating,
+    RecordError,
+    VerdictRating,
+    digest,
+    read_placed,
+)
 from automedeval.records.language import english_only
 from automedeval.records.run_record import describe_result
 from automedeval.rubrics import packaged_rubrics, read_rubric
@@ -123,16 +133,16 @@ def make_report(
     if ratings:
         people = read_ratings(ratings, cases, args.raters)
         notes = people.notes + notes
-    if args.choices:
-        choices, more = read_choices(args.choices, cases)
+    if file := given.get(Choice):
+        choices, more = read_choices(file, cases)
         notes += more
-    if args.verdict_ratings:
+    if file := given.get(VerdictRating):
         judged = (verdict for judge in judges for verdict in judge.verdicts)
-        verdict_ratings, more = read_verdict_ratings(args.verdict_ratings, cases, judged)
+        verdict_ratings, more = read_verdict_ratings(file, cases, judged)
         notes += more
     preferences: Preferences = {}
-    if args.preferences:
-        preferences, more = gather_preferences(read_placed(args.preferences, Preference), cases, args.preferences)
+    if file := given.get(Preference):
+        preferences, more = gather_preferences(read_placed(file, Preference), cases, file)
         notes += more
     encoder, baselines = None, []
     if args.baselines and people is not None:
@@ -162,7 +172,7 @@ def make_report(
     result |= {"next_steps": next_steps(main_judge.row.judge, people is not None, audited), "notes": notes}
     result["settings"] = settings | {"encoder": encoder and f"{encoder.name} ({encoder.fingerprint})"}
     scale = main_judge.row.judge.scale
-    study, commands = ({}, []) if ratings or args.choices else _rating_study(args, cases, options)
+    study, commands = ({}, []) if ratings or Choice in given else _rating_study(args, cases, options)
     lists = result["main_judge"]["cases"]
     shown = page.case_records(cases, judges, people, main_judge.row, lists, page.worst_cases(result))
     if args.baseline is None:
