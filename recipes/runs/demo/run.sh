@@ -53,7 +53,7 @@ judge "The judge after this round judges the four cases" --judge $checkpoints-ro
 
 # --- may it be believed?
 step "The report on the four cases: every judge beside people's ratings and judges that need no model" \
-  automedeval report --config $SMALL/report.yaml --rounds stage3,introspection1 --encoder none --limit 4 \
+  automedeval report --config $SMALL/report.yaml --rounds stage3,introspection1 --encoder none \
   --verdicts demo/verdicts/sample --output demo/reports/sample
 step "An audit of the last judge on four cases: do order, length, planted texts or the patient move its scores?" \
   automedeval audit --config $SMALL/audit.yaml --judge $checkpoints-round1 --limit 4 --encoder none --output demo/reports/sample-audit
