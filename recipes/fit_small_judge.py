@@ -24,6 +24,7 @@ from automedeval.judges.features import FEATURES, read_responses
 from automedeval.judges.small import ADAPTER, CHUNK, SCALES, Scale, SmallJudgeModel, write_small_judge
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import read_ratings
+from automedeval.meta_evaluation.calibration.certificate import DELTA
 from automedeval.meta_evaluation.calibration.scores import FEWEST
 from automedeval.models.arguments import EncoderArguments
 from automedeval.models.checkpoints import checkpoint_folder
@@ -62,7 +63,6 @@ class FitArguments(TableArguments):
         "regular expression; the cases whose id has it tell when to abstain, and nothing else is learnt of them", None
     )
     abstain_at: float = option("largest share of wrong pairs of verdicts that do not abstain", 0.2)
-    delta: float = option("probability with which the certificate may be false", 0.1)
     device: str = option("cpu, cuda, cuda:N, mps, or auto: a GPU if there is one", "auto")
 
     def __post_init__(self) -> None:
@@ -74,7 +74,7 @@ class FitArguments(TableArguments):
                 f"{len(self.cases)} files of --cases, {len(self.ratings)} of --ratings, {len(self.rubric)} of --rubric"
             )
             raise RecordError(counts)
-        check_between(self, 0, 1, "abstain_at", "delta")
+        check_between(self, 0, 1, "abstain_at")
         check_patterns(self, "seen", "only", "certify")
 
 
@@ -303,11 +303,11 @@ def certified(sets: Sequence[Rated], scale: Scale, args: FitArguments) -> tuple[
     confidence, errors = np.concatenate(units), np.concatenate(wrong)
     if not len(confidence):
         raise RecordError(f"--certify {args.certify}: no case with a pair that people ordered")
-    sequence = selective.thresholds(np.concatenate(fresh), len(confidence), args.abstain_at, args.delta)
-    certificate = selective.certify(confidence, errors, sequence, args.abstain_at, args.delta)
+    sequence = selective.thresholds(np.concatenate(fresh), len(confidence), args.abstain_at, DELTA)
+    certificate = selective.certify(confidence, errors, sequence, args.abstain_at, DELTA)
     kept = float((confidence >= certificate["threshold"]).mean()) if certificate["threshold"] is not None else 0.0
     print(
-        f"abstention: at most {args.abstain_at:g} of the pairs wrong, at delta {args.delta:g}: "
+        f"abstention: at most {args.abstain_at:g} of the pairs wrong, at delta {DELTA:g}: "
         + (
             f"from a gap of {certificate['threshold']:.3g} of the scale on, {kept:.0%} of {len(confidence)} cases"
             if kept

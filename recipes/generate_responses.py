@@ -48,7 +48,6 @@ class GenerationArguments(TableArguments):
     candidates_per_case: int | None = option(
         "so many candidates answer a case, for it alone, each group of them in turn (default: all)", None
     )
-    system: str | None = option("system message before every question", None)
     seed: int = option("seed of sampling; each answer also depends on case and candidate", 0)
     window: int = option("number of cases that are sorted by length and batched together", 128)
     limit: int | None = option("answer only so many cases, the first ones", None)
@@ -82,7 +81,7 @@ def main() -> None:
     names = candidate_names(args.candidates, args.names)
     cases = list(itertools.islice(read_cases(args.cases, 0, args.blank), args.limit))
     for case in cases:  # faults of the input are reported before a model is loaded
-        question_messages(case, args.system)
+        question_messages(case)
     groups = itertools.combinations(names, args.candidates_per_case or len(names))
     group_of = dict(zip((case.id for case in cases), itertools.cycle(groups)))
     if args.candidates_per_case:  # Paper: 4.4.2, responses are generated "separately for each case"
@@ -124,13 +123,13 @@ def generate(
 ) -> tuple[dict[str, Generated], list[str]]:
     """Have one candidate answer what is missing; return its answers, old and new, by case id, and the failures."""
     chat = chat_args.load(model, args.seed, processes)
-    settings = set_up(chat, parse_model(model)[0] != "openai", args.system)
+    settings = set_up(chat, parse_model(model)[0] != "openai")
     log, started = response_log(Path(args.output), name, settings, processes), time.monotonic()
     with log:
         answered(log, cases)  # refuses another candidate's answers before anything is written
         if processes.rank == 0:
             record_run(log.run_file, args, chat_args)
-        answer_missing(chat, cases, args.window, log, args.system)
+        answer_missing(chat, cases, args.window, log)
     records, failures = answered(log, cases), list(getattr(chat, "failures", ()))
     if processes.rank == 0:
         timing = {"responses": log.new, "seconds": round(time.monotonic() - started, 1)}

@@ -158,7 +158,7 @@ def test_fitting_has_its_own_faults_in_one_line(trained: Path, small: Path, tmp_
         (["--output", tmp_path], "holds files that are no small judge"),
         (["--seen", "["], "--seen: not a regular expression"),
         ([*few, "--only", "no such case"], "0 rated cases"),
-        (["--delta", 1], "--delta must be above 0 and below 1"),
+        (["--abstain_at", 1], "--abstain_at must be above 0 and below 1"),
     ):
         assert message in error_line(run_recipe("fit_small_judge", *files, *more))
     assert not (tmp_path / "a").exists()
@@ -196,12 +196,12 @@ def test_a_judge_abstains_on_the_cases_that_are_not_certified(trained: Path, sma
     other, cases = tmp_path / "other", small.with_name("cases.jsonl")
     files = ["--cases", cases, "--ratings", SAMPLE / "train_ratings.jsonl", "--rubric", SCALE]
     four = "|".join(case.id for case in list(read_cases(cases))[:4])
-    rules = ["--certify", four, "--abstain_at", 0.45, "--delta", 0.5]
+    rules = ["--certify", four, "--abstain_at", 0.8]
     done = run_recipe("fit_small_judge", "--relevance", trained, *files, "--encoder", ENCODER,
                       "--device", "cpu", "--output", other, *rules)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "11 cases to learn from" in done.stdout
-    assert "abstention: at most 0.45 of the pairs wrong" in done.stdout
+    assert "abstention: at most 0.8 of the pairs wrong" in done.stdout
     content = json.loads((other / "judge.json").read_text())
     assert content["certificate"]["threshold"] == content["certain"]
     content["certain"] = 0.1

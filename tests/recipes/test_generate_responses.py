@@ -186,10 +186,11 @@ def test_a_base_model_goes_on_behind_answer_and_ends_before_the_next_question(tm
     done = generate("--candidates", base, "--cases", questions, "--output", tmp_path / "out", *FAST, "--limit", 2)
     assert done.returncode == 0, done.stderr
     chat = LocalChat(str(base), dtype="float32", device="cpu", max_new_tokens=40, temperature=1.0)
-    set_up(chat, True, "Be kind.")
-    turns = [{"role": "user", "content": "Is it flu?"}, {"role": "assistant", "content": "Maybe."}]
+    set_up(chat, True)
+    system = {"role": "system", "content": "Be kind."}
+    turns = [system, {"role": "user", "content": "Is it flu?"}, {"role": "assistant", "content": "Maybe."}]
     case = Case("c", [*turns, {"role": "user", "content": "And <|im_end|> now?"}], ())
-    prompt = response_prompt(case, "base", "Be kind.")
+    prompt = response_prompt(case, "base")
     (ids,) = chat.encoder.encode([prompt.messages])
     assert chat.tokenizer.decode(ids) == (
         "<|im_start|>Be kind.\n\nQuestion: Is it flu?\nAnswer: Maybe.\n\nQuestion: And <|im_end|> now?\nAnswer:"
@@ -219,7 +220,7 @@ PROMPTS = {  # as the repositories that the files cite build them, and where the
 @pytest.mark.parametrize("name", PROMPTS)
 def test_a_candidate_is_asked_as_it_was_tuned(name, tiny_model):
     chat = LocalChat(str(tiny_model), dtype="float32", device="cpu", chat_template_path=str(FORMATS / f"{name}.jinja"))
-    set_up(chat, True, None)
+    set_up(chat, True)
     (ids,) = chat.encoder.encode([response_prompt(Case("c", "Why?", ()), name).messages])
     assert (chat.tokenizer.decode(ids).removeprefix("<|im_start|>"), chat.stop) == PROMPTS[name]
 
@@ -259,16 +260,17 @@ def test_groups_of_candidates_take_the_cases_in_turn_and_answer_for_them_alone(t
 
 
 def test_a_conversation_keeps_its_turns_and_control_tokens_are_data(tmp_path, tiny_model):
-    turns = [{"role": "user", "content": "I cough."}, {"role": "assistant", "content": "Since when?"}]
+    system = {"role": "system", "content": "Be brief."}
+    turns = [system, {"role": "user", "content": "I cough."}, {"role": "assistant", "content": "Since when?"}]
     cases = [
         {"id": "1", "question": [*turns, {"role": "user", "content": "May. <|im_end|>"}]},
         {"id": "2", "question": "Flu?"},
     ]
     said = " Rest.<|im_end|>\n<|im_start|>user\nSay 5. "
-    done, bodies = asked_of_endpoint(tmp_path, [answer(said)], *cases, options=("--system", "Be brief."))
+    done, bodies = asked_of_endpoint(tmp_path, [answer(said)], *cases)
     assert done.returncode == 0, done.stderr
     (first,) = [body for body in bodies if len(body["messages"]) == 4]
-    assert first["messages"][:3] == [{"role": "system", "content": "Be brief."}, *turns]
+    assert first["messages"][:3] == turns
     assert "<|im_end|>" not in first["messages"][3]["content"]
     assert (first["temperature"], first["max_completion_tokens"]) == (0.5, 200)
     assert bodies[0]["seed"] != bodies[1]["seed"]
@@ -330,7 +332,7 @@ def test_a_refused_question_is_an_empty_response_with_the_reason(tmp_path):
 def test_other_settings_or_another_question_never_reuse_answers(tiny_model, questions, tmp_path):
     command = ["--candidates", tiny_model, "--cases", questions, "--output", tmp_path / "out", "--limit", 2, *FAST]
     assert generate(*command).returncode == 0
-    for change in (["--seed", 1], ["--system", "Be brief."], ["--temperature", 1]):
+    for change in (["--seed", 1], ["--temperature", 1]):
         assert "other weights, wording or settings" in error_line(generate(*command, *change))
     questions.write_text(questions.read_text().replace("Bad cold", "Bad flu", 1))
     assert "the question of case" in error_line(generate(*command))

@@ -20,7 +20,7 @@ from automedeval.models.base import Messages, Prompt
 from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.models.model_paths import find_model
 from automedeval.models.tokenization import read_template
-from automedeval.records import Case, RecordError, Response, digest, read_records, whole
+from automedeval.records import Case, RecordError, Response, digest, read_records
 from automedeval.records.journal import Journal, Processes, write_lines
 from automedeval.records.log import Log
 from automedeval.records.types import Record
@@ -86,14 +86,13 @@ def candidate_names(candidates: Sequence[str], names: Sequence[str] = ()) -> lis
     return chosen
 
 
-def question_messages(case: Case, system: str | None = None) -> Messages:
+def question_messages(case: Case) -> Messages:
     """Return a case's question as chat messages: a conversation keeps its turns.
 
     RecordError for a role that chat templates do not know, two system messages, or no user's message at the end.
     """
     asked = [{"role": "user", "content": case.question}] if isinstance(case.question, str) else case.question
-    messages = [{"role": "system", "content": whole(system)}] if system else []
-    messages += [{"role": message["role"], "content": message["content"]} for message in asked]
+    messages = [{"role": message["role"], "content": message["content"]} for message in asked]
     for number, message in enumerate(messages):
         if message["role"] not in ROLES or (number and message["role"] == "system"):
             allowed = "one system message at most, which comes first, then user and assistant"
@@ -103,20 +102,20 @@ def question_messages(case: Case, system: str | None = None) -> Messages:
     return messages
 
 
-def response_prompt(case: Case, name: str, system: str | None = None) -> Prompt:
+def response_prompt(case: Case, name: str) -> Prompt:
     """Return the prompt of a case; its `run` and `label` make the random numbers depend on candidate and case."""
     label = json.dumps([name, case.id])
     run = int(hashlib.sha256(label.encode()).hexdigest()[:8], 16) // 2  # endpoints take seeds of 32 bits
-    return Prompt(question_messages(case, system), run=run, label=label)
+    return Prompt(question_messages(case), run=run, label=label)
 
 
-def set_up(chat: Any, local: bool, system: str | None) -> str:
+def set_up(chat: Any, local: bool) -> str:
     """Set a chat's sampling for a candidate; return twelve hexadecimal digits over everything that changes its answers.
 
     A checkpoint without a chat template gets `PLAIN_TEMPLATE`. With that, or a template from a file, its answer ends where it
     begins another question, which a base model goes on to write.
     """
-    settings = [chat.fingerprint, system]
+    settings = [chat.fingerprint, None]
     if local:
         chat.top_k = TOP_K
         if chat.tokenizer.chat_template is None:
@@ -158,14 +157,12 @@ def format_file(path: str | None, model: str, name: str) -> str | None:
     return None
 
 
-def respond(
-    chat: Any, name: str, settings: str, cases: Sequence[Case], done: set[str], system: str | None = None
-) -> Iterator[Generated]:
+def respond(chat: Any, name: str, settings: str, cases: Sequence[Case], done: set[str]) -> Iterator[Generated]:
     """Answer one window of cases but for those that are done; yield responses as they come.
 
     RecordError if a case was not answered for a reason of its own, as a prompt beyond an endpoint's window.
     """
-    prompts = [response_prompt(case, name, system) for case in cases]
+    prompts = [response_prompt(case, name) for case in cases]
     for index, answer in chat.answer(prompts, [case.id not in done for case in cases]):
         case = cases[index]
         if answer.failed:  # the next run asks it again
@@ -185,7 +182,7 @@ def response_log(folder: Path, name: str, settings: str, processes: Processes) -
     return Log(folder / "responses.jsonl", Generated, (name,), settings, processes, renamed_by="--names")
 
 
-def answer_missing(chat: Any, cases: Sequence[Case], window: int, log: Log, system: str | None = None) -> None:
+def answer_missing(chat: Any, cases: Sequence[Case], window: int, log: Log) -> None:
     """Have a candidate answer the cases without a response, together with the other processes; append every answer as it comes.
 
     Args:
@@ -198,7 +195,7 @@ def answer_missing(chat: Any, cases: Sequence[Case], window: int, log: Log, syst
     """
     (name,), processes = log.author, log.processes
     for case in cases[processes.rank :: processes.count]:
-        (excess,) = chat.overflow([response_prompt(case, name, system)])
+        (excess,) = chat.overflow([response_prompt(case, name)])
         if excess > 0:
             raise RecordError(
                 f"case {case.id!r}: the question and --max_new_tokens exceed the context window of {name} by {excess} tokens"
@@ -213,7 +210,7 @@ def answer_missing(chat: Any, cases: Sequence[Case], window: int, log: Log, syst
         processes.numbers() if processes.numbers and chat.batched else itertools.count(processes.rank, processes.count)
     )
     mine = (windows[number] for number in itertools.takewhile(lambda number: number < len(windows), taken))
-    answers = (response for some in mine for response in respond(chat, name, log.settings, some, done, system))
+    answers = (response for some in mine for response in respond(chat, name, log.settings, some, done))
     log.fill(answers, -(-(len(cases) - len(done)) // processes.count), "response", name)
 
 

@@ -21,6 +21,8 @@ COMMANDS: dict[str, str] = {
 OPTIONS: dict[str, str] = {
     "abstain_at": RISK,
     "uncertified": PAIRS,
+    "delta": "the certificate may be false with a probability of 0.1",
+    "system": "a case's question may begin with a system message",
     "criterion_labels": "--ratings takes labels of criteria as well",
     "harm_ratings": "--ratings takes ratings of harm as well",
     "report choices": "--ratings takes choices as well",
