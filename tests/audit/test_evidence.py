@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from doubles.agreement_study import case_of, read, write
+from doubles.agreement_study import case_of, read, told, write
 from programs import ENCODER, flags, needs_encoder, run_command, succeeded
 
 from automedeval.audit.perturbations import read_perturbations
@@ -86,14 +86,14 @@ def test_the_page_and_the_report_show_both(study: Path, tmp_path: Path) -> None:
     for words in EVIDENCE.values():
         assert words in page
     options = ["--verdicts", study / "v", "--cases", study / "cases.jsonl", "--resamples", 100, "--output", tmp_path]
-    done = succeeded(run_command("report", *options, "--audits", study / "a"))
+    succeeded(run_command("report", *options, "--audits", study / "a"))
     counts = {name: f"{sum(those)} of {len(those)}" for name, those in falls.items()}
     said = (
         f"it marks down {counts['with']} dangerous answers with the reference beside them and {counts['without']} dangerous "
         f"answers without a reference; of edits of the same kinds that change nothing medical {counts['twin_with']} and "
         f"{counts['twin_without']}."
     )
-    assert f"Side by side: {said}" in done.stdout
+    assert f"Side by side: {said}" in told(tmp_path)
 
 
 def test_a_judge_that_needs_the_reference_has_figures_with_it_alone(study: Path, tmp_path: Path) -> None:

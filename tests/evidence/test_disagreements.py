@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from doubles.agreement_study import read, write
+from doubles.agreement_study import read, told, write
 from programs import ENCODER, SAMPLE, needs_encoder, run_command, succeeded
 
 BARE = [each | {"reference": None} for each in read(SAMPLE / "two_bots.jsonl")]
@@ -25,7 +25,7 @@ def report(cases: list[dict], folder: Path) -> tuple[str, str, dict]:
     done = run_command("report", *options, "--verdicts", folder / "v", "--encoder", "none", "--output", folder / "r")
     assert done.returncode == 0, done.stderr
     return (
-        done.stdout,
+        told(folder / "r"),
         (folder / "r" / "report.html").read_text(),
         json.loads((folder / "r/agreement.json").read_text()),
     )

@@ -60,7 +60,7 @@ def test_the_figures_of_the_card_are_those_that_were_measured(checkpoint: Path, 
     record, ceiling = result["judges"]["tiny"], result["people"]["ceiling"]
 
     def in_card(estimate: dict) -> str:
-        return f"{estimate['value']:.2f} [{estimate['low']:.2f}, {estimate['high']:.2f}]*"
+        return f"{estimate['value']:.2f} [{estimate['low']:.2f}, {estimate['high']:.2f}]"
 
     shown = part(card, "How good it is")
     row = f"| Concordance | {in_card(record['concordance'])} | – | {in_card(ceiling['concordance'])} |"

@@ -24,8 +24,9 @@ def test_several_fingerprints_are_those_of_each(tiny_model: Path) -> None:
 def test_a_report_is_published_with_the_weights_that_it_is_about(tiny_model: Path, tmp_path: Path, kind: str) -> None:
     trained_folder = trained(tiny_model, tmp_path / "ours")
     other = trained(build_tiny_model(tmp_path / "seed1", seed=1), tmp_path / "other")
-    cases, verdicts, report = SAMPLE / "test_cases.jsonl", tmp_path / "verdicts", tmp_path / "report"
-    asked = ("--cases", cases, "--output", verdicts, "--limit", 3, "--max_new_tokens", 4)
+    cases, verdicts, report = tmp_path / "cases.jsonl", tmp_path / "verdicts", tmp_path / "report"
+    cases.write_text("".join((SAMPLE / "test_cases.jsonl").read_text().splitlines(keepends=True)[:3]))
+    asked = ("--cases", cases, "--output", verdicts, "--max_new_tokens", 4)
     for folder in (trained_folder, other):
         done = run_recipe("judge", "--judge", f"{kind}{folder}", "--judge_name", folder.name, *asked)
         assert done.returncode == 0, done.stderr
@@ -33,7 +34,7 @@ def test_a_report_is_published_with_the_weights_that_it_is_about(tiny_model: Pat
     checkpoints = {line["judge"]: line["checkpoint"] for line in lines}
     assert checkpoints == {folder.name: fingerprint(folder, []) for folder in (trained_folder, other)}
 
-    ratings = ("--ratings", SAMPLE / "test_ratings.jsonl", "--limit", 3, "--resamples", 100)
+    ratings = ("--ratings", SAMPLE / "test_ratings.jsonl", "--resamples", 100)
     done = run_recipe("report", "--verdicts", verdicts, "--cases", cases, *ratings, "--output", report)
     assert done.returncode == 0, done.stderr
     results, card = report / "agreement.json", tmp_path / "card.md"

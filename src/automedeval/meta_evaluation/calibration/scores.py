@@ -267,7 +267,7 @@ def calibrate(
     if risk is None:
         return calibration, moved
     table, people = beside_people(rated, ratings_read, rubric)
-    others = table_of([verdict for _, verdict in placed])
+    others = verdict_table([verdict for _, verdict in placed])
     certificate, confidence = certify_order(table, people.scores, others, calibration.source, risk)
     calibration = replace(calibration, facts={**calibration.facts, "certificate": certificate})
     return calibration, [mark(verdict, certificate, confidence) for verdict in moved]
@@ -322,7 +322,7 @@ def beside_people(
 ) -> tuple[VerdictTable, People]:
     """Return verdicts as a table, and people's ratings of the responses that they are on, which must be on the scale."""
     low, high = _scale(rubric)
-    table = table_of(verdicts)
+    table = verdict_table(verdicts)
     models = {case.id: case.models for case in table.cases.records}
     usable = [rating for rating in ratings if rating.model in models.get(rating.case_id, ())]
     for rating in usable:
@@ -336,7 +336,7 @@ def beside_people(
     return table, gather_ratings((("the ratings", rating) for rating in usable), table.cases, "the ratings")
 
 
-def table_of(verdicts: Sequence[Verdict]) -> VerdictTable:
+def verdict_table(verdicts: Sequence[Verdict]) -> VerdictTable:
     """Return verdicts as a table, with what they say of their cases."""
     return VerdictTable(Cases(list({each.case_id: _case_of(each) for each in verdicts}.values()), "verdicts"), verdicts)
 

@@ -14,8 +14,8 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import audits_of, known_of_judge
 from automedeval.meta_evaluation.agreement.ratings import People
-from automedeval.meta_evaluation.comparison.changes import Changes, candidates_of, changes_of
 from automedeval.meta_evaluation.facts import facts_of
+from automedeval.meta_evaluation.report.changes import Changes, candidates_of, changes_of
 from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
 from automedeval.records import RecordError
 from automedeval.records.text import interval, percent

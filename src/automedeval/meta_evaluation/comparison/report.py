@@ -7,9 +7,9 @@ from typing import Any
 
 from automedeval.meta_evaluation import charts
 from automedeval.meta_evaluation.charts import Figure
-from automedeval.meta_evaluation.comparison.changes import WORDS
 from automedeval.meta_evaluation.comparison.compare import NO_SCORES
 from automedeval.meta_evaluation.page import render_report
+from automedeval.meta_evaluation.report.changes import WORDS
 from automedeval.meta_evaluation.report.text import layout as layout_of
 from automedeval.records.text import UNDEFINED, ends, number, span
 

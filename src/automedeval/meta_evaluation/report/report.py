@@ -30,7 +30,6 @@ from automedeval.meta_evaluation.agreement.runs import (
     repeated,
     trainings_of,
 )
-from automedeval.meta_evaluation.comparison.changes import against_baseline, grid_of_changes
 from automedeval.meta_evaluation.criteria import report as criteria_report
 from automedeval.meta_evaluation.criteria.checklists import read_labels
 from automedeval.meta_evaluation.facts import LEAST_RATED
@@ -38,6 +37,7 @@ from automedeval.meta_evaluation.harm.readings import harm_files
 from automedeval.meta_evaluation.harm.report import harm_report
 from automedeval.meta_evaluation.report import page
 from automedeval.meta_evaluation.report.arguments import ReportArguments
+from automedeval.meta_evaluation.report.changes import against_baseline, grid_of_changes
 from automedeval.meta_evaluation.report.grid import FLAGS, pack_grid, read_flags
 from automedeval.meta_evaluation.report.text import first_lines
 from automedeval.meta_evaluation.table import VerdictTable, rows_of
