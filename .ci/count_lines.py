@@ -8,13 +8,13 @@ import sys
 from pathlib import Path
 
 LIMITS = {
-    "src, lines of Python": 34_780,
-    "tests, lines of Python": 41_110,
-    "recipes, lines of Python": 3_730,
+    "src, lines of Python": 34_570,
+    "tests, lines of Python": 39_860,
+    "recipes, lines of Python": 2_390,
     "benchmarks, lines of Python": 2_860,
-    "recipes, lines of YAML": 1_970,
+    "recipes, lines of YAML": 1_756,
     "docs/*.md, bytes": 150_000,
-    "options declared": 261,
+    "options declared": 260,
     "rooms": 17,
     "arrows between rooms": 98,
 }
