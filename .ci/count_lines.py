@@ -11,7 +11,7 @@ LIMITS = {
     "src, lines of Python": 34_570,
     "tests, lines of Python": 39_860,
     "recipes, lines of Python": 2_390,
-    "benchmarks, lines of Python": 2_860,
+    "benchmarks, lines of Python": 2_960,
     "recipes, lines of YAML": 1_756,
     "docs/*.md, bytes": 150_000,
     "options declared": 260,
