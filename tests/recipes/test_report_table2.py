@@ -499,8 +499,11 @@ def test_each_table_and_figure_is_made_by_its_file(
     first, second = file.read_text().splitlines()[:2]
     assert first == f"# automedeval report --config recipes/runs/automedeval-13b/{name}.yaml"
     assert re.match(f"# {name[:-1].title()}s? {name[-1]}", second)
-    paths = {argument: paper_study / f"{argument}.jsonl" for argument in yaml.safe_load(file.read_text())}
-    here = [word for name, path in paths.items() if path.exists() for word in (f"--{name}", path)]
+    here: list[str | Path] = []
+    for argument, named in yaml.safe_load(file.read_text()).items():
+        names = map(Path, named) if argument == "ratings" and isinstance(named, list) else [Path(f"{argument}.jsonl")]
+        paths = [paper_study / each.name for each in names]
+        here += [f"--{argument}", *paths] if paths[0].exists() else []
     succeeded(report(paper_study, tmp_path, "--config", file, *here))
     page = (tmp_path / "report.html").read_text("utf-8").replace("&#39;", "'")
     for figure in figures:

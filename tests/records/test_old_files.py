@@ -93,7 +93,7 @@ def concordance(verdicts: list[dict], field: str) -> tuple[float, int]:
 def test_verdicts_are_compared_with_the_pages_ratings_and_choices(old: Path) -> None:
     names = ("constrained", "free", "pandalm", "small", "likelihood")
     files = [*(f"{name}=verdicts/{name}" for name in names), "calibrated=calibrated"]
-    people = {"ratings": "page/ratings.jsonl", "choices": "choices.jsonl"}
+    people = {"ratings": ["page/ratings.jsonl", "choices.jsonl"]}
     result = report("agreement.json", verdicts=files, cases="cases.jsonl", encoder="none", **people)
     of = {name: read(old / "verdicts" / name / "verdicts.jsonl") for name in names}
     of["calibrated"] = read(old / "calibrated" / "verdicts.jsonl")
@@ -123,8 +123,8 @@ def test_verdicts_are_compared_with_the_pages_ratings_and_choices(old: Path) -> 
 
 
 def test_teachers_verdicts_are_compared_with_the_pages_ratings_and_preferences(old: Path) -> None:
-    of = {"verdicts": ["teachers/strong", "teachers/weak"], "cases": "cases.jsonl", "ratings": "page/ratings.jsonl"}
-    of |= {name: f"page/{name}.jsonl" for name in ("verdict_ratings", "preferences")}
+    of = {"verdicts": ["teachers/strong", "teachers/weak"], "cases": "cases.jsonl"}
+    of["ratings"] = [f"page/{name}.jsonl" for name in ("ratings", "verdict_ratings", "preferences")]
     result = report("agreement.json", encoder="none", **of)
     for name in ("strong", "weak"):
         figure = result["judges"][f"recording:{name}"]["concordance"]

@@ -37,8 +37,8 @@ class ReportArguments(TableArguments):
         None,
     )
     ratings: list[str] = option(
-        "people's ratings of the responses, of their harm by a rubric in words and of the verdicts, labels of the criteria "
-        "of cases, choices about pairs of responses, and preferences between two judges' verdicts: a file of each kind",
+        "people's ratings of the responses, of their harm and of the verdicts, labels of criteria, choices about pairs and "
+        "preferences between judges: a file of each kind",
         [],
     )
     audits: list[str] = option("results of automedeval audit for these judges: its folders, or their audit.json", [])
