@@ -176,16 +176,14 @@ def compare(kind: str, chats: Sequence[Any], cases: Sequence[Case], results: Res
     )
     pairs = list(zip(*answers, strict=True))
     told = [(theirs.probabilities, ours.probabilities) for theirs, ours in pairs if theirs.probabilities]
-    decided = [theirs.option == ours.option for theirs, ours in pairs if clear(ours.probabilities)]
-    apart = max(
-        (abs(theirs[option] - odds) for theirs, ours in told for option, odds in ours.items()), default=math.inf
-    )
-    results.add(
-        f"{kind}: answered", fmean(theirs.option is not None for theirs, _ in pairs), "of the questions", least=1
-    )
+    said = [(theirs.option, ours) for theirs, ours in pairs if theirs.option is not None]
+    decided = [option == ours.option for option, ours in said if clear(ours.probabilities)]
+    apart = [abs(theirs[option] - odds) for theirs, ours in told for option, odds in ours.items()]
+    results.add(f"{kind}: answered", len(said) / len(pairs), "of the questions")
     results.add(f"{kind}: same option", fmean(decided or [1]), f"of {len(decided)} clear ones", least=1)
     results.add(f"{kind}: odds told", len(told) / len(pairs), "of the questions")
-    results.add(f"{kind}: odds differ by at most", apart, "", most=0.05)
+    if apart:
+        results.add(f"{kind}: odds differ by at most", max(apart), "", most=0.05)
 
 
 def rates(at_once: Sequence[int], ask: Any, local: Any, cases: Sequence[Case], server: Any, results: Results) -> None:
