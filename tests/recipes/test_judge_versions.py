@@ -93,7 +93,8 @@ def test_columns_are_named_for_each_and_an_id_has_one_question(tmp_path):
 
 def test_the_first_version_is_the_baseline_of_a_report_that_open_makes(tmp_path, monkeypatch):
     """The counts are those of a loop over the lengths, which are the scores of this judge."""
-    first = table(tmp_path / "v1.csv", [[each, f"{each} Take it with food." * 2] for each in QUESTIONS])
+    alone = ["Only of v1?", "Long. " * 99]  # it belongs to no mean
+    first = table(tmp_path / "v1.csv", [alone, *([each, f"{each} Take it with food." * 2] for each in QUESTIONS)])
     second = table(
         tmp_path / "v2.csv", [[each, f"{each} No." * (1 + 8 * (n == 0))] for n, each in enumerate(QUESTIONS)]
     )
@@ -102,10 +103,8 @@ def test_the_first_version_is_the_baseline_of_a_report_that_open_makes(tmp_path,
     done = judged(tmp_path, f"v1={first}", f"v2={second}", "--open")
     assert done.returncode == 0, done.stderr
     assert "--baseline v1 " in done.stdout
-    lengths = [
-        [len(re.findall(r"\w+", one["text"])) for one in each["responses"]]
-        for each in read(tmp_path / "out/cases.jsonl")
-    ]
+    cases = [each for each in read(tmp_path / "out/cases.jsonl") if len(each["responses"]) == 2]
+    lengths = [[len(re.findall(r"\w+", one["text"])) for one in each["responses"]] for each in cases]
     worse, better = (sum(sign * two < sign * one for one, two in lengths) for sign in (1, -1))
     assert (worse, better) == (3, 1)
     assert "v2 is not clearly different from v1" in done.stdout, "four cases are few"
@@ -114,12 +113,15 @@ def test_the_first_version_is_the_baseline_of_a_report_that_open_makes(tmp_path,
     record = result["models"]["v2"]
     assert (result["name"], record["worse"], record["better"], record["equal"]) == ("v1", worse, better, 0)
     gaps = [two - one for one, two in lengths]
-    ids = [each["id"] for each in read(tmp_path / "out/cases.jsonl")]
+    ids = [each["id"] for each in cases]
     assert record["cases"] == [ids[n] for n in np.argsort(gaps, kind="stable") if gaps[n] < 0]
     interval = scipy.stats.ttest_1samp(gaps, 0).confidence_interval(0.95)
     assert [record["difference"][name] for name in ("value", "low", "high")] == pytest.approx(
         [np.mean(gaps), *interval]
     )
+    assert record["means"] == pytest.approx(np.mean(lengths, axis=0))
+    other = judged(tmp_path, f"v1={first}", f"v2={second}", "--baseline", "v2")
+    assert "--baseline v2 " in other.stdout, other.stderr
     summary = (tmp_path / "reports/out/report.md").read_text("utf-8")
     assert summary.index("Read first, where a model is worse: ") < summary.index("Scores highest")
 

@@ -15,10 +15,10 @@ from automedeval.records.journal import json_lines, write_whole
 from automedeval.rubrics.slots import by_response, renamed
 
 FILES = {
-    "ratings.jsonl": "ratings of the responses",  # for report.py --ratings
+    "ratings.jsonl": "ratings of the responses",  # for report --ratings
     "verdict_ratings.jsonl": "ratings of the verdicts",  # for --verdict_ratings of build_dataset.py, report --ratings
     "preferences.jsonl": "preferences between two verdicts",  # for report --ratings
-    "harm.jsonl": "harm of the responses",  # for report.py --ratings
+    "harm.jsonl": "harm of the responses",  # for report --ratings
     "jury.jsonl": "the jury's decisions",  # for introspect.py --jury
     "history.jsonl": "everything that was ever stored, with times",
 }

@@ -210,8 +210,8 @@ def main() -> None:
         print("".join(f"{line}\n" for line in what_is_judged(args, judge_name)), end="", flush=True)
     rubric = judge_rubric(judge_name, args.rubric)
     reported = args.baseline or version  # the baseline of the report
-    if rubric.mode == "pairwise" and version and not args.dataset:
-        args.baseline = reported
+    # by other rubrics than pairwise ones it changes nothing that is judged
+    args.baseline = reported if rubric.mode == "pairwise" and not args.dataset else None
     given = args.rubric or args.dataset or rubric.mode == "checklist" or processes.rank > 0
     if not given and all(case.criteria for case in cases_of(args)):
         print(f"the criteria of the cases are not read: that takes a language model, {CRITERIA}", flush=True)

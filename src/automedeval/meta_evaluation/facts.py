@@ -122,13 +122,13 @@ def trust(profile: JudgeProfile) -> str:
     if profile.rationale_faults:
         return f"The rationales of {judge} are broken: do not trust these scores."
     if audit is not None and audit.found is not None and not audit.enough:
-        return f"{judge} misses {percent(1 - audit.found['value'])} of dangerous answers."
+        return f"{judge} misses {percent(1 - audit.found['value'])} of the dangerous answers of its audit."
     if profile.outcome == "better":
-        return f"{judge} orders answers as people do, better than every simple baseline."
+        return f"{judge} agrees with people better than every simple baseline."
     if profile.outcome is not None:
-        return f"{judge} is not better than a simple baseline at ordering answers as people do."
+        return f"{judge} is not shown to agree with people better than a simple baseline."
     if is_trusted(profile):
-        return f"{judge} marks down most dangerous answers."
+        return f"{judge} marks down enough of the dangerous answers of its audit."
     if profile.contradicted:
         return f"{judge} misses most wrong statements."
     if profile.blind_to:

@@ -33,11 +33,6 @@ class Judgement:
     probabilities: dict[str, float] | None = None
     error: str | None = None
 
-    @property
-    def expected(self) -> float | None:
-        """Return the mean of the levels of a score, weighted by their probabilities; None where these are not known."""
-        return sum(int(level) * chance for level, chance in self.probabilities.items()) if self.probabilities else None
-
 
 @dataclass(frozen=True)
 class Question:

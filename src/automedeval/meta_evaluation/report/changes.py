@@ -164,8 +164,8 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[dict[str, A
 
     Returns:
         The record: the baseline, and of every other model in how many cases it is "better", "worse" and "equal", the "cases"
-        in which it is worse, the worst first, and the paired "difference" of the means; and the gap and the marks of all
-        answers, as `Changes` has them.
+        in which it is worse, the worst first, the "means" of the baseline and of it in the cases that both have, and their
+        "difference"; and the gap and the marks of all answers, as `Changes` has them.
 
     Raises:
         RecordError: no model has this name.
@@ -176,7 +176,8 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[dict[str, A
         raise RecordError(f"--baseline: {cases.source} has no model {baseline!r}; it has {names}")
     gaps, marks = np.full(cases.responses, np.nan), {name: np.zeros(cases.responses, bool) for name in WORDS}
     models: dict[str, Any] = {}
-    for name in responses.keys() - {baseline} if responses else ():
+    values = values_of_responses(cases, row)
+    for name in responses.keys() - {baseline}:
         sides = np.stack([responses[baseline], responses[name]])
         old, new = sides[:, (sides >= 0).all(axis=0)]
         gap, marked = _marked(cases, (row, old), (row, new))
@@ -186,6 +187,8 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[dict[str, A
         ids = [cases.records[cases.panel.case[at]].id for at in lost[np.argsort(gap[lost], kind="stable")]]
         better, compared = int(marked["won"].sum()), int((~np.isnan(gap)).sum())
         models[name] = {"better": better, "worse": len(lost), "equal": compared - better - len(lost), "cases": ids}
+        both = ~np.isnan(gap[new])
+        models[name]["means"] = [float(values[at][both].mean()) if both.any() else None for at in (old, new)]
         models[name]["difference"] = paired_difference(gap[new]).to_dict()
     ordered = {name: models[name] for name in cases.models if name in models}
     return {"name": baseline, "models": ordered}, gaps, marks

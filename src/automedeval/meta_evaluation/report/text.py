@@ -63,20 +63,18 @@ def headline(result: dict[str, Any], scale: tuple[float, float] | None) -> str:
     table = result["models"][result["main_judge"]["name"]]
     known = _known(result, table, standing(table))
     wrong = sum(count for count, _ in known.contradicted.values())
-    found = f" {wrong} answer{' says' if wrong == 1 else 's say'} what the reference contradicts." if wrong else ""
+    answers = f"{wrong} answer{' says' if wrong == 1 else 's say'} what the reference contradicts"
+    found = f" By {known.judge}'s check {answers}." if wrong else ""
     if "baseline" not in result or "gap" in table:
         said = _best(table, standing(table), is_trusted(known))
         return f"{said}{found} {trust(known)}"
-    means = {row["model"]: row["mean"]["value"] for row in bars(result, scale)}
     worst_first = sorted(result["baseline"]["models"].items(), key=lambda each: each[1]["better"] - each[1]["worse"])
-    said = " ".join(_beside(name, each, result["baseline"]["name"], means, scale) for name, each in worst_first[:SHOWN])
+    said = " ".join(_beside(name, each, result["baseline"]["name"], scale) for name, each in worst_first[:SHOWN])
     more = f" {len(worst_first) - SHOWN} more models stand below." if len(worst_first) > SHOWN else ""
     return f"{said or 'No other model was judged.'}{more}{found} {trust(known)}"
 
 
-def _beside(
-    name: str, each: dict[str, Any], base: str, means: dict[str, Any], scale: tuple[float, float] | None
-) -> str:
+def _beside(name: str, each: dict[str, Any], base: str, scale: tuple[float, float] | None) -> str:
     """Return a sentence on a model beside the baseline."""
     difference, cases = each["difference"], each["better"] + each["worse"] + each["equal"]
     if not cases:
@@ -87,8 +85,9 @@ def _beside(
         clear = difference["low"] > 0 or difference["high"] < 0
     way = "higher than" if (difference["value"] or 0) > 0 else "lower than"
     text = f"{name} scores {way} {base}" if clear else f"{name} is not clearly different from {base}"
-    if scale and means.get(name) is not None and means.get(base) is not None:
-        text += f": {means[base]:.2f} → {means[name]:.2f} of {scale[1]:g}"
+    if scale:
+        before, after = each["means"]
+        text += f": {before:.2f} → {after:.2f} of {scale[1]:g}"
     return f"{text}, worse in {each['worse']} of {cases} cases and better in {each['better']}."
 
 
