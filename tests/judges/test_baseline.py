@@ -220,7 +220,7 @@ def test_what_a_count_cannot_do_is_one_line(tmp_path: Path) -> None:
         BaselineJudge("x")
     dry = judge("--judge", f"baseline:{BM25}", "--dry_run", "true", *options)
     assert "30 cases, 30 prompts, 0 judged already, about 0 prompt tokens" in dry.stdout
-    for option in (("--orders", "all"), ("--runs", 2), ("--baseline", "rowan-7b")):
+    for option in (("--orders", "all"), ("--runs", 2)):
         assert "no --orders, --runs or --baseline" in error_line(
             judge("--judge", f"baseline:{LONGER}", *options, *option)
         )

@@ -154,7 +154,7 @@ def test_a_server_is_compared_with_a_local_judge_and_misses_with_other_weights(
     def script(body: dict) -> dict:
         if "logprobs" not in body:
             return good_answer(body)
-        word = "Yes" if "yes" in body["messages"][-1]["content"] else "1"
+        word = "Yes" if "Yes or No" in body["messages"][-1]["content"] else "1"
         rivals = [{"token": word, "logprob": 0.0}]
         return answer(word, logprobs={"content": [rivals[0] | {"top_logprobs": rivals}]})
 

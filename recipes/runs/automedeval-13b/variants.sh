@@ -91,7 +91,7 @@ case $name in
     rounds checkpoints/wikidoc-stage3-"$name" stage3-"$name"
     ;;
   *)
-    sed -n 2,4p "$0" >&2
+    sed -n 2,4p recipes/runs/automedeval-13b/variants.sh >&2
     exit 2
     ;;
 esac
