@@ -27,7 +27,6 @@ from automedeval.dataset.sources import (
     Row,
     identified,
     read_exclusions,
-    read_source,
     recognised,
     rows_as_cases,
     table_as_cases,
@@ -49,6 +48,7 @@ from automedeval.records.arguments import TableArguments, comma_list
 from automedeval.records.columns import UnclearColumns
 from automedeval.records.command_line import parse
 from automedeval.records.journal import arithmetic, write_lines
+from automedeval.records.rows import read_rows
 from automedeval.records.run_record import record_run
 from automedeval.rubrics import read_rubric
 
@@ -187,7 +187,7 @@ def add_verdicts(
 def rows_of(args: PrepareCasesArguments) -> Iterator[Row]:
     """Yield the rows of all inputs as cases; print the layout of each, or what the columns of a table hold."""
     for path in args.input:
-        rows = read_source(path, args.split)
+        rows = read_rows(path, args.split)
         first = next(rows, None)
         if first is None:
             raise RecordError(f"{path}: the file is empty")
