@@ -5,14 +5,7 @@ import pyarrow.parquet
 import pytest
 from tables import rows_of
 
-from automedeval.dataset.sources import (
-    LAYOUTS,
-    identified,
-    read_exclusions,
-    recognised,
-    rows_as_cases,
-    table_as_cases,
-)
+from automedeval.dataset.sources import LAYOUTS, identified, read_exclusions, recognised, rows_as_cases, table_as_cases
 from automedeval.records import Case, Columns, RecordError, Response, read_cases
 from automedeval.records.rows import read_rows
 
