@@ -337,10 +337,7 @@ def test_what_cannot_be_judged_is_one_line(arguments: list[str], message: str, s
     assert message in error_line(done)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    rows_of(__file__)["test_what_cannot_be_learnt_from_is_one_line"],
-)
+@pytest.mark.parametrize(("arguments", "message"), rows_of(__file__)["test_what_cannot_be_learnt_from_is_one_line"])
 def test_what_cannot_be_learnt_from_is_one_line(arguments: list[str], message: str, tmp_path: Path) -> None:
     done = run_recipe("train_cross_encoder", *training(tmp_path / "out", *arguments))
     assert message in error_line(done)
