@@ -1,7 +1,7 @@
 """Typed questions: a score, a choice or a yes or no on a state, answered by the probability of each option.
 
-A checkpoint gives the odds of the options as the next token (`LocalChat`). An endpoint writes one of them, with the odds of its
-first token where it tells these. What is neither gives a reason in words, and no option.
+A checkpoint gives the odds of the options as what comes next (`LocalChat`). An endpoint writes one of them, with the odds of
+its first token where it tells these. What is neither gives a reason in words, and no option.
 """
 
 import itertools
@@ -50,7 +50,7 @@ class Question:
         name: what records call it, with the version of its wording.
         kind: "score" (whole numbers, lowest first), "choice", or "yes_no", whose options may have one between the two.
         wording: what the model reads; `{passage}` and its kin are replaced by the state.
-        options: as the model writes them. A checkpoint tells them apart by their first tokens.
+        options: as the model writes them.
 
     Raises:
         RecordError: an unknown kind, or options that are no 2 to 26 different ones.
