@@ -13,7 +13,7 @@ The rules, which every figure follows; they stand here alone:
 - Runs and orders. The value of a response is the mean over its valid verdicts, of all runs or of one.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -28,7 +28,7 @@ from automedeval.records import Case, Verdict
 from automedeval.rubrics import LIKELIHOOD, Rubric, without_scale
 from automedeval.stats.agreement import CHOICES, Panel, relation_of
 from automedeval.stats.bootstrap import divide
-from automedeval.stats.checklist import checklist_score, shares_of
+from automedeval.stats.checklist import checklist_score
 
 Values = dict[int, float]  # index of a response in its case → value
 
@@ -366,36 +366,29 @@ class VerdictTable:
 
     # --- criteria of a case
 
-    @cached_property
-    def checklists(self) -> dict[tuple[int, int], list[dict[str, Any]]]:
-        """(number of the case, index of the response) → the checklists of its runs; none where a verdict is invalid."""
-        found: dict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
-        for case, verdict in zip(self.case_of.tolist(), self.verdicts):
-            found[case, verdict.order[0]] += [verdict.checklist] if verdict.checklist else []
-        return dict(found)
-
-    def shares(self, case: int, slot: int, key: str = "met") -> list[float | None]:
-        """Return the mean over the runs that read each criterion of a response; None where no run did.
+    def per_item(self, key: str) -> np.ndarray:
+        """Return the mean over the runs that read each criterion of each response: float [items], NaN where no run did.
 
         Args:
             key: "met", of which the mean is the share of the runs that say so, or "met_probabilities".
         """
-        record = self.cases.records[case]
-        runs = [each[key] for each in self.checklists.get((case, slot), ())]
-        if record.responses[slot].is_empty:
-            runs = [[0.0] * len(record.criteria)]
-        return shares_of(runs, len(record.criteria))
+        cases = self.cases
+        read = [(at, each.checklist[key]) for at, each in zip(self.response.tolist(), self.verdicts) if each.checklist]
+        items = np.concatenate([np.empty(0, int), *(cases.first_item[at] + np.arange(len(said)) for at, said in read)])
+        values = np.array([value for _, said in read for value in said], float)
+        there, count = ~np.isnan(values), len(cases.items)
+        sums = (np.bincount(items[there], weights, count) for weights in (values[there], None))
+        return np.where(cases.empty[cases.response_of], 0.0, divide(*sums))
 
-    def met(self, pairs: Sequence[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndarray]:
-        """Return whether most runs say that criteria are met, and with what probability: float [pairs], NaN where unread.
+    @cached_property
+    def met(self) -> np.ndarray:
+        """In what share of the runs each criterion of each response is met: float [items] (see `per_item`)."""
+        return self.per_item("met")
 
-        Args:
-            pairs: (number of the case, index of the response, index of the criterion) of each.
-        """
-        asked = {pair[:2] for pair in pairs}
-        shares, chances = ({place: self.shares(*place, key) for place in asked} for key in ("met", "met_probabilities"))
-        share, chance = (np.array([of[pair[:2]][pair[2]] for pair in pairs], float) for of in (shares, chances))
-        return np.where(np.isnan(share) | (share == 0.5), np.nan, (share > 0.5).astype(float)), chance
+    @cached_property
+    def met_probabilities(self) -> np.ndarray:
+        """The mean probability that each criterion of each response is met: float [items] (see `per_item`)."""
+        return self.per_item("met_probabilities")
 
     # --- what was asked
 
@@ -403,6 +396,11 @@ class VerdictTable:
         """Return whether the judge was asked about what is of such a kind, int, of such a case and shown in some verdict."""
         there = kind[(self.given > 0)[case]]
         return ~np.isin(kind, np.setdiff1d(there, kind[shown]))
+
+    def shown(self, which: np.ndarray | None = None) -> np.ndarray:
+        """Return whether any verdict, or any of these (bool [verdicts]), shows each response: bool [responses]."""
+        response = self.response if which is None else self.response[which[self.panel.group]]
+        return np.isin(np.arange(self.cases.responses), response)
 
     @cached_property
     def asked(self) -> np.ndarray:
@@ -462,8 +460,7 @@ class VerdictTable:
     @cached_property
     def unread(self) -> np.ndarray:
         """Whether valid verdicts show each response and none says anything of it: bool [responses]."""
-        shown = np.isin(np.arange(self.cases.responses), self.response[self.is_valid[self.panel.group]])
-        return shown & np.isnan(self.per_response(self.finest))
+        return self.shown(self.is_valid) & np.isnan(self.per_response(self.finest))
 
     def by_model(self, which: np.ndarray) -> dict[str, int]:
         """Return model → number of its responses that the judge was asked about and that are among these, bool [responses]."""
