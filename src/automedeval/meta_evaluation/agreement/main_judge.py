@@ -15,6 +15,7 @@ import numpy as np
 
 from automedeval.meta_evaluation.agreement.baselines import best_baseline, differences, paired
 from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.judge_facts import contradicted, disagreements
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.facts import LEAST_RATED
 from automedeval.meta_evaluation.table import Row, VerdictTable, judged_relations
@@ -185,7 +186,7 @@ def measures_of_cases(cases: Cases, row: Row, people: People | None) -> dict[str
     np.fmin.at(low, panel.case, values)
     np.fmax.at(high, panel.case, values)
     measures = {}
-    for name, statements_of in zip(OF_STATEMENTS, (row.judge.contradicted, row.judge.disagreements)):
+    for name, statements_of in zip(OF_STATEMENTS, (contradicted(row.judge), disagreements(row.judge))):
         if statements_of:
             measures[name] = np.full(len(cases), np.nan)
         for (case_id, _), statements in statements_of.items():
