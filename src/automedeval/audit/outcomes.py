@@ -65,11 +65,11 @@ class ScoreReader:
         """Return the answers that the first of a case's requests shows and its verdict has a value of, the worst first."""
         request, verdict = requests[0], verdicts[0]
         values = expected_values(verdict) or own_values(verdict, self.judged.rubric)
-        answers = [Answer(request, index, value) for index, value in values.items()]
         full = [
-            each for each in answers if not request.case.responses[each.index].is_empty
-        ]  # there is nothing to change
-        return sorted(full, key=lambda each: (each.value, request.slots.index(each.index)))
+            index for index in values if not request.case.responses[index].is_empty
+        ]  # an empty one cannot be changed
+        answers = [Answer(request, index, values[index]) for index in full]
+        return sorted(answers, key=lambda each: (each.value, request.slots.index(each.index)))
 
     def compare(self, trial: Trial, before: Verdict, after: Verdict) -> Outcome | None:
         """Compare the verdicts on the two sides; None where a judge says nothing of a response without its reference."""

@@ -38,9 +38,7 @@ class MainJudge:
     rated_cases: int  # with a pair that people ordered, and that all judges, or the given or only one, were asked about
     folds: tuple[Row, ...]  # the line that the other folds chose, for each fold; empty unless cross-fitted
     row_of_case: tuple[Row, ...]  # the line whose verdicts count for the agreement on each case
-    relation: (
-        np.ndarray | None
-    )  # people's relations of the pairs that count [pairs], NaN for the others; None: no ratings
+    relation: np.ndarray | None  # people's relations of the pairs that count [pairs], else NaN; None: no ratings
 
 
 def choose(cases: Cases, rows: Sequence[Row], people: People | None, wanted: str | None = None) -> MainJudge:
