@@ -171,7 +171,7 @@ def certificate_lines(certificate: dict[str, Any]) -> list[str]:
 def calibrate_criteria(args: CalibrateArguments, output: Path) -> None:
     """Learn from labels of criteria, and put P(met) of every verdict on them."""
     cases = Cases.read(args.cases or "", blank=args.blank)
-    labels = read_labels(args.ratings, cases)
+    labels, _ = read_labels(args.ratings, cases)
     placed = list(judge_verdicts(args.verdicts, args.judge))
     readings = [each for each in read_checklists([args.verdicts], cases)[0] if each.name == placed[0][1].judge]
     if len(readings) != 1:
