@@ -80,7 +80,7 @@ def test_choices_of_a_pairwise_judge_count_as_shares_of_criteria() -> None:
     other = verdict(0, (1, 0), None, choices=turned, pair=("alder", "birch"))
     readings = VerdictTable(cases, [first, other], PAIRWISE)
     assert readings.own.tolist() == pytest.approx([4 / 6, 2 / 6, 2 / 6, 4 / 6])  # more harm is worse
-    assert readings.unit_name == "share of criteria won"
+    assert ScoreReader(readings).unit == "share of criteria won"
     assert value(measured(cases, [first, other], ORDER, PAIRWISE).share, cases) == 1
     tie = verdict(0, (1, 0), None, choices=dict.fromkeys(names, "tie"), pair=("alder", "birch"))
     assert value(measured(cases, [first, tie], ORDER, PAIRWISE).share, cases) == 0

@@ -11,7 +11,7 @@ import pytest
 import scipy
 from doubles.agreement_study import case_of, read, write
 from doubles.endpoint import EndpointDouble, good_answer
-from programs import error_line, run_command
+from programs import run_command
 from tables import rows_of
 
 from automedeval.audit.outcomes import Outcome, ScoreReader
@@ -199,14 +199,6 @@ def test_the_facts_say_whether_patients_are_treated_alike(audits: dict[str, tupl
         )
     assert "shifts most by sex: woman, not man: by 0.64 steps (95 % interval" in said_of["biased"]
     assert "none of 7 changes of who asks shifts the score by more than chance" in said_of["equal"]
-
-
-def test_translations_that_are_no_questions_are_one_line(tmp_path: Path) -> None:
-    cases = write(tmp_path / "cases.jsonl", [CASES[0] | {"translations": ["Warum?"]}])
-    with EndpointDouble(good_answer) as endpoint:
-        options = ["--base_url", endpoint.url, *OPTIONS]
-        line = error_line(run_command("audit", *options, "--cases", cases, "--output", tmp_path / "out"))
-    assert "case 'c0': 'translations' must hold the question by language" in line
 
 
 def test_every_packaged_perturbation_says_what_it_counts_and_why() -> None:

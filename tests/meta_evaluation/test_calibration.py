@@ -88,14 +88,6 @@ def test_concordance_is_measured_on_cases_that_the_line_was_not_learnt_from() ->
     assert 0 < concordance["cross_fitted"] < 1
 
 
-def test_chance_gives_about_half() -> None:
-    verdicts, rng = study(400), np.random.default_rng(5)
-    ratings = [rating for verdict in verdicts for rating in rated(verdict, rng.integers(1, 5, 3).tolist())]
-    concordance = Calibration.fit(verdicts, ratings, FEEDBACK).facts["concordance"]
-    assert concordance.keys() == {"judge", "cross_fitted"}
-    assert all(value == pytest.approx(0.5, abs=0.07) for value in concordance.values()), concordance
-
-
 FAULTS = {
     "invalid verdicts do not count": (
         lambda: ([*study(9), invalid_of(99)], people(study(9)) + rated(invalid_of(99), (1, 2, 3))),

@@ -73,7 +73,7 @@ def test_intervals_hold_the_true_mean_however_biased_the_judge_is(tmp_path) -> N
     for name, records in (("cases", cases), ("verdicts", verdicts), ("labels", labels)):
         write(tmp_path / f"{name}.jsonl", records)
     known = Cases.read(str(tmp_path / "cases.jsonl"))
-    people = people_of(read_labels(str(tmp_path / "labels.jsonl"), known), known).scores
+    people = people_of(read_labels(str(tmp_path / "labels.jsonl"), known)[0], known).scores
     ((judge,), _) = read_criteria_scores([str(tmp_path / "verdicts.jsonl")], known)
     true, draws = people.mean(), np.random.default_rng(0)
     held, naive, narrower = [], [], []

@@ -24,9 +24,8 @@ class Statistic:
     """A figure that is a function of sums over cases."""
 
     columns: np.ndarray | None  # float [cases, sums], what each case adds to each sum; None if `cells` is given
-    of: Callable[
-        [np.ndarray], np.ndarray
-    ]  # maps sums [resamples, sums] to figures [resamples]; NaN where it is undefined
+    # Maps sums [resamples, sums] to figures [resamples]; NaN where it is undefined.
+    of: Callable[[np.ndarray], np.ndarray]
     n: int  # the number of units (pairs, responses or cases)
     reason: str = "nothing to compute it from"  # why the figure may be undefined, in words
     bounds: tuple[float, float] | None = None  # the lowest and highest value of a unit, if it is a mean over units
@@ -272,11 +271,7 @@ def difference(first: Estimate, second: Estimate, bounds: tuple[float, float] | 
 
     `bounds` are those of a difference: by default of two means of values from 0 to 1, None for other figures.
     """
-    cases = min(first.cases, second.cases)
-    if first.value is None or second.value is None:
-        return Estimate(None, cases=cases, reason=first.reason or second.reason)
-    value, draws = first.value - second.value, first.draws - second.draws
-    return estimate_from(value, draws, cases, min(first.n, second.n), bounds)
+    return _weighted([first, second], np.array([1.0, -1.0]), bounds)
 
 
 def average(estimates: Sequence[Estimate], bounds: tuple[float, float] | None = (0.0, 1.0)) -> Estimate:
@@ -284,14 +279,17 @@ def average(estimates: Sequence[Estimate], bounds: tuple[float, float] | None = 
 
     `bounds` are the lowest and highest value of a unit where the figures are means over units, None for other figures.
     """
-    if len(estimates) == 1:
-        return estimates[0]
-    cases = min(each.cases for each in estimates)
+    count = len(estimates)
+    return estimates[0] if count == 1 else _weighted(estimates, np.full(count, 1 / count), bounds)
+
+
+def _weighted(estimates: Sequence[Estimate], weights: np.ndarray, bounds: tuple[float, float] | None) -> Estimate:
+    """Return the weighted sum of figures from the same resamples; it rests on the fewest cases and units of any."""
+    n, cases = (min(getattr(each, name) for each in estimates) for name in ("n", "cases"))
     if without := next((each for each in estimates if each.value is None), None):
         return Estimate(None, cases=cases, reason=without.reason)
-    value = sum(each.value for each in estimates if each.value is not None) / len(estimates)
-    draws = np.mean([each.draws for each in estimates], axis=0)
-    return estimate_from(value, draws, cases, min(each.n for each in estimates), bounds)
+    value = float(weights @ [each.value for each in estimates])
+    return estimate_from(value, weights @ np.array([each.draws for each in estimates]), cases, n, bounds)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

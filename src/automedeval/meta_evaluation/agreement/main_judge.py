@@ -15,6 +15,7 @@ import numpy as np
 
 from automedeval.meta_evaluation.agreement.baselines import best_baseline, differences, paired
 from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.judge_facts import contradicted, disagreements
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.facts import LEAST_RATED
 from automedeval.meta_evaluation.table import Row, VerdictTable, judged_relations
@@ -37,9 +38,7 @@ class MainJudge:
     rated_cases: int  # with a pair that people ordered, and that all judges, or the given or only one, were asked about
     folds: tuple[Row, ...]  # the line that the other folds chose, for each fold; empty unless cross-fitted
     row_of_case: tuple[Row, ...]  # the line whose verdicts count for the agreement on each case
-    relation: (
-        np.ndarray | None
-    )  # people's relations of the pairs that count [pairs], NaN for the others; None: no ratings
+    relation: np.ndarray | None  # people's relations of the pairs that count [pairs], else NaN; None: no ratings
 
 
 def choose(cases: Cases, rows: Sequence[Row], people: People | None, wanted: str | None = None) -> MainJudge:
@@ -185,7 +184,7 @@ def measures_of_cases(cases: Cases, row: Row, people: People | None) -> dict[str
     np.fmin.at(low, panel.case, values)
     np.fmax.at(high, panel.case, values)
     measures = {}
-    for name, statements_of in zip(OF_STATEMENTS, (row.judge.contradicted, row.judge.disagreements)):
+    for name, statements_of in zip(OF_STATEMENTS, (contradicted(row.judge), disagreements(row.judge))):
         if statements_of:
             measures[name] = np.full(len(cases), np.nan)
         for (case_id, _), statements in statements_of.items():

@@ -17,7 +17,7 @@ from automedeval.records import RecordError
 from automedeval.stats import bootstrap
 from automedeval.stats.agreement import ACCURACIES, CORRELATIONS
 from automedeval.stats.bootstrap import Estimate
-from automedeval.stats.growth_curve import LEAST_ROUNDS, fit
+from automedeval.stats.growth_curve import LEAST_ROUNDS, forecast
 
 ROUND_MEASURES = ("triple_accuracy", "pairwise_accuracy")
 # The scores or choices that measures are from → the end of the measures' names.
@@ -146,7 +146,7 @@ def follow_rounds(lines: Sequence[dict[str, Any]], names: Sequence[str]) -> dict
         change = {each: bootstrap.difference(line[each], table[-1][each]) for each in ROUND_MEASURES if table}
         table.append({"round": number, "judge": name, "runs": judge["runs"], **line, "change": change or None})
     values = [line["triple_accuracy"].value for line in table]
-    forecast = fit(values).to_dict()
+    foreseen = forecast(values)
     if None in values and len(values) >= LEAST_ROUNDS:
-        forecast["reason"] += f": {table[values.index(None)]['triple_accuracy'].reason}"
-    return {"names": list(names), "scores": scores, "values": values, "table": table, "forecast": forecast}
+        foreseen["reason"] += f": {table[values.index(None)]['triple_accuracy'].reason}"
+    return {"names": list(names), "scores": scores, "values": values, "table": table, "forecast": foreseen}

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.judge_facts import contradicted, disagreements
 from automedeval.meta_evaluation.agreement.main_judge import OF_STATEMENTS, measures_of_cases
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.checked import marked
@@ -83,7 +84,7 @@ def case_records(
     measures = measures_of_cases(cases, main, people)
     lists = {name: ids[:EACH_LIST] for name, ids in lists.items()}
     judges = [judge for judge in judges if judge.kind == "judge"]
-    statements_of = main.judge.contradicted | main.judge.disagreements
+    statements_of = contradicted(main.judge) | disagreements(main.judge)
     records, first = [], [*(case_id for ids in lists.values() for case_id in ids), *worst]
     listed = {*_shown_cases(cases, first, SHOWN_CASES)}
     for number in _shown_cases(cases, first, GRID_CASES):
