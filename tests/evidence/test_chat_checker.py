@@ -144,10 +144,12 @@ def test_a_checkpoint_gives_the_probabilities_of_plain_transformers_and_the_pass
         messages = QUESTION.prompt({"passage": text, "statement": each["text"]}).messages
         prompt = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         start = tokenizer(prompt, add_special_tokens=False).input_ids
-        with torch.no_grad():
-            logits = model(torch.tensor([start])).logits[0, -1]
-        first = [tokenizer(option, add_special_tokens=False).input_ids[0] for option in QUESTION.options]
-        chances = dict(zip(LABEL.values(), logits[first].softmax(0).tolist()))
+        totals = []  # the tiny vocabulary spells each option by several tokens
+        for own in tokenizer(list(QUESTION.options), add_special_tokens=False).input_ids:
+            with torch.no_grad():
+                steps = model(torch.tensor([start + own])).logits[0, len(start) - 1 : -1].log_softmax(-1)
+            totals.append(steps[range(len(own)), own].sum())
+        chances = dict(zip(LABEL.values(), torch.stack(totals).softmax(0).tolist()))
         assert each["label"] == max(chances, key=chances.get)
         assert each["probability"] == pytest.approx(chances[each["label"]], abs=1e-4)
 
