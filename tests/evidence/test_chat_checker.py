@@ -126,9 +126,11 @@ def test_quantities_stand_beside_the_model(statement: str, said: str, label: str
 
 def test_a_checkpoint_gives_the_probabilities_of_plain_transformers_and_the_passages_of_a_loop(tmp_path: Path) -> None:
     folder = build_tiny_model(tmp_path / "tiny")
-    sentences = [f"The {word} is taken with {count} glasses of water." for count, word in enumerate("abcdefghijkl")]
+    sentences = [
+        f"The {word} is taken with {word * 3} and water." for word in "abcdefghijkl"
+    ]  # no quantities: rules decide
     chat = ("--checker", folder, "--dtype", "float32", "--device", "cpu")
-    text = "The k is taken with ten glasses of water. The b is taken with one."
+    text = "The k is taken with kkk and water. The b is taken with milk."
     done, (record, *_) = check(cases(1, text, " ".join(sentences)), tmp_path / "out", *chat)
     assert done.returncode == 0, done.stderr
     assert record["checker"] == "tiny"
