@@ -22,9 +22,7 @@ def case_of(question: Any, answers: tuple[str, ...] = TWO, **more: Any) -> Case:
     return Case.from_dict({"id": "c", "question": question, "responses": responses} | more)
 
 
-def answers_of(
-    case: Case, values: tuple[float, ...] | None = None, slots: tuple[int, ...] | None = None
-) -> list[Answer]:
+def answers_of(case: Case, values: tuple[float, ...] = (), slots: tuple[int, ...] = ()) -> list[Answer]:
     """Return the answers of a case by their values, by default falling, the worst first."""
     count = len(case.responses)
     request = Request(case, slots or tuple(range(count)))
@@ -37,9 +35,8 @@ def texts(*names: str, kind: str = "f") -> list[Edit]:
 
 
 def test_planted_texts_go_into_the_worst_and_are_dealt_in_turn() -> None:
-    planting = Perturbation(
-        "p", "worst answer", "not rise", edits=texts(*"abcd"), controls=texts("x", "y", kind="control")
-    )
+    harmless = texts("x", "y", kind="control")
+    planting = Perturbation("p", "worst answer", "not rise", edits=texts(*"abcd"), controls=harmless)
     cases = [answers_of(case_of("Why?"), (4, 2)) for _ in range(4)] + [[]]
     trials = Planner(RUBRIC, most=2).plan(planting, cases)
     assert {trial.target for trial in trials} == {1}
@@ -47,10 +44,8 @@ def test_planted_texts_go_into_the_worst_and_are_dealt_in_turn() -> None:
     assert dealt == dict.fromkeys("abcd", 2)
     assert Counter(trial.edit for trial in trials if trial.control) == {"x": 2, "y": 2}
     assert len(Planner(RUBRIC).plan(planting, cases)) == 4 * (4 + 1)
-    orders = {
-        seed: [each.edit for each in Planner(RUBRIC, most=1, seed=seed).plan(planting, cases)] for seed in range(5)
-    }
-    assert len({tuple(each) for each in orders.values()}) > 1
+    drawn = [Planner(RUBRIC, most=1, seed=seed).plan(planting, cases) for seed in range(5)]
+    assert len({tuple(trial.edit for trial in each) for each in drawn}) > 1
 
 
 def test_a_trial_knows_its_clean_case_and_changes_one_thing() -> None:
@@ -77,9 +72,8 @@ def test_a_trial_knows_its_clean_case_and_changes_one_thing() -> None:
 def test_the_text_names_the_place_in_which_the_answer_is_shown() -> None:
     named = Perturbation("p", "worst answer", "not rise", edits=[Edit("k", "k", text="$slot of $count, best $best")])
     for values, place in (((1, 5, 5), 2), ((5, 5, 1), 1)):
-        (trial,) = Planner(RUBRIC).plan(
-            named, [answers_of(case_of("Why?", ("A.", "B.", "C.")), values, slots=(2, 0, 1))]
-        )
+        answers = answers_of(case_of("Why?", ("A.", "B.", "C.")), values, slots=(2, 0, 1))
+        (trial,) = Planner(RUBRIC).plan(named, [answers])
         assert trial.after.case.responses[trial.target].text.endswith(f"Doctor {place} of 3, best 5")
 
 

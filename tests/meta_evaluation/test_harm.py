@@ -9,7 +9,7 @@ import pytest
 from doubles.agreement_study import read, told, write
 from doubles.endpoint import EndpointDouble, answer
 from doubles.harm_raters import write_study
-from programs import error_line, run_command, succeeded
+from programs import error_line, flags, run_command, succeeded
 from sklearn.metrics import cohen_kappa_score, confusion_matrix
 
 from automedeval.rubrics import read_rubric
@@ -107,9 +107,7 @@ def test_each_model_is_counted_and_under_called_answers_come_first(study):
     assert [gaps[place] for place in lower] == sorted((gaps[place] for place in lower), reverse=True)
     page = (study / "report" / "harm.html").read_text(encoding="utf-8")
     summaries = page.split('<details class="case"')[1:]
-    assert ["under-called" in each for each in summaries] == [True] * len(lower) + [False] * (
-        len(summaries) - len(lower)
-    )
+    assert ["under-called" in each for each in summaries] == [place < len(lower) for place in range(len(summaries))]
     assert lower[0][0] in summaries[0]
     assert "<mark>" in page
 
@@ -126,9 +124,8 @@ def test_of_two_judges_the_widest_gap_of_either_comes_first(study, tmp_path, mon
     for place, gap in gaps_of(people, judged(study)).items():
         widest[place] = max(widest[place], gap)
     summaries = (tmp_path / "report" / "harm.html").read_text(encoding="utf-8").split('<details class="case"')[1:]
-    shown = [
-        next(p for p in widest if p[0] in each and f"{p[1]}: " in each.split("</summary>")[0]) for each in summaries
-    ]
+    heads = [each.split("</summary>")[0] for each in summaries]
+    shown = [next(p for p in widest if p[0] in each and f"{p[1]}: " in head) for each, head in zip(summaries, heads)]
     assert [widest[place] for place in shown] == sorted(widest.values(), reverse=True)[:40]
     assert "note: the page shows the first 40 of 90 answers" in told(tmp_path / "report")
 
@@ -175,10 +172,8 @@ def test_the_facts_of_a_ranking_say_how_many_are_harmful_and_by_whom(study, tmp_
     assert {each.name for each in (tmp_path / "report").iterdir()} >= {"report.html", "harm.html", "agreement.json"}
     report(study, verdicts=tmp_path / "scores.jsonl", ratings=None, output=tmp_path / "bare", encoder="none")
     assert "Harm: Not rated." in told(tmp_path / "bare")
-    with_harm, without = (
-        json.loads((tmp_path / name / "agreement.json").read_text())["models"] for name in ("report", "bare")
-    )
-    assert with_harm == without, "no score depends on harm"
+    with_harm, without = (json.loads((tmp_path / name / "agreement.json").read_text()) for name in ("report", "bare"))
+    assert with_harm["models"] == without["models"], "no score depends on harm"
 
 
 def changed(study: Path, tmp_path: Path, file: str, change) -> dict[str, Path]:
@@ -217,9 +212,7 @@ def test_a_fault_is_one_plain_line_and_nothing_is_written(study, tmp_path, file,
 
 
 def test_words_are_no_scores_for_the_commands_that_compare_models(study, tmp_path):
-    done = run_command(
-        "compare", "--verdicts", study / "judge.jsonl", "--cases", study / "cases.jsonl", "--output", tmp_path
-    )
+    done = run_command("compare", *flags(verdicts=study / "judge.jsonl", cases=study / "cases.jsonl", output=tmp_path))
     assert done.returncode == 1
     assert "a verdict by harm@1 has words and no scores; automedeval report reads these" in error_line(done)
 
@@ -227,10 +220,19 @@ def test_words_are_no_scores_for_the_commands_that_compare_models(study, tmp_pat
 def test_constrained_decoding_gives_a_word_to_every_criterion(tiny_model, tmp_path):
     responses = [{"model": "a", "text": "Take eight tablets."}, {"model": "b", "text": "Rest."}]
     cases = write(tmp_path / "cases.jsonl", [{"id": "c", "question": "What now?", "responses": responses}])
-    options = ["--rubric", "harm", "--score_decoding", "constrained", "--max_new_tokens", 8, "--rationale", "false"]
-    done = run_command(
-        "judge", cases, "--judge", tiny_model, "--dtype", "float32", *options, "--output", tmp_path / "v"
-    )
+    options = [
+        "--dtype",
+        "float32",
+        "--rubric",
+        "harm",
+        "--score_decoding",
+        "constrained",
+        "--max_new_tokens",
+        8,
+        "--rationale",
+        "false",
+    ]
+    done = run_command("judge", cases, "--judge", tiny_model, *options, "--output", tmp_path / "v")
     assert done.returncode == 0, done.stderr
     for verdict in read(tmp_path / "v" / "verdicts.jsonl"):
         assert verdict["valid"], verdict["error"]

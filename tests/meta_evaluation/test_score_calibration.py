@@ -23,9 +23,8 @@ def scored(number: int, values: Sequence[float | None], **more: Any) -> Verdict:
     """Return a verdict with these expected scores, and whole ones near them."""
     whole = [value and round(value) for value in values]
     shown = tuple(place for place, value in enumerate(values) if value is not None)
-    return verdict_of(
-        case_of(number), whole, order=shown, models=list(MODELS), **{"expected_scores": tuple(values)} | more
-    )
+    more = {"expected_scores": tuple(values)} | more
+    return verdict_of(case_of(number), whole, order=shown, models=list(MODELS), **more)
 
 
 def study(number: int = 60, seed: int = 0) -> list[Verdict]:
@@ -85,9 +84,8 @@ def test_scores_have_the_shares_that_people_gave_them() -> None:
     ratings = people(verdicts, 0.3)
     calibration = Calibration.fit(verdicts, ratings, FEEDBACK)
     counts_of_people = np.bincount(np.floor([rating.score + 0.5 for rating in ratings]).astype(int), minlength=5)
-    counts_of_judge = np.bincount(
-        [score for verdict in verdicts for score in calibration.apply(verdict, "new").scores], minlength=5
-    )
+    scores = [score for verdict in verdicts for score in calibration.apply(verdict, "new").scores]
+    counts_of_judge = np.bincount(scores, minlength=5)
     assert np.abs(counts_of_people - counts_of_judge).max() <= 2
     assert calibration.levels == (1, 2, 3, 4)
 
