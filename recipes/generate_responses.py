@@ -22,7 +22,6 @@ from automedeval.dataset.responses import (
     candidate_names,
     format_file,
     question_messages,
-    response_log,
     set_up,
     sort_responses,
     summary,
@@ -33,6 +32,7 @@ from automedeval.records import Case, RecordError, check_least, option, read_cas
 from automedeval.records.arguments import TableArguments, comma_list
 from automedeval.records.command_line import parse, run
 from automedeval.records.journal import Processes
+from automedeval.records.log import Log
 from automedeval.records.processes import join_processes, print_notes
 from automedeval.records.run_record import record_run
 
@@ -123,8 +123,8 @@ def generate(
 ) -> tuple[dict[str, Generated], list[str]]:
     """Have one candidate answer what is missing; return its answers, old and new, by case id, and the failures."""
     chat = chat_args.load(model, args.seed, processes)
-    settings = set_up(chat, parse_model(model)[0] != "openai")
-    log, started = response_log(Path(args.output), name, settings, processes), time.monotonic()
+    settings, file = set_up(chat, parse_model(model)[0] != "openai"), Path(args.output) / "responses.jsonl"
+    log, started = Log(file, Generated, (name,), settings, processes, "--names"), time.monotonic()
     with log:
         answered(log, cases)  # refuses another candidate's answers before anything is written
         if processes.rank == 0:

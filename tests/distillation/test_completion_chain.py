@@ -8,6 +8,7 @@ from doubles.endpoint import EndpointDouble, answer
 from hypothesis import given
 from hypothesis import strategies as st
 from programs import SAMPLE
+from tables import rows_of
 
 from automedeval.distillation.completion_chain import CompletionChain, overview
 from automedeval.evidence.books import Passage
@@ -20,6 +21,8 @@ from automedeval.records.language import normalise
 from automedeval.rubrics import read_rubric
 from automedeval.rubrics.prompts import chain_messages, fenced
 from automedeval.rubrics.questions import questions_of
+
+ROWS = rows_of(__file__)
 
 RUBRIC = read_rubric("automedeval")
 CASE = Case("c1", "What helps?", (Response("alder", "Rest."), Response("birch", "Wait.")), reference="Rest and wait.")
@@ -131,14 +134,7 @@ def test_the_same_question_is_not_searched_twice(teach, again, last):
 
 @pytest.mark.parametrize(
     ("text", "error"),
-    [
-        ("", "empty"),
-        ("我不能评价这些回答。", "no score line"),
-        ("Both are fine.", "no score line"),
-        ("[Question]: What is ...?", "no score line"),
-        ("Score: Doctor 1: 9 points. Doctor 2: 1 points.", "not on the scale"),
-        ("<|im_end|>[Question]: What is rest?", "empty"),
-    ],
+    ROWS["test_what_is_neither_question_nor_verdict_is_invalid"],
 )
 def test_what_is_neither_question_nor_verdict_is_invalid(teach, text, error):
     verdict, books = teach(text)

@@ -12,7 +12,7 @@ import jinja2
 import pytest
 import yaml
 from doubles.hub import READER, HubDouble
-from doubles.publishable import trained
+from doubles.publishable import ABOUT, trained
 from programs import ROOT, SAMPLE, error_line, run_recipe
 
 from automedeval import Case, Judge, RecordError, load_judge, packaged_rubrics, read_cases, read_rubric
@@ -21,7 +21,6 @@ from automedeval.rubrics import prompts, rubric
 from automedeval.rubrics.published import files_to_publish
 
 FAST = {"dtype": "float32", "device": "cpu", "max_new_tokens": 8}
-ABOUT = ("--license", "apache-2.0", "--base_model", "some-org/base", "--datasets", "org/data")
 TEMPLATE = (
     "{% block system %}You are a nurse of the night shift.{% endblock %}\n"
     "{% block user %}Who is kind? {{ question }}\n{% for each in responses %}{{ loop.index }}) {{ each }}\n{% endfor %}"

@@ -128,10 +128,7 @@ def test_a_forged_address_neither_hides_a_guesser_nor_locks_the_coordinator_out(
         assert attempt("192.0.2.7", password) == 200
 
 
-@pytest.mark.parametrize(
-    ("arguments", "fault"),
-    rows_of(__file__)["test_faults_are_one_line"],
-)
+@pytest.mark.parametrize(("arguments", "fault"), rows_of(__file__)["test_faults_are_one_line"])
 def test_faults_are_one_line(tmp_path: Path, arguments: list[str], fault: str) -> None:
     study = write_study(tmp_path)
     assert fault in error_line(annotate("--study", study, *arguments))

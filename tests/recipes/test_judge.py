@@ -15,17 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 from doubles.tiny_model import build_tiny_model
-from programs import (
-    APPEND,
-    ROOT,
-    SAMPLE,
-    TWO_PROCESSES,
-    error_line,
-    killed,
-    processes_of,
-    run_recipe,
-    succeeded,
-)
+from programs import APPEND, ROOT, SAMPLE, TWO_PROCESSES, error_line, killed, processes_of, run_recipe, succeeded
 from transformers import AutoTokenizer
 
 from automedeval.records import Verdict

@@ -10,13 +10,12 @@ import pytest
 from doubles.clean_machine import load_back, unpack
 from doubles.dataset_study import PLAN, Study
 from doubles.hub import WRITER, HubDouble, Repo
-from doubles.publishable import agreement, sharded, trained
+from doubles.publishable import ABOUT, agreement, sharded, trained
 from doubles.tiny_bart import build_bart, build_roberta
 from doubles.tiny_dataset import build_instructions
 from programs import ROOT, error_line, run_recipe
 
 RUBRIC = ("rubric.yaml", "automedeval.jinja", "published.json")
-ABOUT = ("--license", "apache-2.0", "--base_model", "some-org/base", "--datasets", "org/instructions")
 
 
 @pytest.fixture

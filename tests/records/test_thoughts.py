@@ -5,41 +5,18 @@ from pathlib import Path
 
 import pytest
 from programs import run_command
+from tables import rows_of
 
 from automedeval import Case
+
+ROWS = rows_of(__file__)
 
 ANSWER = "No. Skip the missed dose."
 
 
 @pytest.mark.parametrize(
     "text",
-    [
-        ANSWER,
-        f"<think>\nTwo pills? Wait, no.\n</think>\n\n{ANSWER}",
-        f"Two pills? Wait, no.\n</think>\n{ANSWER}",
-        f"<THINKING>Two.</THINKING> {ANSWER}",
-        f"[THINK]Two.[/THINK]{ANSWER}",
-        f"◁think▷Two.◁/think▷{ANSWER}",
-        f"<reasoning>Two.</reasoning>\n<answer>{ANSWER}</answer>",
-        f"<|begin_of_thought|>Two.<|end_of_thought|>\n<|begin_of_solution|>{ANSWER}<|end_of_solution|>",
-        f"<unused94>thought\nTwo.<unused95>{ANSWER}",
-        f"<|channel|>analysis<|message|>Two.<|end|><|start|>assistant<|channel|>final<|message|>{ANSWER}<|return|>",
-        f"## Thinking\n\nTwo pills?\n\n## Final Response\n\n{ANSWER}",
-        "No. <think>Two?</think>Skip the missed dose.",
-        f"{ANSWER}\n<think>And if she took two? I should",
-        f"<think>a</think><think>b</think>{ANSWER}",
-        f"<longcat_think>Two.</longcat_think>{ANSWER}",
-        f"<chain_of_thought>Two.</chain_of_thought>{ANSWER}",
-        f"&lt;think&gt;Two?&lt;/think&gt;{ANSWER}",
-        f"<|inner_prefix|>Two.<|inner_suffix|>{ANSWER}",
-        f"<|channel>thought\nTwo.<channel|>{ANSWER}",
-        f"<|im_start|>think\nTwo.\n<|im_start|>answer\n{ANSWER}",
-        f"analysisTwo pills? No.assistantfinal{ANSWER}",
-        f"Thinking...\nTwo?\n...done thinking.\n\n{ANSWER}",
-        f'<details type="reasoning" done="true">\n<summary>Thought</summary>\nTwo?</details>\n{ANSWER}',
-        f"<Thought>Two.</Thought>\n<Output>{ANSWER}</Output>",
-        f"<think>Two.</think><|begin_of_box|>{ANSWER}<|end_of_box|>",
-    ],
+    ROWS["test_an_answer_is_read_without_its_thoughts"],
 )
 def test_an_answer_is_read_without_its_thoughts(text: str) -> None:
     turns = [{"role": "assistant", "content": text}, {"role": "user", "content": "Two pills?"}]

@@ -78,7 +78,7 @@ class Prompt:
         completion: the answer of the training row whose prompt this is: the window needs room for it alone, and cuts an answer.
         key: (case id, number of the call in its dialogue), by which a recorded chat finds its answer.
         proposed: (model, score) per slot of a suggestion under review, for a reviewer that is a rule and reads no text.
-        options: of a typed question: the answer is one of these, and what counts is how likely each is as its beginning.
+        options: of a typed question: the answer is one of these, and what counts is how likely each of them is.
     """
 
     messages: Messages
@@ -89,6 +89,11 @@ class Prompt:
     key: tuple[str, int] | None = None
     proposed: tuple[tuple[str, int], ...] | None = None
     options: tuple[str, ...] | None = None
+
+    @property
+    def form(self) -> tuple[Part, ...] | None:
+        """Return the parts of a checkpoint's answer: `parts`, or the option of a typed question; None: free text."""
+        return (Slot("", self.options),) if self.options else self.parts
 
 
 @dataclass(frozen=True)
