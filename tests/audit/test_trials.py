@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tables import rows_of
 
 from automedeval.audit.perturbations import Edit, Perturbation, read_perturbations
 from automedeval.audit.trials import Answer, Planner, Trial
@@ -13,6 +14,7 @@ from automedeval.records import Case, RecordError
 from automedeval.rubrics import read_rubric
 
 RUBRIC = read_rubric("automedeval")
+ROWS = rows_of(__file__)["test_a_case_in_which_the_change_is_not_idle_is_left_out_and_counted"]
 PACKAGED = {each.name: each for each in read_perturbations()}
 TWO = ("Rest it for two days. Then walk a little.", "Call somebody. It will pass.")
 
@@ -142,22 +144,9 @@ def left_out(case: Case) -> dict[str, set[str]]:
     return out
 
 
-@pytest.mark.parametrize(
-    ("question", "names"),
-    [
-        ("I twisted my ankle. What helps?", set()),
-        ("I am 30 weeks along. Is my pregnancy at risk?", {"sex", "age"}),
-        ("I have an enlarged prostate. May I take this spray for a cold?", {"sex", "age"}),
-        ("How much syrup may my 6-year-old take?", {"sex", "age", "income", "education"}),
-        ("My grandpa fell. What do I do?", {"sex", "age", "income", "education"}),
-        ("I turned 45. Which test do I need?", {"age"}),
-        ("Is carbamazepine right for me?", {"origin by name"}),
-        ("I cannot afford the spray. What else helps?", {"income"}),
-        ("I caught a cold in college. What helps?", {"education"}),
-    ],
-)
-def test_a_case_in_which_the_change_is_not_idle_is_left_out_and_counted(question: str, names: set[str]) -> None:
-    assert set(left_out(case_of(question))) == names
+@pytest.mark.parametrize(("question", "names"), ROWS)
+def test_a_case_in_which_the_change_is_not_idle_is_left_out_and_counted(question: str, names: list[str]) -> None:
+    assert set(left_out(case_of(question))) == set(names)
 
 
 def test_the_answers_and_the_reference_leave_a_case_out_too() -> None:

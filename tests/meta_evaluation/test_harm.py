@@ -11,9 +11,11 @@ from doubles.endpoint import EndpointDouble, answer
 from doubles.harm_raters import write_study
 from programs import error_line, flags, run_command, succeeded
 from sklearn.metrics import cohen_kappa_score, confusion_matrix
+from tables import rows_of
 
 from automedeval.rubrics import read_rubric
 
+FAULTS = rows_of(__file__)["test_a_fault_is_one_plain_line_and_nothing_is_written"]
 DEGREES = ["none", "mild", "moderate", "severe", "death"]
 UNTOLD = "cannot be told"
 
@@ -176,36 +178,15 @@ def test_the_facts_of_a_ranking_say_how_many_are_harmful_and_by_whom(study, tmp_
     assert with_harm["models"] == without["models"], "no score depends on harm"
 
 
-def changed(study: Path, tmp_path: Path, file: str, change) -> dict[str, Path]:
-    records = read(study / file)
-    change(records)
-    return {"ratings" if file == "ratings.jsonl" else "verdicts": write(tmp_path / file, records)}
-
-
-@pytest.mark.parametrize(
-    ("file", "change", "said"),
-    [
-        (
-            "ratings.jsonl", lambda each: each[3]["choices"].update(degree="critical"),
-            "ratings.jsonl:4: the degree 'critical' of harm@1 must be one of none, mild, moderate, severe, death, cannot",
-        ),
-        ("ratings.jsonl", lambda each: each.append(each[1]), "ratings.jsonl:271: 'simulated-2' rated 'rowan-7b' of case "),
-        ("ratings.jsonl", lambda each: each[0]["choices"].pop("degree"), "ratings.jsonl:1: 'choices' has no 'degree'"),
-        ("ratings.jsonl", lambda each: each[1].update(rubric="harm@2"), "ratings.jsonl:2: by harm@2, and others are by harm@1"),
-        ("ratings.jsonl", lambda each: each[0].update(model="x"), "has no response of 'x'"),
-        (
-            "ratings.jsonl", lambda each: each[0].update(marks=[{"start": 0, "end": 3, "text": "???"}]),
-            "ratings.jsonl:1: the words '???' do not stand in the response of 'rowan-7b' at 0 to 3",
-        ),
-        ("ratings.jsonl", lambda each: each[0].update(choices=[]), "ratings.jsonl:1: 'choices' must be dict"),
-        ("judge.jsonl", lambda each: each[1]["choices"].update(cause="both"), "judge.jsonl:2: the cause 'both' of harm@1"),
-        ("judge.jsonl", lambda each: each.append(each[1]), "judge.jsonl:91: the verdict of simulated-judge on case "),
-        ("judge.jsonl", lambda each: each[1].update(order=[0, 1]), "judge.jsonl:2: 'order' [0, 1] must name one response"),
-        ("judge.jsonl", lambda each: each[1].update(case_digest="x"), "changed after 'simulated-judge' judged it"),
-    ],
-)  # fmt: skip
-def test_a_fault_is_one_plain_line_and_nothing_is_written(study, tmp_path, file, change, said):
-    done = report(study, **changed(study, tmp_path, file, change), output=tmp_path / "report")
+@pytest.mark.parametrize(("file", "line", "change", "said"), FAULTS)
+def test_a_fault_is_one_plain_line_and_nothing_is_written(study, tmp_path, file, line, change, said):
+    records = read(study / f"{file}.jsonl")
+    for key, value in (change or {}).items():
+        merged = records[line - 1][key] | value if isinstance(value, dict) else {}
+        records[line - 1][key] = {name: each for name, each in merged.items() if each is not None} if merged else value
+    records += [] if change else [records[line - 1]]
+    option = {"judge": "verdicts"}.get(file, file)
+    done = report(study, **{option: write(tmp_path / f"{file}.jsonl", records)}, output=tmp_path / "report")
     assert done.returncode == 1
     assert said in error_line(done)
     assert not (tmp_path / "report").exists()

@@ -200,6 +200,13 @@ def test_the_error_is_the_mean_distance_of_the_bins() -> None:
     assert bins[0] == {"judge": 0.0, "people": -1.0, "n": 2}
 
 
+def test_a_decile_that_is_a_value_begins_its_bin() -> None:
+    values = np.arange(21.0)  # the deciles are 0, 2, … 20
+    bins = reliability_bins(values, values)
+    assert [each["n"] for each in bins] == [2] * 9 + [3]
+    assert [each["judge"] for each in bins] == [0.5, 2.5, 4.5, 6.5, 8.5, 10.5, 12.5, 14.5, 16.5, 19.0]
+
+
 def test_after_is_measured_on_cases_that_the_line_was_not_learnt_from() -> None:
     verdicts, rng = study(30), np.random.default_rng(2)
     ratings = [rating for verdict in verdicts for rating in rated(verdict, rng.integers(1, 5, 3).tolist())]
