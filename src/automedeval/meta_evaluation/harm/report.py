@@ -144,9 +144,8 @@ def shown_answers(
         answer: dict[str, Any] = {"id": case.id, "model": response.model, "question": question_text(case.question)}
         marks = [mark for _, verdict in said[place] for mark in _marks(verdict, response.text)]
         answer["text"] = marked(response.text, sorted(marks, key=lambda mark: (mark["start"], mark["end"])))
-        answer["degrees"] = [
-            (rater.name, word if told[place] else "not rated") for rater, word, told in zip(raters, degree, read)
-        ]
+        by = zip(raters, degree, read)
+        answer["degrees"] = [(rater.name, word if told[place] else "not rated") for rater, word, told in by]
         readings = [
             {"who": who, "choices": each.choices, "words": each.rationale, "comment": each.extra.get("comment")}
             for who, each in said[place]
@@ -192,8 +191,7 @@ def sentences(result: Mapping[str, Any]) -> list[str]:
         )
     if (people := result.get("people")) and people["kappa"]["n"]:
         figure = f"{span(people['kappa'])} over {people['kappa']['n']} pairs of ratings"
-        judges = [
-            f"{name} with one of them at {span(each['kappa_with_one'])}" for name, each in result["judges"].items()
-        ]
+        with_one = {name: span(each["kappa_with_one"]) for name, each in result["judges"].items()}
+        judges = [f"{name} with one of them at {kappa}" for name, kappa in with_one.items()]
         lines.append(f"Two physicians agree with each other at {'; '.join([figure, *judges])}.")
     return lines
