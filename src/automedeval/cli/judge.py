@@ -28,7 +28,16 @@ from automedeval.harness.joining import LogArguments, is_log, is_table, join_log
 from automedeval.introspection.mistakes import read_recorded
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.chat_judge import Judge
-from automedeval.judges.judge import CRITERIA, UNTRAINED, VARIABLE, default_judge, judge_rubric, load_judge, planner
+from automedeval.judges.judge import (
+    CRITERIA,
+    LANGUAGE_MODELS,
+    UNTRAINED,
+    VARIABLE,
+    default_judge,
+    judge_rubric,
+    load_judge,
+    planner,
+)
 from automedeval.judges.prompt_judge import PromptJudge
 from automedeval.judges.requests import Request, Requests
 from automedeval.judges.run import (
@@ -214,7 +223,7 @@ def main() -> None:
         several = f"{rubric.name} takes several prompts for each response; leave it out"
         raise RecordError(f"--batch_file: {alone if processes.count > 1 else several}")
     shows = args.show_prompt is not None
-    if shows and kind not in ("checkpoint", "openai"):
+    if shows and kind not in LANGUAGE_MODELS:
         raise RecordError(f"--show_prompt: --judge {judge_name} reads no prompt")
     chat_args.unasked = bool(args.batch_file) or shows  # no server is asked what it can do
     chat_args.loads = False  # the weights are loaded after the cases, whose faults come first
@@ -232,7 +241,7 @@ def main() -> None:
         )  # fmt: skip
 
     # The length of prompts takes a tokenizer, all else about a case no model: it is loaded when the first cases are planned.
-    unknown = args.dry_run or shows or args.on_overlong != "error" or kind == "openai"
+    unknown = args.dry_run or shows or args.on_overlong != "error" or kind in ("openai", "decision")
     check = None if unknown else lambda requests: loaded().refuse_overlong(requests)
     planned = plan_from_dataset(args, args.dataset, rubric) if args.dataset else planner(judge_name, rubric, **plan)
     requests = Requests(args.file, args.limit, planned, check, processes, args.blank)

@@ -163,7 +163,7 @@ class OpenAIChat(Chat):
         return lines
 
     def shown(self, prompt: Prompt) -> str:
-        return super().shown(replace(prompt, messages=_sent(prompt)))
+        return super().shown(replace(prompt, messages=sent(prompt)))
 
     def estimate(self, prompts: Sequence[Prompt]) -> tuple[int, float]:
         # A token has about four bytes.
@@ -176,7 +176,7 @@ class OpenAIChat(Chat):
         limit = "max_tokens" if "max_completion_tokens" in left_out else "max_completion_tokens"
         body: dict[str, Any] = {
             "model": self.model,
-            "messages": _sent(prompt),
+            "messages": sent(prompt),
             limit: self.max_new_tokens,
             "temperature": self.temperature,
             "seed": self.seed + prompt.run,
@@ -293,7 +293,7 @@ class OpenAIChat(Chat):
             file = self._cache_file(body, prompt)
             try:
                 cached = parse_json(file.read_text(encoding="utf-8") if file else "null", others=True)
-                answer = answer_from_completion(cached)
+                answer = self.read(cached)
             except (OSError, *UNREADABLE):  # no cache, missing or damaged: the request is sent
                 pass
             else:
@@ -327,11 +327,9 @@ class OpenAIChat(Chat):
         """Make one attempt; return the completion (None if the endpoint refuses this prompt) and the answer."""
         sent, content = next(self._sent), b""
         try:
-            # In `extra_body`, because the client has no arguments for the fields that other servers take.
-            create = self._once.chat.completions.with_raw_response.create
-            content = create(model=self.model, messages=body["messages"], extra_body=body).content
+            content = self.send(body)
             completion = parse_json(content.decode(), others=True)
-            answer = answer_from_completion(completion)
+            answer = self.read(completion)
         except openai.APIStatusError as error:
             paid.append(0.0)
             status, words = error.status_code, error_text(error)
@@ -376,6 +374,16 @@ class OpenAIChat(Chat):
         with self._lock:
             self.asked, self._latest = self.asked + 1, max(self._latest, sent)
         return completion, answer
+
+    def send(self, body: dict[str, Any]) -> bytes:
+        """Send a request once; return what the endpoint says. Raises openai's errors."""
+        # In `extra_body`, because the client has no arguments for the fields that other servers take.
+        create = self._once.chat.completions.with_raw_response.create
+        return create(model=self.model, messages=body["messages"], extra_body=body).content
+
+    def read(self, completion: Any) -> Answer:
+        """Return the answer in what the endpoint says; one of `UNREADABLE` if there is none."""
+        return answer_from_completion(completion)
 
     def _leave_out(self, name: str, late: bool = False) -> bool:
         """Leave a parameter out of all later requests, and say so once; return False if answers were given with it.
@@ -437,10 +445,11 @@ class _Failure(Exception):
         self.again, self.pause, self.down = again, pause, down
 
 
-def _sent(prompt: Prompt) -> Messages:
+def sent(prompt: Prompt) -> Messages:
+    """Return a prompt's messages as they are sent."""
     return [{**message, "content": defuse(message["content"])} for message in prompt.messages]
 
 
 def prompt_bytes(prompt: Prompt) -> int:
     """Return an upper bound on a prompt's tokens: its bytes, and 16 for each message's role."""
-    return sum(len(message["content"].encode()) + 16 for message in _sent(prompt))
+    return sum(len(message["content"].encode()) + 16 for message in sent(prompt))
