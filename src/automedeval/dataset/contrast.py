@@ -60,19 +60,12 @@ class Rules:
     def read(cls) -> "Rules":
         """Read the packaged rules."""
         content: dict[str, Any] = YamlFile(str(RULES)).read(RULES)
-        contradict = [
-            Rule(
-                each["kind"],
-                re.compile(each["pattern"], re.I),
-                [str(text) for text in each.get("replace", ())],
-                each.get("multiply", ()),
-            )
-            for each in content["contradict"]
-        ]
-        same = [
-            Rule("same", re.compile(each["pattern"], re.I), [str(text) for text in each["replace"]])
-            for each in content["same"]
-        ]
+
+        def rule(entry: dict[str, Any]) -> Rule:
+            texts, pattern = [str(text) for text in entry.get("replace", ())], re.compile(entry["pattern"], re.I)
+            return Rule(entry.get("kind", "same"), pattern, texts, entry.get("multiply", ()))
+
+        contradict, same = ([rule(entry) for entry in content[name]] for name in ("contradict", "same"))
         return cls(contradict, same, frozenset(content["held_out"]))
 
     def contrary(self, text: str, rng: random.Random) -> str | None:
