@@ -42,18 +42,6 @@ def test_a_value_that_misleads_counts_for_nothing() -> None:
     assert Calibration.fit(verdicts, ratings, FEEDBACK).line.weights[0] == 0
 
 
-def test_the_mean_over_a_responses_raters_counts() -> None:
-    verdicts = study()
-    ratings = people(verdicts, 0.7)
-    again = [replace(rating, annotator="bob") for rating in ratings]
-    first, second = (Calibration.fit(verdicts, each, FEEDBACK) for each in (ratings, ratings + again))
-    assert first.line == second.line
-    assert (second.facts["responses"], second.facts["ratings"]) == (90, 180)
-    turned = [replace(rating, annotator="cem", score=5 - rating.score) for rating in ratings]
-    with pytest.raises(RecordError, match=r"every response is rated 2\.5"):
-        Calibration.fit(verdicts, ratings + turned, FEEDBACK)
-
-
 def test_what_nobody_rated_or_could_be_judged_says_nothing() -> None:
     verdicts = study()
     ratings = people(verdicts)

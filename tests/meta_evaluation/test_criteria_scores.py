@@ -41,9 +41,8 @@ def test_means_and_differences_are_those_of_a_loop_over_the_records(study) -> No
     (pair,) = comparison["pairs"]
     gap = np.mean([people["a"][number] - people["b"][number] for number in both])
     assert pair["difference"]["j"]["classical"]["value"] == pytest.approx(gap)
-    arrays = [
-        np.array([side["a"].get(n, np.nan) - side["b"].get(n, np.nan) for n in range(60)]) for side in (people, judge)
-    ]
+    sides = ([[side[model].get(n, np.nan) for n in range(60)] for model in "ab"] for side in (people, judge))
+    arrays = [np.subtract(*side) for side in sides]
     expected = prediction_powered(*arrays).interval
     powered = pair["difference"]["j"]["prediction_powered"]
     assert (powered["low"], powered["high"]) == pytest.approx((expected.low, expected.high))

@@ -63,9 +63,8 @@ def test_contested_choices_are_the_neutral_one_of_their_criterion(tmp_path: Path
     for order, choice in (((0, 1), first), ((1, 0), second)):
         same = {"correctness": choice, "harmfulness": choice}
         record = verdict_of(case, None, order=order, models=case.models)
-        record = replace(
-            record, rubric="medical_pairwise@1", valid=True, error=None, pair=(first, second), choices=same
-        )
+        more = {"valid": True, "error": None, "pair": (first, second), "choices": same}
+        record = replace(record, rubric="medical_pairwise@1", **more)
         records.append(record)
     judge = read_back(tmp_path, records)
     assert [CHOICES[judge.choice(name)[0]] for name in ("correctness", "harmfulness")] == ["tie", "tie"]

@@ -50,9 +50,8 @@ def test_a_p_value_and_its_interval_agree_and_few_cases_prove_little(cases: int)
     rejected = 0
     for _ in range(300):
         gains = rng.choice([-1.0, 0.0, 1.0], cases)
-        (estimate,) = bootstrap.bootstrap(
-            [bootstrap.mean(gains, np.ones(cases), cases, bounds=(-1.0, 1.0))], cases, 400
-        )
+        gain = bootstrap.mean(gains, np.ones(cases), cases, bounds=(-1.0, 1.0))
+        (estimate,) = bootstrap.bootstrap([gain], cases, 400)
         p = bootstrap.p_value(estimate)
         if estimate.low is None:  # all say the same
             assert p == 1.0
@@ -83,16 +82,14 @@ def test_cases_that_all_say_the_same_have_no_spread() -> None:
 def test_rounding_is_neither_spread_nor_a_difference() -> None:
     """Sums of thirds in another order differ in their last digits."""
     ones = np.ones(60)
-    third, tenths = bootstrap.bootstrap(
-        [bootstrap.mean(ones / 3, ones, 60), bootstrap.mean(ones / 10, ones * 0.3, 60)], 60
-    )
+    figures = [bootstrap.mean(ones / 3, ones, 60), bootstrap.mean(ones / 10, ones * 0.3, 60)]
+    third, tenths = bootstrap.bootstrap(figures, 60)
     assert 0 < np.ptp(third.draws) < 1e-15  # what the test is about
     assert (third.low, third.reason) == (None, bootstrap.NO_SPREAD)
     none = bootstrap.difference(third, tenths)
     assert (none.low, none.reason, bootstrap.p_value(none)) == (None, bootstrap.NO_SPREAD, 1.0)
-    full = bootstrap.bootstrap(
-        [bootstrap.ratio(ones / 3 + ones / 7, ones / 7 + ones / 3), bootstrap.ratio(0 * ones, ones)], 60
-    )
+    sums = ones / 3 + ones / 7, ones / 7 + ones / 3
+    full = bootstrap.bootstrap([bootstrap.ratio(*sums), bootstrap.ratio(0 * ones, ones)], 60)
     sure = bootstrap.difference(*full)
     assert (sure.value, sure.high) == (1.0, 1.0)
     assert 0.85 < sure.low < 1  # by the exact binomial interval

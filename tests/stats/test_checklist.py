@@ -41,9 +41,8 @@ def random_cases(count=200):
 @pytest.mark.parametrize(("points", "met"), [*MADE, *random_cases()])
 def test_the_score_is_the_published_one_and_its_bounds_are_those_of_all_possible_readings(points, met):
     score = checklist_score(points, met)
-    readings = [
-        naive(points, each) for each in itertools.product(*((m,) if m is not None else (True, False) for m in met))
-    ]
+    possible = ((each,) if each is not None else (True, False) for each in met)
+    readings = [naive(points, each) for each in itertools.product(*possible)]
     if readings[0] is None:
         assert score == (None, None, None)
         return

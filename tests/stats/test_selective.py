@@ -36,15 +36,11 @@ def test_the_p_values_are_exact_and_the_last_threshold_before_the_first_failure_
     wrong = np.concatenate([np.arange(30) < 0, np.arange(30) < 2, np.arange(10) < 9, np.arange(400) < 1])
     certificate = certify(confidence, wrong, [4.0, 3.0, 2.0, 1.0], 0.1, 0.1)
     assert certificate["threshold"] == 3.0
-    assert [line["units"] for line in certificate["tested"]] == [
-        30,
-        60,
-        70,
-    ]  # the last would pass, and is not looked at
+    # The last would pass, and is not looked at.
+    assert [line["units"] for line in certificate["tested"]] == [30, 60, 70]
     assert [line["errors"] for line in certificate["tested"]] == [0, 2, 11]
-    assert [line["p"] for line in certificate["tested"]] == pytest.approx(
-        binom.cdf([0, 2, 11], [30, 60, 70], 0.1).tolist()
-    )
+    exact = binom.cdf([0, 2, 11], [30, 60, 70], 0.1)
+    assert [line["p"] for line in certificate["tested"]] == pytest.approx(exact.tolist())
     assert (certificate["units_kept"], certificate["errors"]) == (60, 2)
     assert "with a probability of 0.1 at most" in certificate["promise"]
 

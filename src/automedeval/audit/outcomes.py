@@ -65,9 +65,8 @@ class ScoreReader:
         """Return the answers that the first of a case's requests shows and its verdict has a value of, the worst first."""
         request, verdict = requests[0], verdicts[0]
         values = expected_values(verdict) or own_values(verdict, self.judged.rubric)
-        full = [
-            index for index in values if not request.case.responses[index].is_empty
-        ]  # an empty one cannot be changed
+        responses = request.case.responses
+        full = [index for index in values if not responses[index].is_empty]  # an empty one cannot be changed
         answers = [Answer(request, index, values[index]) for index in full]
         return sorted(answers, key=lambda each: (each.value, request.slots.index(each.index)))
 
@@ -208,9 +207,8 @@ class CriteriaReader:
             sums[:, number] += len(met), len(met) - met.count(None), met.count(True)
         if perturbation.should == READ:
             return Measure(ratio(sums[1], sums[0], reason="no criterion"))
-        return (
-            Measure(ratio(sums[2], sums[1], reason="no criterion is read")) if perturbation.should == "differ" else None
-        )
+        met = Measure(ratio(sums[2], sums[1], reason="no criterion is read"))
+        return met if perturbation.should == "differ" else None
 
 
 def _met(case: Case, verdict: Verdict, criteria: Sequence[str]) -> list[bool | None]:

@@ -212,9 +212,8 @@ def _answering(case: Case, index: int, text: str) -> Case:
 
 def _asking(case: Case, text: str) -> Case:
     question = case.question
-    return replace(
-        case, question=text if isinstance(question, str) else [*question[:-1], question[-1] | {"content": text}]
-    )
+    changed = text if isinstance(question, str) else [*question[:-1], question[-1] | {"content": text}]
+    return replace(case, question=changed)
 
 
 def translations_of(case: Case) -> dict[str, str]:

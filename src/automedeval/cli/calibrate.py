@@ -160,9 +160,8 @@ def certificate_lines(certificate: dict[str, Any]) -> list[str]:
         first = f"nothing can be certified: {certificate['reason']}"
     else:
         test = f"{certificate['errors']} of {certificate['units_kept']} tested pairs wrong, p = {certificate['p']:.2g}"
-        share = (
-            f"at most {certificate['risk']:g} of the pairs are wrong, with a probability of {100 * (1 - DELTA):.0f} %"
-        )
+        sure = f"with a probability of {100 * (1 - DELTA):.0f} %"
+        share = f"at most {certificate['risk']:g} of the pairs are wrong, {sure}"
         first = f"certified: from a gap of {certificate['threshold']:.3g} on, {share} ({test})"
     gap = f", {without} without two scores" if without else ""
     return [first, f"of {cases} cases the judge is sure of {kept}, and abstains on {cases - kept - without}{gap}"]

@@ -153,9 +153,8 @@ def next_steps(judge: VerdictTable, rated: bool, audited: bool) -> list[str]:
         run = run_record(judge).get("arguments", {})
         follows_none = bool(run) or without_scale(judge.rubric_name)
         rubric = run.get("rubric") or (None if follows_none else judge.rubric_name.partition("@")[0])
-        judged = {
-            name: run.get(name) for name in ("rationale", "blank", "judge_name") if run.get(name) not in (None, True)
-        }
+        chosen = ((name, run.get(name)) for name in ("rationale", "blank", "judge_name"))
+        judged = {name: value for name, value in chosen if value not in (None, True)}
         command = command_line(
             "audit", run, (EncoderArguments, ChatArguments), judge=run.get("judge") or "JUDGE", cases=judge.cases.source,
             rubric=rubric, **judged, output="audits/mine",
@@ -168,6 +167,7 @@ def next_steps(judge: VerdictTable, rated: bool, audited: bool) -> list[str]:
 def record_of(cases: Cases, row: Row) -> dict[str, Any]:
     """Return the record of a judge in agreement.json, as far as it needs no ratings, with a `Statistic` for every figure."""
     judge = row.judge
+    faults = Counter(each.rationale_fault for each in judge.valid if each.rationale_fault)
     record: dict[str, Any] = {
         "kind": judge.kind,
         "name": judge.name,
@@ -181,9 +181,7 @@ def record_of(cases: Cases, row: Row) -> dict[str, Any]:
         "errors": dict(judge.errors.most_common(8)),
         "blind_to": blind_to(judge),
         "contradicted": contradicted_by_model(judge),
-        "rationale_faults": dict(
-            sorted(Counter(each.rationale_fault for each in judge.valid if each.rationale_fault).items())
-        ),
+        "rationale_faults": dict(sorted(faults.items())),
         "empty": judge.by_model(cases.empty),
         "unread": judge.by_model(judge.unread),
         "foreign": foreign(judge),

@@ -53,9 +53,8 @@ def choose(cases: Cases, rows: Sequence[Row], people: People | None, wanted: str
     rows = [row for row in rows if row.judge.kind == "judge"]
     named = [row for row in rows if wanted in (row.name, row.judge.name)]
     if wanted is not None and not named:
-        raise RecordError(
-            f"--main_judge: no judge is called {wanted!r}; there are {', '.join(row.name for row in rows)}"
-        )
+        names = ", ".join(row.name for row in rows)
+        raise RecordError(f"--main_judge: no judge is called {wanted!r}; there are {names}")
     rivals = named[:1] if wanted is not None else rows
     relation = None
     ordered = np.zeros(len(cases), bool)
@@ -149,10 +148,8 @@ def _valid_rates(cases: Cases, judge: VerdictTable) -> dict[str, bootstrap.Stati
     for number, name in enumerate(cases.models):
         of_model = cases.model_of == number
         if due[of_model].any():
-            valid_of_case, due_of_case = (
-                cases.panel.per_case(np.where(of_model, each, 0.0), "responses") for each in (valid, due)
-            )
-            rates[name] = bootstrap.ratio(valid_of_case, due_of_case, reason="no verdict")
+            sums = [cases.panel.per_case(np.where(of_model, each, 0.0), "responses") for each in (valid, due)]
+            rates[name] = bootstrap.ratio(sums[0], sums[1], reason="no verdict")
     return rates
 
 
@@ -209,8 +206,7 @@ def worth_reading(cases: Cases, row: Row, people: People | None) -> dict[str, li
     for name, measure in measures_of_cases(cases, row, people).items():
         most = None if name in OF_STATEMENTS else MOST_CASES
         order = np.argsort(np.where(np.isnan(measure), np.inf, -measure), kind="stable")[:most].tolist()
-        use = [
-            case for case in order if not np.isnan(measure[case]) and (name == "least_sure" or measure[case] > ROUNDING)
-        ]
+        least = -np.inf if name == "least_sure" else ROUNDING
+        use = [case for case in order if measure[case] > least]
         lists[name] = [cases.records[case].id for case in use]
     return lists

@@ -134,9 +134,8 @@ def gather_ratings(
             comments[response].append((rating.annotator, rating.comment))
     annotators = sorted({annotator for _, annotator, _ in scores})
     column = {name: number for number, name in enumerate(annotators)}
-    by_criterion = {
-        name: np.full((cases.responses, len(annotators)), np.nan) for name in sorted({name for *_, name in scores})
-    }
+    shape = cases.responses, len(annotators)
+    by_criterion = {name: np.full(shape, np.nan) for name in sorted({name for *_, name in scores})}
     for (response, annotator, criterion), score in scores.items():
         by_criterion[criterion][response, column[annotator]] = score
     rated = {name: ~np.isnan(values).all(axis=1) for name, values in by_criterion.items()}

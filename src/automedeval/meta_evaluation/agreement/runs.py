@@ -16,7 +16,7 @@ from typing import Any
 from automedeval.records import RecordError
 from automedeval.stats import bootstrap
 from automedeval.stats.agreement import ACCURACIES, CORRELATIONS
-from automedeval.stats.bootstrap import Estimate
+from automedeval.stats.bootstrap import Bounds, Estimate
 from automedeval.stats.growth_curve import LEAST_ROUNDS, forecast
 
 ROUND_MEASURES = ("triple_accuracy", "pairwise_accuracy")
@@ -60,9 +60,7 @@ def trainings_of(names: Mapping[str, tuple[str, str | None]]) -> dict[str, list[
     return trainings
 
 
-def over_runs(
-    figures: Mapping[str, Mapping[int, Estimate]], bounds: tuple[float, float] | None = None
-) -> dict[str, Any]:
+def over_runs(figures: Mapping[str, Mapping[int, Estimate]], bounds: Bounds = None) -> dict[str, Any]:
     """Average a figure over the runs of a judge.
 
     Args:

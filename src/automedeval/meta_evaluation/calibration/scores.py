@@ -48,9 +48,7 @@ class RisingLine:
             raise RecordError(f"case {verdict.case_id!r}: numbers by {verdict.rubric} are not scores")
         if values is None:
             what = source.replace("_", " ")
-            raise RecordError(
-                f"case {verdict.case_id!r}: the verdict has no {what}, and nothing else can be calibrated"
-            )
+            raise RecordError(f"case {verdict.case_id!r}: the verdict has no {what}: nothing else can be calibrated")
         return {place: (values[place],) for place in _answered(verdict) if values[place] is not None}
 
     @classmethod

@@ -150,9 +150,8 @@ def trivial(cases: Cases, items: np.ndarray, encoder: TextEncoder | None) -> dic
 
 def category(tags: Sequence[str]) -> str | None:
     """Return the category of a criterion: that of its first tag that names one, else its first tag, else None."""
-    return (
-        next((tag for tag in tags if tag.startswith(CATEGORY)), tags[0] if tags else "").removeprefix(CATEGORY) or None
-    )
+    named = next((tag for tag in tags if tag.startswith(CATEGORY)), tags[0] if tags else "")
+    return named.removeprefix(CATEGORY) or None
 
 
 def groups(cases: Cases, labelled: np.ndarray) -> dict[str, np.ndarray]:
@@ -191,9 +190,8 @@ def certificate_of(
         tree["trivial"][name] = auroc(values, majority[sure], case[sure])
     estimated = estimate(tree, len(cases), resamples)
     for figures in estimated["judges"].values():
-        figures["above_trivial"] = {
-            name: difference(figures["all"]["auroc"], each, None) for name, each in estimated["trivial"].items()
-        }
+        own, others = figures["all"]["auroc"], estimated["trivial"].items()
+        figures["above_trivial"] = {name: difference(own, each, None) for name, each in others}
     met_share = float(majority[sure].mean()) if len(sure) else None
     counts = {"pairs": int(labelled.sum()), "majority": len(sure), "met": met_share, "physicians": len(labels)}
     return estimated | {"labels": counts}

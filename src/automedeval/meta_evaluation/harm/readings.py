@@ -100,9 +100,7 @@ def read_harm_ratings(path: str, cases: Cases, rubrics: Mapping[str, Rubric]) ->
         case, response = cases.at(number)
         rubric = rubric or rubrics.get(rating.rubric)
         if rubric is None or not rubric.in_words:
-            raise RecordError(
-                f"{place}: no rubric in words is called {rating.rubric!r}; your own needs --rubric its.yaml"
-            )
+            raise RecordError(f"{place}: no rubric in words is called {rating.rubric!r}; yours needs --rubric its.yaml")
         check_words(place, rating.rubric, rating.choices, rubric)
         if (number, rating.annotator) in found:
             raise RecordError(f"{place}: {rating.annotator!r} rated {rating.model!r} of case {case.id!r} before")
@@ -134,6 +132,5 @@ def check_words(place: str, name: str, choices: Mapping[str, str], rubric: Rubri
         if name not in words:
             raise RecordError(f"{place}: {rubric.name} has no criterion {name!r}; it has {', '.join(words)}")
         if word not in words[name]:
-            raise RecordError(
-                f"{place}: the {name} {word!r:.60} of {rubric.name} must be one of {', '.join(words[name])}"
-            )
+            allowed = ", ".join(words[name])
+            raise RecordError(f"{place}: the {name} {word!r:.60} of {rubric.name} must be one of {allowed}")
