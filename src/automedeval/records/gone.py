@@ -1,10 +1,8 @@
 """What to use instead of commands and options that are gone: the table is templates/gone.yaml."""
 
-from importlib import resources
+from automedeval.records.tables import packaged
 
-import yaml
-
-_TABLE = yaml.safe_load((resources.files("automedeval.records") / "templates" / "gone.yaml").read_text("utf-8"))
+_TABLE = packaged("records", "gone")
 COMMANDS: dict[str, str] = _TABLE["commands"]
 OPTIONS: dict[str, str] = _TABLE["options"]
 
