@@ -114,13 +114,10 @@ class Judge(PromptJudge):
 
     def answer(self, prompts: Sequence[Any], wanted: Sequence[bool]) -> Iterator[tuple[int, Any]]:
         if not self.asks:
-            yield from self.chat.answer(prompts, wanted)
-            return
+            return self.chat.answer(prompts, wanted)
+        chat: Any = self.chat  # an endpoint's
         dialogues = ((at, self._with_odds(prompt)) for at, prompt in enumerate(prompts) if wanted[at])
-        follow: Any = self.chat.follow
-        failed = yield from follow(dialogues)
-        for index, why in failed.items():
-            yield index, Answer(error=f"the request failed: {why}", failed=True)
+        return chat.follow(dialogues, failed=Answer.of_failure)
 
     def _with_odds(self, prompt: Prompt) -> Dialogue:
         """Ask a prompt, then for each value of its answer; the answer has their probabilities, if all of them are told."""

@@ -123,6 +123,11 @@ class Answer:
     overlong: bool = False
     failed: bool = False
 
+    @classmethod
+    def of_failure(cls, why: str) -> "Answer":
+        """Return what stands for the answer to a request that got none."""
+        return cls(error=f"the request failed: {why}", failed=True)
+
 
 # Yields prompts one after another, receives the answer to each, and returns a result.
 Dialogue = Generator[Prompt, Answer, Any]

@@ -453,7 +453,8 @@ def _read_json(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int
         reading = _json_answers(answers, rubric, rationale if isinstance(rationale, str) and rationale else None)
         later = text[end:] if reading.valid else ""
         again = (_scored_again if rubric.scale else _chosen_again)(later, rubric)
-        if again or names & set(_keys(later, names)) or _other_values(later, rubric, reading):
+        keys = dict.fromkeys(re.findall(r"""["']([^"'\n]{1,80})["']\s{0,20}:""", later))  # of an object that is no JSON
+        if again or names & _named(keys, names).keys() or _other_values(later, rubric, reading):
             return ParsedAnswer(False, "another answer follows, which is no JSON"), end
         return reading, end
     return ParsedAnswer(False, "no JSON object with the criteria"), len(text)
@@ -463,11 +464,6 @@ def _named(members: dict[str | None, Any], names: Collection[str]) -> dict[str |
     """Return the members of an object with the rubric's names as keys, which an answer may write in capitals."""
     by_key = {_key(name): name for name in names}
     return _object([(by_key.get(_key(key), key) if key else key, value) for key, value in members.items()])
-
-
-def _keys(text: str, names: Collection[str]) -> list[str | None]:
-    """Return which of the rubric's names stand as keys of JSON in a text that is none."""
-    return list(_named(dict.fromkeys(re.findall(r"""["']([^"'\n]{1,80})["']\s{0,20}:""", text)), names))
 
 
 def _other_values(text: str, rubric: Rubric, reading: ParsedAnswer) -> bool:
