@@ -66,7 +66,7 @@ def test_pairwise_rubrics(tiny_model, tmp_path, rubric):
     records = verdicts(tmp_path)
     assert len(records) == 6
     assert all(verdict["pair"][0] == "larch-7b" and verdict["choices"] for verdict in records)
-    assert "win share" in done.stdout
+    assert "share of pairs won" in done.stdout
 
 
 def test_a_judge_that_reads_no_reference_says_so(tiny_model, tmp_path):
