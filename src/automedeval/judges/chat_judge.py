@@ -192,22 +192,19 @@ class Judge(PromptJudge):
             extra["truncated"] = True
         if answer.probabilities:
             extra["probabilities"] = [{word: round(p, 5) for word, p in odds.items()} for odds in answer.probabilities]
+        count = len(case.responses)
         if reading.scores:
-            values["scores"] = by_response(reading.scores, slots, len(case.responses))
+            values["scores"] = by_response(reading.scores, slots, count)
             if means := _expected(answer.probabilities, reading):
-                values["expected_scores"] = by_response(means, slots, len(case.responses))
+                values["expected_scores"] = by_response(means, slots, count)
         if reading.criterion_scores:
-            values["criterion_scores"] = {
-                name: list(by_response(scores, slots, len(case.responses)))
-                for name, scores in reading.criterion_scores.items()
-            }
+            by_name = {name: list(by_response(of, slots, count)) for name, of in reading.criterion_scores.items()}
+            values["criterion_scores"] = by_name
         if reading.choices:
             names = {} if self.wording.in_words else choice_names(case.models, slots)
             values["choices"] = {name: names.get(choice, choice) for name, choice in reading.choices.items()}
-        if reading.valid:
-            self.chat.accepted = True
-        rationale = reading.rationale if reading.valid else None
-        values |= {"rationale": rationale, "usage": answer.usage, "raw": answer.text}
+        self.chat.accepted |= reading.valid
+        values |= {"rationale": reading.rationale, "usage": answer.usage, "raw": answer.text}
         return self.record(request, reading.error, extra, **values)
 
 

@@ -58,13 +58,6 @@ def answer_layout(parts: Sequence[Part]) -> tuple[str, Free | None, list[Field]]
     return opening, free, [(before, slot, after) for (before, slot), after in zip(slots, following)]
 
 
-def most_tokens(parts: Sequence[Part], free: int) -> int:
-    """Return the largest number of tokens of an answer: `free` for a free text, and one for each byte of the rest."""
-    texts = [part.values if isinstance(part, Slot) else [part] for part in parts if not isinstance(part, Free)]
-    longest = sum(max(len(text.encode()) for text in values) for values in texts)
-    return longest + free * sum(isinstance(part, Free) for part in parts)
-
-
 @dataclass(frozen=True)
 class Prompt:
     """One request to a chat.
