@@ -52,11 +52,11 @@ due() {
   exit 1
 }
 
-# revised FOLDER STUDY INTROSPECT...: run a round of introspection; where cases wait for the jury, stop until it has decided.
+# revised FOLDER STUDY REVISE...: write a round's data set; where cases wait for the jury, stop until it has decided.
 revised() {
   local folder=$1 get="automedeval annotate --study $2 --export $1.discussion/decided"
   shift 2
-  step "its mistakes are discussed and revised" "$@"
+  step "what the partners agreed on is revised" "$@"
   if [[ ! $dry_run && ! -s $folder/train.parquet ]]; then
     due "$folder.discussion/decided/jury.jsonl" "a chief physician's decisions on the cases without a consensus (section 3.3)" "$get"
     step "what the jury decided is taken" "$@"

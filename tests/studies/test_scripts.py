@@ -32,8 +32,8 @@ def test_the_papers_study_from_top_to_bottom() -> None:
         *("build_dataset", "prepare_test", "generate_test"),
         *("judge", "judge_likelihood", *OTHERS),
         *("stage1", "judge", "stage2", "judge", "stage3", "judge"),
-        *("judge_training1", "introspect1", "introspection1", "judge"),
-        *("judge_training2", "introspect2", "introspection2", "judge"),
+        *("judge_training1", "discuss1", "revise1", "introspection1", "judge"),
+        *("judge_training2", "discuss2", "revise2", "introspection2", "judge"),
         *("report", "audit", "table2", "table3", "figure4"),
         *["publish_dataset"] * 3,
         *("publish_model", "publish_metric", "figure5"),
@@ -48,15 +48,15 @@ def test_the_small_study_and_the_demo_from_top_to_bottom() -> None:
     small = [
         *("build_store", "distill_strong", "distill_weak", "build_dataset", "judge", "judge_likelihood", "judge_small"),
         *("stage1", "judge", "stage2", "judge", "stage3", "judge"),
-        *("judge_training1", "introspect1", "introspection1", "judge"),
+        *("judge_training1", "discuss1", "revise1", "introspection1", "judge"),
         *("report", "audit", "judge_likelihood_rated", "calibrate", "compare"),
     ]
     assert steps(dry_run("small")) == small
     commands = dry_run("demo")
     assert steps(commands) == [
         *("judge_small", "report", "check", "build_store", "distill_strong", "distill_weak"),
-        *("build_dataset", "judge", "stage1", "stage2", "stage3", "judge", "judge_training1", "introspect1"),
-        *("introspection1", "judge", "report", "audit"),
+        *("build_dataset", "judge", "stage1", "stage2", "stage3", "judge", "judge_training1", "discuss1"),
+        *("revise1", "introspection1", "judge", "report", "audit"),
     ]
     for values in map(arguments, commands):  # the small study's own files stay
         assert [values[name] for name in OUTPUTS if name in values and not values[name].startswith("demo/")] == []
@@ -94,7 +94,7 @@ def test_each_training_starts_where_the_last_ended_and_the_rounds_read_its_verdi
     audit = of(commands, "audit")[0]
     assert audit["judge"] == runs[-1]["output_dir"]
     for at, words in enumerate(commands):
-        if program(words) == "introspect":
+        if program(words) == "introspect_discuss":
             judged, this = arguments(commands[at - 1]), arguments(words)
             assert (judged["output"], judged["dataset"]) == (this["verdicts"], this["dataset"])
             assert judged["cases"] in this["cases"]
@@ -141,7 +141,7 @@ def test_a_variant_changes_what_its_name_says_and_writes_beside_the_study() -> N
         assert plain.isdisjoint(run["output_dir"] for run in of(commands, "sft"))
         assert of(commands, "report")[0]["output"].endswith(name)
     assert {
-        each["knowledge"] for each in of(dry_run("no_chain"), "distill") + of(dry_run("no_chain"), "introspect")
+        each["knowledge"] for each in of(dry_run("no_chain"), "distill") + of(dry_run("no_chain"), "introspect_discuss")
     } == {"none"}
     assert of(dry_run("no_introspection"), "sft") == []
     for name in ("no_chain", "vanilla"):  # no test case of the study is trained on

@@ -74,7 +74,9 @@ done
 # --- introspection (section 3.3, Algorithm 2): two rounds
 for round in 1 2; do
   step "the judge judges its training cases" $launch recipes/judge.py --config $RUN/judge_training$round.yaml
-  revised instructions/wikidoc-round$round $RUN/annotate_jury$round.yaml python recipes/introspect.py --config $RUN/introspect$round.yaml
+  step "its mistakes are discussed" python recipes/introspect_discuss.py --config $RUN/discuss$round.yaml
+  revised instructions/wikidoc-round$round $RUN/annotate_jury$round.yaml \
+    python recipes/introspect_revise.py --config $RUN/revise$round.yaml
   step "training: round $round" $train recipes/sft.py --config $RUN/introspection$round.yaml $rows
   judge checkpoints/wikidoc-round$round --judge_name introspection$round
 done

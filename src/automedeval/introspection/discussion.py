@@ -9,7 +9,7 @@ goes on from them.
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -404,3 +404,46 @@ class Partners:
 def _said(answer: Answer, usage: dict[str, int], **more: Any) -> dict[str, Any]:
     content = {"text": answer.text, "error": answer.error, "truncated": answer.truncated}
     return {**content, "usage": dict(usage), **more}
+
+
+def refuse_silence(discussions: Sequence[Discussion], partners: Mapping[str, str]) -> None:
+    """Raise RecordError if every discussion has a partner that never answered in the format.
+
+    Args:
+        partners: "suggester" and "reviewer" → the name of the model.
+    """
+    silent = Counter(discussion.silent for discussion in discussions if discussion.silent)
+    if not discussions or silent.total() < len(discussions):
+        return
+    who, count = silent.most_common(1)[0]
+    role = "suggestion" if who == "suggester" else "review"
+    pieces = (piece for each in discussions if each.silent == who for piece in each.pieces.values())
+    piece = next(piece for piece in pieces if piece["role"] == role)
+    begins = " ".join((piece["text"] or piece["error"] or "").split())[:80]
+    raise RecordError(
+        f"the {who} {partners[who]} never answered in the form of a {role}, in {count:,} of {len(discussions):,} discussions; "
+        f"case {piece['case_id']!r}: {begins!r}"
+    )
+
+
+def account(discussions: Sequence[Discussion], partners: Mapping[str, str]) -> tuple[list[str], dict[str, int]]:
+    """Return the lines that report how discussions ended, and how many messages of each kind could not be read."""
+    at = Counter(each.accepted[0] for each in discussions if each.accepted and each.consensus)
+    silent = Counter(each.silent for each in discussions)
+    errors = {
+        "suggestion": [said.error for each in discussions for said in each.suggestions.values()],
+        "review": [said.error for each in discussions for said in each.reviews.values()],
+        "revision": [each.revised.error for each in discussions if each.revised],
+    }
+    unreadable = {role: len(list(filter(None, said))) for role, said in errors.items()}
+    unreadable |= {f"{who} never in the format": silent[who] for who in ("suggester", "reviewer")}
+    exchanges = ", ".join(f"exchange {exchange}: {count:,}" for exchange, count in sorted(at.items()))
+    agreed = f"{at.total():,} consensus{f' ({exchanges})' if exchanges else ''}"
+    lines = [
+        f"discussion: {partners['suggester']} suggests, {partners['reviewer']} reviews",
+        f"discussion: {len(discussions):,} mistakes → {agreed}, {len(discussions) - at.total():,} without",
+    ]
+    if any(unreadable.values()):
+        words = ", ".join(f"{what}: {count:,}" for what, count in unreadable.items() if count)
+        lines.append(f"discussion: could not be read, {words}")
+    return lines, unreadable

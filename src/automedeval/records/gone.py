@@ -13,6 +13,7 @@ COMMANDS: dict[str, str] = {
     "abstain": RISK,
     "draft-criteria": CRITERIA,
     "dossier": "the folders of `automedeval judge` and `automedeval report` hold the records of their runs",
+    "introspect": "use recipes/introspect_discuss.py, then recipes/introspect_revise.py",  # recipes/introspect.py
     "jury": "compare the judges by `automedeval compare --verdicts A B`",
     "page": PAGE,  # recipes/publish.py page
     "panel": "judge the kept cases again, and use `automedeval compare --fail_if_worse`, see docs/ci-gate.md",
@@ -46,8 +47,8 @@ OPTIONS: dict[str, str] = {
     "partners": "without --suggester and --reviewer every mistake goes to the jury",
     "train_on": "a round's data set has all rows (paper: Table 1)",
     "check_base rubric": "answers with scores and with choices are both checked",
-    "introspect seed": "partners answer greedily, or sample with seed 0",
-    "introspect shuffle": "a recording is shown the responses in the order of the case, other models are not",
+    "introspect_discuss seed": "partners answer greedily, or sample with seed 0",
+    "introspect_discuss shuffle": "a recording is shown the responses in the order of the case, other models are not",
     "distill shuffle": "a recording is shown the responses in the order of the case, other models are not",
     "report limit": "put the cases to compare into a file of their own",
     "layout=table": "leave it out, or use --columns",
