@@ -305,7 +305,9 @@ def main() -> None:
         words = report_command(args, output)
         tell(f"\nThe report: {words}")
         if args.open:
-            open_report(shlex.split(words)[2:])
+            page = report.main(shlex.split(words)[2:])
+            if not webbrowser.open(page.resolve().as_uri()):
+                print(f"no browser on this machine: open {page}")
 
 
 def cases_of(args: JudgeArguments) -> Iterator[Case]:
@@ -366,13 +368,6 @@ def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> tup
     warnings = WARNINGS | ({"Harm"} if profile and profile.harm else set())
     lines += lines_of(replace(profile, rationale_faults=faults), warnings) if profile else []
     return "\n".join([*lines, f"verdicts: {log.path}"]), not verdicts or any(each.valid for each in verdicts)
-
-
-def open_report(words: list[str]) -> None:
-    """Make the report of these options, and show its page in a browser where there is one."""
-    page = report.main(words)
-    if not webbrowser.open(page.resolve().as_uri()):
-        print(f"no browser on this machine: open {page}")
 
 
 def report_command(args: JudgeArguments, output: Path) -> str:

@@ -17,7 +17,7 @@ import random
 import re
 import sys
 import threading
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -190,26 +190,24 @@ class OpenAIChat(Chat):
         return self.budget.cost(prompt_bytes(prompt), self.max_new_tokens)
 
     def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
-        """Send the wanted prompts concurrently; yield (index, answer) as they come, and at the end those that failed.
-
-        Raises as `follow` does.
-        """
+        """Send the wanted prompts concurrently; yield (index, answer) as they come. Raises as `follow` does."""
 
         def single(prompt: Prompt) -> Dialogue:
             return (yield prompt)
 
         chosen = itertools.compress(enumerate(prompts), wanted or itertools.repeat(True))
-        failed = yield from self.follow((index, single(prompt)) for index, prompt in chosen)
-        for index, why in failed.items():
-            yield index, Answer(error=f"the request failed: {why}", failed=True)
+        return self.follow(((index, single(prompt)) for index, prompt in chosen), failed=Answer.of_failure)
 
     def follow(
-        self, dialogues: Iterable[tuple[Any, Dialogue]], done: Collection[Any] = ()
-    ) -> Generator[tuple[Any, Any], None, dict[Any, str]]:
+        self,
+        dialogues: Iterable[tuple[Any, Dialogue]],
+        done: Collection[Any] = (),
+        failed: Callable[[str], Any] | None = None,
+    ) -> Iterator[tuple[Any, Any]]:
         """Lead the dialogues whose keys are not in `done`, several at once; yield (key, result) as they end.
 
         Each dialogue runs in its own thread and may wait for other things between its prompts. A request that fails after all
-        retries is added to `failures` and ends its dialogue without a result. Returns key → why of these dialogues.
+        retries is added to `failures` and ends its dialogue without a result, or with what `failed` makes of the reason.
 
         A prompt that the endpoint refuses (400, 413, 422) gets an answer with the endpoint's words as its error. That waits
         until it is clear that the prompt alone is refused: an answer was `accepted`, and a request sent later was answered, or
@@ -218,7 +216,6 @@ class OpenAIChat(Chat):
         Requests in progress are answered first.
         """
         in_a_row, waiting = 0, (each for each in dialogues if each[0] not in done)
-        failed: dict[Any, str] = {}
         # The last ones in a row. Whether they are about their prompts alone is not clear yet.
         refused: list[_Refusal] = []
         problem: ChatError | None = None
@@ -265,11 +262,12 @@ class OpenAIChat(Chat):
                             refused = []
                         refused.append(refusal)
                     except _Failure as failure:
-                        failed[key] = str(failure)
-                        self.failures.append(failed[key])
+                        self.failures.append(str(failure))
                         in_a_row += 1
                         if failure.down or in_a_row >= _MOST_FAILURES:
                             problem = problem or ChatError(f"{self.client.base_url}: {failure}")
+                        if failed:
+                            yield key, failed(str(failure))
                     except ChatError as error:
                         problem = problem or error
                     else:
@@ -279,7 +277,6 @@ class OpenAIChat(Chat):
                     halt.set()
             if problem:
                 raise problem
-            return failed
         finally:
             halt.set()
             pool.shutdown(wait=True, cancel_futures=True)
