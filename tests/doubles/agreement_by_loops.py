@@ -132,16 +132,10 @@ class Loops:
         self.number = {case["id"]: number for number, case in enumerate(self.cases)}
         self.names = [[response["model"] for response in case["responses"]] for case in self.cases]
         self.responses = [(number, place) for number, names in enumerate(self.names) for place in range(len(names))]
-        self.pairs = [
-            (number, one, two)
-            for number, names in enumerate(self.names)
-            for one, two in itertools.combinations(range(len(names)), 2)
-        ]
-        self.length = {
-            (number, place): len(response["text"].split())
-            for number, case in enumerate(self.cases)
-            for place, response in enumerate(case["responses"])
-        }
+        twos = [itertools.combinations(range(len(names)), 2) for names in self.names]
+        self.pairs = [(number, *two) for number, of_case in enumerate(twos) for two in of_case]
+        words = [[len(each["text"].split()) for each in case["responses"]] for case in self.cases]
+        self.length = {(number, place): words[number][place] for number, place in self.responses}
         self.verdicts = verdicts
         self.ratings = ratings
         self.rows: list[Row] = []
@@ -196,17 +190,13 @@ class Loops:
         for verdict in row.verdicts:
             usage.update(verdict["usage"])
         checkpoints = {str(verdict.get("checkpoint") or "") for verdict in row.verdicts}
-        record: dict[str, Any] = {
-            "checkpoint": checkpoints.pop() or None if len(checkpoints) == 1 else None,
-            "verdicts": len(units),
-            "errors": dict(Counter(each["error"] or "unknown" for each in row.verdicts if not each["valid"])),
-            "empty": row.silent(),
-            "unread": {} if row.kind == "baseline" else row.unread(),
-            "usage": dict(usage) if row.criterion in (None, *row.criteria[:1]) else {},
-            "polarity": "worse" if row.criterion in WORSE else "better",
-            "valid_rate": share(units),
-            "prefers_longer": self.prefers_longer(row.relations),
-        }
+        errors = Counter(each["error"] or "unknown" for each in row.verdicts if not each["valid"])
+        record: dict[str, Any] = {"verdicts": len(units), "errors": dict(errors), "empty": row.silent()}
+        record["checkpoint"] = checkpoints.pop() or None if len(checkpoints) == 1 else None
+        record["unread"] = {} if row.kind == "baseline" else row.unread()
+        record["usage"] = dict(usage) if row.criterion in (None, *row.criteria[:1]) else {}
+        record["polarity"] = "worse" if row.criterion in WORSE else "better"
+        record |= {"valid_rate": share(units), "prefers_longer": self.prefers_longer(row.relations)}
         if slots := row.slots(valid):
             record["slots"] = slots
         if alike := row.alike(valid):
@@ -284,12 +274,8 @@ class Loops:
         return relations
 
     def relations(self, scores: dict[tuple, float], bands: Sequence[float] = ()) -> dict[tuple, int | None]:
-        return {
-            (number, first, second): relation(
-                scores.get((number, first)), scores.get((number, second)), bands[number % 5] if bands else 0.0
-            )
-            for number, first, second in self.pairs
-        }
+        sides = {(n, a, b): (scores.get((n, a)), scores.get((n, b))) for n, a, b in self.pairs}
+        return {pair: relation(*two, bands[pair[0] % 5] if bands else 0.0) for pair, two in sides.items()}
 
     def banded(self, row: "Row", expected: dict[tuple, float]) -> tuple[dict[tuple, int | None], list[float]]:
         """Return relations with a tie band per fold, chosen on the cases of the other folds, and the bands.
@@ -339,18 +325,15 @@ class Loops:
     def left_out(self) -> list[tuple[int, dict[int, float], dict[int, float]]]:
         """Return, per rater and case, (case, the means of the others, the rater's own scores), by place of the response."""
         entries = []
-        for annotator in self.annotators:
-            for number in range(len(self.cases)):
-                others, rater = {}, {}
-                for place in range(len(self.names[number])):
-                    rest = [
-                        self.by_annotator[number, place, other]
-                        for other in self.annotators
-                        if other != annotator and (number, place, other) in self.by_annotator
-                    ]
-                    if rest and (number, place, annotator) in self.by_annotator:
-                        others[place], rater[place] = mean(rest), self.by_annotator[number, place, annotator]
-                entries.append((number, others, rater))
+        for annotator, number in itertools.product(self.annotators, range(len(self.cases))):
+            others, rater = {}, {}
+            for place in range(len(self.names[number])):
+                given = {name: self.by_annotator.get((number, place, name)) for name in self.annotators}
+                own = given.pop(annotator)
+                rest = [score for score in given.values() if score is not None]
+                if rest and own is not None:
+                    others[place], rater[place] = mean(rest), own
+            entries.append((number, others, rater))
         return entries
 
     def valid_rates(self, row: "Row") -> dict[str, Figure]:

@@ -23,11 +23,8 @@ def calibrate(folder: Path, *more: object, out: str = "out"):
 
 def fitted(rows: list[tuple]) -> tuple[float, float]:
     """Return slope and shift by scikit-learn, from strict majorities; the shift is one more column with the same ridge."""
-    pairs = [
-        (chance, 2 * sum(votes) > len(votes))
-        for _, chance, votes in rows
-        if chance is not None and 2 * sum(votes) != len(votes)
-    ]
+    sure = [(chance, votes) for _, chance, votes in rows if chance is not None and 2 * sum(votes) != len(votes)]
+    pairs = [(chance, 2 * sum(votes) > len(votes)) for chance, votes in sure]
     chance = np.clip([each for each, _ in pairs], EDGE, 1 - EDGE)
     design = np.column_stack([np.log(chance / (1 - chance)), np.ones(len(pairs))])
     model = LogisticRegression(C=1 / RIDGE, fit_intercept=False, tol=1e-10, max_iter=1000)
