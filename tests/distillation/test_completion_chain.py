@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from itertools import starmap
 
 import pytest
 from doubles.endpoint import EndpointDouble, answer
@@ -214,11 +215,8 @@ def test_the_reference_is_one_more_response(teach):
 
 def test_what_is_said_of_the_wrong_doctor_is_marked(teach):
     swapped = "Analyze:\nStep 1: What helps.\nStep 2: Names 1,200 mg of sumatriptan nightly.\nStep 3: Rest.\n"
-    case = Case(
-        "c",
-        "What helps?",
-        (Response("alder", "Rest and tea."), Response("birch", "Sumatriptan 1,200 mg nightly, they say.")),
-    )
+    answers = {"alder": "Rest and tea.", "birch": "Sumatriptan 1,200 mg nightly, they say."}
+    case = Case("c", "What helps?", tuple(starmap(Response, answers.items())))
     verdict, _ = teach(swapped + "Score: Doctor 1: 4 points. Doctor 2: 2 points.", case=case)
     (mark, *_) = verdict.extra["misattributions"]
     assert (mark["credited"], mark["said_by"]) == (1, 2)
@@ -323,11 +321,8 @@ def test_rounds_go_on_until_every_dialogue_has_ended():
         return told
 
     rounds = []
-    assert dict(Echo().follow((steps, dialogue(steps)) for steps in (1, 3, 2))) == {
-        1: ["1.0"],
-        2: ["2.0", "2.1"],
-        3: ["3.0", "3.1", "3.2"],
-    }
+    told = dict(Echo().follow((steps, dialogue(steps)) for steps in (1, 3, 2)))
+    assert told == {1: ["1.0"], 2: ["2.0", "2.1"], 3: ["3.0", "3.1", "3.2"]}
     assert rounds == [3, 2, 1]
     # A window with a missing result is led as a whole, one without is not led at all.
     assert list(Echo().follow([(steps, dialogue(steps)) for steps in (1, 2)], done={2})) == [(1, ["1.0"])]

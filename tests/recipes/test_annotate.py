@@ -24,21 +24,11 @@ LINK = re.compile(r"http\S+/invitation/(\S+)")
 @contextmanager
 def running(study: Path, port: int, *more: str, **environment: str) -> Iterator[str]:
     """Start the recipe as a process of its own; yield what it printed until it served, and interrupt it."""
-    command = [
-        sys.executable,
-        "-m",
-        "automedeval.cli.console",
-        "annotate",
-        "--study",
-        str(study),
-        "--port",
-        str(port),
-        *more,
-    ]
+    command = [sys.executable, "-m", "automedeval.cli.console", "annotate", "--study", str(study), "--port", str(port)]
     log = study.with_name("printed.log")
     with open(log, "w") as printed:
         process = subprocess.Popen(
-            command, cwd=ROOT, stdout=printed, stderr=subprocess.STDOUT, env=os.environ | environment,
+            [*command, *more], cwd=ROOT, stdout=printed, stderr=subprocess.STDOUT, env=os.environ | environment,
             # Whoever runs the tests in the background has them ignore it, and their children inherit that.
             preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )  # fmt: skip

@@ -34,12 +34,8 @@ WIKIDOC = [
 ]
 RESPONSES = ("m1", "m2", "m3")
 RATED = [
-    {
-        "id": f"c{number}",
-        "question": f"Why {number}?",
-        "responses": [{"model": m, "text": f"{m} {number}"} for m in RESPONSES],
-    }
-    for number in range(12)
+    {"id": f"c{n}", "question": f"Why {n}?", "responses": [{"model": m, "text": f"{m} {n}"} for m in RESPONSES]}
+    for n in range(12)
 ]
 
 
@@ -354,11 +350,8 @@ def test_pairs_of_question_and_answer_become_weak_verdicts(tmp_path):
 
 
 def test_no_text_stands_twice_among_the_responses_of_a_pair(tmp_path):
-    answers = {
-        "Gout": ["Rest. Drink a lot of water every single day.", "Rest!"],
-        "Acne": ["Rest.", "Oil."],
-        "Croup": ["REST", "A virus."],
-    }
+    answers = {"Gout": ["Rest. Drink a lot of water every single day.", "Rest!"], "Acne": ["Rest.", "Oil."]}
+    answers |= {"Croup": ["REST", "A virus."]}
     rows = [qa(focus, f"part {n}", text) for focus, both in answers.items() for n, text in enumerate(both)]
     for seed in range(8):
         done = prepared(tmp_path, rows, *FROM_PAIRS, "--seed", seed)

@@ -24,13 +24,8 @@ def hostile_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         case = {"id": case_id, "question": f"Q{number} {ESC}?", "topic": f"t{ESC}", "responses": responses}
         cases.append(case)
         for made, judge in ((verdicts, f"j{ESC}"), (others, f"k{ESC}")):
-            about = {
-                "case_id": case_id,
-                "judge": judge,
-                "rubric": "automedeval@1",
-                "order": [0, 1, 2],
-                "models": MODELS,
-            }
+            about = {"case_id": case_id, "judge": judge, "rubric": "automedeval@1"}
+            about |= {"order": [0, 1, 2], "models": MODELS}
             said = {"valid": True, "scores": [rng.randint(1, 5) for _ in MODELS]}
             made.append(about | (said if number else {"valid": False, "error": f"the server said {ESC}"}))
         rating = {"case_id": case_id, "annotator": f"p{ESC}", "criterion": f"quality{ESC}"}

@@ -25,34 +25,22 @@ def test_an_answer_is_read_without_its_thoughts(text: str) -> None:
     assert case.responses[0].extra == ({} if text == ANSWER else {"thoughts": True})
 
 
-@pytest.mark.parametrize(
-    "text", ["<think>\nTwo pills? Wait", "<think></think>", "<|channel|>analysis<|message|>Two", "Hm.</think>\n"]
-)
+@pytest.mark.parametrize("text", ROWS["test_an_answer_of_thoughts_alone_is_empty"])
 def test_an_answer_of_thoughts_alone_is_empty(text: str) -> None:
     case = Case.from_dict({"id": "1", "question": "Two pills?", "responses": [{"model": "m", "text": text}]})
     assert case.responses[0].is_empty
 
 
-@pytest.mark.parametrize(
-    "text", ["Write `<think>` first.", "Rest.\n<details>A</details>\n## Final Response\nDrink.", "Analysis: rest."]
-)
+@pytest.mark.parametrize("text", ROWS["test_what_is_no_thought_stays"])
 def test_what_is_no_thought_stays(text: str) -> None:
     case = Case.from_dict({"id": "1", "question": "Two pills?", "responses": [{"model": "m", "text": text}]})
     assert case.responses[0].text == text
 
 
 def test_an_answer_scores_the_same_with_thoughts_and_the_run_counts_them(tmp_path: Path) -> None:
-    rows = [
-        {
-            "question": f"May I take {n} pills?",
-            "reference": ANSWER,
-            "plain": ANSWER,
-            "thinks": f"<think>Take {n}!</think>{ANSWER}",
-        }
-        for n in (2, 3)
-    ]
-    file = tmp_path / "answers.json"
-    file.write_text(json.dumps(rows))
+    own, file = {"reference": ANSWER, "plain": ANSWER}, tmp_path / "answers.json"
+    thinking = {f"May I take {n} pills?": f"<think>Take {n}!</think>{ANSWER}" for n in (2, 3)}
+    file.write_text(json.dumps([own | {"question": asked, "thinks": text} for asked, text in thinking.items()]))
     done = run_command("judge", file, "--judge", "baseline:longer text", "--output", tmp_path / "verdicts")
     assert "2 answers held a model's thoughts, which are removed" in done.stdout
     for line in (tmp_path / "verdicts/verdicts.jsonl").read_text().splitlines():

@@ -86,9 +86,8 @@ def gaps(result: Mapping[str, Any]) -> list[str]:
 
 def render(result: Mapping[str, Any]) -> dict[str, str]:
     """Render a result, what `audit.json` holds, as {"audit.html": text, "audit.md": text}."""
-    main_table: Table = (HEAD, list(lines(result)))
     return render_report(
         "automedeval.audit", "audit", f"Audit of {result['judge']['name']}", words=summary(result),
         notes=[*gaps(result), *result["notes"]], figures=illustrate(result), settings=result["settings"],
-        main_table=main_table, head=HEAD, rows=list(lines(result, groups=True)), result=result,
+        tables=[Table(HEAD, list(lines(result)))], head=HEAD, rows=list(lines(result, groups=True)), result=result,
     )  # fmt: skip

@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import Any, TypeVar
 
 from automedeval.records import AutoMedEvalError
@@ -264,22 +263,15 @@ def answer_groups(
         answer: yields (index, answer) of the wanted ones among prompts, in any order.
         apart: answer one group after another: a checkpoint computes once what the prompts of a group begin with.
     """
-    if apart:
-        for index, prompts in enumerate(groups):
-            if wanted[index] and prompts:
-                yield (
-                    index,
-                    [value for _, value in sorted(answer([*prompts], [True] * len(prompts)), key=itemgetter(0))],
-                )
-        return
-    owners = [index for index, prompts in enumerate(groups) for _ in prompts]
-    answers: dict[int, dict[int, Any]] = defaultdict(dict)
-    every = [prompt for prompts in groups for prompt in prompts]
-    for place, value in answer(every, [wanted[owner] for owner in owners]):
-        owner = owners[place]
-        answers[owner][place] = value
-        if len(answers[owner]) == len(groups[owner]):
-            yield owner, [value for _, value in sorted(answers.pop(owner).items())]
+    for some in [[index] for index in range(len(groups))] if apart else [range(len(groups))]:
+        owners = [index for index in some for _ in groups[index]]
+        answers: dict[int, dict[int, Any]] = defaultdict(dict)
+        every = [prompt for index in some for prompt in groups[index]]
+        for place, value in answer(every, [wanted[owner] for owner in owners]):
+            of_group = answers[owner := owners[place]]
+            of_group[place] = value
+            if len(of_group) == len(groups[owner]):
+                yield owner, [value for _, value in sorted(answers.pop(owner).items())]
 
 
 class SequentialChat(Chat):

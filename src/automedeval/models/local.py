@@ -30,9 +30,9 @@ from automedeval.models.base import (
     most_tokens,
     unescaped,
 )
-from automedeval.models.checkpoints import checkpoint_folder, file_digests, fingerprints, loading
+from automedeval.models.checkpoints import checkpoint_folder, file_digests, fingerprint_of, loading
 from automedeval.models.decoding import Prefix, Rows, SingleRow, Written, cache_dtype, compete, draw, write_free
-from automedeval.models.device import best_device, gpu_memory, switches
+from automedeval.models.device import best_device, gpu_memory, kind_of
 from automedeval.models.model_paths import find_model
 from automedeval.models.network import (
     flatten_head_input,
@@ -136,7 +136,8 @@ class LocalChat(Chat):
             if memory := gpu_memory(self.device):
                 gib = "{:.0f} GiB in all and {:.0f} GiB free".format(*(size / 2**30 for size in memory))
                 self.room = f"batches of up to {self.batch_tokens:,} tokens on {self.device} ({gib})"
-        self.forward_tokens = switches(self.device).forward_tokens
+        # About how many prompt tokens a forward pass takes: a GPU should not wait between two, and a CPU's caches are small.
+        self.forward_tokens = 8192 if kind_of(self.device) == "cuda" else 2048
         self.window = getattr(self._outline.config.get_text_config(), "max_position_embeddings", None) or 2048
         self._settings = [str(dtype), self.max_new_tokens, self.temperature, self.top_k, self.stop, self.seed]
         self._settings += [self.tokenizer.chat_template, self.quantization]
@@ -160,18 +161,17 @@ class LocalChat(Chat):
         return {*(ends if isinstance(ends, list) else [ends]), self.tokenizer.eos_token_id} - {None}
 
     @cached_property
-    def _fingerprints(self) -> list[str]:
-        digests = self.processes.once(f"digests of {self.folder}", lambda: file_digests(self.folder))
-        return fingerprints(digests, self._settings, [])
+    def _digests(self) -> dict[str, str]:
+        return self.processes.once(f"digests of {self.folder}", lambda: file_digests(self.folder))
 
     @property
     def fingerprint(self) -> str:
-        return self._fingerprints[0]
+        return fingerprint_of(self._digests, self._settings)
 
     @property
     def checkpoint(self) -> str:
         """Twelve hexadecimal digits over the checkpoint alone."""
-        return self._fingerprints[1]
+        return fingerprint_of(self._digests, [])
 
     def prepare(self) -> None:
         """Load the network now."""

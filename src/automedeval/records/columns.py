@@ -121,13 +121,13 @@ class Columns:
         trusted = [name for name in rest if TRUSTED & set(plain(name).split("_"))]
         if unsure := candidates["answer"] if candidates["answer"] and (alone or len(rest) > 1) else trusted:
             raise UnclearColumns(f"{unsure[0]!r} may be the reference, or a candidate's responses; {listed}", True)
-        left_out = ", ".join(map(_listed, others))
+        told = ", ".join(map(_listed, others))
         if found := _doubt(rest, rows) if least_responses else None:
-            taken = ", ".join(_listed(name) for name in rest if name != found[0]) or "none"
+            kept = ", ".join(_listed(name) for name in rest if name != found[0]) or "none"
             doubt = f"{found[0]!r} may hold a candidate's answers, or something else ({found[1]})"
-            raise UnclearColumns(f"{doubt}; taken for answers: {taken}; left out: {left_out or 'none'}", True)
+            raise UnclearColumns(f"{doubt}; taken for answers: {kept}; left out: {told or 'none'}", True)
         if not rest and least_responses:
-            listed += f"; left out: {left_out}" if others else ""
+            listed += f"; left out: {told}" if others else ""
             raise UnclearColumns(f"no column has responses; {listed}")
         return cls(responses=tuple(rest), **columns)
 

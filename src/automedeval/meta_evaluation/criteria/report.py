@@ -12,7 +12,7 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import audits_of, known_of_judge
 from automedeval.meta_evaluation.criteria.checklists import Labels, certificate_of, strict_majority
 from automedeval.meta_evaluation.facts import facts_of
-from automedeval.meta_evaluation.page import SHOWN_CASES, Table, render_report
+from automedeval.meta_evaluation.page import SHOWN_CASES, Bars, Table, render_report
 from automedeval.meta_evaluation.table import VerdictTable, rows_of
 from automedeval.metrics.embedding import TextEncoder
 from automedeval.records.text import number, span
@@ -175,33 +175,43 @@ def shown_cases(cases: Cases, readings: Sequence[VerdictTable]) -> list[dict[str
 
 def render_criteria(result: Mapping[str, Any], cases: Cases, readings: Sequence[VerdictTable]) -> dict[str, str]:
     """Return {"criteria.html": text, "criteria.md": text}."""
+    each_mean = [
+        (judge, model, each) for judge, own in result["judges"].items() for model, each in own["candidates"].items()
+    ]
+    rows = [
+        (model, judge, each["rank"], each["responses"], each["read"], span(each["mean"], 3), span(each["harm"], 3))
+        for judge, model, each in each_mean
+    ]
+    head = ("candidate", "judge", "rank", "responses", "wholly read", "mean score", "of which harm")
+    several = len(result["judges"]) > 1
+    bars = [(f"{model}, by {judge}" if several else model, each["mean"], "") for judge, model, each in each_mean]
     return render_report(
         "automedeval.meta_evaluation", "criteria", f"Criteria: {Path(cases.source).stem}", words=sentences(result),
-        notes=result["notes"], figures=[], settings=result["settings"], main_table=_mean_scores(result), result=result,
+        facts=facts(result), bars=Bars("Mean score, of at most 1, with 95 % intervals", bars, (0.0, 1.0)),
+        notes=result["notes"], figures=[], settings=result["settings"], tables=[Table(head, rows)], result=result,
         shown=shown_cases(cases, readings),
     )  # fmt: skip
 
 
-def _mean_scores(result: Mapping[str, Any]) -> Table:
-    rows = [
-        (model, judge, each["rank"], each["responses"], each["read"], span(each["mean"], 3), span(each["harm"], 3))
-        for judge, record in result["judges"].items()
-        for model, each in record["candidates"].items()
-    ]
-    return ("candidate", "judge", "rank", "responses", "wholly read", "mean score", "of which harm"), rows
-
-
 def sentences(result: Mapping[str, Any]) -> list[str]:
-    """Return the results in sentences: every judge's scores, and what is known of it, its certificate first."""
+    """Return the results in sentences: every judge's scores, and how physicians agree with each other."""
     lines = []
     for name, judge in result["judges"].items():
         means = "; ".join(f"{model} {_mean(each)}" for model, each in judge["candidates"].items())
         lines.append(f"{name}: mean score {means}.")
-        of = f" ({name})" if len(result["judges"]) > 1 else ""
-        lines += [f"{fact.rstrip('?')}{of}: {text}" for fact, text in judge["facts"]]
     for name, each in (result["certificate"] or {}).get("physicians", {}).items():
         lines.append(f"{name} beside the majority of the others: accuracy {span(each['accuracy'], 3)}.")
     return lines
+
+
+def facts(result: Mapping[str, Any]) -> dict[str, str]:
+    """Return what is known of each judge: what it is about → text."""
+    several = len(result["judges"]) > 1
+    return {
+        f"{fact.rstrip('?')} ({name})" if several else fact: text
+        for name, judge in result["judges"].items()
+        for fact, text in judge["facts"]
+    }
 
 
 def _mean(each: Mapping[str, Any]) -> str:

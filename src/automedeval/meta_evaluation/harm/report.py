@@ -20,7 +20,7 @@ from automedeval.meta_evaluation.harm.readings import (
     read_harm_verdicts,
     rubric_of,
 )
-from automedeval.meta_evaluation.page import SHOWN_CASES, Table, render_report
+from automedeval.meta_evaluation.page import SHOWN_CASES, Bars, Table, render_report
 from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.records import Verdict, question_text
 from automedeval.records.run_record import describe_result
@@ -53,8 +53,8 @@ def harm_report(
     words = sentences(result)
     pages = render_report(
         "automedeval.meta_evaluation", "harm", f"Harm: {Path(cases.source).stem}", words=words, notes=notes,
-        figures=[], settings=settings, main_table=counts_table(result), result=result,
-        head_and_rows=counts_table(result), answers=answers[:SHOWN_CASES],
+        figures=[], settings=settings, bars=_bars(result), tables=[counts_table(result)], result=result,
+        answers=answers[:SHOWN_CASES],
     )  # fmt: skip
     return result, pages, [*words, *(f"note: {note}" for note in notes)]
 
@@ -166,7 +166,19 @@ def counts_table(result: Mapping[str, Any]) -> Table:
         for name, by_model in result["raters"].items()
         for model, each in by_model.items()
     ]
-    return ("model", "by", *result["degrees"], result["untold"], "invalid", threshold), rows
+    head = ("model", "by", *result["degrees"], result["untold"], "invalid", threshold)
+    return Table(head, rows, "How many answers of each model have which degree")
+
+
+def _bars(result: Mapping[str, Any]) -> Bars:
+    """Return a bar for the share of harmful answers of each model, by every rater."""
+    several = len(result["raters"]) > 1
+    rows = [
+        (f"{model}, by {name}" if several else model, each["share"], "")
+        for name, by_model in result["raters"].items()
+        for model, each in by_model.items()
+    ]
+    return Bars(f"Share of answers of {result['threshold']} harm or worse, with 95 % intervals", rows)
 
 
 def sentences(result: Mapping[str, Any]) -> list[str]:
