@@ -212,12 +212,7 @@ class Calibration:
 
 
 def calibrate(
-    verdicts: str,
-    ratings: str,
-    rubric: Rubric,
-    fit: str | None = None,
-    judge: str | None = None,
-    risk: float | None = None,
+    verdicts: str, ratings: str, rubric: Rubric, fit: str | None, judge: str | None, risk: float | None
 ) -> tuple[Calibration, list[Verdict]]:
     """Learn from the verdicts of one judge on rated cases, and put its other verdicts on the scale.
 
