@@ -102,8 +102,8 @@ def train_bare(arguments: Sequence[str], tokenizer: Any, rows: Rows) -> Meter:
     training, start = parse(arguments)
     meter, device = Meter(training), training.device
     network = AutoModelForCausalLM.from_pretrained(start, **training.model_init_kwargs).to(device).train()
-    if training.gradient_checkpointing:
-        network.gradient_checkpointing_enable(training.gradient_checkpointing_kwargs)
+    if training.activation_checkpointing:
+        network.activation_checkpointing_enable(training.activation_checkpointing_kwargs)
     optimizer = torch.optim.AdamW(network.parameters(), training.learning_rate, fused="fused" in training.optim)
     size, pad = training.per_device_train_batch_size, tokenizer.pad_token_id or 0
     update = size * training.gradient_accumulation_steps
@@ -144,12 +144,16 @@ def plan(options: argparse.Namespace, folder: str) -> tuple[dict[str, Callable[.
     splits = [split for split in read_statistics(options.dataset)["splits"] if split != TEST]
     found = read_rows([(options.dataset, split) for split in splits])[2]
     encoder = PromptEncoder.from_checkpoint(options.model, given.chat_template_path)
-    rows = tokenize(found, encoder, given.max_length, options.dataset)
+    made = tokenize(found, options.dataset, encoder, given.max_length)
+    columns = zip(made["input_ids"], made["completion_mask"])
+    rows = [
+        {"input_ids": ids, "labels": [id_ if of else UNTRAINED for id_, of in zip(ids, mask)]} for ids, mask in columns
+    ]
     random.Random(0).shuffle(rows)  # as training does, and then in order: all arms read the same
     rows *= -(-(1 + options.updates) * update // len(rows))
     ours += batches(given.per_device_train_batch_size, update)
     in_order = ["--train_sampling_strategy", "sequential"]
-    kept = ["--max_length", str(given.max_length), "--gradient_checkpointing", str(given.gradient_checkpointing)]
+    kept = ["--max_length", str(given.max_length), "--activation_checkpointing", str(given.activation_checkpointing)]
     chosen = {
         OURS: partial(train_with_trl, [*ours, *in_order]),
         DEFAULTS: partial(train_with_trl, [*common, *in_order, *kept, *batches(8, update)], as_recipe=False),

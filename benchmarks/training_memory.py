@@ -74,7 +74,7 @@ class Run:
             of_layer += 5 * (6 * size + inner)
         gradients, logits = self.weight_bytes * (size + 3 * inner), (self.weight_bytes + 8) * self.shape["vocab_size"]
         kept = layers * of_layer
-        if self.arguments["gradient_checkpointing"]:
+        if self.arguments["activation_checkpointing"]:
             kept = layers * self.weight_bytes * size + of_layer
         tokens = self.arguments["per_device_train_batch_size"] * self.arguments["max_length"]
         return tokens * (kept + gradients + logits)
@@ -116,14 +116,14 @@ class Run:
 
         Frozen weights need no gradients of their own, which spares an adapter 2 of the 4.
         """
-        again = 2 if self.arguments["gradient_checkpointing"] else 0
+        again = 2 if self.arguments["activation_checkpointing"] else 0
         return (2 + (2 if self.adapter else 4) + again) * self.parameters * tokens
 
 
 def count(name: str) -> Run:
     """Count the parameters of a run on a model without data."""
     arguments, *others = (yaml.safe_load((RUN / f"{file}.yaml").read_text(encoding="utf-8")) for file in RUNS[name])
-    decisive = ["max_length", "per_device_train_batch_size", "gradient_checkpointing", "dtype", "optim"]
+    decisive = ["max_length", "per_device_train_batch_size", "activation_checkpointing", "dtype", "optim"]
     decisive += ["save_total_limit"]
     assert all(other[key] == arguments[key] for other in others for key in decisive), f"{RUNS[name]} differ"
     with torch.device("meta"):

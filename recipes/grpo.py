@@ -17,13 +17,12 @@ from transformers import TrainingArguments
 from trl import GRPOConfig, GRPOTrainer, ModelConfig, TrlParser, get_peft_config
 
 from automedeval.harness.rewards import load_reward
-from automedeval.models.checkpoints import checkpoint_folder, fingerprint
-from automedeval.records import Case, RecordError, digest, option, read_cases
+from automedeval.models.checkpoints import checkpoint_folder
+from automedeval.records import Case, RecordError, option, read_cases
 from automedeval.records.command_line import run
 from automedeval.records.run_record import describe_run
-from automedeval.training.run import Run, tell
-from automedeval.training.stages import DECISIVE
-from automedeval.training.start import parse_run, tell_of_locks
+from automedeval.training.run import DECISIVE, Run, identity_of, tell
+from automedeval.training.start import launched, parse_run
 
 
 @dataclass
@@ -35,9 +34,13 @@ class CasesArguments:
 
 
 def main() -> None:
+    """Parse the arguments and run `train`."""
+    with launched():
+        train(*parse_run(TrlParser((CasesArguments, GRPOConfig, ModelConfig))))
+
+
+def train(args: CasesArguments, training: GRPOConfig, model: ModelConfig) -> None:
     """Read the questions, load the judge, train, and save the model."""
-    tell_of_locks()
-    args, training, model = parse_run(TrlParser((CasesArguments, GRPOConfig, ModelConfig)))
     state, output = PartialState(), Path(training.output_dir)
     start = checkpoint_folder(model.model_name_or_path)
     # Of a blank response the question counts too.
@@ -46,10 +49,9 @@ def main() -> None:
         raise RecordError(f"{args.cases}: no case")
     reward = load_reward(args.reward)
     names = {each.name for each in fields(GRPOConfig)} - {each.name for each in fields(TrainingArguments)}
-    identity = {name: getattr(training, name) for name in sorted(names | set(DECISIVE)) if hasattr(training, name)}
     peft = get_peft_config(model)
-    identity |= {"dtype": model.dtype, "peft": peft and peft.to_dict(), "processes": state.num_processes}
-    identity |= {"rows": digest(rows), "start": fingerprint(start, []), "judge": reward.judge.fingerprint}
+    identity = identity_of(training, model, peft, rows, start, sorted(names | set(DECISIVE)))
+    identity |= {"judge": reward.judge.fingerprint}
     about = describe_run(args, training, model, libraries=("trl", "peft", "deepspeed", "datasets"))
     this = Run(output, {"identity": identity, "start": model.model_name_or_path, **about})
     if this.finished:
@@ -64,7 +66,7 @@ def main() -> None:
         this.finish(rewards=[line for line in trainer.state.log_history if "reward" in line])
     state.wait_for_everyone()
     tell(f"{output}: {trainer.state.global_step:,} updates, {this.seconds / 60:.1f} minutes")
-    trainer.accelerator.end_training()
+    trainer.end()
 
 
 def row_of(case: Case) -> dict[str, object]:

@@ -8,12 +8,11 @@ One run is one stage. It writes its weights to OUTPUT_DIR, from which the next s
 `trl sft --config` reads the same files. The same command again resumes from the last complete checkpoint.
 """
 
-import warnings
+from functools import partial
 from pathlib import Path
 
 from accelerate import PartialState
-from datasets import Dataset
-from safetensors import SafetensorError
+from huggingface_hub import upload_folder
 from transformers import AutoModelForCausalLM
 from transformers.integrations import unset_hf_deepspeed_config
 from trl import (
@@ -27,125 +26,119 @@ from trl import (
     get_quantization_config,
 )
 
-from automedeval.models.checkpoints import checkpoint_folder, fingerprint, read_history, read_record
+from automedeval.models.checkpoints import checkpoint_folder, read_history, read_record
 from automedeval.models.tokenization import PromptEncoder
-from automedeval.records import RecordError, digest
+from automedeval.records import RecordError
 from automedeval.records.command_line import run
 from automedeval.records.hub_names import hub_commits
 from automedeval.records.run_record import describe_run
 from automedeval.training.completion_logits import read_trained_positions
-from automedeval.training.run import Run, tell
-from automedeval.training.stages import DECISIVE, check_start, read_rows, stage_of, tokenize, write_card
-from automedeval.training.start import device_name, parse_run, precision, tell_of_locks
-
-FULL_DISK = ("No space left", "File too large", "file write failed", "unexpected pos", "iostream error")
+from automedeval.training.run import Run, identity_of, tell
+from automedeval.training.stages import check_start, read_rows, stage_of, tokenize, write_card
+from automedeval.training.start import device_name, launched, parse_run, precision
 
 
-def main(script: ScriptArguments, training: SFTConfig, model: ModelConfig, mixture: DatasetMixtureConfig) -> None:
+def main(script_args, training_args, model_args, dataset_args) -> None:
     """Check the rows and the start, train with TRL, and save the checkpoint that the next stage starts from."""
-    # --- load the data
-    state, output = PartialState(), Path(training.output_dir)
-    parts = [(each.path, each.split) for each in mixture.datasets]
-    dataset, splits, rows, statistics = read_rows(parts or [(script.dataset_name, script.dataset_train_split)])
-    place = f"{dataset}, {'+'.join(splits)}"
-    start, peft = checkpoint_folder(model.model_name_or_path), get_peft_config(model)
-    history = read_history(start)
-    check_start(model.model_name_or_path, history, dataset, splits, statistics)
-    if training.chat_template_path == "none":  # takes back the path that a YAML names
-        training.chat_template_path = None
-    encoder = PromptEncoder.from_checkpoint(model.model_name_or_path, training.chat_template_path)
-    encoded = tokenize(rows, encoder, training.max_length, place)
+    # --- 1. Load data ---------------------------------------------------------------------------------------------------
+    state, name, output = PartialState(), model_args.model_name_or_path, Path(training_args.output_dir)
+    start, peft_config = checkpoint_folder(name), get_peft_config(model_args)
+    parts = [(each.path, each.split) for each in dataset_args.datasets]
+    dataset, splits, rows, statistics = read_rows(
+        parts or [(script_args.dataset_name, script_args.dataset_train_split)]
+    )
+    place, history = f"{dataset}, {'+'.join(splits)}", read_history(start)
+    check_start(name, history, dataset, splits, statistics)  # a stage starts where the one before ended
+    if training_args.chat_template_path == "none":  # takes back the path that a YAML names
+        training_args.chat_template_path = None
+    encoder = PromptEncoder.from_checkpoint(name, training_args.chat_template_path)
+    encode = partial(
+        tokenize, encoder=encoder, max_length=training_args.max_length, num_proc=training_args.dataset_num_proc
+    )
+    rows, held_out = encode(rows, place), None
     if len(rows) < state.num_processes:
         raise RecordError(f"{place}: {len(rows)} rows for {state.num_processes} processes; start fewer")
-    stage = stage_of(encoded, dataset, splits, statistics, training.num_train_epochs)
+    if training_args.eval_strategy != "no":
+        split = script_args.dataset_test_split
+        held_out = encode(read_rows([(dataset, split)])[2], f"{dataset}, {split}")
+    stage = stage_of(rows, dataset, splits, statistics, training_args)
 
-    # --- reserve the folder for this run
-    identity = {name: getattr(training, name) for name in DECISIVE}
-    identity |= {"dtype": model.dtype, "peft": peft and peft.to_dict(), "processes": state.num_processes}
-    identity |= {name: True for name in ("load_in_8bit", "load_in_4bit") if getattr(model, name)}
-    identity |= {"rows": digest(encoded), "start": fingerprint(start, [])}
-    name = model.model_name_or_path
+    # --- 2. Reserve the folder for this run -----------------------------------------------------------------------------
+    if peft_config and training_args.push_to_hub and training_args.hub_strategy != "end":
+        raise RecordError("hub_strategy: end is needed for an adapter, which is merged when it is saved")
+    encoded = [rows["input_ids"][:], rows["completion_mask"][:]]
     before = read_record(start) or {"base": name, "base_commit": hub_commits().get(name)}
     this = Run(
         output,
         {
-            "identity": identity,
+            "identity": identity_of(training_args, model_args, peft_config, encoded, start),
             "start": name,
             **{key: before.get(key) for key in ("base", "base_commit")},
             "rubrics": sorted(set(rows["rubric"])) if "rubric" in rows.column_names else [],
-            **describe_run(script, training, model, libraries=("trl", "peft", "deepspeed", "datasets")),
+            **describe_run(script_args, training_args, model_args, libraries=("trl", "peft", "deepspeed", "datasets")),
             "device": device_name(),
-            "precision": precision(training, model.dtype),
+            "precision": precision(training_args, model_args.dtype),
         },
     )
     if this.finished:
         return
-    update = training.per_device_train_batch_size * training.gradient_accumulation_steps * state.num_processes
     budget = round(stage.tokens * stage.epochs)
+    update = training_args.per_device_train_batch_size * training_args.gradient_accumulation_steps * state.num_processes
     tell(
         f"{place}: {stage.rows:,} rows, {stage.tokens:,} tokens, {stage.trained:,} of them trained on; "
         f"{stage.epochs:g} epochs = {budget:,} tokens, {update} rows an update"
     )
     tell(f"precision: {this.record['precision']}")
 
-    # --- train
+    # --- 3. Load the model and train ------------------------------------------------------------------------------------
     trainer = SFTTrainer(
         model=str(start),
-        args=training,
-        train_dataset=Dataset.from_list(encoded),
+        args=training_args,
+        train_dataset=rows,
+        eval_dataset=held_out,
         processing_class=encoder.tokenizer,
-        peft_config=peft,
-        quantization_config=get_quantization_config(model),
+        peft_config=peft_config,
+        quantization_config=get_quantization_config(model_args),
     )
     if state.device.type == "cpu":  # elsewhere TRL itself skips positions without a label
-        network = trainer.model.get_base_model() if peft else trainer.model
+        network = trainer.model.get_base_model() if peft_config else trainer.model
         read_trained_positions(network, network.base_model)
     this.train(trainer)
 
-    # --- save
-    save(trainer, output, start if peft else None, model.dtype)
+    # --- 4. Save, with an adapter merged, so that judging and the next stage do not need it -----------------------------
+    trainer.save_model(str(output / "adapter" if peft_config else output), _internal_call=True)  # pushed below
     if state.is_main_process:
-        losses = [line for line in trainer.state.log_history if "loss" in line]
+        if peft_config:
+            from peft import PeftModel  # only adapters need it
+
+            # While a ZeRO-3 configuration is set, every process has to load a model together with the others.
+            unset_hf_deepspeed_config()
+            model = AutoModelForCausalLM.from_pretrained(start, dtype=model_args.dtype, use_safetensors=True)
+            PeftModel.from_pretrained(model, output / "adapter").merge_and_unload().save_pretrained(output)
+            trainer.processing_class.save_pretrained(output)
+        losses, evaluations = (
+            [line for line in trainer.state.log_history if key in line] for key in ("loss", "eval_loss")
+        )
         write_card(output, this.record | {"seconds": this.seconds}, [*history, stage], losses)
-        this.finish(history=[vars(each) for each in (*history, stage)])
+        this.finish(history=[vars(each) for each in (*history, stage)], evaluations=evaluations)
+
+    # --- 5. Push --------------------------------------------------------------------------------------------------------
     state.wait_for_everyone()
+    if training_args.push_to_hub and state.is_main_process:
+        where = {
+            "repo_id": trainer.hub_model_id,
+            "revision": training_args.hub_revision,
+            "token": training_args.hub_token,
+        }
+        tell(f"pushed to {upload_folder(folder_path=output, delete_patterns='training_args.bin', **where).repo_url}")
     tell(f"{output}: {this.seconds / 3600:.2f} hours, {budget / this.seconds:,.0f} tokens/s")
-    trainer.accelerator.end_training()
-
-
-def save(trainer: SFTTrainer, output: Path, base: Path | None, dtype: str) -> None:
-    """Save weights and tokenizer; an adapter of `base` is also merged, so that judging and the next stage do not need it."""
-    if base is None:
-        trainer.save_model(str(output))
-        return
-    trainer.save_model(str(output / "adapter"))
-    if trainer.accelerator.is_main_process:
-        from peft import PeftModel  # only adapters need it
-
-        # While a ZeRO-3 configuration is set, every process has to load a model together with the others.
-        unset_hf_deepspeed_config()
-        model = AutoModelForCausalLM.from_pretrained(base, dtype=dtype, use_safetensors=True)
-        PeftModel.from_pretrained(model, output / "adapter").merge_and_unload().save_pretrained(output)
-        trainer.processing_class.save_pretrained(output)
-    trainer.accelerator.wait_for_everyone()
+    trainer.end()
 
 
 def start() -> None:
-    """Parse the arguments and run `main`; the libraries' errors for a full disk or a missing kernel become one line."""
-    warnings.filterwarnings("ignore", r"`torch\.distributed", FutureWarning)  # thousands from DeepSpeed's calls
-    tell_of_locks()
-    try:
+    """Parse the arguments and run `main`."""
+    with launched():
         main(*parse_run(TrlParser((ScriptArguments, SFTConfig, ModelConfig, DatasetMixtureConfig))))
-    except ImportError as error:
-        raise RecordError(" ".join(str(error).split())[:300]) from None
-    except (RuntimeError, SafetensorError) as error:
-        text = " ".join(str(error).split())
-        if "closed by peer" in text or "reset by peer" in text:
-            raise RecordError("another process of this run has ended; see its error line") from None
-        if any(sign in text for sign in FULL_DISK):
-            fault = f"a checkpoint could not be written: {text[:200]}; earlier checkpoints are complete"
-            raise RecordError(fault) from None
-        raise
 
 
 if __name__ == "__main__":

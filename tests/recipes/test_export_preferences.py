@@ -187,6 +187,8 @@ def test_trl_trains_a_step_on_them(study: Study, tmp_path: Path) -> None:
     assert len(rows) == 2
     model = build_tiny_model(tmp_path / "model")
     options = {"max_steps": 1, "per_device_train_batch_size": 2, "use_cpu": True, "bf16": False, "report_to": "none"}
-    training = DPOConfig(output_dir=str(tmp_path / "dpo"), save_strategy="no", gradient_checkpointing=False, **options)
+    training = DPOConfig(
+        output_dir=str(tmp_path / "dpo"), save_strategy="no", activation_checkpointing=False, **options
+    )
     trainer = DPOTrainer(model=str(model), args=training, train_dataset=rows)
     assert trainer.train().metrics["train_loss"] == pytest.approx(0.6931, abs=1e-3)  # ln 2 before the first update

@@ -4,15 +4,19 @@ import importlib.util
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from doubles.hub import WRITER, HubDouble
 from doubles.tiny_dataset import build_instructions, losses
 from doubles.tiny_model import build_tiny_model
-from programs import ROOT, SAVE, error_line, killed, run_recipe
+from programs import ROOT, SAVE, error_line, killed, run_recipe, stopped
 from safetensors.torch import load_file
 from trl import ModelConfig, ScriptArguments, SFTConfig, TrlParser
 
@@ -21,7 +25,12 @@ from automedeval.training import completion_logits
 from automedeval.training.start import parse_run, precision, without_bfloat16
 
 CONFIG = "recipes/runs/automedeval-135m/stage1.yaml"
-BATCHES = ("--gradient_accumulation_steps", "2")  # two rows a batch, so that there is padding
+BATCHES = (
+    "--per_device_train_batch_size",
+    2,
+    "--gradient_accumulation_steps",
+    2,
+)  # two rows a batch, so that there is padding
 FAST = ("--bf16", "false", "--save_steps", "2", "--logging_steps", "1", "--num_train_epochs", "2")
 
 
@@ -85,15 +94,51 @@ def test_a_trained_checkpoint_judges(stage1: tuple[Path, str], tmp_path: Path) -
 
 
 def test_reading_trained_positions_alone_changes_no_loss(
-    stage1: tuple[Path, str], tiny_model: Path, instructions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_model: Path, instructions: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[bool] = []
     monkeypatch.setattr(completion_logits, "read_trained_positions", lambda network, backbone: read.append(True))
-    train(*arguments(tiny_model, instructions, tmp_path / "all", "--per_device_train_batch_size", 2), *BATCHES)
+    train(*arguments(tiny_model, instructions, tmp_path / "all", *BATCHES))
     assert read == [True]
     monkeypatch.undo()
-    train(*arguments(tiny_model, instructions, tmp_path / "some", "--per_device_train_batch_size", 2), *BATCHES)
+    train(*arguments(tiny_model, instructions, tmp_path / "some", *BATCHES))
     assert losses(tmp_path / "some") == pytest.approx(losses(tmp_path / "all"), abs=2e-3)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("adapter", [False, True], ids=["full weights", "LoRA"])
+def test_trl_trains_the_same_from_the_same_yaml(
+    adapter: bool, tiny_model: Path, instructions: Path, tmp_path: Path
+) -> None:
+    """`accelerate launch recipes/sft.py` beside `trl sft`, over 20 updates; TRL's own reader, tokenizer and output layer."""
+    rank = ("--lora_r", 4, "--lora_dropout", 0.1, "--learning_rate", 0.01)
+    more = ("--max_steps", 20, "--save_steps", 20, *BATCHES, *(("--use_peft", "true", *rank) if adapter else ()))
+    launch = ("accelerate", "launch", "--config_file", "accelerate_configs/single.yaml", "recipes/sft.py")
+    environment = {**os.environ, "HF_DATASETS_CACHE": str(tmp_path / "cache"), "CUDA_VISIBLE_DEVICES": ""}
+    for name, program in (("ours", launch), ("theirs", ("trl", "sft"))):
+        options = arguments(tiny_model, instructions, tmp_path / name, *more)
+        command = [str(Path(sys.executable).parent / program[0]), *program[1:], *map(str, options)]
+        subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
+    state = json.loads((tmp_path / "theirs/checkpoint-20/trainer_state.json").read_text())
+    theirs = [line["loss"] for line in state["log_history"] if "loss" in line]
+    assert len(theirs) == 20
+    assert losses(tmp_path / "ours") == pytest.approx(theirs, abs=1e-4)
+    file = "adapter_model.safetensors" if adapter else "model.safetensors"
+    ours = load_file(tmp_path / "ours" / ("adapter" if adapter else "") / file)
+    for key, weight in load_file(tmp_path / "theirs" / file).items():
+        torch.testing.assert_close(ours[key], weight, rtol=1e-3, atol=1e-4)
+
+
+def test_what_trl_offers_works(tiny_model: Path, instructions: Path, tmp_path: Path) -> None:
+    """The prompt trained on too, packing, several processes that tokenize, the loss of the test split."""
+    more = ("--completion_only_loss", "false", "--packing", "true", "--dataset_num_proc", 2, "--eval_strategy", "epoch")
+    train(*arguments(tiny_model, instructions, tmp_path / "out", *more, "--num_train_epochs", 1))
+    (stage,) = read_history(tmp_path / "out")
+    assert stage.trained == stage.tokens
+    lines = list(map(json.loads, (tmp_path / "out/training/losses.jsonl").read_text().splitlines()))
+    assert len(lines) == 1  # eight rows of 730 tokens are three or four packs
+    (held_out,) = read_record(tmp_path / "out")["evaluations"]
+    assert 6 < held_out["eval_loss"] < 8
 
 
 def test_the_next_stage_starts_there_and_no_other_does(
@@ -167,6 +212,39 @@ def test_killed_in_the_middle_it_goes_on_to_the_same_losses(
     assert losses(output) == losses(stage1[0])
 
 
+def test_a_checkpoint_that_trl_cannot_resume_is_one_line(tiny_model: Path, instructions: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    with stopped(SAVE, 2):
+        run_recipe("sft", *arguments(tiny_model, instructions, output, "--save_steps", 1))
+    (output / "checkpoint-2/optimizer.pt").write_bytes(b"half")
+    fault = error_line(run_recipe("sft", *arguments(tiny_model, instructions, output, "--save_steps", 1)))
+    assert fault.startswith(f"error: {output}/checkpoint-2 cannot be resumed: ")
+    assert fault.endswith("; delete it to go on from the one before")
+    shutil.rmtree(output / "checkpoint-2")
+    done = train(*arguments(tiny_model, instructions, output, "--save_steps", 1))
+    assert f"resuming from {output}/checkpoint-1" in done.stdout
+
+
+@pytest.mark.slow
+def test_a_run_is_pushed_with_its_card_and_without_what_it_resumed_from(
+    tiny_model: Path, instructions: Path, tmp_path: Path
+) -> None:
+    push = ("--push_to_hub", "true", "--hub_model_id", "org/judge", "--hub_token", WRITER, "--save_steps", 100)
+    with HubDouble() as hub:
+        environment = hub.environment(tmp_path / "home", WRITER)
+        done = run_recipe("sft", *arguments(tiny_model, instructions, tmp_path / "out", *push), env=environment)
+    assert done.returncode == 0, done.stderr
+    files = hub.repos["model", "org/judge"].files
+    assert {"README.md", "model.safetensors", "tokenizer.json", "training/record.json"} <= files.keys()
+    assert [path for path in files if path.startswith("checkpoint-") or path.endswith(".bin")] == []
+    for path in ("README.md", "model.safetensors", "training/record.json"):
+        assert files[path].content == (tmp_path / "out" / path).read_bytes()
+    assert WRITER.encode() not in b"".join(file.content for file in files.values())
+    lora = ("--use_peft", "true", *push)
+    fault = error_line(run_recipe("sft", *arguments(tiny_model, instructions, tmp_path / "lora", *lora)))
+    assert "hub_strategy: end is needed for an adapter" in fault
+
+
 def limited(size: int) -> Any:
     """Return what keeps a process from writing files of more than so many bytes, as a full disk does."""
 
@@ -194,7 +272,8 @@ def test_a_full_disk_is_one_line(tiny_model: Path, instructions: Path, tmp_path:
         (("--dataset_train_split", "test"), "the split 'test' is held out; no run trains on it"),
         (("--max_length", "40"), "8 rows of 8 longer than max_length, 40 tokens: 'case-0' ("),
         (("--trust_remote_code", "true"), "code in a checkpoint is not run"),
-        (("--completion_only_loss", "false"), "a judge is not taught its prompts"),
+        (("--assistant_only_loss", "true"), "assistant_only_loss: rows have a prompt and a completion"),
+        (("--padding_free", "true"), "When `padding_free=True` without packing, `max_length` is not enforced"),
         (("--attn_implementation", "flash_attention_3"), "FlashAttention3"),
     ],
 )
@@ -283,16 +362,20 @@ def test_a_config_that_is_no_mapping_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_gpu_without_bfloat16_gets_float16(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["sft.py", "--config", str(ROOT / "recipes/runs/automedeval-13b/stage1.yaml")])
-    assert without_bfloat16() == []  # no GPU and no use_cpu: transformers refuses the run
+    def more(*given: str) -> list[str]:
+        parser = TrlParser((ScriptArguments, SFTConfig, ModelConfig))
+        return without_bfloat16(parser, ["--config", str(ROOT / "recipes/runs/automedeval-13b/stage1.yaml"), *given])
+
+    assert more() == []  # no GPU and no use_cpu: transformers refuses the run
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda including_emulation=True: including_emulation)
-    assert without_bfloat16() == ["--bf16", "false", "--fp16", "true", "--dtype", "float32"]
+    assert more() == ["--bf16", "false", "--fp16", "true", "--dtype", "float32"]
+    assert more("--bf16", "false") == ["--bf16", "false", "--dtype", "float32"]
     monkeypatch.setenv("AUTOMEDEVAL_BF16", "off")
-    assert without_bfloat16() == ["--bf16", "false", "--dtype", "float32"]
+    assert more() == ["--bf16", "false", "--dtype", "float32"]
     monkeypatch.delenv("AUTOMEDEVAL_BF16")
     monkeypatch.setattr("torch.cuda.is_bf16_supported", lambda including_emulation=True: True)
-    assert without_bfloat16() == []
+    assert more() == []
 
 
 def test_a_run_says_and_records_its_number_formats(

@@ -126,7 +126,6 @@ def test_the_13b_runs_have_the_numbers_of_the_paper() -> None:
         assert (held["num_train_epochs"], held["warmup_steps"], held["max_length"]) == (5, 0.03, 2048)
         assert (held["optim"], held["lr_scheduler_type"]) == ("adamw_torch", "linear")
         assert held["attn_implementation"] == "flash_attention_2"
-        assert not held["packing"]
         assert held["learning_rate"] == (2e-4 if held.get("use_peft") else 2e-5)
         assert Path(flags["--config_file"]).stem == ("single" if held.get("use_peft") else "zero3")
 
@@ -307,11 +306,11 @@ def test_activations_are_those_that_pytorch_counts(monkeypatch: pytest.MonkeyPat
         with FakeTensorMode():  # tensors of the true sizes, without memory
             before = torch.get_default_dtype()
             torch.set_default_dtype(torch.bfloat16)
-            run, model = program["run_of"]("few layers", shape, arguments | {"gradient_checkpointing": again})
+            run, model = program["run_of"]("few layers", shape, arguments | {"activation_checkpointing": again})
             torch.set_default_dtype(before)
             model.train()
             if again:
-                model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+                model.activation_checkpointing_enable()
             ids = torch.zeros(2, 2048, dtype=torch.long)
             tracker = MemTracker()
             tracker.track_external(model)

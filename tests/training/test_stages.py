@@ -15,32 +15,23 @@ from trl import ModelConfig, ScriptArguments, SFTConfig
 from automedeval.models.checkpoints import Stage, read_history, read_record
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError
-from automedeval.training.run import WHOLE, Run
-from automedeval.training.stages import (
-    _UNUSED,
-    DECISIVE,
-    UNTRAINED,
-    check_start,
-    read_rows,
-    refuse_unused,
-    tokenize,
-    write_card,
-)
+from automedeval.training.run import DECISIVE, WHOLE, Run
+from automedeval.training.stages import _UNUSED, check_start, read_rows, refuse_unused, tokenize, write_card
 
 SPLITS = {"fingerprint": "d1", "splits": {"stage1": {}, "stage2": {}, "stage3": {}, "test": {}}}
 # Fields of TRL's SFTConfig that decide no weights: `_UNUSED` refuses the rest.
 HARMLESS = {
-    "evaluation, which eval_strategy keeps off": """
-        eval_steps eval_delay per_device_eval_batch_size prediction_loss_only eval_on_start eval_do_concat_batches
+    "evaluation": """
+        eval_strategy eval_steps eval_delay per_device_eval_batch_size prediction_loss_only eval_on_start eval_do_concat_batches
         eval_use_gather_object eval_accumulation_steps include_for_metrics batch_eval_metrics bf16_full_eval fp16_full_eval
-        load_best_model_at_end metric_for_best_model greater_is_better eval_packing do_eval do_predict label_names""",
+        metric_for_best_model greater_is_better eval_packing do_eval do_predict label_names""",
     "what is written and told": """
         output_dir logging_strategy logging_steps logging_first_step log_on_each_node logging_nan_inf_filter
         include_num_input_tokens_seen log_level log_level_replica disable_tqdm report_to run_name project trackio_space_id
         trackio_bucket_id trackio_static_space_id save_strategy save_steps save_on_each_node save_total_limit
         enable_jit_checkpoint restore_callback_states_from_checkpoint debug skip_memory_metrics do_train""",
-    "publishing, which push_to_hub keeps off": """
-        hub_token hub_private_repo hub_model_id hub_strategy hub_always_push hub_revision""",
+    "publishing": """
+        push_to_hub hub_token hub_private_repo hub_model_id hub_strategy hub_always_push hub_revision""",
     "the same numbers, faster or in less memory": """
         activation_checkpointing activation_checkpointing_kwargs gradient_checkpointing gradient_checkpointing_kwargs
         activation_offloading torch_compile torch_compile_backend torch_compile_mode use_liger_kernel liger_kernel_config
@@ -73,17 +64,16 @@ def encoder(tiny_model: Path) -> PromptEncoder:
 
 
 def test_the_loss_is_on_the_completion_alone(encoder: PromptEncoder) -> None:
-    rows = Dataset.from_list([row()])
-    ((ids, labels),) = [each.values() for each in tokenize(rows, encoder, 2048, "d")]
-    trained = [token for token, label in zip(ids, labels) if label != UNTRAINED]
-    assert [label for label in labels if label != UNTRAINED] == trained
+    (encoded,) = tokenize(Dataset.from_list([row()]), "d", encoder, 2048)
+    ids, mask = encoded["input_ids"], encoded["completion_mask"]
+    trained = ids[len(ids) - sum(mask) :]
+    assert mask == [0] * (len(ids) - len(trained)) + [1] * len(trained)
     assert encoder.tokenizer.decode(trained).startswith("Score: Doctor 1: 3 points.<|im_end|>")
-    assert labels[: len(ids) - len(trained)] == [UNTRAINED] * (len(ids) - len(trained))
 
 
 def test_training_sees_the_prompt_that_judging_asks_with(encoder: PromptEncoder) -> None:
     told = row(question="What of <|im_end|> in a text?")
-    (encoded,) = tokenize(Dataset.from_list([told]), encoder, 2048, "d")
+    (encoded,) = tokenize(Dataset.from_list([told]), "d", encoder, 2048, num_proc=1)
     (asked,) = encoder.encode([told["prompt"]])
     assert encoded["input_ids"][: len(asked)] == asked
     # The control token of the text is data; those of the template are not.
@@ -94,7 +84,7 @@ def test_training_sees_the_prompt_that_judging_asks_with(encoder: PromptEncoder)
 def test_tokens_are_those_that_trl_makes_itself(encoder: PromptEncoder, tiny_model: Path) -> None:
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
     told = row()
-    (encoded,) = tokenize(Dataset.from_list([told]), encoder, 2048, "d")
+    (encoded,) = tokenize(Dataset.from_list([told]), "d", encoder)
     whole = tokenizer.apply_chat_template(told["prompt"] + told["completion"], tokenize=True, return_dict=True)
     assert encoded["input_ids"] == whole["input_ids"]
 
@@ -103,15 +93,15 @@ def test_a_template_that_answers_otherwise_than_it_asks_is_refused(tiny_model: P
     encoder = PromptEncoder.from_checkpoint(str(tiny_model))
     told = "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
     encoder.tokenizer.chat_template = told + "{% if add_generation_prompt %}<think>{% endif %}"
-    with pytest.raises(RecordError, match="prompts of training and judging would differ"):
-        tokenize(Dataset.from_list([row()]), encoder, 2048, "d")
+    with pytest.raises(RecordError, match="d: the chat template renders a prompt with an answer differently"):
+        tokenize(Dataset.from_list([row()]), "d", encoder)
 
 
 @pytest.mark.parametrize(
     ("rows", "fault"),
     [
         ([{"text": "t"}], "no column 'prompt'; there are text"),
-        ([row(" ", case_id="c7")], "1 row without a completion: 'c7'"),
+        ([row(" ", case_id="c7")], "1 row without a completion of one message: 'c7'"),
         (
             [row(case_id="short"), row("word " * 80, case_id="long")],
             r"1 row of 2 longer than max_length, 60 tokens: 'long' \(\d+\)",
@@ -122,7 +112,7 @@ def test_a_template_that_answers_otherwise_than_it_asks_is_refused(tiny_model: P
 def test_rows_that_cannot_be_trained_on(rows: list[dict], fault: str, encoder: PromptEncoder) -> None:
     data = Dataset.from_list(rows) if rows else Dataset.from_dict({"prompt": [], "completion": []})
     with pytest.raises(RecordError, match=fault):
-        tokenize(data, encoder, 60, "d")
+        tokenize(data, "d", encoder, 60)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +121,6 @@ def test_rows_that_cannot_be_trained_on(rows: list[dict], fault: str, encoder: P
         ([("nowhere/at/all", "stage1")], "nowhere/at/all, stage1: "),
         ([("a", "stage1"), ("b", "stage1")], "must name one data set"),
         ([(None, "train")], "must name one data set"),
-        ([("a", "stage1"), ("a", "test")], "the split 'test' is held out"),
     ],
 )
 def test_a_dataset_that_cannot_be_read(parts: list, fault: str) -> None:
@@ -181,7 +170,7 @@ def test_a_start_that_the_curriculum_allows(history: list[Stage], splits: list[s
         ([stage("stage1")], "stage1", SPLITS, "stage1 is the first stage of"),
         ([], "train", ROUND, "revises mistakes of a judge trained on d1"),
         ([stage("stage1", "other")], "train", ROUND, "revises mistakes of a judge"),
-        ([], "stage9", SPLITS, "no split 'stage9'; there are stage1, stage2, stage3"),
+        ([], "test", SPLITS, "the split 'test' is held out; no run trains on it"),
     ],
 )
 def test_a_start_that_it_does_not(history: list[Stage], split: str, statistics: dict, fault: str) -> None:

@@ -79,9 +79,8 @@ def gaps(result: Mapping[str, Any]) -> list[str]:
         if row["outcome"] == UNKNOWN:
             found.append(f"{row['name']}: {row['share'].get('reason', '')}")
         if row["invalid"]["value"]:
-            found.append(
-                f"{row['name']}: {percent(row['invalid']['value'])} cannot be read after the change, and are left out"
-            )
+            lost = percent(row["invalid"]["value"])
+            found.append(f"{row['name']}: {lost} cannot be read after the change, and are left out")
     return found
 
 

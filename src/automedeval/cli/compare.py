@@ -133,7 +133,7 @@ def read_people(args: CompareArguments, cases: Cases) -> People | None:
     if CriterionLabel not in files_by_kind([args.ratings]):
         people = read_ratings(args.ratings, cases)
     elif has_checklists(args.verdicts):
-        people = people_of(read_labels(args.ratings, cases), cases)
+        people = people_of(read_labels(args.ratings, cases)[0], cases)
     else:
         raise RecordError(f"{args.ratings}: labels of criteria, and these verdicts are not on criteria")
     return keep_ratings(cases, people, args.rated) if args.rated else people

@@ -105,7 +105,7 @@ def main() -> None:
     own = table_of(args.cases, blank=args.blank) if args.cases and args.rows is None else None
     if own and cases and not verdicts[0].choices:
         table = beside_rows(
-            [row for _, row in read_rows(args.cases or "", hub=True)], own.columns, cases.values(), verdicts
+            [row for _, row in read_rows(args.cases or "", split="test")], own.columns, cases.values(), verdicts
         )
     else:
         table = verdicts.to_pandas(args.rows or ROWS[0], (cases or {}).values())

@@ -12,7 +12,6 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge
 from automedeval.meta_evaluation.criteria.report import candidates, read_shares
 from automedeval.meta_evaluation.facts import JudgeProfile
-from automedeval.meta_evaluation.harm.readings import rater_of
 from automedeval.meta_evaluation.harm.report import counts_table, harm_result
 from automedeval.meta_evaluation.table import VerdictTable, rows_of
 from automedeval.records import Verdict
@@ -58,7 +57,7 @@ def rank(
 
 def by_degrees(cases: Cases, verdicts: Sequence[Verdict], rubric: Rubric) -> tuple[list[dict[str, Any]], JudgeProfile]:
     """Return how many responses of each model have which degree by a rubric in words, and what is known of the judge."""
-    judge = rater_of(VerdictTable(cases, verdicts, rubric), rubric)
+    judge = VerdictTable(cases, verdicts, rubric)
     harm = harm_result(cases, [judge], None, bootstrap.RESAMPLES)
     counts = counts_table(harm)
     table = [{name: cell for name, cell in zip(counts.head, row) if name != "by"} for row in counts.rows]

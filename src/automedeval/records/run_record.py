@@ -18,7 +18,9 @@ from automedeval.records.processes import process_count
 
 def describe_run(*groups: Any, libraries: Sequence[str] = ()) -> dict[str, Any]:
     """Return the arguments in these dataclasses, the versions, and the commits of the code and of what the Hub gave."""
-    arguments = {name: value for group in groups for name, value in vars(group).items()}
+    arguments = {
+        name: value for group in groups for name, value in vars(group).items() if name != "hub_token"
+    }  # secret
     record = {"arguments": arguments | {"offline": offline.is_offline()}, "versions": installed_versions(*libraries)}
     return record | {"commit": git_commit(), "revisions": hub_commits()}
 

@@ -15,8 +15,8 @@ from automedeval.models.cross_encoder import load_cross_encoder, save_adapter
 from automedeval.models.pair_reader import TOKENS
 from automedeval.records import RecordError, digest
 from automedeval.records.run_record import describe_run
-from automedeval.training.run import Run
-from automedeval.training.stages import DECISIVE, refuse_unused
+from automedeval.training.run import DECISIVE, Run
+from automedeval.training.stages import refuse_unused
 
 LAYERS = ["query", "key", "value", "dense"]  # that get an adapter
 
@@ -50,6 +50,8 @@ def train_adapter(
         RecordError: the encoder takes no adapter, or the folder holds another run.
     """
     refuse_unused(vars(training))
+    if training.push_to_hub or training.eval_strategy != "no":
+        raise RecordError("push_to_hub, eval_strategy: an adapter is fitted and published by programs of their own")
     assert training.output_dir is not None  # transformers has a default
     output = Path(training.output_dir)
     identity = {name: getattr(training, name) for name in (*DECISIVE, "batch_sampler") if hasattr(training, name)}

@@ -7,7 +7,7 @@ are complete. Of a judge's checkpoint `history` lists every stage since the base
 import json
 import shutil
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +15,37 @@ from accelerate import PartialState
 from transformers import TrainerCallback
 from transformers.trainer_utils import get_last_checkpoint
 
-from automedeval.models.checkpoints import read_record
-from automedeval.records import RecordError
+from automedeval.models.checkpoints import fingerprint, read_record
+from automedeval.records import RecordError, digest
 from automedeval.records.journal import write_json, write_whole
 
 # File in a checkpoint folder after every process has written its part, with the seconds of training until then.
 WHOLE = "whole"
+# TRL's arguments that determine the weights, together with the rows and the start; not speed, device or logging. A run is
+# resumed only if all of them are unchanged.
+DECISIVE = (
+    # the updates
+    "learning_rate", "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "num_train_epochs", "max_steps", "optim",
+    "optim_args", "optim_target_modules", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm",
+    # the batches
+    "per_device_train_batch_size", "gradient_accumulation_steps", "auto_find_batch_size", "dataloader_drop_last",
+    "dataloader_in_order", "train_sampling_strategy", "length_column_name", "seed", "data_seed", "shuffle_dataset",
+    "max_length", "truncation_mode", "packing", "packing_strategy", "padding_free", "pad_to_multiple_of", "dataset_kwargs",
+    "eos_token", "pad_token", "accelerator_config",
+    # the loss
+    "loss_type", "label_smoothing_factor", "neftune_noise_alpha", "router_aux_loss_coef", "completion_only_loss",
+    "average_tokens_across_devices",
+    # number formats and parallelism: a DeepSpeed file may name another optimizer
+    "bf16", "fp16", "tf32", "model_init_kwargs", "deepspeed", "fsdp", "fsdp_config", "parallelism_config",
+)  # fmt: skip
+
+
+def identity_of(training: Any, model: Any, peft: Any, rows: Any, start: Path, names: Iterable[str] = DECISIVE) -> dict:
+    """Return what determines the weights of a run: TRL's arguments of these names, the adapter, the rows and the start."""
+    identity = {name: getattr(training, name) for name in names if hasattr(training, name)}
+    identity |= {"dtype": model.dtype, "peft": peft and peft.to_dict(), "processes": PartialState().num_processes}
+    identity |= {name: True for name in ("load_in_8bit", "load_in_4bit") if getattr(model, name)}
+    return identity | {"rows": digest(rows), "start": fingerprint(start, [])}
 
 
 class Run(TrainerCallback):
@@ -39,6 +64,7 @@ class Run(TrainerCallback):
 
     def __init__(self, output: Path, record: Mapping[str, Any]):
         self.output, self.record, self._before, self._started = output, plain(record), 0.0, time.monotonic()
+        self._goes = False  # whether an update has begun
         state = PartialState()
         state.wait_for_everyone()  # the folder is reserved only after all processes have checked the input
         if state.is_main_process:
@@ -55,7 +81,10 @@ class Run(TrainerCallback):
         return self._before + time.monotonic() - self._started
 
     def train(self, trainer: Any) -> None:
-        """Train from the last whole checkpoint on, if there is one; checkpoints that a kill cut short are removed."""
+        """Train from the last whole checkpoint on, if there is one; checkpoints that a kill cut short are removed.
+
+        RecordError if the trainer cannot go on from the checkpoint.
+        """
         state, seconds = PartialState(), {folder: _seconds(folder) for folder in self.output.glob("checkpoint-*")}
         state.wait_for_everyone()  # all processes have looked before the first removes anything
         if state.is_main_process and (broken := sorted(each for each, whole in seconds.items() if whole is None)):
@@ -67,10 +96,21 @@ class Run(TrainerCallback):
             tell(f"resuming from {checkpoint}")
             self._before = seconds[Path(checkpoint)] or 0.0
         trainer.add_callback(self)
-        trainer.train(resume_from_checkpoint=checkpoint)
+        try:
+            trainer.train(resume_from_checkpoint=checkpoint)
+        except Exception as error:
+            if checkpoint is None or self._goes:
+                raise
+            why = " ".join(str(error).split())[:200] or type(error).__name__
+            raise RecordError(
+                f"{checkpoint} cannot be resumed: {why}; delete it to go on from the one before"
+            ) from None
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         self._started = time.monotonic()
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._goes = True
 
     def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         PartialState().wait_for_everyone()

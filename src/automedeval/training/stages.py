@@ -17,52 +17,46 @@ from automedeval.records.templates import environment
 
 UNTRAINED = -100  # torch's label of a token that the loss ignores
 _SHOWN = 5  # ids that an error lists
-# Arguments of a trainer that have no effect here, or a dangerous one, with the values that are accepted.
+# Arguments of a trainer that would have no effect here, or a dangerous one, with the values that are accepted.
 _UNUSED: dict[str, tuple[tuple[Any, ...], str]] = {
     "trust_remote_code": ((False,), "code in a checkpoint is not run"),
-    "push_to_hub": ((False,), "training does not publish; use recipes/publish.py"),
-    "eval_strategy": (("no",), "a finished stage is evaluated with automedeval judge, not by its loss"),
     "resume_from_checkpoint": ((None,), "the same command resumes from the last complete checkpoint"),
     "save_only_model": ((False,), "an interrupted run reaches the same weights only with the optimizer's state"),
     "ignore_data_skip": ((False,), "a resumed run would train again on the rows that it has seen"),
+    "load_best_model_at_end": ((False,), "the last weights are kept: the test split may not choose among them"),
+    "assistant_only_loss": ((False,), "rows have a prompt and a completion: completion_only_loss is for them"),
     "dataset_streaming": ((False,), "all rows are read, because their lengths are checked before training starts"),
+    "streaming": ((False,), "all rows are read, because their lengths are checked before training starts"),
+    "test_split_size": ((None,), "the test split is that of the data set"),
     "dataset_config": ((None,), "a data set is a folder, or a Hub id with a single configuration"),
     "model_revision": (("main",), "write it behind the name: model_name_or_path: ORG/NAME@REVISION"),
-    "completion_only_loss": ((None, True), "the loss is that of the completions: a judge is not taught its prompts"),
 }
-# TRL's arguments that determine the weights, together with the rows and the start; not speed, device or logging. A run is
-# resumed only if all of them are unchanged.
-DECISIVE = (
-    # the updates
-    "learning_rate", "lr_scheduler_type", "lr_scheduler_kwargs", "warmup_steps", "num_train_epochs", "max_steps", "optim",
-    "optim_args", "optim_target_modules", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon", "max_grad_norm",
-    # the batches
-    "per_device_train_batch_size", "gradient_accumulation_steps", "auto_find_batch_size", "dataloader_drop_last",
-    "dataloader_in_order", "train_sampling_strategy", "length_column_name", "seed", "data_seed", "shuffle_dataset",
-    "max_length", "truncation_mode", "packing", "packing_strategy", "padding_free", "pad_to_multiple_of", "dataset_kwargs",
-    "eos_token", "pad_token", "accelerator_config",
-    # the loss
-    "loss_type", "label_smoothing_factor", "neftune_noise_alpha", "router_aux_loss_coef", "assistant_only_loss",
-    "average_tokens_across_devices",
-    # number formats and parallelism: a DeepSpeed file may name another optimizer
-    "bf16", "fp16", "tf32", "model_init_kwargs", "deepspeed", "fsdp", "fsdp_config", "parallelism_config",
-)  # fmt: skip
+
+
+def refuse_unused(arguments: Mapping[str, Any]) -> None:
+    """Raise RecordError if an argument of a trainer is set that has no effect here, or a dangerous one."""
+    for name, (accepted, why) in _UNUSED.items():
+        if arguments.get(name, accepted[0]) not in accepted:
+            raise RecordError(f"{name}: {why}")
+    for part in arguments.get("datasets") or ():
+        if ignored := [key for key, value in vars(part).items() if value is not None and key not in ("path", "split")]:
+            raise RecordError(f"datasets: {ignored[0]}: a part has a path and a split alone")
+    if arguments.get("datasets") and arguments.get("dataset_name"):
+        raise RecordError("dataset_name: the rows are those of datasets: name one of the two")
 
 
 def read_rows(parts: Sequence[tuple[str | None, str]]) -> tuple[str, list[str], Any, dict[str, Any]]:
-    """Read the splits that a run trains on, given as (data set, split).
+    """Read the splits that a run trains on, or is evaluated on, given as (data set, split).
 
     Returns:
         The data set's name, the splits, their rows as one `datasets.Dataset`, and the data set's statistics.json.
 
     Raises:
-        RecordError: there are several data sets, a split is the test split, or one cannot be read.
+        RecordError: there are several data sets, or a split cannot be read.
     """
     (dataset, *others), splits = {name for name, _ in parts}, [split for _, split in parts]
     if dataset is None or others:
         raise RecordError("dataset_name, or the paths under datasets, must name one data set")
-    if TEST in splits:
-        raise RecordError(f"{dataset}: the split {TEST!r} is held out; no run trains on it")
     from datasets import Dataset, concatenate_datasets  # slow to import, and only training needs it
 
     if (Path(dataset) / "statistics.json").exists():
@@ -72,25 +66,23 @@ def read_rows(parts: Sequence[tuple[str | None, str]]) -> tuple[str, list[str], 
         # Not by `datasets`: it caches a folder by name, and returns the old rows of a folder that was built again.
         rows = concatenate_datasets([Dataset(read_table(dataset, split)) for split in splits])
         return dataset, splits, rows, statistics
-    statistics = {}  # a data set that was not built here, as one of the Hub, has no statistics.json
-    try:
+    try:  # a data set that was not built here, as one of the Hub, has no statistics.json
         rows = concatenate_datasets([hub_rows(dataset, split, streaming=False) for split in splits])
     except (ValueError, OSError) as error:  # raised for a wrong name, split or file
         raise RecordError(f"{dataset}, {'+'.join(splits)}: {' '.join(str(error).split())[:300]}") from None
-    return dataset, splits, rows, statistics
+    return dataset, splits, rows, {}
 
 
-def tokenize(rows: Any, encoder: PromptEncoder, max_length: int | None, place: str) -> list[dict[str, list[int]]]:
-    """Tokenize prompts and completions as judging does; only the completion gets labels.
+def tokenize(
+    rows: Any, place: str, encoder: PromptEncoder, max_length: int | None = None, num_proc: int | None = None
+) -> Any:
+    """Add to rows of a prompt and a completion the columns that TRL makes of them: `input_ids` and `completion_mask`.
 
-    Rows are tokenized here and not by TRL, so that a control token inside a text stays ordinary characters, as in judging.
-
-    Returns:
-        `input_ids` and `labels` of each row, of equal length.
+    TRL would read a control token inside a text as one. Here it stays ordinary characters, as in judging.
 
     Raises:
         RecordError: there are no rows, or rows without a prompt or a completion; rows have more than `max_length` tokens, so
-            that truncation would cut off the scores; or the chat template's answered prompt does not begin with its prompt.
+            that TRL would cut off the scores; or the chat template's answered prompt does not begin with its prompt.
     """
     for column in ("prompt", "completion"):
         if column not in rows.column_names:
@@ -101,29 +93,22 @@ def tokenize(rows: Any, encoder: PromptEncoder, max_length: int | None, place: s
     if not len(rows):
         raise RecordError(f"{place}: not a single row")
     names = [repr(each) for each in (rows["case_id"] if "case_id" in rows.column_names else range(len(rows)))]
-    empty = [
-        name
-        for name, messages in zip(names, rows["completion"])
-        if not isinstance(messages, list) or not any((each["content"] or "").strip() for each in messages)
-    ]
-    if empty:
-        raise RecordError(f"{place}: {_listed('without a completion', empty)}")
-    encoded, over = [], []
-    for start in range(0, len(rows), 256):
-        window = rows[start : start + 256]
-        prompts = encoder.encode(window["prompt"])
-        answered = [[*prompt, *answer] for prompt, answer in zip(window["prompt"], window["completion"])]
-        wholes = encoder.encode(answered, answered=True)
-        for at, (prompt, whole) in enumerate(zip(prompts, wholes), start):
-            if whole[: len(prompt)] != prompt:
-                raise RecordError(
-                    f"{place}: row {names[at]}: with an answer, the chat template renders the prompt differently "
-                    "than without: the prompts of training and judging would differ"
-                )
-            if max_length is not None and len(whole) > max_length:
-                over.append(f"{names[at]} ({len(whole):,})")
-            encoded.append({"input_ids": whole, "labels": [UNTRAINED] * len(prompt) + whole[len(prompt) :]})
-    if over:
+    if empty := [name for name, completion in zip(names, rows["completion"]) if not _answer(completion)]:
+        raise RecordError(f"{place}: {_listed('without a completion of one message', empty)}")
+
+    def encode(batch: Mapping[str, list]) -> dict[str, list[list[int]]]:
+        pairs = encoder.encode_pairs(list(zip(batch["prompt"], map(_answer, batch["completion"]))))
+        return {
+            "input_ids": [prompt + answer for prompt, answer in pairs],
+            "completion_mask": [[0] * len(prompt) + [1] * len(answer) for prompt, answer in pairs],
+        }
+
+    try:
+        encoded = rows.map(encode, batched=True, batch_size=256, num_proc=num_proc, desc=f"Tokenizing {place}")
+    except RecordError as error:
+        raise RecordError(f"{place}: {error}") from None
+    lengths = list(map(len, encoded["input_ids"]))
+    if over := [f"{name} ({size:,})" for name, size in zip(names, lengths) if max_length and size > max_length]:
         raise RecordError(
             f"{place}: {_listed(f'of {len(rows):,} longer than max_length, {max_length:,} tokens', over)}; build the data "
             "set with this --max_length, or raise it"
@@ -131,25 +116,23 @@ def tokenize(rows: Any, encoder: PromptEncoder, max_length: int | None, place: s
     return encoded
 
 
-def stage_of(
-    rows: Sequence[Mapping], dataset: str, splits: Sequence[str], statistics: Mapping[str, Any], epochs: float
-) -> Stage:
+def stage_of(rows: Any, dataset: str, splits: Sequence[str], statistics: Mapping[str, Any], training: Any) -> Stage:
     """Return the record of a stage that trains on these tokenized rows."""
-    tokens = sum(len(row["input_ids"]) for row in rows)
-    trained = sum(label != UNTRAINED for row in rows for label in row["labels"])
-    return Stage(tuple(splits), dataset, statistics.get("fingerprint", "unknown"), len(rows), tokens, trained, epochs)
+    tokens, completion = sum(map(len, rows["input_ids"])), sum(map(sum, rows["completion_mask"]))
+    trained = tokens if training.completion_only_loss is False else completion
+    data = (dataset, statistics.get("fingerprint", "unknown"), len(rows))
+    return Stage(tuple(splits), *data, tokens, trained, training.num_train_epochs)
+
+
+def _answer(completion: Any) -> str:
+    """Return the text of a completion of one message; "" for anything else."""
+    one = isinstance(completion, list) and len(completion) == 1
+    return completion[0]["content"] or "" if one and (completion[0]["content"] or "").strip() else ""
 
 
 def _listed(fault: str, names: Sequence[str]) -> str:
     shown = ", ".join(names[:_SHOWN]) + (", …" if len(names) > _SHOWN else "")
     return f"{len(names):,} row{'' if len(names) == 1 else 's'} {fault}: {shown}"
-
-
-def refuse_unused(arguments: Mapping[str, Any]) -> None:
-    """Raise RecordError if an argument of a trainer is set that has no effect here, or a dangerous one."""
-    for name, (accepted, why) in _UNUSED.items():
-        if arguments.get(name, accepted[0]) not in accepted:
-            raise RecordError(f"{name}: {why}")
 
 
 def check_start(
@@ -160,13 +143,13 @@ def check_start(
     The first stage of a curriculum starts from a model that was not trained on the data set; a round of introspection starts
     from a judge whose last stage was on the data set that the round revised (any of its stages, because the round's statistics
     name only the data set). Every later stage starts from the checkpoint of the stage before it. A run on several splits, or on
-    a data set without statistics, may start from any checkpoint.
+    a data set without statistics, may start from any checkpoint. No run trains on the test split.
     """
+    if TEST in splits:
+        raise RecordError(f"{dataset}: the split {TEST!r} is held out; no run trains on it")
     if len(splits) > 1 or not statistics:
         return
     stages = [name for name in statistics["splits"] if name != TEST]
-    if splits[0] not in stages:
-        raise RecordError(f"{dataset}: no split {splits[0]!r}; there are {', '.join(stages)}")
     place, last = stages.index(splits[0]), history[-1] if history else None
     seen = f"{model} was trained on {last}" if last else f"{model} was trained on no stage here"
     if place:

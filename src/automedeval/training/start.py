@@ -1,13 +1,16 @@
-"""Start a run of TRL's: its arguments, the number formats of the device, DeepSpeed's locks."""
+"""Start a run of TRL's: its arguments, the number formats of the device, what libraries raise."""
 
-import argparse
 import os
 import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from accelerate import PartialState
+from safetensors import SafetensorError
 from torch.utils.cpp_extension import get_default_build_root
 from transformers.hf_argparser import string_to_bool
 
@@ -21,43 +24,7 @@ if TYPE_CHECKING:
     from transformers import TrainingArguments
     from trl import TrlParser
 
-
-def without_bfloat16() -> list[str]:
-    """Return the arguments that replace a YAML's bfloat16 on a device without instructions for it.
-
-    A processor computes in float32. A GPU gets autocast to float16, with weights in float32 because the scaled gradients of
-    float16 weights are not supported. An argument on the command line is kept. Without a GPU and without `use_cpu` nothing is
-    replaced: transformers refuses such a run, which should not go on unnoticed on a CPU.
-    """
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    for name in ("config", "dtype"):
-        parser.add_argument(f"--{name}")
-    for name in ("use_cpu", "bf16", "fp16"):
-        parser.add_argument(f"--{name}", type=string_to_bool, nargs="?", const=True)
-    options = {name: value for name, value in vars(parser.parse_known_args()[0]).items() if value is not None}
-    written = YamlFile(options["config"]).read() if "config" in options else {}
-    asked = {**written, **options} if isinstance(written, dict) else options  # TRL says what is wrong with another file
-    on_cpu = asked.get("use_cpu") or string_to_bool(os.environ.get("ACCELERATE_USE_CPU", "false"))
-    if not (on_cpu or torch.cuda.is_available()) or not bfloat16_missing("cpu" if on_cpu else "cuda"):
-        return []
-    more = []
-    if "bf16" not in options:
-        more += ["--bf16", "false"]
-        half = not on_cpu and asked.get("bf16", True) and not os.environ.get("AUTOMEDEVAL_BF16")
-        more += ["--fp16", "true"] if half and "fp16" not in options else []
-    if asked.get("dtype") == "bfloat16" and "dtype" not in options:
-        more += ["--dtype", "float32"]
-    return more
-
-
-def tell_of_locks() -> None:
-    """Print the lock files that DeepSpeed waits for without a word, and without end if a killed compilation has left them."""
-    if os.environ.get("ACCELERATE_USE_DEEPSPEED") == "true" and os.environ.get("LOCAL_RANK", "0") == "0":
-        for lock in Path(os.environ.get("TORCH_EXTENSIONS_DIR") or get_default_build_root()).rglob("lock"):
-            print(
-                f"{lock}: another process is compiling this extension; if none is, because it was killed, delete this file",
-                flush=True,
-            )
+_FULL_DISK = ("No space left", "File too large", "file write failed", "unexpected pos", "iostream error")
 
 
 def parse_run(parser: "TrlParser") -> tuple[Any, ...]:
@@ -66,17 +33,65 @@ def parse_run(parser: "TrlParser") -> tuple[Any, ...]:
     RecordError for an unknown key, for arguments that `refuse_unused` names, and without a model or an output.
     """
     try:
-        groups = parser.parse_args_and_config([*sys.argv[1:], *without_bfloat16()])
+        groups = parser.parse_args_and_config([*without_bfloat16(parser, sys.argv[1:]), *sys.argv[1:]])
     except (ValueError, OSError) as error:
         raise RecordError(" ".join(str(error).split())) from None
     refuse_unused({name: value for group in groups for name, value in vars(group).items()})
     _, training, model, *_ = groups
+    if training.use_cpu:
+        os.environ.setdefault("DS_ACCELERATOR", "cpu")  # else DeepSpeed warns that it found no GPU, or takes one
     if not model.model_name_or_path or not training.output_dir:
         raise RecordError("model_name_or_path and output_dir are needed")
     attention = model.attn_implementation and attention_here(model.attn_implementation)
     loading = {"dtype": model.dtype, "attn_implementation": attention, "use_safetensors": True}
     training.model_init_kwargs = {**(training.model_init_kwargs or {}), **loading}
     return groups
+
+
+def without_bfloat16(parser: "TrlParser", given: list[str]) -> list[str]:
+    """Return the arguments that replace a YAML's bfloat16 on a device without instructions for it.
+
+    A processor computes in float32. A GPU gets autocast to float16, with weights in float32 because the scaled gradients of
+    float16 weights are not supported. What the command line, `given`, says counts: it comes later. Without a GPU and without
+    `use_cpu` nothing is replaced: transformers refuses such a run, which should not go on unnoticed on a CPU.
+    """
+    if "--config" in given[:-1]:
+        written = YamlFile(given[given.index("--config") + 1]).read()
+        if isinstance(written, dict):  # TRL says what is wrong with another file
+            parser.set_defaults_with_config(**written)
+    asked = parser.parse_known_args(given)[0]
+    on_cpu = asked.use_cpu or string_to_bool(os.environ.get("ACCELERATE_USE_CPU", "false"))
+    if not (on_cpu or torch.cuda.is_available()) or not bfloat16_missing("cpu" if on_cpu else "cuda"):
+        return []
+    half = not on_cpu and not asked.fp16 and asked.bf16 is not False and not os.environ.get("AUTOMEDEVAL_BF16")
+    weights = ["--dtype", "float32"] if asked.dtype == "bfloat16" else []
+    return ["--bf16", "false", *(["--fp16", "true"] if half else []), *weights]
+
+
+@contextmanager
+def launched() -> Iterator[None]:
+    """Run a program of TRL's: name stale locks first, and turn the libraries' errors into one line.
+
+    DeepSpeed waits for its lock files without a word, and without end if a killed compilation has left them.
+    """
+    warnings.filterwarnings("ignore", r"`torch\.distributed", FutureWarning)  # thousands from DeepSpeed's calls
+    warnings.filterwarnings("ignore", "`is_gradient_checkpointing`", FutureWarning)  # peft asks by the old name
+    if os.environ.get("ACCELERATE_USE_DEEPSPEED") == "true" and os.environ.get("LOCAL_RANK", "0") == "0":
+        for lock in Path(os.environ.get("TORCH_EXTENSIONS_DIR") or get_default_build_root()).rglob("lock"):
+            why = "another process is compiling this extension; if none is, because it was killed, delete this file"
+            print(f"{lock}: {why}", flush=True)
+    try:
+        yield
+    except (ImportError, ValueError, RuntimeError, SafetensorError) as error:
+        text = " ".join(str(error).split())
+        if isinstance(error, ImportError | ValueError):  # a library that is missing, arguments that TRL refuses
+            raise RecordError(text[:300]) from None
+        if "closed by peer" in text or "reset by peer" in text:
+            raise RecordError("another process of this run has ended; see its error line") from None
+        if any(sign in text for sign in _FULL_DISK):
+            fault = f"a checkpoint could not be written: {text[:200]}; earlier checkpoints are complete"
+            raise RecordError(fault) from None
+        raise
 
 
 def device_name() -> str:
@@ -91,5 +106,4 @@ def precision(training: "TrainingArguments", dtype: str) -> str:
     """Return the number formats of the run in words; where the device has no bfloat16 instructions, with that reason."""
     computed = "bfloat16" if training.bf16 else "float16" if training.fp16 else dtype
     why = bfloat16_missing(training.device.type)
-    text = f"computes in {computed}, weights in {dtype}"
-    return f"{text} ({why})" if why else text
+    return f"computes in {computed}, weights in {dtype}" + (f" ({why})" if why else "")

@@ -12,7 +12,13 @@ from typing import Any
 import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.judge_facts import audits_of, known_of_judge
+from automedeval.meta_evaluation.agreement.judge_facts import (
+    audits_of,
+    contradicted_by_model,
+    known_of_judge,
+    layout,
+    notes_on,
+)
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.facts import facts_of
 from automedeval.meta_evaluation.report.changes import Changes, candidates_of, changes_of, in_common
@@ -98,7 +104,7 @@ def compare(cases: Cases, people: People, rows: Sequence[Row], candidates: Mappi
     relations = cases.panel.relations(people.scores)
     result: dict[str, Any] = {"lead": lead, "judges": {}}
     for row, on_scale in judges.items():
-        about: dict[str, Any] = {"name": row.judge.name, "layout": row.judge.layout, "on_scale": on_scale}
+        about: dict[str, Any] = {"name": row.judge.name, "layout": layout(row.judge), "on_scale": on_scale}
         about["concordance"] = concordance(cases.panel, relations, row.finest)
         result["judges"][row.name] = about | {"cases_with_verdict": int((row.judge.verdicts_valid > 0).sum())}
     result |= {"all": {"responses": cases.responses, "mean": mean}, "models": {}}
@@ -152,7 +158,7 @@ def comparison(
         RecordError: a fault of `candidates_of`, `scales_of`, `changes_of` or `audits_of`.
     """
     people = people or People([], {"none": np.full((cases.responses, 1), np.nan)}, True)
-    notes = [*people.notes, *notes, *(note for judge in judges for note in judge.notes())]
+    notes = [*people.notes, *notes, *(note for judge in judges for note in notes_on(judge))]
     rows = rows_of(judges)
     candidates = candidates_of(cases, models, notes)
     figures = compare(cases, people, rows, candidates)
@@ -166,7 +172,7 @@ def comparison(
     best = max(means, key=means.__getitem__, default=None)
     agreement = {"agreement": [_agreement(result["judges"], lead.name)], "rated": rated} if rated else {}
     judge = lead.judge
-    counts: dict[str, dict[str, Any]] = {"contradicted": judge.contradicted_by_model}
+    counts: dict[str, dict[str, Any]] = {"contradicted": contradicted_by_model(judge)}
     counts["empty"] = judge.by_model(cases.empty)
     counts["unread"] = judge.by_model(judge.unread)
     answers = {what: {name: of[name] for name in candidates if name in of} for what, of in counts.items()}

@@ -10,6 +10,7 @@ import numpy as np
 
 from automedeval.meta_evaluation.agreement.candidates import standing
 from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.judge_facts import contradicted, disagreements
 from automedeval.meta_evaluation.agreement.main_judge import measures_of_cases
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.checked import marked
@@ -71,7 +72,7 @@ def case_records(
     """
     measures = measures_of_cases(cases, main, people)
     judges = [judge for judge in judges if judge.kind == "judge"]
-    statements_of = main.judge.contradicted | main.judge.disagreements
+    statements_of = contradicted(main.judge) | disagreements(main.judge)
     invalid = defaultdict(list)
     for judge in judges:
         for number, verdict in zip(judge.case_of.tolist(), judge.verdicts):

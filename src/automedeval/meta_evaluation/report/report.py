@@ -13,7 +13,7 @@ from automedeval.meta_evaluation.agreement.baselines import measure_baselines
 from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.evaluate import meta_evaluate
-from automedeval.meta_evaluation.agreement.judge_facts import audits_of, next_steps
+from automedeval.meta_evaluation.agreement.judge_facts import audits_of, next_steps, notes_on
 from automedeval.meta_evaluation.agreement.main_judge import choose
 from automedeval.meta_evaluation.agreement.paper_table import paper_table
 from automedeval.meta_evaluation.agreement.ratings import (
@@ -124,7 +124,7 @@ def make_report(
         teacher, more = read_teacher(args.teacher_verdicts, cases, judges)
         notes += more
     judges = _chosen(judges, args.judges)
-    notes += [note for judge in judges for note in judge.notes()]
+    notes += [note for judge in judges for note in notes_on(judge)]
     rows = rows_of(judges)
     lines = list(trainings_of({row.name: (row.judge.name, row.criterion) for row in rows}))
     if args.baselines and ratings:
