@@ -46,7 +46,11 @@ def headline(result: dict[str, Any], scale: tuple[float, float] | None) -> str:
     wrong = sum(count for count, _ in known.contradicted.values())
     answers = f"{wrong} answer{' says' if wrong == 1 else 's say'} what the reference contradicts"
     found = f" By {known.judge}'s check {answers}." if wrong else ""
-    if "baseline" not in result or "gap" in table:
+    if known.valid == 0:
+        return f"{known.judge} has no valid verdict, so that no model can be compared."
+    if result["cases"]["models"] == 1:
+        return f"There is one model, and nothing to compare it with.{found} {trust(known)}"
+    if "baseline" not in result:
         return f"{_best(table, stands, is_trusted(known))}{found} {trust(known)}"
     worst_first = sorted(result["baseline"]["models"].items(), key=lambda each: each[1]["better"] - each[1]["worse"])
     said = " ".join(_beside(name, each, result["baseline"]["name"], scale) for name, each in worst_first[:SHOWN])
