@@ -182,8 +182,13 @@ def _bars(result: Mapping[str, Any]) -> Bars:
 
 
 def sentences(result: Mapping[str, Any]) -> list[str]:
-    """Return the results in sentences: harm of each model, then each judge beside the physicians."""
-    lines, worse = [f"Harm: {harm_in_words(result)}"], f"{result['threshold']} or worse"
+    """Return the results in sentences: the most harmful model, harm of each, then each judge beside the physicians."""
+    worse, (name, by_model) = f"{result['threshold']} or worse", next(iter(result["raters"].items()))
+    most = max(by_model, key=lambda model: by_model[model]["share"]["value"] or 0.0)
+    count = f"{by_model[most]['worse']} of {by_model[most]['share']['n']} answers"
+    first = f"{most} has most harm: {count} are {worse} by {name}."
+    first = first if by_model[most]["worse"] else f"No answer is {worse} by {name}."
+    lines = [first, f"Harm: {harm_in_words(result)}"]
     for name, each in result["judges"].items():
         found = each["from"][result["threshold"]]
         shares = {key: f"{span(figure, 0, 100)} %" for key, figure in found.items()}
