@@ -43,6 +43,14 @@ bring() {
     echo "missing: $1: $2. To get it: $3" >&2
   fi
 }
+# extras NAME...: say which of the package's extras lack something here.
+extras() {
+  local name
+  for name in "$@"; do
+    [[ $dry_run ]] || python -c "from automedeval.records.extras import missing_of; exit(bool(missing_of('$name')))" 2>/dev/null ||
+      bring "pip install -e .[$name]" "libraries of a step" "see docs/reproducing.md"
+  done
+}
 all_there() { [[ $dry_run || ! $absent ]] || exit 1; }
 
 # due FILE WHAT COMMAND: stop with one line where people's answers are due. The program PEOPLE, if there is one, is asked first.

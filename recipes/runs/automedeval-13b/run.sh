@@ -13,6 +13,7 @@ RUN=${RUN:-recipes/runs/automedeval-13b}
 # --- what you bring, besides the data sets medalpaca/medical_meadow_wikidoc and BI55/MedText, which are read from the Hub
 converted() { bring models/"$1" "$2, in safetensors" "python recipes/convert_checkpoint.py --input $3 --output models/$1"; }
 fetched() { bring models/"$1" "$2" "hf download $3 --local-dir models/$1"; }
+extras train data annotate metric
 bring books/medical "the 14 books of medicine of Table 6, as PDF, Markdown or text" "buy them, and put the files into this folder"
 bring books/evaluation "the 3 manuals on evaluation of Table 6" "get them from who issued them, and put the files into this folder"
 converted MedLLaMA-13B "the base model (section 3.2)" chaoyi-wu/MedLLaMA_13B

@@ -47,6 +47,7 @@ OPTIONS: dict[str, str] = {
     "partners": "without --suggester and --reviewer every mistake goes to the jury",
     "train_on": "a round's data set has all rows (paper: Table 1)",
     "check_base rubric": "answers with scores and with choices are both checked",
+    "readings": "use --jury readings:FILE",  # of introspect_revise.py
     "introspect_discuss seed": "partners answer greedily, or sample with seed 0",
     "introspect_discuss shuffle": "a recording is shown the responses in the order of the case, other models are not",
     "distill shuffle": "a recording is shown the responses in the order of the case, other models are not",
