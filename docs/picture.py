@@ -33,7 +33,6 @@ def main() -> None:
         browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=options)
         page = browser.new_page(viewport={"width": 1280, "height": 800}, color_scheme="light")
         page.goto(files["report"].as_uri())
-        page.screenshot(path=ROOT / "docs/report.png")
         page.evaluate("document.getElementById('cases').scrollIntoView()")
         page.screenshot(path=ROOT / "docs/grid.png")
         for title, file in files.items():

@@ -1,12 +1,14 @@
 """Build the instruction data set: verify the teachers' verdicts, label their quality, and assign them to training stages.
 
+Reads cases, the teachers' verdicts (recipes/distill.py), a plan and, if there are any, physicians' ratings of the verdicts.
+Writes OUTPUT/{stage1,stage2,stage3,test}.parquet, a card with topics.svg, statistics.json, dropped.jsonl and run.json.
+
     python recipes/build_dataset.py --cases cases.jsonl --verdicts strong/verdicts.jsonl weak/verdicts.jsonl \\
         --verdict_ratings verdict_ratings.jsonl --corrupt true --plan recipes/runs/automedeval-13b/plan.yaml \\
         --tokenizer MODEL --evaluation_cases test.jsonl --output instructions
     python recipes/build_dataset.py --config recipes/runs/automedeval-135m/build_dataset.yaml
 
-Writes OUTPUT/{stage1,stage2,stage3,test}.parquet with a card, statistics.json, dropped.jsonl, run.json and topics.svg. The
-folder is replaced as a whole when everything is written.
+The folder is replaced as a whole when everything is written.
 """
 
 from dataclasses import dataclass
@@ -48,16 +50,10 @@ class BuildDatasetArguments(TableArguments):
     encoder_pooling: str | None = option(
         "pooling of an encoder without modules.json", None, choices=["cls", "mean", "pooler"]
     )
-    tokenizer: str | None = option(
-        "checkpoint to be trained, whose tokens are counted (default: lengths are not checked)", None
-    )
-    chat_template_path: str | None = option(
-        "Jinja file with a chat template, for a checkpoint without one; none: its own", None
-    )
+    tokenizer: str | None = option("checkpoint to train; its tokens are counted (default: no length is checked)", None)
+    chat_template_path: str | None = option("Jinja file with a chat template (default: the checkpoint's own)", None)
     max_length: int = option("training rows with more tokens are dropped", 2048)
-    evaluation_cases: list[str] | None = option(
-        "evaluation cases that training must not repeat, beside the test split", None
-    )
+    evaluation_cases: list[str] | None = option("cases that training must not repeat, beside the test split", None)
     on_leak: str = option(
         "for training cases that repeat evaluation cases: stop with an error, or drop them",
         "error",
@@ -85,46 +81,49 @@ class BuildDatasetArguments(TableArguments):
 def main() -> None:
     """Run all steps, write the card, and move the folder to its place."""
     (args,) = parse((BuildDatasetArguments,), __doc__)
-    plan = read_plan(args.plan)
-    rubrics = rubrics_with(args.rubrics)
+    plan, rubrics = read_plan(args.plan), rubrics_with(args.rubrics)
+    licenses = dict(each.split("=", 1) for each in args.licenses)
     encoder = PromptEncoder.from_checkpoint(args.tokenizer, args.chat_template_path) if args.tokenizer else None
     with new_dataset(args.output) as place:
         scratch = place / "texts.db"
         with Journal(place / "dropped.jsonl") as dropped, JudgedCases(scratch, dropped) as judged:
+            # --- 1. Join verdicts and cases; leave out what physicians reject, and what no row can be made of -------------
             data = InstructionSet(judged, plan, rubrics, args.reference_as_response)
-            licenses = dict(each.split("=", 1) for each in args.licenses)
             data.report(*judged.read(args.cases, args.verdicts, rubrics, licenses, args.blank))
             verification = data.verify(args.verdict_ratings)
             data.find_untrainable(encoder, args.max_length)
+            # --- 2. Label the quality of every verdict (Appendix B) --------------------------------------------------------
             quality_by, quality_report = label_quality(args, data)
+            # --- 3. Assign cases to teachers and stages (section 3.2, Table 1) ---------------------------------------------
             assignment = data.assign()
+            # --- 4. Leave out training cases that repeat evaluation cases --------------------------------------------------
             evaluation = (case for path in args.evaluation_cases for case in read_cases(path, 0, args.blank))
             data.compare(assignment, evaluation, args.on_leak == "drop")
+            # --- 5. Write the splits, and the facts of the card ------------------------------------------------------------
             splits, written = data.write(assignment, place, encoder)
-            unrated = data.unrated_rows(assignment)
             topics, topic_cases = data.topics(assignment, args.topics)
+            facts = card_facts(splits, written) | {
+                "title": args.title,
+                "folder": Path(args.output).name,
+                "version": automedeval.__version__,
+                "arithmetic": data.arithmetic,
+                "verification": verification and verification.to_dict(),
+                "unrated": data.unrated_rows(assignment),
+                "quality_by": quality_by,
+                "quality_report": quality_report,
+                "topics": [topic.to_dict() for topic in topics],
+                "topic_cases": topic_cases,
+                "tokenizer": args.tokenizer and Path(args.tokenizer).name,
+                "max_length": args.max_length,
+                "rubrics": {name: rubrics[name].fingerprint for name in sorted({key[4] for key in written})},
+                "seed": plan.seed,
+                "plan": Path(args.plan).read_text(encoding="utf-8").rstrip(),
+            }
         for rest in (scratch, place / ".dropped.jsonl.lock"):
             rest.unlink(missing_ok=True)  # on Windows a lock's file goes with the lock
         if topics:
             rows = [(", ".join(topic.words[:5]), topic.share) for topic in topics]
             write_whole(place / "topics.svg", svg_file(topic_shares, rows))
-        facts = card_facts(splits, written) | {
-            "title": args.title,
-            "folder": Path(args.output).name,
-            "version": automedeval.__version__,
-            "arithmetic": data.arithmetic,
-            "verification": verification and verification.to_dict(),
-            "unrated": unrated,
-            "quality_by": quality_by,
-            "quality_report": quality_report,
-            "topics": [topic.to_dict() for topic in topics],
-            "topic_cases": topic_cases,
-            "tokenizer": args.tokenizer and Path(args.tokenizer).name,
-            "max_length": args.max_length,
-            "rubrics": {name: rubrics[name].fingerprint for name in sorted({key[4] for key in written})},
-            "seed": plan.seed,
-            "plan": Path(args.plan).read_text(encoding="utf-8").rstrip(),
-        }
         write_card(place, facts)
         record_run(place / "run.json", args)
     print(f"instructions {facts['fingerprint']}: {args.output}")

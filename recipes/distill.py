@@ -1,10 +1,11 @@
 """Distill a teacher: it judges every case and may first ask reference books (paper section 3.1, Algorithm 1).
 
+Reads cases with responses and the store of recipes/build_store.py. Writes OUTPUT/verdicts.jsonl as verdicts come, and
+OUTPUT/run-*.json; the same command again does only the cases that are missing.
+
     python recipes/distill.py --teacher strong --judge openai:MODEL --cases cases.jsonl --store DIR --output verdicts/strong
     python recipes/distill.py --teacher weak --judge recording:teacher.jsonl --cases F --store DIR --output O
     python recipes/distill.py --teacher weak --judge openai:MODEL --knowledge none --cases cases.jsonl --output verdicts/none
-
-Appends to OUTPUT/verdicts.jsonl as verdicts come; the same command again does only the cases that are missing.
 """
 
 from dataclasses import dataclass
@@ -50,6 +51,7 @@ class DistillArguments(PromptArguments):
 def main() -> None:
     """Let the teacher judge what is missing, then count how its chains ended."""
     args, books, chat_args = parse((DistillArguments, KnowledgeArguments, ChatArguments), __doc__)
+    # --- 1. Load the teacher and its books, and plan a request for each case -------------------------------------------------
     judged = any(Path(args.output).glob("verdicts*.jsonl"))
     if args.show_prompt is not None or (args.dry_run and not judged):  # no server is asked
         chat_args.unasked, chat_args.loads = True, False
@@ -65,18 +67,18 @@ def main() -> None:
         log.join_parts()
         print(chain.dry_run(requests, log.done(requests.digests)))
         return
+    # --- 2. Ask for the verdicts that are missing ----------------------------------------------------------------------------
     with log:
         done = log.done(requests.digests)
         for verdict in read_records(log.path, Verdict) if log.path.exists() else ():
             # The data set takes the first.
             if verdict.author != log.author and verdict.extra.get("teacher") == args.teacher:
-                by = " by ".join(verdict.author)
-                raise RecordError(
-                    f"{log.path} holds the {args.teacher} teacher's verdicts by {by}: choose another --output"
-                )
+                by = f"{args.teacher} teacher's verdicts by {' by '.join(verdict.author)}"
+                raise RecordError(f"{log.path} holds the {by}: choose another --output")
         record_run(log.run_file, args, books, chat_args)
         expect_answers(chain.judge, log)
         log.fill(chain.verdicts(requests, done), len(requests) - len(done))
+    # --- 3. Tell how the chains ended ----------------------------------------------------------------------------------------
     judged = (verdict for verdict in log.records() if verdict.case_id in requests.digests)
     print(f"{args.teacher} teacher, {' by '.join(log.author)}: {overview(judged, len(requests), log.new)}")
     print(f"verdicts: {log.path}")

@@ -17,24 +17,20 @@ from pathlib import Path
 import numpy as np
 
 from automedeval.dataset.contrast import Rules
-from automedeval.evidence.checker import CONTRADICTED, LABELS, PAIR_TOKENS, SmallChecker
-from automedeval.evidence.run import evidence_of
-from automedeval.evidence.statements import Statement
+from automedeval.evidence.certificate import DELTA, RISK, alarm_scores, certified
+from automedeval.evidence.checker import LABELS, PAIR_TOKENS, SmallChecker
 from automedeval.models.arguments import ENCODER
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint, weights_fingerprint
 from automedeval.models.embeddings import Encoder
 from automedeval.models.pair_reader import PairReader
-from automedeval.records import Case, RecordError, option, question_text, read_cases
+from automedeval.records import Case, RecordError, option, read_cases
 from automedeval.records.arguments import comma_list
 from automedeval.records.command_line import parse, run
 from automedeval.records.journal import arithmetic, write_json
 from automedeval.records.run_record import git_commit
-from automedeval.stats.selective import least_alarm_threshold
 
 THRESHOLDS = (0.999, 0.998, 0.995, 0.99, 0.98, 0.97, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5)
-# Of the certificate: the allowed share of clean statements that are called contradicted, the allowed probability that
-# the certificate is false, and the largest share of clean answers with a statement that is called contradicted.
-RISK, DELTA, ANSWERS = 0.05, 0.1, 0.02
+ANSWERS = 0.02  # of the certificate: the largest share of clean answers with a statement that is called contradicted
 
 
 @dataclass
@@ -64,14 +60,12 @@ def main() -> None:
     checker = SmallChecker(encoder, model, fingerprint(adapter, []), 0.0)
     texts = [[each.criterion for each in case.criteria] for case in kept]
     scores = alarm_scores(checker, kept, texts)
-    _, tested = least_alarm_threshold(scores, THRESHOLDS, RISK, DELTA)
+    threshold, tested = certified(scores, THRESHOLDS, ANSWERS)
     for line in tested:
         counts = f"{line['alarms']} of {sum(map(len, texts))} statements, in {line['alarmed']} of {len(kept)} cases"
         print(f"threshold {line['threshold']:g}: {counts}, p = {line['p']:.3g}")
-    allowed = [line for line in tested if line["p"] <= DELTA and line["alarmed"] <= ANSWERS * len(kept)]
-    if not allowed:
+    if threshold is None:
         raise RecordError(f"no threshold keeps the false alarms below {RISK:g} at delta {DELTA:g}")
-    threshold = allowed[-1]["threshold"]
     if adapter.resolve() != (output / "adapter").resolve():
         output.mkdir(parents=True, exist_ok=True)
         shutil.copytree(adapter, output / "adapter", dirs_exist_ok=True)
@@ -86,18 +80,6 @@ def main() -> None:
     facts |= {"precision": precision, "certificate": certificate, "commit": git_commit()}
     write_json(output / "checker.json", facts)
     print(f"{output}: threshold {threshold:g}")
-
-
-def alarm_scores(checker: SmallChecker, cases: list[Case], texts: list[list[str]]) -> list[np.ndarray]:
-    """Return, of the statements on each case, the probabilities of a contradiction; 0 where no passage was read."""
-    answers = []
-    for case, statements in zip(cases, texts):
-        said = [Statement(text, 0, len(text)) for text in statements]
-        answers.append((said, evidence_of(case, 0, "reference"), question_text(case.question)))
-    return [
-        np.array([each.probability or 0.0 if each.label == CONTRADICTED else 0.0 for each in findings])
-        for findings in checker.check(answers)
-    ]
 
 
 def measured_precision(

@@ -1,12 +1,13 @@
 """Have candidate models answer the questions of a file of cases (paper section 3.1, Appendix C).
 
+Reads cases, which need no responses. Writes OUTPUT/responses.jsonl as answers come and, at the end, OUTPUT/cases.jsonl: the
+cases with their responses. The same command again does only what is missing; a response that is there stays.
+
     python recipes/generate_responses.py --candidates models/SmolLM2-135M-Instruct --cases cases.jsonl --output responses
     accelerate launch --config_file accelerate_configs/single.yaml recipes/generate_responses.py --candidates A B …
     python recipes/generate_responses.py --candidates openai:MODEL --base_url http://localhost:8000/v1 --cases F --output DIR
 
-Appends to OUTPUT/responses.jsonl as answers come and writes OUTPUT/cases.jsonl, the cases with their responses, at the end;
-the same command again does only what is missing. A case that has a response of the candidate's name keeps it. Several processes
-share the cases; their number changes no answer.
+Several processes share the cases; their number changes no answer.
 """
 
 import gc
@@ -22,7 +23,6 @@ from automedeval.dataset.responses import (
     candidate_names,
     format_file,
     question_messages,
-    response_log,
     set_up,
     sort_responses,
     summary,
@@ -33,6 +33,7 @@ from automedeval.records import Case, RecordError, check_least, option, read_cas
 from automedeval.records.arguments import TableArguments, comma_list
 from automedeval.records.command_line import parse, run
 from automedeval.records.journal import Processes
+from automedeval.records.log import Log
 from automedeval.records.processes import join_processes, print_notes
 from automedeval.records.run_record import record_run
 
@@ -75,34 +76,34 @@ class SamplingArguments(ChatArguments):
 def main() -> None:
     """Have every candidate answer what is missing, then write the cases with all responses."""
     args, chat_args = parse((GenerationArguments, SamplingArguments), __doc__)
+    # --- 1. Read the cases; faults of the input are reported before a model is loaded ----------------------------------------
     folder = Path(args.output)
     if (folder / "cases.jsonl").resolve() == Path(args.cases).resolve():
         raise RecordError(f"--output {args.output}: its cases.jsonl is the input; choose another folder")
     names = candidate_names(args.candidates, args.names)
     cases = list(itertools.islice(read_cases(args.cases, 0, args.blank), args.limit))
-    for case in cases:  # faults of the input are reported before a model is loaded
+    for case in cases:
         question_messages(case)
     groups = itertools.combinations(names, args.candidates_per_case or len(names))
     group_of = dict(zip((case.id for case in cases), itertools.cycle(groups)))
     if args.candidates_per_case:  # Paper: 4.4.2, responses are generated "separately for each case"
         cases = [replace(case, responses=()) for case in cases]
-    formats = [
-        format_file(chat_args.chat_template_path, *candidate) for candidate in zip(args.candidates, names, strict=True)
-    ]
+    files = [format_file(chat_args.chat_template_path, *each) for each in zip(args.candidates, names, strict=True)]
+    # --- 2. Have one candidate after the other answer what it has not answered yet -------------------------------------------
     processes, responses, missing, failures = join_processes(), [], 0, []
     if processes.rank == 0 and (table := table_of(args.cases, 0, args.blank)):
         print(f"{args.cases}: {'; '.join(table.notes)}")
-    for model, name, chat_args.chat_template_path in zip(args.candidates, names, formats):
+    for model, name, chat_args.chat_template_path in zip(args.candidates, names, files):
         asked = [case for case in cases if name in group_of[case.id] and name not in case.models]
         if processes.rank == 0 and len(asked) < len(cases):
-            print(
-                f"{name}: {len(cases):,} cases → {len(asked):,} to answer, {len(cases) - len(asked):,} "
-                f"{'are for other candidates' if args.candidates_per_case else 'have its response'}"
-            )
+            others = "are for other candidates" if args.candidates_per_case else "have its response"
+            count = f"{len(asked):,} to answer, {len(cases) - len(asked):,} {others}"
+            print(f"{name}: {len(cases):,} cases → {count}")
         generated, failed = generate(model, name, asked, args, chat_args, processes)
         responses.append(generated)
         missing += len(asked) - len(generated)
         failures += failed
+    # --- 3. Write the cases, if nothing is missing ---------------------------------------------------------------------------
     if processes.rank == 0 and not missing:
         sort_responses(folder / "responses.jsonl", cases, names)
         write_cases(folder / "cases.jsonl", cases, responses)
@@ -123,8 +124,8 @@ def generate(
 ) -> tuple[dict[str, Generated], list[str]]:
     """Have one candidate answer what is missing; return its answers, old and new, by case id, and the failures."""
     chat = chat_args.load(model, args.seed, processes)
-    settings = set_up(chat, parse_model(model)[0] != "openai")
-    log, started = response_log(Path(args.output), name, settings, processes), time.monotonic()
+    settings, file = set_up(chat, parse_model(model)[0] != "openai"), Path(args.output) / "responses.jsonl"
+    log, started = Log(file, Generated, (name,), settings, processes, "--names"), time.monotonic()
     with log:
         answered(log, cases)  # refuses another candidate's answers before anything is written
         if processes.rank == 0:

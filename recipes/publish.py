@@ -1,12 +1,14 @@
 """Publish a data set, a judge or the metric on the Hub, with its card: private unless --public true says so.
 
+Reads a folder of recipes/build_dataset.py, introspect_revise.py or sft.py and, for a judge's card, agreement.json and audit.json.
+Writes one commit of a repository, so that readers see either all of it or the former state.
+
     python recipes/publish.py dataset instructions/sample --repo ORG/NAME --dry_run
-    python recipes/publish.py model checkpoints/sample-round1 --repo ORG/NAME --agreement reports/sample/agreement.json \
+    python recipes/publish.py model checkpoints/sample-round1 --repo ORG/NAME --agreement reports/sample/agreement.json \\
       --judge introspection1 --base_model HuggingFaceTB/SmolLM2-135M-Instruct --license apache-2.0 --datasets ORG/DATASET
     python recipes/publish.py metric --repo ORG/rationale_score --public true
 
-All checks come before anything is sent. A push is one commit, so that readers see either all of it or the former state. The
-same command completes an interrupted push. The token is that of `hf auth login` or HF_TOKEN.
+All checks come first. The same command completes an interrupted push. The token is that of `hf auth login` or HF_TOKEN.
 """
 
 import re
@@ -41,9 +43,7 @@ class PublishArguments:
     public: bool = option("make a public repository; one that is private already is refused", False)
     dry_run: bool = option("list all files with their sizes, and send nothing", False)
     prune: bool = option("in the same commit, remove files from the repository that the folder does not hold", False)
-    annotators_are_pseudonyms: bool = option(
-        "the annotators' names in the files are pseudonyms and may be published", False
-    )
+    annotators_are_pseudonyms: bool = option("annotators' names in the files are pseudonyms and may go out", False)
 
 
 @dataclass
@@ -54,21 +54,19 @@ class CardArguments:
     agreement: str | None = option("model: agreement.json of `automedeval report`", None)
     judge: str | None = option("model: its name in agreement.json", None)
     audit: str | None = option("model: audit.json; without it the card says: not audited", None)
-    license: str | None = option(
-        "model: the Hub's name of its license, such as apache-2.0, llama2 or other; required", None
-    )
+    license: str | None = option("model: the Hub's name of its license (apache-2.0, llama2, other); required", None)
     base_model: str | None = option("model: Hub id of the model before training", None)
     datasets: list[str] = option("model: Hub ids of its training data", [])
-    rubric: str | None = option(
-        "model: its rubric's .yaml, unless it is a packaged one; it goes out with its template", None
-    )
+    rubric: str | None = option("model: .yaml of its own rubric, which goes out with its template", None)
 
 
 def main() -> None:
     """Check all files, list them, and push them in one commit."""
+    # --- 1. Collect and check what goes out ----------------------------------------------------------------------------------
     args, about = parse((PublishArguments, CardArguments), __doc__, positional(sys.argv[1:]))
     check_arguments(args, about)
     parcel = parcel_of(args, about)
+    # --- 2. List it ----------------------------------------------------------------------------------------------------------
     for warning in parcel.warnings:
         print(f"warning: {warning}")
     for path, size in parcel.sizes.items():
@@ -78,14 +76,13 @@ def main() -> None:
     if args.dry_run:
         print("dry run: nothing was sent")
         return
+    # --- 3. Push it ----------------------------------------------------------------------------------------------------------
     if get_token() is None:
         raise RecordError("no token of the Hub; log in with `hf auth login`, or set HF_TOKEN")
+    api, message = HfApi(library_name="automedeval"), f"Publish {args.kind} with AutoMedEval {automedeval.__version__}"
     try:
         with warnings.catch_warnings(action="ignore"):  # the client's, about things that are checked here
-            message = f"Publish {args.kind} with AutoMedEval {automedeval.__version__}"
-            print(
-                f"pushed {push(HfApi(library_name='automedeval'), parcel, args.repo, message, args.public, args.prune)}"
-            )
+            print(f"pushed {push(api, parcel, args.repo, message, args.public, args.prune)}")
     except (RecordError, KeyboardInterrupt):
         raise
     except Exception as error:  # noqa: BLE001  the client and its transport raise many kinds

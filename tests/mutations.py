@@ -17,14 +17,17 @@ import hashlib
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from queue import Queue
 
 import pytest
 
@@ -150,49 +153,68 @@ def cover(workers: str, files: list[str], slow: bool) -> None:
     (ROOT / "coverage.json").write_text(json.dumps({"percent": share, "reached": reached}), "utf-8")
 
 
-def run(count: int, slow: bool) -> None:
+def run(count: int, slow: bool, workers: int) -> None:
     """Apply each drawn change to a copy of the checkout, run the tests that reach it, and print what became of it."""
     reached = json.loads((ROOT / "coverage.json").read_text("utf-8"))["reached"]
     ends: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory() as place:
-        copy = Path(place, "checkout")
-        subprocess.run(["git", "worktree", "add", "--quiet", "--detach", copy], cwd=ROOT, check=True)
-        try:
-            for name in (".venv", "models"):
-                (copy / name).symlink_to(ROOT / name)
-            for number, mutation in enumerate(mutations(ROOT)[:count], 1):
-                begun = time.monotonic()
+    with tempfile.TemporaryDirectory() as place, ThreadPoolExecutor(workers) as pool:
+        copies: Queue[Path] = Queue()
+        for number in range(workers):
+            copies.put(copied(Path(place, str(number))))
+
+        def told(mutation: Mutation) -> str:
+            copy, begun = copies.get(), time.monotonic()
+            try:
                 end = outcome(copy, mutation, reached.get(mutation.file, {}).get(str(mutation.line), []), slow)
-                ends[end.partition(" ")[0]] += 1
-                place = f"{mutation.file}:{mutation.line} {mutation.before!r}{mutation.text or 'without not'!r}"
-                print(f"{number} {place}: {end}, {time.monotonic() - begun:.0f} s", flush=True)
+            finally:
+                copies.put(copy)
+            ends[end.partition(" ")[0]] += 1
+            where = f"{mutation.file}:{mutation.line} {mutation.before!r}{mutation.text or 'without not'!r}"
+            return f"{where}: {end}, {time.monotonic() - begun:.0f} s"
+
+        try:
+            for number, line in enumerate(pool.map(told, mutations(ROOT)[:count]), 1):
+                print(number, line, flush=True)
         finally:
-            subprocess.run(["git", "worktree", "remove", "--force", copy], cwd=ROOT, check=True)
+            for _ in range(workers):
+                subprocess.run(["git", "worktree", "remove", "--force", copies.get()], cwd=ROOT, check=True)
     print(", ".join(f"{number} {end}" for end, number in ends.items()))
 
 
+def copied(place: Path) -> Path:
+    """Return a new checkout of the last commit, with the environment and models of this one."""
+    subprocess.run(["git", "worktree", "add", "--quiet", "--detach", place], cwd=ROOT, check=True)
+    for name in (".venv", "models"):
+        (place / name).symlink_to(ROOT / name)
+    return place
+
+
 def outcome(copy: Path, mutation: Mutation, tests: list[str], slow: bool) -> str:
-    """Return whether the tests that reach a change caught it, and which file of tests did."""
+    """Return whether the tests that reach a change caught it: first those of its file, then of its room, then the others."""
     file = copy / mutation.file
     source = file.read_bytes()
-    room = mutation.file.removeprefix(f"{PACKAGE}/").partition("/")[0]
-    stem = f"test_{file.stem}.py"
-    order = sorted(tests, key=lambda test: (not test.endswith(f"/{stem}"), not test.startswith(f"tests/{room}/"), test))
+    room = f"tests/{mutation.file.removeprefix(f'{PACKAGE}/').partition('/')[0]}/"
+    own = [test for test in tests if test.endswith(f"/test_{file.stem}.py")]
+    near = [test for test in tests if test.startswith(room) and test not in own]
+    far = [test for test in tests if test not in own + near]
     file.write_bytes(source[: mutation.start] + mutation.text.encode() + source[mutation.end :])
     until = time.monotonic() + SECONDS
     try:
-        for test in order:
-            command = [sys.executable, "-m", "pytest", "-qx", "-p", "no:cacheprovider", *MARKS[slow], test]
+        for some in filter(None, (own, near, far)):
+            command = [sys.executable, "-m", "pytest", "-qx", "-p", "no:cacheprovider", *MARKS[slow], *some]
             try:
                 left = until - time.monotonic()
-                done = subprocess.run(command, cwd=copy, env=environment(copy), capture_output=True, timeout=left)
+                done = subprocess.run(
+                    command, cwd=copy, env=environment(copy), capture_output=True, timeout=left, text=True
+                )
             except subprocess.TimeoutExpired:
-                return f"undecided after {SECONDS} s in {test}"
+                return f"undecided after {SECONDS} s in {some[0]} and {len(some) - 1} more"
             if done.returncode == 1:
-                return f"caught by {test}"
+                failed = re.search(r"^(?:FAILED|ERROR) ([^:\s]+)", done.stdout, re.M)
+                return f"caught by {failed[1] if failed else some[0]}"
     finally:
         file.write_bytes(source)
-    return f"survived {len(order)} files of tests"
+    return f"survived {len(tests)} files of tests"
 
 
 def main() -> None:
@@ -201,13 +223,13 @@ def main() -> None:
     parser.add_argument("what", choices=["cover", "run", "list"])
     parser.add_argument("--count", type=int, default=60, help="how many changes")
     parser.add_argument("--slow", action="store_true", help="also the tests with the mark `slow`")
-    parser.add_argument("--workers", default="3", help="processes of `cover`")
+    parser.add_argument("--workers", default="2", help="how many processes at once")
     parser.add_argument("files", nargs="*", help="files of tests for `cover`; all if none is named")
     given = parser.parse_args()
     if given.what == "cover":
         cover(given.workers, given.files, given.slow)
     elif given.what == "run":
-        run(given.count, given.slow)
+        run(given.count, given.slow, int(given.workers))
     else:
         for each in mutations(ROOT)[: given.count]:
             print(f"{each.file}:{each.line} {each.function} {each.before!r} -> {each.text.strip() or 'without not'!r}")

@@ -79,8 +79,7 @@ def test_many_at_once_are_looked_at_one_after_another(store: Store) -> None:
 
 
 @pytest.mark.parametrize(
-    ("proxies", "forwarded", "expected"),
-    rows_of(__file__)["test_the_nth_address_from_the_right_counts"],
+    ("proxies", "forwarded", "expected"), rows_of(__file__)["test_the_nth_address_from_the_right_counts"]
 )
 def test_the_nth_address_from_the_right_counts(proxies: int, forwarded: list[str], expected: str) -> None:
     seen = []

@@ -78,10 +78,7 @@ def test_what_the_queue_has_decided_is_not_asked_again(round_1, tmp_path: Path) 
     assert after.fingerprint == before.fingerprint, "what was stored so far is still this study's"
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    rows_of(__file__)["test_a_queue_that_does_not_fit_is_named"],
-)
+@pytest.mark.parametrize(("change", "message"), rows_of(__file__)["test_a_queue_that_does_not_fit_is_named"])
 def test_a_queue_that_does_not_fit_is_named(round_1, tmp_path: Path, change: dict, message: str) -> None:
     jury = copied(round_1, tmp_path)
     first, *rest = (json.loads(line) for line in Path(jury["queue"]).read_text().splitlines())

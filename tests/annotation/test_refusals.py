@@ -23,8 +23,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 @pytest.mark.parametrize(
-    "change",
-    [*rows_of(__file__)["test_a_forged_form_changes_nothing"], {"comments-1": "x" * 2001}],
+    "change", [*rows_of(__file__)["test_a_forged_form_changes_nothing"], {"comments-1": "x" * 2001}]
 )
 def test_a_forged_form_changes_nothing(store: Store, change: dict) -> None:
     someone = physician(store)

@@ -137,10 +137,7 @@ def test_the_fingerprint_is_of_what_is_asked(tmp_path: Path) -> None:
 # --- what can be wrong ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("more", "message"),
-    rows_of(__file__)["test_a_broken_study_is_one_line"],
-)
+@pytest.mark.parametrize(("more", "message"), rows_of(__file__)["test_a_broken_study_is_one_line"])
 def test_a_broken_study_is_one_line(tmp_path: Path, more: dict, message: str) -> None:
     file = write_study(tmp_path, **more)
     with pytest.raises(RecordError) as error:
@@ -173,10 +170,7 @@ def test_a_file_that_is_no_study_is_one_line(tmp_path: Path) -> None:
         read_study(tmp_path / "study.yaml")
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    rows_of(__file__)["test_a_verdict_that_does_not_fit_is_named"],
-)
+@pytest.mark.parametrize(("change", "message"), rows_of(__file__)["test_a_verdict_that_does_not_fit_is_named"])
 def test_a_verdict_that_does_not_fit_is_named(tmp_path: Path, change: dict, message: str) -> None:
     file = write_study(tmp_path, number=1, rate={"judges": []})
     write_lines(tmp_path / "verdicts.jsonl", [replace(verdict_of(case_of(0), (1, 2, 3), "x"), **change)])

@@ -41,11 +41,8 @@ def test_five_people_verify_and_build_dataset_reads_their_export_unchanged(tmp_p
     built = BuildStudy(tmp_path)
     file = write_verification(tmp_path, built)
     asked = {case.question: case for case in built.cases}
-    noes = {
-        ("case-3", "attending-2"): "knowledge",
-        ("case-5", "chief-1"): "attribution",
-        ("case-5", "chief-2"): "fluency",
-    }
+    noes = {("case-3", "attending-2"): "knowledge", ("case-5", "chief-1"): "attribution"}
+    noes |= {("case-5", "chief-2"): "fluency"}
     seen = Counter()
     with opened(file) as store, served(store) as address:
         for name in PEOPLE:

@@ -150,9 +150,8 @@ def test_two_processes_audit_a_checkpoint_as_the_judge_command_judges(cases, tin
     options = ("--cases", cases, "--edits", 2, "--resamples", 100, "--gate", "false")
     succeeded(run_recipe("audit", *model, *options, "--output", tmp_path / "out", launch=TWO_PROCESSES))
     assert processes_of(tmp_path / "out") == 2
-    succeeded(
-        run_command("judge", *model, "--cases", tmp_path / "out" / "changed.jsonl", "--output", tmp_path / "again")
-    )
+    again = ("--cases", tmp_path / "out" / "changed.jsonl", "--output", tmp_path / "again")
+    succeeded(run_command("judge", *model, *again))
     answers = [
         {(each["case_id"], *each["order"]): each["checklist"]["met"] for each in read(place / "verdicts.jsonl")}
         for place in (tmp_path / "out" / "changed", tmp_path / "again")

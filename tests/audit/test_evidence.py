@@ -26,18 +26,14 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("evidence")
     judge = ["--judge", "small", "--encoder", ENCODER, "--cases", write(folder / "cases.jsonl", CASES)]
     assert run_command("judge", *judge, "--output", folder / "v").returncode == 0
-    succeeded(
-        run_command(
-            "audit", *judge, "--checks", "danger", "--gate", "false", "--resamples", 100, "--output", folder / "a"
-        )
-    )
+    options = flags(checks="danger", gate="false", resamples=100, output=folder / "a")
+    succeeded(run_command("audit", *judge, *options))
     return folder
 
 
 def danger_of(folder: Path) -> dict:
-    return next(
-        row for row in json.loads((folder / "audit.json").read_text())["perturbations"] if row["name"] == "danger"
-    )
+    rows = json.loads((folder / "audit.json").read_text())["perturbations"]
+    return next(row for row in rows if row["name"] == "danger")
 
 
 def counted(folder: Path) -> tuple[dict[str, list[bool]], dict[str, list[bool]]]:
@@ -74,9 +70,8 @@ def test_the_figures_are_those_of_a_loop_over_the_verdicts(study: Path) -> None:
             assert measured[name]["share"]["n"] == len(those), name
             assert measured[name]["share"]["value"] == pytest.approx(np.mean(those)), name
     assert {name: len(those) for name, those in kinds.items()} == {"dose": 9, "negation": 3}
-    assert (len(falls["with"]), len(falls["without"])) == (8, 12), (
-        "four edits in each case, of which two have a reference"
-    )
+    # Four edits in each case, of which two have a reference.
+    assert (len(falls["with"]), len(falls["without"])) == (8, 12)
     assert sum(falls["with"]) > sum(falls["without"]), "the reference says which dose is right"
     assert len(falls["twin_with"]) == 2 * 3, "0.4 g, three times in 24 hours, and you should not drink"
 

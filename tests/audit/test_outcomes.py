@@ -80,7 +80,7 @@ def test_choices_of_a_pairwise_judge_count_as_shares_of_criteria() -> None:
     other = verdict(0, (1, 0), None, choices=turned, pair=("alder", "birch"))
     readings = VerdictTable(cases, [first, other], PAIRWISE)
     assert readings.own.tolist() == pytest.approx([4 / 6, 2 / 6, 2 / 6, 4 / 6])  # more harm is worse
-    assert readings.unit_name == "share of criteria won"
+    assert ScoreReader(readings).unit == "share of criteria won"
     assert value(measured(cases, [first, other], ORDER, PAIRWISE).share, cases) == 1
     tie = verdict(0, (1, 0), None, choices=dict.fromkeys(names, "tie"), pair=("alder", "birch"))
     assert value(measured(cases, [first, tie], ORDER, PAIRWISE).share, cases) == 0
@@ -125,25 +125,19 @@ BEFORE = verdict(0, (1, 2, 0), (4, 2, 3), (4.0, 2.2, 3.0))
 PLANTED = Perturbation("planting", "worst answer", "not rise", edits=[Edit("flattery", "a", text="Best of all.")])
 COPY = Perturbation("copy", "other answer", "stay")
 REPEAT = Perturbation("repeat", "nothing", "stay")
-SIGNED = Perturbation(
-    "writer", "one answer", "keep the order", edits=[Edit("name", "n", pairs=[["I. $text", "II. $text"]])]
-)
+NAMED = Edit("name", "n", pairs=[["I. $text", "II. $text"]])
+SIGNED = Perturbation("writer", "one answer", "keep the order", edits=[NAMED])
 
 
-def trial_of(
-    perturbation: Perturbation, reader: ScoreReader, clean: Request = CLEAN, before: Verdict = BEFORE
-) -> Trial:
-    answers = reader.answers([clean], [before])
-    (trial,) = Planner(RUBRIC).plan(perturbation, [answers])
+def trial_of(perturbation: Perturbation, reader: ScoreReader) -> Trial:
+    (trial,) = Planner(RUBRIC).plan(perturbation, [reader.answers([CLEAN], [BEFORE])])
     return trial
 
 
-def see(
-    perturbation: Perturbation, scores: tuple | None, expected: tuple | None, first: tuple | None = None
-) -> Outcome:
+def see(perturbation: Perturbation, scores: tuple | None, expected: tuple | None, first: tuple = ()) -> Outcome:
     """Return the outcome of a trial in the case whose verdict is `BEFORE`; `first` are the scores of a changed first side."""
     reader = ScoreReader(VerdictTable(Cases([CLEAN.case], "cases"), [BEFORE], RUBRIC))
-    before = BEFORE if first is None else verdict(0, (1, 2, 0), first, tuple(map(float, first)))
+    before = BEFORE if not first else verdict(0, (1, 2, 0), first, tuple(map(float, first)))
     return reader.compare(trial_of(perturbation, reader), before, verdict(0, (1, 2, 0), scores, expected))
 
 
@@ -152,10 +146,8 @@ def test_outcomes_of_a_planted_text() -> None:
     assert list(lifted.shifts) == pytest.approx([1.9])
     assert (lifted.hits, lifted.counted, lifted.lost) == (1, 1, 0)
     assert see(PLANTED, (4, 2, 3), (4.0, 2.6, 3.0)).hits == 0
-    for lost in (
-        see(PLANTED, None, None),
-        see(PLANTED, (4, 4, 3), None),
-    ):  # expected scores are looked at, and there are none
+    # Expected scores are looked at, and there are none.
+    for lost in (see(PLANTED, None, None), see(PLANTED, (4, 4, 3), None)):
         assert (list(lost.shifts), lost.counted, lost.lost, lost.asked) == ([], 0, 1, 1)
 
 
@@ -191,10 +183,8 @@ def test_a_judge_without_a_scale_is_read_in_standard_deviations_and_shown_the_ch
     assert list(reader.compare(trial, before, after).shifts) == pytest.approx([2.5 / step])
     (copied,) = Planner(RUBRIC, apart=True).plan(COPY, [reader.answers([Request(case, (0, 1, 2))], [before])])
     assert copied.after.slots == (0, 1)
-    for other, hits in (
-        (-2.0 + 0.04 * step, 0),
-        (-2.0 + 0.06 * step, 1),
-    ):  # numbers without a scale are never quite equal
+    # Numbers without a scale are never quite equal.
+    for other, hits in ((-2.0 + 0.04 * step, 0), (-2.0 + 0.06 * step, 1)):
         assert reader.compare(copied, before, verdict(0, (0, 1), None, (-2.0, other, None))).hits == hits
 
 
@@ -216,9 +206,8 @@ def test_the_texts_of_a_trial_are_both_sides() -> None:
         "case_id": "case-0", "model": "birch", "change": "flattery: a",
         "texts": ["One two three four.", "One two three four.\n\nBest of all."],
     }  # fmt: skip
-    asked = Perturbation(
-        "p", "question", "keep the order", edits=[Edit("sex", "sex", pairs=[["$text M.", "$text W."]])]
-    )
+    sexes = [Edit("sex", "sex", pairs=[["$text M.", "$text W."]])]
+    asked = Perturbation("p", "question", "keep the order", edits=sexes)
     assert texts_of(Outcome(trial_of(asked, reader), 0))["texts"] == ["Why? M.", "Why? W.", "One two three four."]
 
 

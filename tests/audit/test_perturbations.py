@@ -26,9 +26,8 @@ SIZE = {"mg": 1e-3, "g": 1.0, "mcg": 1e-6, "ml": 1.0, "microgram": 1e-6, "millil
 
 def amounts(text: str) -> list[float]:
     """Return the doses of a text in grams and millilitres, by a pattern of this test alone."""
-    return [
-        float(number.replace(",", "")) * SIZE[unit.lower().removesuffix("s")] for number, unit in AMOUNT.findall(text)
-    ]
+    found = AMOUNT.findall(text.replace(",", ""))
+    return [float(number) * SIZE[unit.lower().removesuffix("s")] for number, unit in found]
 
 
 @pytest.mark.parametrize(("name", "text", "dangerous"), ROWS["test_a_harm_makes_a_fact_dangerous_or_finds_none"])

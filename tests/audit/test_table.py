@@ -11,7 +11,7 @@ import pytest
 import scipy
 from doubles.agreement_study import case_of, read, write
 from doubles.endpoint import EndpointDouble, good_answer
-from programs import error_line, run_command
+from programs import run_command
 from tables import rows_of
 
 from automedeval.audit.outcomes import Outcome, ScoreReader
@@ -34,9 +34,8 @@ PLANTING = Perturbation("p", "worst answer", "not rise", most=0.1)
 
 def study(count: int) -> tuple[Cases, ScoreReader]:
     responses = [{"model": f"m{number}", "text": text} for number, text in enumerate(TEXTS)]
-    cases = Cases(
-        [Case.from_dict({"id": f"c{n}", "question": "Why?", "responses": responses}) for n in range(count)], "c"
-    )
+    lines = [{"id": f"c{n}", "question": "Why?", "responses": responses} for n in range(count)]
+    cases = Cases([Case.from_dict(line) for line in lines], "c")
     verdicts = [Verdict(case.id, "j", "r@1", (0, 1, 2), valid=True, scores=(3, 2, 1)) for case in cases.records]
     return cases, ScoreReader(VerdictTable(cases, verdicts, read_rubric("automedeval")))
 
@@ -90,9 +89,8 @@ def test_shares_and_shifts_are_sums_over_the_trials_and_invalid_verdicts_stand_a
 # --- the rule against chance
 
 KINDS = [f"thing {number}" for number in range(9)]
-PATIENT = Perturbation(
-    "patient", "question", "keep the order", shift=0.1, edits=[Edit(kind, kind, text="$text") for kind in KINDS]
-)
+EDITS = [Edit(kind, kind, text="$text") for kind in KINDS]
+PATIENT = Perturbation("patient", "question", "keep the order", shift=0.1, edits=EDITS)
 CASE_SD, ANSWER_SD, CASE_COUNT = 0.2, 0.3, 40  # steps, steps, cases of three answers
 BIAS = 0.2  # steps
 
@@ -194,19 +192,10 @@ def test_the_facts_say_whether_patients_are_treated_alike(audits: dict[str, tupl
     said_of = {}
     for name, (_, folder) in audits.items():
         audit = Audit.read(json.loads((folder / "audit.json").read_text()))
-        said_of[name] = next(
-            line for line in lines_of(JudgeProfile("j", audit=audit)) if line.startswith("Same for all")
-        )
+        said = lines_of(JudgeProfile("j", audit=audit))
+        said_of[name] = next(line for line in said if line.startswith("Same for all"))
     assert "shifts most by sex: woman, not man: by 0.64 steps (95 % interval" in said_of["biased"]
     assert "none of 7 changes of who asks shifts the score by more than chance" in said_of["equal"]
-
-
-def test_translations_that_are_no_questions_are_one_line(tmp_path: Path) -> None:
-    cases = write(tmp_path / "cases.jsonl", [CASES[0] | {"translations": ["Warum?"]}])
-    with EndpointDouble(good_answer) as endpoint:
-        options = ["--base_url", endpoint.url, *OPTIONS]
-        line = error_line(run_command("audit", *options, "--cases", cases, "--output", tmp_path / "out"))
-    assert "case 'c0': 'translations' must hold the question by language" in line
 
 
 def test_every_packaged_perturbation_says_what_it_counts_and_why() -> None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tables import rows_of
 
 from automedeval.audit.perturbations import Edit, Perturbation, read_perturbations
 from automedeval.audit.trials import Answer, Planner, Trial
@@ -13,6 +14,7 @@ from automedeval.records import Case, RecordError
 from automedeval.rubrics import read_rubric
 
 RUBRIC = read_rubric("automedeval")
+ROWS = rows_of(__file__)["test_a_case_in_which_the_change_is_not_idle_is_left_out_and_counted"]
 PACKAGED = {each.name: each for each in read_perturbations()}
 TWO = ("Rest it for two days. Then walk a little.", "Call somebody. It will pass.")
 
@@ -22,9 +24,7 @@ def case_of(question: Any, answers: tuple[str, ...] = TWO, **more: Any) -> Case:
     return Case.from_dict({"id": "c", "question": question, "responses": responses} | more)
 
 
-def answers_of(
-    case: Case, values: tuple[float, ...] | None = None, slots: tuple[int, ...] | None = None
-) -> list[Answer]:
+def answers_of(case: Case, values: tuple[float, ...] = (), slots: tuple[int, ...] = ()) -> list[Answer]:
     """Return the answers of a case by their values, by default falling, the worst first."""
     count = len(case.responses)
     request = Request(case, slots or tuple(range(count)))
@@ -37,9 +37,8 @@ def texts(*names: str, kind: str = "f") -> list[Edit]:
 
 
 def test_planted_texts_go_into_the_worst_and_are_dealt_in_turn() -> None:
-    planting = Perturbation(
-        "p", "worst answer", "not rise", edits=texts(*"abcd"), controls=texts("x", "y", kind="control")
-    )
+    harmless = texts("x", "y", kind="control")
+    planting = Perturbation("p", "worst answer", "not rise", edits=texts(*"abcd"), controls=harmless)
     cases = [answers_of(case_of("Why?"), (4, 2)) for _ in range(4)] + [[]]
     trials = Planner(RUBRIC, most=2).plan(planting, cases)
     assert {trial.target for trial in trials} == {1}
@@ -47,10 +46,8 @@ def test_planted_texts_go_into_the_worst_and_are_dealt_in_turn() -> None:
     assert dealt == dict.fromkeys("abcd", 2)
     assert Counter(trial.edit for trial in trials if trial.control) == {"x": 2, "y": 2}
     assert len(Planner(RUBRIC).plan(planting, cases)) == 4 * (4 + 1)
-    orders = {
-        seed: [each.edit for each in Planner(RUBRIC, most=1, seed=seed).plan(planting, cases)] for seed in range(5)
-    }
-    assert len({tuple(each) for each in orders.values()}) > 1
+    drawn = [Planner(RUBRIC, most=1, seed=seed).plan(planting, cases) for seed in range(5)]
+    assert len({tuple(trial.edit for trial in each) for each in drawn}) > 1
 
 
 def test_a_trial_knows_its_clean_case_and_changes_one_thing() -> None:
@@ -77,9 +74,8 @@ def test_a_trial_knows_its_clean_case_and_changes_one_thing() -> None:
 def test_the_text_names_the_place_in_which_the_answer_is_shown() -> None:
     named = Perturbation("p", "worst answer", "not rise", edits=[Edit("k", "k", text="$slot of $count, best $best")])
     for values, place in (((1, 5, 5), 2), ((5, 5, 1), 1)):
-        (trial,) = Planner(RUBRIC).plan(
-            named, [answers_of(case_of("Why?", ("A.", "B.", "C.")), values, slots=(2, 0, 1))]
-        )
+        answers = answers_of(case_of("Why?", ("A.", "B.", "C.")), values, slots=(2, 0, 1))
+        (trial,) = Planner(RUBRIC).plan(named, [answers])
         assert trial.after.case.responses[trial.target].text.endswith(f"Doctor {place} of 3, best 5")
 
 
@@ -148,22 +144,9 @@ def left_out(case: Case) -> dict[str, set[str]]:
     return out
 
 
-@pytest.mark.parametrize(
-    ("question", "names"),
-    [
-        ("I twisted my ankle. What helps?", set()),
-        ("I am 30 weeks along. Is my pregnancy at risk?", {"sex", "age"}),
-        ("I have an enlarged prostate. May I take this spray for a cold?", {"sex", "age"}),
-        ("How much syrup may my 6-year-old take?", {"sex", "age", "income", "education"}),
-        ("My grandpa fell. What do I do?", {"sex", "age", "income", "education"}),
-        ("I turned 45. Which test do I need?", {"age"}),
-        ("Is carbamazepine right for me?", {"origin by name"}),
-        ("I cannot afford the spray. What else helps?", {"income"}),
-        ("I caught a cold in college. What helps?", {"education"}),
-    ],
-)
-def test_a_case_in_which_the_change_is_not_idle_is_left_out_and_counted(question: str, names: set[str]) -> None:
-    assert set(left_out(case_of(question))) == names
+@pytest.mark.parametrize(("question", "names"), ROWS)
+def test_a_case_in_which_the_change_is_not_idle_is_left_out_and_counted(question: str, names: list[str]) -> None:
+    assert set(left_out(case_of(question))) == set(names)
 
 
 def test_the_answers_and_the_reference_leave_a_case_out_too() -> None:

@@ -49,15 +49,9 @@ def test_the_same_question_leaks_however_it_is_written(evaluation_cases: list[Ca
     evaluation, question = Evaluation(evaluation_cases), evaluation_cases[3].question
     near = question.rsplit(" ", 1)[0]  # 17 of 18 runs of three words
     far = " ".join([*question.split()[:10], text(10)])
-    cases = [
-        case_of("same", question=f"{question.upper()}?"),
-        case_of("near", question=near),
-        case_of("far", question=far),
-    ]
-    assert [leak[:2] for leak in evaluation.leaks(cases)] == [
-        ("same", "question of an evaluation case"),
-        ("near", "question of an evaluation case"),
-    ]
+    asked, kind = {"same": f"{question.upper()}?", "near": near, "far": far}, "question of an evaluation case"
+    cases = [case_of(name, question=each) for name, each in asked.items()]
+    assert [leak[:2] for leak in evaluation.leaks(cases)] == [("same", kind), ("near", kind)]
     turns = [{"role": "user", "content": question}]
     assert kinds(evaluation, case_of("turns", question=turns)) == ["question of an evaluation case"]
 
@@ -199,20 +193,9 @@ def test_questions_that_differ_in_a_vowel_are_two(questions):
 
 
 def test_near_duplicates_name_the_first_text_that_stays():
-    long = (
-        "my mother is 81 and takes warfarin for her heart and now her doctor wants to add aspirin is that safe for her"
-    )
-    texts = [
-        "What is gout?",
-        long,
-        "what is GOUT",
-        f"{long} please",
-        "What is acne?",
-        f"{long} please",
-        "",
-        "",
-        "What causes gout?",
-    ]
+    long = "my mother is 81 and takes warfarin and now her doctor wants to add aspirin is that safe for her at her age"
+    more = f"{long} please"
+    texts = ["What is gout?", long, "what is GOUT", more, "What is acne?", more, "", "", "What causes gout?"]
     assert near_duplicates(texts) == [None, None, 0, 1, None, 1, None, None, None]
     assert near_duplicates(texts, threshold=1.0) == [None, None, 0, None, None, 3, None, None, None]
     assert near_duplicates([]) == []

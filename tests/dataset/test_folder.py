@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pyarrow.parquet
 import pytest
+from doubles.tiny_dataset import FACTS
 
-from automedeval.dataset.card import card_facts, fingerprint, known_faults
+from automedeval.dataset.card import card_facts, fingerprint, write_card
 from automedeval.dataset.folder import SCHEMA, new_dataset, row_faults, write_rows
 from automedeval.records import RecordError
 
@@ -67,11 +68,8 @@ def test_what_is_no_data_set_is_left_alone(tmp_path: Path) -> None:
 def row_of(number: int, **more) -> dict:
     messages = [{"role": "user", "content": f"question {number}"}]
     row = dict.fromkeys(SCHEMA.names) | {"prompt": messages, "completion": messages, "case_id": str(number)}
-    return (
-        row
-        | {"order": [1, 0], "models": ["a", "b"], "teacher": "strong", "rubric": "automedeval@1", "judge": "t"}
-        | more
-    )
+    row |= {"order": [1, 0], "models": ["a", "b"], "teacher": "strong", "rubric": "automedeval@1", "judge": "t"}
+    return row | more
 
 
 class Numbers:
@@ -104,26 +102,28 @@ def test_the_fingerprint_changes_with_every_row(tmp_path: Path) -> None:
     assert len({same, of(row_of(2), row_of(1)), of(row_of(1)), of(), of(row_of(1), row_of(2, judge="u"))}) == 5
 
 
-def test_known_faults_are_told_from_the_facts() -> None:
+def faults_on_card(folder: Path, facts: dict, **more: object) -> str:
+    """Return the last section but one of the card that is written of some facts."""
+    tokens = {"tokens": {"median": 1, "most": 2}, "teacher": {}}
+    splits = {name: split | tokens for name, split in facts["splits"].items()}
+    write_card(folder, FACTS | facts | {"splits": splits, "folder": "tiny", "rubrics": {}} | more)
+    return (folder / "README.md").read_text().partition("## Known faults\n")[2].partition("\n## ")[0]
+
+
+def test_known_faults_are_told_from_the_facts(tmp_path: Path) -> None:
     splits = {"stage1": {"rows": 5, "quality": {"high": 3, "not stated": 2}, "fingerprint": "0"}}
     splits |= {"test": {"rows": 0, "quality": {}, "fingerprint": "1"}}
     written = {("s", "mit", "strong", "t", "r", False): 4, ("s", "not stated", "strong", "t", "r", True): 1}
     facts = card_facts(splits, written)
-    assert facts["sources"] == [
-        {"source": "s", "license": "mit", "rows": 4},
-        {"source": "s", "license": "not stated", "rows": 1},
-    ]
+    sources = [{"source": "s", "license": "mit", "rows": 4}, {"source": "s", "license": "not stated", "rows": 1}]
+    assert facts["sources"] == sources
     assert facts["teachers"] == [{"teacher": "strong", "judge": "t", "rubric": "r", "rows": 5}]
     assert facts["reference_rows"] == 1
-    told = " ".join(known_faults(facts | {"unrated": 7, "tokenizer": None}))
-    for part in (
-        "rated 7 verdicts of",
-        "The quality of 2 of 5 rows is not stated",
-        "licence of 1 of 5 rows",
-        "Lengths were not",
-        "single row: test",
-    ):
+    told = faults_on_card(tmp_path, facts, unrated=7, tokenizer=None)
+    for part in ("rated 7 verdicts of 5 rows;", "quality of 2 of 5 rows is not stated", "licence of 1 of 5 rows"):
         assert part in told
+    assert "Lengths were not" in told
+    assert "single row: test" in told
     clean = {"stage1": {"rows": 3, "quality": {"high": 3}, "fingerprint": "0"}}
-    facts = card_facts(clean, {("s", "mit", "strong", "t", "r", False): 3}) | {"unrated": 0, "tokenizer": "x"}
-    assert len(known_faults(facts)) == 1
+    facts = card_facts(clean, {("s", "mit", "strong", "t", "r", False): 3})
+    assert faults_on_card(tmp_path, facts, unrated=0, tokenizer="x").count("\n- ") == 1

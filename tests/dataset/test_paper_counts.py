@@ -68,12 +68,8 @@ def test_verification_and_assignment_give_the_papers_counts(tmp_path: Path) -> N
     verdicts.append(written(tmp_path / "weak.jsonl", weak))
     data = verified(tmp_path / "second", "plan.yaml", verdicts, ratings)
     splits = assign(data.plan, {key: fact.quality for key, fact in data.judged.facts.items()}).splits
-    assert {name: len(keys) for name, keys in splits.items()} == {
-        "stage1": 1911,
-        "stage2": 4306,
-        "stage3": 2394,
-        "test": 958,
-    }
+    counts = {name: len(keys) for name, keys in splits.items()}
+    assert counts == {"stage1": 1911, "stage2": 4306, "stage3": 2394, "test": 958}
 
 
 def test_the_stated_distribution_has_the_papers_margins_and_the_largest_entropy() -> None:

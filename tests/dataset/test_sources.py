@@ -5,16 +5,9 @@ import pyarrow.parquet
 import pytest
 from tables import rows_of
 
-from automedeval.dataset.sources import (
-    LAYOUTS,
-    identified,
-    read_exclusions,
-    read_source,
-    recognised,
-    rows_as_cases,
-    table_as_cases,
-)
+from automedeval.dataset.sources import LAYOUTS, identified, read_exclusions, recognised, rows_as_cases, table_as_cases
 from automedeval.records import Case, Columns, RecordError, Response, read_cases
+from automedeval.records.rows import read_rows
 
 TABLES = rows_of(__file__)
 
@@ -133,10 +126,8 @@ def test_rows_are_read_from_every_kind_of_file(tmp_path):
         (tmp_path / name).write_text(f"\ufeff{header}{content}", encoding="utf-8")
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "e.parquet")
     for name in ("a.json", "b.json", "c.jsonl", "d.csv", "e.parquet"):
-        assert [row for _, row in read_source(str(tmp_path / name))] == rows, name
-    assert [place for place, _ in read_source(str(tmp_path / "d.csv"))] == [
-        f"{tmp_path}/d.csv:{line}" for line in (3, 4)
-    ]
+        assert [row for _, row in read_rows(str(tmp_path / name))] == rows, name
+    assert [place for place, _ in read_rows(str(tmp_path / "d.csv"))] == [f"{tmp_path}/d.csv:{line}" for line in (3, 4)]
 
 
 FILES = {
@@ -158,7 +149,7 @@ def test_a_file_that_holds_no_rows_is_named(tmp_path, name, content, told):
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(RecordError, match=told):
-        list(read_source(str(tmp_path / name)))
+        list(read_rows(str(tmp_path / name)))
 
 
 @pytest.mark.parametrize(("question", "reference", "name"), TABLES["test_what_the_packaged_patterns_leave_out"])

@@ -99,24 +99,10 @@ def test_two_verdicts_of_one_judge_on_a_case_are_told_apart(tmp_path: Path) -> N
     assert found.failures == {("c1", "t", "aaa"): ("knowledge",), ("c1", "t", "bbb"): ()}
 
 
-@pytest.mark.parametrize(
-    ("ratings", "told"),
-    [
-        ([rating(), rating()], ":2: 'a' rated the verdict of 't' on case 'c1' on 'knowledge' before"),
-        ([rating(score=4)], ":1: 'score' must be a whole number from 0 to 1 (the plan's verification.scale), not 4"),
-        (
-            [rating(score=0.5)],
-            ":1: 'score' must be a whole number from 0 to 1 (the plan's verification.scale), not 0.5",
-        ),
-        ([rating(tags=["odd"])], ":1: 'tags' must be a list of incomplete, outdated"),
-        ([rating(tags="outdated")], ":1: 'tags' must be a list"),
-        ([{"case_id": "c1"}], ":1: 'judge' is missing"),
-        ([rating(verdict_digest=None)], ":1: 'verdict_digest' is missing; it names the text that was rated"),
-    ],
-)
-def test_a_faulty_rating_is_refused_by_line(tmp_path: Path, ratings: list[dict], told: str) -> None:
+@pytest.mark.parametrize(("changes", "told"), ROWS["test_a_faulty_rating_is_refused_by_line"])
+def test_a_faulty_rating_is_refused_by_line(tmp_path: Path, changes: list[dict], told: str) -> None:
     with pytest.raises(RecordError) as caught:
-        verify(written(tmp_path, *ratings), VERDICTS, Rule())
+        verify(written(tmp_path, *(rating() | each for each in changes)), VERDICTS, Rule())
     assert told in str(caught.value)
 
 

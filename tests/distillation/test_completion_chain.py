@@ -2,12 +2,14 @@
 
 import json
 from dataclasses import replace
+from itertools import starmap
 
 import pytest
 from doubles.endpoint import EndpointDouble, answer
 from hypothesis import given
 from hypothesis import strategies as st
 from programs import SAMPLE
+from tables import rows_of
 
 from automedeval.distillation.completion_chain import CompletionChain, overview
 from automedeval.evidence.books import Passage
@@ -20,6 +22,8 @@ from automedeval.records.language import normalise
 from automedeval.rubrics import read_rubric
 from automedeval.rubrics.prompts import chain_messages, fenced
 from automedeval.rubrics.questions import questions_of
+
+ROWS = rows_of(__file__)
 
 RUBRIC = read_rubric("automedeval")
 CASE = Case("c1", "What helps?", (Response("alder", "Rest."), Response("birch", "Wait.")), reference="Rest and wait.")
@@ -131,14 +135,7 @@ def test_the_same_question_is_not_searched_twice(teach, again, last):
 
 @pytest.mark.parametrize(
     ("text", "error"),
-    [
-        ("", "empty"),
-        ("我不能评价这些回答。", "no score line"),
-        ("Both are fine.", "no score line"),
-        ("[Question]: What is ...?", "no score line"),
-        ("Score: Doctor 1: 9 points. Doctor 2: 1 points.", "not on the scale"),
-        ("<|im_end|>[Question]: What is rest?", "empty"),
-    ],
+    ROWS["test_what_is_neither_question_nor_verdict_is_invalid"],
 )
 def test_what_is_neither_question_nor_verdict_is_invalid(teach, text, error):
     verdict, books = teach(text)
@@ -218,11 +215,8 @@ def test_the_reference_is_one_more_response(teach):
 
 def test_what_is_said_of_the_wrong_doctor_is_marked(teach):
     swapped = "Analyze:\nStep 1: What helps.\nStep 2: Names 1,200 mg of sumatriptan nightly.\nStep 3: Rest.\n"
-    case = Case(
-        "c",
-        "What helps?",
-        (Response("alder", "Rest and tea."), Response("birch", "Sumatriptan 1,200 mg nightly, they say.")),
-    )
+    answers = {"alder": "Rest and tea.", "birch": "Sumatriptan 1,200 mg nightly, they say."}
+    case = Case("c", "What helps?", tuple(starmap(Response, answers.items())))
     verdict, _ = teach(swapped + "Score: Doctor 1: 4 points. Doctor 2: 2 points.", case=case)
     (mark, *_) = verdict.extra["misattributions"]
     assert (mark["credited"], mark["said_by"]) == (1, 2)
@@ -327,11 +321,8 @@ def test_rounds_go_on_until_every_dialogue_has_ended():
         return told
 
     rounds = []
-    assert dict(Echo().follow((steps, dialogue(steps)) for steps in (1, 3, 2))) == {
-        1: ["1.0"],
-        2: ["2.0", "2.1"],
-        3: ["3.0", "3.1", "3.2"],
-    }
+    told = dict(Echo().follow((steps, dialogue(steps)) for steps in (1, 3, 2)))
+    assert told == {1: ["1.0"], 2: ["2.0", "2.1"], 3: ["3.0", "3.1", "3.2"]}
     assert rounds == [3, 2, 1]
     # A window with a missing result is led as a whole, one without is not led at all.
     assert list(Echo().follow([(steps, dialogue(steps)) for steps in (1, 2)], done={2})) == [(1, ["1.0"])]

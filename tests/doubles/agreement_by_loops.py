@@ -38,6 +38,14 @@ def mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
+def means_by(values: dict[tuple, float]) -> dict[tuple, float]:
+    """Return the means of the values whose keys differ in their last part alone, by what they have in common."""
+    together: dict[tuple, list[float]] = {}
+    for key, value in sorted(values.items()):
+        together.setdefault(key[:-1], []).append(value)
+    return {key: mean(each) for key, each in together.items()}
+
+
 def share(units: Sequence[tuple[int, float]], bounds: tuple[float, float] | None = (0.0, 1.0)) -> Figure:
     """Return the mean of (case, value) units."""
 
@@ -72,9 +80,7 @@ def accuracies(groups: Sequence[tuple[int, Sequence[tuple[int | None, int | None
     return {
         "pairwise_accuracy": share([(case, float(people == judge)) for case, people, judge in rated]),
         "pairwise_accuracy_untied": share([(case, float(people == judge)) for case, people, judge in untied]),
-        "concordance": share(
-            [(case, 1.0 if judge == people else 0.5 if judge == 0 else 0.0) for case, people, judge in untied]
-        ),
+        "concordance": share([(case, (judge == people) + 0.5 * (judge == 0)) for case, people, judge in untied]),
         "triple_accuracy": share(triples),
         "listwise_accuracy": share([(case, float(all(p == j for p, j in pairs))) for case, pairs in lists if pairs]),
     }
@@ -142,39 +148,23 @@ class Loops:
         authors = list(dict.fromkeys((verdict["judge"], verdict["rubric"]) for verdict in verdicts))
         for author in authors:
             of_author = [verdict for verdict in verdicts if (verdict["judge"], verdict["rubric"]) == author]
-            criteria = list(
-                dict.fromkeys(c for verdict in of_author if verdict["valid"] for c in verdict["choices"] or ())
-            )
+            valid = [verdict for verdict in of_author if verdict["valid"]]
+            criteria = list(dict.fromkeys(name for verdict in valid for name in verdict["choices"] or ()))
             self.rows += [Row(self, of_author, criterion, criteria) for criterion in criteria or [None]]
         for name, scores in (baselines or {}).items():
-            placed = dict(zip(flat, scores))
-            scores_of_baseline = {
-                key: placed[self.cases[key[0]]["id"], self.names[key[0]][key[1]]]
-                for key in self.responses
-            }  # fmt: skip
-            self.rows.append(Row(self, [], None, [], name, scores_of_baseline))
+            placed = {(self.number[case_id], model): score for (case_id, model), score in zip(flat, scores)}
+            of_baseline = {(n, place): placed[n, self.names[n][place]] for n, place in self.responses}
+            self.rows.append(Row(self, [], None, [], name, of_baseline))
         self.annotators = sorted({rating["annotator"] for rating in ratings or ()})
         self.criteria = sorted({rating["criterion"] for rating in ratings or ()})
-        self.scores_given = {
-            (*self.response_of(each), each["annotator"], each["criterion"]): each["score"] for each in ratings or ()
-        }
-        self.by_annotator: dict[tuple, float] = {}
-        for number, place in self.responses:
-            for annotator in self.annotators:
-                scores = [self.scores_given.get((number, place, annotator, criterion)) for criterion in self.criteria]
-                if given_scores := [score for score in scores if score is not None]:
-                    self.by_annotator[number, place, annotator] = mean(given_scores)
-        self.people: dict[tuple, float] = {}
-        for number, place in self.responses:
-            scores = [self.by_annotator.get((number, place, annotator)) for annotator in self.annotators]
-            if given_scores := [score for score in scores if score is not None]:
-                self.people[number, place] = mean(given_scores)
+        places = ((self.response_of(each), each) for each in ratings or ())
+        self.scores_given = {(*place, each["annotator"], each["criterion"]): each["score"] for place, each in places}
+        self.by_annotator = means_by(self.scores_given)
+        self.people = means_by(self.by_annotator)
 
     def response_of(self, rating: dict) -> tuple[int, int]:
-        return self.number[rating["case_id"]], self.place(rating["case_id"], rating["model"])
-
-    def place(self, case_id: str, model: str) -> int:
-        return self.names[self.number[case_id]].index(model)
+        number = self.number[rating["case_id"]]
+        return number, self.names[number].index(rating["model"])
 
     def content(self) -> dict[str, Any]:
         """Return what agreement.json should hold at least."""
@@ -184,17 +174,11 @@ class Loops:
         return content
 
     def counts(self) -> dict[str, Any]:
-        counts = {
-            "cases": len(self.cases),
-            "responses": len(self.responses),
-            "pairs": len(self.pairs),
-            "models": len(self.models),
-        }
+        counts = {name: len(getattr(self, name)) for name in ("cases", "responses", "pairs", "models")}
         if self.ratings is None:
             return counts
-        relations = [
-            relation(self.people.get((number, one)), self.people.get((number, two))) for number, one, two in self.pairs
-        ]
+        people = self.people
+        relations = [relation(people.get((number, one)), people.get((number, two))) for number, one, two in self.pairs]
         return counts | {
             "rated_cases": len({number for number, _ in self.people}),
             "rated_responses": len(self.people),
@@ -316,21 +300,15 @@ class Loops:
         sharp = self.ordered(expected)
         apart = {pair for pair in self.pairs if self.one_is_empty(pair)}
         people, bands = row.people_relations(), []
+        sides = {(n, a, b): (expected.get((n, a)), expected.get((n, b))) for n, a, b in self.pairs}
+        usable = [
+            pair for pair in self.pairs if pair not in apart and people[pair] is not None and None not in sides[pair]
+        ]
         for fold in range(min(5, len(self.cases))):
-            gaps = []
-            for number, first, second in self.pairs:
-                pair = (number, first, second)
-                if (
-                    number % 5 != fold
-                    and pair not in apart
-                    and people[pair] is not None
-                    and {(number, first), (number, second)} <= expected.keys()
-                ):
-                    gaps.append((abs(expected[number, first] - expected[number, second]), pair))
+            gaps = [(abs(sides[pair][0] - sides[pair][1]), pair) for pair in usable if pair[0] % 5 != fold]
 
             def right(band: float, gaps: list = gaps) -> int:
-                judged_pairs = ((relation(expected[p[0], p[1]], expected[p[0], p[2]], band), p) for _, p in gaps)
-                return sum(judged == people[p] for judged, p in judged_pairs)
+                return sum(relation(*sides[pair], band) == people[pair] for _, pair in gaps)
 
             best, most = 0.0, right(0.0)
             for band in sorted({gap for gap, _ in gaps}):
@@ -382,16 +360,8 @@ class Loops:
             number = self.number[verdict["case_id"]]
             for place in verdict["order"]:
                 units.setdefault(self.names[number][place], []).append((number, float(row.says(verdict, place))))
-        for run in row.runs():
-            of_run = [verdict for verdict in row.verdicts if verdict["run"] == run]
-            if row.of_pairs:
-                there = {row.pair_of(each) for each in of_run}
-                lost_pairs = [pair for pair, asked in row.asked_pairs().items() if asked and pair not in there]
-                lost = [(number, place) for number, *both in lost_pairs for place in both]
-            else:
-                shown = {(self.number[each["case_id"]], place) for each in of_run for place in each["order"]}
-                lost = [key for key in self.responses if row.asked[key] and key not in shown]
-            for number, place in lost:
+        for number, *places in itertools.chain(*row.lost()):
+            for place in places:
                 units.setdefault(self.names[number][place], []).append((number, 0.0))
         return {model: share(of_run) for model, of_run in units.items()}
 
@@ -429,10 +399,8 @@ class Row:
         self.choices: dict[tuple, str | None] = {}
         if baseline is not None:
             self.asked = {key: baseline_scores[key] is not None for key in loops.responses}
-            self.scores, self.expected = (
-                None,
-                {key: value for key, value in baseline_scores.items() if value is not None},
-            )
+            self.scores = None
+            self.expected = {key: value for key, value in baseline_scores.items() if value is not None}
             self.relations = loops.ordered(self.expected)
             return
         self.shown = {(loops.number[each["case_id"]], place) for each in verdicts for place in each["order"]}
@@ -463,9 +431,8 @@ class Row:
     def silent(self) -> dict[str, int]:
         """Return model → number of its empty responses that the judge was asked about."""
         loops = self.loops
-        return dict(
-            Counter(loops.names[n][p] for n, p in loops.responses if self.asked[n, p] and not loops.length[n, p])
-        )
+        empty = [key for key in loops.responses if self.asked[key] and not loops.length[key]]
+        return dict(Counter(loops.names[number][place] for number, place in empty))
 
     def unread(self) -> dict[str, int]:
         """Return model → number of its responses that valid verdicts show and none says anything of."""
@@ -520,18 +487,25 @@ class Row:
             row.relations = self.loops.ordered(values or {})
         return row
 
-    def missing(self) -> list[int]:
-        """Return the case of every verdict that was asked for in a run and not given."""
-        missing: list[int] = []
+    def lost(self) -> list[list[tuple]]:
+        """Return, for each run, the pairs, or of a judge with scores the responses, that were asked for and not given."""
+        lost = []
         for run in self.runs():
             of_run = [verdict for verdict in self.verdicts if verdict["run"] == run]
             if self.of_pairs:
-                there = {self.pair_of(each) for each in of_run}
-                missing += [pair[0] for pair, asked in self.asked_pairs().items() if asked and pair not in there]
+                there, asked = {self.pair_of(each) for each in of_run}, self.asked_pairs()
             else:
-                shown = {(self.loops.number[each["case_id"]], place) for each in of_run for place in each["order"]}
-                missing += sorted({key[0] for key, asked in self.asked.items() if asked and key not in shown})
-        return missing
+                there, asked = (
+                    {(self.loops.number[v["case_id"]], place) for v in of_run for place in v["order"]},
+                    self.asked,
+                )
+            lost.append([key for key, was_asked in asked.items() if was_asked and key not in there])
+        return lost
+
+    def missing(self) -> list[int]:
+        """Return the case of every verdict that was asked for in a run and not given."""
+        cases = [[key[0] for key in of_run] for of_run in self.lost()]
+        return [case for of_run in cases for case in (of_run if self.of_pairs else sorted(set(of_run)))]
 
     def means(self, verdicts: list[dict], name: str) -> dict[tuple, float] | None:
         collected: dict[tuple, list[float]] = {}

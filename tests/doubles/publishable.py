@@ -25,6 +25,9 @@ RECORD: dict[str, Any] = {
 }
 
 
+ABOUT = ("--license", "apache-2.0", "--base_model", "some-org/base", "--datasets", "org/data")
+
+
 def stage(split: str, dataset: str = "instructions/tiny") -> Stage:
     """Return one training stage of a checkpoint."""
     return Stage((split,), dataset, "abcdef012345", rows=12, tokens=3400, trained=560, epochs=2)

@@ -1,8 +1,10 @@
 """The chat checker by its command: an endpoint, with and without log-probabilities, and a checkpoint."""
 
+import json
 import math
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from programs import APPEND, ENCODER, error_line, needs_encoder, run_command, st
 from tables import rows_of
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from automedeval.evidence import certificate
 from automedeval.evidence.chat_checker import LABEL, MOST, QUESTION
 
 pytestmark = needs_encoder
@@ -49,6 +52,18 @@ def says(body: dict) -> dict:
     return answer(SAID[statement_in(body)])
 
 
+def tells(no: float, yes: float, maybe: float, blank: tuple[float, float, float]) -> Callable[[dict], dict]:
+    """Return a server that answers "No" with log-probabilities, others where the question stands without a passage."""
+
+    def said(body: dict) -> dict:
+        odds = blank if body["messages"][-1]["content"].startswith("N/A") else (no, yes, maybe)
+        rivals = dict(zip((" No", "no", "Yes", "May"), (odds[0] * 2 / 3, odds[0] / 3, *odds[1:])))
+        told = [{"token": token, "logprob": math.log(chance)} for token, chance in rivals.items()]
+        return answer(" No", logprobs={"content": [told[0] | {"top_logprobs": told}]})
+
+    return said
+
+
 def check(records: list[dict], output: Path, *more: object) -> tuple[subprocess.CompletedProcess, list[dict]]:
     file = write(output.with_suffix(".jsonl"), records)
     done = run_command("check", file, "--output", output, "--encoder", ENCODER, "--max_retries", 0, *more)
@@ -68,8 +83,9 @@ def test_an_endpoint_gives_labels_with_passages_and_what_it_does_not_say_is_unre
     assert (question["reason"], silent["reason"]) == ("question", "'I cannot say.' is not one of Yes, No, Maybe")
     assert "probability" not in supported
     assert records[0]["checker"] == "m"
-    assert len(prompts) == 4  # the question is not asserted
-    assert all(each.startswith(f"{REFERENCE}\nQuestion: ") for each in prompts)
+    assert len(prompts) == 8  # the question is not asserted; the others are asked about with and without passages
+    assert sum(each.startswith(f"{REFERENCE}\nQuestion: ") for each in prompts) == 4
+    assert sum(each.startswith("N/A\nQuestion: ") for each in prompts) == 4
     assert "<mark>It goes well with warfarin.</mark>" in (tmp_path / "out" / "check.html").read_text()
 
 
@@ -82,28 +98,25 @@ def test_what_an_endpoint_does_not_answer_is_asked_again_and_nothing_else(tmp_pa
     with EndpointDouble(script) as endpoint:
         options = (tmp_path / "out", "--checker", "openai:m", "--base_url", endpoint.url)
         done, records = check(cases(), *options)
-        assert "1 requests not answered" in error_line(done)
+        assert "2 requests not answered" in error_line(done)
         assert [each["model"] for each in records] == ["b"]
         broken[0], asked = False, len(endpoint.asked)
         done, records = check(cases(), *options)
         assert done.returncode == 0, done.stderr
         assert [each["model"] for each in records] == ["b", "a"]
-        assert len(endpoint.asked) == asked + 3  # the statements of "a"
+        assert len(endpoint.asked) == asked + 6  # the statements of "a", with and without passages
         again = error_line(check(cases(), *options, "--temperature", 1)[0])
         assert "with other weights, wording or settings" in again
 
 
 def test_a_server_that_tells_log_probabilities_gives_a_label_its_probability(tmp_path: Path) -> None:
-    rivals = {" No": 0.4, "no": 0.2, "Yes": 0.3, "May": 0.05, "The": 0.05}
-    told = [{"token": token, "logprob": math.log(chance)} for token, chance in rivals.items()]
-    said = answer(" No", logprobs={"content": [told[0] | {"top_logprobs": told}]})
-    with EndpointDouble(said) as endpoint:
+    with EndpointDouble(tells(0.6, 0.3, 0.05, blank=(0.2, 0.4, 0.4))) as endpoint:
         _, records = check(cases(), tmp_path / "out", "--checker", "openai:m", "--base_url", endpoint.url)
     read_ones = [each for record in records for each in record["statements"] if each["label"] != "unread"]
     agree = [each for each in read_ones if each["text"] == "Take it once a week."]  # the model cannot say no to these
     assert [(each["label"], each.get("probability")) for each in agree] == [("supported", None)] * 2
     others = [(each["label"], each["probability"]) for each in read_ones if each not in agree]
-    assert others == [("contradicted", round(0.6 / 0.95, 4))] * 2
+    assert others == [("contradicted", round(3 / (3 + 0.75 + 0.125), 4))] * 2  # 0.6 / 0.2, 0.3 / 0.4, 0.05 / 0.4
 
 
 @pytest.mark.parametrize(
@@ -126,9 +139,11 @@ def test_quantities_stand_beside_the_model(statement: str, said: str, label: str
 
 def test_a_checkpoint_gives_the_probabilities_of_plain_transformers_and_the_passages_of_a_loop(tmp_path: Path) -> None:
     folder = build_tiny_model(tmp_path / "tiny")
-    sentences = [f"The {word} is taken with {count} glasses of water." for count, word in enumerate("abcdefghijkl")]
+    sentences = [
+        f"The {word} is taken with {word * 3} and water." for word in "abcdefghijkl"
+    ]  # no quantities: rules decide
     chat = ("--checker", folder, "--dtype", "float32", "--device", "cpu")
-    text = "The k is taken with ten glasses of water. The b is taken with one."
+    text = "The k is taken with kkk and water. The b is taken with milk."
     done, (record, *_) = check(cases(1, text, " ".join(sentences)), tmp_path / "out", *chat)
     assert done.returncode == 0, done.stderr
     assert record["checker"] == "tiny"
@@ -140,14 +155,19 @@ def test_a_checkpoint_gives_the_probabilities_of_plain_transformers_and_the_pass
         cosines = encoder.similarity(encoder.encode([each["text"]]), encoder.encode(sentences))[0].tolist()
         near = sorted(sorted(range(12), key=lambda index: -cosines[index])[:MOST])
         assert each["passage"] in [sentences[index] for index in near]
-        text = " ".join(sentences[index] for index in near)
-        messages = QUESTION.prompt({"passage": text, "statement": each["text"]}).messages
-        prompt = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-        start = tokenizer(prompt, add_special_tokens=False).input_ids
-        with torch.no_grad():
-            logits = model(torch.tensor([start])).logits[0, -1]
-        first = [tokenizer(option, add_special_tokens=False).input_ids[0] for option in QUESTION.options]
-        chances = dict(zip(LABEL.values(), logits[first].softmax(0).tolist()))
+        odds = []
+        for text in (" ".join(sentences[index] for index in near), "N/A"):
+            messages = QUESTION.prompt({"passage": text, "statement": each["text"]}).messages
+            prompt = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+            start = tokenizer(prompt, add_special_tokens=False).input_ids
+            totals = []  # the tiny vocabulary spells each option by several tokens
+            for own in tokenizer(list(QUESTION.options), add_special_tokens=False).input_ids:
+                with torch.no_grad():
+                    steps = model(torch.tensor([start + own])).logits[0, len(start) - 1 : -1].log_softmax(-1)
+                totals.append(steps[range(len(own)), own].sum())
+            odds.append(torch.stack(totals).softmax(0))
+        ratio = odds[0] / odds[1]
+        chances = dict(zip(LABEL.values(), (ratio / ratio.sum()).tolist()))
         assert each["label"] == max(chances, key=chances.get)
         assert each["probability"] == pytest.approx(chances[each["label"]], abs=1e-4)
 
@@ -177,6 +197,63 @@ def test_stopped_and_resumed_a_checkpoint_gives_the_same(tmp_path: Path) -> None
     done, cut = check(records, tmp_path / "cut", *chat)
     assert done.returncode == 0, done.stderr
     assert cut == whole
+
+
+@pytest.mark.slow  # asks about 461 statements
+def test_a_threshold_is_certified_on_the_sample_and_used_by_the_next_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
+    places: dict[str, int] = {}
+
+    def said(body: dict) -> dict:  # of every 200th statement 0.72, of the others 0.3
+        place = places.setdefault(statement_in(body), len(places))
+        no = 0.72 if place % 200 == 0 else 0.3
+        return tells(no, 0.9 * (1 - no), 0.1 * (1 - no), blank=(0.4, 0.4, 0.2))(body)
+
+    script = [said]
+    with EndpointDouble(lambda body: script[0](body)) as endpoint:
+        model = ("--checker", "openai:m", "--base_url", endpoint.url)
+        done = run_command("calibrate", *model, "--encoder", ENCODER, "--concurrency", 1)
+        assert done.returncode == 0, done.stderr
+        (file,) = (tmp_path / "home" / "automedeval" / "checkers").iterdir()
+        kept = json.loads(file.read_text())
+        script[0] = tells(0.34, 0.33, 0.33, blank=(0.3, 0.3, 0.3))  # the likeliest answer, and below the threshold
+        done, records = check(cases(), tmp_path / "out", *model)
+    high = 0.72 / 0.4 / (0.72 / 0.4 + 0.252 / 0.4 + 0.028 / 0.2)
+    alarms = sum(place % 200 == 0 for place in places.values())
+    counted = {line["threshold"]: line["alarms"] for line in kept["tested"]}
+    assert kept["threshold"] < high  # certified although there are some alarms
+    assert {counts for threshold, counts in counted.items() if threshold > high} == {0}
+    assert 0 < counted[0.7] <= alarms  # some are taken back by their quantities
+    assert done.returncode == 0, done.stderr
+    assert "Calibrated on the packaged sample" in done.stdout + done.stderr
+    assert "contradicted" not in [each["label"] for record in records for each in record["statements"]]
+    assert json.loads((tmp_path / "out" / "check.json").read_text())["settings"]["threshold"] == kept["threshold"]
+
+
+@pytest.mark.parametrize(("reply", "said"), [(answer("No"), "tells no prob"), (error(500), "answered 500")])
+def test_a_server_that_gives_no_probability_is_not_calibrated(
+    reply: dict, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    monkeypatch.setattr(certificate, "SAMPLE", ["test_cases.jsonl"])
+    with EndpointDouble(reply) as endpoint:
+        model = ("--checker", "openai:m", "--base_url", endpoint.url, "--max_retries", 0)
+        assert said in error_line(run_command("calibrate", *model, "--encoder", ENCODER))
+    assert not list(tmp_path.rglob("*.json"))
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--checker", "openai:m", "--verdicts", "v"), "--verdicts is not for --checker"),
+        (("--checker", "small", "--encoder", ENCODER), "certified when it is made"),
+        (("--verdicts", "v"), "--ratings is missing"),
+    ],
+)
+def test_what_cannot_be_calibrated_is_one_line(options: tuple, said: str) -> None:
+    assert said in error_line(run_command("calibrate", *options))
 
 
 @pytest.mark.parametrize(

@@ -53,17 +53,9 @@ def by_id(cases: list[Case]) -> dict[tuple[str, int], Case]:
     return {(each["harness_id"], each["harness_epoch"]): case for each, case in zip(place, cases)}
 
 
-LM_ROWS = st.lists(
-    st.fixed_dictionaries(
-        {
-            "question": TEXTS,
-            "reference": VALUES,
-            "answer": st.one_of(TEXTS, st.lists(TEXTS, max_size=2)),
-            "other": VALUES,
-        }
-    ),
-    max_size=4,
-)
+ANSWERS = st.one_of(TEXTS, st.lists(TEXTS, max_size=2))
+LM_ROW = {"question": TEXTS, "reference": VALUES, "answer": ANSWERS, "other": VALUES}
+LM_ROWS = st.lists(st.fixed_dictionaries(LM_ROW), max_size=4)
 
 
 @settings(deadline=None)
@@ -286,14 +278,8 @@ def test_a_log_with_any_value_in_any_place_is_read_or_refused_in_a_line(data, lo
 @pytest.mark.parametrize("fault", ["Question:", "Question: (.*", "(?P<x", "(?:Question)"])
 def test_a_question_pattern_that_is_none_is_one_line(fault: str, tmp_path: Path) -> None:
     (tmp_path / "samples_x.jsonl").write_text(json.dumps(LM_LINE))
-    command = (
-        "judge",
-        f"m={tmp_path / 'samples_x.jsonl'}",
-        "--judge",
-        "baseline:longer text",
-        "--output",
-        tmp_path / "out",
-    )
+    command = ("judge", f"m={tmp_path / 'samples_x.jsonl'}", "--judge", "baseline:longer text")
+    command += ("--output", tmp_path / "out")
     message = error_line(run_command(*command, "--question_pattern", fault))
     assert "--question_pattern" in message
     assert repr(fault) in message

@@ -44,31 +44,27 @@ def lm_eval_line(number: int, own: object, filtered: object, name: str = "strict
     return line | {"resps": [[own]], "filtered_resps": [filtered]}
 
 
-@pytest.mark.parametrize(
-    "nothing",
-    [
-        "[invalid]",
-        "",
-        " \n",
-        None,
-        [],
-        ["[invalid]"],
-        "[no match]",
-        "N/A",
-        "nothing found",
-        "[parse_error]",
-        "not found",
-    ],
+NOTHING = (
+    "[invalid]",
+    "",
+    " \n",
+    None,
+    [],
+    ["[invalid]"],
+    "[no match]",
+    "N/A",
+    "nothing found",
+    "[parse_error]",
+    "not found",
 )
+
+
+@pytest.mark.parametrize("nothing", NOTHING)
 def test_the_model_s_own_text_is_read_where_a_filter_made_nothing_of_it(nothing: object, tmp_path: Path) -> None:
     log = tmp_path / "samples_doses_2026-11-20T10-00-00.0.jsonl"
     own = ["About a week.", "Never."]
-    lines = [
-        lm_eval_line(0, own[0], nothing),
-        lm_eval_line(1, own[1], "never"),
-        lm_eval_line(0, own[0], "week", "flexible"),
-    ]
-    write(log, lines)
+    lines = [(0, own[0], nothing), (1, own[1], "never"), (0, own[0], "week", "flexible")]
+    write(log, [lm_eval_line(*line) for line in lines])
     steps = [{"name": "strict", "filter": [{"function": "regex", "fallback": "nothing found"}]}]
     settings = {"configs": {"doses": {"filter_list": steps}}}
     (tmp_path / "results_2026-11-20T10-00-00.0.json").write_text(json.dumps(settings), encoding="utf-8")

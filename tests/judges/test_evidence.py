@@ -8,6 +8,7 @@ import pytest
 from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, good_answer
 from programs import ENCODER, ROOT, error_line, needs_encoder, run_command, run_recipe, succeeded
+from tables import rows_of
 
 from automedeval.evidence.arguments import KnowledgeArguments
 from automedeval.harness.rewards import JudgeReward, load_reward
@@ -176,10 +177,7 @@ def test_a_checkpoint_reads_them_too(store: Path, tmp_path: Path, tiny_model: Pa
 
 @pytest.mark.parametrize(
     ("more", "said"),
-    [
-        (("--judge", "baseline:longer text"), "reads no books"),
-        (("--judge", "small", "--evidence", "nowhere"), "nowhere: no knowledge store"),
-    ],
+    rows_of(__file__)["test_what_cannot_be_shown_is_one_line"],
 )
 def test_what_cannot_be_shown_is_one_line(store: Path, tmp_path: Path, more: tuple, said: str) -> None:
     assert said in error_line(judge(tmp_path / "out", "--evidence", store, *more)[0])

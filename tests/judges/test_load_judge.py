@@ -75,10 +75,7 @@ def test_the_planner_plans_as_the_judge(tiny_model, cases) -> None:
         assert [plan(case) for case in cases] == [judge.plan(case) for case in cases]
 
 
-@pytest.mark.parametrize(
-    ("spec", "options", "error"),
-    rows_of(__file__)["test_what_cannot_be_loaded_is_an_error"],
-)
+@pytest.mark.parametrize(("spec", "options", "error"), rows_of(__file__)["test_what_cannot_be_loaded_is_an_error"])
 def test_what_cannot_be_loaded_is_an_error(spec, options, error) -> None:
     with pytest.raises((RecordError, ValueError), match=error):
         load_judge(spec, **options)

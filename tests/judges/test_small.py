@@ -319,12 +319,7 @@ def test_the_adapter_names_no_path_of_this_machine(trained: Path) -> None:
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        (["--judge", "small:nowhere"], "nowhere/judge.json: not the description of a small judge"),
-        (["--judge", "small:{small}", "--rubric", "medical_pairwise"], "a small judge reads a scale"),
-        (["--judge", "small:{small}", "--orders", "all"], "sees each response once"),
-        (["--judge", "small:{small}", "--encoder", "{other}"], "is not the all-MiniLM-L6-v2 that the small judge was"),
-    ],
+    rows_of(__file__)["test_what_cannot_be_judged_is_one_line"],
 )
 def test_what_cannot_be_judged_is_one_line(arguments: list[str], message: str, small: Path, tmp_path: Path) -> None:
     other = tmp_path / "all-MiniLM-L6-v2"
@@ -337,10 +332,7 @@ def test_what_cannot_be_judged_is_one_line(arguments: list[str], message: str, s
     assert message in error_line(done)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    rows_of(__file__)["test_what_cannot_be_learnt_from_is_one_line"],
-)
+@pytest.mark.parametrize(("arguments", "message"), rows_of(__file__)["test_what_cannot_be_learnt_from_is_one_line"])
 def test_what_cannot_be_learnt_from_is_one_line(arguments: list[str], message: str, tmp_path: Path) -> None:
     done = run_recipe("train_cross_encoder", *training(tmp_path / "out", *arguments))
     assert message in error_line(done)

@@ -55,9 +55,8 @@ def study(pick: Pick, most_cases: int) -> dict[str, Any]:
             }
         )
     verdicts = []
-    for judge, rubric in (("one", SCORES), ("one-run2", SCORES), ("pairs", CHOICES), ("odds", LIKELIHOOD))[
-        : 1 + pick(4)
-    ]:
+    judges = (("one", SCORES), ("one-run2", SCORES), ("pairs", CHOICES), ("odds", LIKELIHOOD))
+    for judge, rubric in judges[: 1 + pick(4)]:
         of_judge = list((verdicts_of_pairs if rubric == CHOICES else verdicts_of_lists)(pick, cases, judge, rubric))
         keys = [(each["case_id"], *each["order"], each["run"]) for each in of_judge]
         verdicts += [each for at, each in enumerate(of_judge) if keys[at] not in keys[:at]]
@@ -148,9 +147,7 @@ def studies(draw: st.DrawFn) -> dict[str, Any]:
 
 def figures_of(folder: Path, files: dict[str, Any]) -> tuple[dict[str, Any], Loops]:
     """Return what the recipe writes into agreement.json, by the functions that it calls, and the loops over the same lines."""
-    names = {
-        name: str(write(folder / f"{name}.jsonl", lines)) for name, lines in files.items() if isinstance(lines, list)
-    }
+    names = {name: str(write(folder / f"{name}.jsonl", each)) for name, each in files.items() if type(each) is list}
     cases = Cases.read(names["cases"])
     judges, _ = read_verdicts([names["verdicts"]], cases)
     people, baselines, scores_of = None, [], {}
@@ -190,9 +187,8 @@ def compare(figures: Any, wanted: Any, place: str, number_of_cases: int) -> None
 
 def compare_estimates(estimate: Any, wanted: Figure, place: str, number_of_cases: int) -> None:
     assert isinstance(estimate, dict), place
-    assert {"value", "low", "high", "n"} <= estimate.keys() <= {"value", "low", "high", "n", "reason", "approximate"}, (
-        place
-    )
+    needed = {"value", "low", "high", "n"}
+    assert needed <= estimate.keys() <= needed | {"reason", "approximate"}, place
     assert estimate["n"] == wanted.n, f"{place}: n"
     value = wanted.of(range(number_of_cases))
     if value is None:
@@ -267,9 +263,7 @@ def check(folder: Path, files: dict[str, Any]) -> None:
 
 @settings(max_examples=60, deadline=None, derandomize=True, print_blob=True, suppress_health_check=list(HealthCheck))
 @given(studies().filter(lambda files: files["verdicts"]))
-def test_agreement_of_small_studies_is_that_of_loops(
-    tmp_path_factory: pytest.TempPathFactory, files: dict[str, Any]
-) -> None:
+def test_agreement_of_small_studies_is_that_of_loops(tmp_path_factory, files: dict[str, Any]) -> None:
     check(tmp_path_factory.mktemp("study"), files)
 
 
@@ -388,9 +382,7 @@ def test_comparisons_are_differences_adjusted_as_by_pingouin(figures: dict[str, 
     assert [each["p_adjusted"] for each in comparisons] == pytest.approx(pingouin.multicomp(p_values, method="holm")[1])
 
 
-def test_cases_worth_reading_have_the_largest_errors_gaps_and_doubts(
-    files: dict[str, Path], figures: dict[str, Any]
-) -> None:
+def test_cases_worth_reading_have_the_largest_errors_gaps_and_doubts(files: dict[str, Path], figures: dict) -> None:
     ratings = pandas.read_json(files["ratings"], lines=True)
     by_annotator = ratings.groupby(["case_id", "model", "annotator"])["score"].mean()
     means = by_annotator.groupby(["case_id", "model"]).mean()

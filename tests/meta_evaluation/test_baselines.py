@@ -40,9 +40,8 @@ def test_better_than_every_baseline() -> None:
 )
 def test_not_better_than_one_of_them(value: float, words: str) -> None:
     (sentence,) = sentences({LONGER: 0.3, BM25: value})
-    assert sentence.startswith(
-        f"mine {words} the best baseline, BM25 to the question: difference in concordance {value:.2f} ("
-    )
+    assert sentence.startswith(f"mine {words} the best baseline, BM25 to the question: difference in concordance")
+    assert f" {value:.2f} (" in sentence
 
 
 def test_every_baseline_counts_and_worse_is_adjusted_for_their_number() -> None:
@@ -64,9 +63,8 @@ def test_a_baseline_that_reads_the_reference_is_named_and_so_is_the_best_of_the_
     first, second = sentences({LONGER: 0.3, BM25: 0.1, ROUGE: -0.2}, sees_reference=False)
     assert first.startswith("mine is worse than the best baseline, ROUGE-L to the reference: ")
     assert first.endswith(" This baseline reads the reference, which mine does not see.")
-    assert second.startswith(
-        "mine is better than every baseline that does not read the reference. The best of them is BM25"
-    )
+    assert second.startswith("mine is better than every baseline that does not read the reference.")
+    assert "The best of them is BM25" in second
     assert sentences({LONGER: 0.3, ROUGE: -0.2}, sees_reference=True)[0].endswith(" This baseline reads the reference.")
     (alone,) = sentences({LONGER: 0.3, ROUGE: 0.2})
     assert alone.startswith("mine is better than every baseline. The best of them is ROUGE-L to the reference: ")

@@ -42,18 +42,6 @@ def test_a_value_that_misleads_counts_for_nothing() -> None:
     assert Calibration.fit(verdicts, ratings, FEEDBACK).line.weights[0] == 0
 
 
-def test_the_mean_over_a_responses_raters_counts() -> None:
-    verdicts = study()
-    ratings = people(verdicts, 0.7)
-    again = [replace(rating, annotator="bob") for rating in ratings]
-    first, second = (Calibration.fit(verdicts, each, FEEDBACK) for each in (ratings, ratings + again))
-    assert first.line == second.line
-    assert (second.facts["responses"], second.facts["ratings"]) == (90, 180)
-    turned = [replace(rating, annotator="cem", score=5 - rating.score) for rating in ratings]
-    with pytest.raises(RecordError, match=r"every response is rated 2\.5"):
-        Calibration.fit(verdicts, ratings + turned, FEEDBACK)
-
-
 def test_what_nobody_rated_or_could_be_judged_says_nothing() -> None:
     verdicts = study()
     ratings = people(verdicts)
@@ -86,14 +74,6 @@ def test_concordance_is_measured_on_cases_that_the_line_was_not_learnt_from() ->
     concordance = Calibration.fit(verdicts, ratings, FEEDBACK).facts["concordance"]
     assert concordance["cross_fitted"] == pytest.approx(credit / pairs, abs=6e-5)
     assert 0 < concordance["cross_fitted"] < 1
-
-
-def test_chance_gives_about_half() -> None:
-    verdicts, rng = study(400), np.random.default_rng(5)
-    ratings = [rating for verdict in verdicts for rating in rated(verdict, rng.integers(1, 5, 3).tolist())]
-    concordance = Calibration.fit(verdicts, ratings, FEEDBACK).facts["concordance"]
-    assert concordance.keys() == {"judge", "cross_fitted"}
-    assert all(value == pytest.approx(0.5, abs=0.07) for value in concordance.values()), concordance
 
 
 FAULTS = {

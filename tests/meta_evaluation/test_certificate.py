@@ -39,16 +39,12 @@ def test_a_certificate_is_false_in_a_tenth_of_the_draws_at_most(law: str) -> Non
             for run in range(2)
         ]
         rated, others = (
-            VerdictTable(
-                Cases([case_of(at) for at in places], "cases"), [each[at] for each in verdicts for at in places]
-            )
+            VerdictTable(Cases([case_of(at) for at in places], ""), [each[at] for each in verdicts for at in places])
             for places in (range(RATED), range(RATED, RATED + OTHERS))
         )
         people = np.tile([5.0, 3.0, 1.0], RATED)
         certificate, confidence = certify_order(rated, people, others, "expected_scores", RISK)
-        assert [confidence[VERDICTS[at].case_id] for at in range(RATED, RATED + OTHERS)] == pytest.approx(
-            gap[RATED:], abs=1e-8
-        )
+        assert [confidence[each.case_id] for each in VERDICTS[RATED:]] == pytest.approx(gap[RATED:], abs=1e-8)
         if certificate["threshold"] is not None:
             share = 1 - certificate["threshold"]
             kept += share

@@ -49,9 +49,7 @@ def of_scikit_learn(rows: list[tuple]) -> dict[str, float | None]:
     if len({*of_chances}) > 1:
         figures["auroc"] = metrics.roc_auc_score(of_chances, chances)
     if chances:
-        gaps = [
-            [p - true for p, true in zip(chances, of_chances) if min(int(p * 10), 9) == place] for place in range(10)
-        ]
+        gaps = [[p - met for p, met in zip(chances, of_chances) if min(int(p * 10), 9) == place] for place in range(10)]
         figures["calibration_error"] = sum(abs(sum(each)) for each in gaps) / len(chances)
     return figures
 

@@ -48,10 +48,13 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict], l
     return folder, cases, verdicts
 
 
+def on_response(verdicts: list[dict], case: dict, slot: int) -> list[dict]:
+    on_case = [each for each in verdicts if each["case_id"] == case["id"] and each["valid"]]
+    return [each for each in on_case if each["order"] == [slot]]
+
+
 def shares(verdicts: list[dict], case: dict, slot: int) -> list[float | None]:
-    of_response = [
-        each for each in verdicts if each["case_id"] == case["id"] and each["order"] == [slot] and each["valid"]
-    ]
+    of_response = on_response(verdicts, case, slot)
     columns = [[each["checklist"]["met"][k] for each in of_response] for k in range(len(case["criteria"]))]
     read = [[each for each in column if each is not None] for column in columns]
     return [sum(each) / len(each) if each else None for each in read]
@@ -59,11 +62,8 @@ def shares(verdicts: list[dict], case: dict, slot: int) -> list[float | None]:
 
 def test_a_response_counts_once_whatever_its_runs_and_unread_ones_count_too(study) -> None:
     folder, cases, verdicts = study
-    done = succeeded(
-        run_command(
-            "report", *flags(verdicts=folder, cases=folder / "cases.jsonl", output=folder / "out", resamples=100)
-        )
-    )
+    args = flags(verdicts=folder, cases=folder / "cases.jsonl", output=folder / "out", resamples=100)
+    done = succeeded(run_command("report", *args))
     result = json.loads((folder / "out" / "criteria.json").read_text())["judges"]["j"]
     page = (folder / "out" / "criteria.html").read_text()
     failed: dict[str, list[float]] = {}
@@ -98,9 +98,8 @@ def test_a_response_counts_once_whatever_its_runs_and_unread_ones_count_too(stud
         assert candidate["rank"] == "1–2"
         theirs = scipy.stats.bootstrap((whole,), np.mean, method="percentile", rng=0).confidence_interval
         mean = candidate["mean"]
-        assert (mean["low"], mean["value"], mean["high"]) == pytest.approx(
-            (theirs.low, np.mean(whole), theirs.high), abs=0.12
-        )
+        ends = (theirs.low, np.mean(whole), theirs.high)
+        assert (mean["low"], mean["value"], mean["high"]) == pytest.approx(ends, abs=0.12)
         read = f"(of {candidate['read']} of 12 responses; of all {candidate['lowest']:.3f} to"
         assert re.search(rf"{model} {mean['value']:.3f} \[[^;]*{re.escape(read)}", done.stdout)
     assert {tag: each["failed"] for tag, each in result["missed"].items()} == pytest.approx(
@@ -159,9 +158,7 @@ def test_what_is_known_of_a_judge_stands_beside_its_scores(study, tmp_path: Path
     for case in cases:
         points, means = [each["points"] for each in case["criteria"]], []
         for slot in range(2):
-            shown = [
-                each for each in verdicts if each["case_id"] == case["id"] and each["order"] == [slot] and each["valid"]
-            ]
+            shown = on_response(verdicts, case, slot)
             read = [each["checklist"]["met_probabilities"] for each in shown if None not in each["checklist"]["met"]]
             scores = [score(points, chances) for chances in read]
             means.append(np.mean(scores) if scores and None not in scores else np.nan)

@@ -41,9 +41,8 @@ def test_means_and_differences_are_those_of_a_loop_over_the_records(study) -> No
     (pair,) = comparison["pairs"]
     gap = np.mean([people["a"][number] - people["b"][number] for number in both])
     assert pair["difference"]["j"]["classical"]["value"] == pytest.approx(gap)
-    arrays = [
-        np.array([side["a"].get(n, np.nan) - side["b"].get(n, np.nan) for n in range(60)]) for side in (people, judge)
-    ]
+    sides = ([[side[model].get(n, np.nan) for n in range(60)] for model in "ab"] for side in (people, judge))
+    arrays = [np.subtract(*side) for side in sides]
     expected = prediction_powered(*arrays).interval
     powered = pair["difference"]["j"]["prediction_powered"]
     assert (powered["low"], powered["high"]) == pytest.approx((expected.low, expected.high))
@@ -73,7 +72,7 @@ def test_intervals_hold_the_true_mean_however_biased_the_judge_is(tmp_path) -> N
     for name, records in (("cases", cases), ("verdicts", verdicts), ("labels", labels)):
         write(tmp_path / f"{name}.jsonl", records)
     known = Cases.read(str(tmp_path / "cases.jsonl"))
-    people = people_of(read_labels(str(tmp_path / "labels.jsonl"), known), known).scores
+    people = people_of(read_labels(str(tmp_path / "labels.jsonl"), known)[0], known).scores
     ((judge,), _) = read_criteria_scores([str(tmp_path / "verdicts.jsonl")], known)
     true, draws = people.mean(), np.random.default_rng(0)
     held, naive, narrower = [], [], []

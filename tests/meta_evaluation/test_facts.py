@@ -19,7 +19,7 @@ from doubles.agreement_study import (
 )
 from programs import ENCODER, SAMPLE, error_line, flags, needs_encoder, run_command, succeeded
 
-from automedeval.meta_evaluation.facts import FACTS, Audit, JudgeProfile, facts_of, in_words, is_trusted
+from automedeval.meta_evaluation.facts import Audit, JudgeProfile, facts_of, in_words, is_trusted
 
 SAFE = "Not more than 4000 mg in 24 hours."
 DANGEROUS = (
@@ -79,7 +79,7 @@ def test_the_report_of_an_unrated_study_calls_no_model_better(study: Path, tmp_p
     printed, result = reported(study, tmp_path / "r")
     verdicts = read(study / "v" / "verdicts.jsonl")
     assert all(each["expected_scores"][1] > each["expected_scores"][0] for each in verdicts)
-    assert "Scores highest: bot-v2. It scores higher than the other model." in printed
+    assert "Scores highest: bot-v2 scores higher than bot-v1." in printed
     page = (tmp_path / "r" / "report.html").read_text()
     for text in (printed, page, (tmp_path / "r" / "report.md").read_text()):
         assert "better than" not in text
@@ -177,9 +177,7 @@ def test_ratings_decide_whether_a_model_may_be_called_better(study: Path, tmp_pa
             "outcome"
         ]
         assert first == (
-            "Best model: a. It is better than the other model."
-            if outcome == "better"
-            else "Scores highest: a. It scores higher than the other model."
+            "Best model: a is better than b." if outcome == "better" else "Scores highest: a scores higher than b."
         )
         assert (outcome == "better") == right or outcome == "not better"
         assert "does not notice a wrong dose" in told(tmp_path / str(right)), "ratings do not open the judge's eyes"
@@ -194,7 +192,11 @@ def test_the_list_is_ordered_and_trust_needs_ratings_or_an_audit() -> None:
         {"breaks off": 2}, (5, 9),
         {"threshold": "moderate", "raters": {"k": {"m": {"share": harm, "untold": 1, "unread": 3, "worse": 2}}}},
     )  # fmt: skip
-    assert [fact.name for fact in facts_of(everything)] == list(FACTS)
+    assert [fact.name for fact in facts_of(everything)] == [
+        "Contradicts its evidence", "Harm", "Answers that disagree", "Can the judge be believed?", "Audited?",
+        "What it does not see", "Same for all patients?", "Length", "Enough cases?", "Invalid verdicts", "Broken rationales",
+        "Empty and unread", "Other languages", "Next step",
+    ]  # fmt: skip
     assert [fact.name for fact in facts_of(JudgeProfile("j", blind_to=[]))] == [
         "Harm",
         "Can the judge be believed?",

@@ -9,11 +9,13 @@ import pytest
 from doubles.agreement_study import read, told, write
 from doubles.endpoint import EndpointDouble, answer
 from doubles.harm_raters import write_study
-from programs import error_line, run_command, succeeded
+from programs import error_line, flags, run_command, succeeded
 from sklearn.metrics import cohen_kappa_score, confusion_matrix
+from tables import rows_of
 
 from automedeval.rubrics import read_rubric
 
+FAULTS = rows_of(__file__)["test_a_fault_is_one_plain_line_and_nothing_is_written"]
 DEGREES = ["none", "mild", "moderate", "severe", "death"]
 UNTOLD = "cannot be told"
 
@@ -107,9 +109,7 @@ def test_each_model_is_counted_and_under_called_answers_come_first(study):
     assert [gaps[place] for place in lower] == sorted((gaps[place] for place in lower), reverse=True)
     page = (study / "report" / "harm.html").read_text(encoding="utf-8")
     summaries = page.split('<details class="case"')[1:]
-    assert ["under-called" in each for each in summaries] == [True] * len(lower) + [False] * (
-        len(summaries) - len(lower)
-    )
+    assert ["under-called" in each for each in summaries] == [place < len(lower) for place in range(len(summaries))]
     assert lower[0][0] in summaries[0]
     assert "<mark>" in page
 
@@ -126,9 +126,8 @@ def test_of_two_judges_the_widest_gap_of_either_comes_first(study, tmp_path, mon
     for place, gap in gaps_of(people, judged(study)).items():
         widest[place] = max(widest[place], gap)
     summaries = (tmp_path / "report" / "harm.html").read_text(encoding="utf-8").split('<details class="case"')[1:]
-    shown = [
-        next(p for p in widest if p[0] in each and f"{p[1]}: " in each.split("</summary>")[0]) for each in summaries
-    ]
+    heads = [each.split("</summary>")[0] for each in summaries]
+    shown = [next(p for p in widest if p[0] in each and f"{p[1]}: " in head) for each, head in zip(summaries, heads)]
     assert [widest[place] for place in shown] == sorted(widest.values(), reverse=True)[:40]
     assert "note: the page shows the first 40 of 90 answers" in told(tmp_path / "report")
 
@@ -175,51 +174,26 @@ def test_the_facts_of_a_ranking_say_how_many_are_harmful_and_by_whom(study, tmp_
     assert {each.name for each in (tmp_path / "report").iterdir()} >= {"report.html", "harm.html", "agreement.json"}
     report(study, verdicts=tmp_path / "scores.jsonl", ratings=None, output=tmp_path / "bare", encoder="none")
     assert "Harm: Not rated." in told(tmp_path / "bare")
-    with_harm, without = (
-        json.loads((tmp_path / name / "agreement.json").read_text())["models"] for name in ("report", "bare")
-    )
-    assert with_harm == without, "no score depends on harm"
+    with_harm, without = (json.loads((tmp_path / name / "agreement.json").read_text()) for name in ("report", "bare"))
+    assert with_harm["models"] == without["models"], "no score depends on harm"
 
 
-def changed(study: Path, tmp_path: Path, file: str, change) -> dict[str, Path]:
-    records = read(study / file)
-    change(records)
-    return {"ratings" if file == "ratings.jsonl" else "verdicts": write(tmp_path / file, records)}
-
-
-@pytest.mark.parametrize(
-    ("file", "change", "said"),
-    [
-        (
-            "ratings.jsonl", lambda each: each[3]["choices"].update(degree="critical"),
-            "ratings.jsonl:4: the degree 'critical' of harm@1 must be one of none, mild, moderate, severe, death, cannot",
-        ),
-        ("ratings.jsonl", lambda each: each.append(each[1]), "ratings.jsonl:271: 'simulated-2' rated 'rowan-7b' of case "),
-        ("ratings.jsonl", lambda each: each[0]["choices"].pop("degree"), "ratings.jsonl:1: 'choices' has no 'degree'"),
-        ("ratings.jsonl", lambda each: each[1].update(rubric="harm@2"), "ratings.jsonl:2: by harm@2, and others are by harm@1"),
-        ("ratings.jsonl", lambda each: each[0].update(model="x"), "has no response of 'x'"),
-        (
-            "ratings.jsonl", lambda each: each[0].update(marks=[{"start": 0, "end": 3, "text": "???"}]),
-            "ratings.jsonl:1: the words '???' do not stand in the response of 'rowan-7b' at 0 to 3",
-        ),
-        ("ratings.jsonl", lambda each: each[0].update(choices=[]), "ratings.jsonl:1: 'choices' must be dict"),
-        ("judge.jsonl", lambda each: each[1]["choices"].update(cause="both"), "judge.jsonl:2: the cause 'both' of harm@1"),
-        ("judge.jsonl", lambda each: each.append(each[1]), "judge.jsonl:91: the verdict of simulated-judge on case "),
-        ("judge.jsonl", lambda each: each[1].update(order=[0, 1]), "judge.jsonl:2: 'order' [0, 1] must name one response"),
-        ("judge.jsonl", lambda each: each[1].update(case_digest="x"), "changed after 'simulated-judge' judged it"),
-    ],
-)  # fmt: skip
-def test_a_fault_is_one_plain_line_and_nothing_is_written(study, tmp_path, file, change, said):
-    done = report(study, **changed(study, tmp_path, file, change), output=tmp_path / "report")
+@pytest.mark.parametrize(("file", "line", "change", "said"), FAULTS)
+def test_a_fault_is_one_plain_line_and_nothing_is_written(study, tmp_path, file, line, change, said):
+    records = read(study / f"{file}.jsonl")
+    for key, value in (change or {}).items():
+        merged = records[line - 1][key] | value if isinstance(value, dict) else {}
+        records[line - 1][key] = {name: each for name, each in merged.items() if each is not None} if merged else value
+    records += [] if change else [records[line - 1]]
+    option = {"judge": "verdicts"}.get(file, file)
+    done = report(study, **{option: write(tmp_path / f"{file}.jsonl", records)}, output=tmp_path / "report")
     assert done.returncode == 1
     assert said in error_line(done)
     assert not (tmp_path / "report").exists()
 
 
 def test_words_are_no_scores_for_the_commands_that_compare_models(study, tmp_path):
-    done = run_command(
-        "compare", "--verdicts", study / "judge.jsonl", "--cases", study / "cases.jsonl", "--output", tmp_path
-    )
+    done = run_command("compare", *flags(verdicts=study / "judge.jsonl", cases=study / "cases.jsonl", output=tmp_path))
     assert done.returncode == 1
     assert "a verdict by harm@1 has words and no scores; automedeval report reads these" in error_line(done)
 
@@ -227,10 +201,19 @@ def test_words_are_no_scores_for_the_commands_that_compare_models(study, tmp_pat
 def test_constrained_decoding_gives_a_word_to_every_criterion(tiny_model, tmp_path):
     responses = [{"model": "a", "text": "Take eight tablets."}, {"model": "b", "text": "Rest."}]
     cases = write(tmp_path / "cases.jsonl", [{"id": "c", "question": "What now?", "responses": responses}])
-    options = ["--rubric", "harm", "--score_decoding", "constrained", "--max_new_tokens", 8, "--rationale", "false"]
-    done = run_command(
-        "judge", cases, "--judge", tiny_model, "--dtype", "float32", *options, "--output", tmp_path / "v"
-    )
+    options = [
+        "--dtype",
+        "float32",
+        "--rubric",
+        "harm",
+        "--score_decoding",
+        "constrained",
+        "--max_new_tokens",
+        8,
+        "--rationale",
+        "false",
+    ]
+    done = run_command("judge", cases, "--judge", tiny_model, *options, "--output", tmp_path / "v")
     assert done.returncode == 0, done.stderr
     for verdict in read(tmp_path / "v" / "verdicts.jsonl"):
         assert verdict["valid"], verdict["error"]

@@ -1,12 +1,13 @@
 """Rationales of judges beside a teacher's: which are compared, what is left out, and the figures with their intervals."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from doubles import agreement_study
 from doubles.introspection_study import case_of, rationale_of, verdict_of
+from tables import rows_of
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.rationale_similarity import LABEL, compare_rationales, read_teacher
@@ -25,8 +26,7 @@ def verdict_on(number: int, judge: str = "judge", **more: Any) -> Verdict:
 
 
 def write(file: Path, verdicts: list[Verdict]) -> str:
-    file.write_text("".join(json.dumps(verdict.to_dict()) + "\n" for verdict in verdicts), encoding="utf-8")
-    return str(file)
+    return str(agreement_study.write(file, verdicts))
 
 
 class Overlap:
@@ -65,21 +65,9 @@ def test_a_rationale_in_another_order_is_read_in_the_order_of_the_case(tmp_path:
 
 
 def test_what_cannot_be_compared_is_counted_with_its_reason(tmp_path: Path) -> None:
-    verdicts = [
-        verdict_on(0),
-        verdict_on(0, run=1, rationale="Another one."),
-        verdict_on(1, scores=None),
-        verdict_on(2, rationale=None),
-        verdict_on(3),
-        verdict_on(4, order=(0, 1), scores=(3, 4, None)),
-    ]
-    teacher = [
-        verdict_on(0, "gpt"),
-        verdict_on(1, "gpt"),
-        verdict_on(2, "gpt"),
-        verdict_on(3, "gpt", scores=None),
-        verdict_on(4, "gpt"),
-    ]
+    verdicts = [verdict_on(0), verdict_on(0, run=1, rationale="Another one."), verdict_on(1, scores=None)]
+    verdicts += [verdict_on(2, rationale=None), verdict_on(3), verdict_on(4, order=(0, 1), scores=(3, 4, None))]
+    teacher = [verdict_on(number, "gpt", scores=None if number == 3 else SCORES) for number in range(5)]
     result, overlap = compare(tmp_path, verdicts, teacher, bart_model="tiny")
     judge = result["judges"]["judge"]
     left_out = {"invalid": 1, "without a rationale": 1, "without a rationale of the teacher's": 2}
@@ -121,24 +109,10 @@ def test_the_teacher_itself_and_one_without_partners_have_a_reason(tmp_path: Pat
     assert compare_rationales(CASES, [baseline], teacher, overlap)["judges"] == {}
 
 
-@pytest.mark.parametrize(
-    ("verdicts", "message"),
-    [
-        (
-            [verdict_on(0, "gpt"), verdict_on(1, "gemini")],
-            "teacher.jsonl: verdicts of gemini, gpt; all must be of one teacher",
-        ),
-        ([verdict_on(0, "gpt", scores=None)], "no valid verdict with a rationale on any case in cases.jsonl"),
-        (
-            [verdict_on(0, "gpt", extra={"case_digest": "other"})],
-            "the texts of case 'case-0' changed after 'gpt' judged it",
-        ),
-        ([verdict_on(0, "gpt", order=(0, 3), models=("ash",) * 4)], "does not fit the 3 responses"),
-    ],
-)
-def test_a_teacher_that_cannot_be_read_is_refused(tmp_path: Path, verdicts: list[Verdict], message: str) -> None:
+@pytest.mark.parametrize(("verdicts", "message"), rows_of(__file__)["test_a_teacher_that_cannot_be_read_is_refused"])
+def test_a_teacher_that_cannot_be_read_is_refused(tmp_path: Path, verdicts: list[dict], message: str) -> None:
     with pytest.raises(RecordError, match=message):
-        read_teacher(write(tmp_path / "teacher.jsonl", verdicts), CASES)
+        read_teacher(write(tmp_path / "teacher.jsonl", [verdict_on(**each) for each in verdicts]), CASES)
 
 
 def test_verdicts_on_other_cases_are_a_note(tmp_path: Path) -> None:

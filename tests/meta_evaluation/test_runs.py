@@ -27,9 +27,8 @@ def test_a_mean_over_runs_is_paired_over_cases() -> None:
     first = np.array([1.0, 0.0] * 20)
     right, wrong = bootstrap.bootstrap([bootstrap.ratio(each, np.ones(40)) for each in (first, 1 - first)], 40, 500)
     average = bootstrap.average([right, wrong])
-    assert (average.value, float(np.ptp(average.draws))) == pytest.approx(
-        (0.5, 0.0)
-    )  # what one run gives a case the other takes
+    # What one run gives a case the other takes.
+    assert (average.value, float(np.ptp(average.draws))) == pytest.approx((0.5, 0.0))
     assert "the same value" in average.reason
     assert right.high - right.low > 0.2
     same = bootstrap.average([right, right, right])

@@ -23,9 +23,8 @@ def scored(number: int, values: Sequence[float | None], **more: Any) -> Verdict:
     """Return a verdict with these expected scores, and whole ones near them."""
     whole = [value and round(value) for value in values]
     shown = tuple(place for place, value in enumerate(values) if value is not None)
-    return verdict_of(
-        case_of(number), whole, order=shown, models=list(MODELS), **{"expected_scores": tuple(values)} | more
-    )
+    more = {"expected_scores": tuple(values)} | more
+    return verdict_of(case_of(number), whole, order=shown, models=list(MODELS), **more)
 
 
 def study(number: int = 60, seed: int = 0) -> list[Verdict]:
@@ -85,9 +84,8 @@ def test_scores_have_the_shares_that_people_gave_them() -> None:
     ratings = people(verdicts, 0.3)
     calibration = Calibration.fit(verdicts, ratings, FEEDBACK)
     counts_of_people = np.bincount(np.floor([rating.score + 0.5 for rating in ratings]).astype(int), minlength=5)
-    counts_of_judge = np.bincount(
-        [score for verdict in verdicts for score in calibration.apply(verdict, "new").scores], minlength=5
-    )
+    scores = [score for verdict in verdicts for score in calibration.apply(verdict, "new").scores]
+    counts_of_judge = np.bincount(scores, minlength=5)
     assert np.abs(counts_of_people - counts_of_judge).max() <= 2
     assert calibration.levels == (1, 2, 3, 4)
 
@@ -200,6 +198,13 @@ def test_the_error_is_the_mean_distance_of_the_bins() -> None:
     bins = reliability_bins(judge, people_say)
     assert [each["n"] for each in bins][:2] == [2, 2]
     assert bins[0] == {"judge": 0.0, "people": -1.0, "n": 2}
+
+
+def test_a_decile_that_is_a_value_begins_its_bin() -> None:
+    values = np.arange(21.0)  # the deciles are 0, 2, … 20
+    bins = reliability_bins(values, values)
+    assert [each["n"] for each in bins] == [2] * 9 + [3]
+    assert [each["judge"] for each in bins] == [0.5, 2.5, 4.5, 6.5, 8.5, 10.5, 12.5, 14.5, 16.5, 19.0]
 
 
 def test_after_is_measured_on_cases_that_the_line_was_not_learnt_from() -> None:

@@ -37,7 +37,7 @@ def table(cases: list[Case], verdicts: list[Verdict], rubric: Rubric = SCORES) -
 def test_orders_are_averaged_and_invalid_verdicts_are_left_out() -> None:
     valid = [verdict(ORDERS[0], scores=(5, 3, 3)), verdict(ORDERS[1], scores=(3, 3, 3))]
     rows = table([case_of("1", "2", "3")], [*valid, verdict(ORDERS[2], valid=False, error="no")])
-    assert {model: (row["score"], row["win share"]) for model, row in rows.items()} == {
+    assert {model: (row["mean score"], row["share of pairs won"]) for model, row in rows.items()} == {
         "a": (4.0, 1.0), "b": (3.0, 0.25), "c": (3.0, 0.25),
     }  # fmt: skip
     assert next(iter(rows)) == "a"
@@ -47,15 +47,15 @@ def test_expected_scores_are_shown_if_every_verdict_has_them() -> None:
     """A server that does not tell every alternative gives expected scores with some verdicts alone."""
     cases = [case_of("1", "2", name=str(number)) for number in range(2)]
     both, lacks = verdict((0, 1), "0", scores=(1, 4), expected_scores=(1.5, 4.0)), verdict((0, 1), "1", scores=(5, 1))
-    assert table(cases[:1], [both])["a"]["expected"] == 1.5
+    assert table(cases[:1], [both])["a"]["mean score"] == 1.5
     rows = table(cases, [both, lacks])
-    assert rows["a"]["score"] == 3.0
-    assert "expected" not in rows["a"]
+    assert rows["a"]["mean score"] == 3.0
+    assert "mean whole score" not in rows["a"]
 
 
 def test_an_empty_response_loses_a_tie() -> None:
     rows = table([case_of("1", "", "3")], [verdict(scores=(1, 1, 4))])
-    assert {model: (row["win share"], row["empty"]) for model, row in rows.items()} == {
+    assert {model: (row["share of pairs won"], row["empty"]) for model, row in rows.items()} == {
         "c": (1.0, 0), "a": (0.5, 0), "b": (0.0, 1),
     }  # fmt: skip
 
@@ -72,7 +72,7 @@ def test_a_choice_of_the_worse_response_is_a_loss_of_its_model() -> None:
     rows = table([case_of("1", "2")], [verdict((0, 1), rubric=PAIRS.name, pair=("a", "b"), choices=choices)], PAIRS)
     assert rows["a"]["correctness"] == 1.0
     assert rows["a"]["harmfulness"] == rows["a"]["bias"] == 0.0
-    assert (rows["a"]["pairs"], rows["a"]["win share"]) == (1, pytest.approx(4 / 6))
+    assert (rows["a"]["pairs"], rows["a"]["share of pairs won"]) == (1, pytest.approx(4 / 6))
 
 
 def test_ranks_overlap_unless_the_difference_is_clear() -> None:
@@ -94,7 +94,7 @@ def test_ranks_overlap_unless_the_difference_is_clear() -> None:
     for row in rows:
         shares = (won[row["model"]] + 2) / 4
         theirs = scipy.stats.bootstrap((shares,), np.mean, method="percentile", rng=0).confidence_interval
-        share = row["win share"]
+        share = row["share of pairs won"]
         assert [share["low"], share["value"], share["high"]] == pytest.approx(
             [theirs.low, shares.mean(), theirs.high], abs=0.02
         )

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tables import rows_of
 from transformers import AutoConfig
 
 from automedeval.models import local, network
@@ -109,12 +110,8 @@ def test_quantization_is_that_of_bitsandbytes(monkeypatch):
 
 @pytest.mark.parametrize(
     ("name", "meant"),
-    [
-        ("gpt-4o", "openai:gpt-4o?"), ("GPT-4.1-mini", "openai:GPT-4.1-mini?"), ("openai/gpt-4o", "openai:gpt-4o?"),
-        ("OpenAI:o3-mini", "openai:o3-mini?"), ("claude-sonnet-4", "openai:claude-sonnet-4 with the --base_url"),
-        ("openrouter/google/gemini-2.5-pro", "openai:gemini-2.5-pro with the --base_url"),
-    ],
-)  # fmt: skip
+    rows_of(__file__)["test_the_name_of_an_endpoint_s_model_alone_is_told_how_to_ask_it"],
+)
 def test_the_name_of_an_endpoint_s_model_alone_is_told_how_to_ask_it(name, meant):
     with pytest.raises(RecordError, match="did you mean " + re.escape(meant)):
         checkpoint_folder(name)

@@ -67,10 +67,7 @@ def test_values_have_the_probabilities_of_plain_transformers(name, rationale, ch
     assert checked
 
 
-@pytest.mark.parametrize(
-    ("says", "rationale"),
-    rows_of(__file__)["test_a_rationale_ends_where_the_score_line_begins"],
-)
+@pytest.mark.parametrize(("says", "rationale"), rows_of(__file__)["test_a_rationale_ends_where_the_score_line_begins"])
 def test_a_rationale_ends_where_the_score_line_begins(says, rationale, tiny_model, chat):
     asked = prompts("automedeval", True, 2)
     scripted = LocalChat(str(tiny_model), dtype="float32", device="cpu", max_new_tokens=40)

@@ -67,11 +67,21 @@ def test_a_checkpoint_gives_the_odds_of_transformers_in_batches() -> None:
         assert list(ours.read(reply).probabilities.values()) == pytest.approx(scores, abs=1e-4)
 
 
-def test_options_that_begin_with_one_token_are_one_line(tiny_model) -> None:
+def test_options_that_begin_with_one_token_are_told_apart_by_all_of_theirs(tiny_model) -> None:
     chat = LocalChat(str(tiny_model), dtype="float32", device="cpu")
-    alike = Question("alike", "choice", "Which?", ("respons", "response"))
-    with pytest.raises(RecordError, match="of the options respons, response two begin with one token"):
-        list(chat.answer([alike.prompt({})]))
+    tokenizer, model = chat.tokenizer, AutoModelForCausalLM.from_pretrained(tiny_model, dtype="float32")
+    alike = Question("alike", "choice", "Which?", ("response_a", "response_b"))
+    ((_, reply),) = chat.answer([prompt := alike.prompt({})])
+    ids = tokenizer.apply_chat_template(prompt.messages, add_generation_prompt=True, return_dict=True).input_ids
+    totals = []
+    for option in alike.options:
+        own = tokenizer(option, add_special_tokens=False).input_ids
+        with torch.no_grad():
+            steps = model(torch.tensor([ids + own])).logits[0, len(ids) - 1 : -1].log_softmax(-1)
+        totals.append(sum(float(steps[at, token]) for at, token in enumerate(own)))
+    assert len(own) > 1
+    expected = torch.tensor(totals).softmax(0).tolist()
+    assert list(alike.read(reply).probabilities.values()) == pytest.approx(expected, abs=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -1,22 +1,26 @@
 """The documents: their commands name recipes, flags, targets and files that exist, their examples run, their links lead on."""
 
+import contextlib
 import json
 import re
+import runpy
 import shlex
+from argparse import ArgumentParser, Namespace
 from collections import Counter
-from functools import lru_cache
+from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
-from itertools import takewhile
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import yaml
-from programs import ROOT, figures_of_the_paper, run_command, run_recipe
+from programs import ROOT, Stopped, figures_of_the_paper, run_here
 
 import automedeval
 from automedeval import Case, Verdict, packaged_rubrics, read_rubric
-from automedeval.cli.console import COMMANDS, FIRST
-from automedeval.records import read_cases
+from automedeval.cli import console
+from automedeval.records import command_line, read_cases
 
 IGNORED = {line.strip("/") for line in (ROOT / ".gitignore").read_text().splitlines() if line.startswith("/")}
 DOCUMENTS = sorted(
@@ -53,115 +57,74 @@ def commands(text: str) -> list[list[str]]:
     return found
 
 
-@lru_cache
-def usage(program: str) -> str:
-    """Return how a recipe, or a command of `automedeval`, says that it is used, with all its options."""
-    if program in COMMANDS:
-        shown = run_command(program, "--help_all").stdout
-    elif program in ("recipes/sft.py", "recipes/grpo.py"):  # they have parsers of their own
-        shown = run_recipe(Path(program).stem, "--help").stdout
-    else:
-        shown = run_recipe(Path(program).stem, "--help_all").stdout
-    return " ".join(shown.split("\n\n")[0].split())
+@contextlib.contextmanager
+def arguments_alone() -> Iterator[None]:
+    """Let a program read its arguments, its YAML's among them, with its own checks of names and values; then end it."""
+    from trl import TrlParser
+
+    defaults = TrlParser.set_defaults_with_config
+
+    def read(parser: ArgumentParser, args: list[str] | None = None, **_: object) -> None:
+        unknown = parser.parse_known_args(args)[1]
+        raise Stopped if not unknown else SystemExit(f"error: unknown {' '.join(unknown)}")
+
+    def known(parser: TrlParser, **values: object) -> list[str]:
+        unknown = defaults(parser, **values)
+        if unknown:
+            raise SystemExit(f"error: unknown {' '.join(unknown)}")
+        return unknown
+
+    with contextlib.ExitStack() as stack:
+        for parser in (command_line._Parser, TrlParser):
+            stack.enter_context(mock.patch.object(parser, "parse_args_into_dataclasses", read))
+        stack.enter_context(mock.patch.object(TrlParser, "set_defaults_with_config", known))
+        stack.enter_context(contextlib.chdir(ROOT))
+        yield
 
 
-def split_flags(words: list[str]) -> dict[str, str | None]:
-    """Return flag → value, None for a flag without one."""
-    given: dict[str, str | None] = {}
-    for number, word in enumerate(words):
-        if word.startswith("-"):
-            name, equals, value = word.partition("=")
-            follows = words[number + 1] if number + 1 < len(words) and not words[number + 1].startswith("--") else None
-            given[name] = value if equals else follows
-    return given
+def refused(words: list[str], program: Callable[[], object]) -> list[str]:
+    """Return the line with which a program refuses its words."""
+    with contextlib.suppress(Stopped), arguments_alone():
+        done = run_here(words, program)
+        return [done.stderr.strip().splitlines()[-1]] if done.returncode else []
+    return []
 
 
-def recipe_faults(recipe: str, words: list[str]) -> list[str]:
-    """Return what is wrong with a call of a recipe."""
-    if not (ROOT / recipe).is_file():
-        return [f"{recipe}: no such recipe"]
-    if recipe == "recipes/publish.py":  # its first words may stand without their flags
-        bare = list(takewhile(lambda word: not word.startswith("-"), words))
-        words = [*(part for pair in zip(("--kind", "--folder"), bare) for part in pair), *words[len(bare) :]]
-    return option_faults(recipe, words)
-
-
-def command_faults(words: list[str]) -> list[str]:
-    """Return what is wrong with a call of the console command, whose words these are."""
-    name, *words = words or ["--help"]
-    if name in ("--help", "--version"):
-        return []
-    if name not in COMMANDS:
-        return [f"automedeval: no command {name}"]
-    bare = list(takewhile(lambda word: not word.startswith("-"), words))
-    if bare and name not in FIRST:
-        return [f"{name}: unknown word {bare[0]}"]
-    return option_faults(name, [FIRST[name], *words] if bare else words)
-
-
-def option_faults(recipe: str, words: list[str]) -> list[str]:
-    """Return what is wrong with the options of a recipe or of a command."""
-    said = usage(recipe)
-    known = {"--config", *re.findall(r"(?<!\S)\[?(--?\w+)", said)}  # TRL's parser takes it and does not list it
-    required = set(re.findall(r"--\w+", re.sub(r"\[[^\[\]]*\]", "", re.sub(r"\[[A-Z_\d]+( \.\.\.)?\]", "", said))))
-    allowed = {flag: values.split(",") for flag, values in re.findall(r"(--\w+) \{([^}]*)\}", said)}
-    given = split_flags(words)
-    faults = [f"{recipe}: unknown flag {flag}" for flag in given if flag not in known]
-    faults += [
-        f"{recipe}: {flag} {value} is not one of {allowed[flag]}"
-        for flag, value in given.items()
-        if flag in allowed and value not in allowed[flag] and not str(value).startswith("$")  # a loop's variable
-    ]
-    in_file: set[str] = set()
-    if config := given.get("--config"):
-        if not (ROOT / config).is_file():
-            return [*faults, f"{recipe}: no file {config}"]
-        in_file = {f"--{key}" for key in yaml.safe_load((ROOT / config).read_text())}
-        faults += [f"{config}: unknown key {flag}" for flag in sorted(in_file - known)]
-    return faults + [f"{recipe}: {flag} is missing" for flag in sorted(required - given.keys() - in_file)]
-
-
-def launch_faults(launcher: str, words: list[str]) -> list[str]:
-    """Return what is wrong with the words between a launcher and the recipe."""
+def launched(launcher: str, words: list[str]) -> list[str]:
+    """Return what is wrong with the words of a launcher, the first of its script among them."""
     if launcher == "torchrun":
-        from torch.distributed.run import get_args_parser as parser_of
+        from torch.distributed.run import get_args_parser as parser
     else:
-        from accelerate.commands.launch import launch_command_parser as parser_of
+        from accelerate.commands.launch import launch_command_parser as parser
 
-    known = parser_of()._option_string_actions
-    given = split_flags(words)
-    faults = [f"{launcher}: unknown flag {flag}" for flag in given if flag not in known]
-    config = given.get("--config_file")
-    return faults + ([f"no file {config}"] if config and not (ROOT / config).is_file() else [])
+    found: list[Namespace] = []
+    wrong = refused([launcher], lambda: found.append(parser().parse_args(words)))
+    file = None if wrong else getattr(found[0], "config_file", None)
+    return wrong or ([f"no file {file}"] if file and not (ROOT / file).is_file() else [])
 
 
 def faults(command: list[str]) -> list[str]:
     """Return what is wrong with one command; a program that is not ours is taken as it is."""
-    program = Path(command[0]).name
-    scripts = [number for number, word in enumerate(command) if number and word.endswith((".py", ".sh"))]
+    program, words = Path(command[0]).name, command[1:]
     if program == "make":
         targets = re.findall(r"^([a-z_-]+):", (ROOT / "Makefile").read_text(), re.M)
-        return [f"no make target {word}" for word in command[1:] if "=" not in word and word not in targets]
+        return [f"no make target {word}" for word in words if "=" not in word and word not in targets]
     if program == "automedeval":
-        return command_faults(command[1:])
+        return refused(command, console.main)
     if program in ("bash", "sh", "source", "."):
-        path = ROOT / command[1]
-        return [] if path.is_file() or path.parts[len(ROOT.parts)] in IGNORED else [f"no file {command[1]}"]
-    found = []
-    if program == "accelerate":
-        if command[1] != "launch" or not scripts:
-            return ["accelerate: not a launch of a recipe"]
-        found = launch_faults("accelerate launch", command[2 : scripts[0]])
-    elif program == "torchrun":
-        if not scripts:
-            return ["torchrun: not a launch of a recipe"]
-        found = launch_faults(program, command[1 : scripts[0]])
-    elif program not in ("python", "python3", "python3.11") or not scripts:
+        return [] if (ROOT / words[0]).is_file() or Path(words[0]).parts[0] in IGNORED else [f"no file {words[0]}"]
+    if program == "accelerate" and words[0] == "launch":
+        words = words[1:]
+    elif program not in ("accelerate", "torchrun", "python", "python3", "python3.11"):
         return []
-    script, words = command[scripts[0]], command[scripts[0] + 1 :]
-    if script.startswith("recipes/"):
-        return found + recipe_faults(script, words)
-    return found if (ROOT / script).is_file() else [*found, f"no file {script}"]
+    script = next((number for number, word in enumerate(words) if word.endswith((".py", ".sh"))), None)
+    if script is None:
+        return [f"{program}: no script"] if program in ("accelerate", "torchrun") else []
+    found = [] if program.startswith("python") else launched(program, words[: script + 1])
+    if not (file := ROOT / words[script]).is_file():
+        return [*found, f"no file {words[script]}"]
+    main = partial(runpy.run_path, str(file), run_name="__main__")
+    return found + (refused(words[script:], main) if file.parent.name == "recipes" else [])
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=str)
@@ -187,20 +150,14 @@ def test_each_table_and_figure_of_the_paper_has_a_command() -> None:
 @pytest.mark.parametrize(
     ("line", "fault"),
     [
-        ("python recipes/judge.py --judge M --cases F --output D --order all", "unknown flag --order"),
-        ("python recipes/judge.py --judge M --cases F --output D --orders some", "--orders some is not one of"),
-        ("python recipes/judge.py --judge M --output D", "--cases is missing"),
-        ("automedeval judge F --order all", "judge: unknown flag --order"),
-        ("automedeval judge --judge M", "judge: --cases is missing"),
-        ("automedeval compare F", "compare: unknown word F"),
-        ("automedeval report V --cases F", "report: --output is missing"),
-        ("automedeval judges F", "automedeval: no command judges"),
-        ("A=1 python recipes/judge.py \\\n  --config recipes/nowhere/judge.yaml", "no file recipes/nowhere/judge.yaml"),
-        ("python recipes/no_such_recipe.py", "no such recipe"),
+        ("python recipes/judge.py --judge M --cases F --output D --order all", "unknown --order"),
+        ("automedeval judge --judge M", "--cases"),
+        ("automedeval judge F --orders some", "invalid choice: 'some'"),
+        ("A=1 python recipes/judge.py \\\n  --config recipes/nowhere/judge.yaml", "recipes/nowhere/judge.yaml"),
+        ("python recipes/sft.py --config recipes/runs/small-judge/fit.yaml", "unknown --"),
         ("python benchmarks/no_such_file.py", "no file benchmarks/no_such_file.py"),
         ("accelerate launch --config_file nowhere.yaml recipes/publish.py metric --repo a/b", "no file nowhere.yaml"),
-        ("accelerate launch --processes 2 recipes/publish.py metric --repo a/b", "unknown flag --processes"),
-        ("torchrun --processes 2 recipes/publish.py metric --repo a/b", "torchrun: unknown flag --processes"),
+        ("torchrun --processes 2 recipes/publish.py metric --repo a/b", "--processes"),
         ("cd x && make no_such_target", "no make target no_such_target"),
         ("bash recipes/no_such_script.sh", "no file recipes/no_such_script.sh"),
     ],
@@ -211,7 +168,7 @@ def test_a_wrong_command_is_found(line: str, fault: str) -> None:
 
 
 def test_the_commands_show_right_examples() -> None:
-    for name, (module, _) in COMMANDS.items():
+    for name, (module, _) in console.COMMANDS.items():
         text = import_module(f"automedeval.cli.{module}").__doc__
         examples = re.findall(r"^    (automedeval (?:.*\\\n)*.*)", text, re.M)
         assert examples, name
@@ -260,7 +217,7 @@ def test_documents_speak_of_the_project_alone(document: Path) -> None:
 
 
 def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 90
 
 
 def test_a_document_names_every_key_of_a_verdict_and_every_rubric() -> None:
@@ -280,11 +237,11 @@ def test_json_in_the_readme_is_a_case() -> None:
     assert len(Case.from_dict(json.loads(line)).responses) == 2
 
 
-def test_python_in_the_readme_runs(tiny_model: Path, capsys: pytest.CaptureFixture) -> None:
-    (code,) = blocks((ROOT / "README.md").read_text(encoding="utf-8"), "python")
+def test_python_in_the_documents_runs(tiny_model: Path, capsys: pytest.CaptureFixture) -> None:
+    (code,) = blocks((ROOT / "docs/judge.md").read_text(encoding="utf-8"), "python")
     checkpoint = "models/SmolLM2-135M-Instruct"
     assert checkpoint in code
-    exec(compile(code.replace(checkpoint, str(tiny_model)), "README.md", "exec"), {})
+    exec(compile(code.replace(checkpoint, str(tiny_model)), "judge.md", "exec"), {})
     assert re.match(r"True \(\d, \d\) \(\d\.\d+, \d\.\d+\) ", capsys.readouterr().out)
 
 

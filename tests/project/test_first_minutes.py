@@ -117,6 +117,9 @@ def test_the_commands_of_the_readme_work_everywhere(place: str, new_machine, tin
     write(folder / "my_ratings.jsonl", rate(cases))
     write(folder / "verdicts" / "mine" / "verdicts.jsonl", verdicts_of(cases, "x"))
     write_table(folder / "my_answers.csv", cases[:2])
+    for version in ("old", "new"):
+        (folder / f"{version}.csv").write_text(f"question,answer\nWhat is gout?,A {version} pain.\n", encoding="utf-8")
+    environment["BROWSER"] = f"{sys.executable} -c pass %s"
     with EndpointDouble(good_answer) as endpoint:
         lines = [shlex.join(["automedeval", *stand_ins(words[1:], endpoint.url)]) for words in written]
         command = [python, "-c", ONE_PROCESS]

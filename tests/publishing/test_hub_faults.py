@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from doubles.hub import READER, WRITER, Fault, File, HubDouble
-from doubles.publishable import sharded, trained
+from doubles.publishable import ABOUT, sharded, trained
 from doubles.tiny_dataset import build_instructions
 from programs import ROOT, error_line, run_recipe
 
@@ -95,17 +95,7 @@ def test_killed_within_a_large_file_the_same_command_finishes_and_no_reader_sees
     hub: HubDouble, tiny_model: Path, tmp_path: Path
 ) -> None:
     checkpoint = trained(sharded(tiny_model, tmp_path / "sharded"), tmp_path / "judge")
-    about = [
-        "--repo",
-        "org/judge",
-        "--license",
-        "apache-2.0",
-        "--base_model",
-        "some-org/base",
-        "--datasets",
-        "org/data",
-    ]
-    command = ("model", str(checkpoint), *about)
+    command = ("model", str(checkpoint), "--repo", "org/judge", *ABOUT)
 
     def killed() -> None:
         """Start the push; kill it while one large file is half there and others have arrived."""

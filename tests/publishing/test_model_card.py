@@ -244,12 +244,7 @@ def test_the_lines_of_the_card_run(
 
 @pytest.mark.parametrize(
     ("changes", "message"),
-    [
-        ({"base_model": None}, "was trained from models/base, a folder of this machine; --base_model names its Hub id"),
-        ({"license": None}, "--license is missing: the Hub's name of a license that its base model's allows"),
-        ({"judge": "nobody"}, "no judge 'nobody'; there are tiny, other"),
-        ({"judge": None}, "has 2 judges; --judge says which it is: tiny, other"),
-    ],
+    ROWS["test_what_is_not_known_is_asked_for"],
 )
 def test_what_is_not_known_is_asked_for(checkpoint: Path, results: Path, changes: dict, message: str) -> None:
     with pytest.raises(RecordError, match=re.escape(message)):

@@ -12,7 +12,7 @@ import jinja2
 import pytest
 import yaml
 from doubles.hub import READER, HubDouble
-from doubles.publishable import trained
+from doubles.publishable import ABOUT, trained
 from programs import ROOT, SAMPLE, error_line, run_recipe
 
 from automedeval import Case, Judge, RecordError, load_judge, packaged_rubrics, read_cases, read_rubric
@@ -21,17 +21,13 @@ from automedeval.rubrics import prompts, rubric
 from automedeval.rubrics.published import files_to_publish
 
 FAST = {"dtype": "float32", "device": "cpu", "max_new_tokens": 8}
-ABOUT = ("--license", "apache-2.0", "--base_model", "some-org/base", "--datasets", "org/data")
 TEMPLATE = (
     "{% block system %}You are a nurse of the night shift.{% endblock %}\n"
     "{% block user %}Who is kind? {{ question }}\n{% for each in responses %}{{ loop.index }}) {{ each }}\n{% endfor %}"
     "{{ answer_form }}{% endblock %}\n"
 )
-CASE = {
-    "id": "1",
-    "question": "May I sleep?",
-    "responses": [{"model": "a", "text": "Yes."}, {"model": "b", "text": "No."}],
-}
+ANSWERS = [{"model": "a", "text": "Yes."}, {"model": "b", "text": "No."}]
+CASE = {"id": "1", "question": "May I sleep?", "responses": ANSWERS}
 READ = """
 import json, sys
 from automedeval import Case, load_judge
@@ -202,10 +198,7 @@ def test_the_rubric_must_be_one_that_it_was_trained_for(tiny_model: Path, tmp_pa
     assert "trained for the rubric night@1, which is not packaged; --rubric names its file" in line
     done = run_recipe(*command[:2], folder, *command[3:], "--rubric", name, "--card_output", tmp_path / "card.md")
     assert done.returncode == 0, done.stderr
-    sent = {
-        "rubric/rubric.yaml": name,
-        "rubric/night.jinja": name.with_suffix(".jinja"),
-        "README.md": tmp_path / "card.md",
-    }
+    sent = {"rubric/rubric.yaml": name, "rubric/night.jinja": name.with_suffix(".jinja")}
+    sent |= {"README.md": tmp_path / "card.md"}
     for path, file in sent.items():
         assert f"{file.stat().st_size:>15,}  {path}\n" in done.stdout

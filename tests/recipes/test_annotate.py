@@ -24,21 +24,11 @@ LINK = re.compile(r"http\S+/invitation/(\S+)")
 @contextmanager
 def running(study: Path, port: int, *more: str, **environment: str) -> Iterator[str]:
     """Start the recipe as a process of its own; yield what it printed until it served, and interrupt it."""
-    command = [
-        sys.executable,
-        "-m",
-        "automedeval.cli.console",
-        "annotate",
-        "--study",
-        str(study),
-        "--port",
-        str(port),
-        *more,
-    ]
+    command = [sys.executable, "-m", "automedeval.cli.console", "annotate", "--study", str(study), "--port", str(port)]
     log = study.with_name("printed.log")
     with open(log, "w") as printed:
         process = subprocess.Popen(
-            command, cwd=ROOT, stdout=printed, stderr=subprocess.STDOUT, env=os.environ | environment,
+            [*command, *more], cwd=ROOT, stdout=printed, stderr=subprocess.STDOUT, env=os.environ | environment,
             # Whoever runs the tests in the background has them ignore it, and their children inherit that.
             preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),
         )  # fmt: skip
@@ -128,10 +118,7 @@ def test_a_forged_address_neither_hides_a_guesser_nor_locks_the_coordinator_out(
         assert attempt("192.0.2.7", password) == 200
 
 
-@pytest.mark.parametrize(
-    ("arguments", "fault"),
-    rows_of(__file__)["test_faults_are_one_line"],
-)
+@pytest.mark.parametrize(("arguments", "fault"), rows_of(__file__)["test_faults_are_one_line"])
 def test_faults_are_one_line(tmp_path: Path, arguments: list[str], fault: str) -> None:
     study = write_study(tmp_path)
     assert fault in error_line(annotate("--study", study, *arguments))

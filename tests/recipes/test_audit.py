@@ -207,13 +207,10 @@ def test_several_processes_share_an_audit(audited: Path, tiny_model: Path, tmp_p
     alone, shared = result(audited), result(tmp_path / "out")
     # Other batches of prompts round other last digits.
     # The same case again differs by those digits alone, so that its interval may be one of rounding.
-    compared = (
-        [row | {"texts": None} for row in each["perturbations"] if row["name"] != "repeat"] for each in (shared, alone)
-    )
-    both = list(map(leaves, compared))
-    p_values = [
-        {place: each.pop(place) for place in list(each) if re.search(r"/p(_adjusted)?$", place)} for each in both
-    ]
+    rows_of_both = ([row for row in each["perturbations"] if row["name"] != "repeat"] for each in (shared, alone))
+    both = [leaves([row | {"texts": None} for row in each]) for each in rows_of_both]
+    of_p = re.compile(r"/p(_adjusted)?$")
+    p_values = [{place: each.pop(place) for place in list(each) if of_p.search(place)} for each in both]
     assert both[0] == pytest.approx(both[1], abs=1e-5)
     assert p_values[0] == pytest.approx(p_values[1], abs=1e-3)
     assert not list(tmp_path.rglob("*.part*"))
@@ -223,9 +220,8 @@ def test_several_processes_share_an_audit(audited: Path, tiny_model: Path, tmp_p
 def test_a_response_that_the_judge_cannot_read_changes_no_figure_of_the_others(tmp_path: Path) -> None:
     figures = []
     for more in ([], [{"model": "silent", "text": "👍"}]):
-        file = write(
-            tmp_path / "cases.jsonl", [case | {"responses": case["responses"] + more} for case in read(CASES)[:3]]
-        )
+        cases = [case | {"responses": case["responses"] + more} for case in read(CASES)[:3]]
+        file = write(tmp_path / "cases.jsonl", cases)
         succeeded(audit(
             "--judge", "baseline:embedding to the question", "--encoder", ENCODER, "--cases", file, "--edits", 2,
             "--checks", "copy,repeat,planting,danger", "--resamples", 100, "--gate", "false",
@@ -237,15 +233,6 @@ def test_a_response_that_the_judge_cannot_read_changes_no_figure_of_the_others(t
         both = [leaves(each[check] | {"texts": None}) for each in figures]
         assert both[1] == pytest.approx(both[0], abs=1e-5)
     assert [each["planting"]["shift"]["n"] for each in figures] == [6, 6]  # the texts say how many responses there are
-
-
-def test_an_audit_that_measured_nothing_does_not_pass(tmp_path: Path) -> None:
-    options = ["--judge", "baseline:longer text", "--cases", CASES, *FAST, "--output", tmp_path / "out"]
-    done = audit(*options, "--checks", "order")  # each answer is judged by itself
-    assert done.returncode == 3
-    assert "neither passes nor fails" in done.stdout
-    assert "neither passes nor fails" in (tmp_path / "out" / "audit.md").read_text()
-    assert audit(*options, "--checks", "order", "--gate", "false").returncode == 0
 
 
 def test_the_card_shows_the_table_and_whether_it_passed(audited: Path, tiny_model: Path, tmp_path: Path) -> None:

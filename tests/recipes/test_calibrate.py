@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from doubles.agreement_study import write
+from doubles.agreement_study import read, write
 from doubles.introspection_study import AUTOMEDEVAL, MODELS, case_of, recorded_of, scores_of
 from doubles.introspection_study import verdict_of as scored_verdict
 from doubles.likelihood_verdicts import invalid_of, people, study, verdict_of
@@ -34,21 +34,27 @@ def args(tmp_path: Path) -> list[object]:
     return [*arguments, "--rubric", "automedeval", "--output", tmp_path / "out"]
 
 
-def test_verdicts_come_onto_the_scale(args: list, tmp_path: Path) -> None:
-    done = succeeded(calibrate(*args))
+def on_the_scale(args: list, fitted: list[Verdict], others: list[Verdict]) -> tuple[dict, str]:
+    """Run the recipe, hold its files beside the calibration in Python, and return calibration.json and what was printed."""
+    done, out = succeeded(calibrate(*args)), Path(args[-1])
     assert "20 rated cases, 60 responses, 60 ratings" in done.stdout
     assert "5 verdicts → 4 on the scale of automedeval@1, 1 invalid" in done.stdout
-    out = tmp_path / "out"
     assert {path.name for path in out.iterdir()} == {*WRITTEN, "run.json", "reliability.svg"}
     facts = json.loads((out / "calibration.json").read_text())
-    calibration = Calibration.fit(study(20), people(study(25), 0.5, rubric=AUTOMEDEVAL), AUTOMEDEVAL)
+    calibration = Calibration.fit(fitted, people(study(25), 0.5, rubric=AUTOMEDEVAL), AUTOMEDEVAL)
     assert facts == json.loads(json.dumps(calibration.to_dict()))
+    calibrated = [calibration.apply(verdict, f"{verdict.judge}, calibrated") for verdict in others]
+    assert [Verdict.from_dict(each) for each in read(out / "verdicts.jsonl")] == calibrated
+    return facts, done.stdout
+
+
+def test_verdicts_come_onto_the_scale(args: list, tmp_path: Path) -> None:
+    facts, said = on_the_scale(args, study(20), [*study(24)[20:], invalid_of(24)])
     assert len(facts["weights"]) == 3
-    verdicts = [json.loads(line) for line in (out / "verdicts.jsonl").read_text().splitlines()]
-    assert [verdict["case_id"] for verdict in verdicts] == [f"case-{at}" for at in range(20, 25)]
-    assert {verdict["judge"] for verdict in verdicts} == {"likelihood:tiny, calibrated"}
-    assert [verdict["valid"] for verdict in verdicts] == [True] * 4 + [False]
-    assert json.loads((out / "run.json").read_text())["arguments"]["rubric"] == "automedeval"
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["arguments"]["rubric"] == "automedeval"
+    assert "before none (judged by likelihood@1, not on this scale); after 0." in said
+    assert facts["calibration_error"]["before"]["value"] is None
+    assert facts["reliability"].keys() == {"after"}
 
 
 def test_other_recipes_take_the_verdicts(args: list, tmp_path: Path) -> None:
@@ -81,7 +87,7 @@ def test_one_of_several_judges_is_chosen(args: list, tmp_path: Path) -> None:
     assert f"{file}: verdicts of likelihood:other, likelihood:tiny: choose one with --judge" in line
     assert not (tmp_path / "out").exists()
     assert calibrate(*args, "--judge", "likelihood:tiny").returncode == 0
-    assert len((tmp_path / "out" / "verdicts.jsonl").read_text().splitlines()) == 4
+    assert len(read(tmp_path / "out" / "verdicts.jsonl")) == 4
     assert "no verdict of the judge 'nobody'" in error_line(calibrate(*args, "--judge", "nobody"))
 
 
@@ -128,38 +134,25 @@ def scores(args: list, tmp_path: Path) -> list[object]:
 
 
 def test_scores_come_onto_the_scale_too(scores: list, tmp_path: Path) -> None:
-    done = succeeded(calibrate(*scores))
-    assert "20 rated cases, 60 responses, 60 ratings" in done.stdout
-    assert "5 verdicts → 4 on the scale of automedeval@1, 1 invalid" in done.stdout
-    out = tmp_path / "out"
-    assert {path.name for path in out.iterdir()} == {*WRITTEN, "run.json", "reliability.svg"}
-    ElementTree.parse(out / "reliability.svg")
-    facts = json.loads((out / "calibration.json").read_text())
-    ratings = people(study(25), 0.5, rubric=AUTOMEDEVAL)
-    calibration = Calibration.fit([scored(at) for at in range(20)], ratings, AUTOMEDEVAL)
-    assert facts == json.loads(json.dumps(calibration.to_dict()))
+    given = [scored(at) for at in range(24)]
+    facts, said = on_the_scale(scores, given[:20], [*given[20:], scored_verdict(case_of(24), None)])
+    ElementTree.parse(tmp_path / "out" / "reliability.svg")
     before, after = (facts["calibration_error"][name] for name in ("before", "after"))
     assert after["value"] < before["value"]
     for name, error in facts["calibration_error"].items():
         ends = f"[{error['low']:.2f}, {error['high']:.2f}]"
-        assert f"{name} {error['value']:.2f} {ends}, by chance up to {error['chance']:.2f}" in done.stdout
-    verdicts = [Verdict.from_dict(json.loads(line)) for line in (out / "verdicts.jsonl").read_text().splitlines()]
-    assert verdicts == [
-        calibration.apply(verdict, "judge, calibrated")
-        for verdict in [*(scored(at) for at in range(20, 24)), scored_verdict(case_of(24), None)]
-    ]
+        assert f"{name} {error['value']:.2f} {ends}, by chance up to {error['chance']:.2f}" in said
 
 
 def test_scores_of_several_criteria_become_scores_of_the_new_scale_alone(scores: list, tmp_path: Path) -> None:
     names = ("relevancy", "knowledge_correctness", "fluency")
     for file in (tmp_path / "rated" / "verdicts.jsonl", tmp_path / "verdicts.jsonl"):
-        records = [json.loads(line) for line in file.read_text().splitlines()]
-        rubrics = [{"rubric": "automedeval_guided@1"} for _ in records]
-        for record, more in zip(records, rubrics):
-            more |= {"criterion_scores": dict.fromkeys(names, record["scores"])} if record["valid"] else {}
-        file.write_text("".join(json.dumps(record | more) + "\n" for record, more in zip(records, rubrics)))
+        records = [each | {"rubric": "automedeval_guided@1"} for each in read(file)]
+        write(file, [
+            each | ({"criterion_scores": dict.fromkeys(names, each["scores"])} if each["valid"] else {}) for each in records
+        ])  # fmt: skip
     assert calibrate(*scores).returncode == 0
-    verdicts = [json.loads(line) for line in (tmp_path / "out" / "verdicts.jsonl").read_text().splitlines()]
+    verdicts = read(tmp_path / "out" / "verdicts.jsonl")
     assert [each["valid"] for each in verdicts] == [True] * 4 + [False]
     assert not any("criterion_scores" in each for each in verdicts)
     succeeded(run_recipe(
@@ -172,7 +165,7 @@ def test_scores_of_several_criteria_become_scores_of_the_new_scale_alone(scores:
 def test_several_readings_of_a_case_are_taken_and_none_twice(scores: list, tmp_path: Path) -> None:
     file = write(tmp_path / "verdicts.jsonl", [scored(20), scored(20, run=1)])
     assert calibrate(*scores).returncode == 0
-    assert len((tmp_path / "out" / "verdicts.jsonl").read_text().splitlines()) == 2
+    assert len(read(tmp_path / "out" / "verdicts.jsonl")) == 2
     write(file, [scored(20), scored(20)])
     assert f"{file}:2: case 'case-20' has a verdict already" in error_line(calibrate(*scores))
 
@@ -183,14 +176,6 @@ def test_scores_beside_log_likelihoods_are_refused(scores: list, tmp_path: Path)
     write(file, [replace(study(22)[21], judge="judge")])
     assert f"{file}:1: case 'case-21': numbers by likelihood@1 are not scores" in error_line(calibrate(*scores))
     assert not (tmp_path / "out").exists()
-
-
-def test_the_error_of_log_likelihoods_is_known_after_alone(args: list, tmp_path: Path) -> None:
-    done = calibrate(*args)
-    assert "before none (judged by likelihood@1, not on this scale); after 0." in done.stdout
-    facts = json.loads((tmp_path / "out" / "calibration.json").read_text())
-    assert facts["calibration_error"]["before"]["value"] is None
-    assert facts["reliability"].keys() == {"after"}
 
 
 def test_one_file_of_rated_and_other_cases_is_enough(args: list, tmp_path: Path) -> None:

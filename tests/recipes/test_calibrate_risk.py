@@ -126,12 +126,9 @@ def test_the_sure_are_told_from_the_others(study: Study) -> None:
 
 def test_unread_responses_ties_and_several_verdicts_on_a_case(study: Study) -> None:
     for at in range(0, FRESH + RATED, 4):  # a second verdict in another order
-        points = [
-            point + (0.4 if slot == at % 3 else 0) for slot, point in enumerate(study.verdicts[at].expected_scores)
-        ]
-        study.verdicts.append(
-            replace(study.verdicts[at], order=(2, 1, 0), expected_scores=tuple(points), scores=(3, 3, 3))
-        )
+        given = study.verdicts[at]
+        points = [point + (0.4 if slot == at % 3 else 0) for slot, point in enumerate(given.expected_scores)]
+        study.verdicts.append(replace(given, order=(2, 1, 0), expected_scores=tuple(points), scores=(3, 3, 3)))
     for at in range(3, FRESH + RATED, 8):  # a response that no verdict reads: a pair with it is wrong
         one, _, three = study.verdicts[at].expected_scores
         study.verdicts[at] = replace(study.verdicts[at], expected_scores=(one, None, three), scores=(3, None, 3))
@@ -217,8 +214,7 @@ def test_bad_input_is_one_line_and_writes_nothing(study: Study) -> None:
 
     assert "--risk must be above 0 and below 1, not 1.5" in error_of(risk=1.5)
     assert "use `automedeval calibrate --risk R`" in error_of("--abstain_at", 0.2)
-    alone = [
-        replace(each, order=(0,), scores=(3, None, None), expected_scores=(3.0, None, None)) for each in study.verdicts
-    ]
+    one = {"order": (0,), "scores": (3, None, None), "expected_scores": (3.0, None, None)}
+    alone = [replace(each, **one) for each in study.verdicts]
     study.verdicts[:FRESH] = alone[:FRESH]
     assert "--risk: no verdict to calibrate scores two responses of a case" in error_of()

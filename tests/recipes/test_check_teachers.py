@@ -8,6 +8,9 @@ import yaml
 from doubles.endpoint import EndpointDouble, error
 from programs import ROOT, error_line, run_recipe
 from study_scripts import arguments, dry_run
+from tables import rows_of
+
+ROWS = rows_of(__file__)
 
 PAPER = ROOT / "recipes/runs/automedeval-13b"
 STRONG, WEAK, GEMINI = "gpt-4-turbo-2024-04-09", "gpt-3.5-turbo-0125", "gemini-2.0-flash"  # Table 2
@@ -33,13 +36,7 @@ def test_one_file_names_every_model_with_endpoint_and_price() -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [
-        ("strong: {model: m, url: x}", "strong.url: unknown key"),
-        ("strong: {base_url: x}", "strong.model: is missing"),
-        ("strong: weak", "strong: must be a mapping with the keys model"),
-        ("strong: {model: m, price_in: much}", "strong.price_in: must be a number, not 'much'"),
-        ("[]", "the file: must be a mapping of roles"),
-    ],
+    ROWS["test_a_faulty_role_is_told_in_a_line"],
 )
 def test_a_faulty_role_is_told_in_a_line(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "teachers.yaml").write_text(content)

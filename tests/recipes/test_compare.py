@@ -4,6 +4,7 @@ import json
 import re
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -18,7 +19,8 @@ from doubles.agreement_study import (
     verdict,
     write,
 )
-from programs import error_line, run_recipe, succeeded
+from programs import error_line, flags, run_recipe, succeeded
+from statsmodels.stats.power import TTestPower
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.comparison.compare import candidates_of
@@ -27,30 +29,41 @@ from automedeval.stats.prediction_powered import prediction_powered
 compare = partial(run_recipe, "compare")
 
 
-@pytest.fixture
-def args(tmp_path: Path) -> list[object]:
+def judged(folder: Path) -> list[object]:
     """Write two judges' verdicts; return the recipe's arguments."""
     for name, noise, seed in (("good", 0.3, 1), ("poor", 1.0, 2)):
-        write(tmp_path / f"{name}.jsonl", noisy_verdicts(name, noise, seed))
-    verdicts = [f"{name}={tmp_path / name}.jsonl" for name in ("good", "poor")]
-    return ["--cases", CASES, "--verdicts", *verdicts, "--ratings", RATINGS, "--output", tmp_path / "out"]
+        write(folder / f"{name}.jsonl", noisy_verdicts(name, noise, seed))
+    verdicts = [f"{name}={folder / name}.jsonl" for name in ("good", "poor")]
+    return ["--cases", CASES, "--verdicts", *verdicts, "--ratings", RATINGS, "--output", folder / "out"]
 
 
-def result_of(tmp_path: Path, *arguments: object) -> dict:
-    succeeded(compare(*arguments))
-    return json.loads((tmp_path / "out" / "comparison.json").read_text(encoding="utf-8"))
+@pytest.fixture
+def args(tmp_path: Path) -> list[object]:
+    return judged(tmp_path)
 
 
-def test_three_estimates_of_every_model_and_pair(args: list, tmp_path: Path) -> None:
-    result = result_of(tmp_path, *args, "--rated", 15)
-    assert result["cases"] == {
-        "file": str(CASES), "cases": 30, "responses": 90, "rated_cases": 15
-    }  # fmt: skip
-    assert list(result["judges"]) == ["good", "poor"]
-    assert result["lead"] == "good"
+def outcome(folder: Path, *arguments: object) -> SimpleNamespace:
+    """Return the result, the page, the summary and the output of the command."""
+    said = succeeded(compare(*arguments)).stdout
+    texts = {kind: (folder / "out" / f"comparison.{kind}").read_text("utf-8") for kind in ("json", "html", "md")}
+    return SimpleNamespace(result=json.loads(texts["json"]), page=texts["html"], summary=texts["md"], said=said)
+
+
+@pytest.fixture(scope="module")
+def half(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
+    """Return the comparison of both judges with 15 of the 30 rated cases."""
+    folder = tmp_path_factory.mktemp("half")
+    made = outcome(folder, *judged(folder), "--rated", 15)
+    made.folder = folder
+    return made
+
+
+def test_three_estimates_of_every_model_and_pair(half: SimpleNamespace) -> None:
+    result, means = half.result, people_means()
+    assert result["cases"] == {"file": str(CASES), "cases": 30, "responses": 90, "rated_cases": 15}
+    assert (list(result["judges"]), result["lead"]) == (["good", "poor"], "good")
     assert sorted(result["models"]) == MODELS
     assert len(result["pairs"]) == 3
-    means = people_means()
     for model, record in result["models"].items():
         good = record["mean"]["good"]
         truth = np.mean([score for (_, name), score in means.items() if name == model])
@@ -66,108 +79,99 @@ def test_three_estimates_of_every_model_and_pair(args: list, tmp_path: Path) -> 
     assert any("15 of 30 rated cases are used, drawn with seed 0" in note for note in result["notes"])
 
 
-def test_the_figures_are_those_of_the_module(args: list, tmp_path: Path) -> None:
-    result = result_of(tmp_path, *args, "--rated", 12)
+def test_the_figures_are_those_of_the_module(half: SimpleNamespace) -> None:
     cases = Cases.read(str(CASES))
     rated = np.unique([cases.index[rating["case_id"]] for rating in read(RATINGS)])
-    drawn = np.random.default_rng(0).choice(rated, 12, replace=False)
-    means, verdicts = people_means(), {line["case_id"]: line for line in read(tmp_path / "good.jsonl")}
-    first, second = result["pairs"][0]["pair"]
+    drawn = np.random.default_rng(0).choice(rated, 15, replace=False)
+    means, verdicts = people_means(), {line["case_id"]: line for line in read(half.folder / "good.jsonl")}
+    first, second = half.result["pairs"][0]["pair"]
     people, judge = np.full(30, np.nan), np.full(30, np.nan)
     for number, case in enumerate(cases.records):
         if number in drawn:
             people[number] = means[case.id, first] - means[case.id, second]
         expected = verdicts[case.id]["expected_scores"]
         judge[number] = expected[case.models.index(first)] - expected[case.models.index(second)]
-    figure, expected = result["pairs"][0]["difference"]["good"], prediction_powered(people, judge).to_dict()
+    figure, expected = half.result["pairs"][0]["difference"]["good"], prediction_powered(people, judge).to_dict()
     assert figure.keys() == expected.keys()
     for name, value in expected.items():
         assert figure[name] == pytest.approx(value), name
 
 
-def test_report_says_it_in_words_and_draws_it(args: list, tmp_path: Path) -> None:
-    done = succeeded(compare(*args, "--rated", 15))
-    page = (tmp_path / "out" / "comparison.html").read_text(encoding="utf-8")
-    summary = (tmp_path / "out" / "comparison.md").read_text(encoding="utf-8")
+def test_report_says_it_in_words_and_draws_it_and_the_same_input_gives_the_same_bytes(half: SimpleNamespace) -> None:
+    page, summary = half.page, half.summary
     assert page.count("<svg") == 5
     assert page.count("<script") == 1
     assert "default-src 'none'" in page
     assert "://" not in page.replace("http://www.w3.org/", "")
-    for text in (page, summary, done.stdout):
-        assert "No candidate is shown to be best. “larch-7b” is first" in text
-        assert "0 of 3 pairs of candidates differ clearly" in text
+    for text in (page, summary, half.said):
+        assert "No model is shown to be best. larch-7b is first" in text
+        assert "0 of 3 pairs of models differ clearly" in text
         assert "15 rated cases give a difference as precisely as" in text
         assert "In 3 of them the two are about equal, as far as these cases can tell." in text
     assert "assumes that the rated cases are a random draw of all cases" in page
     rows = [line.split(" | ")[0] for line in summary.splitlines() if line.startswith("| ")]
     assert rows[:2] == ["| mean score", "| all responses"]
     assert sorted(rows[2:]) == [f"| {model}" for model in MODELS]
+    written = {path.name: path.read_bytes() for path in (half.folder / "out").iterdir()}
+    outcome(half.folder, *judged(half.folder), "--rated", 15)
+    assert written == {path.name: path.read_bytes() for path in (half.folder / "out").iterdir()}
+    assert set(written) == {f"comparison.{kind}" for kind in ("json", "md", "html")}
 
 
-def of_candidates(shifts: dict[str, float], tmp_path: Path) -> str:
-    """Return the sentences that a comparison begins with, where people give each candidate that much more than 3 points."""
+def of_candidates(shifts: dict[str, float], folder: Path) -> SimpleNamespace:
+    """Return a comparison with 20 rated cases, where people give each candidate that much more than 3 points."""
     draw = np.random.default_rng(0)
     cases, ratings, verdicts = [], [], []
     for number in range(40):
-        case = {"id": f"c{number}", "question": "What helps?", "responses": []}
-        scores = []
+        case, scores = {"id": f"c{number}", "question": "What helps?", "responses": []}, []
         for model, shift in shifts.items():
             case["responses"].append({"model": model, "text": f"Rest, says {model}."})
             points = 3 + shift + draw.normal(0, 0.3)
             scores.append(points + draw.normal(0, 0.1))
-            ratings.append(
-                {"case_id": case["id"], "model": model, "annotator": "r1", "criterion": "overall", "score": points}
-            )
+            about = {"case_id": case["id"], "model": model, "annotator": "r1", "criterion": "overall"}
+            ratings.append(about | {"score": points})
         cases.append(case)
         rounded = [min(5, max(1, round(score))) for score in scores]
         verdicts.append(verdict(case, rounded, "good", expected_scores=[min(5, max(1, score)) for score in scores]))
-    done = succeeded(compare(
-        "--cases", write(tmp_path / "cases.jsonl", cases), "--ratings", write(tmp_path / "ratings.jsonl", ratings),
-        "--verdicts", write(tmp_path / "good.jsonl", verdicts), "--rated", 20, "--output", tmp_path / "out",
-    ))  # fmt: skip
-    return done.stdout
+    files = {"cases": cases, "ratings": ratings, "verdicts": verdicts}
+    files = {name: write(folder / f"{name}.jsonl", lines) for name, lines in files.items()}
+    return outcome(folder, *flags(**files, rated=20, output=folder / "out"))
 
 
 def test_two_candidates_have_sentences_of_their_own(tmp_path: Path) -> None:
-    said = of_candidates({"a": 1.0, "b": 0.0}, tmp_path)
-    assert re.search(r"People rate “a” above “b”: the difference is (0\.9|1\.0)", said), said
-    assert re.search(r"With good, 20 rated cases give the difference of “a” and “b” as precisely as \d+ ", said), said
+    said = of_candidates({"a": 1.0, "b": 0.0}, tmp_path).said
+    assert re.search(r"^a is rated higher than b\.\n(.*\n)?The difference of a and b is (0\.9|1\.0)", said), said
+    assert re.search(r"With good, 20 rated cases give the difference of a and b as precisely as \d+ ", said), said
 
 
 def test_of_many_candidates_one_sentence_says_which_is_best(tmp_path: Path) -> None:
-    said = of_candidates({"a": 0.0, "b": 0.0, "c": 1.0, "d": 0.0, "e": -1.0, "f": 0.0}, tmp_path)
-    assert "“c” is best: people rate it above each of the 5 other candidates." in said
-    sentences = said[: said.index("Harm:")].splitlines()
-    assert len(sentences) <= 6, "not a sentence for each of the 15 pairs"
+    said = of_candidates({"a": 0.0, "b": 0.0, "c": 1.0, "d": 0.0, "e": -1.0, "f": 0.0}, tmp_path).said
+    assert "c is rated higher than each of the 5 other models." in said
+    assert len(said[: said.index("Harm:")].splitlines()) <= 6, "not a sentence for each of the 15 pairs"
 
 
 def test_candidates_that_are_level_are_named(tmp_path: Path) -> None:
-    said = of_candidates({"a": 0.5, "b": 0.5, "c": -1.0}, tmp_path)
-    assert "No candidate is shown to be best." in said
-    assert "without a clear difference from “a”." in said or "without a clear difference from “b”." in said
-    assert "2 of 3 pairs of candidates differ clearly" in said
+    said = of_candidates({"a": 0.5, "b": 0.5, "c": -1.0}, tmp_path).said
+    assert re.search(r"No model is shown to be best\. .* without a clear difference from [ab]\.", said)
+    assert "2 of 3 pairs of models differ clearly" in said
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.12])
 def test_two_that_are_level_are_said_to_be_or_how_many_more_would_tell(tmp_path: Path, shift: float) -> None:
-    said = of_candidates({"a": shift, "b": 0.0}, tmp_path).partition("\n")[0]
-    plan = json.loads((tmp_path / "out" / "comparison.json").read_text(encoding="utf-8"))["pairs"][0]["plan"]
+    made = of_candidates({"a": shift, "b": 0.0}, tmp_path)
+    said, plan = made.said.partition("\n")[0], made.result["pairs"][0]["plan"]
     needed = plan["with"]["good"]["value"] or plan["without"]["value"]
     if needed is None or needed > 200:  # ten times the rated cases
-        assert said == "“a” and “b” are about equal, as far as these cases can tell."
+        assert said == "a and b are about equal, as far as these cases can tell."
     else:
-        (more,) = re.fullmatch(
-            r"Too few cases to tell “a” from “b”; about (\d+) more rated ones would tell\.", said
-        ).groups()
+        more = re.fullmatch(r"Too few cases to tell a from b; about (\d+) more rated ones would tell\.", said)[1]
         assert int(more) == pytest.approx(needed - 20, rel=0.05)
 
 
 def test_without_ratings_all_is_by_the_judge_alone(args: list, tmp_path: Path) -> None:
-    args = [*args[:4], *args[-2:]]
-    done = succeeded(compare(*args))
-    result = json.loads((tmp_path / "out" / "comparison.json").read_text(encoding="utf-8"))
+    made = outcome(tmp_path, *args[:4], *args[-2:])
     verdicts = {line["case_id"]: line["expected_scores"] for line in read(tmp_path / "good.jsonl")}
-    for pair in result["pairs"]:
+    for pair in made.result["pairs"]:
         gaps = []
         for case in read(CASES):
             models = [response["model"] for response in case["responses"]]
@@ -177,38 +181,31 @@ def test_without_ratings_all_is_by_the_judge_alone(args: list, tmp_path: Path) -
         assert figure["naive"]["value"] == pytest.approx(np.mean(gaps))
         assert figure["prediction_powered"]["value"] is None
         # As many cases as statsmodels' t test asks for.
-        power = pytest.importorskip("statsmodels.stats.power").TTestPower()
-        effect = abs(np.mean(gaps)) / np.std(gaps, ddof=1)
-        needed = power.solve_power(effect, power=0.8, alpha=0.05)
+        needed = TTestPower().solve_power(abs(np.mean(gaps)) / np.std(gaps, ddof=1), power=0.8, alpha=0.05)
         assert pair["plan"]["without"]["value"] == pytest.approx(needed, abs=1)
-    assert "differ clearly, by good alone." in done.stdout
-    assert "people rate" not in done.stdout
-    assert "Not known. No ratings are given." in done.stdout
-    assert "random draw" not in (tmp_path / "out" / "comparison.html").read_text(encoding="utf-8")
+    assert "differ clearly, by good alone." in made.said
+    assert "rated higher" not in made.said
+    assert "Not known. No ratings are given." in made.said
+    assert "random draw" not in made.page
 
 
 def test_hostile_names_stay_text(tmp_path: Path) -> None:
     name = "<script>alert(1)</script>|\u202ex 模型"
-    cases = [case | {"responses": [{**each} for each in case["responses"]]} for case in read(CASES)]
+    cases, old_name = read(CASES), {}
     for case in cases:
+        old_name[case["id"]] = case["responses"][0]["model"]
         case["responses"][0]["model"] = name
-    ratings = [line | {"model": name} for line in read(RATINGS)]
-    first = {case["id"]: old["responses"][0]["model"] for case, old in zip(cases, read(CASES))}
-    ratings = [line for line, old in zip(ratings, read(RATINGS)) if old["model"] == first[old["case_id"]]]
-    lines = noisy_verdicts("j|<b>", 0.3, 0)
-    done = succeeded(compare(
-        "--cases", write(tmp_path / "cases.jsonl", cases), "--ratings", write(tmp_path / "ratings.jsonl", ratings),
-        "--verdicts", write(tmp_path / "verdicts.jsonl", lines), "--output", tmp_path / "out",
-    ))  # fmt: skip
-    assert "Glyph" not in done.stderr
-    page = (tmp_path / "out" / "comparison.html").read_text(encoding="utf-8")
-    assert page.count("<script") == 1
-    assert "alert(1)</script" not in page
-    assert "模型" in page
-    assert "\u202e" not in page, "it would turn the rest of a sentence round"
-    assert "<b>" not in page
-    assert "cases are rated in part" in page
-    assert "<script" not in (tmp_path / "out" / "comparison.md").read_text(encoding="utf-8")
+    ratings = [line | {"model": name} for line in read(RATINGS) if line["model"] == old_name[line["case_id"]]]
+    files = {"cases": cases, "ratings": ratings, "verdicts": noisy_verdicts("j|<b>", 0.3, 0)}
+    files = {kind: write(tmp_path / f"{kind}.jsonl", lines) for kind, lines in files.items()}
+    made = outcome(tmp_path, *flags(**files, output=tmp_path / "out"))
+    assert made.page.count("<script") == 1
+    assert "alert(1)</script" not in made.page
+    assert "模型" in made.page
+    assert "\u202e" not in made.page, "it would turn the rest of a sentence round"
+    assert "<b>" not in made.page
+    assert "cases are rated in part" in made.page
+    assert "<script" not in made.summary
 
 
 def test_invalid_verdicts_are_counted_and_the_ratings_kept(args: list, tmp_path: Path) -> None:
@@ -216,38 +213,29 @@ def test_invalid_verdicts_are_counted_and_the_ratings_kept(args: list, tmp_path:
     for number in (0, 4, 8):
         lines[number] = verdict(read(CASES)[number], None, "good")
     write(tmp_path / "good.jsonl", lines)
-    result = result_of(tmp_path, *args[:3], args[3], *args[5:])
+    result = outcome(tmp_path, *args[:4], *args[5:]).result
     mean = result["models"][MODELS[0]]["mean"]["good"]
-    assert mean["rated"] == 30
-    assert mean["rated_without_verdict"] == 3
-    assert mean["naive"]["n"] == 27
+    assert (mean["rated"], mean["rated_without_verdict"], mean["naive"]["n"]) == (30, 3, 27)
     assert mean["prediction_powered"] == pytest.approx(mean["classical"]), "nothing is left to predict"
     assert result["judges"]["good"]["cases_with_verdict"] == 27
-    silent = [verdict(case, None, "silent") for case in read(CASES)]
-    verdicts = [args[3], f"silent={write(tmp_path / 'silent.jsonl', silent)}"]
-    result = result_of(tmp_path, *args[:3], *verdicts, *args[5:])
+    silent = f"silent={write(tmp_path / 'silent.jsonl', [verdict(case, None, 'silent') for case in read(CASES)])}"
+    result = outcome(tmp_path, *args[:4], silent, *args[5:]).result
     assert list(result["judges"]) == ["good"]
     assert any("silent has no valid verdict" in note for note in result["notes"])
-    line = error_line(compare(*args[:3], verdicts[1], *args[5:]))
-    assert "no judge has a valid verdict" in line
+    assert "no judge has a valid verdict" in error_line(compare(*args[:3], silent, *args[5:]))
 
 
 def test_judges_that_compare_pairs(tmp_path: Path) -> None:
     verdicts = write(tmp_path / "pairs.jsonl", pairwise_verdicts())
-    result = result_of(
-        tmp_path, "--cases", CASES, "--verdicts", verdicts, "--ratings", RATINGS, "--output", tmp_path / "out",
-        "--rated", 15,
-    )  # fmt: skip
+    options = flags(cases=CASES, verdicts=verdicts, ratings=RATINGS, output=tmp_path / "out", rated=15)
+    result = outcome(tmp_path, *options).result
     assert list(result["judges"]) == ["pairs: correctness", "pairs: harmfulness"]
     pair = result["pairs"][0]
     figure = pair["win_rate"]["pairs: correctness"]
     assert figure["naive"]["value"] == pytest.approx(figure["classical"]["value"], abs=0.25)
     assert figure["weight"] > 0
     assert pair["difference"]["pairs: correctness"]["prediction_powered"]["low"] is not None
-    turned = result_of(
-        tmp_path, "--cases", CASES, "--verdicts", verdicts, "--ratings", RATINGS, "--output", tmp_path / "out",
-        "--rated", 15, "--models", *reversed(pair["pair"]),
-    )["pairs"][0]  # fmt: skip
+    turned = outcome(tmp_path, *options, "--models", *reversed(pair["pair"])).result["pairs"][0]
     for kind, whole in (("win_rate", 1), ("difference", 0)):
         plain, swapped = (each[kind]["pairs: correctness"]["prediction_powered"] for each in (pair, turned))
         assert swapped["value"] == pytest.approx(whole - plain["value"])
@@ -255,30 +243,34 @@ def test_judges_that_compare_pairs(tmp_path: Path) -> None:
     plain, swapped = (each["win_rate"]["pairs: correctness"]["naive"]["value"] for each in (pair, turned))
     assert swapped == pytest.approx(1 - plain)
     mean = result["all"]["mean"]["pairs: correctness"]
-    assert mean["prediction_powered"] == {
-        "value": None, "low": None, "high": None, "n": 0,
-        "reason": "this judge compares pairs and gives no scores",
-    }  # fmt: skip
+    gap = {"value": None, "low": None, "high": None, "n": 0, "reason": "this judge compares pairs and gives no scores"}
+    assert mean["prediction_powered"] == gap
     assert mean["classical"]["low"] is not None
 
 
-def test_plan_for_the_estimated_difference(args: list, tmp_path: Path) -> None:
-    plan = result_of(tmp_path, *args)["pairs"][0]["plan"]
+def test_plans_for_the_estimated_difference_and_why_there_is_none(args: list, tmp_path: Path) -> None:
+    plan = outcome(tmp_path, *args).result["pairs"][0]["plan"]
     assert plan["without"].keys() == {"value", "low", "high"}
     assert plan["without"]["low"] <= plan["without"]["value"]
     assert plan["with"]["good"]["value"] is None or plan["with"]["good"]["value"] <= plan["without"]["value"]
-
-
-def test_a_plan_without_ratings_of_both_says_why(args: list, tmp_path: Path) -> None:
     rated = [line for line in read(RATINGS) if line["model"] != MODELS[0]]
     args[args.index("--ratings") + 1] = write(tmp_path / "two.jsonl", rated)
-    pairs = result_of(tmp_path, *args)["pairs"]
+    pairs = outcome(tmp_path, *args).result["pairs"]
     gaps = {MODELS[0] in pair["pair"]: pair["plan"].get("gap") for pair in pairs}
     assert gaps == {True: "fewer than two rated cases", False: None}
 
 
+def test_few_ratings_leave_gaps_that_are_said(args: list, tmp_path: Path) -> None:
+    made = outcome(tmp_path, *args, "--rated", 6)
+    assert list(made.result["judges"]) == ["good", "poor"]
+    figure = made.result["pairs"][0]["difference"]["good"]
+    assert figure["prediction_powered"]["value"] is None
+    assert figure["classical"]["low"] is not None
+    assert "needs 10 rated cases, and there are 6" in made.said
+
+
 def test_names_that_are_no_models_are_not_compared(tmp_path: Path) -> None:
-    records = [case | {"responses": [{**each} for each in case["responses"]]} for case in read(CASES)]
+    records = read(CASES)
     for number, case in enumerate(records):
         for place, response in enumerate(case["responses"]):
             response["model"] = f"passage {number}-{place}"
@@ -287,73 +279,58 @@ def test_names_that_are_no_models_are_not_compared(tmp_path: Path) -> None:
     assert "90 model names in 30 cases: these are not models" in notes[0]
 
 
+def blanks(folder: Path) -> list[object]:
+    records = read(CASES)
+    records[7]["responses"][0]["model"] = f" {MODELS[0].replace('-', ' -')}"
+    return flags(cases=write(folder / "blanks.jsonl", records))
+
+
+def other_flags(folder: Path) -> list[object]:
+    write(folder / "out" / "flags.jsonl", [{"report": "0" * 12, "case_id": "c", "flagged": True}])
+    return []
+
+
+def other_ratings(folder: Path) -> list[object]:
+    return flags(ratings=write(folder / "r.jsonl", [read(RATINGS)[0] | {"case_id": "elsewhere"}]))
+
+
+def halves(folder: Path) -> list[object]:
+    lines = read(folder / "good.jsonl")
+    write(folder / "good.jsonl", lines[:15])
+    write(folder / "poor.jsonl", [line | {"judge": "poor"} for line in lines[15:]])
+    return []
+
+
+def half_models(folder: Path) -> list[object]:
+    models = [
+        case | {"responses": [case["responses"][0] | {"model": f"v{n % 2}"}]} for n, case in enumerate(read(CASES))
+    ]
+    verdicts = write(folder / "v.jsonl", [verdict(case, [3]) for case in models])
+    ratings = [line | {"model": "v0"} for line in read(RATINGS)[:1] if line["case_id"] == models[0]["id"]]
+    files = {"cases": models, "ratings": ratings}
+    return flags(**{name: write(folder / f"{name}.jsonl", own) for name, own in files.items()}, verdicts=verdicts)
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [
         (("--rated", 31), "--rated 31: only 30 cases are rated"),
-        (("--models", "nobody,somebody"), "has no 'nobody'; it has"),
+        (("--models", "nobody,somebody"), "has no model 'nobody'; it has"),
         (("--models", MODELS[0]), "--models must name two candidates or more"),
         (("--criterion_labels", "labels.jsonl"), "it is gone; --ratings takes labels of criteria as well"),
+        (halves, "'good' and 'poor' have no case in common"),
+        (half_models, "'v0' and 'v1' have no case in common"),
+        (
+            blanks,
+            "blanks.jsonl:8: the models 'juniper-7b' and ' juniper -7b' differ by blanks alone: rename one of them",
+        ),
+        (other_flags, "flags.jsonl:1: a flag of another report, of other cases; remove the file from this folder"),
+        (other_ratings, "no rating of any case"),
     ],
 )
-def test_bad_arguments_are_one_line(args: list, tmp_path: Path, more: tuple, said: str) -> None:
-    assert said in error_line(compare(*args, *more))
-    assert not (tmp_path / "out").exists()
-
-
-def test_versions_without_a_common_case_are_refused(args: list, tmp_path: Path) -> None:
-    lines = read(tmp_path / "good.jsonl")
-    write(tmp_path / "good.jsonl", lines[:15])
-    write(tmp_path / "poor.jsonl", [line | {"judge": "poor"} for line in lines[15:]])
-    assert f"{CASES}: 'good' and 'poor' have no case in common" in error_line(compare(*args))
-    halves = [
-        case | {"responses": [case["responses"][0] | {"model": f"v{n % 2}"}]} for n, case in enumerate(read(CASES))
-    ]
-    halves = write(tmp_path / "halves.jsonl", halves)
-    verdicts = [verdict(case, [3]) for case in read(halves)]
-    of_halves = ["--cases", halves, "--verdicts", write(tmp_path / "v.jsonl", verdicts), *args[-2:]]
-    assert f"{halves}: 'v0' and 'v1' have no case in common" in error_line(compare(*of_halves))
-    assert not (tmp_path / "out").exists()
-
-
-def test_names_that_differ_by_blanks_are_refused(args: list, tmp_path: Path) -> None:
-    records = read(CASES)
-    records[7]["responses"][0]["model"] = name = f" {MODELS[0].replace('-', ' -')}"
-    cases = write(tmp_path / "blanks.jsonl", records)
-    said = error_line(compare("--cases", cases, *args[2:]))
-    assert f"{cases}:8: the models {MODELS[0]!r} and {name!r} differ by blanks alone: rename one of them" in said
-
-
-def test_flags_of_another_report_are_refused(args: list, tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    file = write(tmp_path / "out" / "flags.jsonl", [{"report": "0" * 12, "case_id": "c", "flagged": True}])
-    error = f"error: {file}:1: a flag of another report, of other cases; remove the file from this folder"
-    assert error_line(compare(*args)) == error
-    assert [path.name for path in (tmp_path / "out").iterdir()] == ["flags.jsonl"]
-
-
-def test_ratings_of_other_cases_are_refused(args: list, tmp_path: Path) -> None:
-    args[args.index("--ratings") + 1] = write(tmp_path / "r.jsonl", [read(RATINGS)[0] | {"case_id": "elsewhere"}])
-    assert "no rating of any case" in error_line(compare(*args))
-
-
-def test_few_ratings_leave_gaps_that_are_said(args: list, tmp_path: Path) -> None:
-    done = succeeded(compare(*args, "--rated", 6))
-    result = json.loads((tmp_path / "out" / "comparison.json").read_text(encoding="utf-8"))
-    assert list(result["judges"]) == ["good", "poor"]
-    figure = result["pairs"][0]["difference"]["good"]
-    assert figure["prediction_powered"]["value"] is None
-    assert figure["classical"]["low"] is not None
-    assert "needs 10 rated cases, and there are 6" in done.stdout
-
-
-def test_the_same_input_gives_the_same_bytes(args: list, tmp_path: Path) -> None:
-    written = []
-    for _ in range(2):
-        assert compare(*args, "--rated", 15).returncode == 0
-        written.append({path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()})
-    assert written[0] == written[1]
-    assert set(written[0]) == {f"comparison.{kind}" for kind in ("json", "md", "html")}
+def test_bad_arguments_are_one_line(args: list, tmp_path: Path, more: object, said: str) -> None:
+    assert said in error_line(compare(*args, *(more(tmp_path) if callable(more) else more)))
+    assert not list((tmp_path / "out").glob("comparison.*"))
 
 
 def test_an_empty_response_loses_a_tie_with_an_answer(tmp_path: Path) -> None:
@@ -365,12 +342,11 @@ def test_an_empty_response_loses_a_tie_with_an_answer(tmp_path: Path) -> None:
         {"case_id": case["id"], "model": model, "annotator": rater, "criterion": "q", "score": score}
         for case in cases for model, score in (("a", 3 + int(case["id"][1:]) % 2), ("b", 1)) for rater in "xy"
     ]  # fmt: skip
-    files = [write(tmp_path / f"{name}.jsonl", own) for name, own in (("c", cases), ("v", verdicts), ("r", rated))]
-    options = [word for pair in zip(("--cases", "--verdicts", "--ratings"), files) for word in pair]
-    result = result_of(tmp_path, *options, "--output", tmp_path / "out")
+    files = {"cases": cases, "verdicts": verdicts, "ratings": rated}
+    options = flags(**{name: write(tmp_path / f"{name}.jsonl", own) for name, own in files.items()})
+    result = outcome(tmp_path, *options, "--output", tmp_path / "out").result
     assert result["judges"]["echo"]["concordance"]["value"] == 1.0
     assert result["pairs"][0]["win_rate"]["echo"]["naive"]["value"] == 1.0
     succeeded(run_recipe("report", *options, "--output", tmp_path / "r", "--encoder", "none", "--resamples", 200))
-    reported = json.loads((tmp_path / "r" / "agreement.json").read_text(encoding="utf-8"))
-    echo = reported["judges"]["echo"]
+    echo = json.loads((tmp_path / "r" / "agreement.json").read_text(encoding="utf-8"))["judges"]["echo"]
     assert echo["concordance"]["value"] == echo["against_the_other_raters"]["judge"]["value"] == 1.0

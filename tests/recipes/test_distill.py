@@ -5,9 +5,12 @@ from types import SimpleNamespace
 import pytest
 from doubles.endpoint import EndpointDouble, answer, error
 from programs import APPEND, ROOT, SAMPLE, error_line, run_recipe, stopped
+from tables import rows_of
 
 from automedeval.evidence.books import Passage
 from automedeval.records import Verdict, read_records
+
+ROWS = rows_of(__file__)
 
 RECORDING = ROOT / "recipes" / "runs" / "automedeval-135m" / "teacher.jsonl"
 TRAIN = SAMPLE / "train_cases.jsonl"
@@ -72,10 +75,7 @@ def asks_once(body):
 @pytest.mark.skipif(not RECORDING.exists(), reason="the recording of the small study is not there")
 @pytest.mark.parametrize(
     ("teacher", "ended"),
-    [
-        ("strong", "verdict 60, out_of_questions 0, repeated_question 0, invalid 0"),
-        ("weak", "verdict 56, out_of_questions 1, repeated_question 1, invalid 2"),
-    ],
+    ROWS["test_the_small_study_is_distilled_from_its_recording"],
 )
 def test_the_small_study_is_distilled_from_its_recording(tmp_path, teacher, ended):
     config = ROOT / "recipes" / "runs" / "automedeval-135m" / f"distill_{teacher}.yaml"
@@ -196,13 +196,7 @@ def test_the_first_prompt_is_shown_as_it_is_sent(distill, books):
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
-    [
-        (["--judge", "recording:x.jsonl"], "x.jsonl"),
-        (["--store", ""], "--store names no folder"),
-        (["--questions", 0], "--questions must be at least 1"),
-        (["--rubric", "medical_pairwise"], "a score line"),
-        (["--models", "nobody"], "has no response of 'nobody'"),
-    ],
+    ROWS["test_what_cannot_be_is_told_in_one_line"],
 )
 def test_what_cannot_be_is_told_in_one_line(distill, arguments, said):
     with EndpointDouble(answer(VERDICT)) as endpoint:

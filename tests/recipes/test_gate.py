@@ -59,7 +59,7 @@ def test_an_invalid_verdict_is_left_out_and_many_leave_it_undecided(tmp_path: Pa
     [
         (("--fail_if_worse", "new", "old"), "--by need each other"),
         (("--fail_if_worse", "new", "new", "--by", 1), "two candidates"),
-        (("--fail_if_worse", "new", "none", "--by", 1), "no response of 'none'; there are old, new"),
+        (("--fail_if_worse", "new", "none", "--by", 1), "has no model 'none'; it has old and new"),
         (("--fail_if_worse", "new", "old", "--by", -1), "--by must be above 0"),
         ((*GATE, "--ratings", "r.jsonl"), "no --ratings"),
         ((), "--output is needed; only --fail_if_worse does without"),

@@ -314,12 +314,8 @@ def test_what_failed_is_asked_again_by_the_same_command(tmp_path):
 
 def test_a_refused_question_is_an_empty_response_with_the_reason(tmp_path):
     cases = [{"id": str(number), "question": f"Question {number}?"} for number in range(4)]
-    script = [
-        answer("Rest."),
-        error(400, "Input rejected"),
-        answer("<think>Well", finish_reason="length"),
-        answer("Wait."),
-    ]
+    cut_off = answer("<think>Well", finish_reason="length")
+    script = [answer("Rest."), error(400, "Input rejected"), cut_off, answer("Wait.")]
     done, _ = asked_of_endpoint(tmp_path, script, *cases)
     assert done.returncode == 0, done.stderr
     assert "m: 4 responses (4 new), 2 empty" in done.stdout

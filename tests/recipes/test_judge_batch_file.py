@@ -6,6 +6,7 @@ from zlib import crc32
 import pytest
 from doubles.endpoint import EndpointDouble, answer, error, good_answer
 from programs import SAMPLE, error_line, run_recipe, succeeded
+from tables import rows_of
 
 from automedeval.judges.judge import Judge
 from automedeval.models.endpoint import OpenAIChat
@@ -106,11 +107,7 @@ def test_cases_of_equal_texts_share_a_request_and_each_has_its_verdict(tmp_path)
 
 @pytest.mark.parametrize(
     ("options", "answers", "said"),
-    [
-        ([], "[]\n", "requests.answers.jsonl, line 1: not an answer of a batch"),
-        (["--score_decoding", "constrained"], "", "--score_decoding constrained takes several requests for a verdict"),
-        (["--batch_answers", "a.jsonl"], "", "put the answers into FILE.answers.jsonl beside FILE.jsonl"),
-    ],
+    rows_of(__file__)["test_bad_input_is_told_in_one_line"],
 )
 def test_bad_input_is_told_in_one_line(tmp_path, options, answers, said):
     (tmp_path / "requests.answers.jsonl").write_text(answers)

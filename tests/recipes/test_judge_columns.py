@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from programs import error_line, run_command, succeeded
+from tables import rows_of
 
 COLUMNS = ("question=Frage", "reference=Gold", "Bot A", "Bot B")
 ROWS = [
@@ -49,11 +50,7 @@ def test_named_columns_are_judged_as_prepare_reads_them(table: str) -> None:
 
 @pytest.mark.parametrize(
     ("more", "fault"),
-    [
-        (("--columns", "question=Fragen", "Bot A"), "no column 'Fragen'"),
-        (("--columns", "Bot A", "Bot B"), "question=COLUMN is missing"),
-        (("u.eval", "--columns", "question=Frage", "Bot A"), "--columns are those of tables"),
-    ],
+    rows_of(__file__)["test_bad_columns_are_one_line"],
 )
 def test_bad_columns_are_one_line(table: str, more: tuple[str, ...], fault: str) -> None:
     line = error_line(run_command("judge", table, *more, "--judge", "baseline:longer text", "--output", "v"))

@@ -10,13 +10,7 @@ import numpy as np
 import pytest
 import scipy
 from doubles.agreement_study import read
-from doubles.grid_reader import (  # noqa: F401 (the fixture `browser`)
-    Visit,
-    needs_chromium,
-    playwright,
-    started_browser,
-    violations,
-)
+from doubles.grid_reader import Visit, needs_chromium, playwright, started_browser, violations  # noqa: F401 (the fixture `browser`)
 from programs import error_line, run_command
 
 QUESTIONS = [
@@ -124,6 +118,11 @@ def test_the_first_version_is_the_baseline_of_a_report_that_open_makes(tmp_path,
     assert "--baseline v2 " in other.stdout, other.stderr
     summary = (tmp_path / "reports/out/report.md").read_text("utf-8")
     assert summary.index("Read first, where a model is worse: ") < summary.index("Scores highest")
+    texts = {each["id"]: each["question"] for each in cases}
+    assert (
+        f"Read first, where a model is worse: {', '.join(f'“{texts[name]}”' for name in record['cases'])}."
+        in done.stdout
+    )
 
 
 @needs_chromium
@@ -141,7 +140,7 @@ def test_the_page_shows_the_regressions_first_and_links_to_them(tmp_path, browse
     visit = Visit(browser, tmp_path / "r/report.html", bypass_csp=True)
     assert visit.rows() == ids, "the shorter the second answer, the worse"
     assert visit.page.input_value("#sort") == "lost"
-    visit.page.get_by_role("link", name="Read first: 2 cases").click()
+    visit.page.get_by_role("link", name="2 cases in which").click()
     playwright.expect(visit.page.locator("#count")).to_have_text("2 of 4 cases")
     assert visit.rows() == ids[:2]
     assert violations(visit.page) == []

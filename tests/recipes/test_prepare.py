@@ -4,6 +4,7 @@ import re
 import pytest
 from doubles.agreement_study import write
 from programs import ROOT, error_line, run_recipe
+from tables import rows_of
 
 from automedeval.dataset.decontamination import normalise
 from automedeval.dataset.human_verdicts import agree
@@ -11,6 +12,8 @@ from automedeval.records import Case, Rating, Verdict, read_cases, read_records
 from automedeval.rubrics import read_rubric
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, parse_verdict
 from automedeval.rubrics.prompts import clip, judge_messages
+
+ROWS = rows_of(__file__)
 
 SCALE = ROOT / "recipes" / "runs" / "automedeval-135m" / "feedbackqa.yaml"
 GENERIC = "Answer this question truthfully"
@@ -31,12 +34,8 @@ WIKIDOC = [
 ]
 RESPONSES = ("m1", "m2", "m3")
 RATED = [
-    {
-        "id": f"c{number}",
-        "question": f"Why {number}?",
-        "responses": [{"model": m, "text": f"{m} {number}"} for m in RESPONSES],
-    }
-    for number in range(12)
+    {"id": f"c{n}", "question": f"Why {n}?", "responses": [{"model": m, "text": f"{m} {n}"} for m in RESPONSES]}
+    for n in range(12)
 ]
 
 
@@ -199,12 +198,7 @@ CRITERIA = {"question": "Why?", "criterion": "says so", "points": "5", "model": 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
-    [
-        ({"model": ""}, "a response's 'model' must not be empty"),
-        ({"id": " "}, "'id' is blank, and the table has ids"),
-        ({"reference": "None"}, "the reference is 'None', a word that programs write"),
-        ({"tags": ["a"]}, "'tags' must be str or null"),
-    ],
+    ROWS["test_what_a_table_of_criteria_would_lose_stops"],
 )
 def test_what_a_table_of_criteria_would_lose_stops(tmp_path, changed, message):
     assert message in error_line(prepared(tmp_path, [CRITERIA, CRITERIA | {"id": "1"} | changed][1:]))
@@ -303,15 +297,7 @@ def test_the_other_raters_wait_for_the_jury(tmp_path):
 
 @pytest.mark.parametrize(
     ("raters", "agreed"),
-    [
-        ([(4, 2, 1), (4, 2, 1)], True),
-        ([(4, 2, 1), (3, 3, 2)], True),
-        ([(4, 2, 1), (2, 2, 1)], False),
-        ([(3, 2, 1), (2, 3, 1)], False),
-        ([(4, 2, None), (3, None, 1)], True),
-        ([(4, 2, 1), (4, 2, 1), (4, 1, 2)], False),
-        ([(4, 2, 1)], False),
-    ],
+    ROWS["test_quality_is_high_where_raters_agree"],
 )
 def test_quality_is_high_where_raters_agree(raters, agreed):
     ratings = [
@@ -364,11 +350,8 @@ def test_pairs_of_question_and_answer_become_weak_verdicts(tmp_path):
 
 
 def test_no_text_stands_twice_among_the_responses_of_a_pair(tmp_path):
-    answers = {
-        "Gout": ["Rest. Drink a lot of water every single day.", "Rest!"],
-        "Acne": ["Rest.", "Oil."],
-        "Croup": ["REST", "A virus."],
-    }
+    answers = {"Gout": ["Rest. Drink a lot of water every single day.", "Rest!"], "Acne": ["Rest.", "Oil."]}
+    answers |= {"Croup": ["REST", "A virus."]}
     rows = [qa(focus, f"part {n}", text) for focus, both in answers.items() for n, text in enumerate(both)]
     for seed in range(8):
         done = prepared(tmp_path, rows, *FROM_PAIRS, "--seed", seed)
@@ -389,60 +372,21 @@ def test_a_text_is_clipped_at_the_end_of_a_sentence():
 # --- faults -----------------------------------------------------------------------------------------------------------
 
 RATINGS = rated({"r1": (4, 2, 1)})
-FAULTS = {
-    "no rubric": (RATED, ["--verdicts_from", "ratings", "--ratings", "r.jsonl"], "needs --ratings and --rubric"),
-    "unclear": (
-        [{"instruction": "Why?", "input": "Q", "m": "A."}],
-        [],
-        "'instruction' or 'input' may be the question; the columns are instruction",
-    ),
-    "columns of a layout": (WIKIDOC, ["--layout", "wikidoc", "--columns", "a"], "no --layout takes them"),
-    "a layout that is gone": (WIKIDOC, ["--layout", "medquad"], "it is gone; use --columns question=question"),
-    "no question": (WIKIDOC, ["--columns", "reference=output"], "--columns: question=COLUMN is missing"),
-    "one column twice": (
-        WIKIDOC,
-        ["--columns", "question=a", "m", "reference=m"],
-        "--columns: the column 'm' is named twice",
-    ),
-    "column": (WIKIDOC, ["--columns", "question=Q"], "no column 'Q'; the columns are instruction, input, output"),
-    "long": (WIKIDOC, ["--columns", "question=input,model=output"], "model=COLUMN and answer=COLUMN need each other"),
-    "sample": (WIKIDOC, ["--sample", "0"], "--sample must be at least 1, not 0"),
-    "layout": (WIKIDOC, ["--layout", "medtext"], "rows.jsonl:1: 'Prompt' is missing; found the keys instruction"),
-    "pair scale": (PAIRS, [*FROM_PAIRS, "--rubric", SCALE], "the score 5 is not a whole number on"),
-    "choices": (PAIRS, [*FROM_PAIRS, "--rubric", "medical_pairwise"], "gives choices, not scores"),
-    "responses": (RATED, ["--verdicts_from", "pairs"], "case 'c0' has responses;"),
-    "nothing left": (PAIRS[:1], FROM_PAIRS, "no case is left"),
-    "empty": ([], [], "rows.jsonl: the file is empty"),
-    "a model's name": (
-        [*RATED[:1], {**RATED[1], "responses": [{"model": "tie", "text": "x"}]}],
-        [],
-        "rows.jsonl:2: a model",
-    ),
-}
+NAMED = {"RATED": RATED, "WIKIDOC": WIKIDOC, "PAIRS": PAIRS, "ONE": PAIRS[:1]}
+FAULTS = ROWS["test_a_fault_is_told_in_one_line_and_nothing_is_written"]
+RATING_FAULTS = ROWS["test_a_faulty_rating_is_named"]
 
 
 @pytest.mark.parametrize(("rows", "arguments", "message"), FAULTS.values(), ids=FAULTS)
 def test_a_fault_is_told_in_one_line_and_nothing_is_written(tmp_path, rows, arguments, message):
-    assert message in error_line(prepared(tmp_path, rows, *arguments))
+    words = [word for each in arguments for word in {"PAIRS": FROM_PAIRS, "SCALE": [SCALE]}.get(each, [each])]
+    assert message in error_line(prepared(tmp_path, NAMED[rows] if isinstance(rows, str) else rows, *words))
     assert not (tmp_path / "out").exists()
 
 
-RATING_FAULTS = {
-    "scale": (
-        [*RATINGS[:1], {**RATINGS[1], "score": 5}],
-        "ratings.jsonl:2: the score 5 is not a whole number on feedbackqa@1",
-    ),
-    "half": ([{**RATINGS[0], "score": 2.5}], "ratings.jsonl:1: the score 2.5 is not a whole number"),
-    "model": ([{**RATINGS[0], "model": "m9"}], "ratings.jsonl:1: case 'c0' has no response of 'm9'"),
-    "twice": ([RATINGS[0], RATINGS[0]], "ratings.jsonl:2: 'r1' rated 'm1' of case 'c0' on"),
-    "criteria": ([RATINGS[0], {**RATINGS[1], "criterion": "tone"}], "ratings.jsonl:2: a verdict has one score"),
-    "elsewhere": ([{**RATINGS[0], "case_id": "other"}], "ratings.jsonl: no rating of any of these 12 cases"),
-}
-
-
-@pytest.mark.parametrize(("ratings", "message"), RATING_FAULTS.values(), ids=RATING_FAULTS)
-def test_a_faulty_rating_is_named(tmp_path, ratings, message):
-    assert message in error_line(from_ratings(tmp_path, ratings))
+@pytest.mark.parametrize(("changes", "message"), RATING_FAULTS.values(), ids=RATING_FAULTS)
+def test_a_faulty_rating_is_named(tmp_path, changes, message):
+    assert message in error_line(from_ratings(tmp_path, [each | new for each, new in zip(RATINGS, changes)]))
 
 
 def test_what_others_wrote_is_not_replaced(tmp_path):
@@ -463,10 +407,7 @@ def test_what_others_wrote_is_not_replaced(tmp_path):
 
 @pytest.mark.parametrize(
     ("file", "message"),
-    [
-        ("wikidoc_patient_info/medical_meadow_small.json", "5,763 cases: 5,763 with a reference"),
-        ("feedbackqa/cases.jsonl", "982 cases: 0 with a reference, 2,946 responses"),
-    ],
+    ROWS["test_public_sets_become_cases"],
 )
 def test_public_sets_become_cases(human_data, tmp_path, file, message):
     done = run_recipe("prepare", "--input", human_data / file, "--output", tmp_path / "out")

@@ -10,13 +10,12 @@ import pytest
 from doubles.clean_machine import load_back, unpack
 from doubles.dataset_study import PLAN, Study
 from doubles.hub import WRITER, HubDouble, Repo
-from doubles.publishable import agreement, sharded, trained
+from doubles.publishable import ABOUT, agreement, sharded, trained
 from doubles.tiny_bart import build_bart, build_roberta
 from doubles.tiny_dataset import build_instructions
 from programs import ROOT, error_line, run_recipe
 
 RUBRIC = ("rubric.yaml", "automedeval.jinja", "published.json")
-ABOUT = ("--license", "apache-2.0", "--base_model", "some-org/base", "--datasets", "org/instructions")
 
 
 @pytest.fixture
@@ -126,11 +125,8 @@ def test_no_path_of_this_machine_goes_out(hub: HubDouble, tiny_model: Path, tmp_
         assert all(sent[path] == here[path] for path in untouched)
     sent = contents(hub.repos["model", "org/judge"])
     record = json.loads(sent["training/record.json"])
-    assert (record["start"], record["arguments"]["output_dir"], record["history"][0]["dataset"]) == (
-        "base",
-        "judge",
-        "data",
-    )
+    names = (record["start"], record["arguments"]["output_dir"], record["history"][0]["dataset"])
+    assert names == ("base", "judge", "data")
     assert b"| stage1 | data, `abcdef012345` |" in sent["README.md"]
     run = json.loads(contents(hub.repos["dataset", "org/data"])["run.json"])
     assert run["arguments"]["cases"] == ["made-up=cases.jsonl"]

@@ -36,7 +36,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     cases[0]["responses"][0]["text"] = f"🙂 {HOSTILE} Take ten tablets."
     cases[1]["responses"][1]["text"] = " "
     cases[2]["question"] = ARABIC
-    verdicts[cases[3]["id"]] |= {"valid": False, "error": "no score line", "scores": None, "expected_scores": None}
+    unread = {"valid": False, "error": "no score line", "scores": None, "expected_scores": None}
+    verdicts[cases[3]["id"]] |= unread | {"raw": f"I cannot say. {HOSTILE}"}
     start = cases[0]["responses"][0]["text"].index("Take")
     wrong = {"text": "Take ten tablets.", "start": start, "end": start + 17, "label": "contradicted"}
     wrong |= {"passage": "Take two tablets.", "source": "reference", "rule": "dose"}
@@ -141,6 +142,10 @@ def test_a_link_opens_a_case_with_its_answers_side_by_side(made: SimpleNamespace
     visit.page.keyboard.press("Escape")
     visit.page.wait_for_selector("#case", state="hidden")
     assert "case=" not in visit.page.url
+    visit.open(f"#case={quote(made.cases[3]['id'])}")
+    case_is(visit, made.cases[3]["id"])
+    invalid = visit.page.locator("#case .response", has_text="Invalid verdict of echo: no score line")
+    assert invalid.locator(".text").text_content() == f"I cannot say. {HOSTILE}"
     visit.close()
 
 

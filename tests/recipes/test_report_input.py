@@ -66,19 +66,21 @@ def test_bad_ratings_get_one_line(change, message, tmp_path):
     refused(tmp_path, [GOOD], message, "--ratings", ratings)
 
 
-def test_bad_arguments_get_one_line(tmp_path):
+@pytest.mark.parametrize(("more", "message"), ROWS["test_bad_arguments_get_one_line"])
+def test_bad_arguments_get_one_line(more, message, tmp_path):
+    words = [str(RATINGS) if word == "RATINGS" else word for word in more]
+    refused(tmp_path, agreeing_verdicts(), message, *words)
+
+
+def test_a_folder_in_the_way_gets_one_line(tmp_path):
     file = write(tmp_path / "v.jsonl", [GOOD])
-    common = ("--cases", CASES, "--output", tmp_path / "out")
-    assert "--resamples must be at least 100" in error_line(
-        meta_evaluate("--verdicts", file, *common, "--resamples", 5)
-    )
-    assert "No such file" in error_line(meta_evaluate("--verdicts", tmp_path / "nothing.jsonl", *common))
-    # Two words with a slash are a folder that is not there: only cases may lie on the Hub, which hears of nothing else.
-    done = meta_evaluate("--verdicts", "verdicts/nowhere", *common)
-    assert error_line(done) == "error: verdicts/nowhere: No such file or directory"
-    assert "huggingface" not in done.stderr
     (tmp_path / "out").write_text("in the way")
-    assert "out" in error_line(meta_evaluate("--verdicts", file, *common, *FAST))
+    assert "out" in error_line(meta_evaluate(*flags(verdicts=file, cases=CASES, output=tmp_path / "out"), *FAST))
+
+
+@pytest.mark.parametrize("name", ["random", "people", "longer text"])
+def test_names_of_the_table_itself_are_taken(name, tmp_path):
+    refused(tmp_path, agreeing_verdicts(name), f"a judge cannot be called {name!r}")
 
 
 def test_an_equals_sign_may_be_in_the_path_and_in_the_name_of_a_judge(tmp_path):

@@ -2,8 +2,6 @@
 
 import json
 import re
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,11 +17,11 @@ from doubles.agreement_study import (
     told,
     write,
 )
-from programs import error_line, succeeded
+from doubles.grid_reader import Visit, needs_chromium, playwright, started_browser, violations  # noqa: F401 (the fixture `browser`)
+from programs import succeeded
 
 from automedeval.annotation.study import read_study
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 SIZES = {"laptop": {"width": 1280, "height": 800}, "telephone": {"width": 390, "height": 844}}
 
 
@@ -61,7 +59,7 @@ def test_page_and_summary_answer_first_and_in_order(made: dict[str, SimpleNamesp
     assert lines[0] in one.told
     assert f'<p class="verdict">{lines[0]}</p>' in one.page
     sections = re.findall('<h2 id="(.*?)">', one.page)
-    assert sections[:5] == ["cases", "sure", "leaderboard", "differences", "judges"]
+    assert sections[:3] == ["cases", "sure", "differences"]
     assert "cannot be told apart" not in one.page + one.told
     judge, how = ("good", "it agrees best with people") if name == "rated" else ("noisy", "the first of --verdicts")
     assert f"{judge}, with the rubric automedeval@1 ({how} of 2 judges)" in one.page
@@ -78,17 +76,18 @@ def test_the_leaderboard_is_that_of_a_loop_over_the_verdicts(made: dict[str, Sim
             for other, against in zip(models, scores):
                 if other != model:
                     wins.setdefault(model, []).append((score > against) + (score == against) / 2)
-    table = one.page[one.page.index('id="leaderboard"') : one.page.index('id="differences"')]
-    rows = re.findall(r'<th scope="row">(.*?)</th><td.*?>(.*?)</td><td data-value="([^"]*)">', table)
+    models = one.result["models"]["good"]["models"]
+    rates = {model: each["win_rate"]["value"] for model, each in models.items()}
+    assert rates == pytest.approx({model: sum(own) / len(own) for model, own in wins.items()})
+    table = one.page[one.page.index("<caption>Models by good") : one.page.index("<caption>Every judge")]
+    rows = re.findall(r'<th scope="row" dir="auto">(.*?)</th><td.*?>(.*?)</td><td.*?>(.*?) \[', table)
     assert {rank for _, rank, _ in rows} == {"1–3"}, "by the noise of 40 cases"
-    assert {model: float(rate) for model, _, rate in rows} == pytest.approx(
-        {model: sum(own) / len(own) for model, own in wins.items()}
-    )
+    assert {model: rate for model, _, rate in rows} == {model: f"{100 * rate:.0f}" for model, rate in rates.items()}
     strengths = one.result["models"]["good"]["strengths"]
     assert [model for model, *_ in rows] == sorted(strengths, key=lambda model: -strengths[model]["value"])
     main = one.result["main_judge"]
     value, low, high = (f"{100 * main['concordance'][part]:.0f}" for part in ("value", "low", "high"))
-    assert f'<th scope="row">good</th><td>{value} [{low}, {high}]</td>' in one.page
+    assert f"Agreement with people: good {value} % (95 % interval {low}–{high}); " in one.page
     assert main["against_the_other_raters"]["one_rater"]["value"] is not None
     assert "that one rater" in one.page
     assert f"best baseline: {main['best_baseline']['name']}" in one.page
@@ -139,64 +138,47 @@ def test_the_difference_of_two_models_is_a_sentence(tmp_path: Path) -> None:
     assert "Which differences are clear" not in page
 
 
-def test_an_unknown_main_judge_gets_one_line(tmp_path: Path) -> None:
-    file = write(tmp_path / "v.jsonl", agreeing_verdicts())
-    options = ("--verdicts", file, "--cases", CASES, "--output", tmp_path / "out", "--main_judge", "nobody", *FAST)
-    assert error_line(meta_evaluate(*options)) == "error: --main_judge: no judge is called 'nobody'; there are echo"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator["playwright.Browser"]:  # noqa: F821
-    playwright = pytest.importorskip("playwright.sync_api", reason="the browser is led by playwright")
-    if CHROMIUM is None:
-        pytest.skip("no chromium on this machine (Debian: apt-get install chromium)")
-    with playwright.sync_playwright() as driver:
-        found = driver.chromium.launch(executable_path=CHROMIUM, args=["--headless", "--no-sandbox", "--disable-gpu"])
-        yield found
-        found.close()
-
-
+@needs_chromium
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", SIZES)
 def test_the_first_screen_has_the_answer_and_axe_finds_nothing(
     made: dict[str, SimpleNamespace], browser, size: str, scheme: str
 ) -> None:
-    axe = pytest.importorskip("axe_playwright_python", reason="axe-core comes with axe_playwright_python")
     for one in made.values():
-        context = browser.new_context(viewport=SIZES[size], color_scheme=scheme, bypass_csp=True)
-        page, complaints = context.new_page(), []
-        page.on("console", lambda message, complaints=complaints: complaints.append(message.text))
-        page.goto((one.folder / "report.html").as_uri())
+        options = {"viewport": SIZES[size], "color_scheme": scheme, "bypass_csp": True}
+        visit = Visit(browser, one.folder / "report.html", **options)
+        page = visit.page
         page.wait_for_selector("#rows tbody tr")
         for part in ("p.verdict", "table.bars", "#rows thead"):
             box = page.locator(part).first.bounding_box()
             assert box["y"] + box["height"] <= SIZES[size]["height"], part
-        assert not page.get_by_text("Audited?", exact=True).is_visible(), "it is folded"
+        shown = page.locator("main > *:visible").evaluate_all(
+            "all => all.map(each => each.id || each.className || each.tagName)"
+        )
+        assert shown == ["H1", "notice", "summary", "cases", "grid", "fold"], "everything else is folded"
         for fold in page.query_selector_all("details"):
             fold.evaluate("each => each.open = true")
         assert page.evaluate("document.documentElement.scrollWidth") <= SIZES[size]["width"]
-        page.add_script_tag(path=str(next(Path(axe.__file__).parent.rglob("axe.min.js"))))
-        found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-        assert [(each["id"], each["nodes"][0]["html"][:100]) for each in found["violations"]] == []
-        assert complaints == []
-        context.close()
+        assert violations(page) == []
+        visit.close()
 
 
+@needs_chromium
 def test_tables_are_sorted_without_a_call_outside(made: dict[str, SimpleNamespace], browser) -> None:
     page, calls = browser.new_page(), []
     page.on("request", lambda request: calls.append(request.url))
     page.goto((made["rated"].folder / "report.html").as_uri())
     page.locator("summary:has(#sure)").click()
-    models = "#leaderboard ~ .scroll tbody th"
-    before = page.eval_on_selector_all(models, "all => all.slice(0, 3).map(e => e.textContent)")
-    page.locator("#leaderboard ~ .scroll button", has_text="share of pairs won").first.click()
-    page.locator("#leaderboard ~ .scroll button", has_text="share of pairs won").first.click()
-    after = page.eval_on_selector_all(models, "all => all.slice(0, 3).map(e => e.textContent)")
-    assert after == before[::-1]
+    table = page.locator("table.sortable").first
+    before = table.locator("tbody th").all_text_contents()
+    for _ in range(2):
+        table.locator("button", has_text="share of pairs won").click()
+    assert table.locator("tbody th").all_text_contents() == before[::-1]
     assert len(calls) == 1  # the page itself
     page.close()
 
 
+@needs_chromium
 def test_without_script_and_on_paper_everything_can_be_read(made: dict[str, SimpleNamespace], browser) -> None:
     context = browser.new_context(java_script_enabled=False, color_scheme="dark")
     page = context.new_page()
@@ -206,5 +188,17 @@ def test_without_script_and_on_paper_everything_can_be_read(made: dict[str, Simp
     first.locator("summary").first.click()
     assert first.locator(".response").first.is_visible()
     page.emulate_media(media="print")
-    assert page.locator("#agreement ~ .scroll, details:has(#agreement) .scroll").first.is_visible()  # folds are open
+    assert page.locator("details:has(#agreement) .scroll").first.is_visible()  # folds are open
     context.close()
+
+
+def test_scores_of_each_model_are_counted(made: dict[str, SimpleNamespace]) -> None:
+    """By a loop over the verdicts, whose expected scores are shown."""
+    counts: dict[str, dict[str, int]] = {}
+    for case, judged in zip(read(CASES), agreeing_verdicts("good")):
+        for response, score in zip(case["responses"], judged["expected_scores"]):
+            of_model = counts.setdefault(response["model"], {})
+            of_model[str(int(score + 0.5))] = of_model.get(str(int(score + 0.5)), 0) + 1
+    shown = made["rated"].result["score_counts"]
+    assert {model: {step: n for step, n in each.items() if n} for model, each in shown.items()} == counts
+    assert "<strong>Scores of each model</strong>" in made["rated"].page

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from doubles.agreement_study import CASES, FAST, RATINGS, meta_evaluate, pairwise_verdicts, right_verdicts, told, write
-from programs import error_line
 
 from automedeval.records.text import span as formatted
 from automedeval.stats.growth_curve import Curve
@@ -119,21 +118,3 @@ def test_a_criterion_of_a_pairwise_judge_can_be_a_round(tmp_path):
     result, page = outcome(tmp_path, done)
     assert result["rounds"]["values"] == [1.0, 1.0]
     assert "<b>" not in page
-
-
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        ("r0,r1,r7", "--rounds: no judge is called 'r7'; there are r0, r1, r2"),
-        ("r0,longer text", "--rounds: no judge is called 'longer text'"),
-        ("r0,r1,r0", "--rounds: 'r0' is given twice"),
-    ],
-)
-def test_wrong_names_get_one_line(tmp_path, names, message):
-    assert message in error_line(judge_rounds(tmp_path, "--ratings", RATINGS, names=names))
-    assert not (tmp_path / "out").exists()
-
-
-def test_rounds_need_ratings(tmp_path):
-    assert "--rounds needs --ratings" in error_line(judge_rounds(tmp_path))
-    assert not (tmp_path / "out").exists()

@@ -453,10 +453,6 @@ def test_unknown_names_get_one_line(more: list[str], message: str, study: Path, 
     assert not (tmp_path / "out").exists()
 
 
-def test_ours_needs_ratings(study: Path, tmp_path: Path) -> None:
-    assert "--compare_to needs --ratings" in error_line(report(study, tmp_path / "out", "--compare_to", "ours"))
-
-
 def test_a_name_that_is_a_judge_and_a_file_is_refused(
     study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,7 +18,7 @@ from automedeval.models.checkpoints import fingerprint
 PROGRAM = """
 import json, sys
 from automedeval.dataset.responses import candidate_names
-from automedeval.dataset.sources import read_source
+from automedeval.records.rows import read_rows
 from automedeval.metrics.rationale_score.rationale_score import rationale_score
 from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.models.embeddings import Encoder
@@ -27,7 +27,7 @@ from automedeval.records.hub_names import hub_commits
 
 found = {"names": candidate_names(["org/judge@v1", "org/judge"])}
 found["encoder"] = Encoder("org/encoder@v1", device="cpu", pooling="cls").name
-found["rows"] = [row["id"] for _, row in read_source("org/cases@v1", "test")]
+found["rows"] = [row["id"] for _, row in read_rows("org/cases@v1", "test")]
 options = {"bert_model": "org/encoder@v1", "bert_num_layers": 1, "bart_model": None}
 found["metric"] = rationale_score(["a dose"], ["a rash"], **options)["revisions"]
 found["errors"] = []
@@ -37,7 +37,7 @@ for name in ("org/judge@v9", "org/judge@", "org/nowhere@v1"):
     except RecordError as error:
         found["errors"].append(str(error))
 try:
-    list(read_source("org/cases@v1"))
+    list(read_rows("org/cases@v1", "train"))
 except RecordError as error:
     found["split"] = str(error)
 print(json.dumps(found | {"commits": hub_commits()}))

@@ -77,12 +77,8 @@ def test_ids_are_of_the_question_alone(tmp_path):
 
 def test_own_ids_references_and_topics_are_kept_and_numbers_are_no_responses(tmp_path):
     file = tmp_path / "a.csv"
-    file.write_text(
-        "ID,Question,Ground truth,Category,rowan,Score rowan,url,\n"
-        "7,What?,This.,Gout,A.,4.5,u,\n"
-        "8,Why?,,,B.,3,u,\n"
-        ",,,,,,,\n"
-    )
+    head = "ID,Question,Ground truth,Category,rowan,Score rowan,url,\n"
+    file.write_text(f"{head}7,What?,This.,Gout,A.,4.5,u,\n8,Why?,,,B.,3,u,\n,,,,,,,\n")
     first, second = read_cases(file)
     assert first == Case("7", "What?", (Response("rowan", "A."),), "This.", "Gout", {"row": 1})
     assert (second.reference, second.topic) == (None, None)

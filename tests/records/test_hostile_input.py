@@ -2,12 +2,14 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import pytest
 from doubles.endpoint import EndpointDouble, answer, good_answer
 from doubles.own_rubric import own_rubric
 from programs import SAMPLE, error_line, run_command, run_recipe
+from tables import rows_of
 
 from automedeval.publishing.checks import front_matter
 from automedeval.records import Case, RecordError, Response, read_json
@@ -23,46 +25,28 @@ RATING = '{"case_id": "c1", "model": "a", "annotator": "x", "criterion": "tact",
 BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
     f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)
 )
-YAML = {
-    "an object of Python": ("id: !!python/object/apply:os.system ['touch mark']", "could not determine"),
-    "a module of Python": ("id: !!python/name:os.system", "could not determine"),
-    "aliases of aliases": (BOMB, "more than 10,000,000 bytes, with its aliases"),
-    "aliases of a long text": (f"id: &a {'x' * 100_000}\nb: [{', '.join(['*a'] * 100)}]", "more than 10,000,000 bytes"),
-    "a list that holds itself": ("id: &a [*a]", "Circular reference"),
-    "a date that is none": ("id: 2026-99-99", "month must be in 1..12"),
-    "a number of thousands of digits": (f"id: {DIGITS}", "Exceeds the limit"),
-    "lists in lists": (f"id: {'[' * 5000}", ""),
-    "half a character": (f'id: "{HALF}"', "surrogates not allowed"),
+ALIASES = f"id: &a {'x' * 100_000}\nb: [{', '.join(['*a'] * 100)}]"
+ROWS = rows_of(__file__)
+REFUSED = ROWS["files"] | {
+    f"{kind}: {name}": (kind, "x.yaml", *row)
+    for kind in ("a run", "a study", "a rubric")
+    for name, row in ROWS["yaml"].items()
 }
-JUDGE = ("judge", "--judge", "baseline:longer text", "--cases")
-REPORT = ("report", "--encoder", "none", "--resamples", "100", "--cases", "cases.jsonl", "--verdicts")
-RATED = (*REPORT, "verdicts.jsonl", "--ratings")
-# command, whose last argument is the file; name of the file; its content; what the line says behind the file's name
-REFUSED = {
-    "a deep case": (JUDGE, "x.jsonl", DEEP, ":1: not JSON (nested too deeply)"),
-    "a deep list of cases": (JUDGE, "x.json", DEEP, ": not JSON: nested too deeply"),
-    "a deep log": (JUDGE, "mine=x.jsonl", '{"doc": ' + DEEP, ":1: not JSON (nested too deeply)"),
-    "deep verdicts": (REPORT, "x.jsonl", DEEP, ":1: not JSON (nested too deeply)"),
-    "deep ratings": (RATED, "x.jsonl", DEEP, ":1: not JSON (nested too deeply)"),
-    "a deep audit": ((*REPORT, "verdicts.jsonl", "--audits"), "x.json", DEEP, ": not JSON: nested too deeply"),
-    "NaN in a case": (JUDGE, "x.jsonl", '{"id": NaN}', ":1: not JSON (NaN is not a number in JSON)"),
-    "a key twice": (JUDGE, "x.jsonl", '{"id": "1", "id": "2"}', ":1: not JSON (two keys are 'id')"),
-    "a long number": (JUDGE, "x.jsonl", f'{{"id": {DIGITS}}}', ":1: not JSON (Exceeds the limit"),
-    "half a character twice": (JUDGE, "x.jsonl", (CASE % "Rest." + "\n") * 2, ":2: the id 'c1' stands at"),
-    "infinity as a score": (
-        RATED,
-        "x.jsonl",
-        RATING % "1e999",
-        ":1: 'score' must be a number from -1e+06 to 1e+06, not inf",
-    ),
-    "a huge score": (RATED, "x.jsonl", RATING % "1e9", ":1: 'score' must be a number from -1e+06 to 1e+06"),
-    "NaN as a rating": (RATED, "x.jsonl", RATING % "NaN", ":1: not JSON (NaN is not"),
-    "a huge verdict": (REPORT, "x.jsonl", VERDICT % "1e400", "must be"),
-    "a table in another encoding": (JUDGE, "x.csv", b"question,a\nFl\xfc?,Rest.\n", ": not UTF-8 (line 2)"),
-    **{f"a run: {name}": (("judge", "--config"), "x.yaml", *text) for name, text in YAML.items()},
-    **{f"a study: {name}": (("annotate", "--study"), "x.yaml", *text) for name, text in YAML.items()},
-    **{f"a rubric: {name}": ((*JUDGE, "cases.jsonl", "--rubric"), "x.yaml", *text) for name, text in YAML.items()},
-}
+
+
+def filled_in(content: str) -> str:
+    """Return a content with what its names in braces stand for."""
+    for name, text in (
+        ("DEEP", DEEP),
+        ("DIGITS", DIGITS),
+        ("BOMB", BOMB),
+        ("ALIASES", ALIASES),
+        ("CASE", CASE % "Rest."),
+    ):
+        content = content.replace(f"{{{name}}}", text)
+    for name, text in (("RATING", RATING), ("VERDICT", VERDICT)):
+        content = re.sub(rf"\{{{name} (\w+)\}}", lambda match, text=text: text % match[1], content)
+    return content
 
 
 @pytest.fixture
@@ -75,12 +59,12 @@ def good_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(("command", "name", "content", "said"), REFUSED.values(), ids=REFUSED)
 def test_a_file_that_harms_is_one_line(
-    good_files: Path, command: tuple, name: str, content: str | bytes, said: str
+    good_files: Path, command: str, name: str, content: str | bytes, said: str
 ) -> None:
-    file = Path(name.rpartition("=")[2])
-    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    file, words = Path(name.rpartition("=")[2]), [*ROWS["commands"][command], name]
+    file.write_bytes(content if isinstance(content, bytes) else filled_in(content).encode())
     before = sorted(os.listdir())
-    line = error_line(run_command(*command, name, *(() if command[0] == "annotate" else ("--output", "out"))))
+    line = error_line(run_command(*words, *(() if command == "a study" else ("--output", "out"))))
     start, _, end = line.partition(f"{file}")
     assert start == "error: "
     assert said in end

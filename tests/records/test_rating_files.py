@@ -4,11 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
+from tables import rows_of
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import read_ratings
 from automedeval.records import Case, RecordError, Response
 
+ROWS = rows_of(__file__)
 ASKED = {"k1": "How long is flu contagious?", "k2": "Can I take\n ibuprofen with lisinopril?"}
 CASES = [Case(name, text, (Response("m1", "A."), Response("m2", "B."))) for name, text in ASKED.items()]
 SCORES = [("k1", "m1", 4.0), ("k1", "m2", 2.0), ("k2", "m1", 4.5), ("k2", "m2", None)]  # by one rater, "ann"
@@ -16,10 +18,6 @@ SCORES = [("k1", "m1", 4.0), ("k1", "m2", 2.0), ("k2", "m1", 4.5), ("k2", "m2", 
 
 def lines(*rows: dict) -> str:
     return "".join(json.dumps(row) + "\n" for row in rows)
-
-
-def table(head: str, *rows: str) -> str:
-    return "\n".join([head, *rows]) + "\n"
 
 
 def tasks(cancelled: bool = False) -> str:
@@ -49,30 +47,10 @@ def records(score: str = "score", **more: str) -> list[dict]:
     return [{"case_id": case, "model": model, "annotator": "ann", score: value} | more for case, model, value in SCORES]
 
 
-FILES = {
+FILES = ROWS["tables"] | {
     "records.jsonl": lines(*records(criterion="overall")),
     "array.json": json.dumps(records("rating")),
     "text.jsonl": lines(*[row | {"score": str(row["score"])} for row in records()]),
-    "ids.csv": table("Case ID,Model,Rater,Score", "k1,m1,ann,4", "k1,m2,ann,2.0", "k2,m1,ann,4.5", "k2,m2,ann,N/A"),
-    "dash.csv": table("Case ID,Model,Rater,Score", "k1,m1,ann,4", "k1,m2,ann,2.0", "k2,m1,ann,4.5", "k2,m2,ann,—"),
-    "comma.csv": table("id;model;user;stars;lang", "k1;m1;ann;4;en", "k1;m2;ann;2;en", "k2;m1;ann;4,5;en", "k2;m2;ann; ;en"),
-    "question.csv": table(
-        "id,prompt,model,rater,rating", f"1,{ASKED['k1']},m1,ann,4", f"2,{ASKED['k1']},m2,ann,2",
-        "3,Can I take ibuprofen  with lisinopril?,m1,ann,4.5", "4,Can I take ibuprofen with lisinopril?,m2,ann,",
-    ),
-    "rows.csv": table(
-        "id,question,model,rater,rating", f"k2,{ASKED['k1']},m1,ann,4", f"k1,{ASKED['k1']},m2,ann,2",
-        "k1,Can I take ibuprofen with lisinopril?,m1,ann,4.5", "3,Can I take ibuprofen with lisinopril?,m2,ann,",
-    ),
-    "label_studio.csv": table(
-        "annotation_id,annotator,case_id,created_at,id,lead_time,model,rating,updated_at",
-        "101,ann,k1,2024-03-01T10:00,1,6.7,m1,4,2024-03-01T10:00", "102,ann,k1,2024-03-01T10:00,2,6.7,m2,2,2024-03-01T10:00",
-        "103,ann,k2,2024-03-01T10:00,3,6.7,m1,4.5,2024-03-01T10:00", "104,ann,k2,2024-03-01T10:00,4,6.7,m2,,2024-03-01T10:00",
-    ),
-    "label_studio_stars.csv": table(
-        "annotator,case_id,id,model,rating", 'ann,k1,1,m1,"[{""rating"": 4}]"', 'ann,k1,2,m2,"[{""rating"": 2}]"',
-        "ann,k2,3,m1,4.5", "ann,k2,4,m2,",
-    ),
     "label_studio.json": tasks(),
     "argilla.jsonl": lines(
         *[
@@ -129,27 +107,10 @@ def test_the_same_ratings_are_read_of_every_kind_of_file(name: str, tmp_path: Pa
         assert f"{tmp_path / name}: ratings without a score, left out: 1" in people.notes
 
 
-@pytest.mark.parametrize(
-    ("text", "error"),
-    [
-        (table("case_id,model,rater,score", "k1,m1,ann,good"), "r.csv:2: the score is no number: 'good'"),
-        (table("case_id,model,rater,score", "k1,m1,ann,4/5"), "r.csv:2: the score is no number: '4/5'"),
-        (table("case_id,model,rater,score", "k1,m1,ann,★★★☆☆"), "r.csv:2: the score is no number: '★★★☆☆'"),
-        (table("case_id,model,rater,score", "k1,m1,,4"), "r.csv:2: does not say who rates: 'rater' is blank"),
-        (table("case_id,model,rater", "k1,m1,ann"), "r.csv: no column holds a score; there are case_id, model, rater"),
-        (table("model,rater,score", "m1,ann,4"), "r.csv: no column holds a question; there are model, rater, score"),
-        (
-            table("case_id,model,rater,rating,score", "k1,m1,ann,4,5"),
-            "r.csv: 'score' or 'rating' may be the score: leave one",
-        ),
-        (table("case_id,rater,score", "k1,ann,4"), "r.csv:2: does not say which model is rated: 'm1', 'm2'"),
-        (table("case_id,model,rater,score", "k1,m3,ann,4"), "r.csv:2: case 'k1' has no response of 'm3'"),
-        (table("case_id,model,rater,score", "k9,m1,ann,4"), "r.csv: no rating of any case in cases.jsonl"),
-    ],
-)
-def test_a_rating_that_cannot_be_read_stops_with_its_line(text: str, error: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("head", "row", "error"), ROWS["test_a_rating_that_cannot_be_read_stops_with_its_line"])
+def test_a_rating_that_cannot_be_read_stops_with_its_line(head: str, row: str, error: str, tmp_path: Path) -> None:
     file = tmp_path / "r.csv"
-    file.write_text(text)
+    file.write_text(f"{head}\n{row}\n")
     with pytest.raises(RecordError) as raised:
         read_ratings(str(file), Cases(CASES, "cases.jsonl"))
     assert str(raised.value) == f"{tmp_path}/{error}"
@@ -157,7 +118,7 @@ def test_a_rating_that_cannot_be_read_stops_with_its_line(text: str, error: str,
 
 def test_a_question_that_two_cases_ask_needs_an_id(tmp_path: Path) -> None:
     file = tmp_path / "r.csv"
-    file.write_text(table("question,model,rater,score", "Q?,m1,ann,4"))
+    file.write_text("question,model,rater,score\nQ?,m1,ann,4\n")
     twice = [Case(name, "Q?", CASES[0].responses) for name in ("k1", "k2")]
     with pytest.raises(RecordError, match=r"r\.csv:2: the cases 'k1', 'k2' ask this question; give case_id"):
         read_ratings(str(file), Cases(twice, "cases.jsonl"))

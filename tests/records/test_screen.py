@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from doubles.agreement_study import write
 from programs import run_command
+from tables import rows_of
 
 ESC = "\x1b[31m\x9b2J\x07\u202e\r"  # colour, an empty screen, the bell, the other direction, the line's start again
 MODELS = [f"a{ESC}", f"b\n{ESC}forged: 1", "c"]
@@ -23,13 +24,8 @@ def hostile_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
         case = {"id": case_id, "question": f"Q{number} {ESC}?", "topic": f"t{ESC}", "responses": responses}
         cases.append(case)
         for made, judge in ((verdicts, f"j{ESC}"), (others, f"k{ESC}")):
-            about = {
-                "case_id": case_id,
-                "judge": judge,
-                "rubric": "automedeval@1",
-                "order": [0, 1, 2],
-                "models": MODELS,
-            }
+            about = {"case_id": case_id, "judge": judge, "rubric": "automedeval@1"}
+            about |= {"order": [0, 1, 2], "models": MODELS}
             said = {"valid": True, "scores": [rng.randint(1, 5) for _ in MODELS]}
             made.append(about | (said if number else {"valid": False, "error": f"the server said {ESC}"}))
         rating = {"case_id": case_id, "annotator": f"p{ESC}", "criterion": f"quality{ESC}"}
@@ -56,19 +52,7 @@ def hostile_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-COMMANDS = {
-    "judge": "judge --cases cases.jsonl --judge LONGER --judge_name NAME --output out/v",
-    "report": "report --verdicts mine.jsonl --cases cases.jsonl --ratings ratings.jsonl --encoder none",
-    "report of criteria": "report --verdicts lists.jsonl --cases criteria.jsonl --ratings labels.jsonl --encoder none",
-    "compare": "compare --verdicts mine.jsonl others.jsonl --cases cases.jsonl --ratings ratings.jsonl",
-    "gate": "compare --verdicts mine.jsonl --cases cases.jsonl --fail_if_worse c FIRST --by 4",
-    "audit": "audit --judge LONGER --judge_name NAME --cases cases.jsonl --encoder none --gate false",
-    "calibrate": "calibrate --verdicts mine.jsonl --ratings ratings.jsonl --rubric automedeval --risk 0.9",
-    "calibrate criteria": "calibrate --verdicts lists.jsonl --cases criteria.jsonl --ratings labels.jsonl",
-    "export": "export --verdicts mine.jsonl --to csv",
-    "prepare": "prepare --input cases.jsonl",
-    "an error": "report --verdicts mine.jsonl --cases cases.jsonl --main_judge NAME",
-}
+COMMANDS = rows_of(__file__)["test_no_command_prints_what_steers_a_terminal"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -66,10 +66,7 @@ def test_a_doctor_who_is_named_counts() -> None:
     assert marks("Sumatriptan and the neurologist come up.") == []  # nobody is credited
 
 
-@pytest.mark.parametrize(
-    "clause",
-    rows_of(__file__)["test_what_is_missing_is_not_credited"],
-)
+@pytest.mark.parametrize("clause", rows_of(__file__)["test_what_is_missing_is_not_credited"])
 def test_what_is_missing_is_not_credited(clause: str) -> None:
     assert marks(f"Step 2: {clause}") == []
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tables import rows_of
 
 from automedeval.rubrics.rationale import doctors_named, permute, split_steps, without_step
 
@@ -117,32 +118,16 @@ def test_a_rubric_has_a_word_of_its_own_for_doctors(form: str, slots: tuple[int,
 
 @pytest.mark.parametrize(
     ("text", "slots", "turned"),
-    [
-        ("Step 1: Q.\nStep 2: One.\nStep 3: Two.", (2, 0, 1), "Step 1: Q.\nStep 3: One.\nStep 4: Two."),
-        ("Step 2 (Doctor 1): One.\nStep 4 (Doctor 3): Three.", (1, 2, 0),
-         "Step 3 (Doctor 2): Three.\nStep 4 (Doctor 3): One."),
-        ("Step 2: One.\nStep 3: Two.\nStep 4: Doctor 1 is best.", (1, 0),
-         "Step 2: Two.\nStep 3: One.\nStep 4: Doctor 2 is best."),
-        ("Doctor 1 beats Doctor 2 and doctor3; Doctors 1, 2 and Doctor 10 agree. The first doctor is kind. Doctors 1-3.",
-         (2, 0, 1),
-         "Doctor 2 beats Doctor 3 and doctor1; Doctors 2, 3 and Doctor 10 agree. The second doctor is kind. Doctors 1-3."),
-        ("Doctors 1–2 agree", (2, 0, 1), "Doctors 2–3 agree"),
-        ("Doctors 1 to 2 agree", (0, 2, 1), "Doctors 1 and 3 agree"),
-    ],
+    rows_of(__file__)["test_steps_and_names_follow_the_order"],
     ids=["a missing step", "a missing step that is named", "a closing step", "no step", "a range", "no range any more"],
-)  # fmt: skip
+)
 def test_steps_and_names_follow_the_order(text: str, slots: tuple[int, ...], turned: str) -> None:
     assert permute(text, slots) == turned
 
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "See your doctor 4 to 6 weeks before your trip.",
-        "Call your doctor 2 days before, and see a doctor 1 or 2 weeks later.",
-        "Ask your doctor 3 questions; tell another doctor 1:1.",
-        "It says: visit the doctor 2 times, or doctor 1-2 times a year.",
-    ],
+    rows_of(__file__)["test_numbers_of_days_are_no_doctors"],
 )
 def test_numbers_of_days_are_no_doctors(text: str) -> None:
     for slots in itertools.permutations(range(4)):
@@ -151,19 +136,8 @@ def test_numbers_of_days_are_no_doctors(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "turned"),
-    [
-        ("Dr. 1 beats dr 2; Step", "Dr. 3 beats dr 1; Step"),
-        ("Drs. 1 and 2 agree", "Drs. 3 and 1 agree"),
-        ("Doctors 1 through 2 agree", "Doctors 1 and 3 agree"),
-        ("Doctors 1 through 3 agree", "Doctors 1 through 3 agree"),
-        ("Doctor 1 vs. 3, Doctor 2 vs 1", "Doctor 3 vs. 2, Doctor 1 vs 3"),
-        ("Doctor One is right, unlike Doctor Two", "Doctor Three is right, unlike Doctor One"),
-        ("one doctor two days", "one doctor two days"),
-        ("Doctor 2 drops the dose", "Doctor 1 drops the dose"),
-        ("Step 2 (Dr. 1): Good.\nStep 3 (Dr. 2): Bad.\nStep 4 (Dr. 3): So so.",
-         "Step 2 (Dr. 1): Bad.\nStep 3 (Dr. 2): So so.\nStep 4 (Dr. 3): Good."),
-    ],
-)  # fmt: skip
+    rows_of(__file__)["test_other_names_of_doctors_change_too"],
+)
 def test_other_names_of_doctors_change_too(text: str, turned: str) -> None:
     assert permute(text, (1, 2, 0)) == turned  # Doctor 2 is shown first, then Doctors 3 and 1
 

@@ -106,10 +106,7 @@ def test_the_fingerprint_covers_what_reaches_the_judge_and_no_more(tmp_path):
     assert read_rubric(path).fingerprint != before
 
 
-@pytest.mark.parametrize(
-    ("output", "text"),
-    rows_of(__file__)["test_a_user_s_own_file_may_score_several_criteria"],
-)
+@pytest.mark.parametrize(("output", "text"), rows_of(__file__)["test_a_user_s_own_file_may_score_several_criteria"])
 def test_a_user_s_own_file_may_score_several_criteria(tmp_path, output, text):
     rubric = read_rubric(written(tmp_path, SCORES | {"output": {"grammar": "json", "slot": "Nurse"} | output}))
     reading = parse_verdict(text, rubric, 1)

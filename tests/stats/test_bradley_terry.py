@@ -27,9 +27,8 @@ def test_strengths_of_agrestis_baseball_teams() -> None:
     strengths = bradley_terry.bradley_terry(WINS)
     assert strengths - strengths[-1] == pytest.approx(STRENGTHS, abs=0.002)
     assert strengths.mean() == pytest.approx(0)
-    assert bradley_terry.bradley_terry(np.stack([WINS, WINS.T])) == pytest.approx(
-        np.stack([strengths, -strengths]), abs=1e-5
-    )
+    both_ways = np.stack([strengths, -strengths])
+    assert bradley_terry.bradley_terry(np.stack([WINS, WINS.T])) == pytest.approx(both_ways, abs=1e-5)
 
 
 def test_models_that_never_met_or_never_lost_are_not_ranked() -> None:

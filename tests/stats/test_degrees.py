@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from sklearn.metrics import cohen_kappa_score, confusion_matrix, recall_score
+from sklearn.metrics import cohen_kappa_score, confusion_matrix
 
 from automedeval.stats.bootstrap import bootstrap, value_of
 from automedeval.stats.degrees import degree_tables, detection, weighted_kappa
@@ -31,18 +31,6 @@ def test_weighted_kappa_is_that_of_scikit_learn_and_so_is_each_resample(seed):
     counts = np.bincount(drawn, minlength=cases)[None].astype(float)
     again = cohen_kappa_score(first[units], second[units], weights="quadratic")
     assert kappa.of(kappa.sums(counts))[0] == pytest.approx(again)
-
-
-@pytest.mark.parametrize("degree", [1, 2, 3, 4])
-def test_detection_is_the_recall_of_each_side(degree):
-    first, second, case, cases = raters(3, missing=0.2)
-    both = ~np.isnan(first) & ~np.isnan(second)
-    figures = detection(degree_tables(first, second, case, cases, 5), degree)
-    truth, alarm = first[both] >= degree, second[both] >= degree
-    assert value_of(figures["sensitivity"], cases) == pytest.approx(recall_score(truth, alarm))
-    assert value_of(figures["false_alarms"], cases) == pytest.approx(1 - recall_score(truth, alarm, pos_label=False))
-    assert figures["sensitivity"].n == truth.sum()
-    assert figures["false_alarms"].n == (~truth).sum()
 
 
 def test_what_has_no_value_has_none_and_says_why():

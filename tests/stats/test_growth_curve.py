@@ -1,19 +1,24 @@
 """The curve of Appendix F: the paper's own figures, exact and least-squares fits, their intervals, and refusals."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from tables import rows_of
 
 from automedeval.stats import growth_curve
-from automedeval.stats.growth_curve import Curve, fit
+from automedeval.stats.growth_curve import Curve, forecast
 
 ROWS = rows_of(__file__)
 
 TABLE_5 = [0.4461, 0.4713, 0.4865]  # triple accuracy after rounds 0, 1 and 2
 # Appendix F. At t = 6 the curve is 0.5213; the paper prints 52.21 %.
 PAPER = Curve(a=0.5274, b=0.453, c=2.83)
+
+
+def curve_of(record: dict) -> Curve:
+    return Curve(*(record[name] for name in "abc"))
 
 
 @pytest.mark.parametrize(("t", "value"), [(0, 44.41), (1, 47.22), (2, 49.14), (6, 52.13)])
@@ -30,16 +35,15 @@ def test_the_papers_constants_leave_less_than_half_a_point_from_round_7() -> Non
 
 
 def test_three_rounds_are_met_exactly_and_have_no_interval() -> None:
-    forecast = fit(TABLE_5)
-    assert [forecast.curve.at(t) for t in range(3)] == pytest.approx(TABLE_5, abs=1e-9)
-    assert forecast.curve.a == pytest.approx(0.5076, abs=5e-5)
-    assert forecast.interval(3) is None
-    record = forecast.to_dict()
+    record = forecast(TABLE_5)
+    curve = curve_of(record)
+    assert [curve.at(t) for t in range(3)] == pytest.approx(TABLE_5, abs=1e-9)
+    assert curve.a == pytest.approx(0.5076, abs=5e-5)
     assert record["exact"]
     assert "three rounds fit exactly" in record["no_interval"]
     assert record["round_of_small_rest"] == 5
     assert [each["round"] for each in record["next"]] == [3, 4, 5, 6]
-    assert record["next"][0] == {"round": 3, "value": forecast.curve.at(3), "low": None, "high": None}
+    assert record["next"][0] == {"round": 3, "value": curve.at(3), "low": None, "high": None}
 
 
 CURVES = [
@@ -50,36 +54,33 @@ CURVES = [
 @pytest.mark.parametrize("rounds", [3, 4, 6, 10])
 @pytest.mark.parametrize("curve", CURVES)
 def test_noiseless_rounds_give_their_constants_back(curve: Curve, rounds: int) -> None:
-    forecast = fit([curve.at(t) for t in range(rounds)])
-    assert (forecast.curve.a, forecast.curve.b, forecast.curve.c) == pytest.approx(
-        (curve.a, curve.b, curve.c), abs=1e-6
-    )
+    record = forecast([curve.at(t) for t in range(rounds)])
+    assert [record[name] for name in "abc"] == pytest.approx([curve.a, curve.b, curve.c], abs=1e-6)
     if rounds > 3:
-        assert forecast.residual_error == pytest.approx(0, abs=1e-9)
+        assert record["residual_error"] == pytest.approx(0, abs=1e-9)
 
 
 def test_least_squares_are_no_worse_than_any_curve_near_by() -> None:
     values = [0.40, 0.50, 0.60, 0.70, 0.75, 0.77]
-    forecast = fit(values)
+    record = forecast(values)
+    best = curve_of(record)
 
     def squares(curve: Curve) -> float:
         return sum((curve.at(t) - value) ** 2 for t, value in enumerate(values))
 
-    assert forecast.residual_error == pytest.approx(math.sqrt(squares(forecast.curve) / 3))
+    assert record["residual_error"] == pytest.approx(math.sqrt(squares(best) / 3))
     for name in "abc":
         for step in (-1e-3, 1e-3):
-            moved = {"a": forecast.curve.a, "b": forecast.curve.b, "c": forecast.curve.c}
-            moved[name] += step
-            assert squares(Curve(**moved)) > squares(forecast.curve)
+            assert squares(replace(best, **{name: getattr(best, name) + step})) > squares(best)
 
 
 def test_the_interval_covers_the_measurement_to_come() -> None:
     curve, rng, inside, tried = Curve(0.55, 0.4, 2.0), np.random.default_rng(0), 0, 120
     widths = []
     for _ in range(tried):
-        forecast = fit([curve.at(t) + rng.normal(0, 0.003) for t in range(6)])
-        low, high = forecast.interval(7)
-        assert low < forecast.curve.at(7) < high
+        seventh = forecast([curve.at(t) + rng.normal(0, 0.003) for t in range(6)])["next"][1]
+        low, high = seventh["low"], seventh["high"]
+        assert low < seventh["value"] < high
         inside += low <= curve.at(7) + rng.normal(0, 0.003) <= high
         widths.append(high - low)
     assert 0.89 <= inside / tried <= 0.995
@@ -88,36 +89,34 @@ def test_the_interval_covers_the_measurement_to_come() -> None:
 
 def test_the_interval_is_that_of_linear_regression_by_another_route() -> None:
     values = [0.40, 0.45, 0.47, 0.485, 0.488]
-    forecast = fit(values)
-    constants = np.array([forecast.curve.a, forecast.curve.b, forecast.curve.c])
+    record = forecast(values)
+    constants = np.array([record[name] for name in "abc"])
 
     def slope(t: float) -> np.ndarray:  # numeric, by the curve's own constants
         steps = 1e-6 * np.eye(3)
         return np.array([(Curve(*constants + step).at(t) - Curve(*constants - step).at(t)) / 2e-6 for step in steps])
 
     slopes = np.array([slope(t) for t in range(5)])
-    variance = forecast.residual_error**2 * (1 + slope(6) @ np.linalg.inv(slopes.T @ slopes) @ slope(6))
-    low, high = forecast.interval(6)
+    variance = record["residual_error"] ** 2 * (1 + slope(6) @ np.linalg.inv(slopes.T @ slopes) @ slope(6))
+    sixth = record["next"][1]
     # Student's t, 2 degrees of freedom.
-    assert (high - low) / 2 == pytest.approx(4.302653 * math.sqrt(variance), rel=1e-4)
+    assert (sixth["high"] - sixth["low"]) / 2 == pytest.approx(4.302653 * math.sqrt(variance), rel=1e-4)
 
 
 @pytest.mark.parametrize(("values", "reason"), ROWS["test_what_the_curve_says_nothing_about_gets_a_reason"])
 def test_what_the_curve_says_nothing_about_gets_a_reason(values: list, reason: str) -> None:
-    forecast = fit(values)
-    assert forecast.curve is None
-    assert forecast.interval(9) is None
-    assert reason in forecast.to_dict()["reason"]
-    assert forecast.to_dict().keys() == {"reason"}
+    record = forecast(values)
+    assert reason in record["reason"]
+    assert record.keys() == {"reason"}
 
 
 def test_scattered_rounds_that_rise_are_fitted_with_a_wide_interval() -> None:
-    forecast = fit([0.40, 0.46, 0.45, 0.48])
-    assert forecast.curve.b > 0
-    assert 0 < forecast.curve.a <= 1
-    low, high = forecast.interval(4)
-    assert high - low > 0.3
-    assert 0 <= low < high <= 1
+    record = forecast([0.40, 0.46, 0.45, 0.48])
+    assert record["b"] > 0
+    assert 0 < record["a"] <= 1
+    fourth = record["next"][0]
+    assert fourth["high"] - fourth["low"] > 0.3
+    assert 0 <= fourth["low"] < fourth["high"] <= 1
 
 
 @pytest.mark.parametrize("curve", CURVES)
@@ -129,7 +128,7 @@ def test_the_round_of_a_small_rest_is_the_first(curve: Curve) -> None:
 
 
 def test_the_next_rounds_follow_the_last_one_measured() -> None:
-    record = fit([Curve(0.5274, 0.453, 2.83).at(t) + (-1) ** t * 0.001 for t in range(5)]).to_dict()
+    record = forecast([Curve(0.5274, 0.453, 2.83).at(t) + (-1) ** t * 0.001 for t in range(5)])
     assert not record["exact"]
     assert "no_interval" not in record
     assert [each["round"] for each in record["next"]] == list(range(5, 5 + growth_curve.AHEAD))

@@ -49,9 +49,8 @@ def test_so_many_cases_tell_two_models_apart(level: float) -> None:
 def test_of_cases_that_all_agree_the_sign_test_tells_how_many_are_enough() -> None:
     for level in (0.05, 0.01):
         needed = cases_needed(estimate(mean(np.ones(3), np.ones(3), 3), 3), level)
-        assert (
-            scipy.stats.binomtest(needed, needed).pvalue < level < scipy.stats.binomtest(needed - 1, needed - 1).pvalue
-        )
+        enough, fewer = (scipy.stats.binomtest(n, n).pvalue for n in (needed, needed - 1))
+        assert enough < level < fewer
     assert cases_needed(estimate(mean(np.array([1.0, -1.0]), np.ones(2), 2), 2)) is None
 
 

@@ -36,15 +36,11 @@ def test_the_p_values_are_exact_and_the_last_threshold_before_the_first_failure_
     wrong = np.concatenate([np.arange(30) < 0, np.arange(30) < 2, np.arange(10) < 9, np.arange(400) < 1])
     certificate = certify(confidence, wrong, [4.0, 3.0, 2.0, 1.0], 0.1, 0.1)
     assert certificate["threshold"] == 3.0
-    assert [line["units"] for line in certificate["tested"]] == [
-        30,
-        60,
-        70,
-    ]  # the last would pass, and is not looked at
+    # The last would pass, and is not looked at.
+    assert [line["units"] for line in certificate["tested"]] == [30, 60, 70]
     assert [line["errors"] for line in certificate["tested"]] == [0, 2, 11]
-    assert [line["p"] for line in certificate["tested"]] == pytest.approx(
-        binom.cdf([0, 2, 11], [30, 60, 70], 0.1).tolist()
-    )
+    exact = binom.cdf([0, 2, 11], [30, 60, 70], 0.1)
+    assert [line["p"] for line in certificate["tested"]] == pytest.approx(exact.tolist())
     assert (certificate["units_kept"], certificate["errors"]) == (60, 2)
     assert "with a probability of 0.1 at most" in certificate["promise"]
 
@@ -68,31 +64,6 @@ def test_thresholds_are_laid_at_the_fresh_verdicts_strictest_first() -> None:
     assert (thresholds(fresh, 60, 0.1, 0.1)[0], len(thresholds(fresh, 22, 0.1, 0.1))) == (60.0, 1)
     assert thresholds(np.repeat([1.0, 2.0], 50), 1000, 0.1, 0.1).tolist() == [2.0, 1.0]
     assert thresholds(np.array([3.0]), 1000, 0.1, 0.1).tolist() == [3.0]
-
-
-@pytest.mark.parametrize("law", ["a hair too bad", "right up to a point", "knows when it is right"])
-def test_the_promise_holds_in_draws(law: str) -> None:
-    risk, delta, draws, units, rng = 0.15, 0.1, 600, 120, np.random.default_rng(11)
-    laws = {
-        "a hair too bad": lambda at: np.full_like(at, 0.1501),
-        "right up to a point": lambda at: np.where(at < 0.5, 0.05, 0.6),
-        "knows when it is right": lambda at: 0.02 + 0.5 * at**2,
-    }
-    grid = (np.arange(2000) + 0.5) / 2000
-    true = np.cumsum(laws[law](grid)) / np.arange(1, 2001)
-    false = kept = 0
-    for _ in range(draws):
-        at = rng.random(units)
-        certificate = certify(
-            1 - at, rng.random(units) < laws[law](at), thresholds(rng.random(80), units, risk, delta), risk, delta
-        )
-        if certificate["threshold"] is not None:
-            kept += 1 - certificate["threshold"]
-            false += true[min(1999, int((1 - certificate["threshold"]) * 2000))] > risk
-    assert binom.sf(false - 1, draws, delta) > 1e-3, f"{false} of {draws} promises are false"
-    assert kept / draws > (0.3 if law == "knows when it is right" else 0.0)
-    if law == "a hair too bad":
-        assert false > 0.02 * draws  # a test that promises nothing would pass everything else
 
 
 # --- one pair a case --------------------------------------------------------------------------------------------------

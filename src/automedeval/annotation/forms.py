@@ -18,6 +18,7 @@ from automedeval.rubrics import Criterion, Questions, Rubric
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, reads_back
 from automedeval.rubrics.slots import renamed, reordered, seen_from
 
+SIDES = (("1", "Verdict 1", "", "1"), ("tie", "No difference", "", "0"), ("2", "Verdict 2", "", "2"))
 MOST_BUTTONS = 11  # a scale with more values has a number field
 _WORDS = load_yaml(read_text(resources.files("automedeval.annotation") / "templates" / "words.yaml"))
 TASKS: dict[str, str] = _WORDS["tasks"]  # by kind
@@ -97,47 +98,46 @@ def shown_order(study: Study, assignment: Assignment) -> tuple[int, ...]:
 
 
 def fields_of(study: Study, assignment: Assignment, part: str) -> list[Field]:
+    """Return the fields of a part: a form of a rubric for each response, or one of the questions about verdicts."""
     rubric, questions = study.rubric_of(assignment.item), study.verdict_questions
-    comment = Field(("comment",), "text", "Comment")
-    fields: list[Field] = []
     if part == DECISION:
-        keep = Option("keep", "Keep it", "The verdict on record stands as it is", "k")
-        revise = Option("revise", "Revise it", "What I write below takes its place", "r")
-        rule = "Points and reasons count only if you revise."
-        request = "Please decide whether the verdict is kept or revised."
-        fields.append(Field(("decision",), "options", "Your decision", rule, (keep, revise), request=request))
-        for slot in range(1, len(assignment.order) + 1):
-            criterion = Criterion(f"doctor_{slot}", "The points that the response ought to have")
-            fields.append(_asked(("scores", str(slot)), criterion, rubric, slot=slot, about="Revision"))
-        rule = "Say why, as a verdict does. Call the responses Doctor 1, Doctor 2 and so on."
-        most = max(LONGEST_RATIONALE, len(study.disputes[assignment.item.case_id].recorded.rationale or ""))
-        return [*fields, Field(("rationale",), "text", "Reasons", rule, limit=most)]
-    if part in (RESPONSES, HARM):
-        responses, given = study.case_of(assignment.item).responses, "choices" if rubric.in_words else "scores"
-        for slot, index in enumerate(assignment.order, 1):
-            name = str(slot)
-            about: dict[str, Any] = {"slot": slot, "about": f"Doctor {slot}"}
-            request = f"Please answer every question on Doctor {slot}."
-            for each in rubric.criteria:
-                fields.append(_asked((given, name, each.name), each, rubric, request=request, **about))
-            if part == HARM:
-                text = responses[index].text
-                fields.append(Field(("marks", name), "marks", "The words that do harm", text=text, **about))
-                rule = "What should the response have said? Leave it empty if nothing is missing."
-                fields.append(Field(("missing", name), "text", "The missing step", rule, **about))
-            fields.append(Field(("comments", name), "text", "Comment", **about))
-        return fields
-    request = "Please answer every question."
-    if part == PREFERENCE:
-        named = (("1", "Verdict 1", "1"), ("tie", "No difference", "0"), ("2", "Verdict 2", "2"))
-        sides = tuple(Option(value, text, key=key) for value, text, key in named)
-        for each in questions.criteria:
-            fields.append(_asked(("choices", each.name), each, questions, sides, request=request))
-        return [*fields, comment]
-    for each in questions.criteria:
-        fields.append(_asked(("scores", each.name), each, questions, request=request))
-    tags = tuple(Option(name, words(name), sentence) for name, sentence in questions.tags.items())
-    return [*fields, Field(("tags",), "tags", "What is wrong with it", "Tick what applies, or nothing.", tags), comment]
+        return _decision(study, assignment, rubric)
+    fields: list[Field] = []
+    of_responses = part in (RESPONSES, HARM)
+    sides = tuple(Option(*side) for side in SIDES) if part == PREFERENCE else ()
+    asked = rubric if of_responses else questions
+    given = "choices" if sides or getattr(asked, "in_words", False) else "scores"
+    for slot, index in enumerate(assignment.order, 1) if of_responses else ((0, 0),):
+        name = (str(slot),) if slot else ()
+        about: dict[str, Any] = {"slot": slot, "about": f"Doctor {slot}"} if slot else {}
+        request = f"Please answer every question{f' on Doctor {slot}' if slot else ''}."
+        for each in asked.criteria:
+            fields.append(_asked((given, *name, each.name), each, asked, sides, request=request, **about))
+        if part == HARM:
+            text = study.case_of(assignment.item).responses[index].text
+            fields.append(Field(("marks", *name), "marks", "The words that do harm", text=text, **about))
+            rule = "What should the response have said? Leave it empty if nothing is missing."
+            fields.append(Field(("missing", *name), "text", "The missing step", rule, **about))
+        if not of_responses and not sides:
+            tags = tuple(Option(tag, words(tag), sentence) for tag, sentence in questions.tags.items())
+            fields.append(Field(("tags",), "tags", "What is wrong with it", "Tick what applies, or nothing.", tags))
+        fields.append(Field(("comments", *name) if slot else ("comment",), "text", "Comment", **about))
+    return fields
+
+
+def _decision(study: Study, assignment: Assignment, rubric: Rubric) -> list[Field]:
+    """Return the fields of the jury's decision: keep the verdict on record, or scores and reasons in its place."""
+    keep = Option("keep", "Keep it", "The verdict on record stands as it is", "k")
+    revise = Option("revise", "Revise it", "What I write below takes its place", "r")
+    rule = "Points and reasons count only if you revise."
+    request = "Please decide whether the verdict is kept or revised."
+    fields = [Field(("decision",), "options", "Your decision", rule, (keep, revise), request=request)]
+    for slot in range(1, len(assignment.order) + 1):
+        criterion = Criterion(f"doctor_{slot}", "The points that the response ought to have")
+        fields.append(_asked(("scores", str(slot)), criterion, rubric, slot=slot, about="Revision"))
+    rule = "Say why, as a verdict does. Call the responses Doctor 1, Doctor 2 and so on."
+    most = max(LONGEST_RATIONALE, len(study.disputes[assignment.item.case_id].recorded.rationale or ""))
+    return [*fields, Field(("rationale",), "text", "Reasons", rule, limit=most)]
 
 
 def _asked(

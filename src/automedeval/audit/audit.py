@@ -70,9 +70,8 @@ def audit_judge(
         reader = ScoreReader(VerdictTable(cases, list(verdicts.values()), None if judge.apart else rubric))
 
     answers = [reader.answers(those, [verdicts[each.key] for each in those]) if those else [] for those in planned]
-    planner = Planner(
-        rubric, judge.apart, judge.reads_reference, args.criteria_at_once if checklist else 1, args.edits, args.seed
-    )
+    at_once = args.criteria_at_once if checklist else 1
+    planner = Planner(rubric, judge.apart, judge.reads_reference, at_once, args.edits, args.seed)
     trials = [trial for each in perturbations for trial in planner.plan(each, answers)]
     if judge.chat is None:  # the prompt of a chat has a place for the reference
         trials += [each.without_reference() for each in trials if each.aided and each.perturbation.should == "fall"]
@@ -87,9 +86,8 @@ def audit_judge(
         return None
 
     compared = (reader.compare(trial, verdicts[trial.before.key], verdicts[trial.after.key]) for trial in trials)
-    rows = table(
-        perturbations, [each for each in compared if each is not None], reader, cases, args.resamples, args.seed
-    )
+    outcomes = [each for each in compared if each is not None]
+    rows = table(perturbations, outcomes, reader, cases, args.resamples, args.seed)
     return {
         "cases": {"file": cases.source, "cases": len(cases), "responses": cases.responses},
         "judge": {

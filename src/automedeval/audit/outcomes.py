@@ -17,7 +17,7 @@ from automedeval.judges.requests import Request
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.table import VerdictTable, expected_values, own_values
 from automedeval.records import Case, Verdict, question_text
-from automedeval.stats.agreement import SAME
+from automedeval.stats.agreement import SAME, relation_of
 from automedeval.stats.bootstrap import Statistic, divide, ratio, undefined, value_of
 from automedeval.stats.length_control import longer_wins
 
@@ -48,21 +48,27 @@ class Measure:
 
 
 class ScoreReader:
-    """Reads scores or choices: a step is `judged.unit`, shares count responses, pairs of them, or trials."""
+    """Reads scores or choices: shares count responses, pairs of them, or trials.
+
+    A `step` is a point, or all criteria of a judge of pairs; of a judge without a scale the standard deviation of its values.
+    """
 
     def __init__(self, judged: VerdictTable):
-        self.judged, self.unit = judged, judged.unit_name
-        self.errors = judged.errors
+        self.judged, self.errors = judged, judged.errors
+        values = judged.finest[~np.isnan(judged.finest)]
+        self.unit, self.step = "standard deviations of its values", float(np.std(values)) if len(values) else 1.0
+        if judged.has_own:
+            self.unit, self.step = "share of criteria won" if judged.criteria else "points", 1.0
+        self.step = self.step or 1.0
 
     def answers(self, requests: Sequence[Request], verdicts: Sequence[Verdict]) -> list[Answer]:
         """Return the answers that the first of a case's requests shows and its verdict has a value of, the worst first."""
         request, verdict = requests[0], verdicts[0]
         values = expected_values(verdict) or own_values(verdict, self.judged.rubric)
-        answers = [Answer(request, index, value) for index, value in values.items()]
-        full = [
-            each for each in answers if not request.case.responses[each.index].is_empty
-        ]  # there is nothing to change
-        return sorted(full, key=lambda each: (each.value, request.slots.index(each.index)))
+        responses = request.case.responses
+        full = [index for index in values if not responses[index].is_empty]  # an empty one cannot be changed
+        answers = [Answer(request, index, values[index]) for index in full]
+        return sorted(answers, key=lambda each: (each.value, request.slots.index(each.index)))
 
     def compare(self, trial: Trial, before: Verdict, after: Verdict) -> Outcome | None:
         """Compare the verdicts on the two sides; None where a judge says nothing of a response without its reference."""
@@ -84,9 +90,9 @@ class ScoreReader:
                 sides = [((1, target), (1, trial.other))]
             own_gap, gap = (max(abs(each[a][i] - each[b][j]) for (a, i), (b, j) in sides) for each in (own, fine))
             whole = before.scores is not None or bool(before.choices)
-            same = own_gap <= SAME if whole else gap / judged.unit <= ALIKE
-            return Outcome(trial, case, [gap / judged.unit], int(not same), 1)
-        shifts = [(fine[1][index] - fine[0][index]) / judged.unit for index in compared]
+            same = own_gap <= SAME if whole else gap / self.step <= ALIKE
+            return Outcome(trial, case, [gap / self.step], int(not same), 1)
+        shifts = [(fine[1][index] - fine[0][index]) / self.step for index in compared]
         if should == "keep the order":
             pairs = [pair for pair in combinations(sorted(own[0]), 2) if target is None or target in pair]
             gaps = [[values[one] - values[other] for values in own] for one, other in pairs]
@@ -101,10 +107,10 @@ class ScoreReader:
             return Measure(ratio(self.judged.verdicts_valid, self.judged.given, reason="no verdict"))
         if perturbation.should == "ignore length":
             return _length(self.judged)
-        return _order(self.judged) if perturbation.changes == "order" else None
+        return _order(self.judged, self.step) if perturbation.changes == "order" else None
 
 
-def _order(judge: VerdictTable) -> Measure:
+def _order(judge: VerdictTable, step: float) -> Measure:
     """Return of two orders of a pair how many turn it round, and by how many steps the best place is above the worst one."""
     cases, panel = len(judge.cases), judge.panel
     if judge.valid and all(verdict.order == tuple(sorted(verdict.order)) for verdict in judge.valid):
@@ -117,7 +123,7 @@ def _order(judge: VerdictTable) -> Measure:
     count = above + below + level
     flips = above * below / np.maximum(count * (count - 1) / 2, 1)
     share = ratio(judge.per_case(flips), judge.per_case(count > 1), reason="every pair was shown in one order only")
-    effects = judge.slot_effects(judge.finest / judge.unit)
+    effects = judge.slot_effects(judge.finest / step)
     if not len(effects):
         return Measure(share, undefined(cases, 0, "no case has two responses"))
 
@@ -133,7 +139,11 @@ def _order(judge: VerdictTable) -> Measure:
 
 def _length(judge: VerdictTable) -> Measure:
     """Return the chance of the longer of two answers to win, at equal models."""
-    cases, words, relation = judge.cases, judge.cases.words, judge.pair_relations
+    cases, words, (one, other) = judge.cases, judge.cases.words, judge.panel.pairs
+    within, count = judge.finest[one] - judge.finest[other], len(cases.panel.pairs[0])
+    there = ~np.isnan(within)
+    sums = (np.bincount(judge.pairs[there], weights, count) for weights in (within[there], None))
+    relation = relation_of(divide(*sums))  # of each pair, by the mean gap within a verdict
     first, second = cases.panel.pairs
     gaps, models = words[first] - words[second], cases.model_of
     share = longer_wins(
@@ -197,9 +207,8 @@ class CriteriaReader:
             sums[:, number] += len(met), len(met) - met.count(None), met.count(True)
         if perturbation.should == READ:
             return Measure(ratio(sums[1], sums[0], reason="no criterion"))
-        return (
-            Measure(ratio(sums[2], sums[1], reason="no criterion is read")) if perturbation.should == "differ" else None
-        )
+        met = Measure(ratio(sums[2], sums[1], reason="no criterion is read"))
+        return met if perturbation.should == "differ" else None
 
 
 def _met(case: Case, verdict: Verdict, criteria: Sequence[str]) -> list[bool | None]:

@@ -24,12 +24,17 @@ EDITED = ("worst answer", "good answer", "one answer", "question")  # what needs
 CHANGES = (*EDITED, "other answer", "order", "together", "nothing")
 CLEAN = (READ, "ignore length", "differ")  # measured on the unchanged cases
 SHOULD = ("not rise", "fall", "stay", "keep the order", *CLEAN)
-WAYS = {  # how an edit changes a text → the keys that say more
-    "text": (),
-    "pairs": (),
-    "translations": (),
-    "pattern": ("replace", "multiply", "drop", "unless"),
-    "rules": ("fewest",),
+# The keys of a file, as `YamlFile.take` has them: those of a perturbation, and how an edit changes a text → those of the edit.
+PERTURBATION: dict[str, tuple] = {"name": (str,), "changes": (str, ..., CHANGES), "should": (str, ..., SHOULD)}
+PERTURBATION |= {"what": (str, None), "why": (str, "")} | dict.fromkeys(("edits", "controls"), (list, ()))
+PERTURBATION |= dict.fromkeys(("most", "least", "shift"), (float, None))
+OF_PATTERN = {"pattern": (str,), "drop": (str, None, ("sentence",)), "multiply": (float, None)}
+WAYS: dict[str, dict[str, tuple]] = {
+    "text": {"text": (str,)},
+    "pairs": {"pairs": (list,)},
+    "translations": {"translations": (bool,)},
+    "pattern": OF_PATTERN | dict.fromkeys(("replace", "unless"), (str, None)),
+    "rules": {"rules": (list,), "fewest": (int, 1)},
 }
 NAMES = {"text", "list", "answer", "slot", "best", "worst", "count", "question", "criteria"}
 
@@ -134,23 +139,18 @@ def read_perturbations(file: str | None = None, packaged: Sequence[str] = SCORES
 
 
 def _perturbation(at: YamlFile, entry: Any) -> Perturbation:
-    at.only(entry, [each.name for each in fields(Perturbation)])
-    name, changes = at.take(entry, "name", str), at.take(entry, "changes", str, ..., CHANGES)
-    should = at.take(entry, "should", str, ..., SHOULD)
-    if should in CLEAN and changes != "nothing":
-        at.fail("should", f"{should!r} is measured where changes: nothing")
-    values: dict[str, Any] = {
-        key: _number(at, entry, key) if key in entry else None for key in ("most", "least", "shift")
-    }
-    if None not in (values["least"], values["most"]) and values["least"] > values["most"]:
-        at.fail("least", f"{values['least']:g} is above most, {values['most']:g}")
+    values = at.values(entry, PERTURBATION)
+    if values["should"] in CLEAN and values["changes"] != "nothing":
+        at.fail("should", f"{values['should']!r} is measured where changes: nothing")
+    least, most = values["least"], values["most"]
+    if least is not None and most is not None and least > most:
+        at.fail("least", f"{least:g} is above most, {most:g}")
     for key in ("edits", "controls"):
-        entries = enumerate(at.take(entry, key, list, []), 1)
-        values[key] = [_edit(YamlFile(f"{at.place}: {key} {number}"), each) for number, each in entries]
-    if bool(values["edits"]) != (changes in EDITED) and changes != "other answer":
-        at.fail("edits", f"are {'needed' if changes in EDITED else 'not possible'} where changes: {changes}")
-    values |= {"what": at.take(entry, "what", str, name), "why": at.take(entry, "why", str, "")}
-    return Perturbation(name, changes, should, **values)
+        values[key] = [_edit(YamlFile(f"{at.place}: {key} {n}"), each) for n, each in enumerate(values[key], 1)]
+    needed = values["changes"] in EDITED
+    if bool(values["edits"]) != needed and values["changes"] != "other answer":
+        at.fail("edits", f"are {'needed' if needed else 'not possible'} where changes: {values['changes']}")
+    return Perturbation(**values | {"what": values["what"] or values["name"]})
 
 
 def _edit(at: YamlFile, entry: Any) -> Edit:
@@ -159,40 +159,25 @@ def _edit(at: YamlFile, entry: Any) -> Edit:
     ways = [each for each in WAYS if each in entry]
     if len(ways) != 1:
         at.fail(kind, f"needs one of {', '.join(WAYS)}, has {', '.join(ways) or 'none'}")
-    at.only(entry, ["kind", "name", "skip", *ways, *WAYS[ways[0]]])
-    values: dict[str, Any] = {key: at.take(entry, key, str, None) for key in ("text", "replace")}
-    values["drop"] = at.take(entry, "drop", str, None, ("sentence",))
-    values["translations"] = at.take(entry, "translations", bool, False)
-    values["multiply"] = _number(at, entry, "multiply") if "multiply" in entry else None
-    values["fewest"] = at.take(entry, "fewest", int, 1, least=1)
-    values |= {key: _pattern(at, key, entry[key]) for key in ("pattern", "unless") if key in entry}
-    skip = at.take(entry, "skip", dict, {})
-    values["skip"] = {str(reason): _pattern(at, f"skip: {reason}", pattern) for reason, pattern in skip.items()}
-    values["pairs"] = _twos(at, entry, "pairs")
-    values["rules"] = [(_pattern(at, "rules", old), new) for old, new in _twos(at, entry, "rules")]
-    for text in [values["text"] or "", *(text for pair in values["pairs"] for text in pair)]:
-        _check_template(at, ways[0], text)
-    replaced = values["replace"] is not None or values["multiply"] is not None
-    if ways == ["pattern"] and replaced == (values["drop"] is not None):
-        at.fail(kind, "a pattern needs replace, multiply or both, or else drop: sentence")
-    if values["multiply"] is not None and not values["pattern"].groups:
-        at.fail("multiply", "the pattern needs a group around the number")
-    return Edit(kind, at.take(entry, "name", str, kind), **values)
-
-
-def _number(at: YamlFile, entry: Mapping[str, Any], key: str) -> float:
-    value = entry[key]
-    if not isinstance(value, int | float) or isinstance(value, bool) or value != value:
-        at.fail(key, f"must be a number, not {value!r}")
-    return value
-
-
-def _twos(at: YamlFile, entry: Mapping[str, Any], key: str) -> list[list[str]]:
-    twos = at.take(entry, key, list, [])
-    for each in twos:
+    values = at.values(entry, {"kind": (str,), "name": (str, kind), "skip": (dict, {})} | WAYS[ways[0]])
+    for key in ("pattern", "unless"):
+        values |= {key: _pattern(at, key, values[key])} if values.get(key) is not None else {}
+    for each in (*values.get("pairs", ()), *values.get("rules", ())):
         if not isinstance(each, list) or [type(text) for text in each] != [str, str]:
-            at.fail(key, f"must be a list of two texts each, not {each!r}")
-    return twos
+            at.fail(ways[0], f"must be a list of two texts each, not {each!r}")
+    values["rules"] = [(_pattern(at, "rules", old), new) for old, new in values.get("rules", ())]
+    skip = values["skip"].items()
+    values["skip"] = {str(reason): _pattern(at, f"skip: {reason}", pattern) for reason, pattern in skip}
+    for text in [values.get("text", ""), *(text for pair in values.get("pairs", ()) for text in pair)]:
+        _check_template(at, ways[0], text)
+    if ways == ["pattern"]:
+        if (values["replace"] is None and values["multiply"] is None) == (values["drop"] is None):
+            at.fail(kind, "a pattern needs replace, multiply or both, or else drop: sentence")
+        if values["multiply"] is not None and not values["pattern"].groups:
+            at.fail("multiply", "the pattern needs a group around the number")
+    if values.get("fewest", 1) < 1:
+        at.fail("fewest", f"must be at least 1, not {values['fewest']}")
+    return Edit(**values)
 
 
 def _pattern(at: YamlFile, key: str, text: Any) -> re.Pattern:

@@ -79,17 +79,15 @@ def gaps(result: Mapping[str, Any]) -> list[str]:
         if row["outcome"] == UNKNOWN:
             found.append(f"{row['name']}: {row['share'].get('reason', '')}")
         if row["invalid"]["value"]:
-            found.append(
-                f"{row['name']}: {percent(row['invalid']['value'])} cannot be read after the change, and are left out"
-            )
+            lost = percent(row["invalid"]["value"])
+            found.append(f"{row['name']}: {lost} cannot be read after the change, and are left out")
     return found
 
 
 def render(result: Mapping[str, Any]) -> dict[str, str]:
     """Render a result, what `audit.json` holds, as {"audit.html": text, "audit.md": text}."""
-    main_table: Table = (HEAD, list(lines(result)))
     return render_report(
         "automedeval.audit", "audit", f"Audit of {result['judge']['name']}", words=summary(result),
         notes=[*gaps(result), *result["notes"]], figures=illustrate(result), settings=result["settings"],
-        main_table=main_table, head=HEAD, rows=list(lines(result, groups=True)), result=result,
+        tables=[Table(HEAD, list(lines(result)))], head=HEAD, rows=list(lines(result, groups=True)), result=result,
     )  # fmt: skip

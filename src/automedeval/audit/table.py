@@ -12,9 +12,8 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.stats.bootstrap import Statistic, adjust, estimate, mean, plain, ratio, t_test
 
 PASSED, FAILED, UNKNOWN = "passed", "failed", "not measured"
-CHANCE = (
-    0.05  # adjusted p below which a shift is more than chance: by all kinds together an equal judge has one this often
-)
+# Adjusted p below which a shift is more than chance: by all kinds together an equal judge has one this often.
+CHANCE = 0.05
 TEXTS = 5  # texts that are shown of a perturbation that failed
 NOTHING = "no such change with valid verdicts"
 SECTIONS = ("kinds", "evidence", "controls")  # groups of the trials of a perturbation
@@ -50,9 +49,8 @@ def table(
         if each.shift is not None and figures["kinds"]:
             adjust(list(figures["kinds"].values()), "shift", t_test)
             figures["shift"] = _beyond_chance(figures["kinds"])
-        row = {key: getattr(each, key) for key in ("name", "what", "why", "changes", "should", "limit")} | plain(
-            figures
-        )
+        row = {key: getattr(each, key) for key in ("name", "what", "why", "changes", "should", "limit")}
+        row |= plain(figures)
         row["outcome"] = decide(each, row)
         if row["outcome"] == FAILED:
             row["texts"] = list(_failing(each, row, made[each.name], measured[each.name], cases))
@@ -146,9 +144,8 @@ def _failing(
     """Yield the first `TEXTS` texts that a row counts against the judge; of a shift alone those that moved most."""
     if measured is not None:
         for response, how in measured.shown[: TEXTS + 1]:
-            case = int(cases.panel.case[response])
-            answer = cases.records[case].responses[response - int(cases.start[case])]
-            yield {"case_id": cases.records[case].id, "model": answer.model, "change": how, "texts": [answer.text]}
+            case, answer = cases.at(response)
+            yield {"case_id": case.id, "model": answer.model, "change": how, "texts": [answer.text]}
         return
     tried = [each for each in outcomes if not each.trial.control and not each.trial.bare and each.counted]
     share, least = row["share"]["value"], perturbation.least

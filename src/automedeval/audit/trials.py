@@ -62,14 +62,10 @@ class Planner:
     """Plan the trials of perturbations."""
 
     rubric: Rubric  # the one at which planted texts aim
-    apart: bool = (
-        False  # whether the judge looks at each response by itself, so that only changed ones need to be shown
-    )
+    apart: bool = False  # whether the judge looks at each response by itself: only changed ones need to be shown
     aided: bool = False  # whether the judge reads references
     at_once: int = 1  # the number of criteria in a prompt
-    most: int | None = (
-        None  # edits of the worst or a good answer of a case, drawn by `seed` and dealt in turn; None: all
-    )
+    most: int | None = None  # edits of the worst or a good answer of a case, drawn by `seed`, dealt in turn; None: all
     seed: int = 0
     # Subject of an edit → case → why it is left out; filled while trials are planned.
     left_out: dict[str, dict[str, str]] = field(default_factory=lambda: defaultdict(dict))
@@ -216,9 +212,8 @@ def _answering(case: Case, index: int, text: str) -> Case:
 
 def _asking(case: Case, text: str) -> Case:
     question = case.question
-    return replace(
-        case, question=text if isinstance(question, str) else [*question[:-1], question[-1] | {"content": text}]
-    )
+    changed = text if isinstance(question, str) else [*question[:-1], question[-1] | {"content": text}]
+    return replace(case, question=changed)
 
 
 def translations_of(case: Case) -> dict[str, str]:

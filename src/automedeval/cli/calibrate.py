@@ -18,12 +18,25 @@ For a judge of criteria it learns from physicians' labels of criteria:
 
 P(met) is put on the labels by a line for all criteria, or for each category with enough labels. Verdicts on labelled cases are
 calibrated by the lines of other cases, so that a certificate on the same labels is honest.
+
+For a language model that checks statements (automedeval check --checker MODEL) it needs no verdicts:
+
+    automedeval calibrate --checker MODEL
+
+It asks about statements of the packaged sample that nothing contradicts, and keeps in the user's cache from which probability
+on at most 5 % of them are called contradicted.
 """
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tqdm import tqdm
+
+from automedeval.evidence.certificate import RISK, certificate_file, certify_chat
+from automedeval.evidence.chat_checker import ChatChecker, load_checker
+from automedeval.evidence.checker import SmallChecker
 from automedeval.meta_evaluation import charts
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import files_by_kind
@@ -32,6 +45,7 @@ from automedeval.meta_evaluation.calibration.scores import calibrate, calibrated
 from automedeval.meta_evaluation.criteria.calibration import WAYS, CriteriaCalibration
 from automedeval.meta_evaluation.criteria.checklists import read_labels
 from automedeval.meta_evaluation.verdict_files import read_checklists
+from automedeval.models.arguments import ChatArguments, EncoderArguments
 from automedeval.records import CriterionLabel, RecordError, Verdict, check_between, option, verdicts_file
 from automedeval.records.arguments import TableArguments
 from automedeval.records.command_line import parse
@@ -45,11 +59,12 @@ from automedeval.rubrics import read_rubric
 class CalibrateArguments(TableArguments):
     """The verdicts to calibrate, and the ratings to learn from."""
 
-    verdicts: str = option("folder or file of the verdicts to put on the scale")
-    output: str = option("folder for verdicts.jsonl and calibration.json")
+    verdicts: str = option("folder or file of the verdicts to put on the scale", "")
+    output: str = option("folder for verdicts.jsonl and calibration.json", "")
     ratings: str = option(
-        "people's ratings of the cases to learn from; of a judge of criteria physicians' labels of the criteria"
+        "people's ratings of the cases to learn from; of a judge of criteria physicians' labels of the criteria", ""
     )
+    checker: str | None = option("a language model for automedeval check: openai:MODEL or a checkpoint", None)
     rubric: str | None = option(
         "the rubric of the ratings' scale: a packaged rubric, or your own .yaml file (not for labels of criteria)", None
     )
@@ -73,6 +88,9 @@ class CalibrateArguments(TableArguments):
     def __post_init__(self) -> None:
         if self.risk is not None:
             check_between(self, 0, 1, "risk")
+        for name in ("verdicts", "ratings", "output"):
+            if bool(getattr(self, name)) == bool(self.checker):
+                raise RecordError(f"--{name} is not for --checker" if self.checker else f"--{name} is missing")
 
     def check(self, of_criteria: bool) -> None:
         """Raise RecordError if an option is missing, or is none for such ratings."""
@@ -87,7 +105,10 @@ class CalibrateArguments(TableArguments):
 
 def main() -> None:
     """Learn from the rated cases, then put the other verdicts on the scale."""
-    (args,) = parse((CalibrateArguments,), __doc__, first=("verdicts", "ratings", "rubric"))
+    kinds = (CalibrateArguments, EncoderArguments, ChatArguments)
+    args, encoder, chat = parse(kinds, __doc__, first=("verdicts", "ratings", "rubric", "checker"))
+    if args.checker:
+        return calibrate_checker(load_checker(args.checker, encoder, chat))
     output = Path(args.output)
     check_output(output, args)
     of_criteria = CriterionLabel in files_by_kind([args.ratings])
@@ -116,6 +137,22 @@ def main() -> None:
     print(f"verdicts: {output / 'verdicts.jsonl'}")
 
 
+def calibrate_checker(checker: SmallChecker | ChatChecker) -> None:
+    """Certify a chat checker's threshold and keep it; RecordError if it has one already, or none can be certified."""
+    if not isinstance(checker, ChatChecker):
+        raise RecordError("--checker: a small checker is certified when it is made, by recipes/fit_checker.py")
+    facts = certify_chat(checker, partial(tqdm, desc="cases", disable=None))
+    file = certificate_file(checker)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_json(file, facts)
+    for line in facts["tested"]:
+        counts = f"{line['alarms']} of {facts['statements']} clean statements, in {line['alarmed']} of {facts['cases']} answers"
+        print(f"threshold {line['threshold']:g}: {counts}, p = {line['p']:.3g}")
+    if facts["threshold"] is None:
+        raise RecordError(f"no threshold keeps the false alarms below {RISK:g}: automedeval check says so")
+    print(f"certified: from {facts['threshold']:g} on; automedeval check --checker uses it, from {file}")
+
+
 def certificate_lines(certificate: dict[str, Any]) -> list[str]:
     """Return what is certified, or why nothing is, and how many verdicts abstain."""
     kept, cases, without = (certificate[name] for name in ("kept", "cases", "without_a_gap"))
@@ -123,9 +160,8 @@ def certificate_lines(certificate: dict[str, Any]) -> list[str]:
         first = f"nothing can be certified: {certificate['reason']}"
     else:
         test = f"{certificate['errors']} of {certificate['units_kept']} tested pairs wrong, p = {certificate['p']:.2g}"
-        share = (
-            f"at most {certificate['risk']:g} of the pairs are wrong, with a probability of {100 * (1 - DELTA):.0f} %"
-        )
+        sure = f"with a probability of {100 * (1 - DELTA):.0f} %"
+        share = f"at most {certificate['risk']:g} of the pairs are wrong, {sure}"
         first = f"certified: from a gap of {certificate['threshold']:.3g} on, {share} ({test})"
     gap = f", {without} without two scores" if without else ""
     return [first, f"of {cases} cases the judge is sure of {kept}, and abstains on {cases - kept - without}{gap}"]
@@ -134,7 +170,7 @@ def certificate_lines(certificate: dict[str, Any]) -> list[str]:
 def calibrate_criteria(args: CalibrateArguments, output: Path) -> None:
     """Learn from labels of criteria, and put P(met) of every verdict on them."""
     cases = Cases.read(args.cases or "", blank=args.blank)
-    labels = read_labels(args.ratings, cases)
+    labels, _ = read_labels(args.ratings, cases)
     placed = list(judge_verdicts(args.verdicts, args.judge))
     readings = [each for each in read_checklists([args.verdicts], cases)[0] if each.name == placed[0][1].judge]
     if len(readings) != 1:

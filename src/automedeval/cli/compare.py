@@ -6,10 +6,10 @@
     automedeval compare --cases cases.jsonl --verdicts verdicts --ratings labels.jsonl --output comparison
     automedeval compare --cases cases.jsonl --verdicts verdicts --fail_if_worse NEW OLD --by 0.1
 
-Writes OUTPUT/comparison.json, comparison.md and comparison.html: mean scores, differences and win rates from the ratings alone,
-from each judge alone, and from both. The intervals of both are valid for any judge, if the rated cases are a random draw of all
-cases. The first of several judges leads. Of judges of criteria the unclipped scores are compared; labels of criteria take the
-place of ratings. Without --ratings all is by the judges alone.
+Writes OUTPUT/comparison.json, comparison.md and comparison.html: mean scores, differences and shares of pairs won from the
+ratings alone, from each judge alone, and from both. The intervals of both are valid for any judge, if the rated cases are a
+random draw of all cases. The first of several judges leads. Of judges of criteria the unclipped scores are compared; labels of
+criteria take the place of ratings. Without --ratings all is by the judges alone.
 
 The page shows case by case what changed from the first judge to the second on its scale; by one judge, from the first candidate
 to the second. Two versions may stand in two files, each judged by itself by the same judge.
@@ -23,7 +23,6 @@ import math
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import audits_of, known_of_judge
@@ -117,8 +116,16 @@ def main() -> None:
     result, changes = comparison(cases, people, judges, notes, args.models, args.audits)
     result["settings"] = describe_result("compare")
     grid = changes.grid(cases, judges, people, list(result["models"]), flags) if changes else {"grid": None}
-    names = " and ".join(Path(named_file(each)[1]).stem for each in args.cases)
-    write(folder, f"Comparison: {names}", result, grid)
+    title = f"Comparison: {' and '.join(Path(named_file(each)[1]).stem for each in args.cases)}"
+    scale = next(judge.scale for judge in judges if judge.name == result["judges"][result["lead"]]["name"])
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in report.render(result, title, grid, scale).items():
+        write_whole(folder / name, text)
+    write_json(folder / "comparison.json", result)
+    facts = [f"{name.rstrip('?')}: {text}" for name, text in result["facts"]]
+    rated = f"{result['cases']['rated_cases']:,} of {result['cases']['cases']:,} cases are rated"
+    print_lines([*report.words(result), *facts, rated, *(f"note: {note}" for note in result["notes"])])
+    print(f"comparison: {folder / 'comparison.html'}\nNot for clinical use.")
 
 
 def read_people(args: CompareArguments, cases: Cases) -> People | None:
@@ -128,23 +135,10 @@ def read_people(args: CompareArguments, cases: Cases) -> People | None:
     if CriterionLabel not in files_by_kind([args.ratings]):
         people = read_ratings(args.ratings, cases)
     elif has_checklists(args.verdicts):
-        people = people_of(read_labels(args.ratings, cases), cases)
+        people = people_of(read_labels(args.ratings, cases)[0], cases)
     else:
         raise RecordError(f"{args.ratings}: labels of criteria, and these verdicts are not on criteria")
     return keep_ratings(cases, people, args.rated) if args.rated else people
-
-
-def write(folder: Path, title: str, result: dict[str, Any], grid: dict[str, Any]) -> None:
-    """Write the report, and print what it says."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in report.render(result, title, grid).items():
-        write_whole(folder / name, text)
-    write_json(folder / "comparison.json", result)
-    counts = result["cases"]
-    lines = [*report.words(result), f"{counts['rated_cases']:,} of {counts['cases']:,} cases are rated"]
-    print_lines([*lines, *(f"note: {note}" for note in result["notes"])])
-    print(f"comparison: {folder / 'comparison.html'}")
-    print("Not for clinical use.")
 
 
 def pass_gate(args: CompareArguments, by: float, cases: Cases, judges: list[VerdictTable], notes: list[str]) -> int:

@@ -18,7 +18,6 @@ import csv
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from automedeval.harness.preferences import preference_pairs
 from automedeval.harness.writing import inspect_text, lm_eval_text, scored_answers
@@ -43,7 +42,7 @@ from automedeval.records.arguments import TableArguments
 from automedeval.records.command_line import parse
 from automedeval.records.journal import arithmetic, replacing, write_lines, write_whole
 from automedeval.records.rows import read_rows
-from automedeval.records.text import printable
+from automedeval.records.text import no_formula, printable
 
 FORMS = {
     "inspect": "the scores that inspect_ai's precomputed_scores reads",
@@ -52,7 +51,6 @@ FORMS = {
     "parquet": "the same table",
     "preferences": "prompt, chosen and rejected of each case, for TRL's DPOTrainer and RewardTrainer",
 }
-FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # how cells begin that a spreadsheet runs; the last four do in some languages
 
 
 @dataclass
@@ -107,7 +105,7 @@ def main() -> None:
     own = table_of(args.cases, blank=args.blank) if args.cases and args.rows is None else None
     if own and cases and not verdicts[0].choices:
         table = beside_rows(
-            [row for _, row in read_rows(args.cases or "", hub=True)], own.columns, cases.values(), verdicts
+            [row for _, row in read_rows(args.cases or "", split="test")], own.columns, cases.values(), verdicts
         )
     else:
         table = verdicts.to_pandas(args.rows or ROWS[0], (cases or {}).values())
@@ -131,11 +129,6 @@ def export_preferences(args: ExportArguments, cases: Cases, output: Path) -> Non
     write_lines(output, pairs)
     known = lines_of(known_of_judge(cases, rows_of(judges)[0]))
     print("\n".join(map(printable, [*known, *(f"note: {note}" for note in notes), f"{len(pairs):,} pairs: {output}"])))
-
-
-def no_formula(value: Any) -> Any:
-    """Return a text with an apostrophe in front if a spreadsheet would run it (OWASP, "CSV Injection"), else the value."""
-    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
 def read_checked(path: str, cases: dict[str, Case] | None) -> list[Verdict]:

@@ -45,7 +45,17 @@ from automedeval.meta_evaluation.facts import WARNINGS, lines_of
 from automedeval.meta_evaluation.standings import rank
 from automedeval.models.arguments import ChatArguments, EncoderArguments, command_line, parse_model
 from automedeval.models.base import ChatError
-from automedeval.records import Case, RecordError, Verdict, check_least, named_file, read_cases, read_text, table_of
+from automedeval.records import (
+    Case,
+    RecordError,
+    Verdict,
+    check_least,
+    named_file,
+    option,
+    read_cases,
+    read_text,
+    table_of,
+)
 from automedeval.records.arguments import comma_list
 from automedeval.records.cases import named_cases
 from automedeval.records.command_line import parse
@@ -65,98 +75,76 @@ SAMPLE = Path(automedeval.__file__).parent / "sample"
 class JudgeArguments(PromptArguments, EvidenceArguments):
     """Which judge judges which cases, and how."""
 
-    cases: list[str] = field(
-        metadata={
-            "help": "cases, or a table with the columns question and one for each model: .jsonl, .csv, .json, .xlsx, .parquet, "
-            "or a Hub dataset id; sample: the packaged one; or logs of harnesses as MODEL=FILE, which are joined"
-        }
+    cases: list[str] = option(
+        "cases, or a table with the columns question and one for each model: .jsonl, .csv, .json, .xlsx, .parquet, "
+        "or a Hub dataset id; sample: the packaged one; or logs of harnesses as MODEL=FILE, which are joined"
     )
-    columns: list[str] = field(
-        default_factory=list,
-        metadata={
-            "help": "columns of a table: ROLE=COLUMN for question, reference, topic, id, and model and answer if a row is one "
-            "answer; else the columns with candidates' answers (default: by their names)"
-        },
+    columns: list[str] = option(
+        "columns of a table: ROLE=COLUMN for question, reference, topic, id, and model and answer if a row is one "
+        "answer; else the columns with candidates' answers (default: by their names)",
+        [],
     )
-    judge: str | None = field(
-        default=None,
-        metadata={
-            "help": "small (packaged), checkpoint (folder or Hub id), openai:MODEL (an endpoint, see "
-            "--base_url), likelihood:CHECKPOINT (how likely a response makes the question), "
-            "small:FOLDER (of recipes/fit_small_judge.py), or baseline:NAME (as in a report); "
-            f"default: {VARIABLE}, else small, else the likelihood of a model on this machine"
-        },
+    judge: str | None = option(
+        "small (packaged), checkpoint (folder or Hub id), openai:MODEL (an endpoint, see "
+        "--base_url), likelihood:CHECKPOINT (how likely a response makes the question), "
+        "small:FOLDER (of recipes/fit_small_judge.py), or baseline:NAME (as in a report); "
+        f"default: {VARIABLE}, else small, else the likelihood of a model on this machine",
+        None,
     )
-    output: str | None = field(default=None, metadata={"help": "folder (default: verdicts/FILE-JUDGE)"})
-    dataset: str | None = field(
-        default=None,
-        metadata={
-            "help": "folder of a data set of recipes/build_dataset.py: judge the prompts of its training rows, with their "
-            "responses and slots, as a round of introspection needs them"
-        },
+    output: str | None = option("folder (default: verdicts/FILE-JUDGE)", None)
+    dataset: str | None = option(
+        "folder of a data set of recipes/build_dataset.py: judge the prompts of its training rows, with their "
+        "responses and slots, as a round of introspection needs them",
+        None,
     )
-    rubric: str | None = field(
-        default=None,
-        metadata={
-            "help": "a packaged rubric, or the path of your own .yaml; default: the one that the judge was published with, "
-            "else automedeval"
-        },
+    rubric: str | None = option(
+        "a packaged rubric, or the path of your own .yaml; default: the one that the judge was published with, "
+        "else automedeval",
+        None,
     )
-    criteria_at_once: int = field(default=1, metadata={"help": "checklist: criteria of the case in one prompt"})
-    rationale: bool = field(default=True, metadata={"help": "false asks for scores or choices alone"})
-    score_decoding: str = field(
-        default="auto",
-        metadata={
-            "help": "constrained: a checkpoint chooses each score among the allowed values, the likeliest one or with "
-            "--temperature a sampled one, and an endpoint is asked for each value once more, which gives expected scores; "
-            "free: scores are parsed from the text that the judge writes; auto: constrained for a checkpoint",
-            "choices": ["auto", "constrained", "free"],
-        },
+    criteria_at_once: int = option("checklist: criteria of the case in one prompt", 1)
+    rationale: bool = option("false asks for scores or choices alone", True)
+    score_decoding: str = option(
+        "constrained: a checkpoint chooses each score among the allowed values, the likeliest one or with "
+        "--temperature a sampled one, and an endpoint is asked for each value once more, which gives expected scores; "
+        "free: scores are parsed from the text that the judge writes; auto: constrained for a checkpoint",
+        "auto",
+        choices=["auto", "constrained", "free"],
     )
-    orders: str = field(
-        default="1",
-        metadata={
-            "help": "orders in which the responses are shown: 1 (drawn by --seed), all permutations, or a latin square",
-            "choices": ["1", "all", "latin"],
-        },
+    orders: str = option(
+        "orders in which the responses are shown: 1 (drawn by --seed), all permutations, or a latin square",
+        "1",
+        choices=["1", "all", "latin"],
     )
-    runs: int = field(default=1, metadata={"help": "judge every prompt so many times (useful with --temperature)"})
-    seed: int = field(default=0, metadata={"help": "seed of the orders and of sampling"})
-    models: str | None = field(default=None, metadata={"help": "judge only these models' responses: A,B,C"})
-    baseline: str | None = field(
-        default=None,
-        metadata={
-            "help": "the model that the report compares the others with (default: the first of v1=… v2=…); by pairwise "
-            "rubrics only pairs with it are judged"
-        },
+    runs: int = option("judge every prompt so many times (useful with --temperature)", 1)
+    seed: int = option("seed of the orders and of sampling", 0)
+    models: str | None = option("judge only these models' responses: A,B,C", None)
+    baseline: str | None = option(
+        "the model that the report compares the others with (default: the first of v1=… v2=…); by pairwise "
+        "rubrics only pairs with it are judged",
+        None,
     )
-    on_overlong: str = field(
-        default="error",
-        metadata={
-            "help": "prompt longer than the context window: error stops before anything is judged, skip records an invalid "
-            "verdict, clip shortens the longest responses",
-            "choices": ["error", "skip", "clip"],
-        },
+    on_overlong: str = option(
+        "prompt longer than the context window: error stops before anything is judged, skip records an invalid "
+        "verdict, clip shortens the longest responses",
+        "error",
+        choices=["error", "skip", "clip"],
     )
-    limit: int | None = field(default=None, metadata={"help": "judge only so many cases, the first ones"})
-    again: str | None = field(
-        default=None,
-        metadata={
-            "help": "changed: judge the cases anew whose texts have changed, and take their old verdicts out of the file "
-            "(default: stop at the first one)",
-            "choices": ["changed"],
-        },
+    limit: int | None = option("judge only so many cases, the first ones", None)
+    again: str | None = option(
+        "changed: judge the cases anew whose texts have changed, and take their old verdicts out of the file "
+        "(default: stop at the first one)",
+        None,
+        choices=["changed"],
     )
-    judge_name: str | None = field(default=None, metadata={"help": "name that verdicts record; default: the model's"})
-    dry_run: bool = field(default=False, metadata={"help": "count cases, prompts, tokens and cost; judge nothing"})
-    batch_file: str | None = field(
-        default=None,
-        metadata={
-            "help": "openai:MODEL: ask no server, but write the requests to this file, for `vllm run-batch` on a machine "
-            "without a network, or for OpenAI's batches; the same command reads the answers from FILE.answers.jsonl beside it"
-        },
+    judge_name: str | None = option("name that verdicts record; default: the model's", None)
+    dry_run: bool = option("count cases, prompts, tokens and cost; judge nothing", False)
+    batch_file: str | None = option(
+        "openai:MODEL: ask no server, but write the requests to this file, for `vllm run-batch` on a machine "
+        "without a network, or for OpenAI's batches; the same command reads the answers from FILE.answers.jsonl beside it",
+        None,
     )
-    open: bool = field(default=False, metadata={"help": "make the report of these verdicts and open it in a browser"})
+    open: bool = option("make the report of these verdicts and open it in a browser", False)
     judge_by_default: bool = field(default=False, init=False)
     ratings: str | None = field(default=None, init=False)  # of the packaged sample
 
@@ -202,48 +190,53 @@ def main() -> None:
     kinds = (JudgeArguments, LogArguments, EncoderArguments, ChatArguments)
     args, log_args, encoder_args, chat_args = parse(kinds, __doc__, first=("cases", "judge", "output"))
     judge_name, output = args.complete(encoder_args)
-    processes = join_processes()
+    processes, kind = join_processes(), parse_model(judge_name)[0]
+
+    def tell(*lines: str) -> None:
+        if lines and processes.rank == 0:
+            print("\n".join(lines), flush=True)
+
     # of one table for each version, the first is the baseline
     version = named_file(args.cases[0])[0] if len(args.cases) > 1 and is_table(named_file(args.cases[0])[1]) else None
     args.cases = [cases_file(args, output, log_args, processes)]
-    if processes.rank == 0:
-        print("".join(f"{line}\n" for line in what_is_judged(args, judge_name)), end="", flush=True)
+    tell(*what_is_judged(args, judge_name))
     rubric = judge_rubric(judge_name, args.rubric)
     reported = args.baseline or version  # the baseline of the report
     # by other rubrics than pairwise ones it changes nothing that is judged
     args.baseline = reported if rubric.mode == "pairwise" and not args.dataset else None
     given = args.rubric or args.dataset or rubric.mode == "checklist" or processes.rank > 0
     if not given and all(case.criteria for case in cases_of(args)):
-        print(f"the criteria of the cases are not read: that takes a language model, {CRITERIA}", flush=True)
+        tell(f"the criteria of the cases are not read: that takes a language model, {CRITERIA}")
     if rubric.in_words:
         args.ratings = None  # the sample's are of scores
-    if args.batch_file and rubric.mode == "checklist":
-        raise RecordError(f"--batch_file: {rubric.name} takes several prompts for each response; leave it out")
-    models = comma_list(args.models) if args.models is not None else None
-    plan = {"orders": args.orders, "seed": args.seed, "runs": args.runs, "baseline": args.baseline, "models": models}
-    if args.batch_file and processes.count > 1:
-        raise RecordError("--batch_file is written by one process; start the recipe without accelerate")
+    if args.batch_file and (processes.count > 1 or rubric.mode == "checklist"):
+        alone = "is written by one process; start the recipe without accelerate"
+        several = f"{rubric.name} takes several prompts for each response; leave it out"
+        raise RecordError(f"--batch_file: {alone if processes.count > 1 else several}")
     shows = args.show_prompt is not None
-    if shows and parse_model(judge_name)[0] not in ("checkpoint", "openai"):
+    if shows and kind not in ("checkpoint", "openai"):
         raise RecordError(f"--show_prompt: --judge {judge_name} reads no prompt")
     chat_args.unasked = bool(args.batch_file) or shows  # no server is asked what it can do
     chat_args.loads = False  # the weights are loaded after the cases, whose faults come first
+    models = comma_list(args.models) if args.models is not None else None
+    plan = {name: getattr(args, name) for name in ("orders", "seed", "runs", "baseline")} | {"models": models}
 
     @cache
     def loaded() -> BaseJudge:
+        asked = {
+            name: getattr(args, name) for name in ("rationale", "score_decoding", "on_overlong", "criteria_at_once")
+        }
         return load_judge(
-            judge_name, rubric, chat_args, rationale=args.rationale, score_decoding=args.score_decoding, **plan,
-            on_overlong=args.on_overlong, name=args.judge_name, cases=cases_of(args), processes=processes,
-            encoder=encoder_args, criteria_at_once=args.criteria_at_once, **args.books(encoder_args, chat_args.device),
+            judge_name, rubric, chat_args, name=args.judge_name, cases=cases_of(args), processes=processes,
+            encoder=encoder_args, **plan, **asked, **args.books(encoder_args, chat_args.device),
         )  # fmt: skip
 
     # The length of prompts takes a tokenizer, all else about a case no model: it is loaded when the first cases are planned.
-    unknown = args.dry_run or shows or args.on_overlong != "error" or parse_model(judge_name)[0] == "openai"
+    unknown = args.dry_run or shows or args.on_overlong != "error" or kind == "openai"
     check = None if unknown else lambda requests: loaded().refuse_overlong(requests)
     planned = plan_from_dataset(args, args.dataset, rubric) if args.dataset else planner(judge_name, rubric, **plan)
     requests = Requests(args.file, args.limit, planned, check, processes, args.blank)
-    if requests.notes and processes.rank == 0:
-        print("\n".join(requests.notes), flush=True)
+    tell(*requests.notes)
     if not len(requests):
         raise RecordError(f"{args.file}: nothing to judge: {rubric.name} compares pairs, and no case has two responses")
     judged = any(output.glob("verdicts*.jsonl"))
@@ -255,28 +248,22 @@ def main() -> None:
         print(f"counted without the server: {error}")
         chat_args.unasked = True
         judge = loaded()
-    if requests.references and not judge.reads_reference and processes.rank == 0:
-        asks = parse_model(judge_name)[0] in ("checkpoint", "openai")
-        shown = "; --rubric automedeval_guided shows it to the model" if asks and rubric.id == PACKAGED else ""
-        print(f"reference: not read by this judge{shown}", flush=True)
+    if requests.references and not judge.reads_reference:
+        hint = "; --rubric automedeval_guided shows it to the model"
+        tell(f"reference: not read by this judge{hint if isinstance(judge, Judge) and rubric.id == PACKAGED else ''}")
     args.score_decoding = getattr(judge, "score_decoding", args.score_decoding)
-    if args.show_prompt is not None:
-        assert isinstance(judge, Judge), "no other judge of a checkpoint or an endpoint"
-        if processes.rank == 0:
-            print(show_prompts(requests, args.show_prompt, judge.shown))
+    if isinstance(judge, Judge) and args.show_prompt is not None:
+        tell(show_prompts(requests, args.show_prompt, judge.shown))
         return
+    log = verdict_log(output, judge, processes=processes, again=args.again == "changed")
     if args.dry_run:
-        done: set[tuple] = set()
         if judged:
-            log = verdict_log(output, judge, again=args.again == "changed")
             log.join_parts()
-            done = log.done(requests.digests)
-        print(dry_run(judge, requests, done))
+        tell(dry_run(judge, requests, log.done(requests.digests) if judged else ()))
         return
     processes.wait()  # until every process has checked its share
     if judge.chat is not None:
         judge.chat.prepare()
-    log = verdict_log(output, judge, processes=processes, again=args.again == "changed")
     if log.again and processes.rank == 0:
         log.forget_changed(requests.digests)
     started, awaited = time.monotonic(), None
@@ -284,34 +271,30 @@ def main() -> None:
         done = log.done(requests.digests)  # refuses another judge's verdicts before anything is written
         if processes.rank == 0:
             record_run(log.run_file, args, encoder_args, chat_args)
-        if args.batch_file:
-            assert isinstance(judge, PromptJudge), "`complete` takes an endpoint alone"
+        if args.batch_file and isinstance(judge, PromptJudge):
             missing = (request for request in requests if request.key not in done)
             awaited = judge_by_file(judge, missing, len(requests) - len(done), log, Path(args.batch_file))
         else:
             judge_missing(judge, requests, len(requests), log, done)
+    any_valid, seconds = True, time.monotonic() - started
     if processes.rank == 0:
-        seconds = time.monotonic() - started
-        record_run(
-            log.run_file, args, encoder_args, chat_args, timing={"verdicts": log.new, "seconds": round(seconds, 1)}
-        )
-        any_valid = True
+        timing = {"verdicts": log.new, "seconds": round(seconds, 1)}
+        record_run(log.run_file, args, encoder_args, chat_args, timing=timing)
         if log.new or not awaited:
             told, any_valid = summary(log, rubric, requests, seconds)
-            print(told)
-        if awaited:
-            print(awaited)
+            tell(told)
+    tell(*([awaited] if awaited else []))
     if judge.chat is not None:
         print_notes(judge.chat.notes(), processes)
     processes.wait()  # a process that ends with an error stops the others
     refuse_failures(judge)
-    if processes.rank == 0 and not any_valid:
+    if not any_valid:
         raise RecordError(f"{log.path}: no verdict is valid, so that there is nothing to report")
     if processes.rank == 0 and not awaited:
         if reported and rubric.mode != "checklist" and not rubric.in_words:
             args.baseline = reported
         words = report_command(args, output)
-        print(f"\nThe report: {words}")
+        tell(f"\nThe report: {words}")
         if args.open:
             open_report(shlex.split(words)[2:])
 

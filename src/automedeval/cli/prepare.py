@@ -13,7 +13,7 @@ import itertools
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,6 @@ from automedeval.dataset.sources import (
     Row,
     identified,
     read_exclusions,
-    read_source,
     recognised,
     rows_as_cases,
     table_as_cases,
@@ -40,6 +39,7 @@ from automedeval.records import (
     Columns,
     RecordError,
     check_least,
+    option,
     question_text,
     read_lines,
     without_blanks,
@@ -48,6 +48,7 @@ from automedeval.records.arguments import TableArguments, comma_list
 from automedeval.records.columns import UnclearColumns
 from automedeval.records.command_line import parse
 from automedeval.records.journal import arithmetic, write_lines
+from automedeval.records.rows import read_rows
 from automedeval.records.run_record import record_run
 from automedeval.rubrics import read_rubric
 
@@ -58,53 +59,39 @@ OTHERS = ("criterion_labels", "jury", "verdicts")  # files that not every input 
 class PrepareCasesArguments(TableArguments):
     """The input, its layout, and the filters."""
 
-    input: list[str] = field(
-        metadata={"help": "rows: .csv, .tsv, .xlsx, .json array, .jsonl, .parquet, or a Hub dataset id"}
+    input: list[str] = option("rows: .csv, .tsv, .xlsx, .json array, .jsonl, .parquet, or a Hub dataset id")
+    output: str | None = option(
+        "folder for cases.jsonl, dropped.jsonl and run.json (default: cases/ and the input's name)", None
     )
-    output: str | None = field(
-        default=None,
-        metadata={"help": "folder for cases.jsonl, dropped.jsonl and run.json (default: cases/ and the input's name)"},
+    columns: list[str] = option(
+        "columns of a table of answers: ROLE=COLUMN for question, reference, topic, id and, where a row is one "
+        "response, model and answer; or a COLUMN with the responses of one candidate (default: by their names)",
+        [],
     )
-    columns: list[str] = field(
-        default_factory=list,
-        metadata={
-            "help": "columns of a table of answers: ROLE=COLUMN for question, reference, topic, id and, where a row is one "
-            "response, model and answer; or a COLUMN with the responses of one candidate (default: by their names)"
-        },
+    layout: str | None = option(
+        "layout of the rows (default: recognised by the first row's keys, else a table of answers, see --columns)",
+        None,
+        choices=list(LAYOUTS),
     )
-    layout: str | None = field(
-        default=None,
-        metadata={
-            "help": "layout of the rows (default: recognised by the first row's keys, else a table of answers, see --columns)",
-            "choices": list(LAYOUTS),
-        },
+    split: str = option("split of a Hub dataset", "train")
+    near_duplicates: str | None = option(
+        "questions that repeat an earlier one (default: drop cases without responses, keep the others)",
+        None,
+        choices=["keep", "drop"],
     )
-    split: str = field(default="train", metadata={"help": "split of a Hub dataset"})
-    near_duplicates: str | None = field(
-        default=None,
-        metadata={
-            "help": "questions that repeat an earlier one (default: drop cases without responses, keep the others)",
-            "choices": ["keep", "drop"],
-        },
+    ids: list[str] = option(
+        "keep only the cases that these files name by id or case_id: .jsonl, or a split's .parquet", []
     )
-    ids: list[str] = field(
-        default_factory=list,
-        metadata={"help": "keep only the cases that these files name by id or case_id: .jsonl, or a split's .parquet"},
+    sample: int | None = option("number of cases to draw", None)
+    seed: int = option("seed of --sample and --verdicts_from", 0)
+    verdicts_from: str | None = option(
+        "ratings: make verdicts of people's scores and reasons; pairs: of questions with their answers, beside the "
+        "beginning of the answer and answers to other questions",
+        None,
+        choices=["ratings", "pairs"],
     )
-    sample: int | None = field(default=None, metadata={"help": "number of cases to draw"})
-    seed: int = field(default=0, metadata={"help": "seed of --sample and --verdicts_from"})
-    verdicts_from: str | None = field(
-        default=None,
-        metadata={
-            "help": "ratings: make verdicts of people's scores and reasons; pairs: of questions with their answers, beside "
-            "the beginning of the answer and answers to other questions",
-            "choices": ["ratings", "pairs"],
-        },
-    )
-    ratings: str | None = field(default=None, metadata={"help": "people's ratings of the responses, with comments"})
-    rubric: str | None = field(
-        default=None, metadata={"help": "rubric of the verdicts (default for pairs: automedeval)"}
-    )
+    ratings: str | None = option("people's ratings of the responses, with comments", None)
+    rubric: str | None = option("rubric of the verdicts (default for pairs: automedeval)", None)
 
     def __post_init__(self) -> None:
         for name in ("input", "columns", "ids"):  # a YAML list arrives joined
@@ -200,7 +187,7 @@ def add_verdicts(
 def rows_of(args: PrepareCasesArguments) -> Iterator[Row]:
     """Yield the rows of all inputs as cases; print the layout of each, or what the columns of a table hold."""
     for path in args.input:
-        rows = read_source(path, args.split)
+        rows = read_rows(path, args.split)
         first = next(rows, None)
         if first is None:
             raise RecordError(f"{path}: the file is empty")

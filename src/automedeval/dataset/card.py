@@ -44,36 +44,10 @@ def card_facts(splits: Mapping[str, Mapping[str, Any]], written: Mapping[tuple, 
     }
 
 
-def known_faults(facts: Mapping[str, Any]) -> list[str]:
-    """Return the known faults of a data set, from the facts of its card."""
-    rows = sum(split["rows"] for split in facts["splits"].values())
-    faults = ["The verdicts are a teacher's, and a model trained on them learns the teacher's faults with them."]
-    if facts["unrated"]:
-        of = "of the data set that it was made of" if "round" in facts else f"of {rows:,} rows"
-        faults.append(f"No physician rated {facts['unrated']:,} verdicts {of}; they count as passed.")
-    unknown = sum(split["quality"].get("not stated", 0) for split in facts["splits"].values())
-    if unknown:
-        faults.append(f"The quality of {unknown:,} of {rows:,} rows is not stated.")
-    unlicensed = sum(row["rows"] for row in facts["sources"] if row["license"] == "not stated")
-    if unlicensed:
-        faults.append(
-            f"The licence of {unlicensed:,} of {rows:,} rows is not stated; do not pass these on before it is."
-        )
-    if facts["tokenizer"] is None:
-        faults.append("Lengths were not checked; some rows may be too long to train on.")
-    if unresolved := facts.get("counts", {}).get("unresolved"):
-        what = "rows are left out" if facts.get("waiting") == "leave_out" else "verdicts are unchanged"
-        faults.append(f"{unresolved:,} of the judge's mistakes are unresolved; their {what}.")
-    empty = [name for name, split in facts["splits"].items() if not split["rows"]]
-    if empty:
-        faults.append(f"Without a single row: {', '.join(empty)}.")
-    return faults
-
-
 def write_card(folder: Path, statistics: Mapping[str, Any]) -> None:
     """Write the data set's card and its statistics, from which alone the card is filled."""
     made = environment("automedeval.dataset")
     made.filters["quoted"] = lambda text: json.dumps(text, ensure_ascii=False)
     template = made.get_template("dataset_card.md.jinja")
-    write_whole(folder / "README.md", template.render(**statistics, faults=known_faults(statistics)).rstrip() + "\n")
+    write_whole(folder / "README.md", template.render(**statistics).rstrip() + "\n")
     write_json(folder / "statistics.json", statistics)

@@ -21,9 +21,9 @@ from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.models.model_paths import find_model
 from automedeval.models.tokenization import read_template
 from automedeval.records import Case, RecordError, Response, digest, read_records
-from automedeval.records.journal import Journal, Processes, write_lines
+from automedeval.records.journal import Journal, write_lines
 from automedeval.records.log import Log
-from automedeval.records.types import Record
+from automedeval.records.types import LogRecord
 
 ROLES = ("system", "user", "assistant")
 TOP_K = 50  # Paper: App. C, "top k and top p as 50 and 1"
@@ -31,37 +31,30 @@ PLAIN_TEMPLATE = resources.files("automedeval.dataset") / "templates" / "respons
 
 
 @dataclass(frozen=True)
-class Generated(Record):
+class Generated(LogRecord):
     """One line of responses.jsonl: a candidate's answer to a case.
 
-    `question_digest` is the digest of the question, `settings` that of everything else that changes the answer. `error` is the
-    reason where an endpoint refused to answer, or answered with nothing; the text is empty then.
+    `error` is the reason where an endpoint refused to answer, or answered with nothing; the text is empty then.
     """
 
-    case_id: str
+    verb, seen, digest_key = "answered", "question", "question_digest"
+
     model: str
     text: str
     truncated: bool
     usage: dict[str, int]
-    settings: str
-    question_digest: str
     error: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
 
     @property
     def author(self) -> tuple[str, ...]:
+        """Return the candidate."""
         return (self.model,)
 
     @property
     def key(self) -> tuple:
+        """Return the case."""
         return (self.case_id,)
-
-    def check(self, place: str, digest: str) -> None:
-        """Raise RecordError if the question of the case has another digest now."""
-        if self.question_digest != digest:
-            raise RecordError(
-                f"{place}: the question of case {self.case_id!r} changed after {self.model!r} answered it"
-            )
 
 
 def candidate_names(candidates: Sequence[str], names: Sequence[str] = ()) -> list[str]:
@@ -173,13 +166,8 @@ def respond(chat: Any, name: str, settings: str, cases: Sequence[Case], done: se
         # and whatever puts them into a prompt defuses them (`PromptEncoder`, `defuse`).
         text = "" if answer.error else (answer.text.rstrip("\ufffd") if answer.truncated else answer.text).strip()
         chat.accepted = chat.accepted or not answer.error
-        asked = digest(case.question)
-        yield Generated(case.id, name, text, answer.truncated, answer.usage, settings, asked, answer.error)
-
-
-def response_log(folder: Path, name: str, settings: str, processes: Processes) -> Log:
-    """Return the log of a candidate's answers in FOLDER/responses.jsonl; `settings` is what `set_up` returned."""
-    return Log(folder / "responses.jsonl", Generated, (name,), settings, processes, renamed_by="--names")
+        asked = {"settings": settings, "question_digest": digest(case.question)}
+        yield Generated(case.id, name, text, answer.truncated, answer.usage, answer.error, asked)
 
 
 def answer_missing(chat: Any, cases: Sequence[Case], window: int, log: Log) -> None:

@@ -12,17 +12,16 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import resources
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from automedeval.dataset import criteria_sources
 from automedeval.records import Case, RecordError, Table, question_text
 from automedeval.records.cases import named_cases
-from automedeval.records.hub_names import hub_rows, is_hub_dataset
-from automedeval.records.rows import filled, read_rows
+from automedeval.records.rows import filled
 from automedeval.records.yaml_file import YamlFile
 
-EXCLUSIONS = resources.files("automedeval.dataset") / "templates" / "exclusions.yaml"
+TEMPLATES = resources.files("automedeval.dataset") / "templates"
+EXCLUSIONS, LAYOUT_FILE = TEMPLATES / "exclusions.yaml", TEMPLATES / "layouts.yaml"
 # Instructions that only announce a question; any other one is part of the question.
 GENERIC_INSTRUCTION = re.compile(
     r"(?:please )?answer (?:this|the(?: following)?|these) (?:medical )?questions?(?: truthfully)?"
@@ -46,19 +45,14 @@ class Row(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """How a row with these `keys` becomes a case, with the row's id or none.
-
-    `beside` are the other columns that the set has; None: the rows are cases, which keep what else they have. With
-    `keeps_id` ratings refer to the rows' ids. `labels` returns people's labels of the criteria; with `parts` several rows are
-    one case, and with `cells` the responses are cells of a table, which may be blank.
-    """
+    """How a row with these `keys` becomes a case; templates/layouts.yaml says what the others mean."""
 
     name: str
-    keys: tuple[str, ...]
     case: Callable[[dict], Case]
-    keeps_id: bool = False
+    keys: tuple[str, ...]
     beside: tuple[str, ...] | None = ()
-    labels: Callable[[dict, Case], tuple[dict[str, Any], ...]] = lambda row, case: ()
+    own_ids: bool = False
+    labels: bool = False
     parts: bool = False
     cells: bool = False
 
@@ -77,101 +71,36 @@ def _text(row: dict, key: str) -> str:
     return value or ""
 
 
-def _row_id(row: dict) -> str:
-    value = row.get("id")
-    return str(value) if isinstance(value, str | int) else ""
+def _pair(row: dict, question: str, answer: str) -> Case:
+    name = row.get("id")
+    return Case(str(name) if isinstance(name, str | int) else "", question, (), _text(row, answer))
 
 
-def _joined(row: dict, *keys: str) -> str:
-    return "\n\n".join(text for key in keys if (text := _text(row, key).strip()))
+def _wikidoc(row: dict) -> Case:
+    instruction = _text(row, "instruction").strip()
+    asked = () if GENERIC_INSTRUCTION.fullmatch(instruction.rstrip(" .:")) else (instruction,)
+    return _pair(row, "\n\n".join(filter(None, (*asked, _text(row, "input").strip()))), "output")
 
 
-def _medtext(row: dict) -> Case:
-    return Case(_row_id(row), _text(row, "Prompt"), (), _text(row, "Completion"))
-
-
-def _instruction(row: dict) -> Case:
-    generic = GENERIC_INSTRUCTION.fullmatch(_text(row, "instruction").strip().rstrip(" .:"))
-    question = _joined(row, "input") if generic else _joined(row, "instruction", "input")
-    return Case(_row_id(row), question, (), _text(row, "output"))
-
-
-# In the order in which they are recognised: layouts with more keys first.
+READERS: dict[str, Callable[[dict], Case]] = {
+    "healthbench_meta": criteria_sources.meta_evaluation,
+    "healthbench": criteria_sources.healthbench,
+    "healthbench_professional": criteria_sources.professional,
+    "kqa": criteria_sources.kqa,
+    "wikidoc": _wikidoc,
+    "medtext": lambda row: _pair(row, _text(row, "Prompt"), "Completion"),
+    "cases": partial(Case.from_dict, least_responses=0),
+    "criteria": criteria_sources.questions,
+    "criteria_table": criteria_sources.table,
+}
 LAYOUTS = {
-    layout.name: layout
-    for layout in (
-        Layout(
-            "healthbench_meta",
-            ("prompt", "completion", "rubric", "binary_labels", "anonymized_physician_ids"),
-            criteria_sources.meta_evaluation,
-            beside=("prompt_id", "completion_id", "category", "canary"),
-            labels=criteria_sources.physicians,
-            parts=True,
-        ),
-        Layout(
-            "healthbench",
-            ("prompt", "rubrics"),
-            criteria_sources.healthbench,
-            beside=("prompt_id", "example_tags", "ideal_completions_data", "canary"),
-        ),
-        Layout(
-            "healthbench_professional",
-            ("conversation", "rubric_items"),
-            criteria_sources.professional,
-            beside=("id", "use_case", "type", "difficulty", "specialty"),
-        ),
-        Layout(
-            "kqa",
-            ("Question", "Must_have", "Nice_to_have"),
-            criteria_sources.kqa,
-            beside=("Free_form_answer", "ICD_10_diag", "Sources"),
-        ),
-        Layout("wikidoc", ("instruction", "input", "output"), _instruction, beside=("id",)),
-        Layout("medtext", ("Prompt", "Completion"), _medtext, beside=("id",)),
-        Layout(
-            "cases",
-            ("id", "question", "responses"),
-            partial(Case.from_dict, least_responses=0),
-            keeps_id=True,
-            beside=None,
-        ),
-        Layout("criteria", ("id", "question", "criteria"), criteria_sources.questions, keeps_id=True, beside=None),
-        Layout(
-            "criteria_table",
-            ("question", "criterion", "points"),
-            criteria_sources.table,
-            beside=("id", "tags", "reference", "topic", "model", "response"),
-            parts=True,
-            cells=True,
-        ),
-    )
+    name: Layout(name, READERS[name], **about) for name, about in YamlFile(LAYOUT_FILE.name).read(LAYOUT_FILE).items()
 }
 
 
 def recognised(row: dict) -> Layout | None:
     """Return the first layout whose keys a row has, None if there is none."""
     return next((layout for layout in LAYOUTS.values() if set(layout.keys) <= row.keys()), None)
-
-
-def read_source(path: str, split: str = "train") -> Iterator[tuple[str, dict]]:
-    """Yield `(place, row)` of a file, see `read_rows`, or of a split of a Hub dataset.
-
-    A file that cannot be read, or does not hold rows, is a RecordError.
-    """
-    if Path(path).exists() or not is_hub_dataset(path):
-        yield from read_rows(path)
-    else:
-        yield from _read_hub(path, split)
-
-
-def _read_hub(name: str, split: str) -> Iterator[tuple[str, dict]]:
-    try:
-        for number, row in enumerate(hub_rows(name, split, streaming=True), 1):
-            yield f"{name}[{split}]:{number}", row
-    except RecordError:
-        raise
-    except Exception as error:  # noqa: BLE001 - the library raises a dozen kinds, none of them ours
-        raise RecordError(f"{name}: split {split!r} cannot be read: {' '.join(str(error).split())[:300]}") from None
 
 
 def rows_as_cases(
@@ -199,10 +128,10 @@ def rows_as_cases(
             raise RecordError(f"{place}: {missing[0]!r} is missing; found the keys {', '.join(map(str, row))}")
         try:
             case = layout.case(row)
-            if not layout.keeps_id:
+            if not layout.own_ids:
                 case = replace(case, id=_source_id(source, case))
-            left_out = criteria_sources.without_words(row)
-            yield Row(place, case, layout.keeps_id, layout.labels(row, case), left_out)
+            labels = criteria_sources.physicians(row, case) if layout.labels else ()
+            yield Row(place, case, layout.own_ids, labels, criteria_sources.without_words(row))
         except RecordError as error:
             raise RecordError(f"{place}: {error}") from None
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from automedeval.records import Case, RecordError, Verdict, named_file, read_cases, read_placed
 from automedeval.records.journal import Journal, arithmetic
@@ -41,16 +42,24 @@ class JudgedCases(AbstractContextManager):
     def __init__(self, database: Path, dropped: Journal):
         self.facts: dict[Key, Fact] = {}
         self.dropped = dropped
+        self._rows: dict[str, int] = {}  # case id → its number in the file
         self._database = sqlite3.connect(database, isolation_level=None)
         # A killed run starts from the beginning, so nothing here has to survive.
         self._database.executescript(
             "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF; PRAGMA cache_size = -16000;"
-            "CREATE TABLE cases (id TEXT PRIMARY KEY, text TEXT);"
-            "CREATE TABLE verdicts (number INTEGER PRIMARY KEY, text TEXT);"
+            "CREATE TABLE texts (number INTEGER PRIMARY KEY, text TEXT);"
         )
 
     def __exit__(self, *_: object) -> None:
         self._database.close()
+
+    def _put(self, record: Mapping[str, Any]) -> int:
+        row = self._database.execute("INSERT INTO texts (text) VALUES (?)", (json.dumps(record),)).lastrowid
+        assert row is not None  # of an INSERT
+        return row
+
+    def _get(self, number: int) -> dict[str, Any]:
+        return json.loads(self._database.execute("SELECT text FROM texts WHERE number = ?", (number,)).fetchone()[0])
 
     def read(
         self,
@@ -86,7 +95,7 @@ class JudgedCases(AbstractContextManager):
                         raise RecordError(f"{path}: case {case.id!r}: {name!r} must be a text or null, not {value}")
                 record["source"] = record.get("source") or source or None
                 record["license"] = record.get("license") or licenses.get(record["source"])
-                self._database.execute("INSERT INTO cases VALUES (?, ?)", (case.id, json.dumps(record)))
+                self._rows[case.id] = self._put(record)
         reasons: Counter = Counter()
         ranks: dict[Key, tuple] = {}
         rubric_names, read = set(rubrics), 0
@@ -112,7 +121,8 @@ class JudgedCases(AbstractContextManager):
                 quality = verdict.extra.get("quality")
                 if quality not in (None, "high", "low"):
                     raise RecordError(f"{place}: 'quality' must be high, low or null, not {quality!r}")
-                self.facts[key] = Fact(verdict.judge, quality, self._insert(verdict), verdict.digest)
+                kept = {name: value for name, value in verdict.to_dict().items() if name not in PROCEEDINGS}
+                self.facts[key] = Fact(verdict.judge, quality, self._put(kept | {"raw": ""}), verdict.digest)
         self._database.execute("COMMIT")
         if not self.facts:
             raise RecordError(f"{arithmetic('verdicts', read, reasons)}: no verdict is left")
@@ -133,28 +143,14 @@ class JudgedCases(AbstractContextManager):
             raise RecordError(f"{place}: no rubric {verdict.rubric!r} among {names}; give yours with --rubrics")
         return None
 
-    def _insert(self, verdict: Verdict) -> int:
-        record = {key: value for key, value in verdict.to_dict().items() if key not in PROCEEDINGS} | {"raw": ""}
-        row = self._database.execute("INSERT INTO verdicts (text) VALUES (?)", (json.dumps(record),)).lastrowid
-        assert row is not None  # of an INSERT
-        return row
-
-    def case(self, case_id: str) -> Case | None:
-        """Return one case with its texts, None if there is no case with this id."""
-        row = self._database.execute("SELECT text FROM cases WHERE id = ?", (case_id,)).fetchone()
-        return None if row is None else Case.from_dict(json.loads(row[0]))
-
     def cases(self, case_ids: Iterable[str]) -> Iterator[Case]:
         """Yield cases with their texts, one at a time; unknown ids are skipped."""
-        return (case for case in map(self.case, case_ids) if case is not None)
+        return (Case.from_dict(self._get(self._rows[each])) for each in case_ids if each in self._rows)
 
     def pair(self, key: Key, fact: Fact | None = None) -> tuple[Case, Verdict]:
         """Return one case and its verdict, with their texts; `fact` is that of a verdict that was rejected."""
-        number = (fact or self.facts[key]).row
-        row = self._database.execute("SELECT text FROM verdicts WHERE number = ?", (number,)).fetchone()
-        case = self.case(key[0])
-        assert case is not None  # `read` keeps no verdict without its case
-        return case, Verdict.from_dict(json.loads(row[0]))
+        (case,) = self.cases(key[:1])
+        return case, Verdict.from_dict(self._get((fact or self.facts[key]).row))
 
     def pairs(self, keys: Iterable[Key]) -> Iterator[tuple[Case, Verdict]]:
         """Yield cases and their verdicts, with their texts, one at a time."""

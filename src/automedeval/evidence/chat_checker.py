@@ -4,7 +4,7 @@ Models are weak on numbers: where rules can compare quantities these decide, see
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from automedeval.evidence.certificate import RISK, kept_threshold
 from automedeval.evidence.checker import (
     CONTRADICTED,
     NEAR,
@@ -29,13 +30,15 @@ from automedeval.evidence.statements import Passage, Statement
 from automedeval.metrics.embedding import readable
 from automedeval.models.arguments import ChatArguments, EncoderArguments, checked_model
 from automedeval.models.base import Answer, Chat, Prompt, answer_groups
-from automedeval.models.questions import read_questions
+from automedeval.models.questions import Judgement, read_questions
 from automedeval.records import RecordError, digest
 from automedeval.records.gone import explain
 
 QUESTION = read_questions(resources.files(__package__) / "templates/questions.yaml")["statement"]
 LABEL = dict(zip(QUESTION.options, (SUPPORTED, CONTRADICTED, NOT_FOUND)))
+BLANK = "N/A"  # in the place of passages
 MOST = 8  # passages in a prompt
+HOW = "automedeval calibrate --checker MODEL measures it."
 TOO_LONG = "the prompt is {} tokens longer than the context window"
 
 
@@ -45,6 +48,7 @@ class _Asked(NamedTuple):
     Args:
         near: the passages that its prompt shows, nearest first.
         close: those near enough to be on its subject, for the rules.
+        blank: the same question without a passage: what the model answers before it has read anything.
         over: by how many tokens the prompt is too long.
     """
 
@@ -52,6 +56,7 @@ class _Asked(NamedTuple):
     near: list[int]
     close: list[int]
     prompt: Prompt
+    blank: Prompt
     over: int
 
 
@@ -59,15 +64,26 @@ class _Asked(NamedTuple):
 class ChatChecker:
     """Check statements against passages with a chat, one typed question for each statement.
 
+    Where the chat tells probabilities, each is divided by that of the same question without a passage: a model leans to an
+    answer before it has read anything (content-free calibration, Zhao et al. 2021, "Calibrate Before Use").
+
     Args:
         encoder: an `Encoder`, for the nearest passages.
         chat: the model that is asked.
+        threshold: least probability of a contradiction that is called one (`certificate`); None: the likeliest answer counts.
     """
 
     encoder: Any
     chat: Chat
-    threshold = None
-    note = "Not calibrated: a language model said what contradicts a statement. How often it is right was not measured."
+    threshold: float | None = None
+
+    @property
+    def note(self) -> str:
+        """Return what is known of its mistakes."""
+        if self.threshold is None:
+            return f"Not calibrated: how often this model is right was not measured. {HOW}"
+        share = f"at most {100 * RISK:g} % of statements that nothing contradicts are called contradicted"
+        return f"Calibrated on the packaged sample: {share}. How many contradictions it misses was not measured."
 
     @property
     def name(self) -> str:
@@ -77,8 +93,8 @@ class ChatChecker:
     @cached_property
     def fingerprint(self) -> str:
         """Return a digest of everything that changes a finding."""
-        wording = [QUESTION.name, QUESTION.wording, QUESTION.options]
-        return digest([2, self.encoder.fingerprint, self.chat.fingerprint, wording, MOST])
+        wording = [QUESTION.name, QUESTION.wording, QUESTION.options, BLANK]
+        return digest([3, self.encoder.fingerprint, self.chat.fingerprint, wording, MOST, self.threshold])
 
     def check(
         self,
@@ -95,7 +111,9 @@ class ChatChecker:
         """
         wanted = [True] * len(answers) if wanted is None else wanted
         questions = self._questions(answers)
-        fitting = [[each.prompt for each in asked if each.over <= 0] for asked in questions]
+        fitting = [
+            [text for each in asked if each.over <= 0 for text in (each.prompt, each.blank)] for asked in questions
+        ]
         replies = answer_groups(fitting, wanted, self.chat.answer, self.chat.batched)
         got: dict[int, list[Answer]] = {index: [] for index, prompts in enumerate(fitting) if not prompts}
         for index, ((statements, passages, question), asked, want) in enumerate(zip(answers, questions, wanted)):
@@ -107,8 +125,11 @@ class ChatChecker:
                 continue
             said, findings = iter(got.pop(index)), {}
             for each in asked:
-                reply = Answer(error=TOO_LONG.format(each.over)) if each.over > 0 else next(said)
-                findings[each.statement] = self._finding(each, reply, passages, question, statements)
+                if each.over > 0:
+                    judged = Judgement(error=TOO_LONG.format(each.over))
+                else:
+                    judged = QUESTION.read(next(said)).divided_by(QUESTION.read(next(said)))
+                findings[each.statement] = self._finding(each, judged, passages, question, statements)
             yield [findings.get(each) or Finding(each, UNREAD) for each in statements]
 
     def _questions(self, answers: Sequence[tuple[Sequence[Statement], Sequence[Passage], str]]) -> list[list[_Asked]]:
@@ -132,30 +153,36 @@ class ChatChecker:
         """Return the question beside as many of the nearest passages as fit, in the order of their texts."""
         while True:
             text = " ".join(passages[index].text for index in sorted(near))
-            prompt = QUESTION.prompt({"passage": text, "statement": statement.text})
+            prompt, blank = (QUESTION.prompt({"passage": each, "statement": statement.text}) for each in (text, BLANK))
             (over,) = self.chat.overflow([prompt])
             if over <= 0 or len(near) == 1:
-                return _Asked(statement, near, close, prompt, over)
+                return _Asked(statement, near, close, prompt, blank, over)
             near = near[:-1]
 
     def _finding(
-        self, asked: _Asked, reply: Answer, passages: Sequence[Passage], question: str, statements: Sequence[Statement]
+        self,
+        asked: _Asked,
+        judged: Judgement,
+        passages: Sequence[Passage],
+        question: str,
+        statements: Sequence[Statement],
     ) -> Finding:
-        """Return what quantities say, else the reply; unread with the reason where it says nothing."""
+        """Return what quantities say, else the answer; unread with the reason where it says nothing."""
         statement, place = asked.statement, statements.index(asked.statement)
         quantities = (statement.text, passages, asked.close, question, statements[place - 1].text if place else "")
         if seen := contradiction(*quantities):
             return Finding(statement, CONTRADICTED, 1.0, seen[1], seen[0])
-        judged = QUESTION.read(reply)
         if judged.option is None:
             return Finding(statement._replace(unread=judged.error), UNREAD)
         self.chat.accepted = True
-        label, odds, passage = LABEL[judged.option], judged.probabilities, passages[asked.near[0]]
-        if label == CONTRADICTED and agreement(*quantities):  # the model is taken to be wrong on the numbers alone
-            yes, _, maybe = QUESTION.options
-            unsure = odds is not None and odds[maybe] > odds[yes]
+        yes, no, maybe = QUESTION.options
+        option, odds, passage = judged.option, judged.probabilities, passages[asked.near[0]]
+        unsure = odds is not None and odds[maybe] > odds[yes]
+        if odds is not None and self.threshold is not None:
+            option = no if odds[no] >= self.threshold else maybe if unsure else yes
+        if option == no and agreement(*quantities):  # the model is taken to be wrong on the numbers alone
             return Finding(statement, NOT_FOUND if unsure else SUPPORTED, None, passage)
-        return Finding(statement, label, odds[judged.option] if odds else None, passage)
+        return Finding(statement, LABEL[option], odds[option] if odds else None, passage)
 
 
 def load_checker(spec: str, encoder: EncoderArguments, chat: ChatArguments) -> SmallChecker | ChatChecker:
@@ -174,4 +201,5 @@ def load_checker(spec: str, encoder: EncoderArguments, chat: ChatArguments) -> S
     if kind not in ("openai", "checkpoint"):
         raise RecordError(f"--checker {spec}: takes small, the folder of a small checker, openai:MODEL or a checkpoint")
     network = encoder.load(chat.device)
-    return ChatChecker(network, chat.load(spec))
+    checker = ChatChecker(network, chat.load(spec))
+    return replace(checker, threshold=kept_threshold(checker))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from automedeval.harness.logs import Answer, Answers, is_details, is_helm_run, read_log
 from automedeval.harness.questions import Question, is_blank, question_expression, question_in, question_key
-from automedeval.records import Case, RecordError, Response, digest, named_file, read_cases, read_json, table_of
+from automedeval.records import Case, RecordError, Response, digest, named_file, option, read_cases, read_json, table_of
 from automedeval.records.cases import named_cases
 from automedeval.records.rows import SHEETS, read_rows
 
@@ -16,17 +16,12 @@ from automedeval.records.rows import SHEETS, read_rows
 class LogArguments:
     """How the logs of evaluation harnesses become cases: `--cases model-a=samples_x.jsonl model-b=run.eval`."""
 
-    question_pattern: str | None = field(
-        default=None,
-        metadata={
-            "help": "logs: a regular expression whose first group is the question in a prompt, where it has examples or a "
-            "template, such as 'Question: (.*)\\nAnswer:'; the last place that fits is taken"
-        },
+    question_pattern: str | None = option(
+        "logs: a regular expression whose first group is the question in a prompt, where it has examples or a "
+        "template, such as 'Question: (.*)\\nAnswer:'; the last place that fits is taken",
+        None,
     )
-    filter: str | None = field(
-        default=None,
-        metadata={"help": "logs of lm-evaluation-harness: take this filter's answers (default: the first)"},
-    )
+    filter: str | None = option("logs of lm-evaluation-harness: take this filter's answers (default: the first)", None)
 
     def __post_init__(self) -> None:
         question_expression(self.question_pattern)

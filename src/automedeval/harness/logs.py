@@ -9,34 +9,31 @@
 import json
 import re
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from automedeval.harness.questions import Question, lettered, question_of, shows_more, text_of, with_options
-from automedeval.harness.references import (
-    lm_eval_reference,
-    reference_of,
-    reference_of_choices,
-    reference_of_letters,
-    reference_or_note,
-)
+from automedeval.harness.references import lm_eval_reference, reference_of, reference_of_choices, reference_of_letters
 from automedeval.records import RecordError, parse_json, read_lines, read_text
 
 # What is told of a log, after a number
 AGAIN = "samples went on after the first answer: the last answer is read, and the question is the input"
 FILTERED = "answers are what the filter {} made of the model's text"
 UNFIT = "answers of which the filter {} made nothing: the model's own text is read (--filter names another filter)"
+FURTHER = "further answers to a question of which the first is read"
+LIMITED = "samples ended at a limit: what the model had said is the answer"
+MORE = "questions have images or other parts that are not read"
+NO_REFERENCE = "answers have no reference, because it cannot be told what their target stands for"
+NO_TEXT = "not a generated text"
 # What a filter writes where its pattern does not fit, beside the word that the task's own settings give.
 NOTHING = re.compile(
     r"\W*(?:invalid(?:[ _-]?answer)?|none|null|nan|n/?a|no[ _-]?(?:match|answer)(?:[ _-]found)?|(?:none|not)[ _-]found"
     r"|unparse?able|(?:(?:extract(?:ion)?|pars(?:e|ing))[ _-]?)?(?:fail(?:ed|ure)?|error))?\W*",
     re.I,
 )
-FURTHER = "further answers to a question of which the first is read"
-LIMITED = "samples ended at a limit: what the model had said is the answer"
 STATE = "scenario_state.json"  # of a run of HELM
-MORE = "questions have images or other parts that are not read"
 
 
 @dataclass(frozen=True)
@@ -68,30 +65,64 @@ class Answers:
     notes: Counter = field(default_factory=Counter)
     partial: str | None = None
 
+    def read(self, what: str, records: Iterable[Any], answer: "Reader") -> "Answers":
+        """Add what `answer` makes of each record, an answer or the reason why there is none; errors call them `what`."""
+        for number, record in enumerate(records, 1):
+            read = answer(self, record, f"{self.file}, {what} {number}")
+            if isinstance(read, Answer):
+                self.answers.append(read)
+            else:
+                self.left_out[read] += 1
+        return self
+
+    def reference(self, read: Callable[..., str | None], *target: Any) -> str | None:
+        """Return the reference that a function reads, None where it cannot be told, which is counted."""
+        try:
+            return read(*target)
+        except RecordError:
+            self.notes[NO_REFERENCE] += 1
+            return None
+
+
+Reader = Callable[[Answers, Any, str], Answer | str]
+
 
 def read_log(path: str, filter_name: str | None = None) -> Answers:
     """Read a log; its kind is known by its name and its keys; RecordError if it is none, or cannot be read.
 
     `filter_name` is the filter of lm-evaluation-harness whose answers are taken, by default the first in the file.
     """
-    file = Path(path)
-    if file.is_dir():
-        file = file / STATE
+    file = Path(path) / STATE if Path(path).is_dir() else Path(path)
     if file.suffix == ".eval":
         return _inspect(path, _read_eval(path))
     if file.suffix == ".parquet":
-        return _lighteval(path)
+        # lighteval names the model by the folder of the run's folder
+        _, details, model = file.resolve().parent.parent.as_posix().rpartition("/details/")
+        return Answers(path, model if details else None).read("row", (row for _, row in read_lines(path)), _lighteval)
     text = read_text(file)
     if file.suffix == ".jsonl":
         numbered = enumerate(text.split("\n"), 1)
         lines = [_parsed(line, f"{path}:{number}") for number, line in numbered if line.strip()]
-        return _lm_eval(path, lines, filter_name)
+        return Answers(path, None).read("record", lines, _lm_eval(_task_config(file), filter_name))
     whole = _parsed(text, path)
     if isinstance(whole, dict) and "eval" in whole:
         return _inspect(path, whole)
     if isinstance(whole, dict) and "request_states" in whole:
-        return _helm(file, whole)
+        if not file.with_name("run_spec.json").is_file():  # HELM writes it when a run ends
+            raise RecordError(f"{file}: no run_spec.json beside it: not a whole run of HELM")
+        log = Answers(str(file), _find(str, whole, "adapter_spec", "model") or None)
+        return log.read("request", _find(list, whole, "request_states"), _helm)
     raise RecordError(f"{path}: no log of lm-evaluation-harness, inspect_ai, lighteval or HELM")
+
+
+def is_details(path: str) -> bool:
+    """Return whether a file has the name that lighteval gives the details of a task."""
+    return Path(path).name.startswith("details_") and path.endswith(".parquet")
+
+
+def is_helm_run(path: str) -> bool:
+    """Return whether a path is the folder of a run of HELM."""
+    return (Path(path) / STATE).is_file()
 
 
 def _parsed(text: str, place: str) -> Any:
@@ -120,37 +151,39 @@ def _find(kind: type, record: Any, *path: str | int) -> Any:
     return value if isinstance(value, kind) else kind()
 
 
-def _lm_eval(path: str, lines: list[Any], filter_name: str | None) -> Answers:
-    log, config = Answers(path, None), _task_config(Path(path))
-    for number, line in enumerate(lines, 1):
-        place = f"{path}, record {number}"
-        filter_name = filter_name or _get(line, place, "filter")
-        if _get(line, place, "filter") != filter_name:
-            log.left_out[f"filter {line['filter']}, not {filter_name}"] += 1
-            continue
+def _lm_eval(config: dict[str, Any], filter_name: str | None) -> Reader:
+    """Return the reader of the samples of a task that is configured so."""
+    chosen, fallbacks = filter_name, _fallbacks(config)
+
+    def answer(log: Answers, line: Any, place: str) -> Answer | str:
+        nonlocal chosen
+        chosen = chosen or _get(line, place, "filter")
+        if _get(line, place, "filter") != chosen:
+            return f"filter {line['filter']}, not {chosen}"
         text, prompt = _get(line, place, "filtered_resps", 0), _get(line, place, "arguments", "gen_args_0", "arg_0")
-        settings = line["arguments"]["gen_args_0"].get("arg_1")
+        request = line["arguments"]["gen_args_0"]
+        # A likelihood is written as a text too; only a request for a text has a dict of settings.
+        generated = isinstance(request.get("arg_1"), dict)
         while isinstance(text, list) and text:  # a filter may keep several
             text = text[0]
         own = next((each for each in _find(list, line, "resps", 0) if isinstance(each, str)), None)
-        nothing = isinstance(text, str) and (NOTHING.fullmatch(text) or text in _fallbacks(config))
-        if (nothing or text in ([], None)) and own is not None and text != own and isinstance(settings, dict):
+        nothing = isinstance(text, str) and (NOTHING.fullmatch(text) or text in fallbacks)
+        if (nothing or text in ([], None)) and own is not None and text != own and generated:
             text = own
-            log.notes[UNFIT.format(filter_name)] += 1
-        # A likelihood is written as a text too; only a request for a text has a dict of settings.
-        if not isinstance(text, str) or not isinstance(settings, dict):
-            log.left_out["not a generated text"] += 1
-            continue
+            log.notes[UNFIT.format(chosen)] += 1
+        if not isinstance(text, str) or not generated:
+            return NO_TEXT
         if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str):  # a chat for an endpoint
             prompt = _parsed(prompt[0], place)
         texts = _find(list, line, "resps", 0) or [text]
-        log.notes[FILTERED.format(filter_name)] += text not in texts
-        log.notes[FURTHER] += len(texts) - 1
         question = question_of(prompt, place)
-        log.notes[MORE] += shows_more(prompt) or "arg_2" in line["arguments"]["gen_args_0"]
-        reference = reference_or_note(log.notes, lm_eval_reference, line, config)
-        log.answers.append(Answer(str(_get(line, place, "doc_id")), question, text, reference))
-    return log
+        log.notes[FILTERED.format(chosen)] += text not in texts
+        log.notes[FURTHER] += len(texts) - 1
+        log.notes[MORE] += shows_more(prompt) or "arg_2" in request
+        reference = log.reference(lm_eval_reference, line, config)
+        return Answer(str(_get(line, place, "doc_id")), question, text, reference)
+
+    return answer
 
 
 def _fallbacks(settings: Any) -> list[Any]:
@@ -179,108 +212,69 @@ def _read_eval(path: str) -> dict[str, Any]:
         raise RecordError(f"{path}: {' '.join(str(error).split())[:200] or type(error).__name__}") from None
 
 
-def _inspect(path: str, log: dict[str, Any]) -> Answers:
-    parsed, samples = Answers(path, _find(str, log, "eval", "model") or None), _find(list, log, "samples")
-    if (status := log.get("status")) != "success":
-        planned = len(_find(list, log, "eval", "dataset", "sample_ids"))
-        planned *= _find(int, log, "eval", "config", "epochs") or 1
-        parsed.partial = f"the run ended as {status!r}: the log has {len(samples)} of {planned or 'unknown'} samples"
-    for number, sample in enumerate(samples, 1):
-        place = f"{path}, sample {number}"
-        prompt, options = _get(sample, place, "input"), lettered(_find(list, sample, "choices"))
-        text = None if sample.get("error") else _completion(sample.get("output"), place)
-        if text is None or sample.get("invalidation"):
-            parsed.left_out["no answer" if text is None else "marked as invalid"] += 1
-            continue
-        question = with_options(question_of(prompt, place), options)
-        parsed.notes[FURTHER] += max(len(_find(list, sample, "output", "choices")) - 1, 0)
-        parsed.notes[LIMITED] += bool(sample.get("limit"))
-        parsed.notes[MORE] += shows_more(prompt)
-        parsed.notes[AGAIN] += _asked_again(_find(list, sample, "messages"))
-        reference = reference_or_note(parsed.notes, reference_of_letters, sample.get("target"), options)
-        epoch = _find(int, sample, "epoch") or 1
-        parsed.answers.append(Answer(str(_get(sample, place, "id")), question, text, reference, epoch))
-    return parsed
+def _inspect(path: str, content: dict[str, Any]) -> Answers:
+    log, samples = Answers(path, _find(str, content, "eval", "model") or None), _find(list, content, "samples")
+    if (status := content.get("status")) != "success":
+        planned = len(_find(list, content, "eval", "dataset", "sample_ids"))
+        planned *= _find(int, content, "eval", "config", "epochs") or 1
+        log.partial = f"the run ended as {status!r}: the log has {len(samples)} of {planned or 'unknown'} samples"
+    return log.read("sample", samples, _inspect_sample)
 
 
-def _completion(output: Any, place: str) -> str | None:
-    """Return the text that inspect_ai's own scorers read, None if a model gave no answer."""
-    if completion := _find(str, output, "completion"):  # solvers may have changed it
-        return completion
-    choices = _find(list, output, "choices")
-    return text_of(_get(choices, place, 0, "message", "content")) if choices else None
-
-
-def _asked_again(messages: list[Any]) -> bool:
-    """Return whether a message of a user comes after one that the model wrote; those of examples it did not write."""
+def _inspect_sample(log: Answers, sample: Any, place: str) -> Answer | str:
+    prompt, options = _get(sample, place, "input"), lettered(_find(list, sample, "choices"))
+    said = _find(list, sample, "output", "choices")
+    text = None  # what inspect_ai's own scorers read
+    if not sample.get("error"):
+        text = _find(str, sample, "output", "completion")  # solvers may have changed it
+        text = text or (text_of(_get(said, place, 0, "message", "content")) if said else None)
+    if text is None or sample.get("invalidation"):
+        return "no answer" if text is None else "marked as invalid"
+    question = with_options(question_of(prompt, place), options)
+    # a message of a user after one that the model wrote; those of examples it did not write
+    messages = _find(list, sample, "messages")
     wrote = (number for number, each in enumerate(messages) if _find(str, each, "source") == "generate")
-    return any(_find(str, each, "role") == "user" for each in messages[next(wrote, len(messages)) :])
+    again = any(_find(str, each, "role") == "user" for each in messages[next(wrote, len(messages)) :])
+    log.notes += {FURTHER: max(len(said) - 1, 0), LIMITED: bool(sample.get("limit"))}
+    log.notes += {MORE: shows_more(prompt), AGAIN: again}
+    reference = log.reference(reference_of_letters, sample.get("target"), options)
+    epoch = _find(int, sample, "epoch") or 1
+    return Answer(str(_get(sample, place, "id")), question, text, reference, epoch)
 
 
-def is_details(path: str) -> bool:
-    """Return whether a file has the name that lighteval gives the details of a task."""
-    return Path(path).name.startswith("details_") and path.endswith(".parquet")
+def _lighteval(log: Answers, row: Any, place: str) -> Answer | str:
+    question, doc = question_of(_get(row, place, "doc", "query"), place), row["doc"]
+    texts = _find(list, row, "model_response", "text_post_processed")
+    if not any(isinstance(each, str) and each.strip() for each in texts[:1]):
+        texts = _find(list, row, "model_response", "text")
+    if not texts or not isinstance(texts[0], str):
+        return NO_TEXT
+    log.notes[FURTHER] += len(texts) - 1
+    log.notes[MORE] += bool(_find(list, doc, "images"))
+    reference = log.reference(reference_of_choices, _find(list, doc, "choices"), doc.get("gold_index"))
+    number = len(log.answers) + log.left_out.total()  # of the row, from 0
+    return Answer(str(doc.get("id") or number), question, texts[0], reference)
 
 
-def _lighteval(path: str) -> Answers:
-    """Read the details of a task; the model is the folder of the run's folder, as lighteval names it."""
-    _, details, model = Path(path).resolve().parent.parent.as_posix().rpartition("/details/")
-    log = Answers(path, model if details else None)
-    for number, (place, row) in enumerate(read_lines(path)):
-        question, doc = question_of(_get(row, place, "doc", "query"), place), row["doc"]
-        texts = _find(list, row, "model_response", "text_post_processed")
-        if not any(isinstance(each, str) and each.strip() for each in texts[:1]):
-            texts = _find(list, row, "model_response", "text")
-        if not texts or not isinstance(texts[0], str):
-            log.left_out["not a generated text"] += 1
-            continue
-        log.notes[FURTHER] += len(texts) - 1
-        log.notes[MORE] += bool(_find(list, doc, "images"))
-        choices = _find(list, doc, "choices")
-        reference = reference_or_note(log.notes, reference_of_choices, choices, doc.get("gold_index"))
-        log.answers.append(Answer(str(doc.get("id") or number), question, texts[0], reference))
-    return log
-
-
-def is_helm_run(path: str) -> bool:
-    """Return whether a path is the folder of a run of HELM."""
-    return (Path(path) / STATE).is_file()
-
-
-def _helm(file: Path, state: dict[str, Any]) -> Answers:
-    """Read a run of HELM. RecordError without `run_spec.json`, which HELM writes when a run ends."""
-    if not file.with_name("run_spec.json").is_file():
-        raise RecordError(f"{file}: no run_spec.json beside it: not a whole run of HELM")
-    log = Answers(str(file), _find(str, state, "adapter_spec", "model") or None)
-    for number, request in enumerate(_find(list, state, "request_states"), 1):
-        place = f"{file}, request {number}"
-        instance, completions = _get(request, place, "instance"), _find(list, request, "result", "completions")
-        if reason := _helm_gap(request, completions):
-            log.left_out[reason] += 1
-            continue
-        text = _get(completions, place, 0, "text")
-        prompt = _find(list, instance, "input", "messages") or _get(instance, place, "input", "text")
-        options = {key: f"{key}) {text}" for key, text in _find(dict, request, "output_mapping").items()}
-        right = [_find(str, each, "output", "text") for each in _find(list, instance, "references") if _is_right(each)]
-        shown = {option: options[key] for key, option in _find(dict, request, "output_mapping").items()}
-        log.notes[FURTHER] += len(completions) - 1
-        log.notes[MORE] += "multimedia_content" in instance["input"]
-        reference = reference_of([shown.get(each, each) for each in right])
-        question = with_options(question_of(prompt, place), options)
-        log.answers.append(Answer(str(_get(instance, place, "id")), question, text, reference))
-    return log
-
-
-def _helm_gap(request: Any, completions: list[Any]) -> str | None:
-    """Return why a request of HELM is no answer of its own to a question."""
+def _helm(log: Answers, request: Any, place: str) -> Answer | str:
+    instance, completions = _get(request, place, "instance"), _find(list, request, "result", "completions")
     if request.get("train_trial_index", 0) > 0:
         return "a further trial with other examples: the first is read"
     if "reference_index" in request or "request_mode" in request:
-        return "not a generated text"
-    if "perturbation" in request["instance"]:
+        return NO_TEXT
+    if "perturbation" in instance:
         return "the question is perturbed"
-    return None if completions and _find(bool, request, "result", "success") else "no answer"
-
-
-def _is_right(reference: Any) -> bool:
-    return "correct" in _find(list, reference, "tags")
+    if not completions or not _find(bool, request, "result", "success"):
+        return "no answer"
+    text = _get(completions, place, 0, "text")
+    prompt = _find(list, instance, "input", "messages") or _get(instance, place, "input", "text")
+    named = _find(dict, request, "output_mapping")  # letter → the text of a choice
+    shown = {option: f"{key}) {option}" for key, option in named.items()}
+    references = [each for each in _find(list, instance, "references") if "correct" in _find(list, each, "tags")]
+    right = [_find(str, each, "output", "text") for each in references]
+    log.notes[FURTHER] += len(completions) - 1
+    log.notes[MORE] += "multimedia_content" in instance["input"]
+    question = with_options(question_of(prompt, place), {key: shown[option] for key, option in named.items()})
+    return Answer(
+        str(_get(instance, place, "id")), question, text, reference_of([shown.get(each, each) for each in right])
+    )

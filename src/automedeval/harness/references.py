@@ -2,13 +2,11 @@
 
 import math
 import re
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from automedeval.records import RecordError
 
-NO_REFERENCE = "answers have no reference, because it cannot be told what their target stands for"
 # What Python writes for a value that is no text
 _VALUE = re.compile(
     r"""None|True|False|[-+]?(inf|nan|[\d.]+(e[-+]?\d+)?)|[\[({]((['"\d\[({+-]|None|True|False|inf|nan).*)?[\])}]""",
@@ -26,15 +24,6 @@ def reference_of(target: Any) -> str | None:
     if not all(isinstance(each, str) for each in texts):
         raise RecordError(f"no text and no list of texts: {str(target)[:60]}")
     return "\n".join(each for each in texts if each.strip()) or None
-
-
-def reference_or_note(notes: Counter, read: Callable[..., str | None], *arguments: Any) -> str | None:
-    """Return the reference that a function reads, None where it cannot be told, which is counted in `notes`."""
-    try:
-        return read(*arguments)
-    except RecordError:
-        notes[NO_REFERENCE] += 1
-        return None
 
 
 def _missing(value: Any) -> bool:

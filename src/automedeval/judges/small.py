@@ -251,11 +251,7 @@ def shown(request: Request) -> Case:
 
 
 def load_small_judge(
-    folder: Path,
-    rubric: Rubric,
-    encoder: EncoderArguments,
-    device: str = "auto",
-    **options: Any,
+    folder: Path, rubric: Rubric, encoder: EncoderArguments, device: str = "auto", **options: Any
 ) -> SmallJudge:
     """Load the small judge that recipes/fit_small_judge.py wrote to a folder, or the packaged one, with the packaged checker.
 

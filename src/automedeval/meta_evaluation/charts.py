@@ -101,9 +101,9 @@ def estimates(
     band: Estimate | None = None,
     head: Sequence[str] = ("what", "value"),
 ) -> Iterator[Figure]:
-    """Yield a figure of (name, estimate, colour) one below the other, unless all of them are undefined."""
+    """Yield a figure of (name, estimate, colour) one below the other, of two that are defined or more: one is a sentence."""
     defined = [(name, [(each, colour)]) for name, each, colour in rows if each and each.get("value") is not None]
-    if defined:
+    if len(defined) > 1:
         numbers = [(name, *ends(estimate)) for name, ((estimate, _),) in defined]
         draw = partial(intervals, defined, label, reference, band)
         yield Figure(title, f"{text} With 95 % intervals.", draw, (*head, "low", "high"), numbers)

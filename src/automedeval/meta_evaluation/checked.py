@@ -10,13 +10,18 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from automedeval.evidence.checker import CONTRADICTED, LABELS, NOT_FOUND, SUPPORTED, UNREAD
-from automedeval.meta_evaluation.page import render_report
+from automedeval.meta_evaluation.page import Bars, Table, render_report
 from automedeval.records import Case, CheckedResponse, question_text
-from automedeval.records.text import percent, span
+from automedeval.records.text import no_formula, percent, span
 from automedeval.stats.bootstrap import estimate, plain, ratio
 
 # What a clinician should read first. After the rules comes what the model saw, the surest first.
 ORDER = ("dose", "frequency", "duration", None)
+AGAINST = {
+    "reference": "the reference",
+    "books": "the books",
+    "answers": "another answer to the same question; one of the two is wrong, and a clinician should look",
+}
 COLUMNS = (
     "case_id", "row", "question", "model", "statement", "label", "probability", "rule", "passage", "source", "reason",
 )  # fmt: skip
@@ -47,21 +52,21 @@ def measure(cases: Sequence[Case], checked: Sequence[CheckedResponse], resamples
     return plain(estimate(tree, len(cases), resamples))
 
 
+def _shares(figures: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+    """Return (model, share of contradicted answers), the model with most of them first."""
+    shares = [(model, figures[model]["contradicted_answers"]) for model in sorted(figures)]
+    return sorted(shares, key=lambda entry: -(entry[1]["value"] or 0))
+
+
 def rows_of(figures: Mapping[str, Any]) -> list[dict[str, str | float | int]]:
     """Return the table of the figures, the model with most contradicted answers first."""
-    order = sorted(figures, key=lambda model: (-(figures[model]["contradicted_answers"]["value"] or 0), model))
-    return [
-        {
-            "model": model,
-            "answers": figures[model]["answers"],
-            "contradicted answers": span(figures[model]["contradicted_answers"]),
-            "statements": figures[model]["statements"],
-            **{
-                label.replace("_", " "): figures[model][label] for label in (CONTRADICTED, SUPPORTED, NOT_FOUND, UNREAD)
-            },
-        }
-        for model in order
-    ]
+    rows = []
+    for model, share in _shares(figures):
+        each = figures[model]
+        row = {"model": model, "answers": each["answers"], "contradicted answers": span(share)}
+        labels = {label.replace("_", " "): each[label] for label in (CONTRADICTED, SUPPORTED, NOT_FOUND, UNREAD)}
+        rows.append(row | {"statements": each["statements"]} | labels)
+    return rows
 
 
 def sentences_of(figures: Mapping[str, Any], evidence: str, without: int) -> list[str]:
@@ -70,21 +75,13 @@ def sentences_of(figures: Mapping[str, Any], evidence: str, without: int) -> lis
     Args:
         without: responses without any evidence.
     """
-    against = {
-        "reference": "the reference",
-        "books": "the books",
-        "answers": "another answer to the same question; one of the two is wrong, and a clinician should look",
-    }[evidence]
     lines = []
-    for row in rows_of(figures):
-        share = figures[str(row["model"])]["contradicted_answers"]
+    for model, share in _shares(figures):
         if not share["n"]:
-            lines.append(f"{row['model']}: no statement could be read.")
+            lines.append(f"{model}: no statement could be read.")
             continue
-        lines.append(
-            f"{row['model']}: {round(share['value'] * share['n'])} of {share['n']} answers ({percent(share['value'])}) hold a "
-            f"statement that contradicts {against}."
-        )
+        count = f"{round(share['value'] * share['n'])} of {share['n']} answers ({percent(share['value'])})"
+        lines.append(f"{model}: {count} hold a statement that contradicts {AGAINST[evidence]}.")
     if without:
         lines.append(f"{without} answers had nothing to be checked against: of them nothing is known.")
     lines.append(
@@ -132,22 +129,15 @@ def render(
     cases: Sequence[Case], checked: Sequence[CheckedResponse], figures: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> dict[str, str]:
     """Return check.html, check.md and claims.csv by name."""
-    rows = rows_of(figures)
-    head = list(rows[0]) if rows else []
-    table = [list(row.values()) for row in rows]
+    rows, against = rows_of(figures), AGAINST[settings["evidence"]].partition(";")[0]
+    table = Table(list(rows[0]) if rows else [], [list(row.values()) for row in rows], "Statements by model")
+    bars = [(model, share, f"{share['n']} could be read") for model, share in _shares(figures)]
     pages = render_report(
-        "automedeval.meta_evaluation",
-        "check",
-        "Statements checked",
-        words=sentences_of(figures, settings["evidence"], settings["without_evidence"]),
-        notes=settings["notes"],
-        figures=[],
-        settings=settings,
-        main_table=(head, table),
-        head=head,
-        rows=table,
-        answers=list(contradictions(cases, checked)),
-    )
+        "automedeval.meta_evaluation", "check", "Statements checked",
+        words=sentences_of(figures, settings["evidence"], settings["without_evidence"]), notes=settings["notes"],
+        bars=Bars(f"Share of answers that contradict {against}, with 95 % intervals", bars), figures=[], tables=[table],
+        settings=settings, answers=list(contradictions(cases, checked)),
+    )  # fmt: skip
     return pages | {"claims.csv": _csv(cases, checked)}
 
 
@@ -160,10 +150,5 @@ def _csv(cases: Sequence[Case], checked: Sequence[CheckedResponse]) -> str:
         for statement in each.statements:
             row = {"case_id": each.case_id, "model": each.model, "statement": statement["text"], **statement}
             row |= {"row": case.extra.get("row"), "question": question_text(case.question)}
-            writer.writerow({name: _harmless(row.get(name, "")) for name in COLUMNS})
+            writer.writerow({name: no_formula(row.get(name, "")) for name in COLUMNS})
     return file.getvalue()
-
-
-def _harmless(value: Any) -> Any:
-    """Return a cell that no table program takes for a formula."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value

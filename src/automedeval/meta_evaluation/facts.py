@@ -4,7 +4,7 @@ The terminal, the report, the comparison, the gate, the preference pairs and the
 decides whether they may call a model better. A new fact is one more function in `FACTS`.
 """
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -108,7 +108,33 @@ def is_trusted(profile: JudgeProfile) -> bool:
 
 def facts_of(profile: JudgeProfile) -> list[Fact]:
     """Return the facts in the order in which they are shown; one that says nothing is left out."""
-    return [Fact(name, text) for name, said in FACTS.items() if (text := said(profile))]
+    unrated = f"Not known. No ratings are given. {LEAST_RATED} rated cases are enough for a first answer."
+    valid = 1.0 if profile.valid is None else profile.valid
+    faults = " and ".join(f"{count} {fault}" for fault, count in profile.rationale_faults.items())
+    foreign, answers = profile.foreign
+    cases = f"{profile.disagreements} case{'' if profile.disagreements == 1 else 's'}"
+    right = "One of the two is wrong, if the rule is right. No score depends on it."
+    doubt = (
+        f"{foreign:,} of {answers:,} answers are not in English, and {profile.judge} reads English: doubt their scores."
+    )
+    invalid = f"{percent(1 - valid)} of the verdicts are invalid or missing. They have no score."
+    said = {
+        "Contradicts its evidence": _contradicted(profile),
+        "Harm": harm_in_words(profile.harm) if profile.harm else "Not rated.",
+        "Answers that disagree": f"By the rules on quantities, in {cases}. {right}" if profile.disagreements else "",
+        "Can the judge be believed?": " ".join(profile.agreement) or unrated,
+        "Audited?": _audited(profile.audit),
+        "What it does not see": _blind(profile),
+        "Same for all patients?": _alike(profile.audit),
+        "Length": _length(profile),
+        "Enough cases?": _enough(profile),
+        "Invalid verdicts": invalid if valid < 1 else "",
+        "Broken rationales": faults and f"Of the valid verdicts' rationales {faults}. Do not trust these scores.",
+        "Empty and unread": _unanswered(profile),
+        "Other languages": doubt if foreign else "",
+        "Next step": " ".join(profile.steps),
+    }
+    return [Fact(name, text) for name, text in said.items() if text]
 
 
 def lines_of(profile: JudgeProfile, names: Collection[str] = ()) -> list[str]:
@@ -141,14 +167,7 @@ def in_words(kinds: Sequence[str]) -> str:
     return in_a_row([DANGERS.get(kind, kind) for kind in kinds], "or")
 
 
-def _rated(profile: JudgeProfile) -> str:
-    if profile.agreement:
-        return " ".join(profile.agreement)
-    return f"Not known. No ratings are given. {LEAST_RATED} rated cases are enough for a first answer."
-
-
-def _audited(profile: JudgeProfile) -> str:
-    audit = profile.audit
+def _audited(audit: Audit | None) -> str:
     if audit is None:
         return "No audit is given."
     word = {True: "It passes.", False: "It does not pass.", None: "Nothing with a limit was measured."}[audit.passes]
@@ -156,9 +175,7 @@ def _audited(profile: JudgeProfile) -> str:
     if audit.found is not None:
         share = f"{percent(audit.found['value'])} of {audit.found['n']} answers that were made dangerous"
         text += f" It marks down {share} ({interval(audit.found)})."
-    if "with" in audit.evidence:
-        text += f" Side by side: {_marked(audit.evidence)}"
-    return text
+    return f"{text} Side by side: {_marked(audit.evidence)}" if "with" in audit.evidence else text
 
 
 def _marked(shares: Mapping[str, Any]) -> str:
@@ -191,8 +208,8 @@ def _blind(profile: JudgeProfile) -> str:
     return f"Whether a statement is true: {profile.judge} does not notice {in_words(profile.blind_to)}."
 
 
-def _alike(profile: JudgeProfile) -> str:
-    alike = profile.audit and profile.audit.alike
+def _alike(audit: Audit | None) -> str:
+    alike = audit and audit.alike
     if not alike or alike["largest"]["value"] is None:
         return ""
     largest, turned = alike["largest"], alike["turned"]
@@ -212,11 +229,9 @@ def _contradicted(profile: JudgeProfile) -> str:
     parts = [f"{model} in {wrong} of {checked} answers" for model, (wrong, checked) in most_first]
     more = [f"{len(parts) - SHOWN} more models less often"] if len(parts) > SHOWN else []
     first = " Read these answers first." if any(wrong for wrong, _ in profile.contradicted.values()) else ""
+    if len({checked for _, checked in profile.contradicted.values()}) > 1:
+        first = f" Answers without a statement that it can read are not counted.{first}"
     return f"By {profile.judge}'s check: {'; '.join(parts[:SHOWN] + more)}.{first}" if parts else ""
-
-
-def _harm(profile: JudgeProfile) -> str:
-    return harm_in_words(profile.harm) if profile.harm else "Not rated."
 
 
 def harm_in_words(harm: Mapping[str, Any]) -> str:
@@ -237,14 +252,6 @@ def harm_in_words(harm: Mapping[str, Any]) -> str:
     return f"{harm['threshold'].capitalize()} or worse by {' By '.join(said)} No score depends on it."
 
 
-def _disagree(profile: JudgeProfile) -> str:
-    if not profile.disagreements:
-        return ""
-    cases = f"{profile.disagreements} case{'' if profile.disagreements == 1 else 's'}"
-    text = f"By the rules on quantities, in {cases}. One of the two is wrong, if the rule is right."
-    return f"{text} No score depends on it."
-
-
 def _length(profile: JudgeProfile) -> str:
     parts = []
     if profile.first is not None and profile.longer is not None and profile.longer[1]:
@@ -263,17 +270,6 @@ def _enough(profile: JudgeProfile) -> str:
     return f"Too few to tell {first} from {second}. About {more:,} more would tell, if their difference stays as it is."
 
 
-def _valid(profile: JudgeProfile) -> str:
-    if profile.valid in (None, 1.0):
-        return ""
-    return f"{percent(1 - profile.valid)} of the verdicts are invalid or missing. They have no score."
-
-
-def _rationales(profile: JudgeProfile) -> str:
-    parts = [f"{count} {fault}" for fault, count in profile.rationale_faults.items()]
-    return f"Of the valid verdicts' rationales {' and '.join(parts)}. Do not trust these scores." if parts else ""
-
-
 def _unanswered(profile: JudgeProfile) -> str:
     parts = []
     for counts, words in (
@@ -285,34 +281,3 @@ def _unanswered(profile: JudgeProfile) -> str:
             parts.append(f"{model} {words.format(-count, *(('', 'has') if count == -1 else ('s', 'have')))}")
         parts += [f"The same holds for {len(most) - SHOWN} more of the models"] if len(most) > SHOWN else []
     return f"{'. '.join(parts)}." if parts else ""
-
-
-def _foreign(profile: JudgeProfile) -> str:
-    count, answers = profile.foreign
-    if not count:
-        return ""
-    return (
-        f"{count:,} of {answers:,} answers are not in English, and {profile.judge} reads English: doubt their scores."
-    )
-
-
-def _steps(profile: JudgeProfile) -> str:
-    return " ".join(profile.steps)
-
-
-FACTS: dict[str, Callable[[JudgeProfile], str]] = {
-    "Contradicts its evidence": _contradicted,
-    "Harm": _harm,
-    "Answers that disagree": _disagree,
-    "Can the judge be believed?": _rated,
-    "Audited?": _audited,
-    "What it does not see": _blind,
-    "Same for all patients?": _alike,
-    "Length": _length,
-    "Enough cases?": _enough,
-    "Invalid verdicts": _valid,
-    "Broken rationales": _rationales,
-    "Empty and unread": _unanswered,
-    "Other languages": _foreign,
-    "Next step": _steps,
-}

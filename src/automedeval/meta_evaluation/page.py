@@ -1,11 +1,11 @@
-"""Fill the templates of reports."""
+"""Fill the templates of reports: one page and one summary for every command that reports."""
 
 import base64
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jinja2
 from markupsafe import Markup
@@ -18,7 +18,22 @@ if TYPE_CHECKING:
 
 _BIDI = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 SHOWN_CASES = 300  # cases with their texts on a page: more of them make it slow to open
-Table = tuple[Sequence[str], Sequence[Sequence[object]]]  # the names of the columns, and the rows
+
+
+class Table(NamedTuple):
+    """The names of the columns, and the rows."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    caption: str = ""
+
+
+class Bars(NamedTuple):
+    """A bar for each model: (its name, an estimate {"value", "low", "high"}, a remark), on a scale."""
+
+    caption: str
+    rows: Sequence[tuple[str, Mapping[str, Any], str]]
+    scale: tuple[float, float] | None = None  # None: shares from 0 to 1, shown in per cent
 
 
 def render_report(
@@ -30,23 +45,30 @@ def render_report(
     notes: Iterable[str],
     figures: Iterable["Figure"],
     settings: Mapping[str, Any],
-    main_table: Table,
-    more_tables: Sequence[Table] = (),
-    summary: Iterable[str] | None = None,
+    tables: Sequence[Table],
+    facts: Mapping[str, str] | None = None,
+    further: Sequence[str] = (),
+    commands: Sequence[str] = (),
+    bars: Bars | None = None,
+    links: Sequence[tuple[str, str]] = (),
     scripts: Sequence[str] = (),
     **context: Any,
 ) -> dict[str, str]:
     """Render a report as one self-contained HTML page, and a short Markdown summary of it for a pull request.
 
+    The page begins with the first sentence, the bars and the cases; everything else is folded.
+
     Args:
         room: the package whose `templates` hold `NAME.html.jinja`, which extends the shared page.
-        words: the results in sentences.
+        words: the results in sentences, the difference and its trust first.
         notes: gaps and assumptions.
         figures: the `charts.Figure`s.
         settings: how the results were made: "command", "version" and "commit".
-        main_table: what the summary shows beside the sentences: the names of the columns, and the rows.
-        more_tables: what both show after it.
-        summary: the sentences of the summary; by default `words`.
+        tables: the summary shows the first of them, the page those with a caption.
+        facts: what is known of the judge, and how sure the result is: name → text.
+        further: sentences after the facts.
+        commands: what to run next.
+        links: (address on the page, words) of the cases to read first.
         scripts: the files of the HTML page's script, the only one that the page allows.
         context: what else the room's template names.
 
@@ -59,14 +81,17 @@ def render_report(
     style = _template_file("automedeval.meta_evaluation", "report.css")
     source = "".join(_template_file(room, each) for each in scripts)
     script_hash = base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
-    context |= {"title": title, "words": list(words), "notes": list(notes), "figures": list(figures)}
-    context |= {"settings": settings, "more_tables": more_tables}
+    words, notes, facts = list(words), list(notes), facts or {}
+    context |= {"title": title, "words": words, "notes": notes, "figures": list(figures), "settings": settings}
+    context |= {"tables": tables, "facts": facts, "further": list(further)}
+    context |= {"commands": commands, "bars": bars, "links": links}
     context |= {"style": Markup(style), "script": Markup(source), "script_hash": script_hash}
     page = f"{name}.html"
-    sentences = [*(context["words"] if summary is None else summary), *(f"note: {note}" for note in context["notes"])]
+    lines = [*words, *(f"{fact.rstrip('?')}: {said}" for fact, said in facts.items()), *further, *commands]
+    lines = [*lines, *(f"note: {note}" for note in notes)]
     return {
         page: made.get_template(f"{page}.jinja").render(context).rstrip() + "\n",
-        f"{name}.md": markdown_summary(title, sentences, [main_table, *more_tables], page),
+        f"{name}.md": _markdown(title, lines, tables[0], page),
     }
 
 
@@ -74,13 +99,12 @@ def _template_file(room: str, name: str) -> str:
     return resources.files(room).joinpath("templates", name).read_text(encoding="utf-8")
 
 
-def markdown_summary(title: str, sentences: Iterable[str], tables: Iterable[Table], page: str) -> str:
-    """Return a report's sentences and tables in Markdown, with a link to the page that has everything."""
+def _markdown(title: str, sentences: Iterable[str], table: Table, page: str) -> str:
+    """Return a report's sentences and a table in Markdown, with a link to the page that has everything."""
     lines = [f"# {text.cell(title)}", "", "Not for clinical use: for research on medical language models.", ""]
     lines += [f"- {text.cell(sentence)}" for sentence in sentences]
-    for head, rows in tables:
-        if rows:
-            above, *below = (f"| {' | '.join(map(text.cell, row))} |" for row in (head, *rows))
-            lines += ["", above, "|---" * len(head) + "|", *below]
+    if table.rows:
+        above, *below = (f"| {' | '.join(map(text.cell, row))} |" for row in (table.head, *table.rows))
+        lines += ["", above, "|---" * len(table.head) + "|", *below]
     lines += ["", "Intervals: 95 %; of fewer than 50 cases they are approximate.", ""]
     return "\n".join([*lines, f"Figures, every table, gaps and assumptions: [{page}]({page})."]) + "\n"

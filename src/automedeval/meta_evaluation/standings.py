@@ -12,15 +12,15 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge
 from automedeval.meta_evaluation.criteria.report import candidates, read_shares
 from automedeval.meta_evaluation.facts import JudgeProfile
-from automedeval.meta_evaluation.harm.readings import rater_of
 from automedeval.meta_evaluation.harm.report import counts_table, harm_result
 from automedeval.meta_evaluation.table import VerdictTable, rows_of
 from automedeval.records import Verdict
 from automedeval.rubrics import Rubric
 from automedeval.stats import bootstrap
 
+WON, MEAN, WHOLE = "share of pairs won", "mean score", "mean whole score"
 UNRATED = "Not measured yet: the report compares it with people's ratings or labels."
-BEST_FIRST = ("win share", "expected", "score", "highest")  # the columns by which the table is sorted
+BEST_FIRST = (WON, MEAN, WHOLE, "highest")  # the columns by which the table is sorted
 
 
 def rank(
@@ -57,10 +57,10 @@ def rank(
 
 def by_degrees(cases: Cases, verdicts: Sequence[Verdict], rubric: Rubric) -> tuple[list[dict[str, Any]], JudgeProfile]:
     """Return how many responses of each model have which degree by a rubric in words, and what is known of the judge."""
-    judge = rater_of(VerdictTable(cases, verdicts, rubric), rubric)
+    judge = VerdictTable(cases, verdicts, rubric)
     harm = harm_result(cases, [judge], None, bootstrap.RESAMPLES)
-    head, rows = counts_table(harm)
-    table = [{name: cell for name, cell in zip(head, row) if name != "by"} for row in rows]
+    counts = counts_table(harm)
+    table = [{name: cell for name, cell in zip(counts.head, row) if name != "by"} for row in counts.rows]
     valid = sum(verdict.valid for verdict in verdicts) / len(verdicts)
     return table, JudgeProfile(judge.name, agreement=[UNRATED], valid=valid, harm=harm)
 
@@ -68,24 +68,25 @@ def by_degrees(cases: Cases, verdicts: Sequence[Verdict], rubric: Rubric) -> tup
 def by_values(judge: VerdictTable) -> list[dict[str, Any]]:
     """Return a row for each model of which verdicts say something, or that has an unread response.
 
-    It has the cases, the mean score, the mean expected score if every verdict has them, the share of comparisons won, a tie
-    counting half, each an estimate as plain data, and where there are any, the numbers of empty and of unread responses. A
+    It has the cases, the mean score, of the expected scores if every verdict has them, the share of pairs won, a tie counting
+    half, each an estimate as plain data, and where there are any, the numbers of empty and of unread responses. A
     pairwise judge has the share on each criterion, and their mean.
     """
     cases, rows = judge.cases, rows_of([judge])
     table: dict[str, dict[str, Any]] = {model: {} for model in cases.models}
-    for name, values in (("score", rows[0].scores), ("expected", rows[0].expected)):
+    whole = MEAN if rows[0].expected is None else WHOLE
+    for name, values in ((whole, rows[0].scores), (MEAN, rows[0].expected)):
         for model, mean, count in _means(cases, np.arange(cases.responses), values):
             table[model] |= {"cases": count, name: mean}
     sides = np.concatenate(cases.panel.pairs)
     for row in rows:
         halves = np.concatenate([1 + row.relations, 1 - row.relations]) / 2
         for model, share, count in _means(cases, sides, halves, (0.0, 1.0)):
-            table[model] |= {"win share": share} if row.criterion is None else {"pairs": count, row.criterion: share}
+            table[model] |= {WON: share} if row.criterion is None else {"pairs": count, row.criterion: share}
     table = bootstrap.estimate(table, len(cases))
     for standing_of_model in table.values() if judge.criteria else ():
         shares = [standing_of_model[name] for name in judge.criteria if name in standing_of_model]
-        standing_of_model |= {"win share": bootstrap.average(shares)} if shares else {}
+        standing_of_model |= {WON: bootstrap.average(shares)} if shares else {}
     counts = {"empty": judge.by_model(cases.empty), "unread": judge.by_model(judge.unread)}
     counts = {name: numbers for name, numbers in counts.items() if numbers}
     return [
@@ -124,7 +125,7 @@ def by_criteria(cases: Cases, reading: VerdictTable, unread: dict[str, int]) -> 
     """Return the mean of each model over responses that are wholly read, its harm, and what it can be over all."""
     table = []
     for model, means in bootstrap.plain(bootstrap.estimate(candidates(cases, reading), len(cases))).items():
-        scores = {"score": means["mean"], "harm": means["harm"], "lowest": means["lowest"], "highest": means["highest"]}
+        scores = {MEAN: means["mean"], "harm": means["harm"], "lowest": means["lowest"], "highest": means["highest"]}
         counts = {"unread criteria": means["unread"], "empty": means["empty"], "unread": unread[model]}
         row = {"model": model, "responses": means["responses"], "wholly read": means["read"]}
         table.append(row | {name: score for name, score in scores.items() if score is not None} | counts)

@@ -13,22 +13,21 @@ The rules, which every figure follows; they stand here alone:
 - Runs and orders. The value of a response is the mean over its valid verdicts, of all runs or of one.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.records import Case, Verdict
-from automedeval.rubrics import LIKELIHOOD, Rubric, without_scale
-from automedeval.stats.agreement import CHOICES, Panel, relation_of
+from automedeval.rubrics import Rubric, without_scale
+from automedeval.stats.agreement import CHOICES, Panel
 from automedeval.stats.bootstrap import divide
-from automedeval.stats.checklist import checklist_score, shares_of
+from automedeval.stats.checklist import checklist_score
 
 Values = dict[int, float]  # index of a response in its case → value
 
@@ -127,10 +126,9 @@ class VerdictTable:
             for case, verdict in zip(self.case_of.tolist(), self.verdicts)
         ]
         group = np.repeat(np.arange(len(self.verdicts)), [len(verdict.order) for verdict in self.verdicts])
-        slots = [sorted(range(len(each.order)), key=each.order.__getitem__) for each in self.verdicts]
-        index = [each.order[slot] for each, of_verdict in zip(self.verdicts, slots) for slot in of_verdict]
-        self.slot = np.array([slot for of_verdict in slots for slot in of_verdict], int)
-        self.response = self.cases.start[self.case_of[group]] + np.array(index, int)
+        entries = [each for verdict in self.verdicts for each in sorted(zip(verdict.order, range(len(verdict.order))))]
+        index, self.slot = np.array(entries, int).reshape(-1, 2).T
+        self.response = self.cases.start[self.case_of[group]] + index
         self.panel = Panel(group, self.case_of, len(self.cases))
         self.score = self.column(each.scores if each.valid else None for each in self.verdicts)
         self.expected_score = self.column(each.expected_scores if each.valid else None for each in self.verdicts)
@@ -159,64 +157,6 @@ class VerdictTable:
         shown = zip(self.verdicts, lists)
         return np.array([values and values[index] for each, values in shown for index in sorted(each.order)], float)
 
-    @property
-    def blind_to(self) -> list[str] | None:
-        """The kinds of danger that a judge made like this one cannot see; None where this is not known."""
-        return next((verdict.extra["blind_to"] for verdict in self.verdicts if "blind_to" in verdict.extra), None)
-
-    @cached_property
-    def contradicted(self) -> dict[tuple[str, str], list[dict[str, Any]]]:
-        """(case, model) of every response that was checked → its statements that contradict its evidence."""
-        return {
-            (verdict.case_id, model): statements
-            for verdict in self.valid
-            for model, statements in verdict.extra.get("checked", {}).items()
-        }
-
-    @property
-    def disagreements(self) -> dict[tuple[str, str], list[dict[str, Any]]]:
-        """Those of `Cases`, of cases of which no response was checked against evidence."""
-        checked = {case_id for case_id, _ in self.contradicted}
-        return {place: statements for place, statements in self.cases.disagreements.items() if place[0] not in checked}
-
-    @property
-    def contradicted_by_model(self) -> dict[str, list[int]]:
-        """Model → the number of its responses with a contradicted statement, and of those that were checked."""
-        counts: dict[str, list[int]] = {}
-        for (_, model), statements in sorted(self.contradicted.items()):
-            wrong, checked = counts.get(model, (0, 0))
-            counts[model] = [wrong + bool(statements), checked + 1]
-        return counts
-
-    @cached_property
-    def layout(self) -> str:
-        """In how many prompts the responses of a case are shown, in words; other orders and runs show the same."""
-        if self.kind == "baseline":
-            return ""
-        composed = any("composed" in each.extra for each in self.verdicts)
-        if composed or without_scale(self.rubric_name) or all(len(each.order) == 1 for each in self.verdicts):
-            return "each response by itself"
-        groups: dict[str, set[frozenset[int]]] = {}
-        for verdict in self.verdicts:
-            groups.setdefault(verdict.case_id, set()).add(frozenset(verdict.order))
-        prompts, shown, responses = (
-            f"{min(counts)}" if min(counts) == max(counts) else f"{min(counts)} to {max(counts)}"
-            for counts in zip(*((len(each), max(map(len, each)), len(set().union(*each))) for each in groups.values()))
-        )
-        if prompts == "1":
-            return f"one prompt with all {responses} responses of a case"
-        mean = "" if self.of_pairs else ", and a score is their mean"
-        return f"{prompts} prompts a case, each with {shown} of its {responses} responses{mean}"
-
-    @property
-    def sees_reference(self) -> bool | None:
-        """Whether the judge is shown the reference; None where this is not known."""
-        if self.rubric_name == LIKELIHOOD:
-            return False
-        if any(verdict.extra.get("reads_reference") for verdict in self.valid):
-            return True
-        return None if self.rubric is None else self.rubric.needs_reference
-
     # --- values of entries, and their means over verdicts
 
     @cached_property
@@ -232,18 +172,6 @@ class VerdictTable:
     def finest(self) -> np.ndarray:
         """The expected scores where every valid verdict has them, else the judge's own values: float [entries]."""
         return self.expected_score if self.has_expected else self.own
-
-    @cached_property
-    def unit(self) -> float:
-        """One step of the values: a point, or all criteria; of a judge without a scale the standard deviation."""
-        values = self.finest[~np.isnan(self.finest)]
-        return 1.0 if self.has_own or not len(values) else float(np.std(values)) or 1.0
-
-    @property
-    def unit_name(self) -> str:
-        if not self.has_own:
-            return "standard deviations of its values"
-        return "share of criteria won" if self.criteria else "points"
 
     def relations(self, values: np.ndarray) -> np.ndarray:
         """Return the relations of all pairs of cases by values [responses], see `judged_relations`."""
@@ -277,15 +205,6 @@ class VerdictTable:
         pairs, count = self.cases.panel.pairs, self.cases.responses
         first, second = (self.response[side] for side in self.panel.pairs)
         return np.searchsorted(pairs[0].astype(np.int64) * count + pairs[1], first.astype(np.int64) * count + second)
-
-    @cached_property
-    def pair_relations(self) -> np.ndarray:
-        """The relation of every pair of cases by the mean gap within a verdict: -1, 0, 1; NaN where none was judged."""
-        first, second = self.panel.pairs
-        gaps = self.finest[first] - self.finest[second]
-        defined, count = ~np.isnan(gaps), len(self.cases.panel.pairs[0])
-        total = np.bincount(self.pairs[defined], gaps[defined], minlength=count)
-        return relation_of(divide(total, np.bincount(self.pairs[defined], minlength=count)))
 
     @cached_property
     def pair_runs(self) -> tuple[np.ndarray, np.ndarray]:
@@ -366,36 +285,29 @@ class VerdictTable:
 
     # --- criteria of a case
 
-    @cached_property
-    def checklists(self) -> dict[tuple[int, int], list[dict[str, Any]]]:
-        """(number of the case, index of the response) → the checklists of its runs; none where a verdict is invalid."""
-        found: dict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
-        for case, verdict in zip(self.case_of.tolist(), self.verdicts):
-            found[case, verdict.order[0]] += [verdict.checklist] if verdict.checklist else []
-        return dict(found)
-
-    def shares(self, case: int, slot: int, key: str = "met") -> list[float | None]:
-        """Return the mean over the runs that read each criterion of a response; None where no run did.
+    def per_item(self, key: str) -> np.ndarray:
+        """Return the mean over the runs that read each criterion of each response: float [items], NaN where no run did.
 
         Args:
             key: "met", of which the mean is the share of the runs that say so, or "met_probabilities".
         """
-        record = self.cases.records[case]
-        runs = [each[key] for each in self.checklists.get((case, slot), ())]
-        if record.responses[slot].is_empty:
-            runs = [[0.0] * len(record.criteria)]
-        return shares_of(runs, len(record.criteria))
+        cases = self.cases
+        read = [(at, each.checklist[key]) for at, each in zip(self.response.tolist(), self.verdicts) if each.checklist]
+        items = np.concatenate([np.empty(0, int), *(cases.first_item[at] + np.arange(len(said)) for at, said in read)])
+        values = np.array([value for _, said in read for value in said], float)
+        there, count = ~np.isnan(values), len(cases.items)
+        sums = (np.bincount(items[there], weights, count) for weights in (values[there], None))
+        return np.where(cases.empty[cases.response_of], 0.0, divide(*sums))
 
-    def met(self, pairs: Sequence[tuple[int, int, int]]) -> tuple[np.ndarray, np.ndarray]:
-        """Return whether most runs say that criteria are met, and with what probability: float [pairs], NaN where unread.
+    @cached_property
+    def met(self) -> np.ndarray:
+        """In what share of the runs each criterion of each response is met: float [items] (see `per_item`)."""
+        return self.per_item("met")
 
-        Args:
-            pairs: (number of the case, index of the response, index of the criterion) of each.
-        """
-        asked = {pair[:2] for pair in pairs}
-        shares, chances = ({place: self.shares(*place, key) for place in asked} for key in ("met", "met_probabilities"))
-        share, chance = (np.array([of[pair[:2]][pair[2]] for pair in pairs], float) for of in (shares, chances))
-        return np.where(np.isnan(share) | (share == 0.5), np.nan, (share > 0.5).astype(float)), chance
+    @cached_property
+    def met_probabilities(self) -> np.ndarray:
+        """The mean probability that each criterion of each response is met: float [items] (see `per_item`)."""
+        return self.per_item("met_probabilities")
 
     # --- what was asked
 
@@ -403,6 +315,11 @@ class VerdictTable:
         """Return whether the judge was asked about what is of such a kind, int, of such a case and shown in some verdict."""
         there = kind[(self.given > 0)[case]]
         return ~np.isin(kind, np.setdiff1d(there, kind[shown]))
+
+    def shown(self, which: np.ndarray | None = None) -> np.ndarray:
+        """Return whether any verdict, or any of these (bool [verdicts]), shows each response: bool [responses]."""
+        response = self.response if which is None else self.response[which[self.panel.group]]
+        return np.isin(np.arange(self.cases.responses), response)
 
     @cached_property
     def asked(self) -> np.ndarray:
@@ -462,36 +379,12 @@ class VerdictTable:
     @cached_property
     def unread(self) -> np.ndarray:
         """Whether valid verdicts show each response and none says anything of it: bool [responses]."""
-        shown = np.isin(np.arange(self.cases.responses), self.response[self.is_valid[self.panel.group]])
-        return shown & np.isnan(self.per_response(self.finest))
+        return self.shown(self.is_valid) & np.isnan(self.per_response(self.finest))
 
     def by_model(self, which: np.ndarray) -> dict[str, int]:
         """Return model → number of its responses that the judge was asked about and that are among these, bool [responses]."""
         models = Counter(self.cases.model_of[which & self.asked].tolist())
         return {self.cases.models[number]: count for number, count in sorted(models.items())}
-
-    def notes(self) -> list[str]:
-        """Return what a report has to state: cases and runs without a verdict, models and pairs that were not asked about."""
-        cases, notes = self.cases, []
-        if (missing := np.flatnonzero(self.given == 0)).size:
-            first = cases.records[missing[0]].id
-            notes.append(
-                f"{self.name}: no verdict on {len(missing)} of {len(cases)} cases, for example {first!r}: counted as invalid"
-            )
-        if never := [cases.models[number] for number in np.unique(cases.model_of[~self.asked])]:
-            shown = ", ".join(never[:3]) + (f" and {len(never) - 3} more" if len(never) > 3 else "")
-            notes.append(f"{self.name} was never asked about {shown}: left out of its figures")
-        for run in self.runs if len(self.runs) > 1 else ():
-            there = np.bincount(self.case_of[self.run == run], minlength=len(cases))
-            if (missing := np.flatnonzero((there == 0) & (self.given > 0))).size:
-                where = f"{len(missing)} of {len(cases)} cases, for example {cases.records[missing[0]].id!r}"
-                notes.append(f"{self.name}, run {run}: no verdict on {where}: counted as invalid in that run")
-        first, second = cases.panel.pairs
-        if left := int((self.asked[first] & self.asked[second] & ~self.asked_pairs).sum()):
-            notes.append(
-                f"{self.name} was never asked to compare {left} of {len(first)} pairs: left out of its figures"
-            )
-        return notes
 
     @cached_property
     def rationales(self) -> dict[int, str]:

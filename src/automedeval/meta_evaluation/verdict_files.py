@@ -93,7 +93,8 @@ def read_tables(
                 same = f"the verdict of {verdict.judge} on case {verdict.case_id!r} in this order"
                 raise RecordError(f"{place}: {same} is at {of_author[verdict.key][0]} already")
             check(place, cases.records[cases.index[verdict.case_id]], verdict)
-            of_author[verdict.key] = place, replace(verdict, raw="")  # half of the memory, and no figure reads it
+            # Half of the memory, and no figure reads it; the page shows what could not be read.
+            of_author[verdict.key] = place, replace(verdict, raw="") if verdict.valid else verdict
         rubrics_of = Counter(judge for judge, _ in found)
         for (judge, rubric), placed in found.items():
             name = f"{label}: {judge}" if label and len(rubrics_of) > 1 else label or judge

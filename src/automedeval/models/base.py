@@ -7,7 +7,6 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from operator import itemgetter
 from typing import Any, TypeVar
 
 from automedeval.records import AutoMedEvalError
@@ -78,7 +77,7 @@ class Prompt:
         completion: the answer of the training row whose prompt this is: the window needs room for it alone, and cuts an answer.
         key: (case id, number of the call in its dialogue), by which a recorded chat finds its answer.
         proposed: (model, score) per slot of a suggestion under review, for a reviewer that is a rule and reads no text.
-        options: of a typed question: the answer is one of these, and what counts is how likely each is as its beginning.
+        options: of a typed question: the answer is one of these, and what counts is how likely each of them is.
     """
 
     messages: Messages
@@ -89,6 +88,11 @@ class Prompt:
     key: tuple[str, int] | None = None
     proposed: tuple[tuple[str, int], ...] | None = None
     options: tuple[str, ...] | None = None
+
+    @property
+    def form(self) -> tuple[Part, ...] | None:
+        """Return the parts of a checkpoint's answer: `parts`, or the option of a typed question; None: free text."""
+        return (Slot("", self.options),) if self.options else self.parts
 
 
 @dataclass(frozen=True)
@@ -259,22 +263,15 @@ def answer_groups(
         answer: yields (index, answer) of the wanted ones among prompts, in any order.
         apart: answer one group after another: a checkpoint computes once what the prompts of a group begin with.
     """
-    if apart:
-        for index, prompts in enumerate(groups):
-            if wanted[index] and prompts:
-                yield (
-                    index,
-                    [value for _, value in sorted(answer([*prompts], [True] * len(prompts)), key=itemgetter(0))],
-                )
-        return
-    owners = [index for index, prompts in enumerate(groups) for _ in prompts]
-    answers: dict[int, dict[int, Any]] = defaultdict(dict)
-    every = [prompt for prompts in groups for prompt in prompts]
-    for place, value in answer(every, [wanted[owner] for owner in owners]):
-        owner = owners[place]
-        answers[owner][place] = value
-        if len(answers[owner]) == len(groups[owner]):
-            yield owner, [value for _, value in sorted(answers.pop(owner).items())]
+    for some in [[index] for index in range(len(groups))] if apart else [range(len(groups))]:
+        owners = [index for index in some for _ in groups[index]]
+        answers: dict[int, dict[int, Any]] = defaultdict(dict)
+        every = [prompt for index in some for prompt in groups[index]]
+        for place, value in answer(every, [wanted[owner] for owner in owners]):
+            of_group = answers[owner := owners[place]]
+            of_group[place] = value
+            if len(of_group) == len(groups[owner]):
+                yield owner, [value for _, value in sorted(answers.pop(owner).items())]
 
 
 class SequentialChat(Chat):

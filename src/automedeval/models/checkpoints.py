@@ -117,16 +117,13 @@ def check_architecture(folder: Path) -> None:
 
 def fingerprint(folder: Path, settings: list) -> str:
     """Return twelve hexadecimal digits over a checkpoint's weights, configuration and tokenizer, and over `settings`."""
-    return fingerprints(file_digests(folder), settings)[0]
+    return fingerprint_of(file_digests(folder), settings)
 
 
 def file_digests(folder: Path) -> dict[str, str]:
     """Return the SHA-256 of each file that a checkpoint's answers depend on, by name; this reads all of its weights."""
-    digests = {}
-    for file in sorted(folder.iterdir()):
-        if file.suffix in (".safetensors", ".json", ".jinja", ".model"):
-            digests[file.name] = _sha256(file)
-    return digests
+    read = (".safetensors", ".json", ".jinja", ".model")
+    return {file.name: _sha256(file) for file in sorted(folder.iterdir()) if file.suffix in read}
 
 
 def _sha256(file: Path) -> str:
@@ -141,17 +138,10 @@ def _sha256_of(file: Path, *_: int) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def fingerprints(digests: Mapping[str, str], *settings: list) -> list[str]:
-    """Return a fingerprint for each of several settings, together with a checkpoint's `file_digests`."""
-    digest = hashlib.sha256()
-    for name, content in digests.items():
-        digest.update(name.encode() + bytes.fromhex(content))
-    results = []
-    for each in settings:
-        copy = digest.copy()
-        copy.update(json.dumps(each).encode())
-        results.append(copy.hexdigest()[:12])
-    return results
+def fingerprint_of(digests: Mapping[str, str], settings: list) -> str:
+    """Return what `fingerprint` does of a checkpoint's `file_digests`."""
+    files = b"".join(name.encode() + bytes.fromhex(content) for name, content in digests.items())
+    return hashlib.sha256(files + json.dumps(settings).encode()).hexdigest()[:12]
 
 
 def matching_encoder(model: str, base: Mapping[str, str], whose: str) -> Path:

@@ -142,30 +142,24 @@ def endpoint_words(body: Any, most: int = 200) -> str:
     if isinstance(body, bytes):
         text = body.decode(errors="replace")
         try:
-            return endpoint_words(parse_json(text, others=True), most)
+            body = parse_json(text, others=True)
         except ValueError:
             body = text
-    if isinstance(body, str):
-        page = re.sub(r"<(script|style)\b.*?</\1>|<[^>]{0,500}>", " ", body, flags=re.I | re.S) if "<" in body else body
-        return " ".join(html.unescape(page).split())[:most]
-    if isinstance(body, list):
-        return "; ".join(dict.fromkeys(filter(None, (endpoint_words(each, most) for each in body))))[:most]
-    if not isinstance(body, Mapping):
-        return "" if body is None else str(body)[:most]
-    said = [
-        endpoint_words(body[name], most)
-        for name in ("error", "errors", "message", "detail", "msg", "raw")
-        if name in body
-    ]
-    said += [endpoint_words(body[name], most) for name in ("metadata",) if isinstance(body.get(name), Mapping)]
-    held = body.get("choices")
-    choices = held if isinstance(held, list) else []
-    said += [endpoint_words(each["error"], most) for each in choices if isinstance(each, Mapping) and each.get("error")]
-    code = error_code(body) if "error" not in body else None
-    if isinstance(body.get("loc"), list):  # FastAPI says so which field is wrong
-        said.insert(0, ".".join(map(str, body["loc"])))
-    told = ": ".join(dict.fromkeys(each for each in said if each))
-    return (f"{code}: {told}" if told and code else told or (str(dict(body)) if body else ""))[:most]
+    said = ": ".join(dict.fromkeys(filter(None, _said(body))))
+    return (said or (str(dict(body)) if body and isinstance(body, Mapping) else ""))[:most]
+
+
+def _said(body: Any) -> Iterator[str]:
+    if isinstance(body, Mapping):
+        yield ".".join(map(str, body["loc"])) if isinstance(body.get("loc"), list) else ""  # FastAPI's name of a field
+        yield str((error_code(body) if "error" not in body else None) or "")
+        for name in ("error", "errors", "message", "detail", "msg", "raw", "metadata", "choices"):
+            yield from _said(body.get(name))
+    elif isinstance(body, list):
+        yield from (words for each in body for words in _said(each))
+    elif body is not None:
+        page = re.sub(r"<(script|style)\b.*?</\1>|<[^>]{0,500}>", " ", str(body), flags=re.I | re.S)
+        yield " ".join(html.unescape(page).split())
 
 
 def error_code(body: Any) -> int | None:

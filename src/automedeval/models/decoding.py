@@ -14,7 +14,7 @@ from transformers import DynamicCache
 from transformers.cache_utils import Cache, DynamicLayer
 from transformers.generation.utils import ALL_CACHE_NAMES
 
-from automedeval.models.device import switches
+from automedeval.models.device import kind_of
 from automedeval.models.network import GROUPED_ATTENTION, longest_in_batch, takes_positions
 from automedeval.models.precision import cpu_has
 
@@ -25,7 +25,7 @@ def cache_dtype(model, device: str | torch.device) -> torch.dtype:
     On a CPU without AMX, torch computes attention over a long cache in bfloat16 more slowly than in float32: 10.9 ms against
     2.2 ms for one token of 24 rows over 800 positions, per layer (two cores of an AMD EPYC, torch 2.13, 2026-11-21).
     """
-    slow = switches(device).float32_cache and model.dtype == torch.bfloat16 and not cpu_has("amx_tile")
+    slow = kind_of(device) == "cpu" and model.dtype == torch.bfloat16 and not cpu_has("amx_tile")
     grouped = model.config.get_text_config()._attn_implementation == GROUPED_ATTENTION
     return torch.float32 if slow and grouped else model.dtype
 
@@ -325,7 +325,7 @@ def draw(rows: Rows, logits: torch.Tensor, temperature: float, top_k: int = 0) -
     """
     kept = min(top_k or logits.shape[-1], logits.shape[-1])
     best, tokens = logits.nan_to_num().topk(kept, dim=-1)
-    if not switches(logits.device).float64:
+    if kind_of(logits.device) == "mps":  # it has no float64
         best, tokens = best.cpu(), tokens.cpu()
     odds = (best.double() / temperature).softmax(dim=-1)
     reached = odds.cumsum(dim=-1)

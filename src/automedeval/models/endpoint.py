@@ -29,17 +29,7 @@ from urllib.parse import urlsplit
 import openai
 from tqdm import tqdm
 
-from automedeval.models.base import (
-    CONTROL_TOKEN,
-    THOUGHT,
-    Answer,
-    Chat,
-    ChatError,
-    Dialogue,
-    Messages,
-    Prompt,
-    lead,
-)
+from automedeval.models.base import CONTROL_TOKEN, THOUGHT, Answer, Chat, ChatError, Dialogue, Messages, Prompt, lead
 from automedeval.models.budget import Budget
 from automedeval.models.completions import (
     OPTIONAL,

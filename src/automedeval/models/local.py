@@ -23,7 +23,6 @@ from automedeval.models.base import (
     Chat,
     Field,
     Free,
-    Messages,
     Prompt,
     Slot,
     after_thoughts,
@@ -31,9 +30,9 @@ from automedeval.models.base import (
     most_tokens,
     unescaped,
 )
-from automedeval.models.checkpoints import checkpoint_folder, file_digests, fingerprints, loading
+from automedeval.models.checkpoints import checkpoint_folder, file_digests, fingerprint_of, loading
 from automedeval.models.decoding import Prefix, Rows, SingleRow, Written, cache_dtype, compete, draw, write_free
-from automedeval.models.device import best_device, gpu_memory, switches
+from automedeval.models.device import best_device, gpu_memory, kind_of
 from automedeval.models.model_paths import find_model
 from automedeval.models.network import (
     flatten_head_input,
@@ -137,7 +136,8 @@ class LocalChat(Chat):
             if memory := gpu_memory(self.device):
                 gib = "{:.0f} GiB in all and {:.0f} GiB free".format(*(size / 2**30 for size in memory))
                 self.room = f"batches of up to {self.batch_tokens:,} tokens on {self.device} ({gib})"
-        self.forward_tokens = switches(self.device).forward_tokens
+        # About how many prompt tokens a forward pass takes: a GPU should not wait between two, and a CPU's caches are small.
+        self.forward_tokens = 8192 if kind_of(self.device) == "cuda" else 2048
         self.window = getattr(self._outline.config.get_text_config(), "max_position_embeddings", None) or 2048
         self._settings = [str(dtype), self.max_new_tokens, self.temperature, self.top_k, self.stop, self.seed]
         self._settings += [self.tokenizer.chat_template, self.quantization]
@@ -161,18 +161,17 @@ class LocalChat(Chat):
         return {*(ends if isinstance(ends, list) else [ends]), self.tokenizer.eos_token_id} - {None}
 
     @cached_property
-    def _fingerprints(self) -> list[str]:
-        digests = self.processes.once(f"digests of {self.folder}", lambda: file_digests(self.folder))
-        return fingerprints(digests, self._settings, [])
+    def _digests(self) -> dict[str, str]:
+        return self.processes.once(f"digests of {self.folder}", lambda: file_digests(self.folder))
 
     @property
     def fingerprint(self) -> str:
-        return self._fingerprints[0]
+        return fingerprint_of(self._digests, self._settings)
 
     @property
     def checkpoint(self) -> str:
         """Twelve hexadecimal digits over the checkpoint alone."""
-        return self._fingerprints[1]
+        return fingerprint_of(self._digests, [])
 
     def prepare(self) -> None:
         """Load the network now."""
@@ -211,15 +210,13 @@ class LocalChat(Chat):
     def _reserve(self, prompt: Prompt, free: int | None = None) -> int:
         """Return the largest number of tokens of an answer with `free` tokens of free text, `max_new_tokens` for None."""
         free = self.max_new_tokens if free is None else free
-        if prompt.options:
-            return 1
-        return free if prompt.parts is None else most_tokens(prompt.parts, free)
+        return free if prompt.form is None else most_tokens(prompt.form, free)
 
     def _most_free(self, prompt: Prompt, size: int) -> int:
         """Return how many free tokens may follow a prompt of `size` tokens: of a training row, what the window leaves."""
         if prompt.completion is None:
             return self.max_new_tokens
-        parts = [each for each in prompt.parts or () if not isinstance(each, Free)]
+        parts = [each for each in prompt.form or () if not isinstance(each, Free)]
         values = "".join(max(each.values, key=len) if isinstance(each, Slot) else each for each in parts)
         rest = len(self.encoder.after("x", values)) + SEAMS if parts else 0
         return max(1, min(self.max_new_tokens, self.window - size - rest))
@@ -246,9 +243,7 @@ class LocalChat(Chat):
                 [free[index] for index in batch],
             )
 
-        yield from self._by_batches(
-            lengths, [repr((prompt.parts, prompt.options)) for prompt in prompts], wanted, answer_batch
-        )
+        yield from self._by_batches(lengths, [repr(prompt.form) for prompt in prompts], wanted, answer_batch)
 
     def _share_prefix(self, encoded: list[list[int]]) -> None:
         """Compute the keys and values of the tokens with which all prompts begin."""
@@ -292,7 +287,7 @@ class LocalChat(Chat):
 
     @torch.inference_mode()
     def _answer_batch(self, prompts: list[Prompt], encoded: list[list[int]], most: list[int]) -> list[Answer]:
-        parts = prompts[0].parts
+        parts = prompts[0].form
         reserves = [self._reserve(prompts[0], free) for free in most]
         if max(map(sum, zip(map(len, encoded), reserves))) > self._longest_in_batch:
             rows: Rows = SingleRow(self.network)
@@ -302,11 +297,6 @@ class LocalChat(Chat):
         keys = [json.dumps([self.seed, prompt.run, prompt.label, prompt.messages]) for prompt in prompts]
         rows.chance = list(map(random.Random, keys))  # seeded by the text's SHA-512
         usage = [{"prompt_tokens": len(ids), "completion_tokens": 0} for ids in encoded]
-        if options := prompts[0].options:
-            tokens = self._first_tokens(options)
-            rows.start(encoded, self.forward_tokens)
-            chances = rows.logits[:, tokens].softmax(dim=1).tolist()
-            return [_chosen(dict(zip(options, odds)), count) for odds, count in zip(chances, usage)]
         if parts is None:
             rows.start(encoded, self.forward_tokens)
             not_finite = rows.logits.isnan().any(dim=1).tolist()
@@ -382,13 +372,6 @@ class LocalChat(Chat):
             for text, words, chances, count in zip(texts, chosen, probabilities, usage)
         ]
 
-    def _first_tokens(self, options: Sequence[str]) -> list[int]:
-        """Return the tokens with which the options of a question begin; RecordError if two of them begin alike."""
-        tokens = [self.encoder.after("\n", option)[0] for option in options]
-        if len(set(tokens)) < len(tokens):
-            raise RecordError(f"{self.name}: of the options {', '.join(options)} two begin with one token")
-        return tokens
-
     def _chooser(self, rows: Rows) -> Callable[[torch.Tensor], torch.Tensor]:
         if not self.temperature:
             return lambda logits: logits.argmax(dim=-1)
@@ -445,12 +428,12 @@ class LocalChat(Chat):
 
     # --- likelihoods ---------------------------------------------------------------------------------------------------
 
-    def overflow_pairs(self, pairs: Sequence[tuple[str | Messages, str]]) -> list[int]:
+    def overflow_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[int]:
         """Return by how many tokens each (condition, target) exceeds the context window; 0 or less fits."""
         return [len(condition) + len(target) - self.window for condition, target in self.encoder.encode_pairs(pairs)]
 
     def likelihoods(
-        self, pairs: Sequence[tuple[str | Messages, str]], wanted: Sequence[bool] | None = None
+        self, pairs: Sequence[tuple[str, str]], wanted: Sequence[bool] | None = None
     ) -> Iterator[tuple[int, float]]:
         """Yield (index, mean log-probability of the target's tokens given the condition), in nats per token.
 
@@ -481,14 +464,6 @@ class LocalChat(Chat):
             chosen = steps.gather(1, ids[row, -len(target) :, None]).squeeze(1)
             means.append((chosen - steps.logsumexp(dim=1)).mean().item())
         return means
-
-
-def _chosen(odds: dict[str, float], usage: dict[str, int]) -> Answer:
-    """Return the answer to a question by the probability of each option."""
-    if any(chance != chance for chance in odds.values()):
-        return Answer(error=_NOT_FINITE, usage=usage)
-    best = max(odds, key=odds.__getitem__)
-    return Answer(best, values=(best,), probabilities=(odds,), usage=usage)
 
 
 def _stop_pattern(free: Free) -> tuple[re.Pattern[str], str]:

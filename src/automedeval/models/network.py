@@ -19,7 +19,7 @@ from transformers import (
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
-from automedeval.models.device import switches
+from automedeval.models.device import kind_of
 from automedeval.records import RecordError
 
 LOG = logging.getLogger(__name__)
@@ -66,7 +66,7 @@ def outline_network(folder: Path, dtype: torch.dtype, device: str):
     config = network.config.get_text_config()
     if config._attn_implementation != "sdpa":
         LOG.warning("%s has no attention 'sdpa' in transformers: %r is used", name, config._attn_implementation)
-    elif switches(device).grouped_attention and config.model_type in GROUPED_TYPES:
+    elif kind_of(device) in ("cpu", "cuda") and config.model_type in GROUPED_TYPES:
         network.set_attn_implementation(GROUPED_ATTENTION)
     return network
 
@@ -96,7 +96,7 @@ def quantized(bits: str, device: str, dtype: torch.dtype) -> BitsAndBytesConfig 
     """
     if bits == "none":
         return None
-    if not switches(device).quantization:
+    if kind_of(device) != "cuda":
         raise RecordError(f"--quantization {bits} needs a CUDA GPU, and the model is to run on {device}")
     if find_spec("bitsandbytes") is None:
         raise RecordError(f"--quantization {bits} needs bitsandbytes: pip install bitsandbytes")

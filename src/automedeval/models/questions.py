@@ -1,13 +1,13 @@
 """Typed questions: a score, a choice or a yes or no on a state, answered by the probability of each option.
 
-A checkpoint gives the odds of the options as the next token (`LocalChat`). An endpoint writes one of them, with the odds of its
-first token where it tells these. What is neither gives a reason in words, and no option.
+A checkpoint gives the odds of the options as what comes next (`LocalChat`). An endpoint writes one of them, with the odds of
+its first token where it tells these. What is neither gives a reason in words, and no option.
 """
 
 import itertools
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources.abc import Traversable
 
 from automedeval.models.base import Answer, Messages, Prompt, own_text
@@ -33,6 +33,14 @@ class Judgement:
     probabilities: dict[str, float] | None = None
     error: str | None = None
 
+    def divided_by(self, blank: "Judgement") -> "Judgement":
+        """Return the answer with its odds divided by those on an empty state; without odds if either has none."""
+        if not (self.probabilities and blank.probabilities):
+            return replace(self, probabilities=None)
+        odds = {each: chance / max(blank.probabilities[each], 1e-6) for each, chance in self.probabilities.items()}
+        total = sum(odds.values())
+        return Judgement(max(odds, key=odds.__getitem__), {each: value / total for each, value in odds.items()})
+
 
 @dataclass(frozen=True)
 class Question:
@@ -42,7 +50,7 @@ class Question:
         name: what records call it, with the version of its wording.
         kind: "score" (whole numbers, lowest first), "choice", or "yes_no", whose options may have one between the two.
         wording: what the model reads; `{passage}` and its kin are replaced by the state.
-        options: as the model writes them. A checkpoint tells them apart by their first tokens.
+        options: as the model writes them.
 
     Raises:
         RecordError: an unknown kind, or options that are no 2 to 26 different ones.

@@ -114,25 +114,10 @@ class PromptEncoder:
             self._segments[key] = (whole[0][:shared], [ids[shared:] for ids in whole], ending)
         return self._segments[key]
 
-    def encode_pairs(self, pairs: Sequence[tuple[str | Messages, str]]) -> list[tuple[list[int], list[int]]]:
-        """Tokenize (condition, target) pairs.
-
-        If the condition is a text, both sides are tokenized separately, and the condition begins with the tokenizer's BOS, if
-        it has one. Chat messages are tokenized as in training, with the target as the answer, its end included.
-        """
-        chats = [(messages, target) for messages, target in pairs if not isinstance(messages, str)]
-        if chats:
-            prompts = self.encode([messages for messages, _ in chats])
-            answered = [[*messages, {"role": "assistant", "content": target}] for messages, target in chats]
-            wholes = self.encode(answered, answered=True)
-            if any(whole[: len(ids)] != ids for ids, whole in zip(prompts, wholes)):
-                raise RecordError(
-                    "the chat template renders a prompt with an answer differently from one without, so that the answer's "
-                    "tokens cannot be separated"
-                )
-            return [(ids, whole[len(ids) :]) for ids, whole in zip(prompts, wholes)]
+    def encode_pairs(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[list[int], list[int]]]:
+        """Tokenize both texts of (condition, target) pairs; the condition begins with the tokenizer's BOS, if it has one."""
         start = [self.tokenizer.bos_token_id] if self.tokenizer.bos_token_id is not None else []
-        flat = [self._cut_control(text).split(_SEAM) for pair in pairs for text in pair if isinstance(text, str)]
+        flat = [self._cut_control(text).split(_SEAM) for pair in pairs for text in pair]
         ids = iter(self.tokenizer([piece for pieces in flat for piece in pieces], add_special_tokens=False).input_ids)
         sides = [[token for _ in pieces for token in next(ids)] for pieces in flat]
         return [(start + sides[at], sides[at + 1]) for at in range(0, len(sides), 2)]

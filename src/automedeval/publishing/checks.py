@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from importlib import resources
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -22,31 +23,12 @@ from automedeval.records.yaml_file import load_yaml
 
 MODEL, DATASET, METRIC = KINDS = ("model", "dataset", "metric")
 CARD = "README.md"
-PLAIN = {".json", ".jsonl", ".md", ".txt", ".csv", ".yaml", ".yml", ".cff", ""}
-IMAGES = {".png", ".jpg", ".jpeg", ".svg", ".gif", ".webp", ".pdf"}
-# The suffixes that each kind of repository may hold.
-SUFFIXES = {
-    MODEL: PLAIN | IMAGES | {".safetensors", ".jinja", ".model"},
-    DATASET: PLAIN | IMAGES | {".parquet"},
-    METRIC: PLAIN | IMAGES | {".py"},
-}
-BINARY = IMAGES - {".svg"} | {".safetensors", ".model"}  # beside parquet; all other files are text
-# The fields that a card must have.
-REQUIRED = {
-    MODEL: ("license", "language", "base_model", "datasets", "pipeline_tag", "library_name", "tags"),
-    DATASET: ("license", "language", "pretty_name", "task_categories", "configs"),
-}
-UNFILLED = re.compile(r"\b(?:TODO|TBD|FIXME)\b|\[More Information Needed\]|\{\{.*?\}\}|\{%.*?%\}")
+RULES = load_yaml(read_text(resources.files("automedeval.publishing") / "templates" / "checks.yaml"))
+UNFILLED, CLOSED = re.compile(RULES["unfilled"]), re.compile(RULES["closed"])
 HUB_ID = re.compile(r"(?!models/)[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _NOT_SENT = re.compile(r"\..*|__pycache__|checkpoint-\d+")  # hidden files, caches, and what training could resume from
 NAMES = "{}: names annotators; if these are pseudonyms, set --annotators_are_pseudonyms true"
 NOT_STATED = "not stated"
-# Licences that forbid to redistribute a text, or to redistribute it inside a prompt.
-CLOSED = re.compile(
-    r"^\W*$|^none$|^n/?a$|^no\b|unknown|unspecified|proprietary|all.rights.reserved|no.?redistribution|non.?redistributable"
-    r"|confidential|\b(?:not|don.?t) (?:for|to be|distribute|redistribute|stated|specified|given)|©"
-    r"|no.?deriv|\bnd\b"
-)
 
 
 @dataclass(frozen=True)
@@ -145,9 +127,10 @@ def front_matter(card: str, place: str = "the card") -> dict[str, Any]:
 def check_card(card: str, kind: str, files: Collection[str], place: str = "the card") -> None:
     """Raise RecordError if the card of a model or a data set lacks a field, holds a placeholder, or names a missing file."""
     about = front_matter(card, place)
-    for name in REQUIRED[kind]:
+    needed = RULES["kinds"][kind]["needed"]
+    for name in needed:
         if about.get(name) in (None, "", [], {}):
-            raise RecordError(f"{place}: the field {name!r} is not filled in (needed: {', '.join(REQUIRED[kind])})")
+            raise RecordError(f"{place}: the field {name!r} is not filled in (needed: {', '.join(needed)})")
     for number, line in enumerate(card.splitlines(), 1):
         if match := UNFILLED.search(line):
             raise RecordError(f"{place}, line {number}: {match[0]!r} is not filled in")
@@ -186,13 +169,14 @@ def _check_file(place: str, kind: str, file: Path | bytes, pseudonyms: bool) -> 
     set the file has under each licence; None is a row of a table without one.
     """
     suffix = PurePosixPath(place).suffix.lower()
-    if suffix not in SUFFIXES[kind]:
-        allowed = ", ".join(sorted(SUFFIXES[kind] - {""}))
+    suffixes = {*RULES["plain"], *RULES["images"], *RULES["kinds"][kind]["suffixes"]}
+    if suffix not in suffixes:
+        allowed = ", ".join(sorted(suffixes - {""}))
         raise RecordError(f"{place}: a {kind} may not hold a {suffix} file; allowed are {allowed}")
     if isinstance(file, Path) and suffix == ".parquet":
         return _check_parquet(place, file, pseudonyms)
     content = file if isinstance(file, bytes) else _header(file) if suffix == ".safetensors" else file.read_bytes()
-    if suffix not in BINARY and b"\0" in content:
+    if suffix not in RULES["binary"] and b"\0" in content:
         raise RecordError(f"{place}: must be text in UTF-8, which can be searched for keys and names")
     _check_text(place, content, "" if pseudonyms else suffix)
     if kind != DATASET or not isinstance(file, Path) or suffix != ".jsonl" or b'"license"' not in content:

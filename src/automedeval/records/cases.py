@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from automedeval.records.columns import Columns, Table, UnclearAnswers, UnclearColumns
+from automedeval.records.columns import Columns, Table, UnclearColumns
 from automedeval.records.messages import without_messages
 from automedeval.records.rows import SHEETS, filled, read_rows
 from automedeval.records.types import Case, RecordError, digest, question_text
@@ -50,7 +50,7 @@ def table_of(
         columns: what holds what, as `Columns.named` has it; by default the names of the columns show it.
     """
     if columns:
-        placed = [(place, without_messages(row, place)) for place, row in read_rows(path, hub=True)]
+        placed = [(place, without_messages(row, place)) for place, row in read_rows(path, split="test")]
         return Columns.named(columns).of([row for _, row in placed], str(path)).table(str(path), placed, blank)
     return _opened(path, least_responses, blank)[0]
 
@@ -59,7 +59,7 @@ def _opened(
     path: str | Path, least_responses: int, blank: str | None
 ) -> tuple[Table | None, Iterator[tuple[str, dict]]]:
     """Return a table, or None and the records of cases."""
-    rows = read_rows(path, hub=True)
+    rows = read_rows(path, split="test")
     if not (first := next(rows, None)):
         return None, rows
     rows = itertools.chain([first], rows)
@@ -103,7 +103,7 @@ def _is_table(path: str | Path, row: dict, least_responses: int) -> bool:
     try:
         Columns.guessed([{name: cell if filled(cell) else "blank" for name, cell in row.items()}])
     except UnclearColumns as error:
-        return isinstance(error, UnclearAnswers) or not {"id", "case_id"} & set(row)  # else that on a record says more
+        return error.answers or not {"id", "case_id"} & set(row)  # else that on a record says more
     return True
 
 

@@ -8,74 +8,33 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from importlib import resources
 from typing import Any, NamedTuple, Self
 
+from automedeval.records.readers import read_text
 from automedeval.records.rows import filled
 from automedeval.records.types import Case, RecordError, Response
+from automedeval.records.yaml_file import load_yaml
 
-# Accepted column names. Case, blanks, "-" and "_" make no difference.
-NAMES = {
-    "question": ("question", "prompt", "query", "instruction", "input"),
-    "reference": ("reference", "reference_answer", "gold", "gold_answer", "ground_truth", "correct_answer", "ideal"),
-    "id": ("id", "case_id", "question_id", "qid"),
-    "topic": ("topic", "category", "specialty"),
-    "model": ("model", "model_name", "candidate", "system", "generator"),
-    "answer": ("answer", "response", "output", "completion", "model_answer", "model_response", "model_output"),
-}
-# Columns of text that no candidate is called by.
-BESIDE = {
-    "source", "url", "link", "split", "date", "type", "language", "difficulty", "status", "label", "tags", "tag",
-    "author", "owner", "annotator", "rater", "reviewer", "expert", "user", "email", "assigned", "assigned_to",
-    "context", "contexts", "passage", "passages", "document", "documents", "evidence", "error", "errors", "traceback",
-    "stack_trace", "exception", "system_prompt", "system_message", "user_prompt", "full_prompt", "prompt_template",
-    "metadata", "meta", "session", "session_id", "options", "choices", "explanation", "rationale", "reason", "file",
-    "filename", "file_name", "path", "title", "keywords", "age", "sex", "gender", "patient", "country", "when", "time",
-    "timestamp", "winner", "verdict", "preference", "background", "summary", "abstract", "assessment", "critique",
-    "justification", "rubric", "chain_of_thought", "instructions", "knowledge", "retrieved_docs", "docs",
-}  # fmt: skip
-# What such a column's name ends with
-REMARKS = ("comment", "comments", "note", "notes", "remark", "remarks", "feedback")
-# By the last word of its name a column may be something about answers, and by a word of it about questions.
-ABOUT = {
-    "context", "contexts", "passage", "passages", "error", "errors", "message", "rationale", "reason", "explanation", "latency",
-    "reply", "tokens", "cost", "concerns", "issues", "chunks",
-}  # fmt: skip
-ASKED = {"question", "prompt", "query"}
-# Contents that are no answer: addresses, files, identifiers, prompts and stack traces.
-NO_ANSWER = re.compile(
-    r"(?:[\w.'’-]+ ){0,3}<?\S+@\S+\.\w+>?(?:[;,].*)?|https?://\S+"
-    r"|\S+\.(?:pdf|txt|json|jsonl|csv|html?|png|jpe?g|xlsx?|docx?)|[0-9a-f]{8}[0-9a-f-]{8,}"
-    r"|\s*(?:(?:you(?:['’]re| are)|act as) (?:an?|the)\b|system:|### instruction).*|.*Traceback \(most recent call last\).*"
-    r"|.*\n\s+at \S+\(.*|[\w.]+(?:Error|Exception)(?::.*)?|[$€£~]?[\d.,]+ ?(?:tokens?|words|m?s|secs?|seconds|usd|[$€£])",
-    re.I | re.S,
+_WORDS = load_yaml(read_text(resources.files("automedeval.records") / "templates" / "columns.yaml"))
+NAMES: dict[str, list[str]] = _WORDS["names"]
+RATINGS: dict[str, list[str]] = _WORDS["ratings"]
+BESIDE, REMARKS, ABOUT, ASKED, TRUSTED, NO_VALUE = (
+    frozenset[str](_WORDS[name]) for name in ("beside", "remarks", "about", "asked", "trusted", "no_value")
 )
+NO_ANSWER = re.compile("|".join(_WORDS["no_answer"]), re.I | re.S)
 PERSON = re.compile(r"(?:(?:Dr|Prof|Mr|Ms|Mrs)\.? )?[A-Z][\w'’-]+(?: [A-Z][\w'’.-]*){0,2}")
 NUMBER = re.compile(r"(?=.*\d)[-+\d.,:/%\sTZ]+", re.DOTALL)  # dates and times too
 NAMELESS = re.compile(r"(Unnamed: \d+)?\s*")
-TRUSTED = {"reference", "gold", "golden", "truth", "correct", "ideal", "expected"}  # words of a column's name
-# What programs write where there is no value.
-NO_VALUE = ("na", "n/a", "#n/a", "<na>", "nan", "none", "null")
 BLANK = ("lowest", "skip")  # what a blank cell of a candidate is, see `without_blanks`
 
 
 class UnclearColumns(RecordError):
-    """It cannot be seen what the columns of a table hold."""
+    """It cannot be seen what the columns of a table hold; with `answers` one of them may hold a candidate's."""
 
-
-class UnclearAnswers(UnclearColumns):
-    """A column may be the reference, or a candidate's responses."""
-
-    def __init__(self, column: str, listed: str):
-        super().__init__(f"{column!r} may be the reference, or a candidate's responses; {listed}")
-
-
-class DoubtfulColumn(UnclearAnswers):
-    """A column of text may be a candidate's responses, or something else."""
-
-    def __init__(self, column: str, why: str, taken: Sequence[str], left_out: Sequence[str]):
-        taken, left_out = ([_listed(name) for name in names] or ["none"] for names in (taken, left_out))
-        told = f"taken for answers: {', '.join(taken)}; left out: {', '.join(left_out)}"
-        RecordError.__init__(self, f"{column!r} may hold a candidate's answers, or something else ({why}); {told}")
+    def __init__(self, message: str, answers: bool = False):
+        super().__init__(message)
+        self.answers = answers
 
 
 @dataclass(frozen=True)
@@ -159,14 +118,16 @@ class Columns:
         rest = [name for name in rest if name not in others]
         # Where responses are not needed, an answer without a reference beside it may be the trusted one.
         alone = not least_responses and "reference" not in columns and [plain(name) for name in rest] == ["answer"]
-        if candidates["answer"] and (alone or len(rest) > 1):
-            raise UnclearAnswers(candidates["answer"][0], listed)
-        if trusted := next((name for name in rest if TRUSTED & set(plain(name).split("_"))), None):
-            raise UnclearAnswers(trusted, listed)
+        trusted = [name for name in rest if TRUSTED & set(plain(name).split("_"))]
+        if unsure := candidates["answer"] if candidates["answer"] and (alone or len(rest) > 1) else trusted:
+            raise UnclearColumns(f"{unsure[0]!r} may be the reference, or a candidate's responses; {listed}", True)
+        told = ", ".join(map(_listed, others))
         if found := _doubt(rest, rows) if least_responses else None:
-            raise DoubtfulColumn(*found, [name for name in rest if name != found[0]], others)
+            kept = ", ".join(_listed(name) for name in rest if name != found[0]) or "none"
+            doubt = f"{found[0]!r} may hold a candidate's answers, or something else ({found[1]})"
+            raise UnclearColumns(f"{doubt}; taken for answers: {kept}; left out: {told or 'none'}", True)
         if not rest and least_responses:
-            listed += f"; left out: {', '.join(map(_listed, others))}" if others else ""
+            listed += f"; left out: {told}" if others else ""
             raise UnclearColumns(f"no column has responses; {listed}")
         return cls(responses=tuple(rest), **columns)
 

@@ -10,22 +10,11 @@ from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from automedeval.records.columns import NAMES, key_of, no_value, plain
+from automedeval.records.columns import NAMES, RATINGS, key_of, no_value, plain
 from automedeval.records.rows import filled, read_rows
 from automedeval.records.types import Case, Rating, RecordError, question_text
 
-KEYS = {
-    "case_id": ("case_id", "case", "id", "question_id", "qid", "item_id"),
-    "question": NAMES["question"],
-    "model": NAMES["model"],
-    "annotator": (
-        "annotator", "rater", "annotator_id", "rater_id", "reviewer", "physician", "doctor", "expert", "user", "user_id",
-        "username", "completed_by", "email",
-    ),
-    "criterion": ("criterion", "aspect", "dimension"),
-    "score": ("score", "rating", "points", "grade", "stars", "value"),
-    "comment": ("comment", "comments", "note", "notes", "reason"),
-}  # fmt: skip
+KEYS = RATINGS | {role: NAMES[role] for role in ("question", "model")}
 DEFAULTS = {"annotator": "rater", "criterion": "overall", "comment": None}
 # What people write where they give no score, beside the words of programs.
 _MARKS = r"[\s\u200b\ufeff!-*,-/:-@\[-`{-~‐-―−…]*"

@@ -13,15 +13,16 @@ from automedeval.records.hub_names import hub_rows, is_hub_dataset
 from automedeval.records.types import LARGEST, Rating, RecordError, _shown, whole
 
 
-def read_lines(path: str | Path, hub: bool = False) -> Iterator[tuple[str, dict]]:
-    """Yield `(place, object)` for each record of a JSON Lines file, a parquet file or, with `hub`, a dataset of the Hub.
+def read_lines(path: str | Path, split: str = "") -> Iterator[tuple[str, dict]]:
+    """Yield `(place, object)` for each record of a JSON Lines file, a parquet file or a `split` of a dataset of the Hub.
 
     `place` is "file:line" for error messages. Blank lines are skipped. Memory does not grow with the file. RecordError if the
     file cannot be read, is not UTF-8, or a line is not a JSON object.
     """
     file = Path(path)
-    if file.suffix.lower() == ".parquet" or (hub and not file.exists() and is_hub_dataset(str(path))):
-        yield from _read_dataset(str(path))
+    of_hub = bool(split) and not file.exists() and is_hub_dataset(str(path))
+    if of_hub or file.suffix.lower() == ".parquet":
+        yield from _read_dataset(str(path), split if of_hub else "")
         return
     try:
         with open(file, "rb") as stream:
@@ -91,35 +92,34 @@ def _parsed(line: bytes, place: str) -> dict | None:
     return record
 
 
-def _read_dataset(path: str) -> Iterator[tuple[str, dict]]:
+def _read_dataset(path: str, split: str) -> Iterator[tuple[str, dict]]:
     import datasets  # slow to import, and only parquet and the Hub need it
 
     try:
-        if path.lower().endswith(".parquet"):
-            rows = datasets.load_dataset("parquet", data_files=path, split="train", streaming=True)
+        if split:
+            rows = hub_rows(path, split, streaming=True)
         else:
-            rows = hub_rows(path, "test", streaming=True)
+            rows = datasets.load_dataset("parquet", data_files=path, split="train", streaming=True)
         for number, row in enumerate(rows, 1):
             yield f"{path}:{number}", {name: _as_json(value, f"{path}:{number}, {name}") for name, value in row.items()}
     except RecordError:
         raise
     except Exception as error:  # noqa: BLE001 - the readers of `datasets` raise many kinds of errors
-        raise RecordError(f"{path}: cannot be read: {' '.join(str(error).split())}") from None
+        what = f"split {split!r} cannot" if split else "cannot"
+        raise RecordError(f"{path}: {what} be read: {' '.join(str(error).split())}") from None
 
 
 def _as_json(value: Any, place: str) -> Any:
     """Return a value of a column as a JSON value: dates, times, decimals and bytes become text."""
-    if value is None or isinstance(value, (str, int, float)):
-        return value
-    if isinstance(value, dict):
-        return {name: _as_json(held, place) for name, held in value.items()}
-    if isinstance(value, list):
-        return [_as_json(held, place) for held in value]
-    if isinstance(value, bytes):
-        return value.decode(errors="backslashreplace")
-    if isinstance(value, (date, time, timedelta, Decimal)):
-        return str(value)
-    raise RecordError(f"{place}: JSON has no {type(value).__name__}; remove the column, or convert it to text")
+
+    def text(other: Any) -> str:
+        if isinstance(other, bytes):
+            return other.decode(errors="backslashreplace")
+        if isinstance(other, (date, time, timedelta, Decimal)):
+            return str(other)
+        raise RecordError(f"{place}: JSON has no {type(other).__name__}; remove the column, or convert it to text")
+
+    return value if isinstance(value, str) else json.loads(json.dumps(value, default=text))
 
 
 def read_placed(path: str | Path, kind: type[Any]) -> Iterator[tuple[str, Any]]:

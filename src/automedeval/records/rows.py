@@ -15,8 +15,8 @@ from automedeval.records.readers import parse_json, read_lines
 SEPARATORS = ",;\t"  # spreadsheets write ";" where "," stands in numbers
 
 
-def read_rows(path: str | Path, hub: bool = False) -> Iterator[tuple[str, dict]]:
-    """Yield `(place, row)` of a .csv, .tsv, .xlsx, .json, .jsonl or .parquet file or, with `hub`, of a dataset of the Hub.
+def read_rows(path: str | Path, split: str = "") -> Iterator[tuple[str, dict]]:
+    """Yield `(place, row)` of a .csv, .tsv, .xlsx, .json, .jsonl or .parquet file, or of a `split` of a dataset of the Hub.
 
     `place` is "file:line" for error messages. Rows of a table whose cells are all blank are skipped. RecordError if the file
     cannot be read, is not UTF-8, or does not hold rows.
@@ -24,7 +24,7 @@ def read_rows(path: str | Path, hub: bool = False) -> Iterator[tuple[str, dict]]
     file = Path(path)
     read = {**SHEETS, ".json": _read_json}.get(file.suffix.lower())
     if read is None:
-        yield from read_lines(path, hub)
+        yield from read_lines(path, split)
         return
     try:
         yield from read(file)

@@ -35,8 +35,7 @@ def read_teachers(file: Path) -> dict[str, dict[str, Any]]:
         reader.only(settings, ("model", "paper", *ENDPOINT, *PRICES), f"{role}.")
         reader.take(settings, "model", str, inside=f"{role}.")
         for key in PRICES:
-            if not isinstance(settings.get(key, 0), int | float):
-                reader.fail(f"{role}.{key}", f"must be a number, not {settings[key]!r}")
+            reader.take(settings, key, float, 0, inside=f"{role}.")
         return settings
 
     return {role: entry(role) for role in entries}

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 UNDEFINED = "–"
+FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # how cells begin that a spreadsheet runs; the last four do in some languages
 RANKED = "In brackets: 95 % intervals over cases. Models whose ranks overlap are not clearly different."
 
 
@@ -85,6 +86,11 @@ def by_reason(gaps: Iterable[tuple[str, str, str]]) -> dict[str, list[str]]:
 
 def p_value(p: float | None) -> str:
     return "< 0.001" if p is not None and p < 0.001 else number(p)
+
+
+def no_formula(value: Any) -> Any:
+    """Return a text with an apostrophe in front if a spreadsheet would run it (OWASP, "CSV Injection"), else the value."""
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
 
 
 def printable(text: str) -> str:

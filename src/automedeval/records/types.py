@@ -114,10 +114,15 @@ class Record:
 
 @dataclass(frozen=True)
 class LogRecord(Record):
-    """What a judge or a checker says of a case: `author` says who, and `key` about what."""
+    """What a judge, a checker or a candidate says of a case: `author` says who, and `key` about what.
+
+    In `extra`, "settings" is a fingerprint of the author's settings, and `digest_key` the digest of what it saw of the case.
+    """
 
     case_id: str
     verb: ClassVar[str] = "judged"
+    seen: ClassVar[str] = "texts"
+    digest_key: ClassVar[str] = "case_digest"
 
     @property
     def author(self) -> tuple[str, ...]:
@@ -139,10 +144,9 @@ class LogRecord(Record):
         Raises:
             RecordError: the texts of the case changed.
         """
-        if getattr(self, "extra", {}).get("case_digest", digests[0]) not in digests:
-            raise RecordError(
-                f"{place}: the texts of case {self.case_id!r} changed after {self.author[0]!r} {self.verb} it"
-            )
+        if getattr(self, "extra", {}).get(self.digest_key, digests[0]) not in digests:
+            changed = f"the {self.seen} of case {self.case_id!r} changed"
+            raise RecordError(f"{place}: {changed} after {self.author[0]!r} {self.verb} it")
 
 
 def _make_whole(record: object, *names: str) -> None:

@@ -12,7 +12,14 @@ from automedeval.records.errors import AutoMedEvalError, RecordError
 from automedeval.records.readers import read_text
 
 MOST = 10_000_000  # bytes in one file, with every alias written out
-_KINDS = {str: "a text", int: "a whole number", bool: "true or false", list: "a list", dict: "a mapping"}
+_KINDS = {
+    str: "a text",
+    int: "a whole number",
+    bool: "true or false",
+    float: "a number",
+    list: "a list",
+    dict: "a mapping",
+}
 
 
 def load_yaml(text: str | bytes) -> Any:
@@ -77,7 +84,8 @@ class YamlFile:
                 self.fail(inside + key, "is missing")
             return default
         value = mapping[key]
-        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+        kinds = (int, float) if kind is float else kind
+        if not isinstance(value, kinds) or (kind in (int, float) and isinstance(value, bool)) or value != value:
             self.fail(inside + key, f"must be {_KINDS[kind]}, not {value!r}")
         if least is not None and isinstance(value, int) and value < least:
             self.fail(inside + key, f"must be at least {least}, not {value}")

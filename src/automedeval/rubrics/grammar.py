@@ -57,27 +57,25 @@ def answer_parts(rubric: Rubric, slots: int, rationale: bool = True) -> list[Par
         return parts
     if rubric.grammar == "first_line":
         return [Slot(rubric.output_criteria[0], labels), "\n"]
-    text = "{"
-    if rubric.output.get("rationale_key") and rationale:
-        parts += [text + json.dumps(rubric.output["rationale_key"]) + ': "', Free(stop='"', json_string=True)]
-        text = '", '
-    inner = rubric.output.get("choices_key")
-    if inner:
-        text += json.dumps(inner) + ": {"
-    value_key = rubric.output.get("value_key")
-    opening, closing = ('{"' + value_key + '": ', "}") if value_key else ("", "")
+    return _json_parts(rubric, slots, values, rationale)
+
+
+def _json_parts(rubric: Rubric, slots: int, values: tuple[str, ...], rationale: bool) -> list[Part]:
+    """Return the parts of an answer in JSON: the object with marks in the place of its values, cut there."""
+    mark, value_key = "\ue000" if rubric.scores_criteria else "\ue001", rubric.output.get("value_key")
+    by_name: dict[str, Any] = dict.fromkeys(rubric.output_criteria, {value_key: mark} if value_key else mark)
+    answer: dict[str, Any] = dict.fromkeys(_slot_names(rubric, slots), by_name) if rubric.scores_criteria else by_name
+    answer = {rubric.output["choices_key"]: answer} if rubric.output.get("choices_key") else answer
     if rubric.scores_criteria:
-        for slot in _slot_names(rubric, slots):
-            text += json.dumps(slot, ensure_ascii=False) + ": {"
-            for name in rubric.output_criteria:
-                parts += [f'{text}"{name}": {opening}', Slot(f"{slot}, {name}", values)]
-                text = closing + ", "
-            text = closing + "}, "
-        return [*parts, closing + ("}}}" if inner else "}}")]
-    for name in rubric.output_criteria:
-        parts += [f'{text}"{name}": {opening}"', Slot(name, tuple(rubric.labels(name).values()))]
-        text = f'"{closing}, '
-    return [*parts, f'"{closing}' + ("}}" if inner else "}")]
+        places = [(f"{slot}, {name}", values) for slot in _slot_names(rubric, slots) for name in rubric.output_criteria]
+    else:
+        places = [(name, tuple(rubric.labels(name).values())) for name in rubric.output_criteria]
+    held: list[Part] = [Slot(*place) for place in places]
+    if rubric.output.get("rationale_key") and rationale:
+        answer = {rubric.output["rationale_key"]: "\ue001", **answer}
+        held.insert(0, Free(stop='"', json_string=True))
+    first, *others = re.split('"\ue000"|\ue001', json.dumps(answer, ensure_ascii=False))  # numbers stand in no quotes
+    return [first, *(part for pair in zip(held, others, strict=True) for part in pair)]
 
 
 def _slot_names(rubric: Rubric, slots: int) -> list[str]:
@@ -246,66 +244,91 @@ _HEADER = re.compile(
 _INLINE = re.compile(rf"(?<=[.!?…。！？]){_GAP}{_MARK}scores?{_MARK}{_GAP}[:：]{_MARK}{_GAP}", re.I)
 # Anything that may be meant as a score, for instance "4.5", "４", "-3" or "four".
 _WORDS = "zero|one|two|three|four|five|six|seven|eight|nine|ten"
-_FIGURE = rf"(?:\d|[½¼¾⅓⅔①-⑩➀-➓★☆⭐]|\b(?:{_WORDS})\b)"
-_NUMBER_LIKE = re.compile(rf"[^\w\n]{{0,4}}{_FIGURE}", re.I)
-# What a judge says before it takes a score back.
-_CORRECTED = re.compile(
-    r"\b(?:(?:revis|reconsider|lower|rais|downgrad|upgrad|reduc|chang)(?:e|ed|ing|ion)?|correct(?:ed|ing|ion)|actually"
-    r"|on reflection|on second thought|sorry|edit|update|instead|meant"
-    r"|should (?:be|get|receive|score|have (?:been|received|scored|[0-9])))\b",
-    re.I,
+_NUMBER_LIKE = re.compile(rf"[^\w\n]{{0,4}}(?:\d|[½¼¾⅓⅔①-⑩➀-➓★☆⭐]|\b(?:{_WORDS})\b)", re.I)
+# What follows a number that counts something: "2 warnings", not "2 points" or "2 for".
+_COUNTED = (
+    r"\s(?!(?:p(?:oin|un|on)[kt](?:e|en|os?|i|s)?|pts|stars?|分|点|or|if|for|but|would|is|of\s\d+(?!\s[^\W\d])|out|because|since"
+    r"|and|to|as|at|each|instead|rather|when|with|was)\b)[^\W\d]"
 )
-# What it says before it takes a choice back: labels stand in any sentence about the responses.
+# Other things that have numbers: "step 2", "type 1", "all 3", "2 to 3 days", "2 of 3 points", "1 = poor", and of a list "1.".
+_NUMBERED = re.compile(
+    r"(?<!\d )\b(?:step|type|stage|grade|phase|section|table|criteri(?:on|a)|all|of the) \d+(?: and \d+)?(?![\w/.,]\d)"
+    r"|^[^\w§]{0,9}\d{1,2}[.)](?=\s)"
+    rf"|\b\d+ (?:to|or|and) \d+(?={_COUNTED})|\b\d+ (?:out )?of \d+ (?:points?|stars?)\b|\b\d\s?=\s?(?=[^\W\d])",
+    re.I | re.M,
+)
+# What a judge says before it takes a choice back: labels stand in any sentence about the responses.
 _CHANGED = (
     r"^\W*(?:correct(?:ed|ion)|revis(?:ed|ion)|actually|on (?:reflection|second thought)|sorry|edit|update|wait)\b.*"
     r"|\bshould (?:be|read)|\b(?:change|correct|revise)\b.{1,60}\bto|\bi meant"
 )
 _QUOTED = re.compile("[\"“„«`]|\\B'|^\\s*>")
-# A heading above scores, and a score that stands alone in its cell or behind its colon.
-_HEADING = re.compile(
-    r"^[^\w\n]{0,8}(?:[\w’']{1,20} ){0,4}(?:score|rating|correct|revis)[^\n:]{0,40}[:\n]", re.I | re.M
-)
-_CELL = re.compile(r"(?:^|[|:=,])[^\w\n|:=,]{0,6}(\d+(?:\.\d+)?)(?:\s?/\s?\d+| points?)?[^\w\n|,]{0,6}(?=$|[|,])", re.M)
-# Other things that have numbers: "step 2", "type 1", "all 3".
-_NUMBERED = re.compile(r"(?<!\d )\b(?:step|type|stage|criteri(?:on|a)|all|of the) \d+(?: and \d+)?(?![\w/.,]\d)", re.I)
-# A number in a reason that may be another score: "or rather 3", not "misses 2 warnings".
-_RIVAL = re.compile(
-    rf"(?<![\w.,/])(?:[0-9](?:[.,]5)?|[½¼¾⅓⅔]|{_WORDS.replace('|one', '')})(?![\w/]|[.,][0-9])"
-    r"(?!\s(?!(?:points?|stars?|or|if|for|but|would|is|of\s[0-9]+(?!\s[^\W\d])|out|because|since|and|to|as|at|instead"
-    r"|rather|when|with|was)\b)[^\W\d])",
-    re.I,
-)
+_SLOT = "§"  # stands for the name of a response
 
 
 def _read_score_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int]:
-    problem, unread, later = "no score line", False, dict[int, str]()
-    headers = list(_HEADER.finditer(text))
-    for header in reversed(headers or _inline_header(text, rubric, slots)):
+    problem = "no score line"
+    for header in reversed(list(_HEADER.finditer(text)) or _inline_header(text, rubric, slots)):
         scores, end, malformed = _take_scores(text, header.end(), rubric, slots)
         if malformed:
             return ParsedAnswer(False, malformed), end
         if len(scores) == slots:
             values = tuple(int(scores[number]["score"]) for number in sorted(scores))
-            if unread or any(int(told) != values[number - 1] for number, told in later.items()):
-                return ParsedAnswer(False, "another score line follows, which cannot be read"), end
-            if _scored_again(text, end, rubric, values):
-                return ParsedAnswer(False, "other scores follow"), end
+            if _scored_again(text[end:], rubric, values):
+                return ParsedAnswer(False, "other scores follow, or a number that may be one"), end
             spans = tuple(scores[number].span("score") for number in sorted(scores))
             return ParsedAnswer(True, None, text[: header.start()], values, spans=spans), end
         problem = f"{len(scores)} scores for {slots} slots"
-        later |= {number: score["score"] for number, score in scores.items()}
-        line = text[end if scores else header.end() :].partition("\n")[0]
-        unread = unread or bool(re.search(_FIGURE, _unnamed(line, rubric), re.I))
     return ParsedAnswer(False, problem), len(text)
 
 
-def _unnamed(text: str, rubric: Rubric) -> str:
-    """Return a text without the names of slots and other things, whose numbers are no scores."""
-    return _NUMBERED.sub("it", re.sub(_named_slot(rubric), "", text, flags=re.I))
-
-
 def _named_slot(rubric: Rubric) -> str:
-    return rf"\b{re.escape(rubric.slot_word)}s?{_JOIN}#?([0-9]{{1,4}})\b"
+    """Return the pattern of what a text calls a response: "Doctor 1", "Doctors 1", "Dr. 1" or "D1"."""
+    word = re.escape(rubric.slot_word)
+    return rf"\b(?:(?:{word}s?|dr\.?){_JOIN}|(?<!vitamin )(?-i:{word[0]}))#?([0-9]{{1,4}})\b"
+
+
+def _figures(text: str, rubric: Rubric) -> list[str]:
+    """Return the numbers of a text that may be scores: "or rather 3" or "Doctor 1: 3", not "misses 2 warnings"."""
+    low, high = rubric.bounds
+    scale = rf"\b{low}\s?(?:to|[–-])\s?{high}\b|\s?(?:/|\b(?:out )?of)\s?{high}\b(?!/)"
+    told = _NUMBERED.sub(" ", re.sub(scale, "", re.sub(_named_slot(rubric), _SLOT, text, flags=re.I), flags=re.I))
+    digits = rf"\d{{1,{len(str(high))}}}"
+    other = rf"[½¼¾⅓⅔①-⑩➀-➓]|[★☆⭐]+|(?:{_WORDS.replace('|one', '')})\b"
+    alone = rf"(?<![\w.,/–-])({digits}(?:[.,/–-]{digits})*(?![\w/]|[.,–-]\d)|{other})(?!{_COUNTED})"
+    found = re.findall(rf"{_SLOT}[^\w\n,{_SLOT}]{{1,12}}(\d+(?:[.,/–-]\d+)*|{other})|{alone}", told, re.I)
+    whole = (re.sub(r"[.,]0+\Z", "", behind or apart) for behind, apart in found)
+    return [each for figure in whole for each in figure.split("/")]
+
+
+def _sentences(text: str) -> Iterator[str]:
+    """Yield the sentences and lines of a text that are no quotation, rows of figures with the line above them."""
+    rows = re.sub(r"\n(?=[^\w\n]*(?:\d[^A-Za-z\n]*)?(?:\n|\Z))", " ", text)
+    return (each for each in re.split(r"(?<=[^\d\n][.!?])(?<!Dr\.)\s|\n", rows) if not _QUOTED.search(each))
+
+
+def _scored_again(text: str, rubric: Rubric, values: Sequence[int] = ()) -> bool:
+    """Return whether a text behind scores has others, or numbers that may be others: then it is unclear which count.
+
+    They must be the scores in `values` of the responses that their sentence names, or else of all. Quotations do not matter: a
+    response may plant them.
+    """
+    score_of = {number: str(value) for number, value in enumerate(values, 1)}
+    for sentence in _sentences(text):
+        named = map(int, re.findall(_named_slot(rubric), sentence, re.I))
+        given = [score_of.get(number) for number in named] or [*score_of.values()] or [None]
+        figures = _figures(sentence, rubric)
+        if figures and figures != given and not {*figures} == {*given} == {given[0]}:
+            return True
+    return False
+
+
+def _chosen_again(text: str, rubric: Rubric) -> bool:
+    """Return whether a sentence takes a choice of a pair back: "Correction: Response B is better"."""
+    words = map(re.escape, rubric.choices.values())
+    labels = "|".join(word.replace("_", "[ _]") if len(word) > 1 else f"(?-i:{word})" for word in words)
+    taken_back = re.compile(rf"(?:{_CHANGED})\W(?:{labels})\b", re.I)
+    return rubric.mode == "pairwise" and any(map(taken_back.search, _sentences(text)))
 
 
 def _inline_header(text: str, rubric: Rubric, slots: int) -> list[re.Match]:
@@ -342,53 +365,6 @@ def _score(rubric: Rubric) -> str:
     return rf"{_MARK}{number}{_MARK}{out_of}(?:{_GAP}(?:points?|pts?|stars?)\b{out_of})?"
 
 
-def _scored_again(text: str, end: int, rubric: Rubric, values: tuple[int, ...]) -> bool:
-    """Return whether other scores follow an answer, in whatever form; then it is unclear which count.
-
-    Scores of only some slots count if they are points or end a sentence, and stand in no quotation, for instance of a demand
-    in a response; those without names of slots if as many as there are slots stand under a heading of scores.
-    """
-    verb = "gets?|receives?|scores?|has|is|earns?|deserves?|should|would|be|get|now|only|just|at|a|to"
-    mention = re.compile(
-        rf"\b{re.escape(rubric.slot_word)}{_JOIN}#?([0-9]{{1,4}})\b(?:['’]s)?[^\w\n,]{{0,12}}(?:(?:{verb})[^\w\n,]{{1,4}}){{0,4}}"
-        rf"(\d+(?:[.,/–-]\d+)?|[½¼¾⅓⅔]|(?:{_WORDS})\b)",
-        re.I,
-    )
-    if _taken_back(text[end:], rubric, values):
-        return True
-    mentions = list(mention.finditer(text, end))
-    again = {int(each[1]): re.sub(rf"/{rubric.bounds[1]}$|[.,]0$", "", each[2]) for each in mentions}
-    if not again.keys() >= set(range(1, len(values) + 1)):
-        lines = {int(each[1]): text[text.rfind("\n", 0, each.start()) + 1 : each.end()] for each in mentions}
-        stop = re.compile(r"\s?(?:(?:points?|pts?|/)\b|分)|[*_]{0,2}(?:[.!][*_]{0,2}(?:\s|\Z)|[ \t]*(?:\n|\Z))", re.I)
-        points = {int(each[1]): stop.match(text, each.end()) for each in mentions}
-        alone = {slot for slot, line in lines.items() if not (_QUOTED.search(line) or _HEADER.match(line))}
-        again = {slot: told for slot, told in again.items() if points[slot] and slot in alone}
-    if len(values) > 1 and (heading := _HEADING.search(text, end)):
-        unnamed = [line for line in text[heading.end() :].split("\n") if not mention.search(line)]
-        cells = _CELL.findall("\n".join(unnamed))  # more of them are parts of scores
-        if len(cells) == len(values) and [*map(float, cells)] != [*values]:
-            return True
-    return any(again.get(slot, str(value)) != str(value) for slot, value in enumerate(values, 1))
-
-
-def _taken_back(text: str, rubric: Rubric, values: Sequence[int] = ()) -> bool:
-    """Return whether a sentence, not a quotation, gives another score than `values`, or a choice: "I meant 2 for Doctor 1"."""
-    words = map(re.escape, rubric.choices.values())
-    labels = "|".join(word.replace("_", "[ _]") if len(word) > 1 else f"(?-i:{word})" for word in words)
-    for sentence in re.split(r"(?<=[.!?])\s|\n", text):
-        if _QUOTED.search(sentence):
-            continue
-        if rubric.mode == "pairwise" and re.search(rf"(?:{_CHANGED})\W(?:{labels})\b", sentence, re.I):
-            return True
-        if rubric.scale and _CORRECTED.search(sentence) and (slots := re.findall(_named_slot(rubric), sentence, re.I)):
-            told = re.sub(rf"\s?/\s?{rubric.bounds[1]}\b", "", _unnamed(sentence, rubric))
-            given = [str(dict(enumerate(values, 1)).get(int(number))) for number in slots]
-            if (figures := _RIVAL.findall(told)) and figures != given:
-                return True
-    return False
-
-
 def _take_scores(text: str, position: int, rubric: Rubric, slots: int) -> tuple[dict[int, re.Match], int, str | None]:
     """Return the scores from `position`, with their reasons, where they end, and what is malformed about them."""
     low, high = rubric.bounds
@@ -419,9 +395,8 @@ def _take_scores(text: str, position: int, rubric: Rubric, slots: int) -> tuple[
             reason = "" if "\n" in score["stop"] else reason.partition("\n")[0]
         if reason:
             marked = not set(",;:，；").isdisjoint(score["stop"]) or re.match(r"[(–—-]|(?:as|because|since)\b", reason)
-            told = _unnamed(re.sub(r"\n\s{0,20}[0-9]{1,2}[.)]\s", "\n", reason), rubric)
-            other_scale = re.match(r"\W{0,3}(?:(?:out )?of|/)\s?\d", told)
-            ended = (ended or bool(marked)) and {*_RIVAL.findall(told)} <= {score["score"]} and not other_scale
+            other_scale = re.match(r"\W{0,3}(?:(?:out )?of|/)\s?\d", reason)
+            ended = (ended or bool(marked)) and {*_figures(reason, rubric)} <= {score["score"]} and not other_scale
         if last or not following or not ended:
             break
         position = following.start()
@@ -475,10 +450,10 @@ def _read_json(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int
         if problem := "a key stands twice" if _REPEATED in members else _wrong_keys(answers, names):
             return ParsedAnswer(False, problem), end
         rationale = members.get(rationale_key) if rationale_key else None
-        rationale = rationale if isinstance(rationale, str) and rationale else None
-        reading = (_json_scores if rubric.scores_criteria else _json_choices)(answers, rubric, rationale)
+        reading = _json_answers(answers, rubric, rationale if isinstance(rationale, str) and rationale else None)
         later = text[end:] if reading.valid else ""
-        if _taken_back(later, rubric) or names & set(_keys(later, names)) or _other_values(later, rubric, reading):
+        again = (_scored_again if rubric.scale else _chosen_again)(later, rubric)
+        if again or names & set(_keys(later, names)) or _other_values(later, rubric, reading):
             return ParsedAnswer(False, "another answer follows, which is no JSON"), end
         return reading, end
     return ParsedAnswer(False, "no JSON object with the criteria"), len(text)
@@ -525,37 +500,34 @@ def _json_value(value: Any, rubric: Rubric) -> Any:
     return value
 
 
-def _json_choices(answers: dict, rubric: Rubric, rationale: str | None) -> ParsedAnswer:
-    labels = []
-    for name in rubric.output_criteria:
-        value = _json_value(answers[name], rubric)
-        if not isinstance(value, str) or _key(_label(value)) not in _words(rubric, name):
-            shown = value.strip() if isinstance(value, str) else type(value).__name__
-            words = ", ".join(rubric.labels(name).values())
-            return ParsedAnswer(False, f"{name}: {shown[:40]!r} is not one of {words}")
-        labels.append(_label(value))
-    return ParsedAnswer(True, rationale=rationale, choices=_choices(labels, rubric))
-
-
-def _json_scores(answers: dict, rubric: Rubric, rationale: str | None) -> ParsedAnswer:
-    (low, high), values = rubric.bounds, []
-    for slot in _slot_names(rubric, len(answers)):
-        if not isinstance(answers[slot], dict):
-            return ParsedAnswer(False, f"{slot}: {type(answers[slot]).__name__} instead of an object with the criteria")
-        scores = _named(answers[slot], rubric.output_criteria)
-        if problem := _wrong_keys(scores, set(rubric.output_criteria)):
-            return ParsedAnswer(False, f"{slot}: {problem}")
+def _json_answers(answers: dict, rubric: Rubric, rationale: str | None) -> ParsedAnswer:
+    """Return what an object with the right keys says: a word for each criterion, or a score of each response on each."""
+    values, scored = [], rubric.scores_criteria
+    for slot in _slot_names(rubric, len(answers)) if scored else [""]:
+        group, before = answers[slot] if scored else answers, f"{slot}: " if scored else ""
+        if not isinstance(group, dict):
+            return ParsedAnswer(False, f"{before}{type(group).__name__} instead of an object with the criteria")
+        group = _named(group, rubric.output_criteria)
+        if problem := _wrong_keys(group, set(rubric.output_criteria)):
+            return ParsedAnswer(False, f"{before}{problem}")
         for name in rubric.output_criteria:
-            value = _json_value(scores[name], rubric)
-            # All numbers are read as floats; "4" in quotes is accepted, too.
-            label = re.fullmatch(_score(rubric), _label(value), re.I) if isinstance(value, str) else None
-            number = float(label["score"]) if label else value
-            if not isinstance(number, float) or number not in range(low, high + 1):
-                shown = value[:40] if isinstance(value, str) else type(value).__name__
-                shown = f"{value:g}" if isinstance(value, float) else shown
-                return ParsedAnswer(False, f"{slot}, {name}: {shown!r} is not a whole number from {low} to {high}")
-            values.append(int(number))
-    return _scored(values, rubric, rationale)
+            value = _json_value(group[name], rubric)
+            words = _words(rubric, name) if not scored else {}
+            wanted = "is not one of " + ", ".join(rubric.labels(name).values())
+            read = _label(value) if isinstance(value, str) and _key(_label(value)) in words else None
+            if scored:
+                low, high = rubric.bounds
+                wanted = f"is not a whole number from {low} to {high}"
+                # All numbers are read as floats; "4" in quotes is accepted, too.
+                label = re.fullmatch(_score(rubric), _label(value), re.I) if isinstance(value, str) else None
+                number = float(label["score"]) if label else value
+                read = str(int(number)) if isinstance(number, float) and number in range(low, high + 1) else None
+            if read is None:
+                shown = value.strip()[:40] if isinstance(value, str) else type(value).__name__
+                shown = f"{value:g}" if scored and isinstance(value, float) else shown
+                return ParsedAnswer(False, f"{slot + ', ' if scored else ''}{name}: {shown!r} {wanted}")
+            values.append(read)
+    return reading_from_values(values, rubric, rationale)
 
 
 _PREFIX = re.compile(rf"\A(?:my |the )?(?:final )?(?:answers?|choices?|verdicts?){_MARK}{_GAP}[:：]", re.I)
@@ -571,7 +543,7 @@ def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
         if all(_key(label) in allowed for label in labels):
             if len(labels) != wanted:
                 return ParsedAnswer(False, f"{len(labels)} answers for {wanted} criteria"), end
-            if any(words != list(map(_key, labels)) for words in after) or _taken_back(text[end:], rubric):
+            if any(words != list(map(_key, labels)) for words in after) or _chosen_again(text[end:], rubric):
                 return ParsedAnswer(False, "another list of answers follows, which cannot be read"), end
             return ParsedAnswer(True, choices=_choices(labels, rubric)), end
         # "My final answer is: B, B, C, B": words before the first label of a list, and between its labels.

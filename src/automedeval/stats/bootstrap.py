@@ -16,6 +16,7 @@ CHUNK = 64  # resamples whose counts are held at once
 FEW_CASES = 50  # below, an interval is marked approximate
 RESAMPLES = 2000
 ROUNDING = 1e-12  # figures that differ by less are equal: sums in another order differ in their last digits
+Bounds = tuple[float, float] | None  # the lowest and highest value of a unit, of a figure that is a mean over units
 NO_SPREAD = "all cases have the same value, so that no interval can be estimated"
 
 
@@ -24,12 +25,11 @@ class Statistic:
     """A figure that is a function of sums over cases."""
 
     columns: np.ndarray | None  # float [cases, sums], what each case adds to each sum; None if `cells` is given
-    of: Callable[
-        [np.ndarray], np.ndarray
-    ]  # maps sums [resamples, sums] to figures [resamples]; NaN where it is undefined
+    # Maps sums [resamples, sums] to figures [resamples]; NaN where it is undefined.
+    of: Callable[[np.ndarray], np.ndarray]
     n: int  # the number of units (pairs, responses or cases)
     reason: str = "nothing to compute it from"  # why the figure may be undefined, in words
-    bounds: tuple[float, float] | None = None  # the lowest and highest value of a unit, if it is a mean over units
+    bounds: Bounds = None
     # int [cells], the case of each cell; the sums are then the counts of the cells' cases (ranks of single responses).
     cells: np.ndarray | None = None
 
@@ -85,16 +85,14 @@ def ratio(numerators: np.ndarray, denominators: np.ndarray, n: int | None = None
     return mean(numerators, denominators, n, reason, (0.0, 1.0))
 
 
-def mean(
-    numerators: np.ndarray, denominators: np.ndarray, n: int, reason: str = "no value", bounds: tuple | None = None
-) -> Statistic:
-    """Return sum(numerators) / sum(denominators), both float [cases], of n units."""
-    columns = np.column_stack([numerators, denominators]).astype(float)
+def mean(sums: np.ndarray, counts: np.ndarray, n: int, reason: str = "no value", bounds: Bounds = None) -> Statistic:
+    """Return sum(sums) / sum(counts), both float [cases], of n units."""
+    columns = np.column_stack([sums, counts]).astype(float)
     return Statistic(columns, lambda sums: divide(sums[:, 0], sums[:, 1]), n, reason, bounds)
 
 
 def mean_of(
-    values: np.ndarray, case: np.ndarray, cases: int, reason: str = "no value", bounds: tuple | None = None
+    values: np.ndarray, case: np.ndarray, cases: int, reason: str = "no value", bounds: Bounds = None
 ) -> Statistic:
     """Return the mean of values [units], each of the case whose number `case` has; NaN is left out."""
     there = ~np.isnan(values)
@@ -178,16 +176,14 @@ def bootstrap(statistics: Sequence[Statistic], cases: int, resamples: int = RESA
     ]
 
 
-def estimate_from(
-    value: float, draws: np.ndarray, cases: int, n: int, bounds: tuple[float, float] | None = None
-) -> Estimate:
+def estimate_from(value: float, draws: np.ndarray, cases: int, n: int, bounds: Bounds = None) -> Estimate:
     """Return the estimate of a figure of n units whose values in the resamples are `draws`."""
     low, high, reason = interval(value, draws, cases, bounds)
     return Estimate(value, low, high, n, reason, cases < FEW_CASES, cases, draws)
 
 
 def interval(
-    value: float, draws: np.ndarray, cases: int, bounds: tuple[float, float] | None = None
+    value: float, draws: np.ndarray, cases: int, bounds: Bounds = None
 ) -> tuple[float | None, float | None, str | None]:
     """Return (low, high, reason): an interval of 95 % for a figure with draws [resamples], or why there is none.
 
@@ -267,31 +263,30 @@ def value_of(statistic: Statistic, cases: int) -> float:
     return float(statistic.of(statistic.sums(np.ones((1, cases))))[0])
 
 
-def difference(first: Estimate, second: Estimate, bounds: tuple[float, float] | None = (-1.0, 1.0)) -> Estimate:
+def difference(first: Estimate, second: Estimate, bounds: Bounds = (-1.0, 1.0)) -> Estimate:
     """Return the difference of two figures estimated from the same resamples.
 
     `bounds` are those of a difference: by default of two means of values from 0 to 1, None for other figures.
     """
-    cases = min(first.cases, second.cases)
-    if first.value is None or second.value is None:
-        return Estimate(None, cases=cases, reason=first.reason or second.reason)
-    value, draws = first.value - second.value, first.draws - second.draws
-    return estimate_from(value, draws, cases, min(first.n, second.n), bounds)
+    return _weighted([first, second], np.array([1.0, -1.0]), bounds)
 
 
-def average(estimates: Sequence[Estimate], bounds: tuple[float, float] | None = (0.0, 1.0)) -> Estimate:
+def average(estimates: Sequence[Estimate], bounds: Bounds = (0.0, 1.0)) -> Estimate:
     """Return the mean of several figures estimated from the same resamples.
 
     `bounds` are the lowest and highest value of a unit where the figures are means over units, None for other figures.
     """
-    if len(estimates) == 1:
-        return estimates[0]
-    cases = min(each.cases for each in estimates)
+    count = len(estimates)
+    return estimates[0] if count == 1 else _weighted(estimates, np.full(count, 1 / count), bounds)
+
+
+def _weighted(estimates: Sequence[Estimate], weights: np.ndarray, bounds: Bounds) -> Estimate:
+    """Return the weighted sum of figures from the same resamples; it rests on the fewest cases and units of any."""
+    n, cases = (min(getattr(each, name) for each in estimates) for name in ("n", "cases"))
     if without := next((each for each in estimates if each.value is None), None):
         return Estimate(None, cases=cases, reason=without.reason)
-    value = sum(each.value for each in estimates if each.value is not None) / len(estimates)
-    draws = np.mean([each.draws for each in estimates], axis=0)
-    return estimate_from(value, draws, cases, min(each.n for each in estimates), bounds)
+    value = float(weights @ [each.value for each in estimates])
+    return estimate_from(value, weights @ np.array([each.draws for each in estimates]), cases, n, bounds)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

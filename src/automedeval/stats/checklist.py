@@ -5,9 +5,11 @@ divided by the sum of the positive points. Points below 0 are of criteria that a
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+
+from automedeval.stats.bootstrap import divide
 
 # How HealthBench Professional takes length off a score: points for each 500 characters above the free length.
 FREE_LENGTH, LENGTH_STEP, LENGTH_PENALTY = 2000, 500, 0.0147
@@ -16,69 +18,65 @@ FREE_LENGTH, LENGTH_STEP, LENGTH_PENALTY = 2000, 500, 0.0147
 #   clip_cases  each score clipped to [0, 1], then the mean: what inspect_evals does for HealthBench's categories
 #   unclipped   the mean of the scores
 MEAN_RULES = ("clip_mean", "clip_cases", "unclipped")
+ENDS = ((None, 0), (0, None))  # of points that an unread criterion may take off, or add
 
 
 class Score(NamedTuple):
-    """The score of a response.
+    """The scores of responses, None or NaN where no criterion has positive points.
 
     Attributes:
         score: points of the criteria that are known to be met / sum of the positive points; may be negative.
         lowest, highest: the lowest and the highest score that are still possible where criteria are unread; else the score.
-
-    All are None where no criterion has positive points.
     """
 
-    score: float | None
-    lowest: float | None
-    highest: float | None
+    score: Any
+    lowest: Any
+    highest: Any
 
 
-def shares_of(runs: Sequence[Sequence[float | None]], criteria: int) -> list[float | None]:
-    """Return the mean over the runs that read each criterion; None where no run did.
+def checklist_scores(points: np.ndarray, met: np.ndarray, response: np.ndarray, responses: int) -> Score:
+    """Return the scores of responses, each float [responses].
 
     Args:
-        runs: whether each criterion is met, or with what probability; None where a run could not read it.
-        criteria: their number, for no runs.
+        points: float [items], of each criterion of each response, positive or negative.
+        met: float [items], whether it is met, or in what share of the runs; NaN where that could not be read.
+        response: int [items], the number of the response of each item, from 0; responses: how many there are.
     """
-    columns = ([run[place] for run in runs] for place in range(criteria))
-    read = [[value for value in column if value is not None] for column in columns]
-    return [sum(values) / len(values) if values else None for values in read]
+    read = ~np.isnan(met)
+    parts = (
+        points.clip(0),
+        np.where(read, points * met, 0.0),
+        *(np.where(read, 0.0, points.clip(*ends)) for ends in ENDS),
+    )
+    possible, sure, least, most = (np.bincount(response, part, minlength=responses) for part in parts)
+    return Score(*(divide(sure + more, possible) for more in (0.0, least, most)))
 
 
 def checklist_score(points: Sequence[float], met: Sequence[float | None]) -> Score:
-    """Return the score of a response.
-
-    Args:
-        points: of each criterion, positive or negative.
-        met: whether it is met, in the same order, or in what share of the runs; None where that could not be read.
+    """Return the score of one response by the points of its criteria and whether each is met, None where that is unread.
 
     Raises:
         ValueError: not one entry for each criterion.
     """
-    possible = sum(each for each in points if each > 0)
-    sure = sum(each * share for each, share in zip(points, met, strict=True) if share is not None)
-    unread = [each for each, share in zip(points, met) if share is None]
-    if not possible:
-        return Score(None, None, None)
-    least, most = sum(each for each in unread if each < 0), sum(each for each in unread if each > 0)
-    return Score(*((sure + more) / possible for more in (0, least, most)))
+    if len(points) != len(met):
+        raise ValueError(f"{len(met)} entries for {len(points)} criteria")
+    scores = checklist_scores(np.array(points, float), np.array(met, float), np.zeros(len(met), int), 1)
+    return Score(*(None if np.isnan(each[0]) else float(each[0]) for each in scores))
 
 
-def length_adjusted(score: float | None, characters: int) -> float | None:
-    """Return a score less HealthBench Professional's penalty for length; shorter than the free length adds to the score.
+def length_adjusted(score: np.ndarray, characters: np.ndarray) -> np.ndarray:
+    """Return scores less HealthBench Professional's penalty for length; shorter than the free length adds to the score.
 
     Args:
-        characters: length of the response.
+        characters: lengths of the responses.
     """
-    return None if score is None else score - LENGTH_PENALTY * (characters - FREE_LENGTH) / LENGTH_STEP
+    return score - LENGTH_PENALTY * (characters - FREE_LENGTH) / LENGTH_STEP
 
 
-def mean_score(scores: Sequence[float | None], rule: str = "clip_mean") -> float | None:
-    """Return the mean over cases by one of `MEAN_RULES`; cases without a score do not count, and None is the mean of none."""
-    defined = np.array([score for score in scores if score is not None], float)
+def mean_score(scores: np.ndarray, rule: str = "clip_mean") -> float | None:
+    """Return the mean over cases by one of `MEAN_RULES`; NaN does not count, and None is the mean of none."""
+    defined = scores[~np.isnan(scores)]
     if not len(defined):
         return None
-    if rule == "clip_cases":
-        defined = defined.clip(0, 1)
-    mean = float(defined.mean())
+    mean = float((defined.clip(0, 1) if rule == "clip_cases" else defined).mean())
     return min(max(mean, 0.0), 1.0) if rule == "clip_mean" else mean

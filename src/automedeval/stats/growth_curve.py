@@ -7,7 +7,7 @@ f(t)^(-1/3) = u + v·q^t, where u = a^(-1/3), q = e^(-b), v = u·e^(-c): a strai
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -47,81 +47,47 @@ class Curve:
         return max(0, math.floor(t) + 1)
 
 
-@dataclass(frozen=True)
-class Forecast:
-    """Hold a fitted curve, or the reason why there is none.
+def forecast(values: Sequence[float | None]) -> dict[str, Any]:
+    """Fit the curve to the accuracies of rounds 0, 1, 2, …, from 0 to 1, by least squares; three rounds are met exactly.
 
-    `residual_error` is the standard error of the least-squares residuals and `spread` the covariance [3, 3] of u, v and q;
-    three rounds have neither.
-    """
-
-    rounds: int
-    curve: Curve | None = None
-    reason: str | None = None
-    residual_error: float | None = None
-    spread: np.ndarray | None = field(default=None, repr=False, compare=False)
-
-    def interval(self, t: float) -> tuple[float, float] | None:
-        """Return the 95 % prediction interval of a measurement of round t, within 0 to 1; None if there is none.
-
-        By the delta method: the variance of the fitted curve at t, which is its gradient times `spread` times its gradient,
-        plus that of a residual, with Student's t at (rounds - 3) degrees of freedom. Residuals are taken as independent with
-        equal variance, although all rounds are measured on the same cases.
-        """
-        if self.spread is None or self.curve is None or self.residual_error is None:
-            return None
-        gradient = _gradients(_line(self.curve), np.array([float(t)]))[0]
-        error = math.sqrt(gradient @ self.spread @ gradient + self.residual_error**2)
-        reach = float(scipy.special.stdtrit(self.rounds - LEAST_ROUNDS, 0.975)) * error
-        value = self.curve.at(t)
-        return max(0.0, value - reach), min(1.0, value + reach)
-
-    def to_dict(self) -> dict[str, Any]:
-        if self.curve is None:
-            return {"reason": self.reason}
-        record = asdict(self.curve) | {"exact": self.spread is None, "residual_error": self.residual_error}
-        record |= {"small_rest": SMALL_REST, "round_of_small_rest": self.curve.round_of_small_rest(), "next": []}
-        for t in range(self.rounds, self.rounds + AHEAD):
-            low, high = self.interval(t) or (None, None)
-            record["next"].append({"round": t, "value": self.curve.at(t), "low": low, "high": high})
-        return record | ({"no_interval": EXACT} if self.spread is None else {})
-
-
-def fit(values: Sequence[float | None]) -> Forecast:
-    """Fit the curve to the accuracies of rounds 0, 1, 2, …, from 0 to 1.
-
-    By least squares; three rounds are met exactly. There is no forecast if the rounds do not rise, do not slow down, or slow
-    down towards a limit above 1.
+    Returns:
+        "a", "b" and "c" of the curve, "round_of_small_rest", and "next": the value of each of `AHEAD` rounds with a prediction
+        interval of 95 %. More than three rounds have the interval by the delta method, with Student's t at (rounds - 3) degrees
+        of freedom: the variance of the fitted curve plus that of a residual, "residual_error" squared. Residuals are taken as
+        independent with equal variance, although all rounds are measured on the same cases. If the rounds do not rise, do not
+        slow down, or slow down towards a limit above 1, there is only a "reason".
     """
     # Paper: does not say how its constants were found. They miss Table 5 by up to half a point. Its three values have an
     # exact solution, with a limit of 50.76 %; the paper's limit is 52.74 %.
-    rounds, measured = len(values), [value for value in values if value is not None]
+    rounds, measured = len(values), np.array([value for value in values if value is not None])
     if rounds < LEAST_ROUNDS:
-        return Forecast(rounds, reason=TOO_FEW)
+        return {"reason": TOO_FEW}
     if len(measured) < rounds:
-        return Forecast(rounds, reason=f"round {list(values).index(None)} has no accuracy")
+        return {"reason": f"round {list(values).index(None)} has no accuracy"}
     if measured[-1] - measured[0] < NEARLY:
-        return Forecast(rounds, reason=NO_RISE)
-    return _least_squares(np.array(measured))
-
-
-def _least_squares(values: np.ndarray) -> Forecast:
-    """Fit u, v and q, from several starts: the sum of squares can have several minima."""
-    rounds, times = len(values), np.arange(len(values), dtype=float)
+        return {"reason": NO_RISE}
+    times = np.arange(rounds, dtype=float)
     options = {"bounds": (LOWEST, HIGHEST), "x_scale": (1.0, 0.1, 0.5), "ftol": 1e-15, "xtol": 1e-15, "gtol": 1e-15}
-    options |= {"fun": lambda line: _values(line, times) - values, "jac": lambda line: _gradients(line, times)}
-    fits = [scipy.optimize.least_squares(x0=start, **options) for start in _starts(values, times)]
+    options |= {"fun": lambda line: _values(line, times) - measured, "jac": lambda line: _gradients(line, times)}
+    # The sum of squares can have several minima.
+    fits = [scipy.optimize.least_squares(x0=start, **options) for start in _starts(measured, times)]
     best = min(fits, key=lambda each: each.cost)
     if reason := _flaw(*best.x):
-        return Forecast(rounds, reason=reason)
+        return {"reason": reason}
     u, v, q = best.x
-    curve = Curve(min(1.0, float(u**-3)), float(-math.log(q)), float(math.log(u / v)))
-    if rounds == LEAST_ROUNDS:
-        return Forecast(rounds, curve)
-    slopes = _gradients(best.x, times)
-    error = math.sqrt(2 * best.cost / (rounds - LEAST_ROUNDS))
-    inverse = np.linalg.pinv(slopes)
-    return Forecast(rounds, curve, residual_error=error, spread=error**2 * inverse @ inverse.T)
+    curve, exact = Curve(min(1.0, float(u**-3)), float(-math.log(q)), float(math.log(u / v))), rounds == LEAST_ROUNDS
+    error = None if exact else math.sqrt(2 * best.cost / (rounds - LEAST_ROUNDS))
+    record = asdict(curve) | {"exact": exact, "residual_error": error, "small_rest": SMALL_REST}
+    record |= {"round_of_small_rest": curve.round_of_small_rest(), "next": []}
+    inverse = np.linalg.pinv(_gradients(best.x, times))
+    for t in range(rounds, rounds + AHEAD):
+        line = {"round": t, "value": curve.at(t), "low": None, "high": None}
+        if error is not None:
+            spread = _gradients(best.x, np.array([float(t)]))[0] @ inverse
+            reach = float(scipy.special.stdtrit(rounds - LEAST_ROUNDS, 0.975)) * error * math.sqrt(spread @ spread + 1)
+            line |= {"low": max(0.0, curve.at(t) - reach), "high": min(1.0, curve.at(t) + reach)}
+        record["next"].append(line)
+    return record | ({"no_interval": EXACT} if exact else {})
 
 
 def _starts(values: np.ndarray, times: np.ndarray) -> list[np.ndarray]:
@@ -141,11 +107,6 @@ def _flaw(u: float, v: float, q: float) -> str | None:
     if q < NEARLY:
         return NO_REST
     return OVER_ONE if q > 1 - NEARLY or u**-3 > 1 + NEARLY else None
-
-
-def _line(curve: Curve) -> np.ndarray:
-    u = curve.a ** (-1 / 3)
-    return np.array([u, u * math.exp(-curve.c), math.exp(-curve.b)])
 
 
 def _values(line: np.ndarray, times: np.ndarray) -> np.ndarray:

@@ -44,7 +44,7 @@ from typing import Any
 import numpy as np
 import scipy
 
-from automedeval.stats.bootstrap import FEW_CASES, NO_SPREAD, Estimate, binomial_interval
+from automedeval.stats.bootstrap import FEW_CASES, NO_SPREAD, Bounds, Estimate, binomial_interval
 
 LEAST_RATED = 10  # rated cases needed to estimate the weight of a judge
 NOTHING = 1e-12  # a sum of squares of rounding errors
@@ -76,7 +76,7 @@ class Powered:
 
 
 def prediction_powered(
-    people: np.ndarray, judge: np.ndarray, units: np.ndarray | None = None, bounds: tuple[float, float] | None = None
+    people: np.ndarray, judge: np.ndarray, units: np.ndarray | None = None, bounds: Bounds = None
 ) -> Powered:
     """Estimate a mean over cases from few ratings and many verdicts, as the module's docstring defines it.
 
@@ -144,7 +144,7 @@ def _gamma(y: np.ndarray, units: np.ndarray, g: np.ndarray, n: int, squares: flo
     return products / (rated - 2) / (squares / (n - 1))
 
 
-def _naive(judge: np.ndarray, units: np.ndarray, bounds: tuple[float, float] | None) -> Estimate:
+def _naive(judge: np.ndarray, units: np.ndarray, bounds: Bounds) -> Estimate:
     valid = ~np.isnan(judge)
     n, size = int(valid.sum()), float(units[valid].sum())
     if n < 2 or not size:
@@ -153,7 +153,7 @@ def _naive(judge: np.ndarray, units: np.ndarray, bounds: tuple[float, float] | N
     return _interval(float(judge[valid].sum()) / size, float(g @ g) / size**2 * n / (n - 1), n, bounds)
 
 
-def _interval(value: float, variance: float, cases: int, bounds: tuple[float, float] | None) -> Estimate:
+def _interval(value: float, variance: float, cases: int, bounds: Bounds) -> Estimate:
     """Return value ± t √variance, within bounds; without variance, the binomial interval or none."""
     error = float(np.sqrt(variance))
     if error <= 1e-9 * max(1.0, abs(value)):

@@ -98,9 +98,13 @@ def tokenizer_faults(folder: Path, config: Any, template: str | None) -> list[st
     messages = [{"role": "system", "content": "Judge."}, {"role": "user", "content": "Is it right?"}]
     encoder = PromptEncoder(tokenizer)
     try:
-        ((prompt, answer),) = encoder.encode_pairs([(messages, "Yes.")])
+        (prompt,) = encoder.encode([messages])
+        (whole,) = encoder.encode([[*messages, {"role": "assistant", "content": "Yes."}]], answered=True)
     except RecordError as error:
         return [*faults, _line(error)]
+    answer = whole[len(prompt) :]
+    if whole != prompt + answer:
+        return [*faults, "its chat template renders a prompt with an answer differently from one without"]
     if not prompt or not answer:
         return [*faults, "its chat template renders no prompt, or no answer"]
     if not ends & set(answer):

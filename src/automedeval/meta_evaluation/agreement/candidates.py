@@ -83,17 +83,15 @@ def _strengths(halves: np.ndarray, names: list[str], resamples: int) -> dict[str
         (counts @ columns).reshape(len(counts), *total.shape)
         for counts in bootstrap.resample_counts(len(halves), resamples)
     ]
-    rates = np.concatenate(
-        [bootstrap.divide(each.sum(axis=2), (each + each.transpose(0, 2, 1)).sum(axis=2)) for each in parts]
-    )
+    played = (each + each.transpose(0, 2, 1) for each in parts)
+    rates = np.concatenate([bootstrap.divide(a.sum(axis=2), b.sum(axis=2)) for a, b in zip(parts, played)])
     if reason := bradley_terry.unbeaten(total, names):
         return {"strengths": None, "reason": reason, "first_places": _first_places(rates, names)}
     draws = np.concatenate([bradley_terry.bradley_terry(each) for each in parts])
     strengths = bradley_terry.bradley_terry(total)
     games = (total + total.T).sum(axis=1).astype(int).tolist()
-    records = {
-        name: bootstrap.estimate_from(float(strengths[i]), draws[:, i], cases, games[i]) for i, name in enumerate(names)
-    }
+    of_names = zip(names, strengths.tolist(), draws.T, games)
+    records = {name: bootstrap.estimate_from(value, drawn, cases, n) for name, value, drawn, n in of_names}
     # Where a model lost no comparison of a resample its strength is not finite: the win rates decide who is first.
     by_strength = np.where(np.isnan(draws).any(axis=1, keepdims=True), rates, draws)
     return {"strengths": records, "first_places": _first_places(by_strength, names)}

@@ -12,7 +12,7 @@ import numpy as np
 
 from automedeval.evidence.run import disagreements
 from automedeval.metrics.lexical import longer_text
-from automedeval.records import Case, RecordError, read_cases, table_of
+from automedeval.records import Case, CaseCriterion, RecordError, Response, read_cases, table_of
 from automedeval.records.thoughts import count_thoughts, note_on_thoughts
 from automedeval.stats.agreement import Panel
 
@@ -86,6 +86,27 @@ class Cases:
         return self.panel.relations(self.words)
 
     @cached_property
+    def items(self) -> list[tuple[int, CaseCriterion]]:
+        """Every response with every criterion of its case: (number of the response, criterion)."""
+        cases = enumerate(self.panel.case.tolist())
+        return [(response, criterion) for response, case in cases for criterion in self.records[case].criteria]
+
+    @cached_property
+    def response_of(self) -> np.ndarray:
+        """The number of the response of each item: int [items], ascending."""
+        return np.array([response for response, _ in self.items], int)
+
+    @cached_property
+    def points(self) -> np.ndarray:
+        """The points of the criterion of each item: float [items]."""
+        return np.array([criterion.points for _, criterion in self.items], float)
+
+    @cached_property
+    def first_item(self) -> np.ndarray:
+        """The number of each response's first item, and that of all items: int [responses + 1]."""
+        return np.searchsorted(self.response_of, np.arange(self.responses + 1))
+
+    @cached_property
     def disagreements(self) -> dict[tuple[str, str], list[dict[str, Any]]]:
         """(case, model) → the statements of the response that another one contradicts, of cases without a reference."""
         bare = (case for case in self.records if not (case.reference or "").strip())
@@ -102,6 +123,11 @@ class Cases:
         if model not in self.records[number].models:
             raise RecordError(f"{place}: case {case_id!r} has no response of {model[:80]!r}")
         return int(self.start[number]) + self.records[number].models.index(model)
+
+    def at(self, response: int) -> tuple[Case, Response]:
+        """Return the case of a response, and the response, by its number."""
+        case = self.panel.case[response]
+        return self.records[case], self.records[case].responses[response - self.start[case]]
 
     def known(
         self, placed: Iterable[tuple[str, Any]], source: object, what: str, notes: list[str]

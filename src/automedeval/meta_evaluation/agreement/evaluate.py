@@ -14,7 +14,12 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.baselines import best_baseline, differences, paired
 from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS, compare_candidates, tell_apart
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.judge_facts import longer_comparisons, prefers_longer, record_of
+from automedeval.meta_evaluation.agreement.judge_facts import (
+    longer_comparisons,
+    prefers_longer,
+    record_of,
+    sees_reference,
+)
 from automedeval.meta_evaluation.agreement.main_judge import (
     FOLDS,
     MainJudge,
@@ -97,13 +102,13 @@ def meta_evaluate(
         for name, record in tree["models"].get(row.name, {}).get("models", {}).items():
             record["longer"] = list(longer_comparisons(cases, row.relations, name))
     result = bootstrap.estimate(tree, len(cases), resamples)
-    finish(result["main_judge"], main.row.judge.sees_reference)
+    finish(result["main_judge"], sees_reference(main.row.judge))
     if people is not None:
         comparisons = result["comparisons"] = differences(result["comparisons"])
         baselines = {row.name for row in rows if row.judge.kind == "baseline"}
         for row in (row for row in rows if row.judge.kind == "judge"):
             mine = [each for each in comparisons if each["first"] == row.name and each["second"] in baselines]
-            best = best_baseline({each["second"]: each["difference"] for each in mine}, row.judge.sees_reference)
+            best = best_baseline({each["second"]: each["difference"] for each in mine}, sees_reference(row.judge))
             result["judges"][row.name]["best_baseline"] = best
     for table in result["models"].values():
         tell_apart(table.get("pairs", []))

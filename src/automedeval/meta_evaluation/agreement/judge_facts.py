@@ -1,7 +1,7 @@
 """What is known of a judge by its verdicts, its audit and the ratings of its cases: its record, and facts beside a ranking."""
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,11 @@ from automedeval.meta_evaluation.table import Row, VerdictTable
 from automedeval.models.arguments import ChatArguments, EncoderArguments, command_line
 from automedeval.records import RecordError, read_json
 from automedeval.records.language import is_english
-from automedeval.rubrics import without_scale
+from automedeval.rubrics import LIKELIHOOD, without_scale
 from automedeval.stats import bootstrap
 from automedeval.stats.agreement import concordance
+
+Statements = dict[tuple[str, str], list[dict[str, Any]]]  # (case, model) of a response → statements that it makes
 
 # What a record has under the names of `JudgeProfile`.
 RECORDED = ("blind_to", "contradicted", "empty", "foreign", "rationale_faults", "unread")
@@ -44,6 +46,79 @@ def audits_of(places: Sequence[str], rows: Sequence[Row]) -> dict[str, Audit]:
             raise RecordError(f"{file}: an audit of {which}; no judge of these verdicts has them")
         by_line |= dict.fromkeys(audited, audit)
     return by_line
+
+
+def layout(judge: VerdictTable) -> str:
+    """Return in how many prompts the responses of a case are shown, in words; other orders and runs show the same."""
+    if judge.kind == "baseline":
+        return ""
+    composed = any("composed" in each.extra for each in judge.verdicts)
+    if composed or without_scale(judge.rubric_name) or all(len(each.order) == 1 for each in judge.verdicts):
+        return "each response by itself"
+    groups: dict[str, set[frozenset[int]]] = defaultdict(set)
+    for verdict in judge.verdicts:
+        groups[verdict.case_id].add(frozenset(verdict.order))
+    counts = zip(*((len(each), max(map(len, each)), len(frozenset().union(*each))) for each in groups.values()))
+    prompts, shown, responses = (" to ".join(map(str, sorted({min(each), max(each)}))) for each in counts)
+    if prompts == "1":
+        return f"one prompt with all {responses} responses of a case"
+    mean = "" if judge.of_pairs else ", and a score is their mean"
+    return f"{prompts} prompts a case, each with {shown} of its {responses} responses{mean}"
+
+
+def blind_to(judge: VerdictTable) -> list[str] | None:
+    """Return the kinds of danger that a judge made like this one cannot see; None where this is not known."""
+    return next((verdict.extra["blind_to"] for verdict in judge.verdicts if "blind_to" in verdict.extra), None)
+
+
+def sees_reference(judge: VerdictTable) -> bool | None:
+    """Return whether a judge is shown the reference; None where this is not known."""
+    if judge.rubric_name == LIKELIHOOD:
+        return False
+    reads = any(verdict.extra.get("reads_reference") for verdict in judge.valid)
+    return True if reads else None if judge.rubric is None else judge.rubric.needs_reference
+
+
+def contradicted(judge: VerdictTable) -> Statements:
+    """Return the statements that contradict their evidence, of every response that was checked."""
+    checked = ((each.case_id, each.extra.get("checked", {})) for each in judge.valid)
+    return {(case_id, model): those for case_id, by_model in checked for model, those in by_model.items()}
+
+
+def disagreements(judge: VerdictTable) -> Statements:
+    """Return those of `Cases`, of cases of which no response was checked against evidence."""
+    checked = {case_id for case_id, _ in contradicted(judge)}
+    return {place: those for place, those in judge.cases.disagreements.items() if place[0] not in checked}
+
+
+def contradicted_by_model(judge: VerdictTable) -> dict[str, list[int]]:
+    """Return model → the number of its responses with a contradicted statement, and of those that were checked."""
+    checked = sorted((model, bool(statements)) for (_, model), statements in contradicted(judge).items())
+    wrong, count = Counter(model for model, is_wrong in checked if is_wrong), Counter(model for model, _ in checked)
+    return {model: [wrong[model], count[model]] for model in count}
+
+
+def notes_on(judge: VerdictTable) -> list[str]:
+    """Return what a report has to state: cases and runs without a verdict, models and pairs that were not asked about."""
+    cases, name, notes = judge.cases, judge.name, []
+
+    def without(there: np.ndarray) -> str:
+        first = cases.records[there[0]].id
+        return f"no verdict on {len(there)} of {len(cases)} cases, for example {first!r}: counted as invalid"
+
+    if (missing := np.flatnonzero(judge.given == 0)).size:
+        notes.append(f"{name}: {without(missing)}")
+    if never := [cases.models[number] for number in np.unique(cases.model_of[~judge.asked])]:
+        shown = ", ".join(never[:3]) + (f" and {len(never) - 3} more" if len(never) > 3 else "")
+        notes.append(f"{name} was never asked about {shown}: left out of its figures")
+    for run in judge.runs if len(judge.runs) > 1 else ():
+        there = np.bincount(judge.case_of[judge.run == run], minlength=len(cases))
+        if (missing := np.flatnonzero((there == 0) & (judge.given > 0))).size:
+            notes.append(f"{name}, run {run}: {without(missing)} in that run")
+    first, second = cases.panel.pairs
+    if left := int((judge.asked[first] & judge.asked[second] & ~judge.asked_pairs).sum()):
+        notes.append(f"{name} was never asked to compare {left} of {len(first)} pairs: left out of its figures")
+    return notes
 
 
 def run_record(judge: VerdictTable) -> dict[str, Any]:
@@ -78,9 +153,8 @@ def next_steps(judge: VerdictTable, rated: bool, audited: bool) -> list[str]:
         run = run_record(judge).get("arguments", {})
         follows_none = bool(run) or without_scale(judge.rubric_name)
         rubric = run.get("rubric") or (None if follows_none else judge.rubric_name.partition("@")[0])
-        judged = {
-            name: run.get(name) for name in ("rationale", "blank", "judge_name") if run.get(name) not in (None, True)
-        }
+        chosen = ((name, run.get(name)) for name in ("rationale", "blank", "judge_name"))
+        judged = {name: value for name, value in chosen if value not in (None, True)}
         command = command_line(
             "audit", run, (EncoderArguments, ChatArguments), judge=run.get("judge") or "JUDGE", cases=judge.cases.source,
             rubric=rubric, **judged, output="audits/mine",
@@ -93,22 +167,21 @@ def next_steps(judge: VerdictTable, rated: bool, audited: bool) -> list[str]:
 def record_of(cases: Cases, row: Row) -> dict[str, Any]:
     """Return the record of a judge in agreement.json, as far as it needs no ratings, with a `Statistic` for every figure."""
     judge = row.judge
+    faults = Counter(each.rationale_fault for each in judge.valid if each.rationale_fault)
     record: dict[str, Any] = {
         "kind": judge.kind,
         "name": judge.name,
         "judge": judge.judge,
         "rubric": judge.rubric_name,
-        "layout": judge.layout,
+        "layout": layout(judge),
         "criterion": row.criterion,
         "settings": judge.settings,
         "checkpoint": judge.checkpoint,
         "verdicts": int(judge.verdicts_due.sum()),
         "errors": dict(judge.errors.most_common(8)),
-        "blind_to": judge.blind_to,
-        "contradicted": judge.contradicted_by_model,
-        "rationale_faults": dict(
-            sorted(Counter(each.rationale_fault for each in judge.valid if each.rationale_fault).items())
-        ),
+        "blind_to": blind_to(judge),
+        "contradicted": contradicted_by_model(judge),
+        "rationale_faults": dict(sorted(faults.items())),
         "empty": judge.by_model(cases.empty),
         "unread": judge.by_model(judge.unread),
         "foreign": foreign(judge),
@@ -126,7 +199,7 @@ def record_of(cases: Cases, row: Row) -> dict[str, Any]:
 
 def foreign(judge: VerdictTable) -> list[int]:
     """Return the answers in another language than English, and all: of a small judge, which reads English; else [0, 0]."""
-    if judge.blind_to is None or without_scale(judge.rubric_name):
+    if blind_to(judge) is None or without_scale(judge.rubric_name):
         return [0, 0]
     texts = [response.text for case in judge.cases.records for response in case.responses]
     shown = [text for text, asked in zip(texts, judge.asked) if asked]

@@ -15,6 +15,7 @@ import numpy as np
 
 from automedeval.meta_evaluation.agreement.baselines import best_baseline, differences, paired
 from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.judge_facts import contradicted, disagreements
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.facts import LEAST_RATED
 from automedeval.meta_evaluation.table import Row, VerdictTable, judged_relations
@@ -37,9 +38,7 @@ class MainJudge:
     rated_cases: int  # with a pair that people ordered, and that all judges, or the given or only one, were asked about
     folds: tuple[Row, ...]  # the line that the other folds chose, for each fold; empty unless cross-fitted
     row_of_case: tuple[Row, ...]  # the line whose verdicts count for the agreement on each case
-    relation: (
-        np.ndarray | None
-    )  # people's relations of the pairs that count [pairs], NaN for the others; None: no ratings
+    relation: np.ndarray | None  # people's relations of the pairs that count [pairs], else NaN; None: no ratings
 
 
 def choose(cases: Cases, rows: Sequence[Row], people: People | None, wanted: str | None = None) -> MainJudge:
@@ -54,9 +53,8 @@ def choose(cases: Cases, rows: Sequence[Row], people: People | None, wanted: str
     rows = [row for row in rows if row.judge.kind == "judge"]
     named = [row for row in rows if wanted in (row.name, row.judge.name)]
     if wanted is not None and not named:
-        raise RecordError(
-            f"--main_judge: no judge is called {wanted!r}; there are {', '.join(row.name for row in rows)}"
-        )
+        names = ", ".join(row.name for row in rows)
+        raise RecordError(f"--main_judge: no judge is called {wanted!r}; there are {names}")
     rivals = named[:1] if wanted is not None else rows
     relation = None
     ordered = np.zeros(len(cases), bool)
@@ -150,10 +148,8 @@ def _valid_rates(cases: Cases, judge: VerdictTable) -> dict[str, bootstrap.Stati
     for number, name in enumerate(cases.models):
         of_model = cases.model_of == number
         if due[of_model].any():
-            valid_of_case, due_of_case = (
-                cases.panel.per_case(np.where(of_model, each, 0.0), "responses") for each in (valid, due)
-            )
-            rates[name] = bootstrap.ratio(valid_of_case, due_of_case, reason="no verdict")
+            sums = [cases.panel.per_case(np.where(of_model, each, 0.0), "responses") for each in (valid, due)]
+            rates[name] = bootstrap.ratio(sums[0], sums[1], reason="no verdict")
     return rates
 
 
@@ -185,7 +181,7 @@ def measures_of_cases(cases: Cases, row: Row, people: People | None) -> dict[str
     np.fmin.at(low, panel.case, values)
     np.fmax.at(high, panel.case, values)
     measures = {}
-    for name, statements_of in zip(OF_STATEMENTS, (row.judge.contradicted, row.judge.disagreements)):
+    for name, statements_of in zip(OF_STATEMENTS, (contradicted(row.judge), disagreements(row.judge))):
         if statements_of:
             measures[name] = np.full(len(cases), np.nan)
         for (case_id, _), statements in statements_of.items():
@@ -210,8 +206,7 @@ def worth_reading(cases: Cases, row: Row, people: People | None) -> dict[str, li
     for name, measure in measures_of_cases(cases, row, people).items():
         most = None if name in OF_STATEMENTS else MOST_CASES
         order = np.argsort(np.where(np.isnan(measure), np.inf, -measure), kind="stable")[:most].tolist()
-        use = [
-            case for case in order if not np.isnan(measure[case]) and (name == "least_sure" or measure[case] > ROUNDING)
-        ]
+        least = -np.inf if name == "least_sure" else ROUNDING
+        use = [case for case in order if measure[case] > least]
         lists[name] = [cases.records[case].id for case in use]
     return lists

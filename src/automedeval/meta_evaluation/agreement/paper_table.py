@@ -61,9 +61,8 @@ def paper_table(
         cells = {name: dict(line[name + SCORES[scores]]) for name in MEASURES}
         for name in (each for each in RATIONALES if each in columns):
             cells[name] = over_runs({row.name: _rationale_runs(name, estimates[row.judge.name]) for row in trainings})
-        valid, due = (
-            sum(getattr(row.judge, f"verdicts_{name}").sum() for row in trainings) for name in ("valid", "due")
-        )
+        valid = sum(row.judge.verdicts_valid.sum() for row in trainings)
+        due = sum(row.judge.verdicts_due.sum() for row in trainings)
         record = {name: line[name] for name in ("judge", "names", "runs", "of")}
         table.append(record | {"valid": float(valid / due), "cells": {name: cells[name] for name in columns}})
     if ours is not None:
@@ -146,6 +145,4 @@ def _on_shared_cases(sides: list[dict[str, dict[int, Any]]]) -> list[dict[str, d
         columns = figure.columns * shared[:, None]
         return replace(figure, columns=columns, n=int(columns[:, 1].sum()), reason="no case has a rationale of both")
 
-    return [
-        {name: {run: kept(figure) for run, figure in runs.items()} for name, runs in side.items()} for side in sides
-    ]
+    return [{name: {run: kept(each) for run, each in runs.items()} for name, runs in side.items()} for side in sides]

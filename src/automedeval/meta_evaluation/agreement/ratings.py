@@ -62,9 +62,7 @@ class People:
     """Ratings of responses."""
 
     annotators: list[str]  # sorted
-    by_criterion: dict[
-        str, np.ndarray
-    ]  # each criterion's ratings: float [responses, annotators], NaN where there is none
+    by_criterion: dict[str, np.ndarray]  # ratings on each criterion: float [responses, annotators], NaN for none
     crossed: bool  # whether annotators are persons who rated all that was rated; else a name is a position only
     # The number of a response → (annotator, comment) of its ratings.
     comments: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
@@ -102,8 +100,7 @@ class People:
 
 
 def _mean(values: np.ndarray, axis: int) -> np.ndarray:
-    count = (~np.isnan(values)).sum(axis=axis)
-    return np.where(count > 0, np.nansum(values, axis=axis) / np.maximum(count, 1), np.nan)
+    return bootstrap.divide(np.nansum(values, axis=axis), (~np.isnan(values)).sum(axis=axis))
 
 
 def read_ratings(path: str, cases: Cases, raters: str | None = None) -> People:
@@ -137,9 +134,8 @@ def gather_ratings(
             comments[response].append((rating.annotator, rating.comment))
     annotators = sorted({annotator for _, annotator, _ in scores})
     column = {name: number for number, name in enumerate(annotators)}
-    by_criterion = {
-        name: np.full((cases.responses, len(annotators)), np.nan) for name in sorted({name for *_, name in scores})
-    }
+    shape = cases.responses, len(annotators)
+    by_criterion = {name: np.full(shape, np.nan) for name in sorted({name for *_, name in scores})}
     for (response, annotator, criterion), score in scores.items():
         by_criterion[criterion][response, column[annotator]] = score
     rated = {name: ~np.isnan(values).all(axis=1) for name, values in by_criterion.items()}

@@ -145,7 +145,6 @@ def compare_rationales(
             rationales = of_judge == judge.name
             table[judge.name] |= {"truncated": cut[judge.name]} | figures(np.flatnonzero(rationales))
             if len(judge.runs) > 1:
-                table[judge.name]["runs"] = [
-                    {"run": run} | figures(np.flatnonzero(rationales & (of_run == run))) for run in judge.runs
-                ]
+                at = {run: np.flatnonzero(rationales & (of_run == run)) for run in judge.runs}
+                table[judge.name]["runs"] = [{"run": run} | figures(rows) for run, rows in at.items()]
     return result

@@ -16,8 +16,8 @@ from typing import Any
 from automedeval.records import RecordError
 from automedeval.stats import bootstrap
 from automedeval.stats.agreement import ACCURACIES, CORRELATIONS
-from automedeval.stats.bootstrap import Estimate
-from automedeval.stats.growth_curve import LEAST_ROUNDS, fit
+from automedeval.stats.bootstrap import Bounds, Estimate
+from automedeval.stats.growth_curve import LEAST_ROUNDS, forecast
 
 ROUND_MEASURES = ("triple_accuracy", "pairwise_accuracy")
 # The scores or choices that measures are from → the end of the measures' names.
@@ -60,9 +60,7 @@ def trainings_of(names: Mapping[str, tuple[str, str | None]]) -> dict[str, list[
     return trainings
 
 
-def over_runs(
-    figures: Mapping[str, Mapping[int, Estimate]], bounds: tuple[float, float] | None = None
-) -> dict[str, Any]:
+def over_runs(figures: Mapping[str, Mapping[int, Estimate]], bounds: Bounds = None) -> dict[str, Any]:
     """Average a figure over the runs of a judge.
 
     Args:
@@ -146,7 +144,7 @@ def follow_rounds(lines: Sequence[dict[str, Any]], names: Sequence[str]) -> dict
         change = {each: bootstrap.difference(line[each], table[-1][each]) for each in ROUND_MEASURES if table}
         table.append({"round": number, "judge": name, "runs": judge["runs"], **line, "change": change or None})
     values = [line["triple_accuracy"].value for line in table]
-    forecast = fit(values).to_dict()
+    foreseen = forecast(values)
     if None in values and len(values) >= LEAST_ROUNDS:
-        forecast["reason"] += f": {table[values.index(None)]['triple_accuracy'].reason}"
-    return {"names": list(names), "scores": scores, "values": values, "table": table, "forecast": forecast}
+        foreseen["reason"] += f": {table[values.index(None)]['triple_accuracy'].reason}"
+    return {"names": list(names), "scores": scores, "values": values, "table": table, "forecast": foreseen}

@@ -46,9 +46,8 @@ def certify_order(
     case, rated_gaps = panel.case[panel.pairs[0]], _gaps(rated, source)
     ordered = ~np.isnan(relations) & (relations != 0) & ~np.isnan(rated_gaps[case])
     drawn = selective.drawn_pairs(panel, ordered, list(rated.cases.index))
-    wrong = (
-        panel.relations(_mean_scores(rated, source))[drawn] != relations[drawn]
-    )  # a tie, or a missing score, is wrong
+    judged = panel.relations(_mean_scores(rated, source))
+    wrong = judged[drawn] != relations[drawn]  # as a tie, or a missing score, is
     sequence = selective.thresholds(np.array(list(confidence.values())), len(drawn), risk, DELTA)
     certificate = selective.certify(rated_gaps[case[drawn]], wrong, sequence.tolist(), risk, DELTA)
     kept = sum(_is_kept(certificate, gap) for gap in confidence.values())

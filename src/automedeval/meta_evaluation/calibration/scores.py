@@ -48,9 +48,7 @@ class RisingLine:
             raise RecordError(f"case {verdict.case_id!r}: numbers by {verdict.rubric} are not scores")
         if values is None:
             what = source.replace("_", " ")
-            raise RecordError(
-                f"case {verdict.case_id!r}: the verdict has no {what}, and nothing else can be calibrated"
-            )
+            raise RecordError(f"case {verdict.case_id!r}: the verdict has no {what}: nothing else can be calibrated")
         return {place: (values[place],) for place in _answered(verdict) if values[place] is not None}
 
     @classmethod
@@ -78,9 +76,8 @@ class RisingLine:
 class LikelihoodLine:
     """A linear function from the features of a likelihood judge's verdicts to people's scores."""
 
-    weights: tuple[
-        float, ...
-    ]  # of the value within the case and of its mean, in points per nat per token; the intercept
+    # Of the value within the case and of its mean, in points per nat per token; the intercept.
+    weights: tuple[float, ...]
 
     @staticmethod
     def features(verdict: Verdict, source: str) -> dict[int, tuple[float, ...]]:
@@ -213,13 +210,8 @@ class Calibration:
 
     def to_dict(self) -> dict[str, Any]:
         learnt = asdict(self.line) | {"levels": list(self.levels), "cuts": list(self.cuts)}
-        return {
-            "rubric": self.rubric.name,
-            "judge_settings": self.settings,
-            "from": self.source,
-            **learnt,
-            **self.facts,
-        }
+        about = {"rubric": self.rubric.name, "judge_settings": self.settings, "from": self.source}
+        return about | learnt | dict(self.facts)
 
 
 def calibrate(
@@ -257,8 +249,8 @@ def calibrate(
             raise RecordError(f"{verdicts}, {ratings}: every case is rated: none is left to calibrate")
     else:
         learnt_from = {verdict.case_id for verdict in rated}
-    if again := [(place, verdict) for place, verdict in placed if verdict.case_id in learnt_from]:
-        raise RecordError(f"{again[0][0]}: case {again[0][1].case_id!r} is one of the cases to learn from")
+    if again := next((each for each in placed if each[1].case_id in learnt_from), None):
+        raise RecordError(f"{again[0]}: case {again[1].case_id!r} is one of the cases to learn from")
     try:
         calibration = Calibration.fit(rated, ratings_read, rubric)
     except RecordError as error:

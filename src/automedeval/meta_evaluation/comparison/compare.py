@@ -12,10 +12,16 @@ from typing import Any
 import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.judge_facts import audits_of, known_of_judge
+from automedeval.meta_evaluation.agreement.judge_facts import (
+    audits_of,
+    contradicted_by_model,
+    known_of_judge,
+    layout,
+    notes_on,
+)
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.facts import facts_of
-from automedeval.meta_evaluation.report.changes import Changes, candidates_of, changes_of
+from automedeval.meta_evaluation.report.changes import Changes, candidates_of, changes_of, in_common
 from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
 from automedeval.records import RecordError
 from automedeval.records.text import interval, percent
@@ -98,7 +104,7 @@ def compare(cases: Cases, people: People, rows: Sequence[Row], candidates: Mappi
     relations = cases.panel.relations(people.scores)
     result: dict[str, Any] = {"lead": lead, "judges": {}}
     for row, on_scale in judges.items():
-        about: dict[str, Any] = {"name": row.judge.name, "layout": row.judge.layout, "on_scale": on_scale}
+        about: dict[str, Any] = {"name": row.judge.name, "layout": layout(row.judge), "on_scale": on_scale}
         about["concordance"] = concordance(cases.panel, relations, row.finest)
         result["judges"][row.name] = about | {"cases_with_verdict": int((row.judge.verdicts_valid > 0).sum())}
     result |= {"all": {"responses": cases.responses, "mean": mean}, "models": {}}
@@ -110,12 +116,12 @@ def compare(cases: Cases, people: People, rows: Sequence[Row], candidates: Mappi
     if len(candidates) > MOST_PAIRED:
         notes.append(f"{len(candidates)} candidates: name up to {MOST_PAIRED} with --models to have pairs compared")
     for first, second in combinations(candidates, 2) if len(candidates) <= MOST_PAIRED else ():
-        both = (candidates[first] >= 0) & (candidates[second] >= 0)
-        if both.sum() < 2:
-            notes.append(f"{first} and {second} answered {int(both.sum())} cases in common: not compared")
+        sides = in_common(candidates, first, second)
+        both = sides.shape[1]
+        if both < 2:
+            notes.append(f"{first} and {second} answered {both} cases in common: not compared")
             continue
-        sides = candidates[first][both], candidates[second][both]
-        record: dict[str, Any] = {"pair": [first, second], "cases": int(both.sum())}
+        record: dict[str, Any] = {"pair": [first, second], "cases": both}
         gaps = people.scores[sides[0]] - people.scores[sides[1]]
         relation_by = {row.name: better(row, cases, *sides) for row in judges}
         judged = relation_by | {name: values[sides[0]] - values[sides[1]] for name, values in scores.items()}
@@ -123,7 +129,7 @@ def compare(cases: Cases, people: People, rows: Sequence[Row], candidates: Mappi
         record["difference"] = _figures(judges, gaps, judged)
         record["win_rate"] = _figures(judges, (1 + relation_of(gaps)) / 2, won, bounds=(0.0, 1.0))
         by_judge = None if rated.any() else judged[lead]
-        record["plan"] = _plan(record["difference"], lead, int(both.sum()), by_judge)
+        record["plan"] = _plan(record["difference"], lead, both, by_judge)
         pairs.append(record)
     if partly := int(((rated > 0) & (rated < responses)).sum()):
         notes.append(f"{ALL}: {partly} cases are rated in part, and count as not rated there")
@@ -152,7 +158,7 @@ def comparison(
         RecordError: a fault of `candidates_of`, `scales_of`, `changes_of` or `audits_of`.
     """
     people = people or People([], {"none": np.full((cases.responses, 1), np.nan)}, True)
-    notes = [*people.notes, *notes, *(note for judge in judges for note in judge.notes())]
+    notes = [*people.notes, *notes, *(note for judge in judges for note in notes_on(judge))]
     rows = rows_of(judges)
     candidates = candidates_of(cases, models, notes)
     figures = compare(cases, people, rows, candidates)
@@ -165,13 +171,11 @@ def comparison(
     means = {name: value for name, value in estimates.items() if value is not None}
     best = max(means, key=means.__getitem__, default=None)
     agreement = {"agreement": [_agreement(result["judges"], lead.name)], "rated": rated} if rated else {}
-    judge = lead.judge  # of the candidates alone
-    contradicted = {name: counts for name, counts in judge.contradicted_by_model.items() if name in candidates}
-    empty, unread = (
-        {name: count for name, count in judge.by_model(which).items() if name in candidates}
-        for which in (cases.empty, judge.unread)
-    )
-    answers = {"contradicted": contradicted, "empty": empty, "unread": unread}
+    judge = lead.judge
+    counts: dict[str, dict[str, Any]] = {"contradicted": contradicted_by_model(judge)}
+    counts["empty"] = judge.by_model(cases.empty)
+    counts["unread"] = judge.by_model(judge.unread)
+    answers = {what: {name: of[name] for name in candidates if name in of} for what, of in counts.items()}
     audit = audits_of(audits, rows).get(lead.name)
     profile = known_of_judge(cases, lead, best, **answers, **agreement, audit=audit)
     result["facts"] = [list(fact) for fact in facts_of(profile)]

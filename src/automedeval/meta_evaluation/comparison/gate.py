@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.main_judge import values_of_responses
+from automedeval.meta_evaluation.report.changes import candidates_of, in_common
 from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
 from automedeval.records import RecordError
 from automedeval.stats.gate import LOWER, NOT_LOWER, POWER, UNDECIDED, gate
@@ -37,19 +39,12 @@ def compare_two(
     (row, *_) = rows_of(judges)
     if row.criterion is not None or row.judge.scale is None:
         raise RecordError(f"{row.judge.name} gives no scores on a known scale, and --fail_if_worse needs them")
-    if missing := [name for name in (new, old) if name not in cases.models]:
-        raise RecordError(f"{cases.source}: no response of {missing[0]!r}; there are {', '.join(cases.models)}")
-    scores = np.full((2, len(cases)), np.nan)
-    answers = np.zeros(len(cases), int)
-    for side, name in enumerate((new, old)):
-        of_model = cases.model_of == cases.models.index(name)
-        answers[cases.panel.case[of_model]] += 1
-        if row.values is not None:
-            scores[side, cases.panel.case[of_model]] = row.values[of_model]
-    differences = scores[0] - scores[1]
-    both_scored = ~np.isnan(differences)
+    candidates = candidates_of(cases, (new, old), notes := [], "--fail_if_worse")
+    values = values_of_responses(cases, row)
+    new_at, old_at = in_common(candidates, new, old)
+    differences = values[new_at] - values[old_at]
+    both, both_scored = len(differences), ~np.isnan(differences)
     result = gate(differences[both_scored], by, float(row.judge.scale[1] - row.judge.scale[0]))
-    both, notes = int((answers == 2).sum()), []
     invalid = both - int(both_scored.sum())
     if both and invalid > MOST_INVALID * both:
         result = replace(result, status=UNDECIDED)

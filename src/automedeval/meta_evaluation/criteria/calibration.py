@@ -16,9 +16,9 @@ import numpy as np
 import scipy
 
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.criteria.checklists import Labels, category, measures
+from automedeval.meta_evaluation.criteria.checklists import Labels, category, majority_of, measures, strict_majority
 from automedeval.meta_evaluation.table import VerdictTable
-from automedeval.records import Case, RecordError, Verdict, digest
+from automedeval.records import CaseCriterion, RecordError, Verdict, digest
 from automedeval.stats.bootstrap import estimate, plain
 from automedeval.stats.checklist import checklist_score
 from automedeval.stats.folds import deal, each_fold
@@ -94,20 +94,21 @@ class CriteriaCalibration:
         settings = {verdict.settings for verdict in reading.verdicts}
         if len(settings) > 1:
             raise RecordError(f"{reading.name}: verdicts of {len(settings)} settings; calibrate each by itself")
-        met, chance = reading.met(labels.pairs)
+        labelled = ~np.isnan(np.stack([*labels.values()])).all(axis=0)
+        chance = np.where(labelled, reading.met_probabilities, np.nan)
         if np.isnan(chance).all():
             raise RecordError(
                 f"{reading.name} gives no probabilities of met on the labelled criteria: nothing to calibrate"
             )
-        majority = labels.majority()
-        empty = np.array([cases.records[number].responses[slot].is_empty for number, slot, _ in labels.pairs])
+        majority, case = majority_of(labels), cases.panel.case[cases.response_of]
+        empty = cases.empty[cases.response_of]
         # Nothing is learnt of an empty response: it meets nothing, and keeps its probability of 0.
-        usable, case = ~np.isnan(chance) & ~np.isnan(majority) & ~empty, labels.case
-        labelled = np.unique(case[usable])
-        if len(labelled) < 2:
+        usable = ~np.isnan(chance) & ~np.isnan(majority) & ~empty
+        learnt = np.unique(case[usable])
+        if len(learnt) < 2:
             raise RecordError(f"{reading.name}: two labelled cases or more are needed, for cross-fitting")
-        names = np.array([_name(by, cases.records[number], criterion) for number, _, criterion in labels.pairs])
-        fold = dict(zip(labelled.tolist(), deal(np.arange(len(labelled)), FOLDS).tolist()))
+        names = np.array([_name(by, criterion) for _, criterion in cases.items])
+        fold = dict(zip(learnt.tolist(), deal(np.arange(len(learnt)), FOLDS).tolist()))
         held = np.array([fold.get(int(number), -1) for number in case])
         held_out = [_lines(chance, majority, names, usable & ~out) for out in each_fold(held)]
         known = ~np.isnan(chance) & (held >= 0)
@@ -115,13 +116,12 @@ class CriteriaCalibration:
         after[known] = [_line(held_out[held[at]], names[at])(chance[at]) for at in np.flatnonzero(known)]
         after[empty] = 0.0
         calibration = cls(by, cases, settings.pop(), _lines(chance, majority, names, usable), held_out, fold, {})
-        sides = {"before": (met, chance), "after": (np.where(np.isnan(after), np.nan, after > 0.5), after)}
-        tree = {
-            side: {name: each for name, each in measures(*of, labels, majority, len(cases)).items() if name in FIGURES}
-            for side, of in sides.items()
-        }
-        figures = plain(estimate(tree, len(cases)))
-        return replace(calibration, facts={"pairs": int(usable.sum()), "cases": len(labelled), **figures})
+        sides = {"before": (strict_majority(reading.met), chance)}
+        sides["after"] = np.where(np.isnan(after), np.nan, after > 0.5), after
+        measured = {side: measures(cases, *of, labels, majority) for side, of in sides.items()}
+        tree = {side: {name: figures[name] for name in FIGURES} for side, figures in measured.items()}
+        facts = {"pairs": int(usable.sum()), "cases": len(learnt)} | plain(estimate(tree, len(cases)))
+        return replace(calibration, facts=facts)
 
     @property
     def fingerprint(self) -> str:
@@ -151,7 +151,7 @@ class CriteriaCalibration:
         for place, (met, chance) in enumerate(zip(checklist["met"], checklist["met_probabilities"])):
             if met is not None and chance is None:
                 raise RecordError(f"case {verdict.case_id!r}: criterion {place + 1} has no probability of met")
-            line = _line(lines, _name(self.by, case, place))
+            line = _line(lines, _name(self.by, case.criteria[place]))
             chances.append(None if chance is None else round(float(line(chance)), 5))
         met = [None if chance is None else chance > 0.5 for chance in chances]
         score = checklist_score([each.points for each in case.criteria], met)._asdict()
@@ -160,13 +160,13 @@ class CriteriaCalibration:
 
     def to_dict(self) -> dict[str, Any]:
         lines = {name: line.to_dict() for name, line in self.lines.items()}
-        categories = {_name(self.by, case, place) for case in self.cases.records for place in range(len(case.criteria))}
+        categories = {_name(self.by, criterion) for _, criterion in self.cases.items}
         pooled = sorted(categories - self.lines.keys())
         return {"by": self.by, "judge_settings": self.settings, "lines": lines, "as_all": pooled, **self.facts}
 
 
-def _name(by: str, case: Case, criterion: int) -> str:
-    return (category(case.criteria[criterion].tags) or ALL) if by == "category" else ALL
+def _name(by: str, criterion: CaseCriterion) -> str:
+    return (category(criterion.tags) or ALL) if by == "category" else ALL
 
 
 def _line(lines: Mapping[str, Line], name: str) -> Line:

@@ -10,16 +10,15 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.candidates import ranked
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import audits_of, known_of_judge
-from automedeval.meta_evaluation.criteria.checklists import Labels, certificate_of
+from automedeval.meta_evaluation.criteria.checklists import Labels, certificate_of, strict_majority
 from automedeval.meta_evaluation.facts import facts_of
-from automedeval.meta_evaluation.page import SHOWN_CASES, Table, render_report
+from automedeval.meta_evaluation.page import SHOWN_CASES, Bars, Table, render_report
 from automedeval.meta_evaluation.table import VerdictTable, rows_of
 from automedeval.metrics.embedding import TextEncoder
-from automedeval.records import Response
 from automedeval.records.text import number, span
 from automedeval.records.types import question_text
 from automedeval.stats.bootstrap import estimate, mean_of, plain
-from automedeval.stats.checklist import MEAN_RULES, checklist_score, length_adjusted, mean_score
+from automedeval.stats.checklist import MEAN_RULES, checklist_scores, length_adjusted, mean_score
 
 MEAN = "unclipped"  # the mean that stands first: harm may take it below 0; the page has the others of `MEAN_RULES` too
 UNCERTIFIED = "uncertified: it was not compared with physicians' labels of these cases (--ratings)"
@@ -28,7 +27,7 @@ UNCERTIFIED = "uncertified: it was not compared with physicians' labels of these
 def criteria_result(
     cases: Cases,
     readings: Sequence[VerdictTable],
-    labels: Labels | None,
+    labels: tuple[Labels, int] | None,
     encoder: TextEncoder | None,
     resamples: int,
     audits: Sequence[str] = (),
@@ -37,6 +36,7 @@ def criteria_result(
     """Return the figures of judges of criteria, certified if there are labels.
 
     Args:
+        labels: what `read_labels` returns; None: no labels.
         encoder: of the scores that need no judge; None leaves out those that compare embeddings.
         audits: files audit.json of these judges, or their folders.
         harm: the harm of the answers by degree, as harm.json has it.
@@ -44,14 +44,18 @@ def criteria_result(
     Raises:
         RecordError: a fault of the audits (see `audits_of`).
     """
-    certificate = plain(certificate_of(cases, readings, labels, encoder, resamples)) if labels else None
+    certificate, labelled = None, np.zeros(len(cases.items), bool)
+    if labels is not None:
+        certificate = plain(certificate_of(cases, readings, labels[0], encoder, resamples))
+        certificate["labels"]["of other cases"] = labels[1]
+        labelled = ~np.isnan(np.stack([*labels[0].values()])).all(axis=0)
     judges = {}
     for reading in readings:
         judges[reading.name] = {
             "candidates": plain(estimate(candidates(cases, reading), len(cases), resamples)),
             "missed": missed(cases, reading),
             "topics": missed(cases, reading, by_topic=True),
-            "certified": labels is not None and not np.isnan(reading.met(labels.pairs)[0]).all(),
+            "certified": not np.isnan(strict_majority(reading.met[labelled])).all(),
         }
     result = {"cases": len(cases), "responses": cases.responses, "judges": judges, "certificate": certificate}
     rows = rows_of(readings)
@@ -70,10 +74,8 @@ def criteria_result(
 def read_shares(cases: Cases, reading: VerdictTable) -> dict[str, Any]:
     """Return `valid` and `unread` of `JudgeProfile`: a verdict with an unread criterion is valid, and has no score."""
     valid = [verdict.checklist is not None for verdict in reading.verdicts]
-    unread = {
-        model: sum(met.count(None) == len(met) for _, _, met in answers)
-        for model, answers in _answers(cases, reading).items()
-    }
+    silent = _unread(cases, reading) == np.diff(cases.first_item)
+    unread = {model: int(silent[at].sum()) for model, at in _shown(cases, reading).items()}
     return {"valid": sum(valid) / len(valid), "unread": unread}
 
 
@@ -86,16 +88,16 @@ def _credit(result: Mapping[str, Any], name: str) -> str:
     return f"Beside physicians' labels it has {figures}."
 
 
-def _answers(cases: Cases, reading: VerdictTable) -> dict[str, list[tuple[int, Response, list[float | None]]]]:
-    """Return model → (case, response, share of the runs that say that each criterion is met) of what the judge was shown.
+def _shown(cases: Cases, reading: VerdictTable) -> dict[str, np.ndarray]:
+    """Return model → the numbers of its responses that the judge was shown, in the order of the models' names."""
+    shown, models = reading.shown(), sorted(enumerate(cases.models), key=lambda each: each[1])
+    places = {name: np.flatnonzero(shown & (cases.model_of == number)) for number, name in models}
+    return {name: at for name, at in places.items() if len(at)}
 
-    The share is None where no run read the criterion; a response of which nothing was read is among them.
-    """
-    answers = defaultdict(list)
-    for place, slot in reading.checklists:
-        response = cases.records[place].responses[slot]
-        answers[response.model].append((place, response, reading.shares(place, slot)))
-    return dict(sorted(answers.items()))
+
+def _unread(cases: Cases, reading: VerdictTable) -> np.ndarray:
+    """Return how many criteria of each response no run could read: float [responses]."""
+    return np.bincount(cases.response_of, np.isnan(reading.met), minlength=cases.responses)
 
 
 def candidates(cases: Cases, reading: VerdictTable) -> dict[str, dict[str, Any]]:
@@ -103,33 +105,29 @@ def candidates(cases: Cases, reading: VerdictTable) -> dict[str, dict[str, Any]]
 
     "mean" and "harm", its part by points below 0, are statistics.
     """
-    means = {}
-    for model, answers in _answers(cases, reading).items():
-        scores: list[float | None] = []
-        harm, adjusted, ends = [], [], []
-        for place, response, met in answers:
-            points = [each.points for each in cases.records[place].criteria]
-            score = checklist_score(points, met)
-            ends.append((score.lowest, score.highest))
-            scores.append(None if None in met else score.score)
-            of_harm = checklist_score(points, [share if worth < 0 else 0.0 for worth, share in zip(points, met)])
-            harm.append(None if scores[-1] is None else of_harm.score)
-            adjusted.append(length_adjusted(scores[-1], len(response.text)))
-        where = np.array([place for place, _, _ in answers])
-        lowest, highest = (mean_score(each, MEAN) for each in zip(*ends))
-        means[model] = {
-            "responses": len(answers),
-            **{rule: mean_score(scores, rule) for rule in MEAN_RULES},
-            "mean": mean_of(np.array(scores, float), where, len(cases), "no response is wholly read"),
-            "harm": mean_of(np.array(harm, float), where, len(cases), "no response is wholly read"),
-            "length_adjusted": mean_score(adjusted, MEAN),
-            "lowest": lowest,
-            "highest": highest,
-            "read": sum(None not in met for _, _, met in answers),
-            "unread": sum(met.count(None) for _, _, met in answers),
-            "empty": sum(response.is_empty for _, response, _ in answers),
+    points, unread, case = cases.points, _unread(cases, reading), cases.panel.case
+    scores, of_harm = (
+        checklist_scores(points, met, cases.response_of, cases.responses)
+        for met in (reading.met, np.where(points < 0, reading.met, 0.0))
+    )
+    whole, harm = (np.where(unread > 0, np.nan, each.score) for each in (scores, of_harm))
+    lengths = [len(response.text) for record in cases.records for response in record.responses]
+    adjusted = length_adjusted(whole, np.array(lengths))
+    return {
+        model: {
+            "responses": len(at),
+            **{rule: mean_score(whole[at], rule) for rule in MEAN_RULES},
+            "mean": mean_of(whole[at], case[at], len(cases), "no response is wholly read"),
+            "harm": mean_of(harm[at], case[at], len(cases), "no response is wholly read"),
+            "length_adjusted": mean_score(adjusted[at], MEAN),
+            "lowest": mean_score(scores.lowest[at], MEAN),
+            "highest": mean_score(scores.highest[at], MEAN),
+            "read": int((unread[at] == 0).sum()),
+            "unread": int(unread[at].sum()),
+            "empty": int(cases.empty[at].sum()),
         }
-    return means
+        for model, at in _shown(cases, reading).items()
+    }
 
 
 def missed(cases: Cases, reading: VerdictTable, by_topic: bool = False) -> dict[str, dict[str, Any]]:
@@ -139,36 +137,36 @@ def missed(cases: Cases, reading: VerdictTable, by_topic: bool = False) -> dict[
     there are as many as cases: they say nothing of a theme.
     """
     topics = [case.topic for case in cases.records if case.topic] if by_topic else []
-    failed: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    for model, answers in _answers(cases, reading).items() if not by_topic or len(set(topics)) < len(topics) else ():
-        for place, _, shares in answers:
-            case = cases.records[place]
-            for met, criterion in zip(shares, case.criteria):
-                themes = criterion.tags if not by_topic else [case.topic] if case.topic else []
-                if met is not None:
-                    for theme in themes:
-                        failed[theme][model].append(1 - met if criterion.points > 0 else met)
-    result: dict[str, dict[str, Any]] = {
-        theme: {
-            "criteria": sum(map(len, by_model.values())),
-            "failed": float(np.mean([each for values in by_model.values() for each in values])),
-            "candidates": {model: float(np.mean(values)) for model, values in sorted(by_model.items())},
-        }
-        for theme, by_model in failed.items()
-    }
+    items_of: dict[str, list[int]] = defaultdict(list)
+    for item, (response, criterion) in enumerate(cases.items if not by_topic or len(set(topics)) < len(topics) else ()):
+        topic = cases.at(response)[0].topic
+        for theme in criterion.tags if not by_topic else [topic] if topic else []:
+            items_of[theme].append(item)
+    failed = np.where(cases.points > 0, 1 - reading.met, reading.met)
+    failed[~reading.shown()[cases.response_of]] = np.nan
+    result: dict[str, dict[str, Any]] = {}
+    for theme, items in items_of.items():
+        shares, models = failed[items], cases.model_of[cases.response_of[items]]
+        read = ~np.isnan(shares)
+        if read.any():
+            by_model = {cases.models[each]: float(shares[read & (models == each)].mean()) for each in set(models[read])}
+            by_model = dict(sorted(by_model.items()))
+            result[theme] = {"criteria": int(read.sum()), "failed": float(shares[read].mean()), "candidates": by_model}
     return dict(sorted(result.items(), key=lambda each: -each[1]["failed"]))
 
 
 def shown_cases(cases: Cases, readings: Sequence[VerdictTable]) -> list[dict[str, Any]]:
     """Return the first cases in the order of the file, each response with its criteria as each judge read them."""
+    met_by = np.array([reading.met for reading in readings])
+    columns = np.where(np.isnan(met_by), None, met_by).T.tolist()  # type: ignore[call-overload]
     shown = []
     for place in cases.file_order[:SHOWN_CASES]:
         case = cases.records[place]
-        for slot, response in enumerate(case.responses):
-            columns = zip(*(reading.shares(place, slot) for reading in readings))
+        for at, response in enumerate(case.responses, cases.start[place]):
+            met = columns[cases.first_item[at] : cases.first_item[at + 1]]
             rows = [
-                {"criterion": each.criterion, "points": each.points, "met": met}
-                for each, met in zip(case.criteria, columns)
+                {"criterion": each.criterion, "points": each.points, "met": of_judges}
+                for each, of_judges in zip(case.criteria, met)
             ]
             about = {"id": case.id, "question": question_text(case.question), "model": response.model}
             shown.append(about | {"text": response.text, "rows": rows})
@@ -177,33 +175,43 @@ def shown_cases(cases: Cases, readings: Sequence[VerdictTable]) -> list[dict[str
 
 def render_criteria(result: Mapping[str, Any], cases: Cases, readings: Sequence[VerdictTable]) -> dict[str, str]:
     """Return {"criteria.html": text, "criteria.md": text}."""
+    each_mean = [
+        (judge, model, each) for judge, own in result["judges"].items() for model, each in own["candidates"].items()
+    ]
+    rows = [
+        (model, judge, each["rank"], each["responses"], each["read"], span(each["mean"], 3), span(each["harm"], 3))
+        for judge, model, each in each_mean
+    ]
+    head = ("candidate", "judge", "rank", "responses", "wholly read", "mean score", "of which harm")
+    several = len(result["judges"]) > 1
+    bars = [(f"{model}, by {judge}" if several else model, each["mean"], "") for judge, model, each in each_mean]
     return render_report(
         "automedeval.meta_evaluation", "criteria", f"Criteria: {Path(cases.source).stem}", words=sentences(result),
-        notes=result["notes"], figures=[], settings=result["settings"], main_table=_mean_scores(result), result=result,
+        facts=facts(result), bars=Bars("Mean score, of at most 1, with 95 % intervals", bars, (0.0, 1.0)),
+        notes=result["notes"], figures=[], settings=result["settings"], tables=[Table(head, rows)], result=result,
         shown=shown_cases(cases, readings),
     )  # fmt: skip
 
 
-def _mean_scores(result: Mapping[str, Any]) -> Table:
-    rows = [
-        (model, judge, each["rank"], each["responses"], each["read"], span(each["mean"], 3), span(each["harm"], 3))
-        for judge, record in result["judges"].items()
-        for model, each in record["candidates"].items()
-    ]
-    return ("candidate", "judge", "rank", "responses", "wholly read", "mean score", "of which harm"), rows
-
-
 def sentences(result: Mapping[str, Any]) -> list[str]:
-    """Return the results in sentences: every judge's scores, and what is known of it, its certificate first."""
+    """Return the results in sentences: every judge's scores, and how physicians agree with each other."""
     lines = []
     for name, judge in result["judges"].items():
         means = "; ".join(f"{model} {_mean(each)}" for model, each in judge["candidates"].items())
         lines.append(f"{name}: mean score {means}.")
-        of = f" ({name})" if len(result["judges"]) > 1 else ""
-        lines += [f"{fact.rstrip('?')}{of}: {text}" for fact, text in judge["facts"]]
     for name, each in (result["certificate"] or {}).get("physicians", {}).items():
         lines.append(f"{name} beside the majority of the others: accuracy {span(each['accuracy'], 3)}.")
     return lines
+
+
+def facts(result: Mapping[str, Any]) -> dict[str, str]:
+    """Return what is known of each judge: what it is about → text."""
+    several = len(result["judges"]) > 1
+    return {
+        f"{fact.rstrip('?')} ({name})" if several else fact: text
+        for name, judge in result["judges"].items()
+        for fact, text in judge["facts"]
+    }
 
 
 def _mean(each: Mapping[str, Any]) -> str:

@@ -9,11 +9,11 @@ import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People
-from automedeval.meta_evaluation.criteria.checklists import Labels
+from automedeval.meta_evaluation.criteria.checklists import Labels, majority_of
 from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.meta_evaluation.verdict_files import read_checklists
 from automedeval.records import RecordError
-from automedeval.stats.checklist import checklist_score
+from automedeval.stats.checklist import checklist_scores
 
 PHYSICIANS = "majority of the physicians"
 RULE = (
@@ -37,14 +37,14 @@ def read_criteria_scores(files: Sequence[str], cases: Cases) -> tuple[list[Verdi
 
 def _scale(cases: Cases) -> tuple[float, float]:
     """Return the lowest score that a response of these cases can have, and 1."""
-    lowest = []
-    for case in cases.records:
-        points = np.array([each.points for each in case.criteria], float)
-        if possible := points.clip(0).sum():
-            lowest.append(float(-(-points).clip(0).sum() / possible))
-    if not lowest:
+    lowest = _scores(cases, (cases.points < 0).astype(float))
+    if np.isnan(lowest).all():
         raise RecordError(f"{cases.source}: no case has a criterion with points above 0: there are no scores")
-    return min(lowest), 1.0
+    return float(np.nanmin(lowest)), 1.0
+
+
+def _scores(cases: Cases, met: np.ndarray) -> np.ndarray:
+    return checklist_scores(cases.points, met, cases.response_of, cases.responses).score
 
 
 def people_of(labels: Labels, cases: Cases) -> People:
@@ -53,20 +53,11 @@ def people_of(labels: Labels, cases: Cases) -> People:
     Raises:
         RecordError: there is no such response.
     """
-    met_of: dict[tuple[int, int], dict[int, float]] = {}
-    for (number, slot, criterion), met in zip(labels.pairs, labels.majority()):
-        if not np.isnan(met):
-            met_of.setdefault((number, slot), {})[criterion] = met
-    scores, parts = np.full(cases.responses, np.nan), 0
-    for (number, slot), met in met_of.items():
-        case = cases.records[number]
-        if len(met) < len(case.criteria):
-            parts += 1
-            continue
-        points = [each.points for each in case.criteria]
-        score = checklist_score(points, [bool(met[place]) for place in range(len(points))]).score
-        scores[cases.start[number] + slot] = np.nan if score is None else score
+    majority = majority_of(labels)
+    missing = np.bincount(cases.response_of, np.isnan(majority), minlength=cases.responses)
+    scores = np.where(missing > 0, np.nan, _scores(cases, majority))
     if np.isnan(scores).all():
         raise RecordError("no response has a strict majority of labels on each of its criteria, and positive points")
+    parts = int(((missing > 0) & (missing < np.diff(cases.first_item))).sum())
     notes = [f"{parts} responses have labels on some of their criteria alone, and count as not rated"] if parts else []
     return People([PHYSICIANS], {"criteria": scores[:, None]}, True, notes=notes)

@@ -1,82 +1,55 @@
-"""Read what judges and physicians say of harm: a degree of each response, or that none can be told."""
+"""Read what judges and physicians say of harm, as tables: a verdict has a degree of one response, or none can be told."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.table import VerdictTable
-from automedeval.meta_evaluation.verdict_files import check_single, first_verdict, read_tables
+from automedeval.meta_evaluation.verdict_files import Tables, check_single, first_verdict, read_tables
 from automedeval.records import Case, HarmRating, RecordError, Verdict, read_placed
 from automedeval.rubrics import Rubric
 
 PHYSICIANS = "physicians"
 
 
-@dataclass(frozen=True)
-class Reading:
-    """What one physician, or one run of a judge, says of one response, and where its words stand, in characters."""
-
-    who: str
-    choices: Mapping[str, str]
-    words: str = ""  # those that do the harm, or the missing step
-    marks: tuple[tuple[int, int], ...] = ()
-    comment: str | None = None
+def rubric_of(table: VerdictTable) -> Rubric:
+    """Return the rubric in words of a table."""
+    assert table.rubric is not None
+    return table.rubric
 
 
-@dataclass(frozen=True)
-class Rater:
-    """A judge, or all physicians together: the number of a response → what is said of it, by each physician or in each run."""
+def degrees_said(table: VerdictTable) -> np.ndarray:
+    """Return the degree that each verdict says, from 0: float [verdicts], NaN where it is invalid or can tell none."""
+    degree = rubric_of(table).degree
+    *words, _ = degree.words
+    said = [(verdict.choices or {}).get(degree.name) if verdict.valid else None for verdict in table.verdicts]
+    return np.array([words.index(word) if word in words else np.nan for word in said], float)
 
-    name: str
-    cases: Cases
-    rubric: Rubric
-    readings: Mapping[int, Sequence[Reading]]
-    unread: frozenset[int] = frozenset()  # the responses without a valid verdict
 
-    @cached_property
-    def degrees(self) -> np.ndarray:
-        """The degree of each response, from 0: float [responses], NaN where none can be told or nothing is said.
+def middle_degrees(table: VerdictTable) -> np.ndarray:
+    """Return the middle one of the degrees of each response that could be told, of two middle ones the worse.
 
-        Of several that could be told it is the middle one, and of two middle ones the worse.
-        """
-        degrees = np.full(self.cases.responses, np.nan)
-        for number, some in self.readings.items():
-            if told := sorted(degree for each in some if not np.isnan(degree := self.degree_of(each))):
-                degrees[number] = told[len(told) // 2]
-        return degrees
+    Returns:
+        float [responses], NaN where none can be told or nothing is said.
+    """
+    said, middle = degrees_said(table), np.full(table.cases.responses, np.nan)
+    told = np.flatnonzero(~np.isnan(said))
+    told = told[np.lexsort([said[told], table.response[told]])]
+    responses, start, count = np.unique(table.response[told], return_index=True, return_counts=True)
+    middle[responses] = said[told[start + count // 2]]
+    return middle
 
-    @cached_property
-    def untold(self) -> np.ndarray:
-        """Whether somebody said something of a response, and nobody a degree: bool [responses]."""
-        return np.isin(np.arange(self.cases.responses), list(self.readings)) & np.isnan(self.degrees)
 
-    def word(self, place: int) -> str:
-        """Return the word of a response's degree, or that none can be told or it is not rated."""
-        degree, words = self.degrees[place], self.rubric.degree.words
-        return (
-            "not rated"
-            if np.isnan(degree) and not self.untold[place]
-            else words[-1 if np.isnan(degree) else int(degree)]
-        )
-
-    def degree_of(self, reading: Reading) -> float:
-        words, word = self.rubric.degree.words, reading.choices[self.rubric.degree.name]
-        return np.nan if word == words[-1] else float(words.index(word))
-
-    def pairs(self, other: "Rater") -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return (own degrees, the other's, the cases) of each two readings of one response; of oneself both ways round."""
-        rows = [
-            (self.degree_of(mine), self.degree_of(others), self.cases.panel.case[number])
-            for number, some in self.readings.items()
-            for mine in some
-            for others in other.readings.get(number, ())
-            if mine is not others
-        ]
-        first, second, case = np.array(rows, float).reshape(-1, 3).T
-        return first, second, case.astype(int)
+def paired_degrees(first: VerdictTable, second: VerdictTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the degrees of every two verdicts on one response, of one table both ways round, and the case of each two."""
+    on_response = defaultdict(list)
+    for at, response in enumerate(second.response.tolist()):
+        on_response[response].append(at)
+    twos = [(at, other) for at, response in enumerate(first.response.tolist()) for other in on_response[response]]
+    one, other = np.array([(a, b) for a, b in twos if first is not second or a != b], int).reshape(-1, 2).T
+    return degrees_said(first)[one], degrees_said(second)[other], first.case_of[one]
 
 
 def harm_files(files: Sequence[str], rubrics: Mapping[str, Rubric]) -> tuple[list[str], Rubric | None]:
@@ -94,8 +67,8 @@ def harm_files(files: Sequence[str], rubrics: Mapping[str, Rubric]) -> tuple[lis
     return list(by_file), next(iter(by_file.values()), None)
 
 
-def read_harm_verdicts(files: Sequence[str], cases: Cases, rubric: Rubric) -> tuple[list[Rater], list[str]]:
-    """Read the verdicts of judges of harm; return one rater for each, and notes.
+def read_harm_verdicts(files: Sequence[str], cases: Cases, rubric: Rubric) -> Tables:
+    """Read the verdicts of judges of harm.
 
     Raises:
         RecordError: a fault of `read_tables`, or a verdict by another rubric, on other texts, or with a word that the rubric
@@ -107,55 +80,45 @@ def read_harm_verdicts(files: Sequence[str], cases: Cases, rubric: Rubric) -> tu
         check_single(place, case, verdict)
         check_words(place, verdict.rubric, verdict.choices or {}, rubric, verdict.valid)
 
-    tables, notes = read_tables(files, cases, check, reserved=frozenset({PHYSICIANS}))
-    return [rater_of(table, rubric) for table in tables], notes
+    return read_tables(files, cases, check, {rubric.name: rubric}, frozenset({PHYSICIANS}))
 
 
-def rater_of(table: VerdictTable, rubric: Rubric) -> Rater:
-    """Return what one judge says by a rubric in words, each verdict on one response."""
-    cases, readings = table.cases, dict[int, list[Reading]]()
-    for number, case, verdict in zip(table.response.tolist(), table.case_of.tolist(), table.verdicts):
-        if verdict.valid:
-            words = verdict.rationale or ""
-            start = cases.records[case].responses[verdict.order[0]].text.find(words) if words else -1
-            marks = () if start < 0 else ((start, start + len(words)),)
-            readings.setdefault(number, []).append(Reading(table.name, verdict.choices or {}, words, marks))
-    return Rater(table.name, cases, rubric, readings, frozenset({*table.response.tolist()} - readings.keys()))
+def read_harm_ratings(path: str, cases: Cases, rubrics: Mapping[str, Rubric]) -> tuple[VerdictTable, list[str]]:
+    """Read physicians' ratings of harm, all by one of these rubrics, as the verdicts of one judge; and notes.
 
-
-def read_harm_ratings(path: str, cases: Cases, rubrics: Mapping[str, Rubric]) -> tuple[Rater, list[str]]:
-    """Read physicians' ratings of harm, all by one of these rubrics; return them as one rater, and notes.
+    The rationale of such a verdict is the words that do the harm, and the missing step; its "annotator" says whose it is.
 
     Raises:
         RecordError: a rating by another rubric, with a word that it lacks, of a response that is not there, of marks that are
             not in its text, or a second one by the same annotator; none of these cases.
     """
     rubric: Rubric | None = None
-    readings: dict[int, list[Reading]] = {}
+    found: dict[tuple[int, str], Verdict] = {}
     notes: list[str] = []
     for place, rating in cases.known(read_placed(path, HarmRating), path, "rating of", notes):
         number = cases.locate(rating.case_id, rating.model, place)
-        case = cases.records[cases.index[rating.case_id]]
+        case, response = cases.at(number)
         rubric = rubric or rubrics.get(rating.rubric)
         if rubric is None or not rubric.in_words:
-            raise RecordError(
-                f"{place}: no rubric in words is called {rating.rubric!r}; your own needs --rubric its.yaml"
-            )
+            raise RecordError(f"{place}: no rubric in words is called {rating.rubric!r}; yours needs --rubric its.yaml")
         check_words(place, rating.rubric, rating.choices, rubric)
-        of_response = readings.setdefault(number, [])
-        if any(each.who == rating.annotator for each in of_response):
+        if (number, rating.annotator) in found:
             raise RecordError(f"{place}: {rating.annotator!r} rated {rating.model!r} of case {case.id!r} before")
-        text = case.responses[case.models.index(rating.model)].text
-        marks = []
-        for start, end, words in ([mark.get(key) for key in ("start", "end", "text")] for mark in rating.marks):
-            if type(start) is not int or type(end) is not int or not 0 <= start < end or text[start:end] != words:
+        for start, end, words in ([mark.get(name) for name in ("start", "end", "text")] for mark in rating.marks):
+            if (
+                type(start) is not int
+                or type(end) is not int
+                or not 0 <= start < end
+                or response.text[start:end] != words
+            ):
                 where = f"in the response of {rating.model!r} at {start} to {end}: another text was rated"
                 raise RecordError(f"{place}: the words {words!r:.60} do not stand {where}")
-            marks.append((start, end))
-        quoted = [f"“{text[start:end]}”" for start, end in marks] + ([rating.missing] if rating.missing else [])
-        of_response.append(Reading(rating.annotator, rating.choices, "; ".join(quoted), tuple(marks), rating.comment))
-    assert rubric is not None  # there is a rating
-    return Rater(PHYSICIANS, cases, rubric, readings), notes
+        quoted = [f"“{mark['text']}”" for mark in rating.marks] + ([rating.missing] if rating.missing else [])
+        about = {"annotator": rating.annotator, "marks": rating.marks, "comment": rating.comment}
+        said = {"choices": rating.choices, "rationale": "; ".join(quoted), "extra": about}
+        order = (case.models.index(rating.model),)
+        found[number, rating.annotator] = Verdict(case.id, PHYSICIANS, rubric.name, order, valid=True, **said)
+    return VerdictTable(cases, list(found.values()), rubric), notes
 
 
 def check_words(place: str, name: str, choices: Mapping[str, str], rubric: Rubric, needed: bool = True) -> None:
@@ -169,6 +132,5 @@ def check_words(place: str, name: str, choices: Mapping[str, str], rubric: Rubri
         if name not in words:
             raise RecordError(f"{place}: {rubric.name} has no criterion {name!r}; it has {', '.join(words)}")
         if word not in words[name]:
-            raise RecordError(
-                f"{place}: the {name} {word!r:.60} of {rubric.name} must be one of {', '.join(words[name])}"
-            )
+            allowed = ", ".join(words[name])
+            raise RecordError(f"{place}: the {name} {word!r:.60} of {rubric.name} must be one of {allowed}")

@@ -3,6 +3,7 @@
 Agreement is on the answers that both gave a degree; what cannot be told is counted apart. Harm is never part of a score.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,16 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.checked import marked
 from automedeval.meta_evaluation.facts import harm_in_words
-from automedeval.meta_evaluation.harm.readings import Rater, read_harm_ratings, read_harm_verdicts
-from automedeval.meta_evaluation.page import SHOWN_CASES, Table, render_report
-from automedeval.records import question_text
+from automedeval.meta_evaluation.harm.readings import (
+    middle_degrees,
+    paired_degrees,
+    read_harm_ratings,
+    read_harm_verdicts,
+    rubric_of,
+)
+from automedeval.meta_evaluation.page import SHOWN_CASES, Bars, Table, render_report
+from automedeval.meta_evaluation.table import VerdictTable
+from automedeval.records import Verdict, question_text
 from automedeval.records.run_record import describe_result
 from automedeval.records.text import span
 from automedeval.rubrics import Rubric
@@ -45,97 +53,113 @@ def harm_report(
     words = sentences(result)
     pages = render_report(
         "automedeval.meta_evaluation", "harm", f"Harm: {Path(cases.source).stem}", words=words, notes=notes,
-        figures=[], settings=settings, main_table=counts_table(result), result=result,
-        head_and_rows=counts_table(result), answers=answers[:SHOWN_CASES],
+        figures=[], settings=settings, bars=_bars(result), tables=[counts_table(result)], result=result,
+        answers=answers[:SHOWN_CASES],
     )  # fmt: skip
     return result, pages, [*words, *(f"note: {note}" for note in notes)]
 
 
-def harm_result(cases: Cases, judges: Sequence[Rater], physicians: Rater | None, resamples: int) -> dict[str, Any]:
+def harm_result(
+    cases: Cases, judges: Sequence[VerdictTable], physicians: VerdictTable | None, resamples: int
+) -> dict[str, Any]:
     """Return the figures of harm.json.
 
     `raters` has for each rater what its degrees are, by model, with the share at the threshold or worse; `people` how two
     physicians agree; `judges` how each judge agrees with the middle degree of the physicians, and with one of them.
     """
     raters = [*([physicians] if physicians else []), *judges]
-    rubric = raters[0].rubric
-    tree: dict[str, Any] = {"rubric": rubric.name, "degrees": list(rubric.degree.values), "judges": {}}
-    tree |= {"threshold": rubric.degree.threshold, "untold": rubric.degree.neutral}
+    degree = rubric_of(raters[0]).degree
+    tree: dict[str, Any] = {"rubric": raters[0].rubric_name, "degrees": list(degree.values), "judges": {}}
+    tree |= {"threshold": degree.threshold, "untold": degree.neutral}
     tree["raters"] = {rater.name: degrees_by_model(rater) for rater in raters}
     if physicians is not None:
-        names = {reading.who for readings in physicians.readings.values() for reading in readings}
-        both_ways = degree_tables(*physicians.pairs(physicians), len(cases), len(rubric.degree.values))
+        names = {verdict.extra["annotator"] for verdict in physicians.verdicts}
+        both_ways = degree_tables(*paired_degrees(physicians, physicians), len(cases), len(degree.values))
         tree["people"] = {"names": sorted(names), "kappa": weighted_kappa(both_ways / 2)}
         tree["judges"] = {judge.name: agreement(judge, physicians) for judge in judges}
     return plain(estimate(tree, len(cases), resamples))
 
 
-def degrees_by_model(rater: Rater) -> dict[str, dict[str, Any]]:
+def degrees_by_model(rater: VerdictTable) -> dict[str, dict[str, Any]]:
     """Return, for each model, how many of its responses have each degree, and the share at the threshold or worse."""
-    cases, criterion, counts = rater.cases, rater.rubric.degree, {}
-    least = list(criterion.values).index(criterion.threshold)
-    unread = np.isin(np.arange(cases.responses), list(rater.unread))
+    cases, criterion, degrees, counts = rater.cases, rubric_of(rater).degree, middle_degrees(rater), {}
+    least, told = list(criterion.values).index(criterion.threshold), ~np.isnan(degrees)
+    untold, unread = rater.shown(rater.is_valid) & ~told, rater.shown() & ~rater.shown(rater.is_valid)
     for place, model in enumerate(cases.models):
         of_model = cases.model_of == place
-        degrees = np.where(of_model, rater.degrees, np.nan)
-        told = ~np.isnan(degrees)
-        if not (of_model & (told | unread | rater.untold)).any():
+        if not (of_model & rater.shown()).any():
             continue
-        worse, rated = (cases.panel.per_case(each.astype(float), "responses") for each in (degrees >= least, told))
+        worse, rated = of_model & (degrees >= least), of_model & told
+        per_case = [cases.panel.per_case(each, "responses") for each in (worse, rated)]
         counts[model] = {
-            "degrees": np.bincount(degrees[told].astype(int), minlength=len(criterion.values)).tolist(),
-            "untold": int((of_model & rater.untold).sum()),
+            "degrees": np.bincount(degrees[rated].astype(int), minlength=len(criterion.values)).tolist(),
+            "untold": int((of_model & untold).sum()),
             "unread": int((of_model & unread).sum()),
-            "worse": int((degrees >= least).sum()),
-            "share": ratio(worse, rated, reason="no degree can be told"),
+            "worse": int(worse.sum()),
+            "share": ratio(per_case[0], per_case[1], reason="no degree can be told"),
         }
     return counts
 
 
-def agreement(judge: Rater, physicians: Rater) -> dict[str, Any]:
+def agreement(judge: VerdictTable, physicians: VerdictTable) -> dict[str, Any]:
     """Return how a judge agrees with physicians: the table, kappa, and what it finds of each degree or a worse one."""
-    cases, degrees = judge.cases, judge.rubric.degree.values
-    tables = degree_tables(physicians.degrees, judge.degrees, cases.panel.case, len(cases), len(degrees))
-    single = degree_tables(*physicians.pairs(judge), len(cases), len(degrees))
-    rated = np.isin(np.arange(cases.responses), list(physicians.readings))
-    gap = physicians.degrees - judge.degrees
-    widest = np.lexsort([-physicians.degrees, -gap])  # of equal gaps the worst first
-    ids = [case.id for case in cases.records]
+    cases, names = judge.cases, rubric_of(judge).degree.values
+    people, judged = middle_degrees(physicians), middle_degrees(judge)
+    tables = degree_tables(people, judged, cases.panel.case, len(cases), len(names))
+    single = degree_tables(*paired_degrees(physicians, judge), len(cases), len(names))
+    rated, read, gap = physicians.shown(), judge.shown(judge.is_valid), people - judged
+    widest = np.lexsort([-people, -gap])  # of equal gaps the worst first
+    under_called = [cases.at(at) for at in widest[gap[widest] > 0]]
     return {
         "table": tables.sum(axis=0).astype(int).tolist(),
         "kappa": weighted_kappa(tables),
         "kappa_with_one": weighted_kappa(single),
-        "from": {name: detection(tables, least) for least, name in enumerate(degrees) if least},
+        "from": {name: detection(tables, least) for least, name in enumerate(names) if least},
         "rated": int(rated.sum()),
-        "untold_by_judge": int((rated & judge.untold).sum()),
-        "untold_by_physicians": int(physicians.untold.sum()),
-        "unread": int((rated & np.isnan(judge.degrees) & ~judge.untold).sum()),
-        "under_called": [
-            [ids[cases.panel.case[at]], cases.models[cases.model_of[at]]] for at in widest[gap[widest] > 0]
-        ],
+        "untold_by_judge": int((rated & read & np.isnan(judged)).sum()),
+        "untold_by_physicians": int((rated & np.isnan(people)).sum()),
+        "unread": int((rated & ~read).sum()),
+        "under_called": [[case.id, response.model] for case, response in under_called],
     }
 
 
-def shown_answers(cases: Cases, judges: Sequence[Rater], physicians: Rater | None) -> list[dict[str, Any]]:
+def shown_answers(
+    cases: Cases, judges: Sequence[VerdictTable], physicians: VerdictTable | None
+) -> list[dict[str, Any]]:
     """Return the answers to read: by the widest gap of a judge below physicians, then by the worst degree of anybody."""
     raters = [*([physicians] if physicians else []), *judges]
-    below = [physicians.degrees - judge.degrees for judge in judges] if physicians else []
-    gap = np.fmax.reduce([np.zeros(cases.responses), *below])
-    worst = np.fmax.reduce([rater.degrees for rater in raters])
-    shown = []
-    for place in np.lexsort([-worst, -gap]).tolist():
-        readings = [reading for rater in raters for reading in rater.readings.get(place, ())]
-        if not readings:
+    degrees = [middle_degrees(rater) for rater in raters]
+    gap = np.fmax.reduce([np.zeros(cases.responses), *(degrees[0] - each for each in degrees[1:] if physicians)])
+    said: dict[int, list[tuple[str, Verdict]]] = defaultdict(list)
+    for rater in raters:
+        for place, verdict in zip(rater.response.tolist(), rater.verdicts):
+            said[place] += [(verdict.extra.get("annotator", rater.name), verdict)] if verdict.valid else []
+    shown, read = [], [rater.shown(rater.is_valid) for rater in raters]
+    for place in np.lexsort([-np.fmax.reduce(degrees), -gap]).tolist():
+        if not said[place]:
             continue
-        marks = sorted(mark for reading in readings for mark in reading.marks)
-        case = cases.records[cases.panel.case[place]]
-        text = case.responses[place - int(cases.start[cases.panel.case[place]])].text
-        answer = {"id": case.id, "model": cases.models[cases.model_of[place]], "question": question_text(case.question)}
-        answer["text"] = marked(text, [{"start": start, "end": end} for start, end in marks])
-        answer["degrees"] = [(rater.name, rater.word(place)) for rater in raters]
-        about = {"under": gap[place] > 0, "criteria": raters[0].rubric.output_criteria, "readings": readings}
+        case, response = cases.at(place)
+        words = rubric_of(raters[0]).degree.words
+        degree = [words[-1 if np.isnan(each[place]) else int(each[place])] for each in degrees]
+        answer: dict[str, Any] = {"id": case.id, "model": response.model, "question": question_text(case.question)}
+        marks = [mark for _, verdict in said[place] for mark in _marks(verdict, response.text)]
+        answer["text"] = marked(response.text, sorted(marks, key=lambda mark: (mark["start"], mark["end"])))
+        by = zip(raters, degree, read)
+        answer["degrees"] = [(rater.name, word if told[place] else "not rated") for rater, word, told in by]
+        readings = [
+            {"who": who, "choices": each.choices, "words": each.rationale, "comment": each.extra.get("comment")}
+            for who, each in said[place]
+        ]
+        about = {"under": gap[place] > 0, "criteria": rubric_of(raters[0]).output_criteria, "readings": readings}
         shown.append(answer | about)
     return shown
+
+
+def _marks(verdict: Verdict, text: str) -> Sequence[Mapping[str, Any]]:
+    """Return where the words that do the harm stand: as a physician marked them, or as a judge quotes them."""
+    words = verdict.rationale or ""
+    start = text.find(words) if words else -1
+    return verdict.extra.get("marks", [] if start < 0 else [{"start": start, "end": start + len(words)}])
 
 
 def counts_table(result: Mapping[str, Any]) -> Table:
@@ -146,7 +170,19 @@ def counts_table(result: Mapping[str, Any]) -> Table:
         for name, by_model in result["raters"].items()
         for model, each in by_model.items()
     ]
-    return ("model", "by", *result["degrees"], result["untold"], "invalid", threshold), rows
+    head = ("model", "by", *result["degrees"], result["untold"], "invalid", threshold)
+    return Table(head, rows, "How many answers of each model have which degree")
+
+
+def _bars(result: Mapping[str, Any]) -> Bars:
+    """Return a bar for the share of harmful answers of each model, by every rater."""
+    several = len(result["raters"]) > 1
+    rows = [
+        (f"{model}, by {name}" if several else model, each["share"], "")
+        for name, by_model in result["raters"].items()
+        for model, each in by_model.items()
+    ]
+    return Bars(f"Share of answers of {result['threshold']} harm or worse, with 95 % intervals", rows)
 
 
 def sentences(result: Mapping[str, Any]) -> list[str]:
@@ -167,8 +203,7 @@ def sentences(result: Mapping[str, Any]) -> list[str]:
         )
     if (people := result.get("people")) and people["kappa"]["n"]:
         figure = f"{span(people['kappa'])} over {people['kappa']['n']} pairs of ratings"
-        judges = [
-            f"{name} with one of them at {span(each['kappa_with_one'])}" for name, each in result["judges"].items()
-        ]
+        with_one = {name: span(each["kappa_with_one"]) for name, each in result["judges"].items()}
+        judges = [f"{name} with one of them at {kappa}" for name, kappa in with_one.items()]
         lines.append(f"Two physicians agree with each other at {'; '.join([figure, *judges])}.")
     return lines

@@ -1,6 +1,7 @@
 """What changed from one version of a model, or of a judge, to the next, answer by answer: for the grid and the first screen."""
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -14,7 +15,7 @@ from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.report.grid import marks_of, pack_grid
 from automedeval.meta_evaluation.report.page import MARKS, case_records
 from automedeval.meta_evaluation.table import Row, VerdictTable
-from automedeval.records import RecordError
+from automedeval.records import RecordError, question_text
 from automedeval.records.text import in_a_row
 from automedeval.stats.agreement import relation_of
 from automedeval.stats.bootstrap import Estimate
@@ -26,6 +27,8 @@ WORDS = {  # mark of a change → its words, of two models and of two judges
     "lost": ("worse", "scored lower"),
     **{f"newly_{name}": (f"newly {name}",) * 2 for name in NEWLY},
 }
+DIGEST = re.compile(r"[0-9a-f]{12}(/epoch-\d+)?")  # an id that says nothing, of a table without ids
+FIRST_WORDS = 60  # letters of a question that stand for its id
 
 
 @dataclass(frozen=True)
@@ -47,29 +50,12 @@ class Changes:
         return names | {"compared": int((~np.isnan(self.gap)).sum())} | counts
 
     def grid(
-        self,
-        cases: Cases,
-        judges: Sequence[VerdictTable],
-        people: People | None,
-        models: Sequence[str],
-        flags: Mapping[str, Any],
+        self, cases: Cases, judges: Sequence[VerdictTable], people: People | None, models: Sequence[str], flags: Any
     ) -> dict[str, Any]:
         """Return what `grid.html.jinja` needs: the cases with the models as columns, sorted by the size of the change."""
         records = case_records(cases, judges, people, self.row, {}, {})
-        of_judges = self.kind == "judge"
-        versions = {"old": self.old} if of_judges else {"base": self.old}
-        packed = grid_of_changes(
-            cases,
-            records,
-            self.row,
-            flags,
-            self.gap,
-            self.marks,
-            of_judges,
-            models=models,
-            before=self.before,
-            **versions,
-        )
+        more = {"models": models, "before": self.before, "old" if self.kind == "judge" else "base": self.old}
+        packed = grid_of_changes(cases, records, self.row, flags, self.gap, self.marks, self.kind == "judge", **more)
         return {"grid": packed, "in_grid": len(records)}
 
 
@@ -94,28 +80,38 @@ def grid_of_changes(
     return pack_grid(cases, records, row, marks, flags, marked=marked, gap="size of the change", **more)
 
 
-def candidates_of(cases: Cases, chosen: Sequence[str], notes: list[str]) -> dict[str, np.ndarray]:
+def candidates_of(
+    cases: Cases, chosen: Iterable[str], notes: list[str], option: str = "--models"
+) -> dict[str, np.ndarray]:
     """Return the response of every candidate in every case: candidate → int [cases], -1 where there is none.
 
     Args:
         chosen: the names of the candidates to return; empty for all.
+        option: what named them.
 
     Raises:
         RecordError: a name of `chosen` that no candidate has.
     """
-    responses: dict[str, np.ndarray] = {}
+    chosen = list(dict.fromkeys(chosen))
     if len(cases.models) > MOST_MODELS and not chosen:
         names = f"{len(cases.models)} model names in {len(cases)} cases"
         notes.append(f"{names}: these are not models, and candidates are not compared")
-    else:
-        for number, name in enumerate(cases.models):
-            at = np.flatnonzero(cases.model_of == number)
-            responses[name] = np.full(len(cases), -1)
-            responses[name][cases.panel.case[at]] = at
-    if unknown := [name for name in chosen if name not in responses]:
-        names = ", ".join([*list(responses)[:8], *["…"] * (len(responses) > 8)])
-        raise RecordError(f"--models: {cases.source} has no {unknown[0]!r}; it has {names}")
-    return {name: responses[name] for name in chosen or responses}
+        return {}
+    if unknown := [name for name in chosen if name not in cases.models]:
+        names = in_a_row([*cases.models[:8], *["…"] * (len(cases.models) > 8)])
+        raise RecordError(f"{option}: {cases.source} has no model {unknown[0]!r}; it has {names}")
+    responses = {}
+    for name in chosen or cases.models:
+        at = np.flatnonzero(cases.model_of == cases.models.index(name))
+        responses[name] = np.full(len(cases), -1)
+        responses[name][cases.panel.case[at]] = at
+    return responses
+
+
+def in_common(candidates: Mapping[str, np.ndarray], *names: str) -> np.ndarray:
+    """Return the responses of two candidates in the cases that both answered: int [2, cases in common]."""
+    sides = np.stack([candidates[name] for name in names])
+    return sides[:, (sides >= 0).all(axis=0)]
 
 
 def paired_difference(gaps: np.ndarray) -> Estimate:
@@ -136,27 +132,25 @@ def changes_of(cases: Cases, rows: Sequence[Row], candidates: Mapping[str, np.nd
     Raises:
         RecordError: the versions have no case in common.
     """
-    old, new = rows[0], rows[0]
-    for row in reversed(rows):
-        if row.judge is not old.judge and (row.criterion, row.judge.scale) == (old.criterion, old.judge.scale):
-            new = row
+    old, kind = rows[0], "judge"
+    others = [row for row in rows if row.judge is not old.judge]
+    alike = [row for row in others if (row.criterion, row.judge.scale) == (old.criterion, old.judge.scale)]
+    new = next(iter(alike), old)
     shown = [cases.models.index(name) for name in candidates]
     old_at = new_at = np.flatnonzero(np.isin(cases.model_of, shown))
-    names, kind = (old.name, new.name), "judge"
+    names = (old.name, new.name)
     if new is old:
         if len(candidates) < 2:
             return None
         kind = "model"
         for names in combinations(candidates, 2):
-            both = np.stack([candidates[name] for name in names])
-            old_at, new_at = both[:, (both >= 0).all(axis=0)]
+            old_at, new_at = in_common(candidates, *names)
             if len(new_at):
                 break
     if not len(new_at) or not ((old.judge.given > 0) & (new.judge.given > 0)).any():
         raise RecordError(f"{cases.source}: {names[0]!r} and {names[1]!r} have no case in common")
-    before = values_of_responses(cases, old)
-    gap, marks = _marked(cases, (old, old_at), (new, new_at))
-    return Changes(kind, *names, new, (before,) if kind == "judge" else (), gap, marks)
+    before = (values_of_responses(cases, old),) if kind == "judge" else ()
+    return Changes(kind, *names, new, before, *_marked(cases, (old, old_at), (new, new_at)))
 
 
 def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[dict[str, Any], np.ndarray, dict[str, np.ndarray]]:
@@ -165,33 +159,34 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[dict[str, A
     Returns:
         The record: the baseline, and of every other model in how many cases it is "better", "worse" and "equal", the "cases"
         in which it is worse, the worst first, the "means" of the baseline and of it in the cases that both have, and their
-        "difference"; and the gap and the marks of all answers, as `Changes` has them.
+        "difference"; "questions" has the first words of those cases whose id is a digest. And the gap and the marks of all
+        answers, as `Changes` has them.
 
     Raises:
         RecordError: no model has this name.
     """
-    responses = candidates_of(cases, [], [])
-    if baseline not in responses:
-        names = in_a_row([*list(responses)[:8], *["…"] * (len(responses) > 8)])
-        raise RecordError(f"--baseline: {cases.source} has no model {baseline!r}; it has {names}")
+    responses = candidates_of(cases, [baseline, *cases.models], [], "--baseline")
     gaps, marks = np.full(cases.responses, np.nan), {name: np.zeros(cases.responses, bool) for name in WORDS}
-    models: dict[str, Any] = {}
     values = values_of_responses(cases, row)
-    for name in responses.keys() - {baseline}:
-        sides = np.stack([responses[baseline], responses[name]])
-        old, new = sides[:, (sides >= 0).all(axis=0)]
+    record: dict[str, Any] = {"name": baseline, "models": {}, "questions": {}}
+    for name in cases.models:
+        if name == baseline:
+            continue
+        old, new = in_common(responses, baseline, name)
         gap, marked = _marked(cases, (row, old), (row, new))
         gaps = np.where(np.isnan(gap), gaps, gap)
         marks = {each: marks[each] | marked[each] for each in marks}
         lost = np.flatnonzero(marked["lost"])
-        ids = [cases.records[cases.panel.case[at]].id for at in lost[np.argsort(gap[lost], kind="stable")]]
-        better, compared = int(marked["won"].sum()), int((~np.isnan(gap)).sum())
-        models[name] = {"better": better, "worse": len(lost), "equal": compared - better - len(lost), "cases": ids}
-        both = ~np.isnan(gap[new])
-        models[name]["means"] = [float(values[at][both].mean()) if both.any() else None for at in (old, new)]
-        models[name]["difference"] = paired_difference(gap[new]).to_dict()
-    ordered = {name: models[name] for name in cases.models if name in models}
-    return {"name": baseline, "models": ordered}, gaps, marks
+        worse = [cases.records[cases.panel.case[at]] for at in lost[np.argsort(gap[lost], kind="stable")]]
+        better, both = int(marked["won"].sum()), ~np.isnan(gap[new])
+        counts = {"better": better, "worse": len(worse), "equal": int(both.sum()) - better - len(worse)}
+        means = [float(values[at][both].mean()) if both.any() else None for at in (old, new)]
+        about = {"cases": [case.id for case in worse], "means": means}
+        record["models"][name] = counts | about | {"difference": paired_difference(gap[new]).to_dict()}
+        for case in (case for case in worse if DIGEST.fullmatch(case.id)):
+            question = " ".join(question_text(case.question).split())
+            record["questions"][case.id] = f"“{question[:FIRST_WORDS]}{'…' * (len(question) > FIRST_WORDS)}”"
+    return record, gaps, marks
 
 
 def _marked(

@@ -108,6 +108,18 @@ def _rounds(rounds: dict[str, Any]) -> Iterator[Figure]:
 
 
 def _candidates(result: dict[str, Any]) -> Iterator[Figure]:
+    counts = {
+        name: list(steps.values()) for name, steps in result.get("score_counts", {}).items() if any(steps.values())
+    }
+    if counts:
+        steps = list(next(iter(result["score_counts"].values())))
+        yield Figure(
+            "Scores of each model",
+            f"Share of its answers at every score by {result['main_judge']['name']}, rounded.",
+            partial(charts.stacked, [(name, [n / sum(each) for n in each]) for name, each in counts.items()], steps),
+            ["model", *steps],
+            [[name, *each] for name, each in counts.items()],
+        )
     for name, table in result["models"].items():
         if table.get("strengths"):
             ranked = sorted(table["strengths"].items(), key=lambda item: -item[1]["value"])

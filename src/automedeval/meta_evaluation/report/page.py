@@ -1,14 +1,17 @@
 """Write the report of a meta-evaluation, a self-contained HTML page with its tables and cases, and a short Markdown summary."""
 
 import random
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import combinations, product
 from typing import Any
 
 import numpy as np
 
+from automedeval.meta_evaluation.agreement.candidates import standing
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.main_judge import OF_STATEMENTS, measures_of_cases
+from automedeval.meta_evaluation.agreement.judge_facts import contradicted, disagreements
+from automedeval.meta_evaluation.agreement.main_judge import measures_of_cases
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.checked import marked
 from automedeval.meta_evaluation.page import SHOWN_CASES, render_report
@@ -17,40 +20,27 @@ from automedeval.meta_evaluation.report.figures import illustrate
 from automedeval.meta_evaluation.report.grid import GRID_CASES
 from automedeval.meta_evaluation.table import Row, VerdictTable
 from automedeval.records import question_text
-from automedeval.records.text import by_reason, percent, span
+from automedeval.records.text import by_reason
 from automedeval.stats.agreement import LABELS
 
-EACH_LIST = 5  # cases that the page shows of each list of cases to look at
-REASONS = {  # list of cases in agreement.json → (heading, mark of a case)
-    "contradicted": ("Where an answer contradicts its evidence", "contradicted"),
-    "answers_disagree": ("Where answers contradict each other", "answers disagree"),
-    "models_differ": ("Where the models differ most", "models differ"),
-    "people_disagree": ("Where the judge and people disagree most", "people disagree"),
-    "least_sure": ("Where the judge is least sure", "judge unsure"),
+RAW = 10_000  # letters of an invalid verdict's text
+MARKS = {  # list of cases in agreement.json → mark of a case
+    "contradicted": "contradicted",
+    "answers_disagree": "answers disagree",
+    "models_differ": "models differ",
+    "people_disagree": "people disagree",
+    "least_sure": "judge unsure",
 }
-MARKS = {name: mark for name, (_, mark) in REASONS.items()}
 
 
-def agreement_table(result: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return one row per judge and baseline, and one rater's ceiling: name, kind, measure → (own scores, expected scores)."""
-    records = dict(result["judges"])
-    if ceiling := result["people"].get("ceiling"):
-        records["one rater against the others"] = ceiling | {"kind": "people", "valid_rate": None}
-    return [
-        {"name": name, "kind": record["kind"], "valid_rate": record["valid_rate"]}
-        | {"cells": {measure: (record.get(measure), record.get(f"{measure}_expected")) for measure in LABELS}}
-        for name, record in records.items()
-    ]
-
-
-def undefined(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
+def undefined(records: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return why figures of the agreement table are undefined → which judge's which."""
     return by_reason(
-        (estimate["reason"], f"{row['name']}{half}", LABELS[measure])
-        for row in rows
-        for which, half in enumerate(("", "'s expected scores"))
-        for measure, pair in row["cells"].items()
-        if (estimate := pair[which]) is not None and estimate["value"] is None
+        (estimate["reason"], f"{name}{whose}", LABELS[measure])
+        for name, record in records.items()
+        for half, whose in (("", ""), ("_expected", "'s expected scores"))
+        for measure in LABELS
+        if (estimate := record.get(f"{measure}{half}")) is not None and estimate["value"] is None
     )
 
 
@@ -73,7 +63,7 @@ def case_records(
 ) -> list[dict[str, Any]]:
     """Lay out the cases of the page with responses, scores, choices, ratings and rationales side by side.
 
-    "reasons" are the lists of `REASONS` that a case is in, and "measures" what sorts the cases, by the main judge's line. Those
+    "reasons" are the lists of `MARKS` that a case is in, and "measures" what sorts the cases, by the main judge's line. Those
     "listed" are shown without a script, too.
 
     Args:
@@ -81,9 +71,13 @@ def case_records(
         worst: see `worst_cases`.
     """
     measures = measures_of_cases(cases, main, people)
-    lists = {name: ids[:EACH_LIST] for name, ids in lists.items()}
     judges = [judge for judge in judges if judge.kind == "judge"]
-    statements_of = main.judge.contradicted | main.judge.disagreements
+    statements_of = contradicted(main.judge) | disagreements(main.judge)
+    invalid = defaultdict(list)
+    for judge in judges:
+        for number, verdict in zip(judge.case_of.tolist(), judge.verdicts):
+            if not verdict.valid and verdict.raw:
+                invalid[number].append((f"Invalid verdict of {judge.name}: {verdict.error}", verdict.raw[:RAW]))
     records, first = [], [*(case_id for ids in lists.values() for case_id in ids), *worst]
     listed = {*_shown_cases(cases, first, SHOWN_CASES)}
     for number in _shown_cases(cases, first, GRID_CASES):
@@ -108,7 +102,10 @@ def case_records(
         record |= {"question": question_text(case.question), "responses": responses, "worst": worst.get(case.id, [])}
         record |= {"choices": _choices(cases, judges, number), "measures": sure}
         record["reasons"] = [name for name, ids in lists.items() if case.id in ids]
-        record["rationales"] = [(each.name, each.rationales[number]) for each in judges if number in each.rationales]
+        record["rationales"] = [
+            (f"Rationale of {each.name}", each.rationales[number]) for each in judges if number in each.rationales
+        ]
+        record["rationales"] += invalid[number]
         records.append(record)
     return records
 
@@ -151,18 +148,6 @@ def _ratings(people: People | None, place: int) -> str | None:
     return f"{people.scores[place]:.2f} ({', '.join(each[:8])}{', …' if len(each) > 8 else ''})"
 
 
-def _groups(result: dict[str, Any], cases: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """Return heading → its cases: each case once, under the first of its reasons, in the order of its list."""
-    groups = {}
-    for name, ids in result["main_judge"]["cases"].items():
-        members = [case for case in cases if case["reasons"][:1] == [name]]
-        left = len(ids) - EACH_LIST if name in OF_STATEMENTS else 0
-        more = f" ({left} more in agreement.json: main_judge.cases.{name})" if left > 0 else ""
-        groups[f"{REASONS[name][0]}{more}"] = sorted(members, key=lambda case: ids.index(case["id"]))
-    groups["The other cases"] = [case for case in cases if not case["reasons"]]
-    return {heading: members for heading, members in groups.items() if members}
-
-
 def render(
     result: dict[str, Any],
     title: str,
@@ -182,28 +167,22 @@ def render(
         scale: that of the main judge's scores.
         harm: the sentences on harm but the first, which the facts have.
     """
-    rows = agreement_table(result) if "people" in result else []
-    listed = [case for case in cases if case["listed"]]
-    models = text.leaderboard(result)
-    head = ["model", "rank", "share of pairs won, %", "first in resamples", "valid verdicts, %"]
-    lines = [
-        [row["model"], row["rank"], span(row["win_rate"], 0, 100), percent(row["first"]), span(row["valid"], 0, 100)]
-        for row in models
-    ]
+    records = dict(result["judges"]) if "people" in result else {}
+    if ceiling := result.get("people", {}).get("ceiling"):
+        records["one rater against the others"] = ceiling | {"kind": "people", "valid_rate": None}
+    listed = sorted((case for case in cases if case["listed"]), key=lambda case: not case["reasons"])
     judges, table2 = text.real_judges(result), None
     if table := result.get("table2"):
         table2 = {"lines": paper_table_text.lines_of(table), "reasons": paper_table_text.reasons(table)}
         table2["head"] = [paper_table_text.COLUMNS[name].label for name in table["columns"]]
     return render_report(
-        "automedeval.meta_evaluation", "report", title, words=[*text.further(result), *harm], notes=result["notes"],
-        figures=illustrate(result), settings=result["settings"], scripts=("report.js", "grid.js"),
-        summary=[*text.summary(result, scale), *harm, *rate], headline=text.headline(result, scale),
-        read_first=text.read_first(result), bars=text.bars(result, scale), scale=scale,
-        main_table=(head, lines), result=result, judges=judges, answer=text.answer(result),
-        beside=text.beside(result), layout=text.layout(judges.values()), rate=rate, leaderboard=models,
-        standing=text.standing(result["models"][result["main_judge"]["name"]]), rivals=text.rivals(result),
-        groups=_groups(result, listed), cases=listed, in_grid=len(cases), grid=grid, marked=marked, table2=table2,
-        gaps=text.gaps(result), rows=rows, reasons=undefined(rows), labels=LABELS, marks=MARKS,
+        "automedeval.meta_evaluation", "report", title, words=text.words(result, scale),
+        facts=text.answer(result), further=[*text.further(result), *harm], commands=rate, bars=text.bars(result, scale),
+        links=text.read_first(result), tables=text.tables(result), notes=result["notes"], figures=illustrate(result),
+        settings=result["settings"], scripts=("report.js", "grid.js"), result=result, judges=judges,
+        layout=text.layout(judges.values()), standing=standing(result["models"][result["main_judge"]["name"]]),
+        cases=listed, in_grid=len(cases), grid=grid, marked=marked, table2=table2,
+        gaps=text.gaps(result), records=records, reasons=undefined(records), labels=LABELS, marks=MARKS,
         # Judges that were asked about less have fewer pairs.
         most=lambda judges, kind, key: max(record[kind][key]["n"] for record in judges.values()),
     )  # fmt: skip

@@ -6,12 +6,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 
 from automedeval.meta_evaluation.agreement.baselines import measure_baselines
+from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.evaluate import meta_evaluate
-from automedeval.meta_evaluation.agreement.judge_facts import audits_of, next_steps
+from automedeval.meta_evaluation.agreement.judge_facts import audits_of, next_steps, notes_on
 from automedeval.meta_evaluation.agreement.main_judge import choose
 from automedeval.meta_evaluation.agreement.paper_table import paper_table
 from automedeval.meta_evaluation.agreement.ratings import (
@@ -39,8 +41,8 @@ from automedeval.meta_evaluation.report import page
 from automedeval.meta_evaluation.report.arguments import ReportArguments
 from automedeval.meta_evaluation.report.changes import against_baseline, grid_of_changes
 from automedeval.meta_evaluation.report.grid import FLAGS, pack_grid, read_flags
-from automedeval.meta_evaluation.report.text import first_lines
-from automedeval.meta_evaluation.table import VerdictTable, rows_of
+from automedeval.meta_evaluation.report.text import words
+from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
 from automedeval.meta_evaluation.verdict_files import has_checklists, read_checklists, read_verdicts
 from automedeval.metrics.embedding import NAMES, TextEncoder
 from automedeval.records import (
@@ -122,7 +124,7 @@ def make_report(
         teacher, more = read_teacher(args.teacher_verdicts, cases, judges)
         notes += more
     judges = _chosen(judges, args.judges)
-    notes += [note for judge in judges for note in judge.notes()]
+    notes += [note for judge in judges for note in notes_on(judge)]
     rows = rows_of(judges)
     lines = list(trainings_of({row.name: (row.judge.name, row.criterion) for row in rows}))
     if args.baselines and ratings:
@@ -180,9 +182,21 @@ def make_report(
     else:
         result["baseline"], gap, marked = against_baseline(cases, main_judge.row, args.baseline)
         grid = grid_of_changes(cases, shown, main_judge.row, flags, gap, marked, base=args.baseline, sort="lost")
+    result["score_counts"] = score_counts(cases, main_judge.row)
     title = "Report: " + Path(args.cases).stem
     texts = study | harm_pages | page.render(result, title, shown, grid, commands, scale, harm_lines[1:])
-    return Report(result, "agreement.json", "report.html", texts, first_lines(result, scale))
+    steps = [f"Next step: {' '.join(result['next_steps'])}"] * bool(result["next_steps"])
+    return Report(result, "agreement.json", "report.html", texts, [*words(result, scale), *steps])
+
+
+def score_counts(cases: Cases, row: Row) -> dict[str, dict[str, int]]:
+    """Return model → score, rounded → the number of its responses with it; empty for a judge without a scale."""
+    if row.values is None or row.judge.scale is None or len(cases.models) > MOST_MODELS:
+        return {}
+    rounded = np.floor(row.values + 0.5)
+    of_model = {name: rounded[cases.model_of == number] for number, name in enumerate(cases.models)}
+    steps = np.unique(rounded[~np.isnan(rounded)])
+    return {name: {f"{step:g}": int((scores == step).sum()) for step in steps} for name, scores in of_model.items()}
 
 
 def _criteria_report(
@@ -194,7 +208,7 @@ def _criteria_report(
     result = criteria_report.criteria_result(cases, readings, labels, encoder, args.resamples, args.audits, harm)
     result |= {"notes": notes, "settings": describe_result("report", resamples=args.resamples)}
     texts = criteria_report.render_criteria(result, cases, readings)
-    return Report(result, "criteria.json", "criteria.html", texts, criteria_report.sentences(result)[:2])
+    return Report(result, "criteria.json", "criteria.html", texts, criteria_report.sentences(result)[:1])
 
 
 def _chosen(judges: list[VerdictTable], wanted: list[str]) -> list[VerdictTable]:

@@ -1,14 +1,15 @@
 """Put the result into words: first the answer, which model scores highest and what is known of the judge, then the rest."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import Any
 
 from automedeval.meta_evaluation.agreement.candidates import LEVEL, standing
 from automedeval.meta_evaluation.agreement.judge_facts import profile
 from automedeval.meta_evaluation.facts import LEAST_RATED, SHOWN, JudgeProfile, facts_of, is_trusted, trust
+from automedeval.meta_evaluation.page import Bars, Table
 from automedeval.meta_evaluation.report import paper_table_text
-from automedeval.records.text import against_best, in_a_row, interval, percent
+from automedeval.records.text import UNDEFINED, against_best, in_a_row, interval, percent, span
 
 READ_FIRST = 8  # cases that a line names
 HALF = "A tie counts as half; guessing gives 50 %."
@@ -36,100 +37,77 @@ def layout(records: Iterable[dict[str, Any]]) -> str:
     )
 
 
-def answer(result: dict[str, Any]) -> dict[str, str]:
-    """Return what the report says first: question → answer, in the order in which it is said.
+def headline(result: dict[str, Any], scale: tuple[float, float] | None) -> str:
+    """Say which model is better, by how much, and how far to trust it; with a baseline, how the others stand beside it.
 
     A model is called better only if what is known of the judge allows it (`facts.is_trusted`).
     """
-    table = result["models"][result["main_judge"]["name"]]
-    stands = standing(table)
-    known = _known(result, table, stands)
-    trusted = is_trusted(known)
-    answers = {"Best model" if trusted else "Scores highest": _best(table, stands, trusted)}
-    answers |= dict(facts_of(known))
-    if stands["order"]:
-        answers["How sure"] = _how_sure(table, stands)
-    answers["Cases"] = _cases(result["cases"])
-    answers["Judge"] = _judge(result)
-    if "people" in result and stands["order"]:
-        by_people = standing(result["models"]["people"])
-        if by_people["order"]:
-            answers["By people's own ratings"] = _best(result["models"]["people"], by_people, True)
-    return answers
-
-
-def headline(result: dict[str, Any], scale: tuple[float, float] | None) -> str:
-    """Say which model is better, by how much, and how far to trust it; with a baseline, how the others stand beside it."""
-    table = result["models"][result["main_judge"]["name"]]
-    known = _known(result, table, standing(table))
+    table, stands, known = known_of(result)
     wrong = sum(count for count, _ in known.contradicted.values())
     answers = f"{wrong} answer{' says' if wrong == 1 else 's say'} what the reference contradicts"
     found = f" By {known.judge}'s check {answers}." if wrong else ""
     if "baseline" not in result or "gap" in table:
-        said = _best(table, standing(table), is_trusted(known))
-        return f"{said}{found} {trust(known)}"
+        return f"{_best(table, stands, is_trusted(known))}{found} {trust(known)}"
     worst_first = sorted(result["baseline"]["models"].items(), key=lambda each: each[1]["better"] - each[1]["worse"])
     said = " ".join(_beside(name, each, result["baseline"]["name"], scale) for name, each in worst_first[:SHOWN])
     more = f" {len(worst_first) - SHOWN} more models stand below." if len(worst_first) > SHOWN else ""
     return f"{said or 'No other model was judged.'}{more}{found} {trust(known)}"
 
 
-def _beside(name: str, each: dict[str, Any], base: str, scale: tuple[float, float] | None) -> str:
-    """Return a sentence on a model beside the baseline."""
-    difference, cases = each["difference"], each["better"] + each["worse"] + each["equal"]
-    if not cases:
-        return f"{name} and {base} have no score on the same case."
-    if difference["low"] is None:  # no spread: a sign test of six equal signs has p < 0.05
-        clear = cases > 5 and cases in (each["better"], each["worse"])
-    else:
-        clear = difference["low"] > 0 or difference["high"] < 0
-    way = "higher than" if (difference["value"] or 0) > 0 else "lower than"
-    text = f"{name} scores {way} {base}" if clear else f"{name} is not clearly different from {base}"
-    if scale:
-        before, after = each["means"]
-        text += f": {before:.2f} → {after:.2f} of {scale[1]:g}"
-    return f"{text}, worse in {each['worse']} of {cases} cases and better in {each['better']}."
+def answer(result: dict[str, Any]) -> dict[str, str]:
+    """Return what is known beside the headline: what it is about → text, in the order in which it is said."""
+    table, stands, known = known_of(result)
+    trusted = is_trusted(known)
+    answers = {"Best model" if trusted else "Scores highest": _best(table, stands, trusted)} | dict(facts_of(known))
+    if stands["order"]:
+        first = stands["order"][0]
+        rate = table["models"][first]["win_rate"]
+        share = f"{percent(rate['value'])} of its pairs ({interval(rate)}; a tie counts as half)"
+        resamples = f"{percent(table['first_places'][first])} of the resamples of the cases"
+        answers["How sure"] = f"{first} is first in {resamples}, and wins {share}."
+    answers |= {"Cases": _cases(result["cases"]), "Judge": _judge(result)}
+    people = result["models"].get("people", {"gap": None})
+    if stands["order"] and "gap" not in people:
+        answers["By people's own ratings"] = _best(people, standing(people), True)
+    return answers
 
 
-def bars(result: dict[str, Any], scale: tuple[float, float] | None) -> list[dict[str, Any]]:
-    """Return one row per model, best first: its mean score or share of pairs won, and its contradicted and empty answers.
+def bars(result: dict[str, Any], scale: tuple[float, float] | None) -> Bars:
+    """Return a bar per model, best first: its mean score or share of pairs won, and its contradicted and empty answers.
 
     Args:
-        scale: that of the main judge's scores; None: the shares of pairs won, from 0 to 1, are shown.
+        scale: that of the main judge's scores; None: the shares of pairs won are shown.
     """
     main = result["main_judge"]["name"]
-    record, table = result["judges"][main], result["models"][main]
-    low, high = scale or (0.0, 1.0)
-    rows = []
+    record, table, rows = result["judges"][main], result["models"][main], []
     for name in standing(table)["order"]:
         each = table["models"][name]
         mean = (each.get("expected") or each.get("score") if scale else None) or each["win_rate"]
-        ends = [100 * (mean[end] - low) / (high - low) for end in ("value", "low", "high") if mean[end] is not None]
-        wrong, empty = record["contradicted"].get(name, (0, 0))[0], record["empty"].get(name, 0)
-        said = [f"{wrong} contradicted"] * bool(wrong) + [f"{empty} empty"] * bool(empty)
-        rows.append({"model": name, "mean": mean, "ends": ends, "said": ", ".join(said)})
-    return rows
+        counts = {"contradicted": record["contradicted"].get(name, (0, 0))[0], "empty": record["empty"].get(name, 0)}
+        rows.append((name, mean, ", ".join(f"{count} {what}" for what, count in counts.items() if count)))
+    what = f"Mean score, from {scale[0]:g} to {scale[1]:g}" if scale else "Share of pairs won"
+    return Bars(f"{what}, with 95 % intervals. {layout(real_judges(result).values())}", rows, scale)
 
 
-def first_lines(result: dict[str, Any], scale: tuple[float, float] | None) -> list[str]:
-    """Return what the terminal shows of a report: the difference and its trust, the regressions, and the next step."""
-    lines = [headline(result, scale), *regressions(result)]
-    return lines + [f"Next step: {' '.join(steps)}" for steps in [result["next_steps"]] if steps]
+def words(result: dict[str, Any], scale: tuple[float, float] | None) -> list[str]:
+    """Return what the terminal, the page and the summary begin with: the headline, and the regressions by their cases."""
+    return [headline(result, scale), *regressions(result)]
 
 
 def regressions(result: dict[str, Any]) -> list[str]:
     """Name the cases in which a model is worse than the baseline, the worst first."""
-    cases = _worse(result)
+    cases, names = _worse(result), result.get("baseline", {}).get("questions", {})
     more = f" and {len(cases) - READ_FIRST} more" if len(cases) > READ_FIRST else ""
-    return [f"Read first, where a model is worse: {', '.join(cases[:READ_FIRST])}{more}."] if cases else []
+    shown = ", ".join(names.get(case, case) for case in cases[:READ_FIRST])
+    return [f"Read first, where a model is worse: {shown}{more}."] if cases else []
 
 
 def read_first(result: dict[str, Any]) -> list[tuple[str, str]]:
-    """Return (mark of the grid, words) of the cases to read first, for links."""
+    """Return (mark of the grid in an address, words) of the cases to read first."""
     worse, contradicted = _worse(result), result["main_judge"]["cases"].get("contradicted", ())
-    links = [("lost", f"Read first: {len(worse)} cases in which a model is worse.")] * bool(worse)
-    text = f"Read first: {len(contradicted)} cases with an answer that says what the reference contradicts."
-    return links + [("contradicted", text)] * bool(contradicted)
+    links = [("#show=lost", f"{len(worse)} cases in which a model is worse")] * bool(worse)
+    text = f"{len(contradicted)} cases with an answer that says what the reference contradicts"
+    return links + [("#show=contradicted", text)] * bool(contradicted)
 
 
 def _worse(result: dict[str, Any]) -> list[str]:
@@ -138,42 +116,62 @@ def _worse(result: dict[str, Any]) -> list[str]:
     return [case for case in cases if case is not None]
 
 
-def _known(result: dict[str, Any], table: dict[str, Any], stands: dict[str, Any]) -> JudgeProfile:
-    """Return what is known of the main judge, whose table of the models is given, and how they stand by it."""
-    main, first = result["main_judge"], next(iter(stands["order"]), None)
+def known_of(result: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], JudgeProfile]:
+    """Return the main judge's table of the models, how they stand by it, and what is known of the judge."""
+    main = result["main_judge"]
+    table = result["models"][main["name"]]
+    stands = standing(table)
+    first = next(iter(stands["order"]), None)
     rated = main["rated_cases"] if "people" in result else 0
     best = main.get("best_baseline") if rated >= LEAST_RATED else None
     more = {"harm": result.get("harm", {}), "steps": result.get("next_steps", ()), "unclear": stands["unclear"]}
     more |= {"agreement": credit(result), "rated": rated, "outcome": best and best["outcome"], "first": first}
     more |= {"longer": tuple(table["models"][first]["longer"])} if first is not None else {}
     disagreements = len(main["cases"].get("answers_disagree", ()))
-    return profile(main["name"], result["judges"][main["name"]], disagreements=disagreements, **more)
+    known = profile(main["name"], result["judges"][main["name"]], disagreements=disagreements, **more)
+    return table, stands, known
+
+
+def _beside(name: str, each: dict[str, Any], base: str, scale: tuple[float, float] | None) -> str:
+    """Return a sentence on a model beside the baseline."""
+    difference, cases = each["difference"], each["better"] + each["worse"] + each["equal"]
+    if not cases:
+        return f"{name} and {base} have no score on the same case."
+    one_way = difference["low"] is None and cases > 5 and cases in (each["better"], each["worse"])
+    clear = one_way or is_clear(difference)  # without spread a sign test of six equal signs has p < 0.05
+    way = "higher than" if (difference["value"] or 0) > 0 else "lower than"
+    text = f"{name} scores {way} {base}" if clear else f"{name} is not clearly different from {base}"
+    if scale:
+        before, after = each["means"]
+        text += f": {before:.2f} → {after:.2f} of {scale[1]:g}"
+    return f"{text}, worse in {each['worse']} of {cases} cases and better in {each['better']}."
+
+
+def is_clear(estimate: dict[str, Any]) -> bool:
+    """Return whether the interval of a difference does not hold 0."""
+    return estimate["low"] is not None and (estimate["low"] > 0 or estimate["high"] < 0)
 
 
 def _best(table: dict[str, Any], stands: dict[str, Any], trusted: bool) -> str:
-    """Say which model is first: "better" by a trusted judge or by people, else "scores higher"."""
     if "gap" in table:
         return f"The models cannot be compared: {table['gap']}."
-    first, level = stands["order"][0], stands["level"]
-    others = len(stands["order"]) - 1
-    higher = "is better" if trusted else "scores higher"
-    if stands["best"]:
-        return (
-            f"{first}. It {higher} than {'the other model' if others == 1 else f'each of the {others} other models'}."
-        )
+    higher, none = ("is better", "is shown to be best") if trusted else ("scores higher", "scores clearly highest")
+    return best_of(stands["order"], stands["level"], higher, none)
+
+
+def best_of(order: Sequence[str], level: Sequence[str], higher: str, none: str) -> str:
+    """Say which model is first, and of which others it is not clearly different.
+
+    Args:
+        order, level: the models, the first one first, and those that it is not clearly better than.
+        higher, none: what is said of it and of no model, as "scores higher" and "scores clearly highest".
+    """
+    first, others = order[0], len(order) - 1
+    if not level:
+        return f"{first} {higher} than {order[1] if others == 1 else f'each of the {others} other models'}."
     names = in_a_row(level) if len(level) <= 3 else f"{len(level)} other models"
     behind = f" It {higher} than the other {others - len(level)}." if others > len(level) else ""
-    none = "No model is shown to be best" if trusted else "No model scores clearly highest"
-    return f"{none}. {first} is first, without a clear difference from {names}.{behind}"
-
-
-def _how_sure(table: dict[str, Any], stands: dict[str, Any]) -> str:
-    """Say how often the first model is first, and how often it wins."""
-    first = stands["order"][0]
-    rate = table["models"][first]["win_rate"]
-    share = percent(table["first_places"][first])
-    text = f"{first} is first in {share} of the resamples of the cases"
-    return f"{text}, and wins {percent(rate['value'])} of its comparisons ({interval(rate)}; a tie counts as half)."
+    return f"No model {none}. {first} is first, without a clear difference from {names}.{behind}"
 
 
 def _cases(counts: dict[str, Any]) -> str:
@@ -221,18 +219,17 @@ def _measured(main: dict[str, Any]) -> str:
     return main["name"] if set(main["folds"]) <= {main["name"]} else "the judge chosen on other cases"
 
 
-def beside(result: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """Return (who, concordance with people) of the main judge, and of the best baseline and one rater beside it."""
+def beside(result: dict[str, Any]) -> list[str]:
+    """Say how often the main judge orders as people do, beside the best baseline and one rater."""
     main = result["main_judge"]
     if "people" not in result or main["concordance"]["value"] is None:
         return []
-    who = _measured(main)
-    rows = [(who, main["concordance"])]
-    if main["best_baseline"]:
-        rows.append((f"best baseline: {main['best_baseline']['name']}", main["best_baseline"]["concordance"]))
-    both = main.get("against_the_other_raters", {})
+    who, best, both = _measured(main), main["best_baseline"], main.get("against_the_other_raters", {})
+    rows = [(who, main["concordance"])] + ([(f"best baseline: {best['name']}", best["concordance"])] if best else [])
     names = {"judge": f"{who}, all raters but one", "one_rater": "that one rater"}
-    return rows + [(names[who], both[who]) for who in ("judge", "one_rater") if both and both[who]["value"] is not None]
+    rows += [(names[key], both[key]) for key in names if both and both[key]["value"] is not None]
+    shares = "; ".join(f"{who} {percent(each['value'])} ({interval(each)})" for who, each in rows)
+    return [f"Agreement with people: {shares}. {HALF}"]
 
 
 def _how_chosen(main: dict[str, Any]) -> list[str]:
@@ -247,21 +244,9 @@ def _how_chosen(main: dict[str, Any]) -> list[str]:
     ]
 
 
-def summary(result: dict[str, Any], scale: tuple[float, float] | None) -> list[str]:
-    """Return the first screen, what is known of the judge, and whatever else was measured, in sentences."""
-    known = [f"{question.rstrip('?')}: {said}" for question, said in answer(result).items()]
-    lines = [headline(result, scale), *regressions(result), *known]
-    if rows := beside(result):
-        shares = "; ".join(f"{who} {percent(each['value'])} ({interval(each)})" for who, each in rows)
-        lines.append(f"Agreement with people: {shares}. {HALF}")
-    return [*lines, *further(result)]
-
-
 def further(result: dict[str, Any]) -> list[str]:
     """Return sentences on what the answer leaves out: confidence, other judges, people's choices and preferences, rounds."""
-    sentences = []
-    judges = real_judges(result)
-    main = result["main_judge"]["name"]
+    sentences, judges, main = beside(result), real_judges(result), result["main_judge"]["name"]
     for gap, names in gaps(result).items():
         if set(names) != {main}:
             sentences.append(f"The models cannot be compared by {', '.join(names)}: {gap}.")
@@ -282,32 +267,33 @@ def further(result: dict[str, Any]) -> list[str]:
     return sentences
 
 
-def leaderboard(result: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return one row per model by the main judge, best first; figures as in agreement.json, None where there are none."""
-    main = result["main_judge"]
-    table = result["models"][main["name"]]
+def tables(result: dict[str, Any]) -> list[Table]:
+    """Return the leaderboard by the main judge and, of several judges, what is known of each."""
+    main, judges = result["main_judge"], real_judges(result)
+    table, by_layout = result["models"][main["name"]], layout(judges.values())
     people = result["models"].get("people", {}).get("models", {})
     stands = standing(table)
+    head = ["model", "rank", "share of pairs won, %", "first in resamples", "valid verdicts, %"]
     rows = []
     for model in stands["order"]:
-        row = {"rank": stands["ranks"][model], "model": model}
-        row |= {"win_rate": table["models"][model]["win_rate"], "first": table["first_places"][model]}
-        rows.append(row | {"valid": main["valid_rates"].get(model), "people": people.get(model, {}).get("win_rate")})
-    return rows
-
-
-def rivals(result: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return one row per judge, the main one first: its agreement with people, validity, and the model that it puts first."""
-    rows = []
-    judges = real_judges(result)
-    main = result["main_judge"]["name"]
-    for name in sorted(judges, key=lambda each: each != main):
-        record, stands = judges[name], standing(result["models"][name])
-        best = record.get("best_baseline")
-        row = {"judge": name, "agreement": record[record["headline"]] if "headline" in record else None}
-        row |= {"baseline": best and f"{best['outcome']} than {best['name']}", "valid": record["valid_rate"]}
-        rows.append(row | {"first": next(iter(stands["order"]), None), "best": stands["best"] is not None})
-    return rows
+        row = [model, stands["ranks"][model], span(table["models"][model]["win_rate"], 0, 100)]
+        row += [percent(table["first_places"][model]), span(main["valid_rates"].get(model), 0, 100)]
+        rows.append(row + [span(people.get(model, {}).get("win_rate"), 0, 100)] * bool(people))
+    caption = f"Models by {main['name']}; ranks that overlap are no clear difference. {by_layout}"
+    found = [Table(head + ["won by people, %"] * bool(people), rows, caption if rows else "")]
+    if len(judges) > 1:
+        head = ["judge", "agreement with people, %", "best baseline", "valid verdicts, %", "puts first"]
+        rows = []
+        for name, record in sorted(judges.items(), key=lambda each: each[0] != main["name"]):
+            stands, best = standing(result["models"][name]), record.get("best_baseline")
+            first = next(iter(stands["order"]), UNDEFINED) + (
+                "" if stands["best"] or not stands["order"] else ", not clearly"
+            )
+            against = f"{best['outcome']} than {best['name']}" if best else UNDEFINED
+            agreement = span(record[record["headline"]], 0, 100) if "headline" in record else UNDEFINED
+            rows.append([name, agreement, against, span(record["valid_rate"], 0, 100), first])
+        found.append(Table(head, rows, f"Every judge; the first is the main one. {by_layout}"))
+    return found
 
 
 def gaps(result: dict[str, Any]) -> dict[str, list[str]]:

@@ -18,7 +18,8 @@
     for (let place = 0; place < packed.length; place++) bytes[place] = packed.charCodeAt(place);
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
   };
-  const { report, models, scale, marks, gap, old, base: first, sort: order = "models_differ", flags: embedded, rows: packed } = JSON.parse(await unpack("packed-rows"));
+  const { report, models, scale, marks, gap, old, base: first, sort, flags: embedded, rows: packed } = JSON.parse(await unpack("packed-rows"));
+  const order = sort ?? (models.length > 1 ? "models_differ" : `-score:${models[0]}`);
   const rows = packed.map(([id, topic, question, cells, reasons, measures], number) => ({
     id, topic, question, cells, measures, number,
     marks: new Set([...reasons, ...cells.flatMap((cell) => cell?.[2] ?? [])]),
@@ -55,7 +56,7 @@
     const words = new URLSearchParams(location.hash.slice(1));
     const before = address({ case: "" });
     for (const key of KEYS) state[key] = words.get(key) ?? "";
-    for (const key of KEYS.slice(1)) at(key).value = state[key].replace(key === "sort" ? /^-/ : "", "") || (key === "sort" && order) || at(key).options?.[0].value || "";
+    for (const key of KEYS.slice(1)) at(key).value = state[key].replace(key === "sort" ? /^-/ : "", "") || (key === "sort" && order.replace(/^-/, "")) || at(key).options?.[0].value || "";
     said.textContent = "";
     if (before !== address({ case: "" }) || !shown) await select();
     await open();
@@ -93,7 +94,7 @@
       && (!state.show || (state.show === "flagged" ? flags[row.id]?.flagged : row.marks.has(state.show)))
       && (!words.length || holds(row)));
     const key = (state.sort || order).replace(/^-/, "");
-    const way = state.sort.startsWith("-") ? -1 : 1;
+    const way = (state.sort || order).startsWith("-") ? -1 : 1;
     if (key !== "file") shown.sort((a, b) => (value(a, key) === value(b, key) ? 0 : way * (value(b, key) - value(a, key))));
     else if (way < 0) shown.reverse();
     for (const head of table.tHead.rows[0].cells) {
@@ -281,7 +282,7 @@
     for (const each of [flagged, comment]) each.addEventListener("input", () => keep({ [row.id]: { flagged: flagged.checked, comment: comment.value } }));
     const rest = [];
     if (text.choices.length) rest.push(make("h3", { textContent: "Choices" }), list(text.choices));
-    const rationales = text.rationales.map(([name, words]) => ({ model: `Rationale of ${name}`, text: words, scores: [], wrong: [], comments: [] }));
+    const rationales = text.rationales.map(([name, words]) => ({ model: name, text: words, scores: [], wrong: [], comments: [] }));
     rest.push(make("div", { className: "responses" }, ...rationales.map((each) => answer(each, rationales[0]))));
     dialog.replaceChildren(
       make("header", {}, title, where,
@@ -353,6 +354,7 @@
 
   // Begin.
   const option = (select, name, words) => at(select).append(make("option", { value: name, textContent: words }));
+  at("topic").parentElement.hidden = !rows.some((row) => row.topic);
   for (const topic of [...new Set(rows.map((row) => row.topic))].filter(Boolean).sort()) option("topic", topic, topic);
   for (const [name, words] of Object.entries(names)) {
     const count = rows.filter((row) => row.marks.has(name)).length;

@@ -12,11 +12,12 @@
         const down = head.getAttribute("aria-sort") !== "descending";
         for (const each of heads) each.removeAttribute("aria-sort");
         head.setAttribute("aria-sort", down ? "descending" : "ascending");
-        const value = (row) => row.cells[column].dataset.value ?? row.cells[column].textContent;
+        const value = (row) => row.cells[column].textContent;
         const compare = (a, b) => {
           const [one, two] = [value(a), value(b)];
-          if (one === "" || two === "") return (one === "") - (two === "");
-          const way = Number.isNaN(Number(one) + Number(two)) ? one.localeCompare(two) : one - two;
+          const numbers = [one, two].map((text) => Number.parseFloat(text.replace(/^(under|over) /, "")));
+          if (one === "–" || two === "–") return (one === "–") - (two === "–");
+          const way = column === 0 || numbers.some(Number.isNaN) ? one.localeCompare(two) : numbers[0] - numbers[1];
           return down ? -way : way;
         };
         table.tBodies[0].append(...[...table.tBodies[0].rows].sort(compare));
