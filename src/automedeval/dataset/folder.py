@@ -25,19 +25,8 @@ from automedeval.rubrics.grammar import reads_back
 
 MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
 _TYPES = {"prompt": MESSAGES, "completion": MESSAGES, "order": pa.list_(pa.int32()), "models": pa.list_(pa.string())}
-COLUMNS = (
-    "prompt",
-    "completion",
-    "case_id",
-    "teacher",
-    "judge",
-    "quality",
-    "rubric",
-    "order",
-    "models",
-    "prompt_digest",
-)
-SCHEMA = pa.schema([(name, _TYPES.get(name, pa.string())) for name in (*COLUMNS, "source", "license")])
+COLUMNS = "prompt completion case_id teacher judge quality rubric order models prompt_digest source license"
+SCHEMA = pa.schema([(name, _TYPES.get(name, pa.string())) for name in COLUMNS.split()])
 WINDOW = 256  # rows that are tokenized and written together
 COUNTED = ("teacher", "judge", "quality", "rubric", "source", "license")
 TEST = "test"  # the split that no run trains on
