@@ -46,11 +46,6 @@ def test_bad_criteria_get_one_line_that_names_the_case(criteria, said):
     assert "\n" not in str(error.value)
 
 
-def test_a_case_may_have_256_criteria():
-    entries = [GOOD | {"criterion": f"{n}"} for n in range(256)]
-    assert len(Case.from_dict(CASE | {"criteria": entries}).criteria) == 256
-
-
 def test_labels_of_entailment_are_met_or_not():
     base = {"case_id": "c", "model": "m", "criterion": "x", "annotator": "a"}
     met = {label: CriterionLabel.from_dict(base | {"label": label}).met for label in
