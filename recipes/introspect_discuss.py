@@ -15,7 +15,7 @@ from typing import Any
 from tqdm import tqdm
 
 from automedeval.evidence.arguments import KnowledgeArguments
-from automedeval.introspection.discussion import EXCHANGES, Partners, account, refuse_silence
+from automedeval.introspection.discussion import EXCHANGES, Partners, account
 from automedeval.introspection.jury import read_rulings, write_queue
 from automedeval.introspection.mistakes import Mistake, find_mistakes, read_judge
 from automedeval.introspection.revisions import RoundArguments, record_of, write_discussion
@@ -82,9 +82,7 @@ def main() -> None:
                     bar.update()
             for chat in {id(each): each for each in (partners.suggester, partners.reviewer)}.values():
                 print_notes(chat.notes())
-            partners.refuse_unanswered(opened)
-            refuse_silence(opened, names)
-            said, unreadable = account(opened, names)
+            said, unreadable = account(opened, **names)
             print("\n".join(said))
             lines += said
             discussions = {each.case_id: each for each in opened}

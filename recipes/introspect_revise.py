@@ -29,8 +29,11 @@ from automedeval.records.run_record import record_run
 class ReviseArguments(RoundArguments):
     """The jury, and the rows."""
 
-    jury: str | None = option("file with the jury's decisions, beside the queue", None)
-    readings: bool = option("--jury holds raters' readings of `automedeval prepare`; one of each case decides", False)
+    jury: str | None = option(
+        "file with the jury's decisions, beside the queue; readings:FILE: raters' readings of `automedeval prepare`, one of "
+        "which decides about each case",
+        None,
+    )
     waiting: str = option(
         "if cases wait for the jury: stop, leave_out their rows, or keep_old: keep the rows with the old verdicts",
         STOP,
@@ -48,8 +51,6 @@ class ReviseArguments(RoundArguments):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_least(self, 1, "max_length")
-        if self.readings and not self.jury:
-            raise RecordError("--readings needs --jury FILE with the readings")
 
 
 def main() -> None:
@@ -59,11 +60,12 @@ def main() -> None:
     dataset, recorded = args.read()
     records, discussion = read_discussion(args.discussion, dataset)
     by_case, queue, readings = {each.case.id: each for each in recorded}, args.discussion / "jury.jsonl", None
-    rulings, filled = read_jury(queue, None if args.readings else args.jury, by_case)
-    if args.readings:
+    kind, _, file = (args.jury or "").rpartition(":")
+    rulings, filled = read_jury(queue, None if kind == "readings" else args.jury, by_case)
+    if kind == "readings":
         needed = [each["case_id"] for each in records if each["decided_by"] != "consensus"]
         needed = [case_id for case_id in needed if case_id not in rulings]
-        drawn, readings = read_readings(args.jury, by_case, needed, dataset.statistics["seed"], number_of(dataset))
+        drawn, readings = read_readings(file, by_case, needed, dataset.statistics["seed"], number_of(dataset))
         rulings = drawn | rulings
     with Journal(args.discussion / "discussion.jsonl") as journal:
         decide(records, rulings, by_case, journal)
@@ -87,7 +89,7 @@ def main() -> None:
         if encoder is None:
             this.report("rows: no --tokenizer is given, so no length was checked")
         facts = dataset.statistics | card_facts(splits, written)
-        facts |= this.facts("raters' readings" if args.readings else "the jury")
+        facts |= this.facts("raters' readings" if kind == "readings" else "the jury")
         facts |= {
             "folder": Path(args.output).name,
             "version": automedeval.__version__,

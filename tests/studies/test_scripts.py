@@ -1,5 +1,6 @@
 """The scripts of whole studies: their steps, where each reads what an earlier one wrote, and how they stop and go on."""
 
+import shlex
 import subprocess
 from fnmatch import fnmatch
 from itertools import pairwise
@@ -152,6 +153,14 @@ def test_a_variant_changes_what_its_name_says_and_writes_beside_the_study() -> N
     assert {run["seed"] for run in of(dry_run("run2"), "sft")} == {"1"}
 
 
+def test_without_physicians_no_verdict_is_verified() -> None:
+    done = script("paper", "--dry_run", "--unverified")
+    commands = [shlex.split(line[2:]) for line in done.stdout.splitlines() if line.startswith("$ ")]
+    built = of(commands, "build_dataset")
+    assert [each["verdict_ratings"] for each in built] == ["none", "none"]
+    assert steps(commands) == steps(dry_run("paper"))
+
+
 def test_fewer_gpus_keep_the_rows_of_an_update() -> None:
     for gpus in ("1", "4", "8", "16"):
         for words in dry_run("paper", GPUS=gpus):
@@ -175,7 +184,10 @@ def test_what_is_missing_is_told_with_the_command_that_gets_it_and_nothing_runs(
     brought = {path for path in BROUGHT if path.startswith(("books/", "models/"))}
     assert told == {path for path in brought if not (ROOT / path).exists()}
     done = script("small", "--runs", "2")
-    assert (done.returncode, done.stderr) == (2, "error: --runs: there is --dry_run alone (docs/reproducing.md)\n")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: --runs: there are --dry_run and --unverified (docs/reproducing.md)\n",
+    )
 
 
 OWN = """

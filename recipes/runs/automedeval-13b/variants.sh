@@ -55,7 +55,7 @@ report() {
 instructions() {
   data=instructions/wikidoc-$name
   step "the instructions of $name" python recipes/build_dataset.py --config $RUN/build_dataset.yaml --on_leak drop --plan $RUN/plan.yaml \
-    --evaluation_cases cases/medtext/cases.jsonl,cases/test/cases.jsonl --output "$data" "$@"
+    --evaluation_cases cases/medtext/cases.jsonl,cases/test/cases.jsonl --output "$data" $unverified "$@"
 }
 
 case $name in
