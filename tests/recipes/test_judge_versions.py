@@ -68,7 +68,11 @@ def test_three_versions_of_other_kinds_keep_the_ids_of_the_first(tmp_path):
 def test_a_question_that_is_asked_twice_is_told_apart_by_its_ids(tmp_path):
     names = ("id", "question", "reference", "answer")
     first = [["a", "Is it safe?", "Aspirin is.", "Yes, aspirin."], ["b", "Is it safe?", "No.", "No warfarin."]]
-    second = [["b", "Is it safe?", "No.", "Warfarin, no!"], ["c", "And tea?", "Yes.", "Tea."], ["a", *first[0][1:3], "Sure."]]
+    second = [
+        ["b", "Is it safe?", "No.", "Warfarin, no!"],
+        ["c", "And tea?", "Yes.", "Tea."],
+        ["a", *first[0][1:3], "Sure."],
+    ]
     files = [table(tmp_path / f"{n}.csv", rows, *names) for n, rows in enumerate((first, second))]
     done = judged(tmp_path, f"v1={files[0]}", f"v2={files[1]}")
     assert done.returncode == 0, done.stderr

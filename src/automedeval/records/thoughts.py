@@ -18,7 +18,9 @@ def without_thoughts(text: str) -> str:
     Some chat templates open the thought in the prompt, so that the text has only the end of it.
     """
     seen = text.casefold()
-    if not any(sign in seen for sign in ("<", "&lt;", "think", "thought", "assistantfinal")):  # every mark that counts has one
+    if not any(
+        sign in seen for sign in ("<", "&lt;", "think", "thought", "assistantfinal")
+    ):  # every mark that counts has one
         return text
     kept: list[str] = []
     position, inside, begun = 0, False, False
