@@ -248,7 +248,7 @@ def t_test(estimate: Estimate) -> float | None:
 
 
 def _two_sided(estimate: Estimate, z: Callable[[np.ndarray], float]) -> float | None:
-    """Return the p-value, see `p_value`, of a figure `z` standard deviations of its resamples from 0, widened as in `interval`."""
+    """Return the p-value of a figure `z` standard deviations of its resamples from 0, widened as in `interval`."""
     defined, cases = estimate.draws[~np.isnan(estimate.draws)], estimate.cases
     if estimate.value is not None and cases > 1 and len(defined) == len(estimate.draws) > 0 and _constant(defined):
         return 1.0 if abs(defined[0]) <= ROUNDING else float(min(1.0, 2 * 0.5**cases))
