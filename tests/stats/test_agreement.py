@@ -104,30 +104,6 @@ def test_ordinal_alpha_of_fine_scales_is_refused() -> None:
     assert "interval" in statistic.reason
 
 
-panels = st.lists(st.integers(1, 5), min_size=2, max_size=8).flatmap(
-    lambda sizes: st.tuples(
-        st.just(sizes),
-        st.lists(st.integers(1, 5), min_size=sum(sizes), max_size=sum(sizes)),
-        st.lists(st.one_of(st.none(), st.integers(1, 5)), min_size=sum(sizes), max_size=sum(sizes)),
-    )
-)
-
-
-@given(panels, st.randoms(use_true_random=False))
-@settings(max_examples=80, deadline=None)
-def test_the_order_of_cases_and_of_responses_changes_nothing(data: tuple, random) -> None:
-    sizes, people, judge = data
-    starts = np.cumsum([0, *sizes])
-    cases = [list(range(starts[case], starts[case + 1])) for case in range(len(sizes))]
-    random.shuffle(cases)
-    for responses in cases:
-        random.shuffle(responses)
-    order = [index for responses in cases for index in responses]
-    before = measures(sizes, floats(people), floats(judge))
-    after = measures([len(responses) for responses in cases], floats(people)[order], floats(judge)[order])
-    assert before == pytest.approx(after, nan_ok=True)
-
-
 def test_rounding_is_no_variance() -> None:
     people = np.array([3.3, 3.3 + 4e-16, 3.3 - 4e-16, 3.3])
     figures = measures([2, 2], people, np.array([1.0, 2.0, 3.0, 4.0]))
