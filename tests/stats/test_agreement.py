@@ -77,14 +77,6 @@ def test_alpha_is_the_librarys(rows: list) -> None:
             assert alpha == pytest.approx(krippendorff.alpha(ratings.T, level_of_measurement=level), abs=1e-9)
 
 
-def test_raters_who_all_say_the_same_have_no_reliability() -> None:
-    same = np.full((5, 3), 4.0)
-    for crossed in (True, False):
-        single = interrater.icc(same, np.arange(5), 5, crossed)["ICC(A,1)" if crossed else "ICC(1,1)"]
-        assert np.isnan(value_of(single, 5))
-    assert np.isnan(value_of(interrater.krippendorff_alpha(same, np.arange(5), 5, "interval"), 5))
-
-
 def test_zero_divided_by_zero_is_not_what_rounding_makes_of_it() -> None:
     """The mean squares of these ratings are 0, 0.01 and 0.01, so that the denominator of ICC(A,k) is 0."""
     case = np.arange(2)
