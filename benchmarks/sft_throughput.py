@@ -145,9 +145,9 @@ def plan(options: argparse.Namespace, folder: str) -> tuple[dict[str, Callable[.
     found = read_rows([(options.dataset, split) for split in splits])[2]
     encoder = PromptEncoder.from_checkpoint(options.model, given.chat_template_path)
     made = tokenize(found, options.dataset, encoder, given.max_length)
-    columns = zip(made["input_ids"], made["completion_mask"])
     rows = [
-        {"input_ids": ids, "labels": [id_ if of else UNTRAINED for id_, of in zip(ids, mask)]} for ids, mask in columns
+        {"input_ids": ids, "labels": [one if trained else UNTRAINED for one, trained in zip(ids, mask)]}
+        for ids, mask in zip(made["input_ids"], made["completion_mask"])
     ]
     random.Random(0).shuffle(rows)  # as training does, and then in order: all arms read the same
     rows *= -(-(1 + options.updates) * update // len(rows))

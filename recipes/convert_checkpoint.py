@@ -3,17 +3,20 @@
     python recipes/convert_checkpoint.py --input chaoyi-wu/MedLLaMA_13B --output models/MedLLaMA-13B
     python recipes/convert_checkpoint.py --input FOLDER --output models/NAME
     python recipes/convert_checkpoint.py --input BASE ADAPTER --output models/NAME
+    python recipes/convert_checkpoint.py --input ORG/NAME/FOLDER --tokenizer ORG/OTHER --output models/NAME
 
 A pickle can hold a program. Here `torch.load(weights_only=True)` reads it, which builds tensors and nothing else, in a process
 that does nothing but this. A checkpoint of an architecture that needs code of its own is refused, and no code is copied. Names,
 shapes, dtypes and values stay as they are: every shard is read back after it was written, and compared bit by bit. Memory holds
 one shard at a time; the disk has to hold both checkpoints. OUTPUT gets its name when it is complete; the same command
-resumes an interrupted run. With two inputs an adapter is merged into its base model by peft, in the base's dtype; memory then
-holds the whole model.
+resumes an interrupted run. A tokenizer.model becomes tokenizer.json; a tokenizer is refused that cannot be loaded, or that
+does not give a causal model's texts back. With two inputs an adapter is merged into its base model by peft, in the base's
+dtype; memory then holds the whole model.
 """
 
 import json
 import os
+import re
 import shutil
 import zipfile
 from dataclasses import dataclass
@@ -25,10 +28,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from automedeval.models.checkpoints import FILES, check_architecture, checkpoint_folder, loading
-from automedeval.records import RecordError, option
+from automedeval.records import RecordError, option, read_json
 from automedeval.records.command_line import parse, run
 from automedeval.records.journal import write_json
 from automedeval.records.lock import lock
+from automedeval.training.base_model import TEXTS, load_tokenizer, round_trip_faults
 
 PICKLES, INDEX = "pytorch_model*.bin", "pytorch_model.bin.index.json"
 
@@ -41,6 +45,7 @@ class ConvertArguments:
         "checkpoint with pytorch_model*.bin: a folder, or ORG/NAME or ORG/NAME@REVISION; or base and adapter"
     )
     output: str = option("folder for the converted checkpoint")
+    tokenizer: str | None = option("folder or Hub id with the tokenizer (default: the checkpoint's own)", None)
 
 
 def main() -> None:
@@ -55,19 +60,24 @@ def main() -> None:
         elif output.exists():
             raise RecordError(f"{output}: holds something else than a checkpoint; choose another --output")
         else:
-            (merge if len(args.input) == 2 else convert)(*args.input, output)
+            scratch = output.with_name(f".{output.name}.unfinished")
+            done = (merge if len(args.input) == 2 else convert)(*args.input, scratch)
+            settle_tokenizer(scratch, args.tokenizer)
+            scratch.rename(output)
+            print(f"{output}: {done}")
     Path(held.lock_file).unlink(missing_ok=True)  # whoever comes later finds the folder
 
 
-def convert(model: str, output: Path) -> None:
-    """Convert shard by shard, write the index, copy configuration and tokenizer, and give the folder its name."""
-    source = checkpoint_folder(model, weights=PICKLES)
+def convert(model: str, scratch: Path) -> str:
+    """Convert shard by shard, write the index, copy configuration and tokenizer; return what was done."""
+    parts = re.fullmatch(r"(?!models/)(\w[\w.-]*/[^/]+)/(.+)", model)  # ORG/NAME/FOLDER
+    inside = parts is not None and not Path(model).exists()
+    source = checkpoint_folder(parts[1] if inside else model, weights=f"*{PICKLES}") / (parts[2] if inside else "")
     check_architecture(source)
     shards, listed = shards_of(source)
     count = len(shards)
     names = [f"model-{number:05}-of-{count:05}.safetensors" for number in range(1, count + 1)]
     names = names if count > 1 else ["model.safetensors"]
-    scratch = output.with_name(f".{output.name}.unfinished")
     scratch.mkdir(parents=True, exist_ok=True)
     for left in [file for file in scratch.iterdir() if file.name not in names]:
         left.unlink()
@@ -94,26 +104,53 @@ def convert(model: str, output: Path) -> None:
         for file in source.glob(pattern):
             if not file.name.endswith(".index.json"):
                 shutil.copyfile(file, scratch / file.name)
-    scratch.rename(output)
-    print(f"{output}: {len(places):,} tensors, {size / 1e9:.2f} GB, equal to those of {model}")
+    return f"{len(places):,} tensors, {size / 1e9:.2f} GB, equal to those of {model}"
 
 
-def merge(base: str, adapter: str, output: Path) -> None:
-    """Merge an adapter of peft into its base model, and give the folder its name when it is complete.
+def settle_tokenizer(folder: Path, other: str | None) -> None:
+    """Write tokenizer.json, of the tokenizer in a folder or of another checkpoint's.
+
+    RecordError if it cannot be loaded, or if it is a causal model's and changes texts.
+    """
+    if other is None and not any(folder.glob("tokenizer*")):
+        return  # as the checkpoint had none
+    config, old = read_json(folder / "config.json", others=True), folder / "tokenizer.model"
+    alone = old.exists() and not (folder / "tokenizer.json").exists()
+    for file in (folder / "tokenizer_config.json", folder / "special_tokens_map.json"):
+        content = read_json(file, others=True) if file.exists() else {}
+        content = {key: value for key, value in content.items() if value != ""}  # blank tokens end in a RecursionError
+        if alone and config["model_type"] == "llama" and file.name == "tokenizer_config.json":
+            content["tokenizer_class"] = "LlamaTokenizer"  # the name of 2023 is that of no class, or missing
+        write_json(file, content)
+    tokenizer = load_tokenizer(checkpoint_folder(other, weights="none") if other else folder)
+    if alone and not other:
+        from sentencepiece import SentencePieceProcessor
+
+        own = SentencePieceProcessor(model_file=str(old))
+        if any(own.encode(text) != tokenizer(text, add_special_tokens=False).input_ids for text in TEXTS):
+            raise RecordError(f"{old}: transformers makes other tokens of a text than sentencepiece")
+    if other or alone:
+        tokenizer.save_pretrained(folder)
+    architectures = config.get("architectures") or [""]
+    if architectures[0].endswith("ForCausalLM") and (faults := round_trip_faults(tokenizer)):
+        raise RecordError(f"{other or folder}: {faults[0]}")
+
+
+def merge(base: str, adapter: str, scratch: Path) -> str:
+    """Merge an adapter of peft into its base model; return what was done.
 
     RecordError if there is no such base or adapter, or the adapter does not fit the base.
     """
     from peft import PeftModel
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    folder, scratch = checkpoint_folder(base), output.with_name(f".{output.name}.unfinished")
+    folder = checkpoint_folder(base)
     check_architecture(folder)
     with loading(f"{adapter} on {base}"):
         model = AutoModelForCausalLM.from_pretrained(folder, dtype="auto", use_safetensors=True)
         PeftModel.from_pretrained(model, adapter).merge_and_unload().save_pretrained(scratch)
         AutoTokenizer.from_pretrained(folder).save_pretrained(scratch)
-    scratch.rename(output)
-    print(f"{output}: {base} with {adapter} merged into it")
+    return f"{base} with {adapter} merged into it"
 
 
 def shards_of(source: Path) -> tuple[list[Path], set[str]]:

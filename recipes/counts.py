@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from automedeval.records import option
+from automedeval.dataset.builder import UNVERIFIED
+from automedeval.records import option, read_json
 from automedeval.records.command_line import parse, run
 from automedeval.records.journal import write_whole
 from automedeval.records.yaml_file import YamlFile
@@ -56,13 +57,16 @@ def count_table(place: Path, paper: Mapping[str, int | None], share: float) -> s
         file = place / path
         if not file.exists():
             continue
-        number, reasons = _counted(file)
+        (number, reasons), unverified = _counted(file), False
         if file.parent not in shown:  # of a data set, once for all of its splits
             shown.add(file.parent)
             reasons += Counter(line["reason"] for line in _lines(file.with_name(DROPPED)))
-        why = "; ".join(f"{times:,} {reason}" for reason, times in reasons.most_common())
+            statistics = file.with_name("statistics.json")
+            unverified = UNVERIFIED in (read_json(statistics)["arithmetic"] if statistics.exists() else ())
+        why = ["no physician has verified these verdicts"] * unverified
+        why += [f"{times:,} {reason}" for reason, times in reasons.most_common()]
         expected = ("–", "–") if count is None else (f"{count:,}", f"{count * share:,.1f}".removesuffix(".0"))
-        rows.append((f"`{path}`", *expected, f"{number:,}", why))
+        rows.append((f"`{path}`", *expected, f"{number:,}", "; ".join(why)))
     return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 

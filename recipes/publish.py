@@ -1,6 +1,6 @@
 """Publish a data set, a judge or the metric on the Hub, with its card: private unless --public true says so.
 
-Reads a folder of recipes/build_dataset.py, introspect.py or sft.py and, for a judge's card, agreement.json and audit.json.
+Reads a folder of recipes/build_dataset.py, introspect_revise.py or sft.py and, for a judge's card, agreement.json, audit.json.
 Writes one commit of a repository, so that readers see either all of it or the former state.
 
     python recipes/publish.py dataset instructions/sample --repo ORG/NAME --dry_run

@@ -3,6 +3,7 @@
 import os
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,8 @@ SCRIPTS = {
 def script(name: str, *arguments: str, **variables: str) -> subprocess.CompletedProcess:
     """Start the script of a study or a variant; no key is in the environment but those of `variables`."""
     file, *words = SCRIPTS[name]
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(ROOT / "src"), **variables}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {"PATH": path, "PYTHONPATH": str(ROOT / "src"), **variables}
     command = ["bash", str(ROOT / RUNS / file), *words, *arguments]
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
 

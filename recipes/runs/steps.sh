@@ -1,10 +1,17 @@
-# What the scripts of whole studies share; each sources this file. With --dry_run every command is printed, and nothing runs.
+# What the scripts of whole studies share; each sources this file. With --dry_run every command is printed, and nothing runs; with
+# --unverified a study that has physicians verify the strong teacher's verdicts (section 3.1) goes on without them.
 set -euo pipefail
 export PYTHONUNBUFFERED=1
-dry_run='' number=0 absent=''
+dry_run='' unverified='' number=0 absent=''
 for word in "$@"; do
-  [[ $word != --dry_run ]] || dry_run=true
-  [[ $word != --* || $word == --dry_run ]] || { echo "error: $word: there is --dry_run alone (docs/reproducing.md)" >&2; exit 2; }
+  case $word in
+  --dry_run) dry_run=true ;;
+  --unverified) unverified="--verdict_ratings none" ;;
+  --*)
+    echo "error: $word: there are --dry_run and --unverified (docs/reproducing.md)" >&2
+    exit 2
+    ;;
+  esac
 done
 
 # step ABOUT COMMAND...: run a step. The terminal shows a line for it; all that it prints is in its log.
@@ -43,6 +50,14 @@ bring() {
     echo "missing: $1: $2. To get it: $3" >&2
   fi
 }
+# extras NAME...: say which of the package's extras lack something here.
+extras() {
+  local name
+  for name in "$@"; do
+    [[ $dry_run ]] || python -c "from automedeval.records.extras import missing_of; exit(bool(missing_of('$name')))" 2>/dev/null ||
+      bring "pip install -e .[$name]" "libraries of a step" "see docs/reproducing.md"
+  done
+}
 all_there() { [[ $dry_run || ! $absent ]] || exit 1; }
 
 # due FILE WHAT COMMAND: stop with one line where people's answers are due. The program PEOPLE, if there is one, is asked first.
@@ -52,11 +67,11 @@ due() {
   exit 1
 }
 
-# revised FOLDER STUDY INTROSPECT...: run a round of introspection; where cases wait for the jury, stop until it has decided.
+# revised FOLDER STUDY REVISE...: write a round's data set; where cases wait for the jury, stop until it has decided.
 revised() {
   local folder=$1 get="automedeval annotate --study $2 --export $1.discussion/decided"
   shift 2
-  step "its mistakes are discussed and revised" "$@"
+  step "what the partners agreed on is revised" "$@"
   if [[ ! $dry_run && ! -s $folder/train.parquet ]]; then
     due "$folder.discussion/decided/jury.jsonl" "a chief physician's decisions on the cases without a consensus (section 3.3)" "$get"
     step "what the jury decided is taken" "$@"

@@ -1,4 +1,4 @@
-"""The export: record files that report.py, build_dataset.py and introspect.py read as they are."""
+"""The export: record files that report.py, build_dataset.py and introspect_revise.py read as they are."""
 
 import json
 from collections import Counter

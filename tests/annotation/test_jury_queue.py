@@ -95,5 +95,5 @@ def test_a_record_of_another_program_is_named(round_1, tmp_path: Path) -> None:
     for record in records:
         del record["old_verdict"]
     write_lines(revisions, records)
-    with pytest.raises(RecordError, match=r"revisions.jsonl:1: not a record of recipes/introspect.py"):
+    with pytest.raises(RecordError, match=r"revisions.jsonl:1: not a record of recipes/introspect_discuss.py"):
         a_study(tmp_path, 8, rate=None, jury=jury)

@@ -119,7 +119,7 @@ def test_the_files_fit_the_steps_before_and_after_them() -> None:
     )
     assert read_plan(ROOT / PAPER / "plan.yaml").verification.scale == (0, 1)
     for number in (1, 2):
-        jury, introspect = settings(f"annotate_jury{number}"), settings(f"introspect{number}")
+        jury, introspect = settings(f"annotate_jury{number}"), settings(f"revise{number}")
         assert jury["jury"]["queue"] == f"{introspect['output']}.discussion/jury.jsonl"
         assert jury["cases"] == introspect["cases"]
         assert introspect.get("waiting", "stop") == "stop", "the paper's jury decides about every case"

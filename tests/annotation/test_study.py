@@ -50,7 +50,7 @@ def test_the_sample_study_shows_its_jury_in_a_comment(tmp_path: Path) -> None:
     shown = [line.removeprefix("# ") for line in lines[start : start + 3]]
     jury = yaml.safe_load("\n".join(shown))["jury"]
     assert jury.keys() == {"queue", "roles"}
-    settings = yaml.safe_load((SAMPLE_STUDY.parent / "introspect1.yaml").read_text())
+    settings = yaml.safe_load((SAMPLE_STUDY.parent / "discuss1.yaml").read_text())
     assert jury["queue"] == f"{settings['output']}.discussion/jury.jsonl"
 
 

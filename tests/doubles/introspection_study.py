@@ -1,4 +1,4 @@
-"""A small data set for introspection, with cases, a judge's verdicts and recorded partners, and the recipe run on it."""
+"""A small data set for introspection, with cases, a judge's verdicts and recorded partners, and a round run on it."""
 
 import json
 import random
@@ -22,6 +22,7 @@ from automedeval.rubrics import read_rubric
 MODELS = ("ash", "birch", "cedar")
 RUBRICS = {name: read_rubric(name) for name in ("automedeval", "medical_pairwise")}
 RUBRICS = {rubric.name: rubric for rubric in RUBRICS.values()}
+REVISE = ("--jury", "--waiting", "--wait", "--tokenizer", "--tokenizer_template", "--max_length")
 AUTOMEDEVAL = RUBRICS["automedeval@1"]
 
 
@@ -68,7 +69,7 @@ def slot_line(scores: Sequence[int]) -> str:
 
 
 class Lessons:
-    """The files of a small study; `introspect` runs the recipe on them."""
+    """The files of a small study; `introspect` runs a round on them."""
 
     def __init__(self, folder: Path, number: int = 8, build: bool = True):
         self.folder, self.output = folder, folder / "round1"
@@ -117,13 +118,19 @@ class Lessons:
         self.say(number, "review", "Review: accept")
         self.say(number, "revision", f"{rationale_of(MODELS, range(3), word)}\n{slot_line(scores)}")
 
-    def arguments(self, *options: object) -> list[str]:
-        verdicts = self.write("verdicts.jsonl", [verdict.to_dict() for verdict in self.verdicts])
-        args = ["--dataset", self.folder / "data", "--verdicts", verdicts, "--cases", self.folder / "cases.jsonl"]
-        return [str(each) for each in (*args, "--output", self.output, *options)]
-
     def introspect(self, *options: object, **run: Any) -> CompletedProcess:
-        return run_recipe("introspect", *self.arguments(*options), **run)
+        """Run both recipes of a round, each with the options that it has; the second does not follow a failure."""
+        verdicts = self.write("verdicts.jsonl", [verdict.to_dict() for verdict in self.verdicts])
+        given: dict[bool, list[object]] = {True: [], False: ["--verdicts", verdicts]}
+        for option, value in zip(options[::2], options[1::2]):
+            for revises in (True, False) if option in ("--dataset", "--output", "--rubrics") else (option in REVISE,):
+                given[revises] += [option, value]
+        about = ("--dataset", self.folder / "data", "--cases", self.folder / "cases.jsonl", "--output", self.output)
+        done = run_recipe("introspect_discuss", *about, *given[False], **run)
+        if done.returncode or "--dry_run" in options:
+            return done
+        then = run_recipe("introspect_revise", *about, *given[True], **run)
+        return CompletedProcess(then.args, then.returncode, done.stdout + then.stdout, done.stderr + then.stderr)
 
     def discuss(self, *options: object, **run: Any) -> CompletedProcess:
         """Run the recipe with recorded answers of both partners."""

@@ -8,7 +8,6 @@ from doubles.introspection_study import MODELS, RUBRICS, case_of, rationale_of, 
 from programs import run_recipe
 
 from automedeval.introspection.jury import read_readings, read_rulings, write_queue
-from automedeval.introspection.mistakes import Mistake
 from automedeval.records import RecordError, Verdict
 from automedeval.rubrics.rationale import split_steps
 
@@ -106,11 +105,10 @@ def test_choices_are_decided_where_the_rubric_has_them(jury) -> None:
 
 
 def test_the_queue_keeps_what_was_filled_in(jury, tmp_path) -> None:
-    mistakes = [Mistake(each, "scores", verdict_of(each.case, (1, 1, 1))) for each in RECORDED.values()]
     half = {"case_id": "case-1", "judge": "teacher", "decision": None, "rationale": "Not sure yet.", "scores": None}
     file = jury(LINE, half)
     _, lines = read_rulings(file, RECORDED)
-    write_queue(file, mistakes[1:], lines)
+    write_queue(file, list(RECORDED.values())[1:], lines)
     kept = [json.loads(line) for line in file.read_text().splitlines()]
     assert kept[:2] == [LINE, half]
     about = {"order": list(RECORDED["case-2"].order), "models": list(MODELS), "digest": kept[2]["digest"]}
@@ -124,7 +122,7 @@ def test_the_queue_keeps_what_was_filled_in(jury, tmp_path) -> None:
 def test_a_decision_holds_for_the_answers_that_were_seen(jury, tmp_path) -> None:
     file = tmp_path / "queue.jsonl"
     one = RECORDED["case-0"]
-    write_queue(file, [Mistake(one, "scores", verdict_of(one.case, (1, 1, 1)))], {})
+    write_queue(file, [one], {})
     (line,) = [json.loads(line) for line in file.read_text().splitlines()]
     filled = line | {"decision": "revise", "scores": [1, 2, 3]}
     assert set(read_rulings(jury(filled), RECORDED)[0]) == {"case-0"}
@@ -139,7 +137,7 @@ def test_a_decision_holds_for_the_answers_that_were_seen(jury, tmp_path) -> None
         ):
             read_rulings(jury(filled), known)
         _, lines = read_rulings(jury(line), known)
-        write_queue(file, [Mistake(changed, "scores", verdict_of(changed.case, (1, 1, 1)))], lines)
+        write_queue(file, [changed], lines)
         again = json.loads(file.read_text())
         assert again["digest"] != line["digest"], "a line that nobody filled in asks about the answers of today"
         assert set(read_rulings(jury(again | {"decision": "keep"}), known)[0]) == {"case-0"}

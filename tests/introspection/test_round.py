@@ -256,7 +256,7 @@ def test_readings_kept_aside_sit_on_the_jury(lessons) -> None:
         "case-3": [1, 1, 1],
     }
     readings = lessons.write("kept.jsonl", [about | {"case_id": name, "scores": one} for name, one in scores.items()])
-    options = ["--jury", readings, "--readings", "true"]
+    options = ["--jury", f"readings:{readings}"]
     assert "1 case waits for the jury in" in succeeded(lessons.introspect(*options)).stdout
     done = lessons.introspect(*options, "--waiting", "keep_old")
     assert done.returncode == 0, done.stderr

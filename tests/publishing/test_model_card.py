@@ -242,10 +242,7 @@ def test_the_lines_of_the_card_run(
     assert re.match(r"True \(\d, \d\) \(\d\.\d+, ", capsys.readouterr().out)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    ROWS["test_what_is_not_known_is_asked_for"],
-)
+@pytest.mark.parametrize(("changes", "message"), ROWS["test_what_is_not_known_is_asked_for"])
 def test_what_is_not_known_is_asked_for(checkpoint: Path, results: Path, changes: dict, message: str) -> None:
     with pytest.raises(RecordError, match=re.escape(message)):
         fill_card(CARD, checkpoint, CardInputs(**vars(TINY) | changes), read_result(results))

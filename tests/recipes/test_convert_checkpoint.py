@@ -12,11 +12,12 @@ from pathlib import Path
 import pytest
 import torch
 from doubles.hub import HubDouble
+from doubles.tiny_bart import build_bert
 from doubles.tiny_model import build_tiny_model
 from peft import LoraConfig, get_peft_model
 from programs import ROOT, error_line, run_recipe
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from automedeval.records.lock import lock
 
@@ -175,6 +176,17 @@ def with_name_twice(folder: Path) -> None:
     )
 
 
+def with_word_pieces(folder: Path) -> None:
+    pickled(folder)
+    build_bert(folder / "bert")  # its tokenizer puts blanks between signs
+    shutil.copy(folder / "bert/tokenizer.json", folder / "tokenizer.json")
+
+
+def with_broken_tokenizer(folder: Path) -> None:
+    pickled(folder)
+    (folder / "tokenizer.json").write_text("{")
+
+
 def with_own_architecture(folder: Path) -> None:
     pickled(folder)
     config = json.loads((folder / "config.json").read_text())
@@ -196,6 +208,8 @@ def with_own_architecture(folder: Path) -> None:
         (with_missing_shard, "names the shard 'pytorch_model-00002-of-00003.bin', which is not in the folder"),
         (with_path_in_index, "names the shard '../pytorch_model.bin', which is not in the folder"),
         (with_name_not_stored, "'model.lost.weight' is missing in the shards"),
+        (with_word_pieces, "its tokenizer gives "),
+        (with_broken_tokenizer, "no tokenizer: "),
         (with_name_twice, " is in model-00001-of-00002.safetensors too"),
         (
             with_own_architecture,
@@ -233,15 +247,48 @@ def test_memory_holds_one_shard(tmp_path: Path) -> None:
     assert int(done.stdout.splitlines()[-1]) < 4 * size, "all shards together are six times as large as one"
 
 
-def test_a_revision_on_the_hub_is_converted(source: Path, tmp_path: Path) -> None:
+def test_a_folder_of_a_revision_on_the_hub_is_converted_with_anothers_tokenizer(source: Path, tmp_path: Path) -> None:
     tensors = pickled(source, 2)
+    (tmp_path / "repo").mkdir()
+    shutil.move(source, tmp_path / "repo/weights")
+    other = build_tiny_model(tmp_path / "other")
+    for file in (tmp_path / "repo/weights").glob("tokenizer*"):
+        file.unlink()
     with HubDouble() as hub:
-        hub.add("model", "org/old", source, tag="v1")
-        shutil.rmtree(source)
+        hub.add("model", "org/old", tmp_path / "repo", tag="v1")
         environment = hub.environment(tmp_path / "home", token=None) | {"PYTHONPATH": str(ROOT / "src")}
-        done = run_recipe("convert_checkpoint", "--input", "org/old@v1", "--output", tmp_path / "out", env=environment)
+        names = ("--input", "org/old@v1/weights", "--tokenizer", other, "--output", tmp_path / "out")
+        done = run_recipe("convert_checkpoint", *names, env=environment)
     assert done.returncode == 0, done.stderr
     assert same(written(tmp_path / "out"), tensors)
+    assert (
+        AutoTokenizer.from_pretrained(tmp_path / "out").get_vocab() == AutoTokenizer.from_pretrained(other).get_vocab()
+    )
+
+
+BLANK = dict.fromkeys(("bos_token", "eos_token", "unk_token"), "")
+
+
+@pytest.mark.parametrize("config", [{"tokenizer_class": "LLaMATokenizer", **BLANK}, {}], ids=["blank tokens", "none"])
+def test_a_tokenizer_of_2023_becomes_one_that_every_step_reads(source: Path, tmp_path: Path, config: dict) -> None:
+    pieces = pytest.importorskip("sentencepiece")
+    pickled(source)
+    for file in [*source.glob("tokenizer*"), *source.glob("*.jinja")]:
+        file.unlink()
+    text = ["Step 1: rest and drink.\nScore: Doctor 1: 3 points."] * 4
+    how = {"model_prefix": str(source / "tokenizer"), "model_type": "bpe", "vocab_size": 320, "byte_fallback": True}
+    how |= {"normalization_rule_name": "identity", "remove_extra_whitespaces": False, "hard_vocab_limit": False}
+    pieces.SentencePieceTrainer.train(sentence_iterator=iter(text), minloglevel=2, **how)
+    (source / "tokenizer_config.json").write_text(json.dumps(config))
+    (source / "special_tokens_map.json").write_text(json.dumps(BLANK))
+    done = convert(source, tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "out")
+    slow = pieces.SentencePieceProcessor(model_file=str(source / "tokenizer.model"))
+    said = "Step 2: 38.5 °C, β-blocker.\nScore: Doctor 1: 4 points."
+    assert tokenizer(said, add_special_tokens=False).input_ids == slow.encode(said)
+    assert tokenizer.eos_token == "</s>"
+    assert (tmp_path / "out/tokenizer.json").exists()
 
 
 def test_two_processes_do_not_convert_to_one_folder(source: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""recipes/introspect.py: with recordings on the sample, with an endpoint, with a checkpoint; killed, resumed, refused."""
+"""A round of introspection by its two recipes: recordings, an endpoint, a checkpoint; killed, resumed, refused."""
 
 import json
 import re
@@ -75,11 +75,13 @@ def sample(tmp_path_factory):
 
 
 def test_round_1_of_the_small_study(sample, tmp_path, tiny_model) -> None:
-    options = ["--config", RUN / "introspect1.yaml", "--dataset", sample, "--verdicts", sample]
-    options += ["--output", tmp_path / "round1", "--tokenizer", tiny_model, "--max_length", 4000]
-    done = run_recipe("introspect", *options)
+    about = ["--dataset", sample, "--output", tmp_path / "round1"]
+    said = run_recipe("introspect_discuss", "--config", RUN / "discuss1.yaml", *about, "--verdicts", sample)
+    assert said.returncode == 0, said.stderr
+    options = ["--config", RUN / "revise1.yaml", *about, "--tokenizer", tiny_model, "--max_length", 4000]
+    done = run_recipe("introspect_revise", *options)
     assert done.returncode == 0, done.stderr
-    assert "rule on ratings reviews" in done.stdout
+    assert "rule on ratings reviews" in said.stdout
     old = read_dataset(sample)
     statistics = json.loads((tmp_path / "round1" / "statistics.json").read_text())
     counts = statistics["counts"]
@@ -102,11 +104,11 @@ def test_round_1_of_the_small_study(sample, tmp_path, tiny_model) -> None:
         assert next(rule.answer([prompt]))[1].text == "Review: accept"
     assert all(rows[row["case_id"]] == row for row in old.training if rows[row["case_id"]]["judge"] != "consensus")
     first = [(tmp_path / "round1" / name).read_bytes() for name in WRITTEN]
-    again = run_recipe("introspect", *options)
+    again = run_recipe("introspect_revise", *options)
     assert again.stdout == done.stdout
     assert [(tmp_path / "round1" / name).read_bytes() for name in WRITTEN] == first
     most = statistics["splits"]["train"]["tokens"]["most"]
-    shorter = run_recipe("introspect", *options, "--max_length", most - 1)
+    shorter = run_recipe("introspect_revise", *options, "--max_length", most - 1)
     assert f"(more than {most - 1:,} tokens: 1)" in shorter.stdout
     (dropped,) = (tmp_path / "round1" / "dropped.jsonl").read_text().splitlines()
     assert json.loads(dropped)["reason"] == f"more than {most - 1:,} tokens"
@@ -168,7 +170,7 @@ def test_the_judge_of_a_round_is_asked_the_prompts_of_the_rows(with_reference, t
     verdicts = [json.loads(line) for line in (tmp_path / "judged/verdicts.jsonl").read_text().splitlines()]
     assert {tuple(verdict["models"]) for verdict in verdicts} == {(*MODELS[:2], "reference")}
     options = ("--dataset", tmp_path / "data", "--verdicts", tmp_path / "judged", "--cases", tmp_path / "cases.jsonl")
-    done = run_recipe("introspect", *options, "--output", tmp_path / "round1", "--waiting", "keep_old")
+    done = run_recipe("introspect_discuss", *options, "--output", tmp_path / "round1")
     assert done.returncode == 0, done.stderr
     assert "judged without all of their responses" not in done.stdout
     # A naive count over the records: the verdict on record has one or more scores that are not 3.
@@ -192,7 +194,9 @@ def test_a_score_of_the_reference_alone_is_a_mistake(with_reference, tmp_path) -
     with EndpointDouble(script) as endpoint:
         judge = ("--judge", "openai:m", "--output", tmp_path / "judged", "--cache", "off", "--base_url", endpoint.url)
         assert run_recipe("judge", *options, *judge).returncode == 0
-    done = run_recipe("introspect", *options, "--verdicts", tmp_path / "judged", "--output", tmp_path / "round1")
+    done = run_recipe(
+        "introspect_discuss", *options, "--verdicts", tmp_path / "judged", "--output", tmp_path / "round1"
+    )
     wrong = sum(with_reference.record[case_id][2] != 3 for case_id in rows)
     assert f"introspection: 7 cases → {wrong} mistakes" in done.stdout, done.stderr
     assert 0 < wrong < 7
@@ -393,7 +397,7 @@ def test_a_checkpoint_that_cannot_discuss_is_told_in_one_line(lessons, tiny_mode
     [
         (["--reviewer", "openai:m"], "--suggester and --reviewer must name two models"),
         (["--suggester", "openai:m", "--reviewer", "openai:m"], "--store names no folder"),
-        (["--readings", "true"], "--readings needs --jury"),
+        (["--jury", "readings:nowhere.jsonl"], "nowhere.jsonl: No such file"),
         (["--tolerance", "-1"], "--tolerance must be at least 0"),
         (["--exchanges", "0"], "--exchanges must be at least 1"),
         (["--jury", "nowhere.jsonl"], "nowhere.jsonl: No such file"),

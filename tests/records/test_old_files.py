@@ -224,10 +224,10 @@ def test_teachers_verdicts_become_the_same_rows(old: Path) -> None:
 
 
 def test_the_jury_of_the_page_decides_the_mistake_that_waits(old: Path) -> None:
-    files = {"dataset": "instructions", "verdicts": "verdicts/training", "cases": "cases.jsonl"}
-    done = run_recipe("introspect", *words(**files, output="round1"))
-    assert "1 case waits for the jury" in succeeded(done).stdout
-    done = run_recipe("introspect", *words(**files, jury="page_jury/jury.jsonl", output="round1"))
+    files = {"dataset": "instructions", "cases": "cases.jsonl", "output": "round1"}
+    done = run_recipe("introspect_discuss", *words(**files, verdicts="verdicts/training"))
+    assert "1 mistake waits for the jury" in succeeded(done).stdout
+    done = run_recipe("introspect_revise", *words(**files, jury="page_jury/jury.jsonl"))
     assert done.returncode == 0, done.stderr
     (decided,) = read(old / "page_jury" / "jury.jsonl")
     (row,) = read_table("round1/train.parquet").to_pylist()

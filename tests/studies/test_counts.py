@@ -17,6 +17,8 @@ def written(file: Path, records: list[dict]) -> None:
 def test_files_are_counted_and_what_is_left_out_is_named_once_for_a_folder(tmp_path: Path, monkeypatch) -> None:
     judged = [{"valid": True}, {"valid": False, "overlong": True}, {"valid": False, "error": "no score line"}]
     written(tmp_path / "verdicts" / "verdicts.jsonl", judged)
+    said = {"arithmetic": ["9 verdicts", "verification: no ratings of verdicts are given, all pass"]}
+    written(tmp_path / "data" / "statistics.json", [said])
     written(tmp_path / "data" / "dropped.jsonl", [{"reason": "more than 2,048 tokens"}] * 2)
     for name, rows in (("stage1", 3), ("test", 1)):
         pa.parquet.write_table(pa.table({"case_id": ["c"] * rows}), tmp_path / "data" / f"{name}.parquet")
@@ -34,6 +36,6 @@ def test_files_are_counted_and_what_is_left_out_is_named_once_for_a_folder(tmp_p
         "| file | paper | in proportion | here | left out, and why |",
         "| --- | ---: | ---: | ---: | --- |",
         "| `verdicts/verdicts.jsonl` | 9,874 | 98.7 | 3 | 1 verdicts beyond the context window; 1 invalid verdicts |",
-        "| `data/stage1.parquet` | 1,911 | 19.1 | 3 | 2 more than 2,048 tokens |",
+        "| `data/stage1.parquet` | 1,911 | 19.1 | 3 | no physician has verified these verdicts; 2 more than 2,048 tokens |",
         "| `data/test.parquet` | – | – | 1 |  |",
     ]

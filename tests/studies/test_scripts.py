@@ -1,5 +1,6 @@
 """The scripts of whole studies: their steps, where each reads what an earlier one wrote, and how they stop and go on."""
 
+import shlex
 import subprocess
 from fnmatch import fnmatch
 from itertools import pairwise
@@ -32,8 +33,8 @@ def test_the_papers_study_from_top_to_bottom() -> None:
         *("build_dataset", "prepare_test", "generate_test"),
         *("judge", "judge_likelihood", *OTHERS),
         *("stage1", "judge", "stage2", "judge", "stage3", "judge"),
-        *("judge_training1", "introspect1", "introspection1", "judge"),
-        *("judge_training2", "introspect2", "introspection2", "judge"),
+        *("judge_training1", "discuss1", "revise1", "introspection1", "judge"),
+        *("judge_training2", "discuss2", "revise2", "introspection2", "judge"),
         *("report", "audit", "table2", "table3", "figure4"),
         *["publish_dataset"] * 3,
         *("publish_model", "publish_metric", "figure5"),
@@ -48,15 +49,15 @@ def test_the_small_study_and_the_demo_from_top_to_bottom() -> None:
     small = [
         *("build_store", "distill_strong", "distill_weak", "build_dataset", "judge", "judge_likelihood", "judge_small"),
         *("stage1", "judge", "stage2", "judge", "stage3", "judge"),
-        *("judge_training1", "introspect1", "introspection1", "judge"),
+        *("judge_training1", "discuss1", "revise1", "introspection1", "judge"),
         *("report", "audit", "judge_likelihood_rated", "calibrate", "compare"),
     ]
     assert steps(dry_run("small")) == small
     commands = dry_run("demo")
     assert steps(commands) == [
         *("judge_small", "report", "check", "build_store", "distill_strong", "distill_weak"),
-        *("build_dataset", "judge", "stage1", "stage2", "stage3", "judge", "judge_training1", "introspect1"),
-        *("introspection1", "judge", "report", "audit"),
+        *("build_dataset", "judge", "stage1", "stage2", "stage3", "judge", "judge_training1", "discuss1"),
+        *("revise1", "introspection1", "judge", "report", "audit"),
     ]
     for values in map(arguments, commands):  # the small study's own files stay
         assert [values[name] for name in OUTPUTS if name in values and not values[name].startswith("demo/")] == []
@@ -94,7 +95,7 @@ def test_each_training_starts_where_the_last_ended_and_the_rounds_read_its_verdi
     audit = of(commands, "audit")[0]
     assert audit["judge"] == runs[-1]["output_dir"]
     for at, words in enumerate(commands):
-        if program(words) == "introspect":
+        if program(words) == "introspect_discuss":
             judged, this = arguments(commands[at - 1]), arguments(words)
             assert (judged["output"], judged["dataset"]) == (this["verdicts"], this["dataset"])
             assert judged["cases"] in this["cases"]
@@ -141,7 +142,7 @@ def test_a_variant_changes_what_its_name_says_and_writes_beside_the_study() -> N
         assert plain.isdisjoint(run["output_dir"] for run in of(commands, "sft"))
         assert of(commands, "report")[0]["output"].endswith(name)
     assert {
-        each["knowledge"] for each in of(dry_run("no_chain"), "distill") + of(dry_run("no_chain"), "introspect")
+        each["knowledge"] for each in of(dry_run("no_chain"), "distill") + of(dry_run("no_chain"), "introspect_discuss")
     } == {"none"}
     assert of(dry_run("no_introspection"), "sft") == []
     for name in ("no_chain", "vanilla"):  # no test case of the study is trained on
@@ -150,6 +151,14 @@ def test_a_variant_changes_what_its_name_says_and_writes_beside_the_study() -> N
         assert built["on_leak"] == "drop"
     assert all(run["use_peft"] for run in of(dry_run("lora"), "sft"))
     assert {run["seed"] for run in of(dry_run("run2"), "sft")} == {"1"}
+
+
+def test_without_physicians_no_verdict_is_verified() -> None:
+    done = script("paper", "--dry_run", "--unverified")
+    commands = [shlex.split(line[2:]) for line in done.stdout.splitlines() if line.startswith("$ ")]
+    built = of(commands, "build_dataset")
+    assert [each["verdict_ratings"] for each in built] == ["none", "none"]
+    assert steps(commands) == steps(dry_run("paper"))
 
 
 def test_fewer_gpus_keep_the_rows_of_an_update() -> None:
@@ -175,7 +184,10 @@ def test_what_is_missing_is_told_with_the_command_that_gets_it_and_nothing_runs(
     brought = {path for path in BROUGHT if path.startswith(("books/", "models/"))}
     assert told == {path for path in brought if not (ROOT / path).exists()}
     done = script("small", "--runs", "2")
-    assert (done.returncode, done.stderr) == (2, "error: --runs: there is --dry_run alone (docs/reproducing.md)\n")
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: --runs: there are --dry_run and --unverified (docs/reproducing.md)\n",
+    )
 
 
 OWN = """

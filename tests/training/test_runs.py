@@ -1,9 +1,11 @@
 """The YAMLs of training and of machines: known keys, stages that follow one another, the paper's numbers, each in one place."""
 
 import json
+import os
 import re
 import runpy
 import shlex
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -167,17 +169,23 @@ def test_the_adapter_run_trains_every_matrix_of_a_layer(tiny_model: Path, tmp_pa
 # --- machines ---------------------------------------------------------------------------------------------------------
 
 
-def launched(*given: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what `accelerate launch` starts processes with, and the DeepSpeed settings that they find; start none."""
+def deepspeed_settings() -> dict[str, Any]:
+    """Return DeepSpeed's settings, as a process finds them."""
+    from accelerate.utils import DeepSpeedPlugin
+
+    return DeepSpeedPlugin().deepspeed_config
+
+
+def launched(*given: str, found_by: Callable[[], Any] = deepspeed_settings) -> tuple[dict[str, Any], Any]:
+    """Return what `accelerate launch` starts processes with, and the settings that they find; start none."""
     import torch.distributed.run
     from accelerate.commands.launch import launch_command, launch_command_parser
-    from accelerate.utils import DeepSpeedPlugin
     from transformers.integrations import unset_hf_deepspeed_config
 
-    found: list[dict[str, Any]] = []
+    found: list[Any] = []
 
     def start(args: Any) -> None:
-        found.extend((vars(args), DeepSpeedPlugin().deepspeed_config))
+        found.extend((vars(args), found_by()))
 
     try:
         with mock.patch.object(torch.distributed.run, "run", start):
@@ -202,7 +210,7 @@ def test_a_machine_holds_no_number_of_a_run(machine: Path) -> None:
     assert flags.get("--config_file", str(machine)) == str(machine)
     assert set(read(machine)) <= {
         "compute_environment", "distributed_type", "deepspeed_config", "num_machines", "num_processes", "machine_rank",
-        "main_process_port", "rdzv_backend", "use_cpu", "mixed_precision",
+        "main_process_port", "rdzv_backend", "use_cpu", "mixed_precision", "fsdp_config",
     }  # fmt: skip
     if machine in ZERO3:
         assert set(config.deepspeed_config) <= {
@@ -241,6 +249,20 @@ def test_accelerate_takes_the_machine(machine: Path, monkeypatch: pytest.MonkeyP
     if hosts:
         assert (started["nnodes"], started["node_rank"], started["rdzv_backend"]) == ("2", 1, "static")
         assert started["rdzv_endpoint"] == "10.0.0.1:29500"
+
+
+def test_accelerate_takes_fsdp2(monkeypatch: pytest.MonkeyPatch) -> None:
+    from accelerate.utils import FullyShardedDataParallelPlugin
+
+    monkeypatch.setattr(os, "environ", dict(os.environ))
+    file = "accelerate_configs/fsdp2.yaml"
+    started, plugin = launched("--config_file", str(ROOT / file), found_by=FullyShardedDataParallelPlugin)
+    assert int(started["nproc_per_node"]) == 8
+    assert (plugin.fsdp_version, plugin.activation_checkpointing, plugin.cpu_ram_efficient_loading) == (2, True, True)
+    assert "FULL_STATE_DICT" in str(plugin.state_dict_type)
+    flags = command(Path(file))
+    assert (flags["--config_file"], flags["--activation_checkpointing"]) == (file, "false")
+    assert update_rows(flags, read(Path(flags["--config"]))) == 128
 
 
 @pytest.mark.parametrize("line", ["mixed_precision: bf16", "  zero_stage: 3", "  zero3_save_16bit_model: true"])

@@ -26,7 +26,8 @@ done
 
 # --- a round of introspection (section 3.3)
 step "the judge judges its training cases" automedeval judge --config $RUN/judge_training1.yaml
-step "its mistakes are discussed and revised" python recipes/introspect.py --config $RUN/introspect1.yaml
+step "its mistakes are discussed" python recipes/introspect_discuss.py --config $RUN/discuss1.yaml
+step "what the partners agreed on is revised" python recipes/introspect_revise.py --config $RUN/revise1.yaml
 step "training: round 1" python recipes/sft.py --config $RUN/introspection1.yaml
 judge checkpoints/sample-round1 --judge_name introspection1
 

@@ -3,6 +3,7 @@
 # after an interruption, and after the physicians' answers that it stops for. docs/reproducing.md has hours and costs of the steps.
 #   bash recipes/runs/automedeval-13b/run.sh --dry_run
 #   bash recipes/runs/automedeval-13b/run.sh
+#   bash recipes/runs/automedeval-13b/run.sh --unverified    without the physicians of section 3.1; cards and counts say so
 #   RUN=FOLDER bash recipes/runs/automedeval-13b/run.sh    takes the YAMLs of a copy of this folder
 #   GPUS=4 ZERO3=accelerate_configs/zero3_offload.yaml bash recipes/runs/automedeval-13b/run.sh
 cd "$(dirname "$0")/../../.."
@@ -13,6 +14,7 @@ RUN=${RUN:-recipes/runs/automedeval-13b}
 # --- what you bring, besides the data sets medalpaca/medical_meadow_wikidoc and BI55/MedText, which are read from the Hub
 converted() { bring models/"$1" "$2, in safetensors" "python recipes/convert_checkpoint.py --input $3 --output models/$1"; }
 fetched() { bring models/"$1" "$2" "hf download $3 --local-dir models/$1"; }
+extras train data annotate metric
 bring books/medical "the 14 books of medicine of Table 6, as PDF, Markdown or text" "buy them, and put the files into this folder"
 bring books/evaluation "the 3 manuals on evaluation of Table 6" "get them from who issued them, and put the files into this folder"
 converted MedLLaMA-13B "the base model (section 3.2)" chaoyi-wu/MedLLaMA_13B
@@ -40,13 +42,13 @@ step "questions of the test set alone" automedeval prepare --config $RUN/prepare
 step "two candidates answer the questions" $launch recipes/generate_responses.py --config $RUN/generate_responses.yaml
 step "reference books into the knowledge store" python recipes/build_store.py --config $RUN/build_store.yaml
 step "the strong teacher judges, with the knowledge completion chain" python recipes/distill.py --config $RUN/distill_strong.yaml
-due ratings/teachers/verdict_ratings.jsonl "two chief physicians' checks of the strong teacher's verdicts (section 3.1)" \
+[[ $unverified ]] || due ratings/teachers/verdict_ratings.jsonl "two chief physicians' checks of the strong teacher's verdicts (section 3.1)" \
   "automedeval annotate --study $RUN/annotate_teacher.yaml --export ratings/teachers"
 step "physicians' checks of the strong teacher's verdicts" python recipes/build_dataset.py --config $RUN/verify.yaml \
-  --plan $RUN/plan_verified.yaml
+  --plan $RUN/plan_verified.yaml $unverified
 step "the verified cases" automedeval prepare --config $RUN/prepare_verified.yaml
 step "the weak teacher judges the same cases" python recipes/distill.py --config $RUN/distill_weak.yaml
-step "quality, curriculum splits" python recipes/build_dataset.py --config $RUN/build_dataset.yaml --plan $RUN/plan.yaml
+step "quality, curriculum splits" python recipes/build_dataset.py --config $RUN/build_dataset.yaml --plan $RUN/plan.yaml $unverified
 step "the test set: the cases that the plan set apart, and the others" automedeval prepare --config $RUN/prepare_test.yaml
 step "three of the four candidates answer each test case, in turn" \
   $launch recipes/generate_responses.py --config $RUN/generate_test.yaml
@@ -74,7 +76,9 @@ done
 # --- introspection (section 3.3, Algorithm 2): two rounds
 for round in 1 2; do
   step "the judge judges its training cases" $launch recipes/judge.py --config $RUN/judge_training$round.yaml
-  revised instructions/wikidoc-round$round $RUN/annotate_jury$round.yaml python recipes/introspect.py --config $RUN/introspect$round.yaml
+  step "its mistakes are discussed" python recipes/introspect_discuss.py --config $RUN/discuss$round.yaml
+  revised instructions/wikidoc-round$round $RUN/annotate_jury$round.yaml \
+    python recipes/introspect_revise.py --config $RUN/revise$round.yaml
   step "training: round $round" $train recipes/sft.py --config $RUN/introspection$round.yaml $rows
   judge checkpoints/wikidoc-round$round --judge_name introspection$round
 done

@@ -45,8 +45,10 @@ judge "The trained judge judges the same four cases: what has it learnt?" --judg
 step "It judges its training cases, to find the verdicts in which it differs from its teachers" \
   automedeval judge --config $SMALL/judge_training1.yaml --judge $checkpoints-stage3 --max_new_tokens 64 \
   --dataset demo/instructions/sample --output demo/verdicts/sample-stage3-train
-step "These mistakes are discussed (recorded), and verdicts revised" python recipes/introspect.py --config $SMALL/introspect1.yaml \
+step "These mistakes are discussed (recorded)" python recipes/introspect_discuss.py --config $SMALL/discuss1.yaml \
   --dataset demo/instructions/sample --verdicts demo/verdicts/sample-stage3-train --output demo/instructions/sample-round1
+step "The verdicts that both partners want revised are revised" python recipes/introspect_revise.py --config $SMALL/revise1.yaml \
+  --dataset demo/instructions/sample --output demo/instructions/sample-round1
 train "Training once more, on the revised verdicts" \
   introspection1 $checkpoints-stage3 demo/instructions/sample-round1 $checkpoints-round1
 judge "The judge after this round judges the four cases" --judge $checkpoints-round1 --judge_name introspection1

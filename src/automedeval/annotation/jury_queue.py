@@ -1,6 +1,6 @@
 """Read the mistakes that the jury decides about, with their discussions (paper, section 3.3, Figure 3).
 
-The queue is the jury.jsonl of recipes/introspect.py; verdicts and discussions are in the revisions.jsonl beside it.
+The queue is the jury.jsonl of recipes/introspect_discuss.py; verdicts and discussions are in the revisions.jsonl beside it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -71,7 +71,7 @@ def read_disputes(queue: str, cases: Mapping[str, Case], rubrics: Mapping[str, R
         except RecordError as error:
             raise RecordError(f"{place}: {error}") from None
         except (KeyError, TypeError, AttributeError) as error:  # a record that another program wrote
-            raise RecordError(f"{where}: not a record of recipes/introspect.py ({error!r})") from None
+            raise RecordError(f"{where}: not a record of recipes/introspect_discuss.py ({error!r})") from None
     if not disputes:
         raise RecordError(f"{queue}: nothing waits for the jury")
     return disputes

@@ -34,6 +34,8 @@ WINDOW = 64  # verdicts that are classified together
 LABELLED = 250  # verdicts of each quality. Paper: 200 high and 200 low to fit, 100 others to test (Appendix B)
 TOPIC_CASES = 5000  # most cases that topics are fitted to: more change little and take long
 
+UNVERIFIED = "verification: no ratings of verdicts are given, all pass"  # a line of the card
+
 
 @dataclass
 class InstructionSet:
@@ -65,11 +67,11 @@ class InstructionSet:
     def verify(self, path: str | None) -> Verification | None:
         """Reject verdicts that fail the physicians' verification (section 3.1).
 
-        Return what the ratings in the file say, None without a path.
+        Return what the ratings in the file say, None without a path or for "none", which takes back the path of a YAML.
         """
         self.unrated = set(self.judged.facts)
-        if path is None:
-            self.report("verification: no ratings of verdicts are given, all pass")
+        if path in (None, "none"):
+            self.report(UNVERIFIED)
             return None
         verification = verify(path, self.judged.digests(), self.plan.verification)
 

@@ -76,7 +76,7 @@ def read_statistics(place: str | Path) -> dict[str, Any]:
 
 
 def read_dataset(place: str | Path) -> Dataset:
-    """Read a data set that recipes/build_dataset.py or recipes/introspect.py wrote.
+    """Read a data set that recipes/build_dataset.py or recipes/introspect_revise.py wrote.
 
     RecordError if the statistics or a split cannot be read, or a split lacks a column.
     """

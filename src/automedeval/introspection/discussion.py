@@ -137,17 +137,12 @@ class Discussion:
         recorded = self.mistake.recorded
         return reordered(recorded.reading, recorded.order, self.order, self.rubric.slot_word)
 
-    @property
-    def scores_on_record(self) -> tuple[int, ...]:
-        """Return the scores on record, in the slots of the partners' prompts."""
-        return self.on_record.scores or ()
-
     def add(self, piece: dict[str, Any]) -> None:
         role, exchange = step = (piece["role"], piece["exchange"])
         self.pieces[step] = piece
         answer = Answer(piece["text"], truncated=piece["truncated"], error=piece["error"])
         if role == "suggestion":
-            self.suggestions[exchange] = read_suggestion(answer, self.rubric, self.scores_on_record)
+            self.suggestions[exchange] = read_suggestion(answer, self.rubric, self.on_record.scores or ())
         elif role == "review":
             self.reviews[exchange] = read_review(answer)
         else:
@@ -296,8 +291,8 @@ class Partners:
         """Lead discussions to their end; append every message to the journal, and yield it.
 
         A checkpoint answers a window of discussions in batches, and all of it again if a message is missing, so that batches do
-        not depend on interruptions. If an endpoint fails on a prompt, that discussion waits. ChatError if an endpoint cannot go
-        on.
+        not depend on interruptions. If an endpoint fails on a prompt, that discussion waits, and there is a RecordError in the
+        end. ChatError if an endpoint cannot go on.
         """
         size = WINDOW if self.suggester.batched or self.reviewer.batched else max(len(discussions), 1)
         steps = [(role, number) for number in range(1, self.exchanges + 1) for role in ROLES]
@@ -314,11 +309,7 @@ class Partners:
                     self._chat(step[0]).accepted |= not piece["error"]
                     yield piece
             journal.sync()
-
-    def refuse_unanswered(self, discussions: Iterable[Discussion]) -> None:
-        """Raise RecordError if an endpoint failed on a discussion; its messages so far are in the journal."""
-        waiting = sum(discussion.next_step is not None for discussion in discussions)
-        if waiting:
+        if waiting := sum(discussion.next_step is not None for discussion in discussions):
             failures = [each for chat in (self.suggester, self.reviewer) for each in getattr(chat, "failures", ())]
             raise RecordError(
                 f"{waiting:,} discussions have not ended, the last error: {failures[-1]}; run the same command again to go on"
@@ -369,7 +360,7 @@ class Partners:
 
     def _questions(self, answer: Answer, discussion: Discussion) -> list[str]:
         """Return the questions after a message's last suggestion, or all if there is no suggestion."""
-        suggestion = read_suggestion(answer, discussion.rubric, discussion.scores_on_record)
+        suggestion = read_suggestion(answer, discussion.rubric, discussion.on_record.scores or ())
         rest = own_text(answer.text)[suggestion.end :] if not suggestion.error else answer.text
         return questions_of(replace(answer, text=rest), discussion.rubric, len(discussion.order))
 
@@ -404,3 +395,39 @@ class Partners:
 def _said(answer: Answer, usage: dict[str, int], **more: Any) -> dict[str, Any]:
     content = {"text": answer.text, "error": answer.error, "truncated": answer.truncated}
     return {**content, "usage": dict(usage), **more}
+
+
+def account(discussions: Sequence[Discussion], suggester: str, reviewer: str) -> tuple[list[str], dict[str, int]]:
+    """Return the lines that report how discussions ended, and how many messages of each kind could not be read.
+
+    RecordError if every discussion has a partner that never answered in the format.
+    """
+    names, silent = {"suggester": suggester, "reviewer": reviewer}, Counter(each.silent for each in discussions)
+    if not silent[None]:
+        who, count = silent.most_common(1)[0]
+        role = "suggestion" if who == "suggester" else "review"
+        pieces = (piece for each in discussions if each.silent == who for piece in each.pieces.values())
+        piece = next(piece for piece in pieces if piece["role"] == role)
+        begins = " ".join((piece["text"] or piece["error"] or "").split())[:80]
+        raise RecordError(
+            f"the {who} {names[who or role]} never answered in the form of a {role}, in {count:,} of {len(discussions):,} "
+            f"discussions; case {piece['case_id']!r}: {begins!r}"
+        )
+    at = Counter(each.accepted[0] for each in discussions if each.accepted and each.consensus)
+    errors = {
+        "suggestion": [said.error for each in discussions for said in each.suggestions.values()],
+        "review": [said.error for each in discussions for said in each.reviews.values()],
+        "revision": [each.revised.error for each in discussions if each.revised],
+    }
+    unreadable = {role: len(list(filter(None, said))) for role, said in errors.items()}
+    unreadable |= {f"{who} never in the format": silent[who] for who in names}
+    exchanges = ", ".join(f"exchange {exchange}: {count:,}" for exchange, count in sorted(at.items()))
+    agreed = f"{at.total():,} consensus{f' ({exchanges})' if exchanges else ''}"
+    lines = [
+        f"discussion: {suggester} suggests, {reviewer} reviews",
+        f"discussion: {len(discussions):,} mistakes → {agreed}, {len(discussions) - at.total():,} without",
+    ]
+    if any(unreadable.values()):
+        words = ", ".join(f"{what}: {count:,}" for what, count in unreadable.items() if count)
+        lines.append(f"discussion: could not be read, {words}")
+    return lines, unreadable

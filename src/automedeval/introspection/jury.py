@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from automedeval.introspection.mistakes import Mistake, Recorded
+from automedeval.introspection.mistakes import Recorded
 from automedeval.records import DECISIONS, RecordError, digest, read_lines
 from automedeval.records.journal import write_lines
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, reads_back
@@ -68,6 +68,21 @@ def read_rulings(
         if (ruling := _ruling(line, recorded[case_id], place)) is not None:
             rulings[case_id] = ruling
     return rulings, lines
+
+
+def read_jury(
+    queue: Path, copy: str | None, recorded: Mapping[str, Recorded]
+) -> tuple[dict[str, Ruling], dict[str, dict[str, Any]]]:
+    """Return the jury's decisions and their lines, by case id.
+
+    They are read from the queue, the page's export beside it, and a copy; of two on a case the later one counts.
+    """
+    rulings, filled = read_rulings(queue, recorded) if queue.exists() else ({}, {})
+    exported = queue.parent / DECIDED / queue.name
+    for file in [exported] * exported.exists() + [Path(copy or "")] * bool(copy):
+        decisions, lines = read_rulings(file, recorded)
+        rulings, filled = rulings | decisions, filled | {case_id: lines[case_id] for case_id in decisions}
+    return rulings, filled
 
 
 def _case_id(line: Mapping[str, Any], place: str) -> str:
@@ -194,12 +209,11 @@ def read_readings(
     return rulings, counts
 
 
-def write_queue(path: Path, undecided: Sequence[Mistake], lines: Mapping[str, dict[str, Any]]) -> None:
+def write_queue(path: Path, undecided: Sequence[Recorded], lines: Mapping[str, dict[str, Any]]) -> None:
     """Write the queue: those of the present `lines` (by case id) that were filled in, and one for each undecided case."""
     answers = ("annotator", "decision", "rationale", "scores", "choices")
     filled = {name: line for name, line in lines.items() if any(line.get(key) is not None for key in answers)}
-    for mistake in undecided:
-        recorded = mistake.recorded
+    for recorded in undecided:
         blank = {"case_id": recorded.case.id, "judge": recorded.row["judge"]}
         blank |= dict.fromkeys(name for name in answers if name != "choices" or not recorded.rubric.scale)
         blank |= {"order": list(recorded.order), "models": recorded.case.models, "digest": _digest(recorded)}

@@ -7,15 +7,18 @@ an answered prompt as it begins the prompt, and ends an answer with a token that
 without one, training pads with the end-of-sequence token.
 """
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from automedeval.models.checkpoints import check_architecture, checkpoint_folder
 from automedeval.models.tokenization import PromptEncoder, read_template
 from automedeval.records import RecordError
+from automedeval.records.extras import install
 
 SIGNS = "38.5 °C, 5 µg, ≥ 2 × 10⁹/l, β-blocker, naïve, “yes” – no"  # what medical answers hold beside ASCII
 CHOICES = '{"rationale": "Step 1.", "choices": {"correctness": "A", "safety": "tie"}}'
+TEXTS = [*(f"Step 1.\nScore: Doctor 1: {score} points." for score in range(1, 6)), CHOICES, SIGNS]
 _SHOWN = 80  # characters of a text in a fault
 
 
@@ -71,12 +74,12 @@ def weight_faults(folder: Path, config: Any) -> list[str]:
 
 def tokenizer_faults(folder: Path, config: Any, template: str | None) -> list[str]:
     """Return what is wrong with a checkpoint's tokenizer and chat template; `template` replaces its own."""
-    from transformers import AutoTokenizer, GenerationConfig
+    from transformers import GenerationConfig
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-    except Exception as error:  # noqa: BLE001  a library that is missing, a file that is, or one that cannot be read
-        return [f"no tokenizer: {_line(error)}"]
+        tokenizer = load_tokenizer(folder)
+    except RecordError as error:
+        return [str(error)]
     tokenizer.chat_template = template or tokenizer.chat_template
     faults = []
     rows = config.get_text_config().vocab_size
@@ -109,10 +112,22 @@ def tokenizer_faults(folder: Path, config: Any, template: str | None) -> list[st
     return faults
 
 
+def load_tokenizer(folder: Path) -> Any:
+    """Return a checkpoint's tokenizer; RecordError, with what is missing, if there is none that can be loaded."""
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(folder)
+    except Exception as error:  # noqa: BLE001  a library that is missing, a file that is, or one that cannot be read
+        why = _line(error)
+        if (folder / "tokenizer.model").exists() and not find_spec("sentencepiece"):
+            why = f"tokenizer.model is read by sentencepiece ({install('train')})"
+        raise RecordError(f"no tokenizer: {why}") from None
+
+
 def round_trip_faults(tokenizer: Any) -> list[str]:
     """Return which texts a tokenizer changes: answers by a rubric with scores and with choices, or medical signs."""
-    scores = [f"Step 1.\nScore: Doctor 1: {score} points." for score in range(1, 6)]
-    for text in [*scores, CHOICES, SIGNS]:
+    for text in TEXTS:
         ids = tokenizer(text, add_special_tokens=False).input_ids
         back = tokenizer.decode(ids, clean_up_tokenization_spaces=False)
         if back.strip() != text.strip():

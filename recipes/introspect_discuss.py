@@ -1,0 +1,142 @@
+"""Have two models discuss the verdicts on which a judge disagrees with its data set (paper section 3.3, Algorithm 2).
+
+    python recipes/introspect_discuss.py --dataset instructions --verdicts verdicts/stage3-train --cases cases.jsonl \\
+        --suggester openai:MODEL --store STORE --reviewer openai:MODEL --output instructions-round1
+    python recipes/introspect_discuss.py --config recipes/runs/automedeval-135m/discuss1.yaml
+
+Reads the data set, and the judge's verdicts on all of its training cases. Writes OUTPUT.discussion/: revisions.jsonl with every
+mistake and what the partners said and decided, and jury.jsonl with those that wait for the jury. The same command goes on where
+it was stopped. recipes/introspect_revise.py takes the decisions, and writes the next data set.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from tqdm import tqdm
+
+from automedeval.evidence.arguments import KnowledgeArguments
+from automedeval.introspection.discussion import EXCHANGES, Partners, account
+from automedeval.introspection.jury import read_rulings, write_queue
+from automedeval.introspection.mistakes import Mistake, find_mistakes, read_judge
+from automedeval.introspection.revisions import RoundArguments, record_of, write_discussion
+from automedeval.introspection.rule_reviewer import RuleOnRatings
+from automedeval.models.arguments import ChatArguments, parse_model
+from automedeval.models.replay import RecordedChat
+from automedeval.records import RecordError, check_least, option, verdicts_file
+from automedeval.records.command_line import parse, run
+from automedeval.records.journal import Journal
+from automedeval.records.processes import print_notes
+from automedeval.records.run_record import record_run
+
+
+@dataclass(kw_only=True)
+class DiscussArguments(RoundArguments):
+    """The judge, and the partners."""
+
+    verdicts: str = option("file or folder of the judge's verdicts on all training cases")
+    judge_name: str | None = option("the judge, if --verdicts holds several", None)
+    tolerance: float = option("largest difference of a score, in points, that is no mistake", 0.0)
+    suggester: str | None = option(
+        "model that suggests and revises: openai:MODEL, recording:FILE, or a checkpoint (default: nobody "
+        "discusses, every mistake goes to the jury)",
+        None,
+    )
+    reviewer: str | None = option(
+        "model that accepts or objects: as --suggester, or ratings:FILE, a rule on people's ratings", None
+    )
+    exchanges: int = option("largest number of suggestions, each with a review", EXCHANGES)
+    dry_run: bool = option("count mistakes, tokens and cost; ask no model", False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_least(self, 1, "exchanges")
+        check_least(self, 0, "tolerance")
+        if bool(self.suggester) != bool(self.reviewer):
+            raise RecordError("--suggester and --reviewer must name two models; without both the jury decides alone")
+
+
+def main() -> None:
+    """Find the mistakes, discuss them, and write what was said and what waits."""
+    args, books, chat_args = parse((DiscussArguments, KnowledgeArguments, ChatArguments), __doc__)
+    if args.suggester:
+        books.check()
+    dataset, recorded = args.read()
+    judge = read_judge(str(verdicts_file(args.verdicts)), recorded, args.judge_name)
+    mistakes, lines = find_mistakes(recorded, judge, args.tolerance)
+    print("\n".join(lines))
+    queue, by_case = args.discussion / "jury.jsonl", {each.case.id: each for each in recorded}
+    discussions, names, unreadable = {}, {"suggester": "nobody", "reviewer": "nobody"}, {}
+    with Journal(args.discussion / "discussion.jsonl") as journal:
+        if args.suggester and mistakes:
+            about = [dataset.statistics["fingerprint"], judge.name, judge.settings or ""]
+            partners = partners_of(args, books, chat_args, about, mistakes)
+            names = {"suggester": partners.suggester.name, "reviewer": partners.reviewer.name}
+            opened = partners.open(mistakes, journal)
+            if args.dry_run:
+                tokens, cost = partners.suggester.estimate(partners.first_prompts(opened))
+                print(f"about {tokens:,} prompt tokens in the first suggestions, which cost at most {cost:.2f}")
+                return
+            record_run(args.discussion / "run.json", args, books, chat_args)
+            with tqdm(unit="message", desc="discussion") as bar:
+                for _ in partners.lead(opened, journal):
+                    bar.update()
+            for chat in {id(each): each for each in (partners.suggester, partners.reviewer)}.values():
+                print_notes(chat.notes())
+            said, unreadable = account(opened, **names)
+            print("\n".join(said))
+            lines += said
+            discussions = {each.case_id: each for each in opened}
+    if args.dry_run:
+        return
+    records = [record_of(mistake, discussions.get(mistake.case_id)) for mistake in mistakes]
+    facts = {"follows": dataset.statistics["fingerprint"], "partners": names, "unreadable": unreadable}
+    facts |= {"judge": {"name": judge.name, "settings": judge.settings}, "arithmetic": lines}
+    write_discussion(args.discussion, records, **facts)
+    # The queue is read after the discussion: decisions made meanwhile must not be overwritten.
+    filled = read_rulings(queue, by_case)[1] if queue.exists() else {}
+    open_cases = [by_case[record["case_id"]] for record in records if record["decided_by"] is None]
+    write_queue(queue, open_cases, filled)
+    wait = {0: "no mistake waits", 1: "1 mistake waits"}.get(len(open_cases), f"{len(open_cases):,} mistakes wait")
+    print(f"{queue}: {wait} for the jury; next: recipes/introspect_revise.py with the same --output")
+
+
+def partners_of(
+    args: DiscussArguments,
+    books: KnowledgeArguments,
+    chat_args: ChatArguments,
+    about: list[str],
+    mistakes: list[Mistake],
+) -> Partners:
+    """Return both partners, with the suggesting model's reference books."""
+
+    def partner(model: str, role: str) -> Any:
+        kind, file = parse_model(model)
+        if kind == "recording":
+            return RecordedChat(file, "strong", books.knowledge if role == "suggestion" else "none", role)
+        if kind == "ratings" and role == "review":
+            rule = RuleOnRatings(file)
+            rule.check(mistake.recorded.case for mistake in mistakes)
+            return rule
+        return chat_args.load(model, 0)
+
+    kinds = [parse_model(model)[0] for model in (args.suggester, args.reviewer)]
+    recorded = kinds[0] == "recording"
+    suggester = partner(args.suggester, "suggestion")
+    reviewer = partner(args.reviewer, "review") if recorded or args.reviewer != args.suggester else suggester
+    if kinds == ["openai", "openai"]:
+        reviewer.budget = suggester.budget  # --max_cost limits both together
+    search, store = books.open(chat_args.device)
+    return Partners(
+        suggester,
+        reviewer,
+        partner(args.suggester, "revision") if recorded else None,
+        search=search,
+        questions=books.questions,
+        exchanges=args.exchanges,
+        shuffle="recording" not in kinds,  # they were made with the responses in the order of the case
+        about=[*about, store] if store else about,
+    )
+
+
+if __name__ == "__main__":
+    run(main)
