@@ -121,7 +121,8 @@ def settle_tokenizer(folder: Path, other: str | None) -> None:
         content = {key: value for key, value in content.items() if value != ""}  # blank tokens end in a RecursionError
         if alone and config["model_type"] == "llama" and file.name == "tokenizer_config.json":
             content["tokenizer_class"] = "LlamaTokenizer"  # the name of 2023 is that of no class, or missing
-        write_json(file, content)
+        if content or file.exists():
+            write_json(file, content)
     tokenizer = load_tokenizer(checkpoint_folder(other, weights="none") if other else folder)
     if alone and not other:
         from sentencepiece import SentencePieceProcessor

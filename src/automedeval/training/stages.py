@@ -97,7 +97,7 @@ def tokenize(
         raise RecordError(f"{place}: {_listed('without a completion of one message', empty)}")
 
     def encode(batch: Mapping[str, list]) -> dict[str, list[list[int]]]:
-        pairs = encoder.encode_pairs(list(zip(batch["prompt"], map(_answer, batch["completion"]))))
+        pairs = encoder.encode_answered(list(zip(batch["prompt"], map(_answer, batch["completion"]))))
         return {
             "input_ids": [prompt + answer for prompt, answer in pairs],
             "completion_mask": [[0] * len(prompt) + [1] * len(answer) for prompt, answer in pairs],
