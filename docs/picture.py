@@ -22,6 +22,7 @@ SAMPLE = Path("src/automedeval/sample")  # in ROOT: the pictures hold no path of
 STUDY = ROOT / "recipes/runs/automedeval-135m/annotate.yaml"
 SCREENS = [(width, scheme) for width in (1280, 390) for scheme in ("light", "dark")]
 CASE = "sample-four-month-fever-after-shots"  # its answers are opened side by side
+PROGRAM = [sys.executable, "-um", "automedeval.cli.console"]
 HEIGHT, PORT, GAP = 1200, 8779, 20
 
 
@@ -38,16 +39,7 @@ def main() -> None:
         for title, file in files.items():
             sheet(browser, title, file.as_uri())
         sheet(browser, "case", f"{files['comparison'].as_uri()}#case={CASE}")
-        annotate = [
-            sys.executable,
-            "-um",
-            "automedeval.cli.console",
-            "annotate",
-            "--study",
-            study(folder),
-            "--port",
-            str(PORT),
-        ]
+        annotate = [*PROGRAM, "annotate", "--study", study(folder), "--port", str(PORT)]
         with subprocess.Popen(annotate, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
             links = (re.search(r"http://\S+/invitation/\S+", line) for line in server.stdout or ())
             link = next(filter(None, links)).group()
@@ -99,8 +91,8 @@ def sheet(browser: playwright.Browser, title: str, address: str) -> None:
     whole.save(ROOT / f"docs/img/page-{title}.webp", quality=60, method=6)
 
 
-def run(recipe: str, *options: object) -> None:
-    subprocess.run([sys.executable, ROOT / "recipes" / recipe, *map(str, options)], cwd=ROOT, check=True)
+def run(*words: object) -> None:
+    subprocess.run([*PROGRAM, *map(str, words)], cwd=ROOT, check=True)
 
 
 if __name__ == "__main__":

@@ -9,11 +9,13 @@ from doubles.agreement_study import case_of, read
 from doubles.criteria_grader import grade
 from doubles.endpoint import EndpointDouble
 from programs import TWO_PROCESSES, error_line, processes_of, run_command, run_recipe, succeeded
+from tables import rows_of
 
 from automedeval.audit.perturbations import CRITERIA as PACKAGED
 from automedeval.audit.perturbations import read_perturbations
 from automedeval.records import read_cases
 
+ROWS = rows_of(__file__)
 CRITERIA = [("says to take it with food", 5), ("names the dose of 400", 3), ("says that it is harmless", -4)]
 TEXTS = [("a", "Take 400 mg with food."), ("b", "It is harmless.")]
 PLANTED = {each.name: each for each in read_perturbations(packaged=PACKAGED) if each.changes == "worst answer"}
@@ -173,16 +175,7 @@ def test_an_endpoint_with_a_budget_is_audited(cases: Path, tmp_path: Path, monke
     assert (reading["name"], reading["share"]["value"]) == ("reading", 1)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            ("--checks", "length"),
-            "--checks: no check 'length'; there are reading, met, order, together, planting, denial",
-        ),
-        (("--criteria_at_once", "0"), "--criteria_at_once"),
-    ],
-)
+@pytest.mark.parametrize(("options", "message"), ROWS["test_faulty_options_are_one_line"])
 def test_faulty_options_are_one_line(cases: Path, tmp_path: Path, options: tuple, message: str) -> None:
     command = ("audit", "--judge", "openai:m", "--rubric", "checklist", "--cases", cases, "--output", tmp_path / "out")
     assert message in error_line(run_command(*command, *options))

@@ -49,13 +49,8 @@ def value(statistic, cases: Cases) -> float:
 def test_pairs_that_an_order_turns_round_and_places_are_counted_by_hand() -> None:
     cases = cases_of(2)
     # case 0: three orders; alder:birch goes +, -, =; alder:cedar and birch:cedar always +
-    verdicts = [
-        verdict(0, (0, 1, 2), (5, 4, 1)),
-        verdict(0, (1, 0, 2), (3, 4, 2)),
-        verdict(0, (2, 1, 0), (4, 4, 3)),
-        verdict(1, (0, 1, 2), (2, 1, 3)),
-        verdict(1, (2, 0, 1), None, error="no score line"),
-    ]
+    verdicts = [verdict(0, (0, 1, 2), (5, 4, 1)), verdict(0, (1, 0, 2), (3, 4, 2)), verdict(0, (2, 1, 0), (4, 4, 3))]
+    verdicts += [verdict(1, (0, 1, 2), (2, 1, 3)), verdict(1, (2, 0, 1), None, error="no score line")]
     order = measured(cases, verdicts, ORDER)
     # Of the three pairs of orders, alder:birch is turned round in one; the others agree.
     assert value(order.share, cases) == pytest.approx((1 / 3 + 0 + 0) / 3)

@@ -133,10 +133,7 @@ def test_the_same_question_is_not_searched_twice(teach, again, last):
     assert "No more questions" in said_to(verdict)[-1]
 
 
-@pytest.mark.parametrize(
-    ("text", "error"),
-    ROWS["test_what_is_neither_question_nor_verdict_is_invalid"],
-)
+@pytest.mark.parametrize(("text", "error"), ROWS["test_what_is_neither_question_nor_verdict_is_invalid"])
 def test_what_is_neither_question_nor_verdict_is_invalid(teach, text, error):
     verdict, books = teach(text)
     assert (verdict.valid, verdict.extra["ended"], books.searches) == (False, "invalid", [])

@@ -132,17 +132,10 @@ class Loops:
         self.number = {case["id"]: number for number, case in enumerate(self.cases)}
         self.names = [[response["model"] for response in case["responses"]] for case in self.cases]
         self.responses = [(number, place) for number, names in enumerate(self.names) for place in range(len(names))]
-        self.pairs = [
-            (number, one, two)
-            for number, names in enumerate(self.names)
-            for one, two in itertools.combinations(range(len(names)), 2)
-        ]
-        self.length = {
-            (number, place): len(response["text"].split())
-            for number, case in enumerate(self.cases)
-            for place, response in enumerate(case["responses"])
-        }
-        self.verdicts = verdicts
+        twos = [itertools.combinations(range(len(names)), 2) for names in self.names]
+        self.pairs = [(number, *two) for number, of_case in enumerate(twos) for two in of_case]
+        words = [[len(each["text"].split()) for each in case["responses"]] for case in self.cases]
+        self.length = {(number, place): words[number][place] for number, place in self.responses}
         self.ratings = ratings
         self.rows: list[Row] = []
         authors = list(dict.fromkeys((verdict["judge"], verdict["rubric"]) for verdict in verdicts))
@@ -166,6 +159,9 @@ class Loops:
         number = self.number[rating["case_id"]]
         return number, self.names[number].index(rating["model"])
 
+    def shown(self, verdict: dict) -> list[tuple[int, int]]:
+        return [(self.number[verdict["case_id"]], place) for place in verdict["order"]]
+
     def content(self) -> dict[str, Any]:
         """Return what agreement.json should hold at least."""
         content: dict[str, Any] = {"cases": self.counts(), "judges": {row.name: self.judge(row) for row in self.rows}}
@@ -177,14 +173,9 @@ class Loops:
         counts = {name: len(getattr(self, name)) for name in ("cases", "responses", "pairs", "models")}
         if self.ratings is None:
             return counts
-        people = self.people
-        relations = [relation(people.get((number, one)), people.get((number, two))) for number, one, two in self.pairs]
-        return counts | {
-            "rated_cases": len({number for number, _ in self.people}),
-            "rated_responses": len(self.people),
-            "rated_pairs": sum(each is not None for each in relations),
-            "tied_pairs": sum(each == 0 for each in relations),
-        }
+        relations = list(self.relations(self.people).values())
+        counts |= {"rated_cases": len({number for number, _ in self.people}), "rated_responses": len(self.people)}
+        return counts | {"rated_pairs": len(relations) - relations.count(None), "tied_pairs": relations.count(0)}
 
     def judge(self, row: "Row") -> dict[str, Any]:
         valid = [verdict for verdict in row.verdicts if verdict["valid"]]
@@ -196,17 +187,13 @@ class Loops:
         for verdict in row.verdicts:
             usage.update(verdict["usage"])
         checkpoints = {str(verdict.get("checkpoint") or "") for verdict in row.verdicts}
-        record: dict[str, Any] = {
-            "checkpoint": checkpoints.pop() or None if len(checkpoints) == 1 else None,
-            "verdicts": len(units),
-            "errors": dict(Counter(each["error"] or "unknown" for each in row.verdicts if not each["valid"])),
-            "empty": row.silent(),
-            "unread": {} if row.kind == "baseline" else row.unread(),
-            "usage": dict(usage) if row.criterion in (None, *row.criteria[:1]) else {},
-            "polarity": "worse" if row.criterion in WORSE else "better",
-            "valid_rate": share(units),
-            "prefers_longer": self.prefers_longer(row.relations),
-        }
+        errors = Counter(each["error"] or "unknown" for each in row.verdicts if not each["valid"])
+        record: dict[str, Any] = {"verdicts": len(units), "errors": dict(errors), "empty": row.silent()}
+        record["checkpoint"] = checkpoints.pop() or None if len(checkpoints) == 1 else None
+        record["unread"] = {} if row.kind == "baseline" else row.unread()
+        record["usage"] = dict(usage) if row.criterion in (None, *row.criteria[:1]) else {}
+        record["polarity"] = "worse" if row.criterion in WORSE else "better"
+        record |= {"valid_rate": share(units), "prefers_longer": self.prefers_longer(row.relations)}
         if slots := row.slots(valid):
             record["slots"] = slots
         if alike := row.alike(valid):
@@ -284,12 +271,8 @@ class Loops:
         return relations
 
     def relations(self, scores: dict[tuple, float], bands: Sequence[float] = ()) -> dict[tuple, int | None]:
-        return {
-            (number, first, second): relation(
-                scores.get((number, first)), scores.get((number, second)), bands[number % 5] if bands else 0.0
-            )
-            for number, first, second in self.pairs
-        }
+        sides = {(n, a, b): (scores.get((n, a)), scores.get((n, b))) for n, a, b in self.pairs}
+        return {pair: relation(*two, bands[pair[0] % 5] if bands else 0.0) for pair, two in sides.items()}
 
     def banded(self, row: "Row", expected: dict[tuple, float]) -> tuple[dict[tuple, int | None], list[float]]:
         """Return relations with a tie band per fold, chosen on the cases of the other folds, and the bands.
@@ -297,13 +280,10 @@ class Loops:
         The band is the smallest gap that makes most pairs right; 0 where no gap improves on no band. A pair of an empty
         response and an answer has no part in this: the empty one loses a tie.
         """
-        sharp = self.ordered(expected)
-        apart = {pair for pair in self.pairs if self.one_is_empty(pair)}
-        people, bands = row.people_relations(), []
-        sides = {(n, a, b): (expected.get((n, a)), expected.get((n, b))) for n, a, b in self.pairs}
-        usable = [
-            pair for pair in self.pairs if pair not in apart and people[pair] is not None and None not in sides[pair]
-        ]
+        sharp, people, bands = self.ordered(expected), row.people_relations(), []
+        together = [pair for pair in self.pairs if not self.one_is_empty(pair)]
+        sides = {(n, a, b): (expected.get((n, a)), expected.get((n, b))) for n, a, b in together}
+        usable = [pair for pair in together if people[pair] is not None and None not in sides[pair]]
         for fold in range(min(5, len(self.cases))):
             gaps = [(abs(sides[pair][0] - sides[pair][1]), pair) for pair in usable if pair[0] % 5 != fold]
 
@@ -316,7 +296,7 @@ class Loops:
                     best, most = band, right(band)
             bands.append(best)
         banded = self.relations(expected, bands)
-        return banded | {pair: sharp[pair] for pair in apart}, bands
+        return sharp | {pair: banded[pair] for pair in together}, bands
 
     def one_is_empty(self, pair: tuple[int, int, int]) -> bool:
         number, first, second = pair
@@ -328,37 +308,30 @@ class Loops:
         for number, others, rater_scores in self.left_out():
             asked = {place: score for place, score in others.items() if row.asked[number, place]}
             pairs = list(itertools.combinations(sorted(others), 2))
-            judged_pairs = [
-                (relation(asked.get(a), asked.get(b)), ranked[number, a, b], relation(rater_scores[a], rater_scores[b]))
-                for a, b in pairs
-            ]
-            judged.append((number, [(people, judge) for people, judge, _ in judged_pairs]))
-            by_one.append((number, [(people, rater) for people, _, rater in judged_pairs]))
+            people = [relation(asked.get(a), asked.get(b)) for a, b in pairs]
+            judged.append((number, list(zip(people, (ranked[number, a, b] for a, b in pairs)))))
+            by_one.append((number, list(zip(people, (relation(rater_scores[a], rater_scores[b]) for a, b in pairs)))))
         return {"judge": accuracies(judged)["concordance"], "one_rater": accuracies(by_one)["concordance"]}
 
     def left_out(self) -> list[tuple[int, dict[int, float], dict[int, float]]]:
         """Return, per rater and case, (case, the means of the others, the rater's own scores), by place of the response."""
         entries = []
-        for annotator in self.annotators:
-            for number in range(len(self.cases)):
-                others, rater = {}, {}
-                for place in range(len(self.names[number])):
-                    rest = [
-                        self.by_annotator[number, place, other]
-                        for other in self.annotators
-                        if other != annotator and (number, place, other) in self.by_annotator
-                    ]
-                    if rest and (number, place, annotator) in self.by_annotator:
-                        others[place], rater[place] = mean(rest), self.by_annotator[number, place, annotator]
-                entries.append((number, others, rater))
+        for annotator, number in itertools.product(self.annotators, range(len(self.cases))):
+            others, rater = {}, {}
+            for place in range(len(self.names[number])):
+                given = {name: self.by_annotator.get((number, place, name)) for name in self.annotators}
+                own = given.pop(annotator)
+                rest = [score for score in given.values() if score is not None]
+                if rest and own is not None:
+                    others[place], rater[place] = mean(rest), own
+            entries.append((number, others, rater))
         return entries
 
     def valid_rates(self, row: "Row") -> dict[str, Figure]:
         """Return each model's share of valid verdicts, with a verdict that is missing as one that is not valid."""
         units: dict[str, list] = {}
         for verdict in row.verdicts:
-            number = self.number[verdict["case_id"]]
-            for place in verdict["order"]:
+            for number, place in self.shown(verdict):
                 units.setdefault(self.names[number][place], []).append((number, float(row.says(verdict, place))))
         for number, *places in itertools.chain(*row.lost()):
             for place in places:
@@ -369,12 +342,10 @@ class Loops:
         """Return the agreement of one rater with the mean of the others."""
         if len(self.annotators) < 2:
             return {}
-        left = self.left_out()
-        pairs = []
+        left, pairs = self.left_out(), []
         for number, others, rater in left:
-            both = itertools.combinations(others, 2)
-            of_case = [(relation(others[a], others[b]), relation(rater[a], rater[b])) for a, b in both]
-            pairs.append((number, of_case))
+            twos = itertools.combinations(others, 2)
+            pairs.append((number, [(relation(others[a], others[b]), relation(rater[a], rater[b])) for a, b in twos]))
         points = [(number, [(others[place], rater[place]) for place in others]) for number, others, rater in left]
         return {"ceiling": accuracies(pairs) | correlations(points)}
 
@@ -396,18 +367,17 @@ class Row:
         self.judge = verdicts[0]["judge"] if baseline is None else baseline
         self.rubric = verdicts[0]["rubric"] if baseline is None else "counted"
         self.name = self.judge if criterion is None else f"{self.judge}: {criterion}"
-        self.choices: dict[tuple, str | None] = {}
         if baseline is not None:
             self.asked = {key: baseline_scores[key] is not None for key in loops.responses}
             self.scores = None
             self.expected = {key: value for key, value in baseline_scores.items() if value is not None}
             self.relations = loops.ordered(self.expected)
             return
-        self.shown = {(loops.number[each["case_id"]], place) for each in verdicts for place in each["order"]}
+        shown = {key for each in verdicts for key in loops.shown(each)}
         judged = {loops.number[each["case_id"]] for each in verdicts}
         # A model that cases with verdicts have, and no verdict shows, was left out on purpose.
         left_out = {model for number in judged for model in loops.names[number]}
-        left_out -= {loops.names[number][place] for number, place in self.shown}
+        left_out -= {loops.names[number][place] for number, place in shown}
         self.asked = {(number, place): loops.names[number][place] not in left_out for number, place in loops.responses}
         self.scores, means = self.means(verdicts, "scores"), self.means(verdicts, "expected_scores")
         valid = [each for each in verdicts if each["valid"]]
@@ -415,8 +385,7 @@ class Row:
         self.expected = means if complete and criterion is None else None
         if criterion is not None:
             self.scores = None
-            self.choices = self.chosen(verdicts)
-            self.relations = self.of_choices(self.choices)
+            self.relations = self.of_choices(self.chosen(verdicts))
         else:
             self.relations = loops.ordered(self.scores or self.expected or {})
 
@@ -438,9 +407,8 @@ class Row:
         """Return model → number of its responses that valid verdicts show and none says anything of."""
         shown: dict[tuple[int, int], bool] = {}
         for verdict in self.verdicts:
-            for place in verdict["order"] if verdict["valid"] else ():
-                key = (self.loops.number[verdict["case_id"]], place)
-                shown[key] = shown.get(key, False) or self.says(verdict, place)
+            for key in self.loops.shown(verdict) if verdict["valid"] else ():
+                shown[key] = shown.get(key, False) or self.says(verdict, key[1])
         return dict(Counter(self.loops.names[n][p] for (n, p), said in shown.items() if not said))
 
     @property
@@ -466,11 +434,8 @@ class Row:
         return {pair: asked and models(pair) not in left_out for pair, asked in was_asked.items()}
 
     def people_relations(self) -> dict[tuple, int | None]:
-        asked, people = self.asked_pairs(), self.loops.people
-        return {
-            (n, a, b): relation(people.get((n, a)), people.get((n, b))) if asked[n, a, b] else None
-            for n, a, b in self.loops.pairs
-        }
+        asked, relations = self.asked_pairs(), self.loops.relations(self.loops.people)
+        return {pair: each if asked[pair] else None for pair, each in relations.items()}
 
     def runs(self) -> list[int]:
         return sorted({verdict["run"] for verdict in self.verdicts})
@@ -495,10 +460,7 @@ class Row:
             if self.of_pairs:
                 there, asked = {self.pair_of(each) for each in of_run}, self.asked_pairs()
             else:
-                there, asked = (
-                    {(self.loops.number[v["case_id"]], place) for v in of_run for place in v["order"]},
-                    self.asked,
-                )
+                there, asked = {key for each in of_run for key in self.loops.shown(each)}, self.asked
             lost.append([key for key, was_asked in asked.items() if was_asked and key not in there])
         return lost
 
@@ -511,10 +473,9 @@ class Row:
         collected: dict[tuple, list[float]] = {}
         for verdict in verdicts:
             if verdict["valid"] and verdict[name]:
-                for place in verdict["order"]:
-                    if verdict[name][place] is not None:
-                        key = (self.loops.number[verdict["case_id"]], place)
-                        collected.setdefault(key, []).append(verdict[name][place])
+                for key in self.loops.shown(verdict):
+                    if (score := verdict[name][key[1]]) is not None:
+                        collected.setdefault(key, []).append(score)
         return {key: mean(values) for key, values in collected.items()} or None
 
     def answer(self, verdict: dict) -> str | None:

@@ -49,19 +49,11 @@ def people_means() -> dict[tuple[str, str], float]:
 
 
 def verdict(case: dict, scores: list | None, judge: str = "echo", **more) -> dict:
-    return {
-        "case_id": case["id"],
-        "judge": judge,
-        "rubric": "automedeval@1",
-        "order": list(range(len(case["responses"]))),
-        "valid": scores is not None,
-        "error": None if scores is not None else "no score line",
-        "scores": scores,
-        "expected_scores": scores
-        and [score and 0.98 * score + 0.05 - 0.01 * place for place, score in enumerate(scores)],
-        "rationale": "Because.",
-        **more,
-    }
+    order, valid = list(range(len(case["responses"]))), scores is not None
+    record = {"case_id": case["id"], "judge": judge, "rubric": "automedeval@1", "order": order, "valid": valid}
+    expected = scores and [score and 0.98 * score + 0.05 - 0.01 * place for place, score in enumerate(scores)]
+    record |= {"error": None if valid else "no score line", "scores": scores, "expected_scores": expected}
+    return record | {"rationale": "Because."} | more
 
 
 def agreeing_verdicts(judge: str = "echo", **more) -> list[dict]:
@@ -109,11 +101,8 @@ def right_verdicts(count: int, expected: bool = True, scores: bool = True) -> li
     for place, case in enumerate(read(CASES)):
         of_case = [round(means[case["id"], response["model"]], 9) for response in case["responses"]]
         record = verdict(case, [1 + sorted(set(of_case)).index(mean) for mean in of_case] if place < count else None)
-        if not expected:
-            record["expected_scores"] = None
-        if not scores:
-            record["scores"] = None
-        records.append(record)
+        dropped = [name for name, kept in (("expected_scores", expected), ("scores", scores)) if not kept]
+        records.append(record | dict.fromkeys(dropped))
     return records
 
 

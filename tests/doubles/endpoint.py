@@ -111,6 +111,7 @@ class EndpointDouble(LocalServer):
         self.script = list(script)
         self.requests: list[dict[str, Any]] = []
         self.most_at_once = self._at_once = 0
+        self.path = "/v1/chat/completions"  # of the requests that the script answers
         self.models: list[dict[str, Any]] | dict[str, Any] | None = None
 
     def __enter__(self) -> Self:
@@ -120,8 +121,8 @@ class EndpointDouble(LocalServer):
 
     @property
     def asked(self) -> list[dict[str, Any]]:
-        """Return the chat requests so far."""
-        return [request for request in self.requests if request["path"] == "/v1/chat/completions"]
+        """Return the requests to `path` so far."""
+        return [request for request in self.requests if request["path"] == self.path]
 
     def serve(self, handler: BaseHTTPRequestHandler) -> None:
         came = time.monotonic()
@@ -160,7 +161,7 @@ class EndpointDouble(LocalServer):
             )
             self._send(handler, {"status": 200, "json": {"object": "model"} | entry} if entry else missing)
             return
-        if path != "/v1/chat/completions":
+        if path != self.path:
             self._send(handler, error(404, "no such thing"))
             return
         with self._lock:

@@ -17,7 +17,7 @@ import pandas
 import pingouin
 import pytest
 from doubles.agreement_by_loops import Figure, Loops
-from doubles.agreement_study import CASES, RATINGS, evaluate, noisy_verdicts, pairwise_verdicts, read, write
+from doubles.agreement_study import CASES, RATINGS, case_of, evaluate, noisy_verdicts, pairwise_verdicts, read, write
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy import stats
@@ -45,15 +45,9 @@ def study(pick: Pick, most_cases: int) -> dict[str, Any]:
     for number in range(1 + pick(most_cases)):
         names = list(CANDIDATES)
         models = [names.pop(pick(len(names))) for _ in range((3, 2, 4, 1)[pick(4)])]
-        cases.append(
-            {
-                "id": f"{'kite'[pick(4)]}{number}",
-                "question": "why",
-                "reference": (None, "w w", "")[pick(3)],
-                "topic": (None, "skin", "heart")[pick(3)],
-                "responses": [{"model": model, "text": " ".join(["w"] * pick(4))} for model in models],
-            }
-        )
+        case = {"id": f"{'kite'[pick(4)]}{number}", "question": "why", "reference": (None, "w w", "")[pick(3)]}
+        case |= {"topic": (None, "skin", "heart")[pick(3)]}
+        cases.append(case | {"responses": [{"model": model, "text": " ".join(["w"] * pick(4))} for model in models]})
     verdicts = []
     judges = (("one", SCORES), ("one-run2", SCORES), ("pairs", CHOICES), ("odds", LIKELIHOOD))
     for judge, rubric in judges[: 1 + pick(4)]:
@@ -73,12 +67,8 @@ def study(pick: Pick, most_cases: int) -> dict[str, Any]:
                         about = {"case_id": case["id"], "model": response["model"]}
                         by = {"annotator": annotator, "criterion": criterion, "score": points[pick(4)]}
                         ratings.append(about | by)
-    return {
-        "cases": cases,
-        "verdicts": verdicts,
-        "ratings": ratings or None,
-        "raters": (None, "crossed", "anonymous")[pick(3)],
-    }
+    raters = (None, "crossed", "anonymous")[pick(3)]
+    return {"cases": cases, "verdicts": verdicts, "ratings": ratings or None, "raters": raters}
 
 
 def verdicts_of_lists(pick: Pick, cases: list[dict], judge: str, rubric: str):
@@ -198,11 +188,8 @@ def compare_estimates(estimate: Any, wanted: Figure, place: str, number_of_cases
         assert estimate["value"] == pytest.approx(value, abs=1e-9), place
         assert estimate.get("approximate", False) == (len(wanted.cases) < 50), place
         if wanted.bounds:
-            assert all(
-                wanted.bounds[0] - 1e-9 <= estimate[end] <= wanted.bounds[1] + 1e-9
-                for end in ("value", "low", "high")
-                if estimate[end] is not None
-            ), place
+            ends = [estimate[end] for end in ("value", "low", "high") if estimate[end] is not None]
+            assert all(wanted.bounds[0] - 1e-9 <= end <= wanted.bounds[1] + 1e-9 for end in ends), place
     assert (estimate["low"] is None) == (estimate["high"] is None) == ("reason" in estimate), place
     if estimate["low"] is not None:
         assert estimate["value"] is not None, place
@@ -414,17 +401,13 @@ def test_scores_are_counted_in_halves(files: dict[str, Path], figures: dict[str,
 
 def test_an_empty_response_never_ties_with_an_answer_within_the_tie_band(tmp_path: Path) -> None:
     """People tie the two answers of each case; the judge keeps them 0.2 apart, and the empty response 0.1 below one."""
-    texts = ("w", "w w", "")
-    cases = [
-        {"id": str(n), "question": "why", "responses": [{"model": m, "text": t} for m, t in zip("abc", texts)]}
-        for n in range(10)
-    ]
-    verdicts = [
-        a_verdict(case, "j", SCORES, [0, 1, 2], True, lambda _: 0) | {"expected_scores": [1.1, 1.3, 1.0]}
-        for case in cases
-    ]
+    texts = {"a": "w", "b": "w w", "c": ""}
+    cases = [case_of(str(number), "why", texts) for number in range(10)]
+    expected = {"expected_scores": [1.1, 1.3, 1.0]}
+    verdicts = [a_verdict(case, "j", SCORES, [0, 1, 2], True, lambda _: 0) | expected for case in cases]
+    by = {"annotator": "a", "criterion": "overall"}
     ratings = [
-        {"case_id": case["id"], "model": model, "annotator": "a", "criterion": "overall", "score": score}
+        {"case_id": case["id"], "model": model, "score": score} | by
         for case in cases
         for model, score in zip("abc", (2, 2, 1))
     ]

@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from tables import rows_of
 
 from automedeval.meta_evaluation.agreement.baselines import best_baseline
 from automedeval.records.text import against_best
 from automedeval.stats.bootstrap import Estimate, bootstrap, difference, estimate_from, plain, ratio
 
+ROWS = rows_of(__file__)
 LONGER, BM25, ROUGE = "longer text", "BM25 to the question", "ROUGE-L to the reference"
 
 
@@ -29,15 +31,7 @@ def test_better_than_every_baseline() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [
-        (0.01, "is not clearly better than"),
-        (0.0, "is not better than"),
-        (-0.01, "is not better than"),
-        (-0.2, "is worse than"),
-    ],
-)
+@pytest.mark.parametrize(("value", "words"), ROWS["test_not_better_than_one_of_them"])
 def test_not_better_than_one_of_them(value: float, words: str) -> None:
     (sentence,) = sentences({LONGER: 0.3, BM25: value})
     assert sentence.startswith(f"mine {words} the best baseline, BM25 to the question: difference in concordance")

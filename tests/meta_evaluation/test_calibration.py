@@ -76,27 +76,17 @@ def test_concordance_is_measured_on_cases_that_the_line_was_not_learnt_from() ->
     assert 0 < concordance["cross_fitted"] < 1
 
 
-FAULTS = {
-    "invalid verdicts do not count": (
-        lambda: ([*study(9), invalid_of(99)], people(study(9)) + rated(invalid_of(99), (1, 2, 3))),
-        "^9 rated cases with a valid verdict",
-    ),
-    "the same for every response": (
-        lambda: ([verdict_of(at, (-2.0, -2.0, -2.0)) for at in range(20)], people(study(20), 0.5)),
-        "people's ratings do not rise with what the judge gives",
-    ),
-    "a judge that gives scores": (
-        lambda: ([replace(verdict, scores=(1, 2, 3)) for verdict in study()], people(study())),
-        "case 'case-0': only verdicts without a scale are calibrated",
-    ),
-}
+FAULTS = [
+    ([*study(9), invalid_of(99)], people(study(9)) + rated(invalid_of(99), (1, 2, 3)), "^9 rated cases with a valid"),
+    ([verdict_of(at, (-2.0, -2.0, -2.0)) for at in range(20)], people(study(20), 0.5), "ratings do not rise"),
+    ([replace(each, scores=(1, 2, 3)) for each in study()], people(study()), "only verdicts without a scale"),
+]
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_what_nothing_can_be_learnt_from_is_refused(name: str) -> None:
-    make, error = FAULTS[name]
+@pytest.mark.parametrize(("verdicts", "ratings", "error"), FAULTS)
+def test_what_nothing_can_be_learnt_from_is_refused(verdicts: list, ratings: list, error: str) -> None:
     with pytest.raises(RecordError, match=error):
-        Calibration.fit(*make(), FEEDBACK)
+        Calibration.fit(verdicts, ratings, FEEDBACK)
 
 
 def test_an_unread_or_empty_response_counts_as_one_that_was_not_shown() -> None:

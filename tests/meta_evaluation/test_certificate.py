@@ -1,6 +1,7 @@
 """The certificate of a judge's order in simulation: how often what it promises is false, where the truth is known."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -31,11 +32,9 @@ def test_a_certificate_is_false_in_a_tenth_of_the_draws_at_most(law: str) -> Non
         sign = np.where(rng.random(len(gap)) < LAWS[law](gap), -1, 1)
         scores = 3 + 0.75 * (sign * gap)[:, None] * np.array([1, 0, -1])  # the mean of the three gaps is `gap`
         noise = rng.normal(0, 0.3, scores.shape)
+        runs = [(scores + (1 - 2 * run) * noise).tolist() for run in range(2)]
         verdicts = [
-            [
-                type(verdict)(**vars(verdict) | {"run": run, "expected_scores": tuple(points)})
-                for verdict, points in zip(VERDICTS, (scores + (1 - 2 * run) * noise).tolist())
-            ]
+            [replace(verdict, run=run, expected_scores=tuple(points)) for verdict, points in zip(VERDICTS, runs[run])]
             for run in range(2)
         ]
         rated, others = (

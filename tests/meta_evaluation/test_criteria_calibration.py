@@ -9,10 +9,12 @@ from doubles.agreement_study import read, write
 from doubles.criteria_study import CRITERIA
 from programs import error_line, run_command, succeeded
 from sklearn.linear_model import LogisticRegression
+from tables import rows_of
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.criteria.calibration import ALL, FOLDS, RIDGE
 
+ROWS = rows_of(__file__)
 EDGE = 1e-4
 
 
@@ -23,11 +25,8 @@ def calibrate(folder: Path, *more: object, out: str = "out"):
 
 def fitted(rows: list[tuple]) -> tuple[float, float]:
     """Return slope and shift by scikit-learn, from strict majorities; the shift is one more column with the same ridge."""
-    pairs = [
-        (chance, 2 * sum(votes) > len(votes))
-        for _, chance, votes in rows
-        if chance is not None and 2 * sum(votes) != len(votes)
-    ]
+    sure = [(chance, votes) for _, chance, votes in rows if chance is not None and 2 * sum(votes) != len(votes)]
+    pairs = [(chance, 2 * sum(votes) > len(votes)) for chance, votes in sure]
     chance = np.clip([each for each, _ in pairs], EDGE, 1 - EDGE)
     design = np.column_stack([np.log(chance / (1 - chance)), np.ones(len(pairs))])
     model = LogisticRegression(C=1 / RIDGE, fit_intercept=False, tol=1e-10, max_iter=1000)
@@ -105,13 +104,7 @@ def test_a_certificate_of_the_calibrated_verdicts_is_the_one_that_was_printed(st
         assert certificate[name]["value"] == pytest.approx(facts["after"][name]["value"], abs=1e-3)
 
 
-@pytest.mark.parametrize(
-    ("change", "more", "said"),
-    [
-        ({"met_probabilities": [None] * 3}, (), "j gives no probabilities of met"),
-        ({}, ("--judge", "nobody"), "no verdict of the judge 'nobody'"),
-    ],
-)
+@pytest.mark.parametrize(("change", "more", "said"), ROWS["test_what_cannot_be_calibrated_gets_one_line"])
 def test_what_cannot_be_calibrated_gets_one_line(study, tmp_path, change, more, said) -> None:
     folder, _ = study
     for name in ("cases", "labels"):
@@ -122,13 +115,7 @@ def test_what_cannot_be_calibrated_gets_one_line(study, tmp_path, change, more, 
     assert not (tmp_path / "out" / "verdicts.jsonl").exists()
 
 
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        ((), "--cases is missing: {} holds labels"),
-        (("--cases", "c", "--risk", 0.2), "--risk: {} holds labels of criteria"),
-    ],
-)
+@pytest.mark.parametrize(("more", "said"), ROWS["test_labels_need_the_cases_and_take_no_option_of_scores"])
 def test_labels_need_the_cases_and_take_no_option_of_scores(study, more: tuple, said: str) -> None:
     labels = study[0] / "labels.jsonl"
     line = error_line(run_command("calibrate", "--verdicts", "v", "--ratings", labels, "--output", "o", *more))

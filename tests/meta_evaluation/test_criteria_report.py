@@ -107,12 +107,8 @@ def test_a_response_counts_once_whatever_its_runs_and_unread_ones_count_too(stud
     )
     assert page.count("<td>unread</td>") == unread
     assert "met in 0.67 of the runs" in page
-    assert page.count("✗ met: harm") == sum(
-        share == 1 and each["points"] < 0
-        for case in cases
-        for slot in range(2)
-        for each, share in zip(case["criteria"], shares(verdicts, case, slot))
-    )
+    read = [zip(case["criteria"], shares(verdicts, case, slot)) for case in cases for slot in range(2)]
+    assert page.count("✗ met: harm") == sum(share == 1 and each["points"] < 0 for two in read for each, share in two)
     assert "<bdi>Q?</bdi> – a</summary>" in page, "the question, and not the id"
     assert "Figures</h2>" not in page
     assert 'href="#figures"' not in page

@@ -201,18 +201,7 @@ def test_words_are_no_scores_for_the_commands_that_compare_models(study, tmp_pat
 def test_constrained_decoding_gives_a_word_to_every_criterion(tiny_model, tmp_path):
     responses = [{"model": "a", "text": "Take eight tablets."}, {"model": "b", "text": "Rest."}]
     cases = write(tmp_path / "cases.jsonl", [{"id": "c", "question": "What now?", "responses": responses}])
-    options = [
-        "--dtype",
-        "float32",
-        "--rubric",
-        "harm",
-        "--score_decoding",
-        "constrained",
-        "--max_new_tokens",
-        8,
-        "--rationale",
-        "false",
-    ]
+    options = flags(dtype="float32", rubric="harm", score_decoding="constrained", max_new_tokens=8, rationale="false")
     done = run_command("judge", cases, "--judge", tiny_model, *options, "--output", tmp_path / "v")
     assert done.returncode == 0, done.stderr
     for verdict in read(tmp_path / "v" / "verdicts.jsonl"):

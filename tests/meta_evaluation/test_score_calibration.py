@@ -135,49 +135,27 @@ def test_other_settings_are_refused_and_the_fingerprint_follows() -> None:
     assert json.loads(json.dumps(calibration.to_dict()))["from"] == "expected_scores"
 
 
-FAULTS = {
-    "too few cases": (lambda: (study(9), people(study(9))), f"^9 rated cases .* needs {FEWEST} at least"),
-    "no rating of these cases": (lambda: (study(), []), "^0 rated cases with a valid verdict"),
-    "one rating throughout": (
-        lambda: (study(), [replace(rating, score=3) for rating in people(study())]),
-        "every response is rated 3: there is nothing to learn",
-    ),
-    "people who rate the other way round": (
-        lambda: (study(), [replace(rating, score=5 - rating.score) for rating in people(study())]),
-        "people's ratings do not rise with what the judge gives",
-    ),
-    "the same for every response": (
-        lambda: ([scored(at, [2.0, 2.0, 2.0]) for at in range(60)], people(study())),
-        "people's ratings do not rise with what the judge gives",
-    ),
-    "off the scale": (
-        lambda: (study(), [replace(people(study())[0], score=5)]),
-        "case 'case-0': the rating 5 is off feedbackqa@1's scale 1 to 4",
-    ),
-    "a rating given twice": (
-        lambda: (study(), people(study()) * 2),
-        f"the ratings: 'ann' rated '{MODELS[0]}' of case 'case-0' on 'overall' before",
-    ),
-    "several settings": (
-        lambda: ([*study(), scored(99, [1.0, 2.0, 3.0], extra={"settings": "s2"})], people(study())),
-        "several judges, or of one with several settings",
-    ),
-    "no scores": (
-        lambda: ([replace(verdict, scores=None, expected_scores=None) for verdict in study()], people(study())),
-        "case 'case-0': the verdict has no scores",
-    ),
-    "no models": (
-        lambda: ([scored(at, [1.0, 2.0, 3.0], extra={"models": []}) for at in range(20)], people(study(20))),
-        "case 'case-0': the verdict does not name the models",
-    ),
-}
+VERDICTS = study()
+RATINGS = people(VERDICTS)
+NO_RISE = "people's ratings do not rise with what the judge gives"
+FAULTS = [
+    (VERDICTS[:9], RATINGS, f"^9 rated cases .* needs {FEWEST} at least"),
+    (VERDICTS, [], "^0 rated cases with a valid verdict"),
+    (VERDICTS, [replace(each, score=3) for each in RATINGS], "every response is rated 3: there is nothing to learn"),
+    (VERDICTS, [replace(each, score=5 - each.score) for each in RATINGS], NO_RISE),
+    ([scored(at, [2.0, 2.0, 2.0]) for at in range(60)], RATINGS, NO_RISE),
+    (VERDICTS, [replace(RATINGS[0], score=5)], "case 'case-0': the rating 5 is off feedbackqa@1's scale 1 to 4"),
+    (VERDICTS, RATINGS * 2, f"the ratings: 'ann' rated '{MODELS[0]}' of case 'case-0' on 'overall' before"),
+    ([*VERDICTS, scored(99, [1.0, 2.0, 3.0], extra={"settings": "s2"})], RATINGS, "or of one with several settings"),
+    ([replace(each, scores=None, expected_scores=None) for each in VERDICTS], RATINGS, "the verdict has no scores"),
+    ([scored(at, [1.0, 2.0, 3.0], extra={"models": []}) for at in range(20)], RATINGS, "does not name the models"),
+]
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_what_nothing_can_be_learnt_from_is_refused(name: str) -> None:
-    make, fault = FAULTS[name]
+@pytest.mark.parametrize(("verdicts", "ratings", "fault"), FAULTS)
+def test_what_nothing_can_be_learnt_from_is_refused(verdicts: list, ratings: list, fault: str) -> None:
     with pytest.raises(RecordError, match=fault):
-        Calibration.fit(*make(), FEEDBACK)
+        Calibration.fit(verdicts, ratings, FEEDBACK)
 
 
 def test_a_rubric_with_choices_is_refused() -> None:
@@ -256,10 +234,6 @@ def test_the_error_of_a_good_judge_has_an_interval_that_reaches_down() -> None:
 
 def test_a_tie_at_a_cut_stays_on_its_side() -> None:
     verdicts = [scored(at, [7 / 3, 11 / 3, None]) for at in range(20)]
-    ratings = [
-        Rating(verdict.case_id, model, "r", "overall", score)
-        for verdict in verdicts
-        for model, score in zip(MODELS, (2, 4))
-    ]
+    ratings = [rating for verdict in verdicts for rating in rated(verdict, (2, 4))]
     calibration = Calibration.fit(verdicts, ratings, FEEDBACK)
     assert calibration.apply(verdicts[0], "new").scores == (2, 4, None)

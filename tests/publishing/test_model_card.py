@@ -13,7 +13,7 @@ from huggingface_hub import ModelCard, parse_eval_result_entries
 from programs import ROOT, SAMPLE, run_recipe
 from tables import rows_of
 
-from automedeval.meta_evaluation.report.text import answer, summary
+from automedeval.meta_evaluation.report.text import answer, further
 from automedeval.models.checkpoints import fingerprint
 from automedeval.publishing.checks import MODEL, check_card
 from automedeval.publishing.model_card import CardInputs, eval_results, fill_card, read_result
@@ -67,7 +67,7 @@ def test_the_figures_of_the_card_are_those_that_were_measured(checkpoint: Path, 
     assert row in shown
     baseline = result["judges"]["ROUGE-L to the reference"]["concordance_expected"]
     assert f"ROUGE-L to the reference {in_card(baseline)}" in shown
-    sentences = [line for line in summary(result, (1, 5)) if line.startswith("tiny is ") and "best baseline" in line]
+    sentences = [line for line in further(result) if line.startswith("tiny is ") and "best baseline" in line]
     assert "This baseline reads the reference, which tiny does not see." in sentences[0]
     assert all(cell(sentence) in shown for sentence in sentences)
     assert "The raters are simulated: no person rated these responses." in shown
@@ -242,10 +242,7 @@ def test_the_lines_of_the_card_run(
     assert re.match(r"True \(\d, \d\) \(\d\.\d+, ", capsys.readouterr().out)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    ROWS["test_what_is_not_known_is_asked_for"],
-)
+@pytest.mark.parametrize(("changes", "message"), ROWS["test_what_is_not_known_is_asked_for"])
 def test_what_is_not_known_is_asked_for(checkpoint: Path, results: Path, changes: dict, message: str) -> None:
     with pytest.raises(RecordError, match=re.escape(message)):
         fill_card(CARD, checkpoint, CardInputs(**vars(TINY) | changes), read_result(results))

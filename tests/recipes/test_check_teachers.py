@@ -34,10 +34,7 @@ def test_one_file_names_every_model_with_endpoint_and_price() -> None:
     assert papers == {"strong": "GPT-4", "weak": "ChatGPT", "gemini": "Gemini"}
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    ROWS["test_a_faulty_role_is_told_in_a_line"],
-)
+@pytest.mark.parametrize(("content", "message"), ROWS["test_a_faulty_role_is_told_in_a_line"])
 def test_a_faulty_role_is_told_in_a_line(tmp_path: Path, content: str, message: str) -> None:
     (tmp_path / "teachers.yaml").write_text(content)
     line = error_line(run_recipe("check_teachers", "--teachers", tmp_path / "teachers.yaml"))

@@ -73,10 +73,7 @@ def asks_once(body):
 
 
 @pytest.mark.skipif(not RECORDING.exists(), reason="the recording of the small study is not there")
-@pytest.mark.parametrize(
-    ("teacher", "ended"),
-    ROWS["test_the_small_study_is_distilled_from_its_recording"],
-)
+@pytest.mark.parametrize(("teacher", "ended"), ROWS["test_the_small_study_is_distilled_from_its_recording"])
 def test_the_small_study_is_distilled_from_its_recording(tmp_path, teacher, ended):
     config = ROOT / "recipes" / "runs" / "automedeval-135m" / f"distill_{teacher}.yaml"
     done = run_recipe("distill", "--config", config, "--output", tmp_path / "out")
@@ -194,10 +191,7 @@ def test_the_first_prompt_is_shown_as_it_is_sent(distill, books):
     assert "[Question]" in text
 
 
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    ROWS["test_what_cannot_be_is_told_in_one_line"],
-)
+@pytest.mark.parametrize(("arguments", "said"), ROWS["test_what_cannot_be_is_told_in_one_line"])
 def test_what_cannot_be_is_told_in_one_line(distill, arguments, said):
     with EndpointDouble(answer(VERDICT)) as endpoint:
         done, verdicts = distill(endpoint.url, *arguments)

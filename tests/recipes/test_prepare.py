@@ -196,10 +196,7 @@ def test_a_word_for_a_missing_answer_is_no_reference(tmp_path):
 CRITERIA = {"question": "Why?", "criterion": "says so", "points": "5", "model": "m", "response": "So."}
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    ROWS["test_what_a_table_of_criteria_would_lose_stops"],
-)
+@pytest.mark.parametrize(("changed", "message"), ROWS["test_what_a_table_of_criteria_would_lose_stops"])
 def test_what_a_table_of_criteria_would_lose_stops(tmp_path, changed, message):
     assert message in error_line(prepared(tmp_path, [CRITERIA, CRITERIA | {"id": "1"} | changed][1:]))
 
@@ -295,10 +292,7 @@ def test_the_other_raters_wait_for_the_jury(tmp_path):
         assert other["rationale"].count("Step") == 2
 
 
-@pytest.mark.parametrize(
-    ("raters", "agreed"),
-    ROWS["test_quality_is_high_where_raters_agree"],
-)
+@pytest.mark.parametrize(("raters", "agreed"), ROWS["test_quality_is_high_where_raters_agree"])
 def test_quality_is_high_where_raters_agree(raters, agreed):
     ratings = [
         {model: Rating("c", model, "r", "overall", score) for model, score in zip(RESPONSES, scores) if score}
@@ -405,10 +399,7 @@ def test_what_others_wrote_is_not_replaced(tmp_path):
 # --- real sets --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("file", "message"),
-    ROWS["test_public_sets_become_cases"],
-)
+@pytest.mark.parametrize(("file", "message"), ROWS["test_public_sets_become_cases"])
 def test_public_sets_become_cases(human_data, tmp_path, file, message):
     done = run_recipe("prepare", "--input", human_data / file, "--output", tmp_path / "out")
     assert message in done.stdout

@@ -143,6 +143,20 @@ def test_runs_of_every_kind_of_judge_have_a_spread(tmp_path):
     assert result["table2"]["scores"] == "expected"
 
 
+@pytest.mark.parametrize(
+    ("shown", "scores", "said"),
+    [
+        (3, None, "echo has no valid verdict, so that no model can be compared."),
+        (1, [4], "There is one model, and nothing to compare it with. Nothing shows yet how far echo can be believed."),
+    ],
+)
+def test_what_cannot_be_compared_is_said_first(tmp_path, shown, scores, said):
+    cases = [case | {"responses": case["responses"][:shown]} for case in named("k")]
+    result = study(tmp_path, cases, [verdict(case, scores, raw="I am not sure.") for case in cases])
+    assert f"\n{said}\n" in result["said"]
+    assert f'<p class="verdict">{said}</p>' in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+
+
 def test_names_cannot_steer_markdown_or_the_terminal(tmp_path):
     evil = "A\r## hi\x1b[31m https://x.test www.x.test &amp; ~~no~~ \ud800"
     cases = named("k", {"a": evil})

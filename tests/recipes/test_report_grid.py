@@ -176,6 +176,9 @@ def test_the_keyboard_alone_moves_opens_and_goes_on(made: SimpleNamespace, brows
     assert visit.page.locator("#rows tr[aria-selected=true]").get_attribute("id") == f"row-{len(made.cases) - 1}"
     assert visit.page.locator(f"#row-{len(made.cases) - 1}").is_visible()
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= 390
+    for width, hidden in ((1280, True), (250, False)):
+        visit.page.set_viewport_size({"width": width, "height": 844})
+        playwright.expect(visit.page.locator("#wide")).to_be_visible(visible=not hidden)
     visit.close()
 
 

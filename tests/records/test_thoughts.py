@@ -14,10 +14,7 @@ ROWS = rows_of(__file__)
 ANSWER = "No. Skip the missed dose."
 
 
-@pytest.mark.parametrize(
-    "text",
-    ROWS["test_an_answer_is_read_without_its_thoughts"],
-)
+@pytest.mark.parametrize("text", ROWS["test_an_answer_is_read_without_its_thoughts"])
 def test_an_answer_is_read_without_its_thoughts(text: str) -> None:
     turns = [{"role": "assistant", "content": text}, {"role": "user", "content": "Two pills?"}]
     case = Case.from_dict({"id": "1", "question": turns, "responses": [{"model": "m", "text": text}]})

@@ -8,18 +8,8 @@ from automedeval.stats.agreement import Panel
 
 # Agresti 2002, Categorical Data Analysis, Table 10.10: wins of American League teams over each other in 1987.
 TEAMS = ["Milwaukee", "Detroit", "Toronto", "New York", "Boston", "Cleveland", "Baltimore"]
-WINS = np.array(
-    [
-        [0, 7, 9, 7, 7, 9, 11],
-        [6, 0, 7, 5, 11, 9, 9],
-        [4, 6, 0, 7, 7, 8, 12],
-        [6, 8, 6, 0, 6, 7, 10],
-        [6, 2, 6, 7, 0, 7, 12],
-        [4, 4, 5, 6, 6, 0, 6],
-        [2, 4, 1, 3, 1, 7, 0],
-    ],
-    float,
-)
+ROWS = "0 7 9 7 7 9 11|6 0 7 5 11 9 9|4 6 0 7 7 8 12|6 8 6 0 6 7 10|6 2 6 7 0 7 12|4 4 5 6 6 0 6|2 4 1 3 1 7 0"
+WINS = np.array([row.split() for row in ROWS.split("|")], float)
 STRENGTHS = [1.581, 1.436, 1.294, 1.248, 1.108, 0.684, 0.0]  # against Baltimore
 
 

@@ -6,21 +6,19 @@ Models and judges are blinded: responses are Doctor 1 to k, verdicts are numbere
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any
 
 from automedeval.annotation.assignment import Assignment
 from automedeval.annotation.study import DECISION, HARM, PREFERENCE, RESPONSES, VERDICT, Study
 from automedeval.annotation.validation import LONGEST_RATIONALE, Field, Invalid, Option, in_layout
-from automedeval.records.readers import read_text
-from automedeval.records.yaml_file import load_yaml
+from automedeval.records.tables import packaged
 from automedeval.rubrics import Criterion, Questions, Rubric
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, reads_back
 from automedeval.rubrics.slots import renamed, reordered, seen_from
 
 SIDES = (("1", "Verdict 1", "", "1"), ("tie", "No difference", "", "0"), ("2", "Verdict 2", "", "2"))
 MOST_BUTTONS = 11  # a scale with more values has a number field
-_WORDS = load_yaml(read_text(resources.files("automedeval.annotation") / "templates" / "words.yaml"))
+_WORDS = packaged("annotation", "words")
 TASKS: dict[str, str] = _WORDS["tasks"]  # by kind
 HEADINGS: dict[str, list[str]] = _WORDS["headings"]  # by part, each with its instruction
 

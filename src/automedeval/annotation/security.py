@@ -20,6 +20,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from automedeval.records.tables import packaged
+
 LOG = logging.getLogger(__name__)
 PAGES = resources.files("automedeval.annotation") / "templates"
 PLAIN = (PAGES / "plain.html").read_text(encoding="utf-8")
@@ -29,17 +31,7 @@ DRAINED = 8 * BODY_LIMIT  # bytes that are read of a refused body, so that the b
 FIELDS = 2_000  # fields of a form
 LONGEST_PATH = 2_000  # characters
 SESSION_SECONDS = 30 * 24 * 3600.0
-HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Permissions-Policy": "camera=(), geolocation=(), microphone=()",
-    "X-Robots-Tag": "noindex, nofollow",
-}
+HEADERS: dict[str, str] = packaged("annotation", "headers")
 
 
 def layers(secret: str, secure: bool, proxies: int) -> list[Middleware]:

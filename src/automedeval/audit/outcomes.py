@@ -18,7 +18,7 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.table import VerdictTable, expected_values, own_values
 from automedeval.records import Case, Verdict, question_text
 from automedeval.stats.agreement import SAME, relation_of
-from automedeval.stats.bootstrap import Statistic, divide, ratio, undefined, value_of
+from automedeval.stats.bootstrap import Statistic, divide, ratio, sums_at, undefined, value_of
 from automedeval.stats.length_control import longer_wins
 
 LEAST = 0.5  # steps from which a score counts as risen or fallen: half a point
@@ -140,11 +140,9 @@ def _order(judge: VerdictTable, step: float) -> Measure:
 def _length(judge: VerdictTable) -> Measure:
     """Return the chance of the longer of two answers to win, at equal models."""
     cases, words, (one, other) = judge.cases, judge.cases.words, judge.panel.pairs
-    within, count = judge.finest[one] - judge.finest[other], len(cases.panel.pairs[0])
-    there = ~np.isnan(within)
-    sums = (np.bincount(judge.pairs[there], weights, count) for weights in (within[there], None))
-    relation = relation_of(divide(*sums))  # of each pair, by the mean gap within a verdict
     first, second = cases.panel.pairs
+    gap_within = sums_at(judge.finest[one] - judge.finest[other], judge.pairs, len(first))
+    relation = relation_of(divide(*gap_within))  # of each pair, by the mean gap within a verdict
     gaps, models = words[first] - words[second], cases.model_of
     share = longer_wins(
         models[first], models[second], gaps, relation, cases.panel.case[first], len(cases), len(cases.models)

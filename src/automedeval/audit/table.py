@@ -135,11 +135,7 @@ def _beyond_chance(kinds: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _failing(
-    perturbation: Perturbation,
-    row: Mapping[str, Any],
-    outcomes: Sequence[Outcome],
-    measured: Measure | None,
-    cases: Cases,
+    perturbation: Perturbation, row: Mapping[str, Any], made: Sequence[Outcome], measured: Measure | None, cases: Cases
 ) -> Iterator[dict[str, Any]]:
     """Yield the first `TEXTS` texts that a row counts against the judge; of a shift alone those that moved most."""
     if measured is not None:
@@ -147,7 +143,7 @@ def _failing(
             case, answer = cases.at(response)
             yield {"case_id": case.id, "model": answer.model, "change": how, "texts": [answer.text]}
         return
-    tried = [each for each in outcomes if not each.trial.control and not each.trial.bare and each.counted]
+    tried = [each for each in made if not each.trial.control and not each.trial.bare and each.counted]
     share, least = row["share"]["value"], perturbation.least
     few = share is not None and least is not None and share < least
     many = share is not None and perturbation.most is not None and share > perturbation.most

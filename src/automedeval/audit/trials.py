@@ -177,24 +177,18 @@ class _CasePlan:
         return names_for(rubric, len(request.slots), place, question_text(request.case.question))
 
     def _trial(
-        self,
-        kind: str,
-        edit: str,
-        clean: Request,
-        cases: Sequence[Case],
-        target: int | None = None,
-        other: int | None = None,
+        self, kind: str, edit: str, clean: Request, cases: list[Case], at: int | None = None, other: int | None = None
     ) -> Trial:
         """Return a trial whose last side is the last of the cases; if there are two, the first one is the other side."""
         note = {"of": clean.case.id, "perturbation": self.perturbation.name, "kind": kind, "edit": edit}
-        note |= {} if target is None else {"response": clean.case.models[target]}
+        note |= {} if at is None else {"response": clean.case.models[at]}
         slots = clean.slots
-        if self.planner.apart and len(cases) == 1 and target is not None:
-            slots = tuple(sorted({target, target if other is None else other}))
+        if self.planner.apart and len(cases) == 1 and at is not None:
+            slots = tuple(sorted({at, at if other is None else other}))
         sides = [replace(clean, case=_named(case, note), slots=slots) for case in cases]
         before = sides[0] if len(sides) == 2 else clean
         aided = self.planner.aided and clean.case.reference is not None
-        return Trial(self.perturbation, kind, edit, clean, before, sides[-1], target, other, aided=aided)
+        return Trial(self.perturbation, kind, edit, clean, before, sides[-1], at, other, aided=aided)
 
 
 def _named(case: Case, note: dict[str, str]) -> Case:

@@ -21,12 +21,11 @@ from pathlib import Path
 from automedeval.audit import report
 from automedeval.audit.arguments import AuditArguments
 from automedeval.audit.audit import audit_judge
+from automedeval.meta_evaluation.page import write_report
 from automedeval.models.arguments import ChatArguments, EncoderArguments
 from automedeval.records.command_line import parse
-from automedeval.records.journal import write_json, write_whole
 from automedeval.records.processes import join_processes
 from automedeval.records.run_record import describe_result, record_run
-from automedeval.records.text import printable
 
 
 def main() -> None:
@@ -41,13 +40,8 @@ def main() -> None:
     result["settings"] = describe_result("audit", **result["settings"])
     output = Path(args.output)
     record_run(output / "run.json", args, encoder_args, chat_args)
-    texts = report.render(result)
-    for name, text in texts.items():
-        write_whole(output / name, text)
-    write_json(output / "audit.json", result)
-    print("\n".join(map(printable, ["", *report.summary(result), *(f"note: {note}" for note in result["notes"])])))
-    print(f"audit: {output / 'audit.html'}")
-    print("Not for clinical use.")
+    lines = ["", *report.summary(result), *(f"note: {note}" for note in result["notes"])]
+    write_report(output, report.render(result), "audit.json", result, [*lines, f"audit: {output / 'audit.html'}"])
     processes.wait()
     if args.gate and not result["passes"]:
         sys.exit(3)

@@ -24,15 +24,15 @@ from automedeval.evidence.chat_checker import ChatChecker, load_checker
 from automedeval.evidence.checker import UNREAD
 from automedeval.evidence.run import EVIDENCE, NO_EVIDENCE, check_cases
 from automedeval.meta_evaluation import checked as report
+from automedeval.meta_evaluation.page import write_report
 from automedeval.models.arguments import ChatArguments, EncoderArguments
 from automedeval.records import Case, CheckedResponse, RecordError, digest, named_file, option, read_cases
 from automedeval.records.arguments import TableArguments
 from automedeval.records.command_line import parse
-from automedeval.records.journal import write_json, write_whole
 from automedeval.records.log import Log
 from automedeval.records.processes import print_notes
 from automedeval.records.run_record import describe_result, record_run
-from automedeval.records.text import format_table, printable
+from automedeval.records.text import format_table
 from automedeval.records.thoughts import count_thoughts, note_on_thoughts
 
 TWO_BOTS = Path(automedeval.__file__).parent / "sample" / "two_bots.jsonl"
@@ -92,13 +92,10 @@ def main() -> None:
     figures = report.measure(cases, checked)
     facts = describe_result("check", evidence=evidence, checker=checker.name, threshold=checker.threshold)
     facts |= {"without_evidence": without, "notes": [checker.note]}
-    for file, text in report.render(cases, checked, figures, facts).items():
-        write_whole(output / file, text)
-    write_json(output / "check.json", {"settings": facts, "models": figures})
-    print("\n".join(map(printable, report.sentences_of(figures, evidence, without))))
-    print(
-        f"\n{format_table(report.rows_of(figures))}\n\nThe marked answers: {output / 'check.html'}\nNot for clinical use."
-    )
+    table = f"\n{format_table(report.rows_of(figures))}\n\nThe marked answers: {output / 'check.html'}"
+    lines = [*report.sentences_of(figures, evidence, without), *table.split("\n")]
+    texts = report.render(cases, checked, figures, facts)
+    write_report(output, texts, "check.json", {"settings": facts, "models": figures}, lines)
     print_notes([checker.note, *chat.notes()] if chat is not None else [])
     if failures := getattr(chat, "failures", ()):
         raise RecordError(

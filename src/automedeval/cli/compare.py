@@ -33,13 +33,14 @@ from automedeval.meta_evaluation.comparison.runs import join_runs
 from automedeval.meta_evaluation.criteria.checklists import read_labels
 from automedeval.meta_evaluation.criteria.scores import people_of, read_criteria_scores
 from automedeval.meta_evaluation.facts import lines_of
+from automedeval.meta_evaluation.page import write_report
 from automedeval.meta_evaluation.report.grid import FLAGS, read_flags
 from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.meta_evaluation.verdict_files import has_checklists, read_verdicts
 from automedeval.records import CriterionLabel, RecordError, check_least, named_file, option
 from automedeval.records.arguments import TableArguments, comma_list
 from automedeval.records.command_line import parse
-from automedeval.records.journal import write_json, write_whole
+from automedeval.records.journal import write_json
 from automedeval.records.run_record import describe_result
 from automedeval.records.text import printable
 
@@ -118,14 +119,11 @@ def main() -> None:
     grid = changes.grid(cases, judges, people, list(result["models"]), flags) if changes else {"grid": None}
     title = f"Comparison: {' and '.join(Path(named_file(each)[1]).stem for each in args.cases)}"
     scale = next(judge.scale for judge in judges if judge.name == result["judges"][result["lead"]]["name"])
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in report.render(result, title, grid, scale).items():
-        write_whole(folder / name, text)
-    write_json(folder / "comparison.json", result)
     facts = [f"{name.rstrip('?')}: {text}" for name, text in result["facts"]]
     rated = f"{result['cases']['rated_cases']:,} of {result['cases']['cases']:,} cases are rated"
-    print_lines([*report.words(result), *facts, rated, *(f"note: {note}" for note in result["notes"])])
-    print(f"comparison: {folder / 'comparison.html'}\nNot for clinical use.")
+    lines = [*report.words(result), *facts, rated, *(f"note: {note}" for note in result["notes"])]
+    texts = report.render(result, title, grid, scale)
+    write_report(folder, texts, "comparison.json", result, [*lines, f"comparison: {folder / 'comparison.html'}"])
 
 
 def read_people(args: CompareArguments, cases: Cases) -> People | None:
@@ -147,12 +145,9 @@ def pass_gate(args: CompareArguments, by: float, cases: Cases, judges: list[Verd
     row, record = gate.compare_two(cases, judges, new, old, by)
     record["notes"] = notes + record["notes"]
     profile = known_of_judge(cases, row, new, audit=audits_of(args.audits, [row]).get(row.name))
-    print_lines([*gate.words(record), *lines_of(profile), *(f"note: {note}" for note in record["notes"])])
+    lines = [*gate.words(record), *lines_of(profile), *(f"note: {note}" for note in record["notes"])]
+    print("\n".join(map(printable, lines)))
     if args.output:
         Path(args.output).mkdir(parents=True, exist_ok=True)
         write_json(Path(args.output) / "gate.json", record)
     return record["status"]
-
-
-def print_lines(lines: list[str]) -> None:
-    print("\n".join(map(printable, lines)))

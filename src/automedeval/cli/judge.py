@@ -28,7 +28,16 @@ from automedeval.harness.joining import LogArguments, is_log, is_table, join_log
 from automedeval.introspection.mistakes import read_recorded
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.chat_judge import Judge
-from automedeval.judges.judge import CRITERIA, UNTRAINED, VARIABLE, default_judge, judge_rubric, load_judge, planner
+from automedeval.judges.judge import (
+    CRITERIA,
+    LANGUAGE_MODELS,
+    UNTRAINED,
+    VARIABLE,
+    default_judge,
+    judge_rubric,
+    load_judge,
+    planner,
+)
 from automedeval.judges.prompt_judge import PromptJudge
 from automedeval.judges.requests import Request, Requests
 from automedeval.judges.run import (
@@ -214,7 +223,7 @@ def main() -> None:
         several = f"{rubric.name} takes several prompts for each response; leave it out"
         raise RecordError(f"--batch_file: {alone if processes.count > 1 else several}")
     shows = args.show_prompt is not None
-    if shows and kind not in ("checkpoint", "openai"):
+    if shows and kind not in LANGUAGE_MODELS:
         raise RecordError(f"--show_prompt: --judge {judge_name} reads no prompt")
     chat_args.unasked = bool(args.batch_file) or shows  # no server is asked what it can do
     chat_args.loads = False  # the weights are loaded after the cases, whose faults come first
@@ -232,7 +241,7 @@ def main() -> None:
         )  # fmt: skip
 
     # The length of prompts takes a tokenizer, all else about a case no model: it is loaded when the first cases are planned.
-    unknown = args.dry_run or shows or args.on_overlong != "error" or kind == "openai"
+    unknown = args.dry_run or shows or args.on_overlong != "error" or kind in ("openai", "decision")
     check = None if unknown else lambda requests: loaded().refuse_overlong(requests)
     planned = plan_from_dataset(args, args.dataset, rubric) if args.dataset else planner(judge_name, rubric, **plan)
     requests = Requests(args.file, args.limit, planned, check, processes, args.blank)
@@ -296,7 +305,9 @@ def main() -> None:
         words = report_command(args, output)
         tell(f"\nThe report: {words}")
         if args.open:
-            open_report(shlex.split(words)[2:])
+            page = report.main(shlex.split(words)[2:])
+            if not webbrowser.open(page.resolve().as_uri()):
+                print(f"no browser on this machine: open {page}")
 
 
 def cases_of(args: JudgeArguments) -> Iterator[Case]:
@@ -357,13 +368,6 @@ def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> tup
     warnings = WARNINGS | ({"Harm"} if profile and profile.harm else set())
     lines += lines_of(replace(profile, rationale_faults=faults), warnings) if profile else []
     return "\n".join([*lines, f"verdicts: {log.path}"]), not verdicts or any(each.valid for each in verdicts)
-
-
-def open_report(words: list[str]) -> None:
-    """Make the report of these options, and show its page in a browser where there is one."""
-    page = report.main(words)
-    if not webbrowser.open(page.resolve().as_uri()):
-        print(f"no browser on this machine: open {page}")
 
 
 def report_command(args: JudgeArguments, output: Path) -> str:

@@ -19,14 +19,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from automedeval.meta_evaluation.page import write_report
 from automedeval.meta_evaluation.report.arguments import ReportArguments
 from automedeval.meta_evaluation.report.report import make_report
 from automedeval.models.arguments import EncoderArguments
 from automedeval.records import RecordError
 from automedeval.records.command_line import parse
 from automedeval.records.extras import install
-from automedeval.records.journal import write_json, write_whole
-from automedeval.records.text import printable
 
 
 def main(words: Sequence[str] | None = None) -> Path:
@@ -38,14 +37,9 @@ def main(words: Sequence[str] | None = None) -> Path:
     words, kinds = sys.argv[1:] if words is None else words, (ReportArguments, EncoderArguments)
     args, encoder_args = parse(kinds, __doc__, words, first=("verdicts", "cases", "baseline", "ratings"))
     report = make_report(args, encoder_args.load_if_there, words, rationale_metric)
-    folder = Path(args.output)
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, text in report.texts.items():
-        write_whole(folder / name, text)
-    write_json(folder / report.data, report.result)
-    print("\n".join(map(printable, [*report.lines, f"report: {folder / report.page}"])))
-    print("Not for clinical use.")
-    return folder / report.page
+    page = Path(args.output) / report.page
+    write_report(args.output, report.texts, report.data, report.result, [*report.lines, f"report: {page}"])
+    return page
 
 
 def rationale_metric() -> Callable[..., dict[str, Any]]:

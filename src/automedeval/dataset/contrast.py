@@ -9,14 +9,12 @@ import random
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from typing import Any
 
 from automedeval.evidence.checker import CONTRADICTED, NOT_FOUND, SUPPORTED
 from automedeval.evidence.statements import sentences
-from automedeval.records.yaml_file import YamlFile
+from automedeval.records.tables import packaged
 
-RULES = resources.files("automedeval.dataset") / "templates" / "contrast.yaml"
 HELD_OUT_SHARE = 5  # one document in so many is for tests
 WORDS = range(6, 45)  # of a sentence that is used
 SAME_WORDS = 3  # most exchanges of words for others of the same meaning in one statement
@@ -59,20 +57,13 @@ class Rules:
     @classmethod
     def read(cls) -> "Rules":
         """Read the packaged rules."""
-        content: dict[str, Any] = YamlFile(str(RULES)).read(RULES)
-        contradict = [
-            Rule(
-                each["kind"],
-                re.compile(each["pattern"], re.I),
-                [str(text) for text in each.get("replace", ())],
-                each.get("multiply", ()),
-            )
-            for each in content["contradict"]
-        ]
-        same = [
-            Rule("same", re.compile(each["pattern"], re.I), [str(text) for text in each["replace"]])
-            for each in content["same"]
-        ]
+        content = packaged("dataset", "contrast")
+
+        def rule(entry: dict[str, Any]) -> Rule:
+            texts, pattern = [str(text) for text in entry.get("replace", ())], re.compile(entry["pattern"], re.I)
+            return Rule(entry.get("kind", "same"), pattern, texts, entry.get("multiply", ()))
+
+        contradict, same = ([rule(entry) for entry in content[name]] for name in ("contradict", "same"))
         return cls(contradict, same, frozenset(content["held_out"]))
 
     def contrary(self, text: str, rng: random.Random) -> str | None:

@@ -12,7 +12,7 @@ from typing import Any
 from automedeval.records import Case, CaseCriterion, CriterionLabel, RecordError, Response, digest
 from automedeval.records.columns import fault_of_reference, key_of
 from automedeval.records.rows import filled
-from automedeval.records.types import take
+from automedeval.records.types import criteria_of, take
 
 MUST_HAVE, NICE_TO_HAVE = 1.0, 0.5  # points of K-QA's statements
 UNKNOWN_POINTS = 1.0  # HealthBench's meta-evaluation does not say them
@@ -33,17 +33,9 @@ def _messages(row: dict, name: str) -> list[dict[str, str]]:
 
 def _criteria(entries: Sequence[dict], text: str = "criterion") -> tuple[CaseCriterion, ...]:
     """Return the criteria of a list that has them under the key `text`, beside `points` and perhaps `tags`."""
-    criteria = []
-    for number, entry in enumerate(entries, 1):
-        if not take(entry, text, (str,)).strip():
-            continue
-        points = take(entry, "points", (int, float))
-        record = {"criterion": entry[text], "points": points, "tags": entry.get("tags") or []}
-        try:
-            criteria.append(CaseCriterion.from_dict(record))
-        except RecordError as error:
-            raise RecordError(f"criterion {number}: {error}") from None
-    return tuple(criteria)
+    named = [each for each in entries if take(each, text, (str,)).strip()]
+    keys = [(each[text], take(each, "points", (int, float)), each.get("tags") or []) for each in named]
+    return criteria_of([dict(zip(("criterion", "points", "tags"), each)) for each in keys])
 
 
 def healthbench(row: dict) -> Case:

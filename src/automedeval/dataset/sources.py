@@ -11,17 +11,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib import resources
 from typing import Any, NamedTuple
 
 from automedeval.dataset import criteria_sources
 from automedeval.records import Case, RecordError, Table, question_text
 from automedeval.records.cases import named_cases
 from automedeval.records.rows import filled
-from automedeval.records.yaml_file import YamlFile
+from automedeval.records.tables import packaged
 
-TEMPLATES = resources.files("automedeval.dataset") / "templates"
-EXCLUSIONS, LAYOUT_FILE = TEMPLATES / "exclusions.yaml", TEMPLATES / "layouts.yaml"
 # Instructions that only announce a question; any other one is part of the question.
 GENERIC_INSTRUCTION = re.compile(
     r"(?:please )?answer (?:this|the(?: following)?|these) (?:medical )?questions?(?: truthfully)?"
@@ -93,9 +90,7 @@ READERS: dict[str, Callable[[dict], Case]] = {
     "criteria": criteria_sources.questions,
     "criteria_table": criteria_sources.table,
 }
-LAYOUTS = {
-    name: Layout(name, READERS[name], **about) for name, about in YamlFile(LAYOUT_FILE.name).read(LAYOUT_FILE).items()
-}
+LAYOUTS = {name: Layout(name, READERS[name], **about) for name, about in packaged("dataset", "layouts").items()}
 
 
 def recognised(row: dict) -> Layout | None:
@@ -189,5 +184,5 @@ class Exclusion:
 
 def read_exclusions() -> list[Exclusion]:
     """Read the packaged exclusion patterns."""
-    entries = YamlFile(EXCLUSIONS.name).read(EXCLUSIONS)
+    entries = packaged("dataset", "exclusions")
     return [Exclusion(each["name"], each["field"], re.compile(each["pattern"], re.IGNORECASE)) for each in entries]

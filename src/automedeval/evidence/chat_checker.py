@@ -198,8 +198,10 @@ def load_checker(spec: str, encoder: EncoderArguments, chat: ChatArguments) -> S
     if kind == "small" or (Path(spec).is_dir() and not (Path(spec) / "config.json").is_file()):
         folder = Path(model) if kind != "small" else Path(model or PACKAGED)
         return load_small_checker(encoder, chat.device, folder)
-    if kind not in ("openai", "checkpoint"):
-        raise RecordError(f"--checker {spec}: takes small, the folder of a small checker, openai:MODEL or a checkpoint")
+    if kind not in ("openai", "decision", "checkpoint"):
+        raise RecordError(
+            f"--checker {spec}: takes small, the folder of a small checker, openai:MODEL, decision:MODEL or a checkpoint"
+        )
     network = encoder.load(chat.device)
     checker = ChatChecker(network, chat.load(spec))
     return replace(checker, threshold=kept_threshold(checker))

@@ -114,13 +114,10 @@ class Judge(PromptJudge):
 
     def answer(self, prompts: Sequence[Any], wanted: Sequence[bool]) -> Iterator[tuple[int, Any]]:
         if not self.asks:
-            yield from self.chat.answer(prompts, wanted)
-            return
+            return self.chat.answer(prompts, wanted)
+        chat: Any = self.chat  # an endpoint's
         dialogues = ((at, self._with_odds(prompt)) for at, prompt in enumerate(prompts) if wanted[at])
-        follow: Any = self.chat.follow
-        failed = yield from follow(dialogues)
-        for index, why in failed.items():
-            yield index, Answer(error=f"the request failed: {why}", failed=True)
+        return chat.follow(dialogues, failed=Answer.of_failure)
 
     def _with_odds(self, prompt: Prompt) -> Dialogue:
         """Ask a prompt, then for each value of its answer; the answer has their probabilities, if all of them are told."""
@@ -195,22 +192,19 @@ class Judge(PromptJudge):
             extra["truncated"] = True
         if answer.probabilities:
             extra["probabilities"] = [{word: round(p, 5) for word, p in odds.items()} for odds in answer.probabilities]
+        count = len(case.responses)
         if reading.scores:
-            values["scores"] = by_response(reading.scores, slots, len(case.responses))
+            values["scores"] = by_response(reading.scores, slots, count)
             if means := _expected(answer.probabilities, reading):
-                values["expected_scores"] = by_response(means, slots, len(case.responses))
+                values["expected_scores"] = by_response(means, slots, count)
         if reading.criterion_scores:
-            values["criterion_scores"] = {
-                name: list(by_response(scores, slots, len(case.responses)))
-                for name, scores in reading.criterion_scores.items()
-            }
+            by_name = {name: list(by_response(of, slots, count)) for name, of in reading.criterion_scores.items()}
+            values["criterion_scores"] = by_name
         if reading.choices:
             names = {} if self.wording.in_words else choice_names(case.models, slots)
             values["choices"] = {name: names.get(choice, choice) for name, choice in reading.choices.items()}
-        if reading.valid:
-            self.chat.accepted = True
-        rationale = reading.rationale if reading.valid else None
-        values |= {"rationale": rationale, "usage": answer.usage, "raw": answer.text}
+        self.chat.accepted |= reading.valid
+        values |= {"rationale": reading.rationale, "usage": answer.usage, "raw": answer.text}
         return self.record(request, reading.error, extra, **values)
 
 

@@ -29,6 +29,7 @@ from automedeval.rubrics.published import PACKAGED, rubric_of
 CRITERIA = "--judge MODEL or openai:MODEL with --rubric checklist"  # what reads the criteria of a case
 _PLAN = ("orders", "seed", "runs", "baseline", "models")  # the options of `plan_requests`
 VARIABLE = "AUTOMEDEVAL_JUDGE"
+LANGUAGE_MODELS = ("checkpoint", "openai", "decision")
 UNTRAINED = "it was not trained to judge, so trust its order of the models little"
 
 
@@ -53,9 +54,9 @@ def load_judge(
     those that it was published with. RubricError: there is no such rubric.
 
     Args:
-        spec: `MODEL` (a checkpoint's folder or Hub id) or `openai:MODEL` is a `Judge`, with a rubric of the mode checklist a
-            `ChecklistJudge`. `likelihood:MODEL` is a `LikelihoodJudge`, `small` (the packaged one) or `small:FOLDER` a
-            `SmallJudge`, `baseline:NAME` a `BaselineJudge`.
+        spec: `MODEL` (a checkpoint's folder or Hub id), `openai:MODEL` or `decision:MODEL` is a `Judge`, with a rubric of the
+            mode checklist a `ChecklistJudge`. `likelihood:MODEL` is a `LikelihoodJudge`, `small` (the packaged one) or
+            `small:FOLDER` a `SmallJudge`, `baseline:NAME` a `BaselineJudge`.
         rubric: a `Rubric`, a packaged rubric's id or a YAML file; see `judge_rubric`. Likelihoods and baselines use none.
         chat: how the model is loaded and asked: `ChatArguments`, or a dict of its fields.
         seed: of the orders, and of sampling.
@@ -87,6 +88,7 @@ def load_judge(
         return LikelihoodJudge(chat.load(model, seed, processes), on_overlong=on_overlong, **named)
     at_once = options.pop("criteria_at_once", 1)
     loaded = chat.load(spec, seed, processes)
+    options |= {"rationale": False} if kind == "decision" else {}  # it writes no text
     if rubric.mode == "checklist":
         return ChecklistJudge(loaded, rubric, seed=seed, criteria_at_once=at_once, **options)
     return Judge(loaded, rubric, seed=seed, **options)
@@ -115,13 +117,13 @@ def planner(spec: str, rubric: Rubric, **options: Any) -> Callable[[Case], list[
     if rubric.mode == "checklist":
         if not one_order:
             raise RecordError("a checklist shows each response by itself: no --orders and no --baseline")
-        if kind not in ("checkpoint", "openai"):
+        if kind not in LANGUAGE_MODELS:
             raise RecordError(
                 f"--rubric {rubric.id}: --judge {spec} reads no criteria; a language model does, by {CRITERIA}"
             )
-    if options.get("search") and kind not in ("checkpoint", "openai", "small"):
+    if options.get("search") and kind not in (*LANGUAGE_MODELS, "small"):
         raise RecordError(f"--judge {spec}: reads no books with this rubric: no --evidence")
-    if kind in ("checkpoint", "openai"):
+    if kind in LANGUAGE_MODELS:
         return partial(plan_requests, rubric=rubric, **plan)
     if not one_order or plan.get("runs", 1) > 1:
         raise RecordError(f"--judge {spec}: sees each response once, by itself: no --orders, --runs or --baseline")

@@ -11,20 +11,6 @@ from automedeval.models.base import Answer
 from automedeval.records import RecordError, Verdict
 
 
-def shorten_longest(texts: list[str], over: int) -> int | None:
-    """Cut the longest text, in place, by about `over` tokens, at most by half; return its index, None if all are short.
-
-    A word is cut in two only where it is long, as in languages that put no blanks between words.
-    """
-    slot = max(range(len(texts)), key=lambda index: len(texts[index]))
-    text = texts[slot]
-    if len(text) < 80:
-        return None
-    cut = text[: max(len(text) - 3 * over - 8, len(text) // 2)]
-    texts[slot] = re.sub(r"\s\S{0,30}\Z", "", cut).rstrip() + " …"
-    return slot
-
-
 class PromptJudge(BaseJudge):
     """A judge that asks `chat` by prompts.
 
@@ -107,8 +93,12 @@ class PromptJudge(BaseJudge):
         texts, clipped = [request.case.responses[index].text.strip() for index in request.slots], set()
         prompt = self.prompt(request, texts)
         (over,) = self.overflow([prompt])
-        while over > 0 and (slot := shorten_longest(texts, over)) is not None:
+        while over > 0 and len(text := max(texts, key=len)) >= 80:
+            slot = texts.index(text)
             clipped.add(request.case.models[request.slots[slot]])
+            cut = text[: max(len(text) - 3 * over - 8, len(text) // 2)]  # by about so many tokens, at most by half
+            # A word is cut in two only where it is long, as in languages that put no blanks between words.
+            texts[slot] = re.sub(r"\s\S{0,30}\Z", "", cut).rstrip() + " …"
             prompt = self.prompt(request, texts)
             (over,) = self.overflow([prompt])
         return prompt, over, sorted(clipped)

@@ -119,8 +119,8 @@ def plan_requests(
     """Plan the prompts of one case.
 
     A listwise rubric shows up to `max_responses` at once; more are judged in as many groups as there are responses, so that
-    each response is in `max_responses` groups, once in each slot. RecordError: a model that has no response in this case, or no
-    reference where the rubric needs one.
+    each response is in `max_responses` groups, once in each slot. A checklist shows each response alone. RecordError: a model
+    that has no response in this case, or no reference, or no criteria, where the rubric needs them.
 
     Args:
         orders: "1" is one seeded order, "all" every permutation, "latin" a Latin square (each response once in each slot).
@@ -132,7 +132,9 @@ def plan_requests(
         raise RecordError(f"case {case.id!r} has no reference, and the rubric {rubric.name} needs one")
     chosen = selected_responses(case, models, baseline)
     if rubric.mode == "checklist":
-        return plan_checklist(case, models, runs)
+        if not case.criteria:
+            raise RecordError(f"case {case.id!r} has no criteria, and a checklist needs them")
+        return [Request(case, (slot,), run=run, checklist=True) for slot in chosen for run in range(runs)]
     rng = random.Random(f"{seed}:{case.id}".encode())
     if rubric.mode == "pairwise":
         groups: list[tuple[int, ...]] = list(itertools.combinations(chosen, 2))
@@ -157,17 +159,6 @@ def plan_requests(
 def plan_apart(case: Case, models: Sequence[str] | None = None) -> list[Request]:
     """Plan the one request of a judge that looks at each response by itself: it shows all of them, or those of `models`."""
     return [Request(case, tuple(selected_responses(case, models)))]
-
-
-def plan_checklist(case: Case, models: Sequence[str] | None = None, runs: int = 1) -> list[Request]:
-    """Plan the requests of a judge of criteria: one for each response, which is shown alone.
-
-    RecordError if the case has no criteria.
-    """
-    if not case.criteria:
-        raise RecordError(f"case {case.id!r} has no criteria, and a checklist needs them")
-    slots = selected_responses(case, models)
-    return [Request(case, (slot,), run=run, checklist=True) for slot in slots for run in range(runs)]
 
 
 def selected_responses(case: Case, models: Sequence[str] | None = None, baseline: str | None = None) -> list[int]:

@@ -107,10 +107,10 @@ def judge_by_file(judge: PromptJudge, requests: Iterable[Request], missing: int,
         log: the open log of the verdicts.
         file: where the requests are written, in the layout of OpenAI's batches and `vllm run-batch`.
     """
-    from automedeval.models.completions import batch_lines, read_batch_line
+    from automedeval.models.completions import batch_answers
 
     answers = file.with_suffix(".answers.jsonl")
-    answered = dict(batch_lines(answers)) if answers.exists() else {}
+    answered = dict(batch_answers(answers)) if answers.exists() else {}
     written: set[str] = set()
     with file.open("w", encoding="utf-8", newline="\n") as stream:
 
@@ -119,8 +119,7 @@ def judge_by_file(judge: PromptJudge, requests: Iterable[Request], missing: int,
                 prompt = judge.prompt(request)
                 body = judge.chat.body(prompt)
                 name = digest([prompt.label, prompt.run, body])
-                answer = read_batch_line(answered[name]) if name in answered else None
-                if answer:
+                if answer := answered.get(name):
                     yield judge.verdict(request, answer)
                 elif name not in written:
                     line = {"custom_id": name, "method": "POST", "url": "/v1/chat/completions", "body": body}

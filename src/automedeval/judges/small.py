@@ -112,15 +112,12 @@ class SmallJudgeModel:
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> "SmallJudgeModel":
         """Return what `asdict` was written of; ValueError, KeyError or TypeError if it is not that."""
-        scales = {}
-        for name in [name for name in SCALES if name in content["scales"]]:
-            weights, *line = (content["scales"][name][key] for key in ("weights", "intercept", "slope"))
-            if unknown := weights.keys() - set(FEATURES):
-                raise ValueError(f"no feature is called {min(unknown)!r}")
-            scales[name] = Scale({str(each): float(weight) for each, weight in weights.items()}, *map(float, line))
+        scales = {name: Scale(**content["scales"][name]) for name in SCALES if name in content["scales"]}
+        if unknown := {name for scale in scales.values() for name in scale.weights} - set(FEATURES):
+            raise ValueError(f"no feature is called {min(unknown)!r}")
         if "question" not in scales:
             raise ValueError("no scale for cases without a reference")
-        return cls(scales, None if content["certain"] is None else float(content["certain"]))
+        return cls(scales, content["certain"])
 
 
 @dataclass

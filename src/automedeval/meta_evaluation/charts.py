@@ -174,19 +174,6 @@ def intervals(
         axes.figure.legend(handles, kinds, ncols=3, loc="outside upper right")
 
 
-def distributions(histograms: Sequence[tuple[str, dict[str, int]]], *, axes: Axes) -> None:
-    """Draw histograms {score: count} as shares, side by side."""
-    _set_height(axes, 2.6)
-    width = 0.42 / len(histograms)
-    for place, (name, histogram) in enumerate(histograms):
-        total, shift = sum(histogram.values()) or 1, (place - (len(histograms) - 1) / 2) * width
-        at = [float(score) + shift for score in histogram]
-        heights = [count / total for count in histogram.values()]
-        axes.bar(at, heights, width, label=_short(name), color=COLOURS[place % len(COLOURS)])
-    axes.set(xlabel="score", ylabel="share of responses")
-    axes.legend()
-
-
 def stacked(rows: Sequence[tuple[str, Sequence[float]]], labels: Sequence[str], *, axes: Axes) -> None:
     """Draw shares that sum to 1 as stacked bars, one below the other."""
     colours = (BLUE, GREY, ORANGE) if len(labels) == 3 else COLOURS

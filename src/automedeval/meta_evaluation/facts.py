@@ -162,6 +162,21 @@ def trust(profile: JudgeProfile) -> str:
     return f"Nothing shows yet how far {judge} can be believed."
 
 
+def best_of(order: Sequence[str], level: Sequence[str], higher: str, none: str) -> str:
+    """Say which model is first, and of which others it is not clearly different.
+
+    Args:
+        order, level: the models, the first one first, and those that it is not clearly better than.
+        higher, none: what is said of it and of no model, as "scores higher" and "scores clearly highest".
+    """
+    first, others = order[0], len(order) - 1
+    if not level:
+        return f"{first} {higher} than {order[1] if others == 1 else f'each of the {others} other models'}."
+    names = in_a_row(level) if len(level) <= 3 else f"{len(level)} other models"
+    behind = f" It {higher} than the other {others - len(level)}." if others > len(level) else ""
+    return f"No model {none}. {first} is first, without a clear difference from {names}.{behind}"
+
+
 def in_words(kinds: Sequence[str]) -> str:
     """Return kinds of danger as "a wrong dose, a dropped “not” or a missed emergency"."""
     return in_a_row([DANGERS.get(kind, kind) for kind in kinds], "or")

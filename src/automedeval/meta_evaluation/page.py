@@ -5,12 +5,14 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jinja2
 from markupsafe import Markup
 
 from automedeval.records import text
+from automedeval.records.journal import write_json, write_whole
 from automedeval.records.templates import environment
 
 if TYPE_CHECKING:
@@ -108,3 +110,12 @@ def _markdown(title: str, sentences: Iterable[str], table: Table, page: str) -> 
         lines += ["", above, "|---" * len(table.head) + "|", *below]
     lines += ["", "Intervals: 95 %; of fewer than 50 cases they are approximate.", ""]
     return "\n".join([*lines, f"Figures, every table, gaps and assumptions: [{page}]({page})."]) + "\n"
+
+
+def write_report(folder: str | Path, texts: Mapping[str, str], data: str, result: object, lines: Iterable[str]) -> None:
+    """Write the files of a report, name → text, and its data as JSON; print its lines."""
+    Path(folder).mkdir(parents=True, exist_ok=True)
+    for name, content in texts.items():
+        write_whole(Path(folder) / name, content)
+    write_json(Path(folder) / data, result)
+    print("\n".join(map(text.printable, lines)), "Not for clinical use.", sep="\n")

@@ -26,7 +26,7 @@ from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.records import Case, Verdict
 from automedeval.rubrics import Rubric, without_scale
 from automedeval.stats.agreement import CHOICES, Panel
-from automedeval.stats.bootstrap import divide
+from automedeval.stats.bootstrap import divide, sums_at
 from automedeval.stats.checklist import checklist_score
 
 Values = dict[int, float]  # index of a response in its case → value
@@ -179,11 +179,9 @@ class VerdictTable:
 
     def per_response(self, values: np.ndarray, run: int | None = None) -> np.ndarray:
         """Return the mean of values [entries] over verdicts, of all runs or of one: float [responses], NaN without any."""
-        use = ~np.isnan(values)
         if run is not None:
-            use &= self.run[self.panel.group] == run
-        count = np.bincount(self.response[use], minlength=self.cases.responses)
-        return divide(np.bincount(self.response[use], values[use], minlength=self.cases.responses), count)
+            values = np.where(self.run[self.panel.group] == run, values, np.nan)
+        return divide(*sums_at(values, self.response, self.cases.responses))
 
     @cached_property
     def criterion_scores(self) -> dict[str, np.ndarray]:
@@ -238,11 +236,10 @@ class VerdictTable:
         panel = self.panel
         count = panel.per_group(np.ones(len(values)), "responses")
         apart = values - (panel.per_group(values, "responses") / np.maximum(count, 1))[panel.group]
-        use = (count[panel.group] > 1) & ~np.isnan(apart)
-        slots = range(self.slot[use].max(initial=-1) + 1)
-        here = [use & (self.slot == slot) for slot in slots]
-        sums = [panel.per_case(each, "responses") for at in here for each in (np.where(at, apart, 0.0), at)]
-        return np.array(sums).reshape(-1, 2, panel.cases)
+        apart[count[panel.group] < 2] = np.nan
+        slots = range(self.slot[~np.isnan(apart)].max(initial=-1) + 1)
+        here = [np.where(self.slot == slot, apart, np.nan) for slot in slots]
+        return np.array([sums_at(each, panel.case, panel.cases) for each in here]).reshape(-1, 2, panel.cases)
 
     # --- choices of a pairwise judge
 
@@ -295,9 +292,7 @@ class VerdictTable:
         read = [(at, each.checklist[key]) for at, each in zip(self.response.tolist(), self.verdicts) if each.checklist]
         items = np.concatenate([np.empty(0, int), *(cases.first_item[at] + np.arange(len(said)) for at, said in read)])
         values = np.array([value for _, said in read for value in said], float)
-        there, count = ~np.isnan(values), len(cases.items)
-        sums = (np.bincount(items[there], weights, count) for weights in (values[there], None))
-        return np.where(cases.empty[cases.response_of], 0.0, divide(*sums))
+        return np.where(cases.empty[cases.response_of], 0.0, divide(*sums_at(values, items, len(cases.items))))
 
     @cached_property
     def met(self) -> np.ndarray:

@@ -16,7 +16,7 @@ from automedeval.records.journal import ALONE, Processes
 
 ENCODER = "models/all-MiniLM-L6-v2"  # where `make demo` puts it
 ENCODER_ON_HUB = "sentence-transformers/all-MiniLM-L6-v2"
-_KINDS = ("openai", "likelihood", "baseline", "small", "recording", "ratings")
+_KINDS = ("openai", "decision", "likelihood", "baseline", "small", "recording", "ratings")
 
 
 def parse_model(spec: str) -> tuple[str, str]:
@@ -96,15 +96,16 @@ class ChatArguments:
         `processes` share `max_cost`, and the reading of the checkpoint. RecordError if it cannot be loaded.
         """
         kind, name = checked_model(model)
-        if kind == "openai":
+        if kind in ("openai", "decision"):
             from automedeval.models.budget import Budget
+            from automedeval.models.decisions import DecisionChat
             from automedeval.models.endpoint import OpenAIChat
 
             # Each process spends its own share.
             budget = Budget(self.max_cost and self.max_cost / processes.count, self.price_in, self.price_out)
             self.base_url = self.base_url or os.environ.get("OPENAI_BASE_URL") or None  # recorded with the run
             options = self._shared(OpenAIChat) | {"seed": seed, "cache": None, "budget": budget}
-            chat = OpenAIChat(name, **options)
+            chat = OpenAIChat(name, **options) if kind == "openai" else DecisionChat(name, **options)
             cache = self.cache if self.cache != "auto" else "~/.cache/automedeval" if chat.official else "off"
             chat.cache = None if cache == "off" else Path(cache).expanduser()
             return chat

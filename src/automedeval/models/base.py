@@ -58,13 +58,6 @@ def answer_layout(parts: Sequence[Part]) -> tuple[str, Free | None, list[Field]]
     return opening, free, [(before, slot, after) for (before, slot), after in zip(slots, following)]
 
 
-def most_tokens(parts: Sequence[Part], free: int) -> int:
-    """Return the largest number of tokens of an answer: `free` for a free text, and one for each byte of the rest."""
-    texts = [part.values if isinstance(part, Slot) else [part] for part in parts if not isinstance(part, Free)]
-    longest = sum(max(len(text.encode()) for text in values) for values in texts)
-    return longest + free * sum(isinstance(part, Free) for part in parts)
-
-
 @dataclass(frozen=True)
 class Prompt:
     """One request to a chat.
@@ -122,6 +115,11 @@ class Answer:
     refused: bool = False
     overlong: bool = False
     failed: bool = False
+
+    @classmethod
+    def of_failure(cls, why: str) -> "Answer":
+        """Return what stands for the answer to a request that got none."""
+        return cls(error=f"the request failed: {why}", failed=True)
 
 
 # Yields prompts one after another, receives the answer to each, and returns a result.

@@ -87,29 +87,30 @@ def _token_bytes(token: Mapping[str, Any]) -> bytes:
     return bytes(token["bytes"]) if token.get("bytes") else token["token"].encode()
 
 
-def batch_lines(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield (custom id, line) of a file with the answers of a batch; raise ChatError at a line that is not one."""
+def batch_answers(path: Path) -> Iterator[tuple[str, Answer | None]]:
+    """Yield (custom id, answer) of each line of a file with the answers of a batch; ChatError at a line that is not one.
+
+    The answer is None if the request failed, and may be sent again.
+    """
     try:
         with path.open(encoding="utf-8", newline="\n") as file:
             for number, line in enumerate(file, 1):
                 if line.strip():
                     try:
-                        yield parse_json(line, others=True)["custom_id"], line
+                        record = parse_json(line, others=True)
+                        name = record["custom_id"]
                     except UNREADABLE:
                         raise ChatError(f"{path}, line {number}: not an answer of a batch: no custom_id") from None
+                    yield name, _batch_answer(record)
     except (OSError, UnicodeDecodeError) as error:
         raise ChatError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
 
 
-def read_batch_line(line: str) -> Answer | None:
-    """Return the answer in a line of a batch's answers; None if the request failed, and may be sent again."""
+def _batch_answer(record: Mapping[str, Any]) -> Answer | None:
     try:
-        record = parse_json(line, others=True)
         body = (record.get("response") or {}).get("body") or {}
-        problem = record.get("error") or body.get("error")
-        if problem:
-            code = problem.get("code") if isinstance(problem, dict) else None
-            return refusal(code, str(problem))
+        if problem := record.get("error") or body.get("error"):
+            return refusal(problem.get("code") if isinstance(problem, dict) else None, str(problem))
         return answer_from_completion(body)
     except UNREADABLE:
         return None

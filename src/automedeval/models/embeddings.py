@@ -50,8 +50,7 @@ class Encoder:
         check_choice("dtype", dtype, DTYPES)
         self._device, self._dtype, self._pooling = device, dtype, pooling
         self._folder = folder = checkpoint_folder(model)
-        _refuse_code(folder)
-        _check_pooling(model, folder, pooling)
+        _check_modules(model, folder, pooling)
         self.name = folder.name if find_model(model) else model
         self._lock = threading.Lock()  # a tokenizer serves one thread at a time
         self._plain = None if pooling else plain_window(folder)
@@ -209,18 +208,11 @@ def plain_window(folder: Path) -> int | None:
 
     It is a BERT of sentence-transformers that takes the mean of the tokens, with one file of weights and words in pieces.
     """
-    names = (
-        "config.json",
-        "modules.json",
-        "1_Pooling/config.json",
-        "sentence_bert_config.json",
-        "tokenizer_config.json",
-    )
+    names = ("config", "modules", "1_Pooling/config", "sentence_bert_config", "tokenizer_config", "tokenizer")
     try:
-        network, modules, pooling, text, words = (
-            json.loads((folder / name).read_text(encoding="utf-8")) for name in names
+        network, modules, pooling, text, words, tokenizer = (
+            json.loads((folder / f"{name}.json").read_text(encoding="utf-8")) for name in names
         )
-        tokenizer = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
         kinds = [each["type"].rpartition(".")[2] for each in modules]
         plain = (
             network["model_type"] == "bert"
@@ -244,28 +236,22 @@ def script(letter: str) -> str:
     return unicodedata.name(letter, "").partition(" ")[0]
 
 
-def _refuse_code(folder: Path) -> None:
-    """Refuse a checkpoint with modules that are its own code: from a local folder the library would run it."""
+def _check_modules(model: str, folder: Path, pooling: str | None) -> None:
+    """Refuse modules that are code of the checkpoint, which the library would run, and a pooling missing or said twice."""
+    check_choice("encoder_pooling", pooling, POOLINGS)
     file = folder / "modules.json"
     if not file.exists():
+        if not pooling:
+            raise RecordError(
+                f"{model} has no modules.json, which says how tokens are pooled: give --encoder_pooling cls (as for "
+                "unsupervised SimCSE), mean, or pooler (as for supervised SimCSE)"
+            )
         return
     try:
-        kinds = [module["type"] for module in read_json(file, others=True)]
+        kinds = [str(module["type"]) for module in read_json(file, others=True)]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RecordError(f"{file}: not a list of modules with a type ({error})") from None
-    foreign = [kind for kind in kinds if not str(kind).startswith("sentence_transformers.")]
-    if foreign:
+    if foreign := [kind for kind in kinds if not kind.startswith("sentence_transformers.")]:
         raise RecordError(f"{file}: the module {foreign[0]!r} is code inside the checkpoint, which is not run")
-
-
-def _check_pooling(model: str, folder: Path, pooling: str | None) -> None:
-    """Check that the pooling is known, and named where the checkpoint does not say it, and only there."""
-    check_choice("encoder_pooling", pooling, POOLINGS)
-    if (folder / "modules.json").exists():
-        if pooling:
-            raise RecordError(f"{model}: its modules.json says how tokens are pooled; leave out --encoder_pooling")
-    elif not pooling:
-        raise RecordError(
-            f"{model} has no modules.json, which says how tokens are pooled: give --encoder_pooling cls (as for unsupervised "
-            "SimCSE), mean, or pooler (as for supervised SimCSE)"
-        )
+    if pooling:
+        raise RecordError(f"{model}: its modules.json says how tokens are pooled; leave out --encoder_pooling")

@@ -17,7 +17,7 @@ import random
 import re
 import sys
 import threading
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -163,7 +163,7 @@ class OpenAIChat(Chat):
         return lines
 
     def shown(self, prompt: Prompt) -> str:
-        return super().shown(replace(prompt, messages=_sent(prompt)))
+        return super().shown(replace(prompt, messages=sent(prompt)))
 
     def estimate(self, prompts: Sequence[Prompt]) -> tuple[int, float]:
         # A token has about four bytes.
@@ -176,7 +176,7 @@ class OpenAIChat(Chat):
         limit = "max_tokens" if "max_completion_tokens" in left_out else "max_completion_tokens"
         body: dict[str, Any] = {
             "model": self.model,
-            "messages": _sent(prompt),
+            "messages": sent(prompt),
             limit: self.max_new_tokens,
             "temperature": self.temperature,
             "seed": self.seed + prompt.run,
@@ -190,26 +190,24 @@ class OpenAIChat(Chat):
         return self.budget.cost(prompt_bytes(prompt), self.max_new_tokens)
 
     def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
-        """Send the wanted prompts concurrently; yield (index, answer) as they come, and at the end those that failed.
-
-        Raises as `follow` does.
-        """
+        """Send the wanted prompts concurrently; yield (index, answer) as they come. Raises as `follow` does."""
 
         def single(prompt: Prompt) -> Dialogue:
             return (yield prompt)
 
         chosen = itertools.compress(enumerate(prompts), wanted or itertools.repeat(True))
-        failed = yield from self.follow((index, single(prompt)) for index, prompt in chosen)
-        for index, why in failed.items():
-            yield index, Answer(error=f"the request failed: {why}", failed=True)
+        return self.follow(((index, single(prompt)) for index, prompt in chosen), failed=Answer.of_failure)
 
     def follow(
-        self, dialogues: Iterable[tuple[Any, Dialogue]], done: Collection[Any] = ()
-    ) -> Generator[tuple[Any, Any], None, dict[Any, str]]:
+        self,
+        dialogues: Iterable[tuple[Any, Dialogue]],
+        done: Collection[Any] = (),
+        failed: Callable[[str], Any] | None = None,
+    ) -> Iterator[tuple[Any, Any]]:
         """Lead the dialogues whose keys are not in `done`, several at once; yield (key, result) as they end.
 
         Each dialogue runs in its own thread and may wait for other things between its prompts. A request that fails after all
-        retries is added to `failures` and ends its dialogue without a result. Returns key → why of these dialogues.
+        retries is added to `failures` and ends its dialogue without a result, or with what `failed` makes of the reason.
 
         A prompt that the endpoint refuses (400, 413, 422) gets an answer with the endpoint's words as its error. That waits
         until it is clear that the prompt alone is refused: an answer was `accepted`, and a request sent later was answered, or
@@ -218,7 +216,6 @@ class OpenAIChat(Chat):
         Requests in progress are answered first.
         """
         in_a_row, waiting = 0, (each for each in dialogues if each[0] not in done)
-        failed: dict[Any, str] = {}
         # The last ones in a row. Whether they are about their prompts alone is not clear yet.
         refused: list[_Refusal] = []
         problem: ChatError | None = None
@@ -265,11 +262,12 @@ class OpenAIChat(Chat):
                             refused = []
                         refused.append(refusal)
                     except _Failure as failure:
-                        failed[key] = str(failure)
-                        self.failures.append(failed[key])
+                        self.failures.append(str(failure))
                         in_a_row += 1
                         if failure.down or in_a_row >= _MOST_FAILURES:
                             problem = problem or ChatError(f"{self.client.base_url}: {failure}")
+                        if failed:
+                            yield key, failed(str(failure))
                     except ChatError as error:
                         problem = problem or error
                     else:
@@ -279,7 +277,6 @@ class OpenAIChat(Chat):
                     halt.set()
             if problem:
                 raise problem
-            return failed
         finally:
             halt.set()
             pool.shutdown(wait=True, cancel_futures=True)
@@ -293,7 +290,7 @@ class OpenAIChat(Chat):
             file = self._cache_file(body, prompt)
             try:
                 cached = parse_json(file.read_text(encoding="utf-8") if file else "null", others=True)
-                answer = answer_from_completion(cached)
+                answer = self.read(cached)
             except (OSError, *UNREADABLE):  # no cache, missing or damaged: the request is sent
                 pass
             else:
@@ -327,11 +324,9 @@ class OpenAIChat(Chat):
         """Make one attempt; return the completion (None if the endpoint refuses this prompt) and the answer."""
         sent, content = next(self._sent), b""
         try:
-            # In `extra_body`, because the client has no arguments for the fields that other servers take.
-            create = self._once.chat.completions.with_raw_response.create
-            content = create(model=self.model, messages=body["messages"], extra_body=body).content
+            content = self.send(body)
             completion = parse_json(content.decode(), others=True)
-            answer = answer_from_completion(completion)
+            answer = self.read(completion)
         except openai.APIStatusError as error:
             paid.append(0.0)
             status, words = error.status_code, error_text(error)
@@ -376,6 +371,16 @@ class OpenAIChat(Chat):
         with self._lock:
             self.asked, self._latest = self.asked + 1, max(self._latest, sent)
         return completion, answer
+
+    def send(self, body: dict[str, Any]) -> bytes:
+        """Send a request once; return what the endpoint says. Raises openai's errors."""
+        # In `extra_body`, because the client has no arguments for the fields that other servers take.
+        create = self._once.chat.completions.with_raw_response.create
+        return create(model=self.model, messages=body["messages"], extra_body=body).content
+
+    def read(self, completion: Any) -> Answer:
+        """Return the answer in what the endpoint says; one of `UNREADABLE` if there is none."""
+        return answer_from_completion(completion)
 
     def _leave_out(self, name: str, late: bool = False) -> bool:
         """Leave a parameter out of all later requests, and say so once; return False if answers were given with it.
@@ -437,10 +442,11 @@ class _Failure(Exception):
         self.again, self.pause, self.down = again, pause, down
 
 
-def _sent(prompt: Prompt) -> Messages:
+def sent(prompt: Prompt) -> Messages:
+    """Return a prompt's messages as they are sent."""
     return [{**message, "content": defuse(message["content"])} for message in prompt.messages]
 
 
 def prompt_bytes(prompt: Prompt) -> int:
     """Return an upper bound on a prompt's tokens: its bytes, and 16 for each message's role."""
-    return sum(len(message["content"].encode()) + 16 for message in _sent(prompt))
+    return sum(len(message["content"].encode()) + 16 for message in sent(prompt))

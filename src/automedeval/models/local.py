@@ -27,7 +27,6 @@ from automedeval.models.base import (
     Slot,
     after_thoughts,
     answer_layout,
-    most_tokens,
     unescaped,
 )
 from automedeval.models.checkpoints import checkpoint_folder, file_digests, fingerprint_of, loading
@@ -208,9 +207,14 @@ class LocalChat(Chat):
         return over
 
     def _reserve(self, prompt: Prompt, free: int | None = None) -> int:
-        """Return the largest number of tokens of an answer with `free` tokens of free text, `max_new_tokens` for None."""
-        free = self.max_new_tokens if free is None else free
-        return free if prompt.form is None else most_tokens(prompt.form, free)
+        """Return the largest number of tokens of an answer with `free` tokens of free text, `max_new_tokens` for None.
+
+        What is no free text takes at most one for each byte.
+        """
+        free, parts = self.max_new_tokens if free is None else free, prompt.form or ()
+        texts = [part.values if isinstance(part, Slot) else [part] for part in parts if not isinstance(part, Free)]
+        longest = sum(max(len(text.encode()) for text in values) for values in texts)
+        return longest + free * (not texts or len(texts) < len(parts))
 
     def _most_free(self, prompt: Prompt, size: int) -> int:
         """Return how many free tokens may follow a prompt of `size` tokens: of a training row, what the window leaves."""

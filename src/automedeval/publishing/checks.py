@@ -8,7 +8,6 @@ import re
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -19,11 +18,12 @@ from safetensors import SafetensorError, safe_open
 from automedeval.publishing.paths import without_paths
 from automedeval.publishing.secrets import names_annotators, secret_in
 from automedeval.records import RecordError, read_json, read_lines, read_text
+from automedeval.records.tables import packaged
 from automedeval.records.yaml_file import load_yaml
 
 MODEL, DATASET, METRIC = KINDS = ("model", "dataset", "metric")
 CARD = "README.md"
-RULES = load_yaml(read_text(resources.files("automedeval.publishing") / "templates" / "checks.yaml"))
+RULES = packaged("publishing", "checks")
 UNFILLED, CLOSED = re.compile(RULES["unfilled"]), re.compile(RULES["closed"])
 HUB_ID = re.compile(r"(?!models/)[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _NOT_SENT = re.compile(r"\..*|__pycache__|checkpoint-\d+")  # hidden files, caches, and what training could resume from

@@ -1,13 +1,11 @@
 """Find keys and names of annotators in texts that are to be published."""
 
 import re
-from importlib import resources
 
-from automedeval.records import RATER, read_text
-from automedeval.records.yaml_file import load_yaml
+from automedeval.records import RATER
+from automedeval.records.tables import packaged
 
-FILE = resources.files("automedeval.publishing") / "templates" / "secrets.yaml"
-SECRETS = {kind: re.compile(pattern.encode()) for kind, pattern in load_yaml(read_text(FILE)).items()}
+SECRETS = {kind: re.compile(pattern.encode()) for kind, pattern in packaged("publishing", "secrets").items()}
 
 # Where a text names annotators: as the value of a key, in a column, or as the judge of a person's own scores.
 _EMPTY = rb"(?!(?:null|nan|true|false|~|-?[\d.]+)\s*(?:[,}\]\r\n#]|\Z)|\[\s*\]|\{\s*\}|\"\"|'')\S"

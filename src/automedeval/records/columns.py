@@ -8,15 +8,13 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from importlib import resources
 from typing import Any, NamedTuple, Self
 
-from automedeval.records.readers import read_text
 from automedeval.records.rows import filled
+from automedeval.records.tables import packaged
 from automedeval.records.types import Case, RecordError, Response
-from automedeval.records.yaml_file import load_yaml
 
-_WORDS = load_yaml(read_text(resources.files("automedeval.records") / "templates" / "columns.yaml"))
+_WORDS = packaged("records", "columns")
 NAMES: dict[str, list[str]] = _WORDS["names"]
 RATINGS: dict[str, list[str]] = _WORDS["ratings"]
 BESIDE, REMARKS, ABOUT, ASKED, TRUSTED, NO_VALUE = (

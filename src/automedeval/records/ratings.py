@@ -19,7 +19,7 @@ DEFAULTS = {"annotator": "rater", "criterion": "overall", "comment": None}
 # What people write where they give no score, beside the words of programs.
 _MARKS = r"[\s\u200b\ufeff!-*,-/:-@\[-`{-~‐-―−…]*"
 NO_SCORE = re.compile(rf"{_MARKS}(?:n[\W_]?[ar]|missing|not rated|skip(?:ped)?|div/0)?{_MARKS}", re.I)
-LEFT_OUT = ("discarded", "draft", "pending")  # the states of an answer in Argilla that is none
+LEFT_OUT = ("cancelled", "discarded", "draft", "pending")  # the states of an answer that is none
 
 
 def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[tuple[str, Rating]], list[str]]:
@@ -115,75 +115,67 @@ def _score(cell: Any, place: str) -> float | None:
 
 def _answers(row: dict, counts: Counter[str]) -> Iterator[dict]:
     """Yield a row for each score of a row: it is one itself, unless it is a task of Label Studio or a record of Argilla."""
-    for key in ("annotations", "completions"):
-        if isinstance(row.get(key), list):
-            yield from _label_studio(row, row[key], counts)
-            return
-    about = {key: value for part in ("fields", "metadata") for key, value in (row.get(part) or {}).items()} if (
-        isinstance(row.get("fields"), dict)
-    ) else {}  # fmt: skip
-    about |= {key.removeprefix("metadata."): value for key, value in row.items()}
-    answers = list(_argilla(row))
-    for criterion, value, user, status in answers:
+    annotations = next((row[key] for key in ("annotations", "completions") if isinstance(row.get(key), list)), None)
+    if annotations is None:
+        given = list(_argilla(row))
+        parts = [row.get(part) or {} for part in ("fields", "metadata") if isinstance(row.get("fields"), dict)]
+        about = dict(item for part in parts for item in part.items())
+        about |= {key.removeprefix("metadata."): value for key, value in row.items()}
+    else:
+        given = list(_label_studio(annotations))
+        about = {key: value for key, value in row.items() if plain(key) == "id"}
+        about |= row["data"] if isinstance(row.get("data"), dict) else {}
+    for criterion, value, user, status in given:
         if status in LEFT_OUT:
             counts[status] += 1
-            continue
-        if _in_words(value, counts):
-            continue
-        beside = {key: held for key, held in about.items() if key.split(".")[0] not in (criterion, "responses")}
-        yield {key: held for key, held in beside.items() if plain(key) not in KEYS["annotator"] + KEYS["score"]} | {
-            "annotator": user, "criterion": criterion, "score": value,
-        }  # fmt: skip
-    if not answers:
+        elif not _is_number(value):  # an answer of a form to its question for a comment or a ranking
+            counts["in words"] += 1
+        else:
+            beside = {key: held for key, held in about.items() if key.split(".")[0] not in (criterion, "responses")}
+            beside = {key: held for key, held in beside.items() if plain(key) not in KEYS["annotator"] + KEYS["score"]}
+            yield beside | {"annotator": _text(user) or "rater", "criterion": criterion, "score": value}
+    if not given and annotations is None:
         yield row
 
 
-def _in_words(value: Any, counts: Counter[str]) -> bool:
-    """Return whether an answer of a form is no number, as to its question for a comment or a ranking, and count it."""
+def _is_number(value: Any) -> bool:
     try:
         _score(value, "")
     except RecordError:
-        counts["in words"] += 1
-        return True
-    return False
+        return False
+    return True
 
 
-def _label_studio(row: dict, annotations: list, counts: Counter[str]) -> Iterator[dict]:
-    """Yield a row for each number of a task: `data` says of what, the control's name is the criterion."""
-    task = {key: value for key, value in row.items() if plain(key) == "id"}
-    data = task | (row["data"] if isinstance(row.get("data"), dict) else {})
+Answer = tuple[str | None, Any, Any, str | None]  # question, value, user, status
+
+
+def _label_studio(annotations: list) -> Iterator[Answer]:
+    """Yield an answer for each number of a task; the control's name is the criterion."""
     for annotation in (each for each in annotations if isinstance(each, dict)):
+        user = annotation.get("completed_by")
         if annotation.get("was_cancelled"):
-            counts["cancelled"] += 1
+            yield None, None, user, "cancelled"
             continue
         for result in (each for each in annotation.get("result") or () if isinstance(each, dict)):
             value = result.get("value") or {}
             number = next((value[key] for key in ("rating", "number", "choices") if key in value), None)
-            if number is None:
-                continue  # a text, or a mark
-            number = number[0] if isinstance(number, list) and len(number) == 1 else number
-            if _in_words(number, counts):
-                continue
-            yield data | {
-                "annotator": _text(annotation.get("completed_by")) or "rater",
-                "criterion": result.get("from_name"),
-                "score": number,
-            }
+            if number is not None:  # else a text, or a mark
+                number = number[0] if isinstance(number, list) and len(number) == 1 else number
+                yield result.get("from_name"), number, user, None
 
 
-def _argilla(row: dict) -> Iterator[tuple[str, Any, str, str | None]]:
-    """Yield question, value, user and status of each answer of a record, in the four layouts of its versions."""
+def _argilla(row: dict) -> Iterator[Answer]:
+    """Yield the answers of a record, in the four layouts of its versions."""
     for each in row["responses"] if isinstance(row.get("responses"), list) else ():
         if isinstance(each, dict) and isinstance(each.get("values"), dict):
             for name, held in each["values"].items():
-                yield name, (held or {}).get("value"), _text(each.get("user_id")) or "rater", each.get("status")
+                yield name, (held or {}).get("value"), each.get("user_id"), each.get("status")
     nested = row["responses"].items() if isinstance(row.get("responses"), dict) else ()
     for name, answers in [*nested, *row.items()]:
         if str(name).endswith(".responses") and isinstance(answers, list):
             users, states = (row.get(f"{name}.{what}") or [None] * len(answers) for what in ("users", "status"))
-            for value, user, status in zip(answers, users, states):
-                yield name.removesuffix(".responses"), value, _text(user) or "rater", status
+            yield from zip([name.removesuffix(".responses")] * len(answers), answers, users, states)
         elif isinstance(answers, list):
             for each in answers:
                 if isinstance(each, dict) and "value" in each and {"user_id", "status"} & set(each):
-                    yield name, each["value"], _text(each.get("user_id")) or "rater", each.get("status")
+                    yield name, each["value"], each.get("user_id"), each.get("status")

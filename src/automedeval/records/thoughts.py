@@ -3,27 +3,13 @@
 import re
 from typing import Any
 
-_TAGS = r"(?:\w{1,20}[:_])?(?:think(?:ing)?(?:_\w+)?|thoughts?)|reasoning(?:_content)?|reflection|scratchpad|inner_monologue"
-# Where thoughts begin and end: DeepSeek and Qwen, Mistral, Kimi, OpenThoughts, Cohere, MedGemma, gpt-oss, HuatuoGPT-o1,
-# Apertus, Gemma 4, s1, Open WebUI, ollama.
-_OPEN = (
-    rf"(?<!`)(?:<|&lt;)(?:{_TAGS})(?: [^<>\n]{{0,80}})?(?:>|&gt;)|\[THINK\]|◁think▷|<unused94>|"
-    r"<\|begin_of_thought\|>|<\|START_THINKING\|>|<\|inner_prefix\|>|<\|channel>thought\b|<\|im_start\|>think\b|"
-    r"<details type=.reasoning.[^<>\n]{0,80}>|\AThinking\.\.\.\n|\Aanalysis(?=[\s\S]+assistantfinal)|"
-    r"(?:<\|start\|>assistant)?<\|channel\|>(?:analysis|commentary)\b[^<\n]{0,40}(?:<\|message\|>)?|\A\s*## Thinking[ \t]*\n"
+from automedeval.records.tables import packaged
+
+_FORMS = packaged("records", "thoughts")
+_OPEN, _CLOSE, _ROUND = (
+    "|".join(_FORMS[name]).replace("{tags}", _FORMS["tags"]) for name in ("open", "close", "around")
 )
-_CLOSE = (
-    rf"(?:<|&lt;)/(?:{_TAGS})(?:>|&gt;)|\[/THINK\]|◁/think▷|<\|end_of_thought\|>|<\|END_THINKING\|>|<unused95>|"
-    r"<\|inner_suffix\|>|<channel\|>|<\|im_start\|>answer\b|(?P<pair></details>|^## Final Response[ \t]*$)|"
-    r"^\.\.\.done thinking\.[ \t]*$|assistantfinal|(?:<\|start\|>assistant)?<\|channel\|>final<\|message\|>"
-)
-_MARK = re.compile(rf"(?P<open>{_OPEN})|(?:{_CLOSE})", re.I | re.M)
-# What such models write around the answer that follows.
-_AROUND = re.compile(
-    r"</?(?:answer|final_answer|solution|response|output)>|<\|(?:begin|end)_of_(?:box|solution)\|>|"
-    r"<\|(?:START|END)_RESPONSE\|>|<\|(?:end|return)\|>",
-    re.I,
-)
+_MARK, _AROUND = re.compile(rf"(?P<open>{_OPEN})|(?:{_CLOSE})", re.I | re.M), re.compile(_ROUND, re.I)
 
 
 def without_thoughts(text: str) -> str:

@@ -222,9 +222,8 @@ class CaseCriterion(Record):
         return criterion
 
 
-def _criteria(record: dict) -> tuple[CaseCriterion, ...]:
-    """Return the criteria of a case, none if it has no such key."""
-    entries = take(record, "criteria", (list, NoneType), None) or []
+def criteria_of(entries: list[dict]) -> tuple[CaseCriterion, ...]:
+    """Return the criteria of a case; RecordError, which has the number, for a faulty one and one that came before."""
     if len(entries) > MOST_CRITERIA:
         raise RecordError(f"{len(entries)} criteria, and a case has at most {MOST_CRITERIA}")
     criteria: dict[str, CaseCriterion] = {}
@@ -280,7 +279,7 @@ class Case:
         if twice:
             raise RecordError(f"case {case_id!r} has two responses of the model {twice[0]!r}")
         try:
-            criteria = _criteria(record)
+            criteria = criteria_of(take(record, "criteria", (list, NoneType), None) or [])
         except RecordError as error:
             raise RecordError(f"case {case_id!r}: {error}") from None
         return cls(

@@ -254,8 +254,15 @@ _COUNTED = (
 _NUMBERED = re.compile(
     r"(?<!\d )\b(?:step|type|stage|grade|phase|section|table|criteri(?:on|a)|all|of the) \d+(?: and \d+)?(?![\w/.,]\d)"
     r"|^[^\w§]{0,9}\d{1,2}[.)](?=\s)"
-    rf"|\b\d+ (?:to|or|and) \d+(?={_COUNTED})|\b\d+ (?:out )?of \d+ (?:points?|stars?)\b|\b\d\s?=\s?(?=[^\W\d])",
+    rf"|\b(?:\d+|{_WORDS}) (?:to|or|and) (?:\d+|{_WORDS})(?={_COUNTED})"
+    r"|\b\d+ (?:out )?of \d+ (?:points?|stars?)\b|\b\d\s?=\s?(?=[^\W\d])",
     re.I | re.M,
+)
+# Other scores without a figure.
+_MOVED = re.compile(
+    r"\b(?:swap|exchange|revers)\w*\b.{0,40}\b(?:scores?|ratings?|points)\b|\b(?:scores?|ratings?|points)\b.{0,40}\b(?:swap|exchange"
+    r"|revers)|\bone points?\b",
+    re.I,
 )
 # What a judge says before it takes a choice back: labels stand in any sentence about the responses.
 _CHANGED = (
@@ -294,8 +301,8 @@ def _figures(text: str, rubric: Rubric) -> list[str]:
     scale = rf"\b{low}\s?(?:to|[–-])\s?{high}\b|\s?(?:/|\b(?:out )?of)\s?{high}\b(?!/)"
     told = _NUMBERED.sub(" ", re.sub(scale, "", re.sub(_named_slot(rubric), _SLOT, text, flags=re.I), flags=re.I))
     digits = rf"\d{{1,{len(str(high))}}}"
-    other = rf"[½¼¾⅓⅔①-⑩➀-➓]|[★☆⭐]+|(?:{_WORDS.replace('|one', '')})\b"
-    alone = rf"(?<![\w.,/–-])({digits}(?:[.,/–-]{digits})*(?![\w/]|[.,–-]\d)|{other})(?!{_COUNTED})"
+    other = rf"[½¼¾⅓⅔①-⑩➀-➓]|[★☆⭐]+|(?:{_WORDS.replace('|one', '')})(?![\w-])"
+    alone = rf"(?<![\w.,/–-])({digits}(?:[.,][05]|(?:[/–-]{digits})*)(?![\w/%]|[.,–-]\w)|{other})(?!{_COUNTED})"
     found = re.findall(rf"{_SLOT}[^\w\n,{_SLOT}]{{1,12}}(\d+(?:[.,/–-]\d+)*|{other})|{alone}", told, re.I)
     whole = (re.sub(r"[.,]0+\Z", "", behind or apart) for behind, apart in found)
     return [each for figure in whole for each in figure.split("/")]
@@ -318,7 +325,8 @@ def _scored_again(text: str, rubric: Rubric, values: Sequence[int] = ()) -> bool
         named = map(int, re.findall(_named_slot(rubric), sentence, re.I))
         given = [score_of.get(number) for number in named] or [*score_of.values()] or [None]
         figures = _figures(sentence, rubric)
-        if figures and figures != given and not {*figures} == {*given} == {given[0]}:
+        other = figures and figures != given and not {*figures} == {*given} == {given[0]}
+        if other or _MOVED.search(sentence):
             return True
     return False
 
@@ -453,7 +461,8 @@ def _read_json(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int
         reading = _json_answers(answers, rubric, rationale if isinstance(rationale, str) and rationale else None)
         later = text[end:] if reading.valid else ""
         again = (_scored_again if rubric.scale else _chosen_again)(later, rubric)
-        if again or names & set(_keys(later, names)) or _other_values(later, rubric, reading):
+        keys = dict.fromkeys(re.findall(r"""["']([^"'\n]{1,80})["']\s{0,20}:""", later))  # of an object that is no JSON
+        if again or names & _named(keys, names).keys() or _other_values(later, rubric, reading):
             return ParsedAnswer(False, "another answer follows, which is no JSON"), end
         return reading, end
     return ParsedAnswer(False, "no JSON object with the criteria"), len(text)
@@ -463,11 +472,6 @@ def _named(members: dict[str | None, Any], names: Collection[str]) -> dict[str |
     """Return the members of an object with the rubric's names as keys, which an answer may write in capitals."""
     by_key = {_key(name): name for name in names}
     return _object([(by_key.get(_key(key), key) if key else key, value) for key, value in members.items()])
-
-
-def _keys(text: str, names: Collection[str]) -> list[str | None]:
-    """Return which of the rubric's names stand as keys of JSON in a text that is none."""
-    return list(_named(dict.fromkeys(re.findall(r"""["']([^"'\n]{1,80})["']\s{0,20}:""", text)), names))
 
 
 def _other_values(text: str, rubric: Rubric, reading: ParsedAnswer) -> bool:

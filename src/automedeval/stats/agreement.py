@@ -14,7 +14,7 @@ from itertools import combinations
 
 import numpy as np
 
-from automedeval.stats.bootstrap import Statistic, divide, mean, ratio, undefined
+from automedeval.stats.bootstrap import Statistic, divide, mean, mean_of, ratio, undefined
 from automedeval.stats.degrees import degree_tables, kappa
 
 SAME = 1e-9
@@ -305,13 +305,9 @@ def choice_agreement(people: np.ndarray, judge: np.ndarray, case: np.ndarray, ca
     turned = np.array([1, 0, 2, 3])
     rows, columns = (np.concatenate([each[valid], turned[each[valid]]]) for each in (people, judge))
     tables = degree_tables(rows, columns, np.tile(case[valid], 2), cases, kinds)
-    right = np.bincount(case, weights=people == judge, minlength=cases)
-    no_kappa = "both always chose the same" if valid.any() else "no valid verdict"
-    of = partial(kappa, 1 - np.eye(kinds))
-    return {
-        "accuracy": ratio(right, np.bincount(case, minlength=cases), reason="no pair that people chose about"),
-        "kappa": Statistic(tables.reshape(cases, -1), of, int(valid.sum()), no_kappa),
-    }
+    right = mean_of((people == judge).astype(float), case, cases, "no pair that people chose about", (0.0, 1.0))
+    of, reason = partial(kappa, 1 - np.eye(kinds)), "both always chose the same" if valid.any() else "no valid verdict"
+    return {"accuracy": right, "kappa": Statistic(tables.reshape(cases, -1), of, int(valid.sum()), reason)}
 
 
 ACCURACIES = ("pairwise_accuracy", "pairwise_accuracy_untied", "concordance", "triple_accuracy", "listwise_accuracy")

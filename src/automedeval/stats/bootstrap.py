@@ -95,9 +95,8 @@ def mean_of(
     values: np.ndarray, case: np.ndarray, cases: int, reason: str = "no value", bounds: Bounds = None
 ) -> Statistic:
     """Return the mean of values [units], each of the case whose number `case` has; NaN is left out."""
-    there = ~np.isnan(values)
-    total, count = (np.bincount(case[there], weights, cases) for weights in (values[there], None))
-    return mean(total, count, int(there.sum()), reason, bounds)
+    total, count = sums_at(values, case, cases)
+    return mean(total, count, int(count.sum()), reason, bounds)
 
 
 def undefined(cases: int, n: int, reason: str) -> Statistic:
@@ -109,6 +108,12 @@ def divide(numerators: np.ndarray, denominators: np.ndarray) -> np.ndarray:
     """Divide, NaN where the denominator is zero."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(denominators == 0, np.nan, numerators / denominators)
+
+
+def sums_at(values: np.ndarray, place: np.ndarray, size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the sum and the number of the values [units] of each place, as of each case: two float [size]; NaN is left out."""
+    there = ~np.isnan(values)
+    return np.bincount(place[there], values[there], size), np.bincount(place[there], minlength=size).astype(float)
 
 
 def resample_counts(cases: int, resamples: int, seed: int = 0) -> Iterator[np.ndarray]:

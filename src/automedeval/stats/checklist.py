@@ -18,7 +18,6 @@ FREE_LENGTH, LENGTH_STEP, LENGTH_PENALTY = 2000, 500, 0.0147
 #   clip_cases  each score clipped to [0, 1], then the mean: what inspect_evals does for HealthBench's categories
 #   unclipped   the mean of the scores
 MEAN_RULES = ("clip_mean", "clip_cases", "unclipped")
-ENDS = ((None, 0), (0, None))  # of points that an unread criterion may take off, or add
 
 
 class Score(NamedTuple):
@@ -43,11 +42,8 @@ def checklist_scores(points: np.ndarray, met: np.ndarray, response: np.ndarray, 
         response: int [items], the number of the response of each item, from 0; responses: how many there are.
     """
     read = ~np.isnan(met)
-    parts = (
-        points.clip(0),
-        np.where(read, points * met, 0.0),
-        *(np.where(read, 0.0, points.clip(*ends)) for ends in ENDS),
-    )
+    unread = [np.where(read, 0.0, points.clip(*ends)) for ends in ((None, 0), (0, None))]
+    parts = (points.clip(0), np.where(read, points * met, 0.0), *unread)
     possible, sure, least, most = (np.bincount(response, part, minlength=responses) for part in parts)
     return Score(*(divide(sure + more, possible) for more in (0.0, least, most)))
 

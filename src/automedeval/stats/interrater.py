@@ -1,7 +1,6 @@
-"""Agreement among raters: intraclass correlations, Krippendorff's alpha, and each rater against the mean of the others.
+"""Agreement among raters: intraclass correlations and Krippendorff's alpha.
 
-Sources: ICC, Shrout and Fleiss 1979, with the names of McGraw and Wong 1996; alpha, Krippendorff 2011. One rater against the
-mean of the others is the ceiling that a judge is compared with; the paper reports no ceiling.
+Sources: ICC, Shrout and Fleiss 1979, with the names of McGraw and Wong 1996; alpha, Krippendorff 2011.
 """
 
 from collections.abc import Callable
@@ -12,21 +11,6 @@ from automedeval.stats.agreement import SAME
 from automedeval.stats.bootstrap import Statistic, divide, undefined
 
 MOST_LEVELS = 30  # distinct ratings up to which ordinal alpha is computed
-
-
-def leave_one_out(ratings: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return (own, others), each [raters · responses]: a rater's score and the mean of the response's other raters.
-
-    Where one of the two is missing, both are NaN.
-
-    Args:
-        ratings: float [responses, raters], NaN where a rater gave none.
-    """
-    rated = ~np.isnan(ratings)
-    total, count = np.nansum(ratings, axis=1, keepdims=True), rated.sum(axis=1, keepdims=True)
-    others = divide(total - np.where(rated, ratings, 0.0), (count - rated).astype(float))
-    both = rated & ~np.isnan(others)
-    return np.where(both, ratings, np.nan).T.ravel(), np.where(both, others, np.nan).T.ravel()
 
 
 def icc(ratings: np.ndarray, case: np.ndarray, cases: int, crossed: bool) -> dict[str, Statistic]:

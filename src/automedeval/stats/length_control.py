@@ -25,28 +25,22 @@ FEW = 5  # comparisons that each model needs
 
 
 def longer_wins(
-    first: np.ndarray,
-    second: np.ndarray,
-    longer: np.ndarray,
-    relation: np.ndarray,
-    case: np.ndarray,
-    cases: int,
-    models: int,
+    first: np.ndarray, second: np.ndarray, gaps: np.ndarray, way: np.ndarray, case: np.ndarray, cases: int, models: int
 ) -> Statistic:
     """Return the probability that an answer longer by s wins against one of an equally strong model; 1/2: no effect of length.
 
     Args:
         first, second: int [pairs], the models of the two answers.
-        longer: float [pairs], words of the first answer less those of the second.
-        relation: float [pairs], 1, 0 or -1 if the first is preferred, tied or not preferred; NaN without a verdict.
+        gaps: float [pairs], words of the first answer less those of the second.
+        way: float [pairs], 1, 0 or -1 if the first is preferred, tied or not preferred; NaN without a verdict.
         case: int [pairs], the case of each pair.
         cases, models: their numbers. Models of which there are too many, or too few pairs, count as equally strong.
     """
-    judged = ~np.isnan(relation)
-    first, second, case, longer = first[judged], second[judged], case[judged], longer[judged].astype(float)
-    spread = float(np.std(longer)) if len(longer) else 0.0
+    judged = ~np.isnan(way)
+    first, second, case, gaps = first[judged], second[judged], case[judged], gaps[judged].astype(float)
+    spread = float(np.std(gaps)) if len(gaps) else 0.0
     if spread == 0:
-        return undefined(cases, 0, "all answers are equally long" if len(longer) else "no pair was judged")
+        return undefined(cases, 0, "all answers are equally long" if len(gaps) else "no pair was judged")
     counts = np.bincount(np.concatenate([first, second]), minlength=models)
     present = np.flatnonzero(counts)
     if len(present) > MOST_MODELS or counts[present].min() < FEW:
@@ -54,8 +48,8 @@ def longer_wins(
     design = np.zeros((len(first), len(present) + 1))
     for column, model in enumerate(present):
         design[:, column] = (first == model).astype(float) - (second == model)
-    design[:, -1] = np.tanh(longer / spread)
-    won = (relation[judged] + 1) / 2
+    design[:, -1] = np.tanh(gaps / spread)
+    won = (way[judged] + 1) / 2
     columns, step = _one_step(design, won, fit_logistic(design, won, ridge=RIDGE), case, cases)
 
     def chance(sums: np.ndarray) -> np.ndarray:

@@ -24,18 +24,13 @@ MOST = 1_000_000  # ratings that a plan without a judge may need
 
 
 def power_of(
-    rated: int,
-    difference: float,
-    spread: float,
-    rest: float | None = None,
-    cases: int | None = None,
-    level: float = LEVEL,
+    rated: int, gap: float, spread: float, rest: float | None = None, cases: int | None = None, level: float = LEVEL
 ) -> float:
     """Return the power of a two-sided t test for a difference of two models.
 
     Args:
         rated: the number of rated cases, 2 or more.
-        difference: the true difference, in the unit of `spread`.
+        gap: the true difference, in the unit of `spread`.
         spread: the standard deviation over cases of people's difference.
         rest: the standard deviation of the part that the judge does not explain; None without a judge.
         cases: the number of judged cases, which include the rated ones.
@@ -45,9 +40,9 @@ def power_of(
     if rest is not None and cases is not None:
         variance = rest**2 / rated + max(0.0, spread**2 - rest**2) / cases
     if variance == 0:
-        return float(difference != 0)
+        return float(gap != 0)
     freedom = rated - 1
-    edge, centre = -float(scipy.special.stdtrit(freedom, level / 2)), abs(difference) / np.sqrt(variance)
+    edge, centre = -float(scipy.special.stdtrit(freedom, level / 2)), abs(gap) / np.sqrt(variance)
     if centre > 30:
         return 1.0
     # The distribution function is inaccurate in its far tail, where the wrong side is; its value is below 1e-10 there.
@@ -56,19 +51,14 @@ def power_of(
 
 
 def ratings_needed(
-    difference: float,
-    power: float,
-    spread: float,
-    rest: float | None = None,
-    cases: int | None = None,
-    level: float = LEVEL,
+    gap: float, power: float, spread: float, rest: float | None = None, cases: int | None = None, level: float = LEVEL
 ) -> int | None:
     """Return the least number of rated cases with this power; the arguments are those of `power_of`.
 
     None if no number up to `cases` (without a judge: up to `MOST`) is enough.
     """
     most = MOST if rest is None or cases is None else cases
-    reached = partial(power_of, difference=difference, spread=spread, rest=rest, cases=cases, level=level)
+    reached = partial(power_of, gap=gap, spread=spread, rest=rest, cases=cases, level=level)
     if reached(most) < power:
         return None
     return bisect_left(range(most), power, lo=2, key=reached)

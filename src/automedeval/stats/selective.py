@@ -23,7 +23,7 @@ import numpy as np
 import scipy
 
 from automedeval.stats.agreement import Panel
-from automedeval.stats.bootstrap import divide, ratio
+from automedeval.stats.bootstrap import divide, ratio, sums_at
 
 STEPS = 20  # thresholds are at twentieths of the fresh verdicts
 LEAST = 4  # twentieths that the strictest threshold keeps at least: with fewer units, chance would often end the sequence there
@@ -99,14 +99,12 @@ def certify(
         f"{risk:g} at most; this statement is false with a probability of {delta:g} at most"
     )
     found: dict[str, Any] = {name: accepted.get(name) for name in ("threshold", "errors", "p")}
-    found |= {
-        "promise": promise if accepted else None,
-        "reason": reason,
-        "risk": risk,
-        "delta": delta,
-        "tested": tested,
-    }
-    return found | {"units": units, "units_kept": accepted.get("units", 0), "units_needed_without_an_error": least}
+    found |= {"promise": promise if accepted else None, "reason": reason, "risk": risk, "delta": delta}
+    return (
+        found
+        | {"tested": tested}
+        | {"units": units, "units_kept": accepted.get("units", 0), "units_needed_without_an_error": least}
+    )
 
 
 def drawn_pairs(panel: Panel, pairs: np.ndarray, names: Sequence[str], seed: int = 0) -> np.ndarray:
@@ -132,9 +130,7 @@ def gaps(panel: Panel, scores: np.ndarray) -> np.ndarray:
     NaN where no pair has two scores. It is the mean because the smallest difference among many responses is always near 0.
     """
     first, second = panel.pairs
-    distance = np.abs(scores[first] - scores[second])
-    defined = ~np.isnan(distance)
-    return divide(panel.per_case(np.where(defined, distance, 0.0)), panel.per_case(defined))
+    return divide(*sums_at(np.abs(scores[first] - scores[second]), panel.case[first], panel.cases))
 
 
 def risk_coverage(panel: Panel, people: np.ndarray, judge: np.ndarray, confidence: np.ndarray) -> list[dict[str, Any]]:

@@ -60,54 +60,47 @@ def meta_evaluate(
         main: the main judge; by default `main_judge.choose` chooses it.
     """
     rows = rows_of(judges)
-    panel = cases.panel
+    rivals, baselines = ([row for row in rows if (row.judge.kind == "judge") is kind] for kind in (True, False))
     main = main or choose(cases, rows, people)
     tree: dict[str, Any] = {
         "cases": _counts(cases, people),
         "judges": {row.name: record_of(cases, row) for row in rows},
-        "models": {
-            row.name: compare_candidates(cases, row.relations, row.scores, row.expected, resamples)
-            for row in rows
-            if row.judge.kind == "judge"
-        },
-        "main_judge": describe(cases, main, people, [row for row in rows if row.judge.kind == "baseline"]),
     }
+    tree["main_judge"] = describe(cases, main, people, baselines)
     for row in rows:
         tree["judges"][row.name] |= {"scores": _histogram(row.scores)} if row.scores is not None else {}
+    compared = {
+        row.name: compare_candidates(cases, row.relations, row.scores, row.expected, resamples) for row in rivals
+    }
+    for row in rivals:
+        for name, record in compared[row.name].get("models", {}).items():
+            record["longer"] = list(longer_comparisons(cases, row.relations, name))
     if people is not None:
         relations = {row.name: row.people_relations(people) for row in rows}
         for row in rows:
             tree["judges"][row.name] |= _agreement(cases, people, row, relations[row.name])
         tree["people"] = _people(cases, people)
-        if ceiling := _ceiling(cases, people):
-            tree["people"]["ceiling"] = ceiling
-        for row in rows:
-            if row.values is not None:  # the pairs of a judge of pairs are not laid out per rater
-                tree["judges"][row.name] |= beside_one_rater(cases, people, row.values, row.judge.asked)
-        by_people = compare_candidates(cases, panel.relations(people.scores), people.scores, None, resamples)
-        tree["models"] = {"people": by_people} | tree["models"]
+        by_people = cases.panel.relations(people.scores)
+        compared = {"people": compare_candidates(cases, by_people, people.scores, None, resamples)} | compared
+        tree["comparisons"] = [
+            paired(cases, relations, first, second)
+            for first, second in combinations(rows, 2)
+            if "judge" in (first.judge.kind, second.judge.kind)
+        ]
+    tree["models"] = compared
     if choices:
         tree["choices"] = _choices(cases, judges, choices)
     if verdict_ratings:
         tree["verdict_ratings"] = _verdict_ratings(cases, verdict_ratings)
     if preferences:
         tree["preferences"] = preference_shares(preferences, len(cases))
-    if people is not None:
-        tree["comparisons"] = [
-            paired(cases, relations, first, second)
-            for first, second in combinations(rows, 2)
-            if "judge" in (first.judge.kind, second.judge.kind)
-        ]
-    for row in rows:
-        for name, record in tree["models"].get(row.name, {}).get("models", {}).items():
-            record["longer"] = list(longer_comparisons(cases, row.relations, name))
     result = bootstrap.estimate(tree, len(cases), resamples)
     finish(result["main_judge"], sees_reference(main.row.judge))
     if people is not None:
-        comparisons = result["comparisons"] = differences(result["comparisons"])
-        baselines = {row.name for row in rows if row.judge.kind == "baseline"}
-        for row in (row for row in rows if row.judge.kind == "judge"):
-            mine = [each for each in comparisons if each["first"] == row.name and each["second"] in baselines]
+        comparisons, names = differences(result["comparisons"]), {row.name for row in baselines}
+        result["comparisons"] = comparisons
+        for row in rivals:
+            mine = [each for each in comparisons if each["first"] == row.name and each["second"] in names]
             best = best_baseline({each["second"]: each["difference"] for each in mine}, sees_reference(row.judge))
             result["judges"][row.name]["best_baseline"] = best
     for table in result["models"].values():
@@ -135,13 +128,16 @@ def measures_of(cases: Cases, row: Row, rated: np.ndarray, relation: np.ndarray)
         rated: people's scores of the responses that count [responses], NaN for the others.
         relation: people's relations of the pairs that count [pairs], NaN for the others.
     """
-    panel = cases.panel
-    reason = "no valid verdict" if row.invalid else "this judge gives no whole scores"
-    record: dict[str, Any] = dict.fromkeys(ACCURACIES + CORRELATIONS, Estimate(None, reason=reason))
+    panel, measures = cases.panel, ACCURACIES + CORRELATIONS
+
+    def undefined(reason: str) -> Estimate:
+        return Estimate(None, reason="no valid verdict" if row.invalid else reason)
+
+    record: dict[str, Any] = dict.fromkeys(measures, undefined("this judge gives no whole scores"))
     if row.criterion is not None or row.scores is not None or row.invalid:  # without a valid verdict all is wrong
         record |= agreement.accuracies(panel, relation, row.relations)
     if row.criterion is not None:
-        record |= dict.fromkeys(CORRELATIONS, Estimate(None, reason="this judge gives choices, no scores"))
+        record |= dict.fromkeys(CORRELATIONS, undefined("this judge gives choices, no scores"))
     if row.scores is not None:
         record |= _correlations(cases, rated, row.scores)
     if row.expected is not None:
@@ -153,12 +149,11 @@ def measures_of(cases: Cases, row: Row, rated: np.ndarray, relation: np.ndarray)
         banded, bands = agreement.cross_fitted_relations(panel, both_answer, row.expected, fold)
         banded = np.where(one_empty, row.finest, banded)
         twins = agreement.accuracies(panel, relation, banded) | _correlations(cases, rated, row.expected)
-        twins["concordance"] = agreement.concordance(cases.panel, relation, row.finest)
-        record |= {f"{name}_expected": twins[name] for name in ACCURACIES + CORRELATIONS} | {"tie_bands": bands}
+        twins["concordance"] = agreement.concordance(panel, relation, row.finest)
+        record["tie_bands"] = bands
     else:
-        reason = "no valid verdict" if row.invalid else "this judge gives no expected scores, or not with every verdict"
-        record |= {f"{name}_expected": Estimate(None, reason=reason) for name in ACCURACIES + CORRELATIONS}
-    return record
+        twins = dict.fromkeys(measures, undefined("this judge gives no expected scores, or not with every verdict"))
+    return record | {f"{name}_expected": twins[name] for name in measures}
 
 
 def _correlations(cases: Cases, rated: np.ndarray, scores: np.ndarray) -> dict[str, Any]:
@@ -174,6 +169,8 @@ def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> 
     """
     panel, rated, runs = cases.panel, row.rated(people), row.runs()
     record = measures_of(cases, row, rated, relation)
+    if row.values is not None:  # the pairs of a judge of pairs are not laid out per rater
+        record |= beside_one_rater(cases, people, row.values, row.judge.asked)
     record["runs"] = None
     if len(runs) > 1:
         record["runs"] = [{"run": each.run} | measures_of(cases, each, rated, relation) for each in runs]
@@ -223,13 +220,16 @@ def _by_criterion(cases: Cases, people: People, judge: VerdictTable) -> dict[str
 
 
 def _people(cases: Cases, people: People) -> dict[str, Any]:
-    """Return who rated, and the reliability of the ratings: per criterion, and of the mean over criteria."""
+    """Return who rated, the reliability of the ratings, per criterion and of their mean, and one rater beside the others."""
     panel = cases.panel
     record: dict[str, Any] = {"raters": "crossed" if people.crossed else "anonymous", "annotators": people.annotators}
     record |= {"criteria": list(people.by_criterion), "scores": _histogram(people.scores)}
     record["prefers_longer"] = prefers_longer(cases, panel.relations(people.scores))
-    if len(people.annotators) < 2:
+    if (each_rater := people.leave_one_out(panel)) is None:
         return record | {"reliability": None, "reason": "one rater only: the agreement between people is not known"}
+    kept, _, scores, others = each_rater
+    record["ceiling"] = agreement.accuracies(kept, kept.relations(others), kept.relations(scores))
+    record["ceiling"] |= agreement.correlations(kept, others, scores)
     tables = dict(people.by_criterion)
     if len(tables) > 1:
         tables["mean of the criteria"] = people.by_annotator
@@ -240,15 +240,6 @@ def _people(cases: Cases, people: People) -> dict[str, Any]:
         alpha = interrater.krippendorff_alpha(ratings, panel.case, len(cases), level)
         record["reliability"][criterion][f"alpha ({level})"] = alpha
     return record
-
-
-def _ceiling(cases: Cases, people: People) -> dict[str, Any]:
-    """Return the agreement of one rater with the mean of the others; empty if there is one rater."""
-    if (each_rater := people.leave_one_out(cases.panel)) is None:
-        return {}
-    panel, _, scores, others = each_rater
-    ceiling = agreement.accuracies(panel, panel.relations(others), panel.relations(scores))
-    return ceiling | agreement.correlations(panel, others, scores)
 
 
 def _histogram(values: np.ndarray) -> dict[str, int]:

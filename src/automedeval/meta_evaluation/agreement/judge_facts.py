@@ -168,28 +168,16 @@ def record_of(cases: Cases, row: Row) -> dict[str, Any]:
     """Return the record of a judge in agreement.json, as far as it needs no ratings, with a `Statistic` for every figure."""
     judge = row.judge
     faults = Counter(each.rationale_fault for each in judge.valid if each.rationale_fault)
-    record: dict[str, Any] = {
-        "kind": judge.kind,
-        "name": judge.name,
-        "judge": judge.judge,
-        "rubric": judge.rubric_name,
-        "layout": layout(judge),
-        "criterion": row.criterion,
-        "settings": judge.settings,
-        "checkpoint": judge.checkpoint,
-        "verdicts": int(judge.verdicts_due.sum()),
-        "errors": dict(judge.errors.most_common(8)),
-        "blind_to": blind_to(judge),
-        "contradicted": contradicted_by_model(judge),
-        "rationale_faults": dict(sorted(faults.items())),
-        "empty": judge.by_model(cases.empty),
-        "unread": judge.by_model(judge.unread),
-        "foreign": foreign(judge),
-        "usage": usage(judge) if row.criterion in (None, *judge.criteria[:1]) else {},
-        "polarity": "worse" if row.criterion in judge.worse else "better",
-        "valid_rate": bootstrap.ratio(judge.verdicts_valid, judge.verdicts_due, reason="no verdict"),
-        "prefers_longer": prefers_longer(cases, row.relations),
-    }
+    record: dict[str, Any] = {"kind": judge.kind, "name": judge.name, "judge": judge.judge, "rubric": judge.rubric_name}
+    record |= {"layout": layout(judge), "criterion": row.criterion, "blind_to": blind_to(judge)}
+    record |= {"settings": judge.settings, "checkpoint": judge.checkpoint, "contradicted": contradicted_by_model(judge)}
+    record |= {"verdicts": int(judge.verdicts_due.sum()), "errors": dict(judge.errors.most_common(8))}
+    record |= {"rationale_faults": dict(sorted(faults.items())), "foreign": foreign(judge)}
+    record |= {"empty": judge.by_model(cases.empty), "unread": judge.by_model(judge.unread)}
+    record["usage"] = usage(judge) if row.criterion in (None, *judge.criteria[:1]) else {}
+    record["polarity"] = "worse" if row.criterion in judge.worse else "better"
+    record["valid_rate"] = bootstrap.ratio(judge.verdicts_valid, judge.verdicts_due, reason="no verdict")
+    record["prefers_longer"] = prefers_longer(cases, row.relations)
     if row.slots is not None and len(row.slots):
         record["slots"] = [bootstrap.mean(total, count, int(count.sum())) for total, count in row.slots]
     if row.consistent is not None:

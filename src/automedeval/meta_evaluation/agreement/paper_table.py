@@ -70,12 +70,22 @@ def paper_table(
         others = [record for record in table if record is not mine]
         for record in others:
             pair = [[by_name[name] for name in each["names"]] for each in (record, mine)]
-            differences = _differences(cases, people, pair, scores, statistics, columns, resamples)
+            figures = _on_shared_pairs(cases, people, pair, SCORES[scores]) | {
+                name: _on_shared_cases(
+                    [{row.name: _rationale_runs(name, statistics[row.judge.name]) for row in side} for side in pair]
+                )
+                for name in RATIONALES
+                if name in columns
+            }
+            figures = bootstrap.estimate(figures, len(cases), resamples)
             for name in columns:
-                gaps = [each for each in (record, mine) if each["cells"][name]["mean"].value is None]
-                reasons = [f"{each['judge']}: {each['cells'][name]['mean'].reason}" for each in gaps]
-                gap = Estimate(None, reason=reasons[0]) if reasons else differences[name]
-                record["cells"][name]["difference"] = gap
+                unit, bounds = ((0.0, 1.0), (-1.0, 1.0)) if name in ACCURACIES else (None, None)
+                theirs, own = (over_runs(side, unit)["mean"] for side in figures[name])
+                difference = bootstrap.difference(theirs, own, bounds)
+                for each in (mine, record):  # the first of the two without a figure says why
+                    if (mean := each["cells"][name]["mean"]).value is None:
+                        difference = Estimate(None, reason=f"{each['judge']}: {mean.reason}")
+                record["cells"][name]["difference"] = difference
         for name in columns:
             bootstrap.adjust([record["cells"][name] for record in others], "difference", bootstrap.t_test)
         for name in CORRELATIONS:
@@ -92,38 +102,26 @@ def mark(p: float | None) -> str:
     return "" if p is None else next((sign for level, sign in MARKS if p < level), "")
 
 
-def _differences(
-    cases: Cases,
-    people: People,
-    pair: Sequence[Sequence[Row]],
-    scores: str,
-    statistics: Rationales,
-    columns: Sequence[str],
-    resamples: int,
-) -> dict[str, Estimate]:
-    """Return column → a judge's figure less ours, where both have a value in every run; `pair` has the trainings of both."""
+def _on_shared_pairs(cases: Cases, people: People, pair: Sequence[Sequence[Row]], end: str) -> dict[str, list[dict]]:
+    """Return measure → of the trainings of both judges, name → run → the figure where every run has a value.
+
+    Args:
+        end: that of the measures' names, which tells the scores that they are from.
+    """
     rows = [row for side in pair for row in side]
     relation, rated = cases.panel.relations(people.scores), people.scores
     for row in rows:
         relation = np.where(np.isnan(row.people_relations(people)), np.nan, relation)
         for run in row.runs():
-            values = run.scores if scores == "own" else run.expected
+            values = run.expected if end else run.scores
             rated = rated if values is None else np.where(np.isnan(values), np.nan, rated)
-    measured = {row.name: [measures_of(cases, run, rated, relation) for run in row.runs()] for row in rows}
-
-    def figures(row: Row, name: str) -> dict[int, Any]:
-        if name in RATIONALES:
-            return _rationale_runs(name, statistics[row.judge.name])
-        return {number: found[name + SCORES[scores]] for number, found in enumerate(measured[row.name])}
-
-    tree = {name: [{row.name: figures(row, name) for row in side} for side in pair] for name in columns}
-    tree |= {name: _on_shared_cases(tree[name]) for name in RATIONALES if name in tree}
-    differences = {}
-    for name, sides in bootstrap.estimate(tree, len(cases), resamples).items():
-        unit, gap = ((0.0, 1.0), (-1.0, 1.0)) if name in ACCURACIES else (None, None)
-        theirs, ours = (over_runs(side, unit)["mean"] for side in sides)
-        differences[name] = bootstrap.difference(theirs, ours, gap)
-    return differences
+    measured = {row: [measures_of(cases, run, rated, relation) for run in row.runs()] for row in rows}
+    return {
+        name: [
+            {row.name: {n: each[name + end] for n, each in enumerate(measured[row])} for row in side} for side in pair
+        ]
+        for name in MEASURES
+    }
 
 
 def _rationale_runs(name: str, record: Mapping[str, Any]) -> dict[int, Any]:

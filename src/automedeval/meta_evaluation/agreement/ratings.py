@@ -28,7 +28,7 @@ from automedeval.records import (
 )
 from automedeval.records.ratings import placed_ratings
 from automedeval.records.rows import read_rows
-from automedeval.stats import bootstrap, interrater
+from automedeval.stats import bootstrap
 from automedeval.stats.agreement import CHOICES, Panel
 
 # The keys of a record that is no rating of scores.
@@ -83,7 +83,7 @@ class People:
         return _mean(self.by_annotator, 1)
 
     def leave_one_out(self, panel: Panel) -> tuple[Panel, np.ndarray, np.ndarray, np.ndarray] | None:
-        """Return each rater beside the mean of the others; None with one rater.
+        """Return each rater beside the mean of the others, which is the ceiling for a judge; None with one rater.
 
         Args:
             panel: of the responses that are rated.
@@ -94,9 +94,11 @@ class People:
         """
         if len(self.annotators) < 2:
             return None
-        scores, others = interrater.leave_one_out(self.by_annotator)
-        keep = ~np.isnan(scores)
-        return panel.stacked(len(self.annotators)).only(keep), keep, scores[keep], others[keep]
+        own, rated = self.by_annotator, ~np.isnan(self.by_annotator)
+        total, count = np.nansum(own, axis=1, keepdims=True), rated.sum(axis=1, keepdims=True)
+        others = bootstrap.divide(total - np.where(rated, own, 0.0), (count - rated).astype(float))
+        keep = (rated & ~np.isnan(others)).T.ravel()
+        return panel.stacked(len(self.annotators)).only(keep), keep, own.T.ravel()[keep], others.T.ravel()[keep]
 
 
 def _mean(values: np.ndarray, axis: int) -> np.ndarray:
@@ -141,11 +143,9 @@ def gather_ratings(
     rated = {name: ~np.isnan(values).all(axis=1) for name, values in by_criterion.items()}
     complete = all(not np.isnan(values[rated[name]]).any() for name, values in by_criterion.items())
     if raters is None:
-        notes.append(
-            "raters are taken as crossed: all of them rated all that was rated"
-            if complete
-            else "raters are taken as anonymous: not all of them rated everything (--raters crossed if they are persons)"
-        )
+        crossed = "raters are taken as crossed: all of them rated all that was rated"
+        other = "raters are taken as anonymous: not all of them rated everything (--raters crossed if they are persons)"
+        notes.append(crossed if complete else other)
     people = People(annotators, by_criterion, complete if raters is None else raters == "crossed", comments, notes)
     unrated = len(cases) - len(np.unique(cases.panel.case[~np.isnan(people.scores)]))
     if unrated:

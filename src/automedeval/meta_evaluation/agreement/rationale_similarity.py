@@ -74,11 +74,7 @@ def read_teacher(source: str, cases: Cases, judges: Sequence[VerdictTable] = ())
 
 
 def compare_rationales(
-    cases: Cases,
-    judges: Sequence[VerdictTable],
-    teacher: VerdictTable,
-    score: Callable[..., dict[str, Any]],
-    **settings: Any,
+    cases: Cases, judges: Sequence[VerdictTable], teacher: VerdictTable, score: Callable[..., dict], **settings: Any
 ) -> dict[str, Any]:
     """Compare judges' rationales with the teacher's on the same responses of the same case.
 

@@ -42,7 +42,7 @@ def certify_order(
     if not confidence:
         raise RecordError("--risk: no verdict to calibrate scores two responses of a case, so that none has an order")
     panel = rated.cases.panel
-    relations = panel.relations(np.where(np.isin(np.arange(len(people)), rated.response), people, np.nan))
+    relations = panel.relations(np.where(rated.shown(), people, np.nan))
     case, rated_gaps = panel.case[panel.pairs[0]], _gaps(rated, source)
     ordered = ~np.isnan(relations) & (relations != 0) & ~np.isnan(rated_gaps[case])
     drawn = selective.drawn_pairs(panel, ordered, list(rated.cases.index))

@@ -130,13 +130,10 @@ class Calibration:
         table, rated = beside_people(verdicts, ratings, rubric)
         valid = sorted(table.valid, key=lambda each: (each.case_id, each.order, each.run))
         source = "expected_scores" if all(each.expected_scores is not None for each in valid) else "scores"
-        entries = [
-            (start + place, row)
-            for verdict in valid
-            for start in [int(table.cases.start[table.cases.index[verdict.case_id]])]
-            for place, row in kind.features(verdict, source).items()
-            if not np.isnan(rated.scores[start + place])
-        ]
+        starts = [int(table.cases.start[table.cases.index[verdict.case_id]]) for verdict in valid]
+        features = ((start, kind.features(verdict, source)) for start, verdict in zip(starts, valid))
+        entries = [(start + place, row) for start, rows in features for place, row in rows.items()]
+        entries = [(response, row) for response, row in entries if not np.isnan(rated.scores[response])]
         # Responses are numbered in the order of their first entries, and cases in that of their ids.
         responses = {response: number for number, response in enumerate(dict.fromkeys(key for key, _ in entries))}
         shown = np.array(list(responses), int)
@@ -215,12 +212,7 @@ class Calibration:
 
 
 def calibrate(
-    verdicts: str,
-    ratings: str,
-    rubric: Rubric,
-    fit: str | None = None,
-    judge: str | None = None,
-    risk: float | None = None,
+    verdicts: str, ratings: str, rubric: Rubric, fit: str | None, judge: str | None, risk: float | None
 ) -> tuple[Calibration, list[Verdict]]:
     """Learn from the verdicts of one judge on rated cases, and put its other verdicts on the scale.
 

@@ -8,9 +8,10 @@ from typing import Any
 from automedeval.meta_evaluation import charts
 from automedeval.meta_evaluation.charts import Figure
 from automedeval.meta_evaluation.comparison.compare import NO_SCORES
+from automedeval.meta_evaluation.facts import best_of
 from automedeval.meta_evaluation.page import Bars, Table, render_report
 from automedeval.meta_evaluation.report.changes import WORDS
-from automedeval.meta_evaluation.report.text import best_of, is_clear
+from automedeval.meta_evaluation.report.text import is_clear
 from automedeval.meta_evaluation.report.text import layout as layout_of
 from automedeval.records.text import UNDEFINED, number, span
 

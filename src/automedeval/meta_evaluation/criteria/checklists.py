@@ -17,7 +17,7 @@ from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.metrics.embedding import TextEncoder, readable, sentences
 from automedeval.metrics.lexical import words
 from automedeval.records import CriterionLabel, RecordError, read_placed
-from automedeval.stats.bootstrap import Statistic, difference, divide, estimate, ratio
+from automedeval.stats.bootstrap import Statistic, difference, divide, estimate, mean_of
 from automedeval.stats.calibration_error import BINS, calibration_error
 from automedeval.stats.degrees import degree_tables, kappa
 
@@ -112,16 +112,15 @@ def measures(cases: Cases, met: np.ndarray, chance: np.ndarray, labels: Labels, 
     case, judged, size = cases.panel.case[cases.response_of], ~np.isnan(majority), len(cases)
     sure = judged & ~np.isnan(chance)
     bins = np.clip((chance[sure] * BINS).astype(int), 0, BINS - 1)  # of equal width
-    count = partial(np.bincount, case, minlength=size)
     table = _table(met, majority, case, size)
     pooled = np.sum([_table(met, labelled, case, size) for labelled in labels.values()], axis=0)
     return {
-        "accuracy": ratio(count(judged & (met == majority)), count(judged), reason="no value"),
+        "accuracy": mean_of(np.where(judged, met == majority, np.nan), case, size, bounds=(0.0, 1.0)),
         **{name: Statistic(table, of, int(table.sum())) for name, of in OF_TABLE.items()},
         "macro_f1_pooled": Statistic(pooled, _macro_f1, int(pooled.sum())),
         "auroc": auroc(chance, majority, case),
         "calibration_error": calibration_error(chance[sure], majority[sure], case[sure], size, bins),
-        "read_rate": ratio(count(judged & ~np.isnan(met)), count(judged), reason="no value"),
+        "read_rate": mean_of(np.where(judged, ~np.isnan(met), np.nan), case, size, bounds=(0.0, 1.0)),
     }
 
 

@@ -11,7 +11,7 @@ from automedeval.meta_evaluation.agreement.candidates import ranked
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import audits_of, known_of_judge
 from automedeval.meta_evaluation.criteria.checklists import Labels, certificate_of, strict_majority
-from automedeval.meta_evaluation.facts import facts_of
+from automedeval.meta_evaluation.facts import best_of, facts_of
 from automedeval.meta_evaluation.page import SHOWN_CASES, Bars, Table, render_report
 from automedeval.meta_evaluation.table import VerdictTable, rows_of
 from automedeval.metrics.embedding import TextEncoder
@@ -194,14 +194,27 @@ def render_criteria(result: Mapping[str, Any], cases: Cases, readings: Sequence[
 
 
 def sentences(result: Mapping[str, Any]) -> list[str]:
-    """Return the results in sentences: every judge's scores, and how physicians agree with each other."""
-    lines = []
+    """Return the results in sentences: who is first, every judge's scores, and how physicians agree with each other."""
+    lines = [_first(*next(iter(result["judges"].items())))]
     for name, judge in result["judges"].items():
         means = "; ".join(f"{model} {_mean(each)}" for model, each in judge["candidates"].items())
         lines.append(f"{name}: mean score {means}.")
     for name, each in (result["certificate"] or {}).get("physicians", {}).items():
         lines.append(f"{name} beside the majority of the others: accuracy {span(each['accuracy'], 3)}.")
     return lines
+
+
+def _first(name: str, judge: Mapping[str, Any]) -> str:
+    """Say which candidate scores highest by a judge, and of which it is not clearly different."""
+    ranks = {model: each["rank"] for model, each in judge["candidates"].items() if each["rank"]}
+    certified = "" if judge["certified"] else f" {name} is {UNCERTIFIED}."
+    if not ranks:
+        return f"The models cannot be compared by {name}.{certified}"
+    mean = {model: judge["candidates"][model]["mean"]["value"] or 0.0 for model in ranks}
+    best_rank = {model: int(rank.partition("–")[0]) for model, rank in ranks.items()}
+    order = sorted(ranks, key=lambda model: (best_rank[model], -mean[model]))
+    level = [model for model in order[1:] if best_rank[model] == 1]
+    return f"By {name}: {best_of(order, level, 'scores higher', 'scores clearly highest')}{certified}"
 
 
 def facts(result: Mapping[str, Any]) -> dict[str, str]:

@@ -105,12 +105,7 @@ def read_harm_ratings(path: str, cases: Cases, rubrics: Mapping[str, Rubric]) ->
         if (number, rating.annotator) in found:
             raise RecordError(f"{place}: {rating.annotator!r} rated {rating.model!r} of case {case.id!r} before")
         for start, end, words in ([mark.get(name) for name in ("start", "end", "text")] for mark in rating.marks):
-            if (
-                type(start) is not int
-                or type(end) is not int
-                or not 0 <= start < end
-                or response.text[start:end] != words
-            ):
+            if {type(start), type(end)} != {int} or not 0 <= start < end or response.text[start:end] != words:
                 where = f"in the response of {rating.model!r} at {start} to {end}: another text was rated"
                 raise RecordError(f"{place}: the words {words!r:.60} do not stand {where}")
         quoted = [f"“{mark['text']}”" for mark in rating.marks] + ([rating.missing] if rating.missing else [])

@@ -26,7 +26,7 @@ from automedeval.records import Verdict, question_text
 from automedeval.records.run_record import describe_result
 from automedeval.records.text import span
 from automedeval.rubrics import Rubric
-from automedeval.stats.bootstrap import estimate, plain, ratio
+from automedeval.stats.bootstrap import estimate, mean_of, plain
 from automedeval.stats.degrees import degree_tables, detection, weighted_kappa
 
 
@@ -82,22 +82,19 @@ def harm_result(
 
 def degrees_by_model(rater: VerdictTable) -> dict[str, dict[str, Any]]:
     """Return, for each model, how many of its responses have each degree, and the share at the threshold or worse."""
-    cases, criterion, degrees, counts = rater.cases, rubric_of(rater).degree, middle_degrees(rater), {}
+    cases, criterion, degrees = rater.cases, rubric_of(rater).degree, middle_degrees(rater)
+    counts: dict[str, dict[str, Any]] = {}
     least, told = list(criterion.values).index(criterion.threshold), ~np.isnan(degrees)
     untold, unread = rater.shown(rater.is_valid) & ~told, rater.shown() & ~rater.shown(rater.is_valid)
     for place, model in enumerate(cases.models):
         of_model = cases.model_of == place
         if not (of_model & rater.shown()).any():
             continue
-        worse, rated = of_model & (degrees >= least), of_model & told
-        per_case = [cases.panel.per_case(each, "responses") for each in (worse, rated)]
-        counts[model] = {
-            "degrees": np.bincount(degrees[rated].astype(int), minlength=len(criterion.values)).tolist(),
-            "untold": int((of_model & untold).sum()),
-            "unread": int((of_model & unread).sum()),
-            "worse": int(worse.sum()),
-            "share": ratio(per_case[0], per_case[1], reason="no degree can be told"),
-        }
+        rated, worse = of_model & told, np.where(of_model & told, degrees >= least, np.nan)
+        of_degree = np.bincount(degrees[rated].astype(int), minlength=len(criterion.values))
+        counts[model] = {name: int((of_model & each).sum()) for name, each in (("untold", untold), ("unread", unread))}
+        share = mean_of(worse, cases.panel.case, len(cases), "no degree can be told", (0.0, 1.0))
+        counts[model] |= {"degrees": of_degree.tolist(), "worse": int(np.nansum(worse)), "share": share}
     return counts
 
 
@@ -110,15 +107,14 @@ def agreement(judge: VerdictTable, physicians: VerdictTable) -> dict[str, Any]:
     rated, read, gap = physicians.shown(), judge.shown(judge.is_valid), people - judged
     widest = np.lexsort([-people, -gap])  # of equal gaps the worst first
     under_called = [cases.at(at) for at in widest[gap[widest] > 0]]
-    return {
+    untold = {"judge": rated & read & np.isnan(judged), "physicians": rated & np.isnan(people)}
+    counts = {f"untold_by_{name}": int(each.sum()) for name, each in untold.items()}
+    counts |= {"rated": int(rated.sum()), "unread": int((rated & ~read).sum())}
+    return counts | {
         "table": tables.sum(axis=0).astype(int).tolist(),
         "kappa": weighted_kappa(tables),
         "kappa_with_one": weighted_kappa(single),
         "from": {name: detection(tables, least) for least, name in enumerate(names) if least},
-        "rated": int(rated.sum()),
-        "untold_by_judge": int((rated & read & np.isnan(judged)).sum()),
-        "untold_by_physicians": int((rated & np.isnan(people)).sum()),
-        "unread": int((rated & ~read).sum()),
         "under_called": [[case.id, response.model] for case, response in under_called],
     }
 
@@ -186,8 +182,13 @@ def _bars(result: Mapping[str, Any]) -> Bars:
 
 
 def sentences(result: Mapping[str, Any]) -> list[str]:
-    """Return the results in sentences: harm of each model, then each judge beside the physicians."""
-    lines, worse = [f"Harm: {harm_in_words(result)}"], f"{result['threshold']} or worse"
+    """Return the results in sentences: the most harmful model, harm of each, then each judge beside the physicians."""
+    worse, (name, by_model) = f"{result['threshold']} or worse", next(iter(result["raters"].items()))
+    most = max(by_model, key=lambda model: by_model[model]["share"]["value"] or 0.0)
+    count = f"{by_model[most]['worse']} of {by_model[most]['share']['n']} answers"
+    first = f"{most} has most harm: {count} are {worse} by {name}."
+    first = first if by_model[most]["worse"] else f"No answer is {worse} by {name}."
+    lines = [first, f"Harm: {harm_in_words(result)}"]
     for name, each in result["judges"].items():
         found = each["from"][result["threshold"]]
         shares = {key: f"{span(figure, 0, 100)} %" for key, figure in found.items()}

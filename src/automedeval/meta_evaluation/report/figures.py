@@ -1,6 +1,6 @@
 """The figures of the meta-evaluation report: what of the result goes into each, and the numbers behind it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from statistics import fmean
@@ -43,16 +43,9 @@ def _agreement(result: dict[str, Any]) -> Iterator[Figure]:
     text += " Dashed: one rater against the mean of the others." if band else ""
     label, head = "concordance with people", ("judge", "concordance")
     yield from charts.estimates("Agreement with people", text, rows, label, 0.5, band, head)
-    histograms = [("people", result["people"]["scores"])]
-    histograms += [(name, record["scores"]) for name, record in judges.items() if record.get("scores")]
-    steps = sorted({score for _, counts in histograms for score in counts}, key=float)
-    yield Figure(
-        "Scores of judges and people",
-        "Share of responses at every score, rounded.",
-        partial(charts.distributions, histograms),
-        ["score", *(name for name, _ in histograms)],
-        [[score, *(counts.get(score, 0) for _, counts in histograms)] for score in steps],
-    )
+    scores = {name: record["scores"] for name, record in judges.items() if record.get("scores")}
+    scores = {"people": result["people"]["scores"]} | scores
+    yield from _shares("Scores of judges and people", "Share of responses at every score, rounded.", "by", scores)
     for name, record in judges.items():
         if len(bins := record["reliability"]) > 1:
             yield Figure(
@@ -108,18 +101,8 @@ def _rounds(rounds: dict[str, Any]) -> Iterator[Figure]:
 
 
 def _candidates(result: dict[str, Any]) -> Iterator[Figure]:
-    counts = {
-        name: list(steps.values()) for name, steps in result.get("score_counts", {}).items() if any(steps.values())
-    }
-    if counts:
-        steps = list(next(iter(result["score_counts"].values())))
-        yield Figure(
-            "Scores of each model",
-            f"Share of its answers at every score by {result['main_judge']['name']}, rounded.",
-            partial(charts.stacked, [(name, [n / sum(each) for n in each]) for name, each in counts.items()], steps),
-            ["model", *steps],
-            [[name, *each] for name, each in counts.items()],
-        )
+    text = f"Share of its answers at every score by {result['main_judge']['name']}, rounded."
+    yield from _shares("Scores of each model", text, "model", result.get("score_counts", {}))
     for name, table in result["models"].items():
         if table.get("strengths"):
             ranked = sorted(table["strengths"].items(), key=lambda item: -item[1]["value"])
@@ -153,17 +136,20 @@ def _outcomes(result: dict[str, Any]) -> Iterator[tuple[str, list[float]]]:
 
 
 def _verdict_ratings(result: dict[str, Any]) -> Iterator[Figure]:
+    text = "Share of every score that people gave the verdicts, per criterion (the paper's Figure 5a)."
     for judge, criteria in result.get("verdict_ratings", {}).items():
-        scores = sorted({score for record in criteria.values() for score in record["counts"]}, key=float)
-        counts = [(name, [record["counts"].get(score, 0) for score in scores]) for name, record in criteria.items()]
-        shares = [(name, [count / sum(values) for count in values]) for name, values in counts]
-        yield Figure(
-            f"People's scores of {judge}'s verdicts",
-            "Share of every score that people gave the verdicts, per criterion (the paper's Figure 5a).",
-            partial(charts.stacked, shares, scores),
-            ["criterion", *scores],
-            [[name, *values] for name, values in counts],
-        )
+        counts = {name: record["counts"] for name, record in criteria.items()}
+        yield from _shares(f"People's scores of {judge}'s verdicts", text, "criterion", counts)
+
+
+def _shares(title: str, text: str, of: str, counts: Mapping[str, Mapping[str, int]]) -> Iterator[Figure]:
+    """Yield the distributions {name: {score: number}} as bars of shares, if there are some; `of` says what has the names."""
+    steps = sorted({score for each in counts.values() for score in each}, key=float)
+    rows = [(name, [each.get(score, 0) for score in steps]) for name, each in counts.items() if any(each.values())]
+    shares = [(name, [number / sum(numbers) for number in numbers]) for name, numbers in rows]
+    if rows:
+        draw = partial(charts.stacked, shares, steps)
+        yield Figure(title, text, draw, [of, *steps], [[name, *numbers] for name, numbers in rows])
 
 
 def illustrate_preferences(preferences: list[dict[str, Any]]) -> Iterator[Figure]:

@@ -184,7 +184,7 @@ def make_report(
         grid = grid_of_changes(cases, shown, main_judge.row, flags, gap, marked, base=args.baseline, sort="lost")
     result["score_counts"] = score_counts(cases, main_judge.row)
     title = "Report: " + Path(args.cases).stem
-    texts = study | harm_pages | page.render(result, title, shown, grid, commands, scale, harm_lines[1:])
+    texts = study | harm_pages | page.render(result, title, shown, grid, commands, scale, harm_lines[2:])
     steps = [f"Next step: {' '.join(result['next_steps'])}"] * bool(result["next_steps"])
     return Report(result, "agreement.json", "report.html", texts, [*words(result, scale), *steps])
 
@@ -208,7 +208,7 @@ def _criteria_report(
     result = criteria_report.criteria_result(cases, readings, labels, encoder, args.resamples, args.audits, harm)
     result |= {"notes": notes, "settings": describe_result("report", resamples=args.resamples)}
     texts = criteria_report.render_criteria(result, cases, readings)
-    return Report(result, "criteria.json", "criteria.html", texts, criteria_report.sentences(result)[:1])
+    return Report(result, "criteria.json", "criteria.html", texts, criteria_report.sentences(result)[:2])
 
 
 def _chosen(judges: list[VerdictTable], wanted: list[str]) -> list[VerdictTable]:

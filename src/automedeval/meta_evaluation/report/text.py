@@ -1,12 +1,12 @@
 """Put the result into words: first the answer, which model scores highest and what is known of the judge, then the rest."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import zip_longest
 from typing import Any
 
 from automedeval.meta_evaluation.agreement.candidates import LEVEL, standing
 from automedeval.meta_evaluation.agreement.judge_facts import profile
-from automedeval.meta_evaluation.facts import LEAST_RATED, SHOWN, JudgeProfile, facts_of, is_trusted, trust
+from automedeval.meta_evaluation.facts import LEAST_RATED, SHOWN, JudgeProfile, best_of, facts_of, is_trusted, trust
 from automedeval.meta_evaluation.page import Bars, Table
 from automedeval.meta_evaluation.report import paper_table_text
 from automedeval.records.text import UNDEFINED, against_best, in_a_row, interval, percent, span
@@ -46,7 +46,11 @@ def headline(result: dict[str, Any], scale: tuple[float, float] | None) -> str:
     wrong = sum(count for count, _ in known.contradicted.values())
     answers = f"{wrong} answer{' says' if wrong == 1 else 's say'} what the reference contradicts"
     found = f" By {known.judge}'s check {answers}." if wrong else ""
-    if "baseline" not in result or "gap" in table:
+    if known.valid == 0:
+        return f"{known.judge} has no valid verdict, so that no model can be compared."
+    if result["cases"]["models"] == 1:
+        return f"There is one model, and nothing to compare it with.{found} {trust(known)}"
+    if "baseline" not in result:
         return f"{_best(table, stands, is_trusted(known))}{found} {trust(known)}"
     worst_first = sorted(result["baseline"]["models"].items(), key=lambda each: each[1]["better"] - each[1]["worse"])
     said = " ".join(_beside(name, each, result["baseline"]["name"], scale) for name, each in worst_first[:SHOWN])
@@ -157,21 +161,6 @@ def _best(table: dict[str, Any], stands: dict[str, Any], trusted: bool) -> str:
         return f"The models cannot be compared: {table['gap']}."
     higher, none = ("is better", "is shown to be best") if trusted else ("scores higher", "scores clearly highest")
     return best_of(stands["order"], stands["level"], higher, none)
-
-
-def best_of(order: Sequence[str], level: Sequence[str], higher: str, none: str) -> str:
-    """Say which model is first, and of which others it is not clearly different.
-
-    Args:
-        order, level: the models, the first one first, and those that it is not clearly better than.
-        higher, none: what is said of it and of no model, as "scores higher" and "scores clearly highest".
-    """
-    first, others = order[0], len(order) - 1
-    if not level:
-        return f"{first} {higher} than {order[1] if others == 1 else f'each of the {others} other models'}."
-    names = in_a_row(level) if len(level) <= 3 else f"{len(level)} other models"
-    behind = f" It {higher} than the other {others - len(level)}." if others > len(level) else ""
-    return f"No model {none}. {first} is first, without a clear difference from {names}.{behind}"
 
 
 def _cases(counts: dict[str, Any]) -> str:

@@ -125,7 +125,11 @@
     return line;
   };
   const height = () => 3.25 * parseFloat(getComputedStyle(document.documentElement).fontSize);
-  const redraw = () => { drawn = ""; draw(); };
+  const redraw = () => {
+    drawn = "";
+    draw();
+    at("wide").hidden = frame.scrollWidth <= frame.clientWidth;
+  };
   const PRINTED = 1000; // more rows than these take a browser minutes to print
   let printing = false;
   const draw = () => {

@@ -1,0 +1,96 @@
+"""DecisionChat: a model behind an endpoint of typed decisions, which writes no text: it gives a probability for each option.
+
+`client.decisions.create` of OpenAI, or `/v1/systemone` (`transformers serve`) where a server has no `/v1/decisions`.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import openai
+
+from automedeval.models.base import Answer, ChatError, Prompt, Slot
+from automedeval.models.endpoint import OpenAIChat, sent
+
+REFUSED = "the model refuses the question"
+
+
+@dataclass
+class DecisionChat(OpenAIChat):
+    """Answer each slot of a prompt, or its options, by one question; ChatError for a prompt without either."""
+
+    constrains = True
+    systemone: bool = field(default=False, init=False)
+
+    def body(self, prompt: Prompt) -> dict[str, Any]:
+        """Return a request for decisions: the messages, and a question with its options for each value."""
+        slots = [part for part in prompt.form or () if isinstance(part, Slot)]
+        if not slots:
+            raise ChatError(f"decision:{self.model} writes no text: it answers questions with options alone")
+        questions = [{"asked": asked(slot.name), "options": list(slot.values)} for slot in slots]
+        return {"model": self.model, "messages": sent(prompt), "questions": questions}
+
+    def send(self, body: dict[str, Any]) -> bytes:
+        if not self.systemone:
+            try:
+                return self._decisions(body)
+            except openai.NotFoundError:
+                self.systemone = True
+        return self._systemone(body)
+
+    def _decisions(self, body: dict[str, Any]) -> bytes:
+        messages: Any = [{**each, "content": content_of(each)} for each in body["messages"]]
+        questions: Any = [
+            {
+                "type": "choice",
+                "instructions": each["asked"],
+                "choices": [{"value": option} for option in each["options"]],
+            }
+            for each in body["questions"]
+        ]
+        create = self._once.decisions.with_raw_response.create
+        return create(model=body["model"], input=messages, questions=questions).content
+
+    def _systemone(self, body: dict[str, Any]) -> bytes:
+        state = "\n\n".join(each["content"] for each in body["messages"])
+        questions = {
+            str(number): {
+                "type": "choice",
+                "instructions": each["asked"],
+                "criteria": dict.fromkeys(each["options"], ""),
+            }
+            for number, each in enumerate(body["questions"])
+        }
+        asked = {"model": body["model"], "state": state, "questions": questions}
+        return json.dumps(self._once.post("/systemone", body=asked, cast_to=object)).encode()
+
+    def read(self, completion: Mapping[str, Any]) -> Answer:
+        """Return the likeliest option of each question with the probabilities of all; an error where one is refused."""
+        said, usage = completion["answers"], completion.get("usage") or {}
+        tokens = {"prompt_tokens": usage.get("input_tokens", 0), "completion_tokens": usage.get("output_tokens", 0)}
+        each_answer = [said[name] for name in sorted(said, key=int)] if isinstance(said, Mapping) else said
+        odds = []
+        for answer in each_answer:
+            if answer["type"] == "refusal":
+                return Answer(error=REFUSED, refused=True, usage=tokens)
+            chances = answer["probabilities"]
+            pairs = (
+                chances.items()
+                if isinstance(chances, Mapping)
+                else ((each["value"], each["probability"]) for each in chances)
+            )
+            odds.append({str(option): float(chance) for option, chance in pairs})
+        values = tuple(max(each, key=each.__getitem__) for each in odds)
+        return Answer(values=values, probabilities=tuple(odds), usage=tokens)
+
+
+def asked(slot: str) -> str:
+    """Return the instructions of a question: a slot's name, or what stands at the end of the input."""
+    return f"What is your verdict on {slot}?" if slot else "Answer the question at the end of the input."
+
+
+def content_of(message: Mapping[str, str]) -> Any:
+    """Return the content of a message as decisions take it: that of the model itself in parts."""
+    text = message["content"]
+    return [{"type": "output_text", "text": text}] if message["role"] == "assistant" else text
