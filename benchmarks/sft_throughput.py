@@ -137,7 +137,7 @@ def plan(options: argparse.Namespace, folder: str) -> tuple[dict[str, Callable[.
     """Return what each arm trains by, the tokenizer, and enough rows for all updates of a turn."""
     common = ["--model_name_or_path", options.model, "--output_dir", folder, "--save_strategy", "no"]
     common += ["--max_steps", str(1 + options.updates), "--report_to", "none", "--disable_tqdm", "true"]
-    common += ["--use_cpu", str(options.device == "cpu")]
+    common += ["--use_cpu", str(options.device == "cpu"), "--train_sampling_strategy", "sequential"]
     ours = ["--config", str(options.config), *common]
     given, _ = parse(ours)
     update = given.per_device_train_batch_size * given.gradient_accumulation_steps
@@ -150,11 +150,10 @@ def plan(options: argparse.Namespace, folder: str) -> tuple[dict[str, Callable[.
     random.Random(0).shuffle(rows)  # as training does, and then in order: all arms read the same
     rows *= -(-(1 + options.updates) * update // len(rows))
     ours += batches(given.per_device_train_batch_size, update)
-    in_order = ["--train_sampling_strategy", "sequential"]
     kept = ["--max_length", str(given.max_length), "--activation_checkpointing", str(given.activation_checkpointing)]
     arms = {
-        OURS: partial(train_with_trl, [*ours, *in_order]),
-        DEFAULTS: partial(train_with_trl, [*common, *in_order, *kept, *batches(8, update)], as_recipe=False),
+        OURS: partial(train_with_trl, ours),
+        DEFAULTS: partial(train_with_trl, [*common, *kept, *batches(8, update)], as_recipe=False),
         BARE: partial(train_bare, ours),
     }
     return arms, encoder.tokenizer, rows

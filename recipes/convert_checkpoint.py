@@ -76,13 +76,12 @@ def convert(model: str, scratch: Path) -> str:
     check_architecture(source)
     shards, listed = shards_of(source)
     count = len(shards)
-    names = [f"model-{number:05}-of-{count:05}.safetensors" for number in range(1, count + 1)]
-    names = names if count > 1 else ["model.safetensors"]
+    whole = [f"model-{number:05}-of-{count:05}.safetensors" for number in range(1, count + 1)]
+    names = whole if count > 1 else ["model.safetensors"]
     scratch.mkdir(parents=True, exist_ok=True)
     for left in [file for file in scratch.iterdir() if file.name not in names]:
         left.unlink()
-    places: dict[str, str] = {}
-    size = 0
+    places, size = dict[str, str](), 0
     for shard, name in zip(shards, names, strict=True):
         tensors = read_pickle(shard)
         if twice := sorted(places.keys() & tensors):

@@ -127,7 +127,8 @@ def stage_of(rows: Any, dataset: str, splits: Sequence[str], statistics: Mapping
 def _answer(completion: Any) -> str:
     """Return the text of a completion of one message; "" for anything else."""
     one = isinstance(completion, list) and len(completion) == 1
-    return completion[0]["content"] or "" if one and (completion[0]["content"] or "").strip() else ""
+    text = (completion[0]["content"] or "") if one else ""
+    return text if text.strip() else ""
 
 
 def _listed(fault: str, names: Sequence[str]) -> str:
