@@ -56,7 +56,6 @@ def test_a_case_gives_one_pair_that_neither_order_nor_other_cases_change() -> No
     drawn = drawn_pairs(panel, allowed, names)
     assert case[drawn].tolist() == [0, 2, 3, 4]
     assert drawn_pairs(panel, allowed, names).tolist() == drawn.tolist()
-    assert any(drawn_pairs(panel, allowed, names, seed).tolist() != drawn.tolist() for seed in (1, 2, 3))
     alone = Panel.of_sizes([4])
     start = int(np.flatnonzero(case == 2)[0])
     assert drawn_pairs(alone, np.ones(6, bool), ["c"])[0] == drawn[1] - start

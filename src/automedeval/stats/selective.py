@@ -4,7 +4,7 @@ Verdicts whose confidence is at or above a threshold are kept; the others are se
 probability that a random pair of a random kept case is wrong, among pairs that people ordered: the judge ties them or orders
 them the other way.
 
-Pairs of one case are correlated, so each rated case contributes one pair, drawn by the seed and the case's id: a unit. Given
+Pairs of one case are correlated, so each rated case contributes one pair, drawn by a hash of the case's id: a unit. Given
 the number of units that a threshold keeps, the number of errors is binomial with the risk at that threshold, if rated and fresh
 cases are drawn from the same distribution. `certify` tests thresholds from the strictest to the laxest, at each the hypothesis
 that the risk exceeds the allowed one, by the exact binomial p-value. It stops at the first that is not rejected and returns the
@@ -107,8 +107,8 @@ def certify(
     )
 
 
-def drawn_pairs(panel: Panel, pairs: np.ndarray, names: Sequence[str], seed: int = 0) -> np.ndarray:
-    """Return int [units]: one pair of every case that has any, drawn by a hash of the seed and the case's name.
+def drawn_pairs(panel: Panel, pairs: np.ndarray, names: Sequence[str]) -> np.ndarray:
+    """Return int [units]: one pair of every case that has any, drawn by a hash of the case's name.
 
     The draw of a case depends neither on the order of a file nor on other cases.
 
@@ -118,7 +118,7 @@ def drawn_pairs(panel: Panel, pairs: np.ndarray, names: Sequence[str], seed: int
     """
     places = np.flatnonzero(pairs)  # in the order of their cases
     cases, starts, counts = np.unique(panel.case[panel.pairs[0][places]], return_index=True, return_counts=True)
-    digests = [hashlib.sha256(f"{seed}:{names[case]}".encode()) for case in cases.tolist()]
+    digests = [hashlib.sha256(f"0:{names[case]}".encode()) for case in cases.tolist()]
     numbers = [int.from_bytes(digest.digest()[:8], "big") for digest in digests]
     drawn = [start + number % count for start, count, number in zip(starts.tolist(), counts.tolist(), numbers)]
     return places[drawn] if drawn else np.empty(0, int)
