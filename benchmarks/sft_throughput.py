@@ -137,29 +137,26 @@ def plan(options: argparse.Namespace, folder: str) -> tuple[dict[str, Callable[.
     """Return what each arm trains by, the tokenizer, and enough rows for all updates of a turn."""
     common = ["--model_name_or_path", options.model, "--output_dir", folder, "--save_strategy", "no"]
     common += ["--max_steps", str(1 + options.updates), "--report_to", "none", "--disable_tqdm", "true"]
-    common += ["--use_cpu", str(options.device == "cpu")]
+    common += ["--use_cpu", str(options.device == "cpu"), "--train_sampling_strategy", "sequential"]
     ours = ["--config", str(options.config), *common]
     given, _ = parse(ours)
     update = given.per_device_train_batch_size * given.gradient_accumulation_steps
     splits = [split for split in read_statistics(options.dataset)["splits"] if split != TEST]
-    found = read_rows([(options.dataset, split) for split in splits])[2]
     encoder = PromptEncoder.from_checkpoint(options.model, given.chat_template_path)
+    found = read_rows([(options.dataset, split) for split in splits])[2]
     made = tokenize(found, options.dataset, encoder, given.max_length)
-    rows = [
-        {"input_ids": ids, "labels": [one if trained else UNTRAINED for one, trained in zip(ids, mask)]}
-        for ids, mask in zip(made["input_ids"], made["completion_mask"])
-    ]
+    pairs = zip(made["input_ids"], made["completion_mask"])
+    rows = [{"input_ids": ids, "labels": [i if m else UNTRAINED for i, m in zip(ids, mask)]} for ids, mask in pairs]
     random.Random(0).shuffle(rows)  # as training does, and then in order: all arms read the same
     rows *= -(-(1 + options.updates) * update // len(rows))
     ours += batches(given.per_device_train_batch_size, update)
-    in_order = ["--train_sampling_strategy", "sequential"]
     kept = ["--max_length", str(given.max_length), "--activation_checkpointing", str(given.activation_checkpointing)]
-    chosen = {
-        OURS: partial(train_with_trl, [*ours, *in_order]),
-        DEFAULTS: partial(train_with_trl, [*common, *in_order, *kept, *batches(8, update)], as_recipe=False),
+    arms = {
+        OURS: partial(train_with_trl, ours),
+        DEFAULTS: partial(train_with_trl, [*common, *kept, *batches(8, update)], as_recipe=False),
         BARE: partial(train_bare, ours),
     }
-    return chosen, encoder.tokenizer, rows
+    return arms, encoder.tokenizer, rows
 
 
 def peak(device: str) -> float:
@@ -188,13 +185,12 @@ def measure(options: argparse.Namespace, folder: str, results: Results) -> None:
             peak(options.device)
             rates[name].append(chosen[name](tokenizer, rows).rate())
             peaks[name].append(peak(options.device))
-    ours = statistics.median(rates[OURS])
     for name, rate in rates.items():
         results.add(f"{name}, peak memory", statistics.median(peaks[name]), "MB")
         if name != OURS:
             results.add(name, statistics.median(rate), "tokens/s")
             ratio = statistics.median(own / other for own, other in zip(rates[OURS], rate))
-            results.add(OURS, ours, "tokens/s", name, ratio, TARGETS[name])
+            results.add(OURS, statistics.median(rates[OURS]), "tokens/s", name, ratio, TARGETS[name])
     results.note(f"{Path(options.model).name}; {options.updates} updates, {options.repeats} turns.")
 
 

@@ -20,9 +20,7 @@ class CheckBaseArguments:
     """The base model, and what the study asks of it."""
 
     model: str = option("checkpoint to be trained: a folder, or ORG/NAME or ORG/NAME@REVISION")
-    chat_template_path: str | None = option(
-        "Jinja file with the chat template of the study, for a base without one", None
-    )
+    chat_template_path: str | None = option("Jinja file with a chat template, for a base without one", None)
     max_length: int = option("longest training row, in tokens", 2048)
 
     def __post_init__(self) -> None:

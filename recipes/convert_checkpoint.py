@@ -76,13 +76,12 @@ def convert(model: str, scratch: Path) -> str:
     check_architecture(source)
     shards, listed = shards_of(source)
     count = len(shards)
-    names = [f"model-{number:05}-of-{count:05}.safetensors" for number in range(1, count + 1)]
-    names = names if count > 1 else ["model.safetensors"]
+    whole = [f"model-{number:05}-of-{count:05}.safetensors" for number in range(1, count + 1)]
+    names = whole if count > 1 else ["model.safetensors"]
     scratch.mkdir(parents=True, exist_ok=True)
     for left in [file for file in scratch.iterdir() if file.name not in names]:
         left.unlink()
-    places: dict[str, str] = {}
-    size = 0
+    places, size = dict[str, str](), 0
     for shard, name in zip(shards, names, strict=True):
         tensors = read_pickle(shard)
         if twice := sorted(places.keys() & tensors):
@@ -121,7 +120,8 @@ def settle_tokenizer(folder: Path, other: str | None) -> None:
         content = {key: value for key, value in content.items() if value != ""}  # blank tokens end in a RecursionError
         if alone and config["model_type"] == "llama" and file.name == "tokenizer_config.json":
             content["tokenizer_class"] = "LlamaTokenizer"  # the name of 2023 is that of no class, or missing
-        write_json(file, content)
+        if content or file.exists():
+            write_json(file, content)
     tokenizer = load_tokenizer(checkpoint_folder(other, weights="none") if other else folder)
     if alone and not other:
         from sentencepiece import SentencePieceProcessor

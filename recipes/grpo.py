@@ -33,14 +33,10 @@ class CasesArguments:
     reward: str | None = option("YAML file of the judge; default: the small judge", None)
 
 
+@launched()
 def main() -> None:
-    """Parse the arguments and run `train`."""
-    with launched():
-        train(*parse_run(TrlParser((CasesArguments, GRPOConfig, ModelConfig))))
-
-
-def train(args: CasesArguments, training: GRPOConfig, model: ModelConfig) -> None:
     """Read the questions, load the judge, train, and save the model."""
+    args, training, model = parse_run(TrlParser((CasesArguments, GRPOConfig, ModelConfig)))
     state, output = PartialState(), Path(training.output_dir)
     start = checkpoint_folder(model.model_name_or_path)
     # Of a blank response the question counts too.

@@ -89,9 +89,8 @@ def main() -> None:
     if args.dry_run:
         return
     records = [record_of(mistake, discussions.get(mistake.case_id)) for mistake in mistakes]
-    facts = {"follows": dataset.statistics["fingerprint"], "partners": names, "unreadable": unreadable}
-    facts |= {"judge": {"name": judge.name, "settings": judge.settings}, "arithmetic": lines}
-    write_discussion(args.discussion, records, **facts)
+    facts = {"follows": dataset.statistics["fingerprint"], "judge": {"name": judge.name, "settings": judge.settings}}
+    write_discussion(args.discussion, records, **facts, partners=names, unreadable=unreadable, arithmetic=lines)
     # The queue is read after the discussion: decisions made meanwhile must not be overwritten.
     filled = read_rulings(queue, by_case)[1] if queue.exists() else {}
     open_cases = [by_case[record["case_id"]] for record in records if record["decided_by"] is None]
@@ -100,13 +99,7 @@ def main() -> None:
     print(f"{queue}: {wait} for the jury; next: recipes/introspect_revise.py with the same --output")
 
 
-def partners_of(
-    args: DiscussArguments,
-    books: KnowledgeArguments,
-    chat_args: ChatArguments,
-    about: list[str],
-    mistakes: list[Mistake],
-) -> Partners:
+def partners_of(args: Any, books: Any, chat_args: Any, about: list[str], mistakes: list[Mistake]) -> Partners:
     """Return both partners, with the suggesting model's reference books."""
 
     def partner(model: str, role: str) -> Any:

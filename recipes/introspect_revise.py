@@ -90,12 +90,8 @@ def main() -> None:
             this.report("rows: no --tokenizer is given, so no length was checked")
         facts = dataset.statistics | card_facts(splits, written)
         facts |= this.facts("raters' readings" if kind == "readings" else "the jury")
-        facts |= {
-            "folder": Path(args.output).name,
-            "version": automedeval.__version__,
-            "tokenizer": args.tokenizer and Path(args.tokenizer).name,
-            "max_length": args.max_length,
-        }
+        facts |= {"folder": Path(args.output).name, "version": automedeval.__version__, "max_length": args.max_length}
+        facts |= {"tokenizer": args.tokenizer and Path(args.tokenizer).name}
         write_card(folder, facts)
         record_run(folder / "run.json", args)
     print(f"instructions {facts['fingerprint']}: {args.output}")

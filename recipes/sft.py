@@ -135,10 +135,10 @@ def main(script_args, training_args, model_args, dataset_args) -> None:
     trainer.end()
 
 
+@launched()
 def start() -> None:
     """Parse the arguments and run `main`."""
-    with launched():
-        main(*parse_run(TrlParser((ScriptArguments, SFTConfig, ModelConfig, DatasetMixtureConfig))))
+    main(*parse_run(TrlParser((ScriptArguments, SFTConfig, ModelConfig, DatasetMixtureConfig))))
 
 
 if __name__ == "__main__":

@@ -113,6 +113,8 @@ def test_the_statistics_and_the_records_say_what_happened(lessons) -> None:
     assert counts["unreadable"]["suggestion"] == 2
     card = (lessons.output / "README.md").read_text()
     assert "Round 1" in card
+    assert "recording:strong reviewed them.\n" in card
+    assert "jury" not in card.partition("## Introspection")[2].partition("##")[0], "no jury has decided"
     assert "1 of the judge's mistakes are unresolved; their verdicts are unchanged." in card
     revised, unresolved = lessons.revisions()["case-1"], lessons.revisions()["case-3"]
     assert revised["old_verdict"]["scores"] == list(lessons.record["case-1"])
@@ -205,6 +207,7 @@ def test_a_case_that_waits_stops_the_round_until_the_jury_has_decided(lessons) -
     assert "jury: 2 cases → 1 kept, 1 revised, 0 waiting" in done.stdout
     assert lessons.rows()["case-1"]["judge"] == "jury"
     assert lessons.statistics()["counts"]["unresolved"] == 0
+    assert "nobody reviewed them, the jury had the last word." in (lessons.output / "README.md").read_text()
     assert lessons.read("round1.discussion/revisions.jsonl") == lessons.read("round1/revisions.jsonl")
     assert "unresolved;" not in (lessons.output / "README.md").read_text()
 

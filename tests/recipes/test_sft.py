@@ -127,6 +127,11 @@ def test_trl_trains_the_same_from_the_same_yaml(
     ours = load_file(tmp_path / "ours" / ("adapter" if adapter else "") / file)
     for key, weight in load_file(tmp_path / "theirs" / file).items():
         torch.testing.assert_close(ours[key], weight, rtol=1e-3, atol=1e-4)
+    if adapter:  # the next stage starts from the merged weights
+        before, merged = (load_file(folder / "model.safetensors") for folder in (tiny_model, tmp_path / "ours"))
+        assert before.keys() == merged.keys()
+        assert any((before[name] != merged[name]).any() for name in before)
+        train(*arguments(tmp_path / "ours", instructions, tmp_path / "next", "--dataset_train_split", "stage2"))
 
 
 def test_what_trl_offers_works(tiny_model: Path, instructions: Path, tmp_path: Path) -> None:
@@ -177,19 +182,6 @@ def test_the_same_rows_at_once_are_an_ablation(tiny_model: Path, instructions: P
     train("--config", config, *paths, *FAST)
     (stage,) = read_history(tmp_path / "out")
     assert (stage.splits, stage.rows) == (("stage1", "stage2", "stage3"), 16)
-
-
-@pytest.mark.slow
-def test_an_adapter_is_merged_on_saving(tiny_model: Path, instructions: Path, tmp_path: Path) -> None:
-    pytest.importorskip("peft")
-    output = tmp_path / "lora"
-    lora = ("--use_peft", "true", "--lora_r", "4", "--learning_rate", "0.05")
-    train(*arguments(tiny_model, instructions, output, *lora))
-    before, after = load_file(tiny_model / "model.safetensors"), load_file(output / "model.safetensors")
-    assert before.keys() == after.keys()
-    assert any((before[name] != after[name]).any() for name in before)
-    assert (output / "adapter/adapter_model.safetensors").exists()
-    train(*arguments(output, instructions, tmp_path / "next", "--dataset_train_split", "stage2"))
 
 
 @pytest.mark.slow
@@ -324,36 +316,29 @@ def test_without_flash_attn_a_run_says_so_and_uses_sdpa(tiny_model: Path, instru
 # --- number formats ---------------------------------------------------------------------------------------------------
 
 
-def parsed(monkeypatch: pytest.MonkeyPatch, *options: object) -> tuple[Any, Any, str]:
-    """Return what the recipe parses: TRL's arguments of training and of the model, and the precision in words."""
-    monkeypatch.setattr("sys.argv", ["recipes/sft.py", *map(str, options)])
+@pytest.mark.parametrize(
+    ("features", "switch", "more", "bf16", "dtype", "why"),
+    [
+        ({"avx2": True}, "", (), False, "float32", " (this processor has no bfloat16 instructions)"),
+        # What the command line says is kept.
+        ({"avx2": True}, "", ("--bf16", "true", "--dtype", "bfloat16"), True, "bfloat16",
+         " (this processor has no bfloat16 instructions)"),
+        ({"avx512_bf16": True}, "", (), True, "bfloat16", ""),
+        ({"avx512_bf16": True}, "off", (), False, "float32", " (AUTOMEDEVAL_BF16=off)"),
+    ],
+)  # fmt: skip
+def test_a_processor_without_bfloat16_trains_in_float32(
+    features: dict, switch: str, more: tuple, bf16: bool, dtype: str, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: features)
+    monkeypatch.setenv("AUTOMEDEVAL_BF16", switch)
+    paper = str(ROOT / "recipes/runs/automedeval-13b/stage1.yaml")
+    monkeypatch.setattr("sys.argv", ["recipes/sft.py", "--config", paper, "--use_cpu", *more])
     _, training, model = parse_run(TrlParser((ScriptArguments, SFTConfig, ModelConfig)))
-    return training, model, precision(training, model.dtype)
-
-
-def test_a_processor_without_bfloat16_trains_in_float32(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {"avx2": True})
-    paper = ROOT / "recipes/runs/automedeval-13b/stage1.yaml"
-    training, model, words = parsed(monkeypatch, "--config", paper, "--use_cpu", "true")
     assert (training.bf16, training.fp16, model.dtype, training.model_init_kwargs["dtype"]) == (
-        False, False, "float32", "float32",
+        bf16, False, dtype, dtype,
     )  # fmt: skip
-    assert words == "computes in float32, weights in float32 (this processor has no bfloat16 instructions)"
-    # What the command line says is kept.
-    training, model, words = parsed(
-        monkeypatch, "--config", paper, "--use_cpu", "--bf16", "true", "--dtype", "bfloat16"
-    )
-    assert (training.bf16, model.dtype) == (True, "bfloat16")
-    assert words.startswith("computes in bfloat16, weights in bfloat16")
-    # A processor with the instructions keeps the YAML's bfloat16.
-    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {"avx512_bf16": True})
-    training, model, words = parsed(monkeypatch, "--config", paper, "--use_cpu", "true")
-    assert (training.bf16, model.dtype) == (True, "bfloat16")
-    assert words == "computes in bfloat16, weights in bfloat16"
-    monkeypatch.setenv("AUTOMEDEVAL_BF16", "off")
-    training, model, words = parsed(monkeypatch, "--config", paper, "--use_cpu", "true")
-    assert (training.bf16, model.dtype) == (False, "float32")
-    assert words.endswith("(AUTOMEDEVAL_BF16=off)")
+    assert precision(training, model.dtype) == f"computes in {dtype}, weights in {dtype}{why}"
 
 
 def test_a_config_that_is_no_mapping_is_one_line(tmp_path: Path) -> None:

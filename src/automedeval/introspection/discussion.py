@@ -9,7 +9,7 @@ goes on from them.
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -283,8 +283,7 @@ class Partners:
                     f"{journal.path} holds a discussion of case {piece['case_id']!r} as it was before its texts or verdicts "
                     "changed: choose another --output"
                 )
-            discussion.add(piece)
-            self._chat(piece["role"]).accepted |= not piece["error"]
+            self._add(discussion, piece)
         return list(discussions.values())
 
     def lead(self, discussions: Sequence[Discussion], journal: Journal) -> Iterator[dict[str, Any]]:
@@ -300,13 +299,15 @@ class Partners:
             for step in steps:
                 window = discussions[start : start + size]
                 reached = {each.case_id: each for each in window if step in each.pieces or each.next_step == step}
-                missing = {case_id for case_id, each in reached.items() if step not in each.pieces}
-                for case_id, content in self._answers(step, reached, missing):
+                known = {case_id for case_id, each in reached.items() if step in each.pieces}
+                chat, dialogue = self._role(step[0])
+                order = reached if chat.batched else sorted(reached)
+                dialogues = ((case_id, dialogue(reached[case_id], step[1])) for case_id in order)
+                for case_id, content in chat.follow(dialogues, known):
                     piece = {"case_id": case_id, "role": step[0], "exchange": step[1], **content}
                     piece |= {"when": now(), "settings": self.fingerprint, "digest": reached[case_id].mistake.digest}
                     journal.append(piece)
-                    reached[case_id].add(piece)
-                    self._chat(step[0]).accepted |= not piece["error"]
+                    self._add(reached[case_id], piece)
                     yield piece
             journal.sync()
         if waiting := sum(discussion.next_step is not None for discussion in discussions):
@@ -319,18 +320,17 @@ class Partners:
         """Return the suggesting model's first prompts."""
         return [next(self._suggestion(discussion, 1)) for discussion in discussions if not discussion.pieces]
 
-    def _chat(self, role: str) -> Chat:
-        return {"suggestion": self.suggester, "review": self.reviewer, "revision": self.reviser or self.suggester}[role]
+    def _role(self, role: str) -> tuple[Chat, Callable[[Discussion, int], Dialogue]]:
+        """Return who has a role, and how it is asked in an exchange."""
+        return {
+            "suggestion": (self.suggester, self._suggestion),
+            "review": (self.reviewer, self._review),
+            "revision": (self.reviser or self.suggester, self._revision),
+        }[role]
 
-    def _answers(
-        self, step: Step, reached: dict[str, Discussion], missing: set[str]
-    ) -> Iterator[tuple[str, dict[str, Any]]]:
-        role, exchange = step
-        chat = self._chat(role)
-        dialogue = {"suggestion": self._suggestion, "review": self._review, "revision": self._revision}[role]
-        order = reached if chat.batched else sorted(reached)
-        dialogues = ((case_id, dialogue(reached[case_id], exchange)) for case_id in order)
-        return chat.follow(dialogues, reached.keys() - missing)
+    def _add(self, discussion: Discussion, piece: dict[str, Any]) -> None:
+        discussion.add(piece)
+        self._role(piece["role"])[0].accepted |= not piece["error"]
 
     def _prompt(self, discussion: Discussion, messages: Messages, call: int, **more: Any) -> Prompt:
         label = f"discussion:{template_fingerprint('discussion')}"

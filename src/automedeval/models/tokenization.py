@@ -89,6 +89,18 @@ class PromptEncoder:
         ids = iter(self.tokenizer(pieces, add_special_tokens=False).input_ids)
         return [[token for _ in range(count) for token in next(ids)] for count in counts]
 
+    def encode_answered(self, chats: Sequence[tuple[Messages, str]]) -> list[tuple[list[int], list[int]]]:
+        """Tokenize chats and their answers; return of each the tokens of the chat, and of the answer with its end.
+
+        RecordError if the chat template renders the chat otherwise where it is answered.
+        """
+        prompts = self.encode([chat for chat, _ in chats])
+        answered = [[*chat, {"role": "assistant", "content": answer}] for chat, answer in chats]
+        wholes = self.encode(answered, answered=True)
+        if any(whole[: len(ids)] != ids for ids, whole in zip(prompts, wholes)):
+            raise RecordError("the chat template renders a prompt with an answer differently from one without")
+        return [(ids, whole[len(ids) :]) for ids, whole in zip(prompts, wholes)]
+
     def after(self, anchor: str, text: str) -> list[int]:
         """Tokenize a text as it is tokenized after `anchor`."""
         head, whole = self.tokenizer([anchor, anchor + text], add_special_tokens=False).input_ids

@@ -96,15 +96,10 @@ def tokenizer_faults(folder: Path, config: Any, template: str | None) -> list[st
         ends = config.get_text_config().eos_token_id
     ends = {*(ends if isinstance(ends, list) else [ends]), tokenizer.eos_token_id} - {None}
     messages = [{"role": "system", "content": "Judge."}, {"role": "user", "content": "Is it right?"}]
-    encoder = PromptEncoder(tokenizer)
     try:
-        (prompt,) = encoder.encode([messages])
-        (whole,) = encoder.encode([[*messages, {"role": "assistant", "content": "Yes."}]], answered=True)
+        ((prompt, answer),) = PromptEncoder(tokenizer).encode_answered([(messages, "Yes.")])
     except RecordError as error:
         return [*faults, _line(error)]
-    answer = whole[len(prompt) :]
-    if whole != prompt + answer:
-        return [*faults, "its chat template renders a prompt with an answer differently from one without"]
     if not prompt or not answer:
         return [*faults, "its chat template renders no prompt, or no answer"]
     if not ends & set(answer):

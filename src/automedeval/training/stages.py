@@ -97,7 +97,7 @@ def tokenize(
         raise RecordError(f"{place}: {_listed('without a completion of one message', empty)}")
 
     def encode(batch: Mapping[str, list]) -> dict[str, list[list[int]]]:
-        pairs = encoder.encode_pairs(list(zip(batch["prompt"], map(_answer, batch["completion"]))))
+        pairs = encoder.encode_answered(list(zip(batch["prompt"], map(_answer, batch["completion"]))))
         return {
             "input_ids": [prompt + answer for prompt, answer in pairs],
             "completion_mask": [[0] * len(prompt) + [1] * len(answer) for prompt, answer in pairs],
@@ -127,7 +127,8 @@ def stage_of(rows: Any, dataset: str, splits: Sequence[str], statistics: Mapping
 def _answer(completion: Any) -> str:
     """Return the text of a completion of one message; "" for anything else."""
     one = isinstance(completion, list) and len(completion) == 1
-    return completion[0]["content"] or "" if one and (completion[0]["content"] or "").strip() else ""
+    text = (completion[0]["content"] or "") if one else ""
+    return text if text.strip() else ""
 
 
 def _listed(fault: str, names: Sequence[str]) -> str:

@@ -70,7 +70,7 @@ def without_bfloat16(parser: "TrlParser", given: list[str]) -> list[str]:
 
 @contextmanager
 def launched() -> Iterator[None]:
-    """Run a program of TRL's: name stale locks first, and turn the libraries' errors into one line.
+    """Run a program of TRL's, as its decorator: name stale locks first, and turn the libraries' errors into one line.
 
     DeepSpeed waits for its lock files without a word, and without end if a killed compilation has left them.
     """
