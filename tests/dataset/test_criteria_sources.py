@@ -5,27 +5,10 @@ import json
 
 import pytest
 from programs import error_line, run_recipe
+from tables import rows_of
 
-ASK = [{"role": "user", "content": "Is it safe to take both?"}]
-HEALTHBENCH = {
-    "prompt_id": "p1",
-    "prompt": ASK,
-    "rubrics": [
-        {"criterion": "says to ask", "points": 7, "tags": ["level:example"]},
-        {"criterion": "says it is harmless", "points": -8, "tags": []},
-    ],
-    "example_tags": ["theme:hedging", "physician_agreed_category:reducible"],
-    "ideal_completions_data": {"ideal_completion": "Ask first.", "ideal_completions_group": "Group 1"},
-}
-PROFESSIONAL = {
-    "id": "x",
-    "conversation": {"messages": ASK},
-    "rubric_items": [{"criterion_text": "names the risk", "points": 3}],
-    "specialty": "cardiology",
-}
-META = {"prompt_id": "p1", "completion_id": "a", "prompt": ASK, "completion": "No.", "category": "hedging",
-        "rubric": "says to ask", "binary_labels": [True, False], "anonymized_physician_ids": ["d1", "d2"]}  # fmt: skip
-KQA = {"Question": "Is it safe?", "Free_form_answer": "Yes.", "Must_have": ["It is safe"], "Nice_to_have": [" ", "Ask"]}
+ROWS = rows_of(__file__)
+HEALTHBENCH, PROFESSIONAL, META, KQA = ROWS["records"].values()
 
 
 def lines_of(path):
@@ -44,7 +27,7 @@ def test_healthbench_and_its_professional_set_become_cases_with_criteria(tmp_pat
     _, read = prepared(tmp_path, [HEALTHBENCH])
     (case,) = read("cases")
     assert (case["id"], case["topic"], case["reference"]) == ("healthbench-p1", "hedging", "Ask first.")
-    assert case["question"] == ASK
+    assert case["question"] == HEALTHBENCH["prompt"]
     assert case["criteria"] == HEALTHBENCH["rubrics"]
     _, read = prepared(tmp_path, [PROFESSIONAL])
     (case,) = read("cases")
@@ -93,20 +76,10 @@ def test_a_table_has_a_row_for_each_criterion(tmp_path):
     assert [each["model"] for each in case["responses"]] == ["m1", "m2"]
 
 
-@pytest.mark.parametrize(
-    ("row", "said"),
-    [
-        (HEALTHBENCH | {"rubrics": [{"criterion": "x"}]}, "'points' is missing"),
-        (HEALTHBENCH | {"rubrics": [HEALTHBENCH["rubrics"][0]] * 2}, "came before"),
-        (HEALTHBENCH | {"prompt": "text"}, "'prompt' must be list"),
-        (META | {"binary_labels": [True]}, "1 'binary_labels' of 2"),
-        (META | {"binary_labels": [True, "yes"]}, "must hold true and false"),
-        (KQA | {"Must_have": "It is safe"}, "'Must_have' must be list"),
-    ],
-)
-def test_unexpected_records_get_one_line(tmp_path, row, said):
+@pytest.mark.parametrize(("name", "change", "said"), ROWS["test_unexpected_records_get_one_line"])
+def test_unexpected_records_get_one_line(tmp_path, name, change, said):
     source = tmp_path / "rows.jsonl"
-    source.write_text(json.dumps(row) + "\n")
+    source.write_text(json.dumps(ROWS["records"][name] | change) + "\n")
     result = run_recipe("prepare", "--input", source, "--output", tmp_path / "out", check=False)
     assert said in error_line(result)
     assert "rows.jsonl:1" in error_line(result)

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -67,9 +68,19 @@ def test_verification_and_assignment_give_the_papers_counts(tmp_path: Path) -> N
     weak = [verdict_of(case, "weak", number) for number, case in enumerate(cases) if case.id in kept]
     verdicts.append(written(tmp_path / "weak.jsonl", weak))
     data = verified(tmp_path / "second", "plan.yaml", verdicts, ratings)
-    splits = assign(data.plan, {key: fact.quality for key, fact in data.judged.facts.items()}).splits
-    counts = {name: len(keys) for name, keys in splits.items()}
-    assert counts == {"stage1": 1911, "stage2": 4306, "stage3": 2394, "test": 958}
+    found = assign(data.plan, {key: fact.quality for key, fact in data.judged.facts.items()})
+    counts = {name: Counter(teacher for _, teacher in keys) for name, keys in found.splits.items()}
+    assert {name: of.total() for name, of in counts.items()} == {
+        "stage1": 1911,
+        "stage2": 4306,
+        "stage3": 2394,
+        "test": 958,
+    }
+    assert (counts["stage1"], counts["stage2"]) == ({"weak": 1911}, {"strong": 2394, "weak": 1912})
+    assert Counter(teacher for _, teacher in found.training) == {"strong": 4788, "weak": 3823}
+    everyone = [case for keys in found.splits.values() for case, _ in keys]
+    assert len(set(everyone)) == len(everyone) == 9569 == 8611 + 958
+    assert "training: 8,611 cases → 8,611 = 4,788 strong + 3,823 weak" in found.lines
 
 
 def test_the_stated_distribution_has_the_papers_margins_and_the_largest_entropy() -> None:

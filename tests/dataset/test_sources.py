@@ -22,34 +22,11 @@ def cases_of(*rows, layout=None, source="set"):
     return [row.case for row in identified(rows_as_cases(placed, layout, source))]
 
 
-@pytest.mark.parametrize(
-    ("layout", "row", "case"),
-    [
-        (
-            "wikidoc",
-            {"instruction": "Answer this question truthfully", "input": QUESTION, "output": "Pain."},
-            (QUESTION, "Pain.", None),
-        ),
-        (
-            "wikidoc",
-            {"instruction": "Answer in one word.", "input": QUESTION, "output": "Pain."},
-            (f"Answer in one word.\n\n{QUESTION}", "Pain.", None),
-        ),
-        ("wikidoc", {"instruction": QUESTION, "input": None, "output": "Pain."}, (QUESTION, "Pain.", None)),
-        (
-            "medtext",
-            {"Prompt": "A man of 50 …", "Completion": "Pericarditis."},
-            ("A man of 50 …", "Pericarditis.", None),
-        ),
-        ("medtext", {**MEDTEXT, "Completion": None}, (QUESTION, "", None)),
-        ("cases", CASE, (QUESTION, None, None)),
-        ("cases", {**CASE, "answer": "Of no layout."}, (QUESTION, None, None)),
-    ],
-)
-def test_a_row_is_recognised_and_becomes_a_case(layout, row, case):
+@pytest.mark.parametrize(("layout", "row", "asked", "trusted"), TABLES["test_a_row_is_recognised_and_becomes_a_case"])
+def test_a_row_is_recognised_and_becomes_a_case(layout, row, asked, trusted):
     assert recognised(row).name == layout
     (made,) = cases_of(row)
-    assert (made.question, made.reference, made.topic) == case
+    assert (made.question, made.reference, made.topic) == (asked, trusted, None)
 
 
 def test_a_case_stays_as_it_is_and_a_row_keeps_its_id():

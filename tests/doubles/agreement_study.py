@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from programs import SAMPLE, run_recipe, succeeded
+from programs import SAMPLE, flags, run_recipe, succeeded
 
 from automedeval.stats.agreement import ACCURACIES, CORRELATIONS
 
@@ -71,11 +72,25 @@ def case_of(name: str, question: str, answers: dict[str, str], **more: object) -
     return {"id": name, "question": question, "responses": responses} | more
 
 
+def made(folder: Path, verdicts: list[dict], *arguments: object, **files: Any) -> SimpleNamespace:
+    """Run the recipe; return agreement.json, the page, the sentences of the summary, and what the terminal says.
+
+    Args:
+        files: "cases" and "ratings", as records that are written or as a path; by default the sample's cases, and no ratings.
+    """
+    files = {"verdicts": verdicts, "cases": CASES} | files
+    paths = {
+        name: each if isinstance(each, Path) else write(folder / f"{name}.jsonl", each) for name, each in files.items()
+    }
+    done = succeeded(meta_evaluate(*flags(**paths, output=folder / "out"), *FAST, *arguments))
+    page = (folder / "out" / "report.html").read_text(encoding="utf-8")
+    result = json.loads((folder / "out" / "agreement.json").read_text(encoding="utf-8"))
+    return SimpleNamespace(folder=folder / "out", result=result, page=page, told=told(folder / "out"), said=done.stdout)
+
+
 def evaluate(tmp_path: Path, verdicts: list[dict], *arguments: object) -> dict:
     """Run the recipe on these verdicts and return agreement.json."""
-    file = write(tmp_path / "verdicts.jsonl", verdicts)
-    succeeded(meta_evaluate("--verdicts", file, "--cases", CASES, "--output", tmp_path / "out", *FAST, *arguments))
-    return json.loads((tmp_path / "out" / "agreement.json").read_text(encoding="utf-8"))
+    return made(tmp_path, verdicts, *arguments).result
 
 
 def pairwise_verdicts() -> list[dict]:

@@ -37,16 +37,8 @@ CHECKS = ("knowledge", "attribution", "fluency")
 # The criteria that a verdict of the strong teacher fails → so many verdicts. Paper: 94.06, 90.71 and 94.04 % meet the three,
 # and 305 of 9,874 were dropped. Of all joint distributions with these figures and a rule of two failed criteria, this is the
 # one of largest entropy, in whole verdicts (docs/reproducing.md).
-FAILED = {
-    CHECKS: 6,
-    ("knowledge", "attribution"): 116,
-    ("attribution", "fluency"): 116,
-    ("knowledge", "fluency"): 67,
-    ("knowledge",): 398,
-    ("attribution",): 679,
-    ("fluency",): 399,
-    (): 8093,
-}
+FAILED = {CHECKS: 6, ("knowledge", "attribution"): 116, ("attribution", "fluency"): 116, ("knowledge", "fluency"): 67}
+FAILED |= {("knowledge",): 398, ("attribution",): 679, ("fluency",): 399, (): 8093}
 
 
 TESTED = "verdicts/wikidoc/verdicts.jsonl"

@@ -19,31 +19,17 @@ from automedeval.annotation.app import make_app
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import read_study
 
-MODELS = ("hazel-7b", "maple-7b", "aspen-7b")
-JUDGES = ("juniper-judge", "cedar-judge")
-ANNOTATORS = {"physician-1": "attending", "physician-2": "chief", "physician-3": "chief"}
-HOSTILE = (
-    '<script>document.title = "taken"</script><img src=x onerror="document.title = \'taken\'"></textarea>{{ 7 * 7 }}'
+GIVEN = yaml.safe_load(
+    Path(__file__).parents[1].joinpath("data/annotation/study_page.yaml").read_text(encoding="utf-8")
 )
-ANSWERS = (
-    "Take 500 to 1,000 mg of acetaminophen, at least six hours apart, and no more than 3,000 mg a day.",
-    "Ibuprofen is fine, also with weak kidneys. Take as much as you need.",
-    f"Drink water and rest. {HOSTILE}",
-)
-
-
-def response(model: str, number: int) -> dict:
-    return {"model": model, "text": f"{ANSWERS[MODELS.index(model)]} (case {number})"}
+MODELS, JUDGES, ANNOTATORS = tuple(GIVEN["models"]), tuple(GIVEN["judges"]), GIVEN["annotators"]
+HOSTILE = GIVEN["hostile"]
+ANSWERS = (*GIVEN["answers"][:2], f"{GIVEN['answers'][2]} {HOSTILE}")
 
 
 def rationale(judge: str, number: int) -> str:
     """Return a judge's rationale, with the doctors in the order of MODELS."""
-    return (
-        f"Analyze: the patient asks about a pain pill (case {number}, reading {JUDGES.index(judge) + 1}).\n"
-        "Step 2: Doctor 1 names a safe dose and a limit.\n"
-        "Step 3: Doctor 2 advises a drug that can harm the kidneys. <b>Dangerous</b>\n"
-        "Step 4: Doctor 3 gives no drug, unlike Doctor 1."
-    )
+    return GIVEN["rationale"].format(n=number, reading=JUDGES.index(judge) + 1)
 
 
 def write_study(
@@ -51,52 +37,24 @@ def write_study(
 ) -> Path:
     """Write the YAML file of a study and the files named in it; return its path."""
     folder.mkdir(parents=True, exist_ok=True)
-    numbers = range(1, cases + 1)
-    question = "I have weak kidneys. Which pain pill can I take for a headache?"
-    written = [
-        {"id": f"case-{number}", "question": question, "responses": [response(model, number) for model in MODELS]}
-        for number in numbers
-    ]
-    verdicts = [
-        {
-            "case_id": f"case-{number}", "judge": judge, "rubric": "automedeval@1", "order": [0, 1, 2], "valid": True,
-            "rationale": rationale(judge, number), "scores": [5, 1, 3 + JUDGES.index(judge)],
-        }
-        for number in numbers
-        for judge in JUDGES
-    ]  # fmt: skip
-    revisions = [
-        {
-            "case_id": each["id"], "rubric": "automedeval@1", "models": list(MODELS), "order": [0, 1, 2], "shown": [0, 1, 2],
-            "old_verdict": {"judge": JUDGES[0], "rationale": rationale(JUDGES[0], at), "scores": [5, 1, 3]},
-            "judge_verdict": {
-                "judge": JUDGES[1], "order": [0, 1, 2], "valid": True, "error": None,
-                "rationale": rationale(JUDGES[1], at), "scores": [5, 1, 4],
-            },
-            "exchanges": [
-                {"role": "suggestion", "exchange": 1, "text": "Suggestion: Doctor 3 gives no dose. <i>Lower it.</i>"},
-                {"role": "review", "exchange": 1, "text": "Review: object. Doctor 3 does no harm."},
-            ],
-        }
-        for at, each in enumerate(written, 1)
-    ]  # fmt: skip
-    queue = [
-        {
-            "case_id": each["id"], "judge": JUDGES[0], "annotator": None, "decision": None, "rationale": None, "scores": None,
-            "order": [0, 1, 2], "models": list(MODELS),
-        }
-        for each in written
-    ]  # fmt: skip
+    written, verdicts, revisions, queue = [], [], [], []
+    for number in range(1, cases + 1):
+        about, order = {"case_id": f"case-{number}"}, [0, 1, 2]
+        responses = [{"model": model, "text": f"{text} (case {number})"} for model, text in zip(MODELS, ANSWERS)]
+        written.append({"id": f"case-{number}", "question": GIVEN["question"], "responses": responses})
+        old, new = (
+            {"judge": judge, "order": order, "valid": True, "rationale": rationale(judge, number), "scores": scores}
+            for judge, scores in zip(JUDGES, ([5, 1, 3], [5, 1, 4]))
+        )
+        verdicts += [about | {"rubric": "automedeval@1"} | each for each in (old, new)]
+        shown = about | {"models": list(MODELS), "order": order}
+        kept = {"old_verdict": old, "judge_verdict": new | {"error": None}, "exchanges": GIVEN["exchanges"]}
+        revisions.append(shown | {"rubric": "automedeval@1", "shown": order} | kept)
+        queue.append(shown | {"judge": JUDGES[0]} | dict.fromkeys(("annotator", "decision", "rationale", "scores")))
     files = {"cases": written, "verdicts": verdicts, "queue": queue, "revisions": revisions}
     for name, records in files.items():
         write(folder / f"{name}.jsonl", records)
-    plans = {
-        "rate": {"raters": 2, "overlap": 1, "judges": [JUDGES[0]]},
-        "verify": {"judges": [JUDGES[0]], "raters": 2},
-        "jury": {"queue": str(folder / "queue.jsonl")},
-        "prefer": {"judges": list(JUDGES), "raters": 1},
-        "harm": {"raters": 2, "overlap": 1},
-    }
+    plans = GIVEN["plans"] | {"jury": {"queue": GIVEN["plans"]["jury"]["queue"].format(folder=folder)}}
     content = {
         "title": "Pain pills <2026>",
         "cases": str(folder / "cases.jsonl"),

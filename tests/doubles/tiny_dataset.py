@@ -36,15 +36,9 @@ def tiny_row(number: int, teacher: str = "strong") -> dict[str, Any]:
     case = Case.from_dict(
         {"id": f"case-{number}", "question": f"What helps with cold {number}?", "responses": responses}
     )
-    verdict = Verdict(
-        case.id,
-        f"recording:{teacher}",
-        "automedeval@1",
-        (0, 1),
-        valid=True,
-        rationale=f"Step 1: It is about cold {number}.\nStep 2: Doctor 1 is right.\nStep 3: Doctor 2 is vague.",
-        scores=(1 + number % 5, 1 + (number + 2) % 5),
-    )
+    why = f"Step 1: It is about cold {number}.\nStep 2: Doctor 1 is right.\nStep 3: Doctor 2 is vague."
+    said = {"valid": True, "rationale": why, "scores": (1 + number % 5, 1 + (number + 2) % 5)}
+    verdict = Verdict(case.id, f"recording:{teacher}", "automedeval@1", (0, 1), **said)
     return instruction(case, verdict, read_rubric("automedeval"), teacher, "high")
 
 

@@ -271,3 +271,12 @@ def test_a_text_cannot_write_its_own_label(tmp_path: Path) -> None:
     with EndpointDouble(lambda body: answer("It tells me what to say.")) as endpoint:
         _, records = check(cases(1, planted), tmp_path / "out", "--checker", "openai:m", "--base_url", endpoint.url)
     assert {each["label"] for each in records[0]["statements"]} == {"unread"}
+
+
+def test_a_model_that_refuses_every_question_is_an_error_for_a_gate_too(tmp_path: Path) -> None:
+    with EndpointDouble(answer("I can't help with medical advice.")) as endpoint:
+        asked = ("--checker", "openai:m", "--base_url", endpoint.url, "--fail_if_contradicted", "true")
+        done, records = check(cases(2), tmp_path / "out", *asked)
+    assert "m answered none of 8 questions" in (told := error_line(done))
+    assert "I can't help with medical advice." in told
+    assert len(records) == 4  # what was found stays

@@ -12,70 +12,22 @@ import json
 import sys
 from pathlib import Path
 
-QUESTIONS = [
-    ("What lowers a fever?", "Acetaminophen lowers a fever."),
-    ("How is a nosebleed stopped?", "Pinch the soft part of the nose and lean forward."),
-    ("Is ibuprofen safe in late pregnancy?", "No. Avoid it from week 20 on."),
-]
-TASK = """\
-task: medtext
-dataset_path: json
-dataset_kwargs: {{data_files: {{test: {data}}}}}
-test_split: test
-output_type: generate_until
-doc_to_text: "Question: {{{{question}}}}\\nAnswer:"
-doc_to_target: "{{{{answer}}}}"
-generation_kwargs: {{until: ["\\n\\n"]}}
-filter_list:
-  - {{name: whole, filter: [{{function: take_first}}]}}
-  - {{name: word, filter: [{{function: regex, regex_pattern: "(\\\\w+)"}}, {{function: take_first}}]}}
-metric_list: [{{metric: exact_match, aggregation: mean, higher_is_better: true}}]
-"""
-ROWS = [
-    {"reference": "Rest.", "list": ["Rest.", "Sleep's fine."], "options": ["Run", "Rest"], "right": 1, "week": "20"},
-    {"reference": None, "list": [], "options": ["Ice", "Heat"], "right": 0, "week": None},
-    {"reference": "None", "list": ['say "no"'], "options": ["Yes", "No"], "right": 1, "week": "3"},
-    {"reference": "['a']", "list": ["it's", 'say "x"'], "options": ["One", "Two"], "right": 0, "week": ""},
-    {"reference": "", "list": ["two\nlines"], "options": ["Left", "Right"], "right": 1, "week": "True"},
-]
+import yaml
+
+GIVEN = yaml.safe_load((Path(__file__).parents[1] / "data" / "harness" / "make_logs.yaml").read_text(encoding="utf-8"))
+QUESTIONS, TASKS = GIVEN["questions"], GIVEN["tasks"]
 ROWS = [
     {"question": f"Question number {number}?"} | row | {"within": {"texts": row["list"]}}
-    for number, row in enumerate(ROWS)
+    for number, row in enumerate(GIVEN["rows"])
 ]
-TAKE_FIRST = [{"function": "take_first"}]
-TASKS = {
-    "template": {"doc_to_target": "{{reference}}"},
-    "column": {"doc_to_target": "reference"},
-    "number": {"doc_to_target": "{{week}}"},
-    "list": {"doc_to_target": "list"},
-    "nested": {"doc_to_target": "{{within.texts}}"},
-    "index": {"doc_to_target": "right", "doc_to_choice": "options"},
-    "index_of_template": {"doc_to_target": "{{right}}", "doc_to_choice": "{{options}}"},
-    "index_of_words": {"doc_to_target": "right", "doc_to_choice": ["no", "yes"]},
-    "index_of_nothing": {"doc_to_target": "right"},
-    "index_unclear": {"doc_to_target": "right", "doc_to_choice": "{{options + ['Neither']}}"},
-    "letter": {"doc_to_target": "{{['A', 'B'][right]}}"},
-    "letter_in_brackets": {"doc_to_target": "({{['A', 'B'][right]}})"},
-    "sentence": {"doc_to_target": "It is {{reference}}"},
-    "examples": {"doc_to_target": "{{reference}}", "num_fewshot": 2, "fewshot_split": "test"},
-    "repeats": {
-        "doc_to_target": "{{reference}}",
-        "repeats": 3,
-        "filter_list": [
-            {"name": "two", "filter": [{"function": "take_first_k", "k": 2}]},
-            {"name": "number", "filter": [{"function": "regex", "regex_pattern": "([0-9]+)$"}, *TAKE_FIRST]},
-        ],
-    },
-    "choices": {"doc_to_target": "right", "doc_to_choice": "options", "output_type": "multiple_choice"},
-    "rolling": {"doc_to_text": "", "doc_to_target": "{{question}}", "output_type": "loglikelihood_rolling"},
-}
 
 
 def lm_eval_log(folder: Path) -> None:
     data = folder / "questions.jsonl"
     data.write_text("".join(json.dumps({"question": q, "answer": a}) + "\n" for q, a in QUESTIONS), encoding="utf-8")
     (folder / "tasks").mkdir()
-    (folder / "tasks" / "medtext.yaml").write_text(TASK.format(data=data), encoding="utf-8")
+    task = GIVEN["medtext"] | {"dataset_kwargs": {"data_files": {"test": str(data)}}}
+    (folder / "tasks" / "medtext.yaml").write_text(json.dumps(task), encoding="utf-8")  # JSON is YAML
     _lm_eval("dummy", ["medtext"], folder)
 
 
@@ -105,7 +57,7 @@ def odd_lm_eval_logs(folder: Path) -> None:
         if "output_type" not in more:
             task |= {"output_type": "generate_until", "generation_kwargs": {"until": ["\n\n"]}}
             task["metric_list"] = [{"metric": "bypass", "aggregation": "bypass", "higher_is_better": True}]
-        (folder / "tasks" / f"{name}.yaml").write_text(json.dumps(task | more), encoding="utf-8")  # JSON is YAML
+        (folder / "tasks" / f"{name}.yaml").write_text(json.dumps(task | more), encoding="utf-8")
     _lm_eval(Parrot(), list(TASKS), folder)
 
 

@@ -17,6 +17,7 @@ from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, answer
 from harness.make_logs import ROWS
 from programs import run_command
+from tables import rows_of
 
 JUDGE = ("--judge", "baseline:longer text")
 UNKNOWN = "have no reference, because it cannot be told what their target stands for"
@@ -44,19 +45,7 @@ def lm_eval_line(number: int, own: object, filtered: object, name: str = "strict
     return line | {"resps": [[own]], "filtered_resps": [filtered]}
 
 
-NOTHING = (
-    "[invalid]",
-    "",
-    " \n",
-    None,
-    [],
-    ["[invalid]"],
-    "[no match]",
-    "N/A",
-    "nothing found",
-    "[parse_error]",
-    "not found",
-)
+NOTHING = rows_of(__file__)["test_the_model_s_own_text_is_read_where_a_filter_made_nothing_of_it"]
 
 
 @pytest.mark.parametrize("nothing", NOTHING)

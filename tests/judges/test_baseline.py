@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tables
 from doubles.agreement_study import CASES, RATINGS, read, write
 from programs import ENCODER, error_line, needs_encoder, run_recipe
 
@@ -89,18 +90,7 @@ def test_a_baseline_of_embeddings_is_another_judge_by_another_encoder() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "baseline", "error"),
-    [
-        ({"question": "?"}, QUESTION, "the question or every response has no words"),
-        ({"responses": [{"model": "a", "text": ""}]}, QUESTION, "the question or every response has no words"),
-        ({}, REFERENCE, "the case has no reference"),
-        ({"reference": " "}, REFERENCE, "the reference or every response has no words"),
-        (
-            {"reference": "Rest.", "responses": [{"model": "a", "text": "…"}]},
-            REFERENCE,
-            "the reference or every response has no words",
-        ),
-    ],
+    ("changes", "baseline", "error"), tables.rows_of(__file__)["test_a_text_without_words_makes_a_verdict_invalid"]
 )
 def test_a_text_without_words_makes_a_verdict_invalid(changes: dict, baseline: str, error: str) -> None:
     (verdict,) = BaselineJudge(baseline, encoder=Lengths())([Case.from_dict(TWO | changes)])
@@ -201,11 +191,8 @@ def test_counts_are_put_on_the_scale_that_people_rate_on(tmp_path: Path) -> None
         "--rubric", "automedeval", "--output", tmp_path / "calibrated",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert all(
-        1 <= score <= 5
-        for each in read(tmp_path / "calibrated" / "verdicts.jsonl")
-        for score in each["expected_scores"]
-    )
+    calibrated = [each["expected_scores"] for each in read(tmp_path / "calibrated" / "verdicts.jsonl")]
+    assert all(1 <= score <= 5 for scores in calibrated for score in scores)
 
 
 def test_what_a_count_cannot_do_is_one_line(tmp_path: Path) -> None:

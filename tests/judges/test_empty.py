@@ -1,11 +1,12 @@
 """Empty and unread responses: each response stands by itself, in the verdict and in everything that is made of verdicts."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 from datasets import Dataset
-from doubles.agreement_study import read
+from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, good_answer
 from doubles.tiny_model import build_tiny_model
 from programs import ENCODER, needs_encoder, run_command, succeeded
@@ -65,16 +66,8 @@ def test_the_small_judge_scores_each_response_by_itself(small, text: str) -> Non
 
 @needs_encoder
 def test_other_languages_and_symbols_that_the_vocabulary_has_are_read(small) -> None:
-    texts = [
-        "Ja, lassen Sie die Tetanusimpfung auffrischen.",
-        "Evet, aşı olmalısınız.",
-        "500 mg",
-        "β-blockers: no 👍",
-        "I",
-        "EBV",
-        "QD",
-        "q8h",
-    ]
+    texts = ["Ja, lassen Sie die Tetanusimpfung auffrischen.", "Evet, aşı olmalısınız.", "500 mg", "β-blockers: no 👍"]
+    texts += ["I", "EBV", "QD", "q8h"]
     (verdict,) = small([case_of(*texts)])
     assert verdict.valid
     assert verdict.unread == ()
@@ -97,13 +90,9 @@ def test_what_nobody_can_read_is_invalid_and_says_what(small) -> None:
 
 @needs_encoder
 def test_of_a_conversation_the_last_question_is_read(small) -> None:
-    talk = [
-        {
-            "role": "user",
-            "content": "Hello doctor. " + "I have had a sore knee for years and I walk with my dog. " * 20,
-        },
-        {"role": "assistant", "content": "Thank you for telling me about the knee and the dog. " * 10},
-    ]
+    told = "Hello doctor. " + "I have had a sore knee for years and I walk with my dog. " * 20
+    thanks = "Thank you for telling me about the knee and the dog. " * 10
+    talk = [{"role": "user", "content": told}, {"role": "assistant", "content": thanks}]
     answers = ["Ibuprofen with food is fine for most adults.", "Get a tetanus booster after the rusty nail."]
     scores = {}
     for last in ("May I take ibuprofen with food?", "Do I need a tetanus shot after a rusty nail?"):
@@ -160,10 +149,8 @@ def test_a_conversation_may_call_its_sides_otherwise(small, roles: tuple[str, st
 
 def test_chat_judges_put_an_empty_response_lowest(tmp_path: Path) -> None:
     """The tiny model's own verdict on the same prompt, with the empty response's scores put lowest by hand."""
-    model, options = (
-        str(build_tiny_model(tmp_path / "model")),
-        {"max_new_tokens": 8, "dtype": "float32", "device": "cpu"},
-    )
+    options = {"max_new_tokens": 8, "dtype": "float32", "device": "cpu"}
+    model = str(build_tiny_model(tmp_path / "model"))
     for rubric in ("automedeval", "automedeval_guided"):
         judge = load_judge(model, rubric, options, rationale=False)
         case = case_of(ANSWER, "", POOR, reference="With food.")
@@ -188,15 +175,9 @@ def test_a_judge_that_gives_whole_scores_alone_gives_an_empty_response_no_other(
     """Else the table has a mean expected score over the cases that nobody answered, beside the mean score over all."""
     monkeypatch.setenv("OPENAI_API_KEY", "none")
     texts = [(ANSWER, POOR), ("", " "), (ANSWER, "")]
-    records = [
-        {
-            "id": f"c{n}",
-            "question": "Q?",
-            "responses": [{"model": name, "text": text} for name, text in zip("ab", both)],
-        }
-        for n, both in enumerate(texts)
-    ]
-    (tmp_path / "cases.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+    write(
+        tmp_path / "cases.jsonl", [case_of(*both, id=f"c{n}", question="Q?").to_dict() for n, both in enumerate(texts)]
+    )
     with EndpointDouble(good_answer) as endpoint:
         options = ("--judge", "openai:double", "--base_url", endpoint.url, "--cache", "off")
         done = succeeded(run_command("judge", tmp_path / "cases.jsonl", *options, "--output", tmp_path / "v"))
@@ -204,9 +185,9 @@ def test_a_judge_that_gives_whole_scores_alone_gives_an_empty_response_no_other(
     assert {each["case_id"]: (each["scores"], each["expected_scores"]) for each in verdicts} == {
         "c0": ([4, 4], None), "c1": ([1, 1], None), "c2": ([4, 1], None)
     }  # fmt: skip
-    head, row_a, row_b = (line.split() for line in done.stdout.splitlines()[2:5])
-    assert head == ["model", "rank", "cases", "score", "win", "share", "empty"]
-    assert (row_a[:4], row_b[:4]) == (["a", "1–2", "3", "3.00"], ["b", "1–2", "3", "2.00"])
+    head, *rows = (re.split(" {2,}", line) for line in done.stdout.splitlines()[2:5])
+    assert head == ["model", "rank", "cases", "mean score", "share of pairs won", "empty"]
+    assert [row[:4] for row in rows] == [["a", "1–2", "3", "3.00 [1.00, 4.00]"], ["b", "1–2", "3", "2.00 [1.00, 4.00]"]]
 
 
 def test_of_a_pair_the_answer_is_chosen_but_an_empty_one_does_no_harm(tmp_path: Path) -> None:
@@ -237,17 +218,15 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ).to_dict()
         for n in range(10)
     ]  # fmt: skip
-    (folder / "cases.jsonl").write_text("".join(json.dumps(each) + "\n" for each in cases))
+    write(folder / "cases.jsonl", cases)
     ratings = [
         {"case_id": case["id"], "model": each["model"], "annotator": "x", "criterion": "q",
          "score": {ANSWER: 5, POOR: 2, "": 1, THAI: 4}[each["text"]]}
         for case in cases for each in case["responses"]
     ]  # fmt: skip
-    (folder / "ratings.jsonl").write_text("".join(json.dumps(each) + "\n" for each in ratings))
-    done = run_command(
-        "judge", folder / "cases.jsonl", "--judge", "small", "--encoder", ENCODER, "--output", folder / "v"
-    )
-    assert done.returncode == 0, done.stderr
+    write(folder / "ratings.jsonl", ratings)
+    small = ("--judge", "small", "--encoder", ENCODER, "--output", folder / "v")
+    done = succeeded(run_command("judge", folder / "cases.jsonl", *small))
     (folder / "judged.txt").write_text(done.stdout)
     return folder
 
@@ -262,14 +241,8 @@ def test_the_tables_are_those_of_a_loop_over_the_verdicts(study: Path) -> None:
         assert scores["d"] is None
         assert (scores["c"] == 1.0) == (n >= 2)
         for model in "abc":
-            shares[model].append(
-                sum(
-                    (scores[model] > scores[other]) + 0.5 * (scores[model] == scores[other])
-                    for other in "abc"
-                    if other != model
-                )
-                / 2
-            )
+            others = [scores[other] for other in "abc" if other != model]
+            shares[model].append(sum((scores[model] > each) + 0.5 * (scores[model] == each) for each in others) / 2)
     output = (study / "judged.txt").read_text()
     for name, values in shares.items():
         line = next(line for line in output.splitlines() if line.startswith(f"{name} "))
@@ -294,11 +267,9 @@ def test_a_report_counts_what_is_empty_and_what_is_unread(study: Path, tmp_path:
             if rated:
                 total += 1
                 scored = None not in (scores[first], scores[second])
-                right += (
-                    (0.5 if scores[first] == scores[second] else (scores[first] > scores[second]) == (rated > 0))
-                    if scored
-                    else 0
-                )
+                if scored:
+                    same = scores[first] == scores[second]
+                    right += 0.5 if same else (scores[first] > scores[second]) == (rated > 0)
     assert result["judges"]["small"]["concordance_expected"]["value"] == pytest.approx(right / total, abs=1e-9)
     assert (result["judges"]["small"]["empty"], result["judges"]["small"]["unread"]) == ({"c": 8}, {"d": 10})
     assert result["main_judge"]["valid_rates"]["d"]["value"] == 0.0
@@ -329,19 +300,16 @@ def test_every_program_goes_on_with_them(study: Path, tmp_path: Path) -> None:
 
 @needs_encoder
 def test_calibrated_scores_keep_an_empty_response_lowest(study: Path, tmp_path: Path) -> None:
-    more = [
-        case_of(
-            ANSWER, POOR, "" if n % 2 else ANSWER, id=f"m{n}", question=f"May I take ibuprofen with milk? ({n})"
-        ).to_dict()
-        for n in range(30)
-    ]
+    asked = [{"id": f"m{n}", "question": f"May I take ibuprofen with milk? ({n})"} for n in range(30)]
+    more = [case_of(ANSWER, POOR, "" if n % 2 else ANSWER, **each).to_dict() for n, each in enumerate(asked)]
     rated = [
-        {"case_id": case["id"], "model": each["model"], "annotator": "x", "criterion": "q", "score": 4 if each["text"] == ANSWER
-         else 2}
-        for case in more[:20] for each in case["responses"]
-    ]  # fmt: skip
-    for name, records in (("cases", more), ("ratings", rated)):
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+        {"case_id": case["id"], "model": each["model"], "annotator": "x", "criterion": "q"}
+        | {"score": 4 if each["text"] == ANSWER else 2}
+        for case in more[:20]
+        for each in case["responses"]
+    ]
+    write(tmp_path / "cases.jsonl", more)
+    write(tmp_path / "ratings.jsonl", rated)
     judged = ["judge", tmp_path / "cases.jsonl", "--judge", "small", "--encoder", ENCODER, "--output", tmp_path / "v"]
     assert run_command(*judged).returncode == 0
     options = ["--verdicts", tmp_path / "v", "--ratings", tmp_path / "ratings.jsonl", "--rubric", "automedeval"]
@@ -354,14 +322,12 @@ def test_calibrated_scores_keep_an_empty_response_lowest(study: Path, tmp_path: 
 
 @needs_encoder
 def test_rewards_and_tables_have_the_same_values(small) -> None:
-    question = "May I take ibuprofen with food?"
-    texts = [ANSWER, "", THAI, POOR]
+    question, texts = "May I take ibuprofen with food?", [ANSWER, "", THAI, POOR]
     (verdict,) = small([case_of(*texts)])
     assert JudgeReward(small)([question] * 4, texts) == list(verdict.expected_scores)
     data = Dataset.from_dict({"question": [question], **{letter: [text] for letter, text in zip("abcd", texts)}})
-    with pytest.raises(
-        RecordError, match=r"the data set: 1 of 4 answers are blank \(b 1\): --blank lowest .* or --blank skip"
-    ):
+    blank = r"the data set: 1 of 4 answers are blank \(b 1\): --blank lowest .* or --blank skip"
+    with pytest.raises(RecordError, match=blank):
         judge_dataset(small, data)
     scored = judge_dataset(small, data, blank="lowest")
     assert [scored[f"{letter}_score"][0] for letter in "abcd"] == list(verdict.expected_scores)

@@ -135,18 +135,8 @@ def test_an_empty_response_keeps_its_place_after_calibration_and_is_no_trial(
 
 
 def test_an_older_verdict_on_an_empty_response_counts_as_nothing_met(cases: Path, tmp_path: Path) -> None:
-    invalid = [
-        {
-            "case_id": case["id"],
-            "judge": "old",
-            "rubric": "checklist@1",
-            "order": [1],
-            "valid": False,
-            "error": "no words",
-        }
-        for case in read(cases)[1:]
-    ]
-    file = write(tmp_path / "v.jsonl", invalid)
+    verdict = {"judge": "old", "rubric": "checklist@1", "order": [1], "valid": False, "error": "no words"}
+    file = write(tmp_path / "v.jsonl", [verdict | {"case_id": case["id"]} for case in read(cases)[1:]])
     succeeded(run_command("report", "--verdicts", file, "--cases", cases, "--output", tmp_path / "r"))
     row = json.loads((tmp_path / "r" / "criteria.json").read_text())["judges"]["old"]["candidates"]["b"]
     assert (row["clip_mean"], row["lowest"], row["highest"], row["unread"], row["empty"]) == (0, 0, 0, 0, 3)

@@ -81,11 +81,8 @@ def test_written_scores_on_several_criteria_have_their_mean_as_expected_score(ch
     verdict = judge.verdict(Request(replace(cases[0], reference="Rest."), (2, 0)), Answer(text))
     assert verdict.scores == (2, None, 4)
     assert verdict.expected_scores == pytest.approx((2.0, None, 13 / 3), abs=1e-6)
-    assert verdict.criterion_scores == {
-        "relevancy": [1, None, 4],
-        "knowledge_correctness": [2, None, 5],
-        "fluency": [3, None, 4],
-    }
+    by_name = {"relevancy": [1, None, 4], "knowledge_correctness": [2, None, 5], "fluency": [3, None, 4]}
+    assert verdict.criterion_scores == by_name
     assert verdict.rationale == "Why."
     invalid = judge.verdict(Request(replace(cases[0], reference="Rest."), (2, 0)), Answer(text.replace("5", "6")))
     assert not invalid.valid
@@ -143,9 +140,8 @@ def test_a_lone_surrogate_and_an_empty_response_are_judged(chat, cases, text):
 
 
 def test_likelihoods_that_are_not_finite_are_invalid(chat, cases, monkeypatch):
-    monkeypatch.setattr(
-        chat, "likelihoods", lambda pairs, wanted=None: ((at, float("nan")) for at in range(len(pairs)))
-    )
+    nothing = lambda pairs, wanted=None: ((at, float("nan")) for at in range(len(pairs)))  # noqa: E731
+    monkeypatch.setattr(chat, "likelihoods", nothing)
     (verdict,) = LikelihoodJudge(chat)(cases[:1])
     assert (verdict.valid, verdict.error, verdict.expected_scores) == (False, "no likelihood is finite", None)
 
@@ -251,15 +247,6 @@ def test_settings_follow_what_changes_an_answer(chat, tmp_path):
     rubric = tmp_path / "mine.yaml"
     packaged = Path("src/automedeval/rubrics/packaged/automedeval.yaml").read_text()
     rubric.write_text(packaged.replace("easy to follow", "easy to read"))
-    seen = {
-        judge.fingerprint
-        for judge in (
-            Judge(chat),
-            Judge(chat, rationale=False),
-            Judge(chat, score_decoding="free"),
-            Judge(chat, str(rubric)),
-            Judge(chat, on_overlong="clip"),
-            LikelihoodJudge(chat),
-        )
-    }
+    options = ({}, {"rationale": False}, {"score_decoding": "free"}, {"rubric": str(rubric)}, {"on_overlong": "clip"})
+    seen = {judge.fingerprint for judge in (*(Judge(chat, **each) for each in options), LikelihoodJudge(chat))}
     assert (len(seen), Judge(chat, orders="all", seed=5).fingerprint) == (6, Judge(chat).fingerprint)

@@ -94,11 +94,8 @@ def test_a_report_takes_it_as_any_judge(small: Path, tmp_path: Path) -> None:
 
 
 def test_a_response_without_words_has_no_score_and_the_other_keeps_its_own(small: Path, tmp_path: Path) -> None:
-    case = {
-        "id": "one",
-        "question": "Gout?",
-        "responses": [{"model": "a", "text": "…"}, {"model": "b", "text": "Rest."}],
-    }
+    responses = [{"model": "a", "text": "…"}, {"model": "b", "text": "Rest."}]
+    case = {"id": "one", "question": "Gout?", "responses": responses}
     write(tmp_path / "cases.jsonl", [case])
     (verdict,) = judged(tmp_path, small, tmp_path / "cases.jsonl")
     expected = Plain(small).score("Gout?", "Rest.")
@@ -106,13 +103,18 @@ def test_a_response_without_words_has_no_score_and_the_other_keeps_its_own(small
     assert verdict["expected_scores"] == [None, pytest.approx(expected, abs=2e-4)]
 
 
-def test_the_measured_figures_are_those_of_loops(small: Path) -> None:
-    """Concordance with the mean over raters of the mean over criteria, on the fifteen cases that were fitted."""
+@pytest.fixture(scope="module")
+def people() -> dict[tuple, float]:
+    """Return (case, model) → the mean over raters of the mean over criteria, of the sample."""
     rated: dict[tuple, dict[str, list]] = {}
     for each in read(SAMPLE / "train_ratings.jsonl"):
         by_annotator = rated.setdefault((each["case_id"], each["model"]), {})
         by_annotator.setdefault(each["annotator"], []).append(each["score"])
-    people = {key: fmean(map(fmean, raters.values())) for key, raters in rated.items()}
+    return {key: fmean(map(fmean, raters.values())) for key, raters in rated.items()}
+
+
+def test_the_measured_figures_are_those_of_loops(small: Path, people: dict) -> None:
+    """Concordance with people on the fifteen cases that were fitted."""
     plain, right = Plain(small), {name: [] for name in QUESTION}
     for case in list(read_cases(SAMPLE / "train_cases.jsonl"))[:15]:
         rows = [(people[case.id, each.model], plain.features(case.question, each.text)) for each in case.responses]
@@ -124,13 +126,8 @@ def test_the_measured_figures_are_those_of_loops(small: Path) -> None:
         assert measured[name]["value"] == pytest.approx(fmean(hits), abs=1e-9)
 
 
-def test_the_best_answer_is_the_reference_of_the_other_ones(small: Path) -> None:
+def test_the_best_answer_is_the_reference_of_the_other_ones(small: Path, people: dict) -> None:
     """Of the cases whose best answer has 3.67 points or more; concordance of each feature by a loop."""
-    rated: dict[tuple, dict[str, list]] = {}
-    for each in read(SAMPLE / "train_ratings.jsonl"):
-        by_annotator = rated.setdefault((each["case_id"], each["model"]), {})
-        by_annotator.setdefault(each["annotator"], []).append(each["score"])
-    people = {key: fmean(map(fmean, raters.values())) for key, raters in rated.items()}
     plain, right = Plain(small), {name: [] for name in FEATURES}
     for case in list(read_cases(SAMPLE / "train_cases.jsonl"))[:15]:
         best = max(case.responses, key=lambda each: people[case.id, each.model])
@@ -280,12 +277,8 @@ def test_a_contradicted_statement_lowers_the_score_and_is_named(tmp_path: Path) 
 
 def test_a_response_of_which_nothing_was_read_is_not_checked(tmp_path: Path) -> None:
     thai = "รับประทานยาเม็ดวันละครั้งหลังอาหารเช้า"
-    case = {
-        "id": "one",
-        "question": "How often?",
-        "reference": thai,
-        "responses": [{"model": "a", "text": "Every day."}],
-    }
+    responses = [{"model": "a", "text": "Every day."}]
+    case = {"id": "one", "question": "How often?", "reference": thai, "responses": responses}
     (verdict,) = judged(tmp_path, SMALL, write(tmp_path / "cases.jsonl", [case]))
     assert "checked" not in verdict
     assert "Nothing could be checked of a." in verdict["rationale"]

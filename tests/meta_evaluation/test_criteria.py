@@ -5,8 +5,8 @@ import random
 
 import numpy as np
 import pytest
-from doubles.agreement_study import read, told, write
-from doubles.criteria_study import ANNOTATORS, CRITERIA
+from doubles.agreement_study import told, write
+from doubles.criteria_study import ANNOTATORS
 from programs import error_line, run_recipe, succeeded
 from sklearn import metrics
 from tables import rows_of
@@ -132,16 +132,6 @@ def test_without_labels_the_scores_are_called_uncertified(study):
         of_all = f"(of {each['read']} of 60 responses; of all {low:.3f} to {high:.3f})"
         ends = f"[{mean['low']:.3f}, {mean['high']:.3f}]"
         assert f"{model} {mean['value']:.3f} {ends}, {harm['value']:.3f} by harm {of_all}" in done.stdout
-    rows = read(folder / "verdicts.jsonl")
-    for tag, each in result["missed"].items():
-        for slot, model in enumerate("ab"):
-            failed = [
-                met != (criterion["points"] > 0)
-                for row in rows
-                for met, criterion in zip(row["checklist"]["met"], CRITERIA)
-                if row["order"] == [slot] and met is not None and criterion["tags"] == [tag]
-            ]
-            assert each["candidates"][model] == pytest.approx(np.mean(failed))  # a candidate's profile
     assert set(result["missed"]) == {"theme:0", "theme:1"}
     assert result["topics"] == {}
     page = (folder / "out" / "criteria.html").read_text()

@@ -66,7 +66,7 @@ def test_a_response_counts_once_whatever_its_runs_and_unread_ones_count_too(stud
     done = succeeded(run_command("report", *args))
     result = json.loads((folder / "out" / "criteria.json").read_text())["judges"]["j"]
     page = (folder / "out" / "criteria.html").read_text()
-    failed: dict[str, list[float]] = {}
+    failed: dict[str, dict[str, list[float]]] = {"t0": {}, "t1": {}, "t2": {}}
     unread = 0
     for slot, model in enumerate(MODELS):
         whole, adjusted, ends, harms, lost = [], [], [], [], 0
@@ -75,7 +75,8 @@ def test_a_response_counts_once_whatever_its_runs_and_unread_ones_count_too(stud
             lost += met.count(None)
             for each, share in zip(case["criteria"], met):
                 if share is not None:
-                    failed.setdefault(each["tags"][0], []).append(1 - share if each["points"] > 0 else share)
+                    of_model = failed[each["tags"][0]].setdefault(model, [])
+                    of_model.append(1 - share if each["points"] > 0 else share)
             possible = [[share] if share is not None else [0, 1] for share in met]
             every = [score(points, list(each)) for each in itertools.product(*possible)]
             if every[0] is not None:
@@ -102,9 +103,10 @@ def test_a_response_counts_once_whatever_its_runs_and_unread_ones_count_too(stud
         assert (mean["low"], mean["value"], mean["high"]) == pytest.approx(ends, abs=0.12)
         read = f"(of {candidate['read']} of 12 responses; of all {candidate['lowest']:.3f} to"
         assert re.search(rf"{model} {mean['value']:.3f} \[[^;]*{re.escape(read)}", done.stdout)
-    assert {tag: each["failed"] for tag, each in result["missed"].items()} == pytest.approx(
-        {tag: np.mean(own) for tag, own in failed.items()}
-    )
+    for tag, each in result["missed"].items():
+        assert each["candidates"] == pytest.approx({model: np.mean(own) for model, own in failed[tag].items()})
+        assert each["failed"] == pytest.approx(np.mean([*itertools.chain(*failed[tag].values())]))
+    assert set(result["missed"]) == set(failed)
     assert page.count("<td>unread</td>") == unread
     assert "met in 0.67 of the runs" in page
     read = [zip(case["criteria"], shares(verdicts, case, slot)) for case in cases for slot in range(2)]

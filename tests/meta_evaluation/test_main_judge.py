@@ -78,23 +78,15 @@ def test_first_places_are_those_of_a_loop_over_resamples(tmp_path) -> None:
     relation = cases.panel.relations(people.scores)
     shares = compare_candidates(cases, relation, resamples=64)["first_places"]
     drawn = np.random.default_rng(0).integers(0, len(cases), size=(64, len(cases)), dtype=np.int32)
-    first = dict.fromkeys(cases.models, 0.0)
     # With every two models compared in every case, more points are a higher strength.
-    points: list[dict[str, float]] = []
-    for number, case in enumerate(cases.records):
-        wins = dict.fromkeys(cases.models, 0.0)
-        for (left, right), way in zip(zip(*cases.panel.pairs), relation):
-            if cases.panel.case[left] == number:
-                start = int(cases.start[number])
-                wins[case.models[left - start]] += (1 + way) / 2
-                wins[case.models[right - start]] += (1 - way) / 2
-        points.append(wins)
+    points, first = np.zeros((len(cases), len(cases.models))), np.zeros(len(cases.models))
+    for left, right, way in zip(*cases.panel.pairs, relation):
+        points[cases.panel.case[left], cases.model_of[left]] += (1 + way) / 2
+        points[cases.panel.case[left], cases.model_of[right]] += (1 - way) / 2
     for resample in drawn:
-        total = {name: sum(points[number][name] for number in resample) for name in cases.models}
-        best = [name for name in cases.models if total[name] == max(total.values())]
-        for name in best:
-            first[name] += 1 / len(best) / len(drawn)
-    assert shares == pytest.approx(first)
+        total = points[resample].sum(axis=0)
+        first += (total == total.max()) / (total == total.max()).sum() / len(drawn)
+    assert shares == pytest.approx(dict(zip(cases.models, first)))
 
 
 def test_a_figure_of_several_chosen_judges_is_not_said_of_one(tmp_path) -> None:

@@ -178,6 +178,14 @@ def test_the_error_is_the_mean_distance_of_the_bins() -> None:
     assert bins[0] == {"judge": 0.0, "people": -1.0, "n": 2}
 
 
+def test_each_of_a_few_values_has_its_own_bin() -> None:
+    judge = np.repeat([1.0, 2.0, 3.0, 4.0, 5.0], 20)
+    people_say = np.select([judge == 4, judge == 5], [5.0, 4.0], judge)  # the two highest are swapped
+    (error,) = estimate([calibration_error(judge, people_say, np.arange(100), 100)], 100)
+    assert error.value == pytest.approx(0.4)
+    assert [each["people"] for each in reliability_bins(judge, people_say)] == [1, 2, 3, 5, 4]
+
+
 def test_a_decile_that_is_a_value_begins_its_bin() -> None:
     values = np.arange(21.0)  # the deciles are 0, 2, … 20
     bins = reliability_bins(values, values)

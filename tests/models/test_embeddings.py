@@ -82,11 +82,8 @@ def test_the_fingerprint_is_of_weights_and_pooling(exact: Encoder, tmp_path: Pat
     shutil.copytree(ENCODER, copy)
     assert Encoder(str(copy), device="cpu").fingerprint == exact.fingerprint
     pooling = copy / "1_Pooling" / "config.json"
-    pooling.write_text(
-        json.dumps(
-            json.loads(pooling.read_text()) | {"pooling_mode_mean_tokens": False, "pooling_mode_cls_token": True}
-        )
-    )
+    other = {"pooling_mode_mean_tokens": False, "pooling_mode_cls_token": True}
+    pooling.write_text(json.dumps(json.loads(pooling.read_text()) | other))
     assert Encoder(str(copy), device="cpu").fingerprint != exact.fingerprint
 
 
@@ -111,12 +108,7 @@ def test_what_cannot_be_loaded_is_told(tmp_path: Path) -> None:
 
 def test_a_vocabulary_of_many_scripts_reads_short_words_that_it_cuts_into_letters(tmp_path: Path) -> None:
     """It has longer tokens of these scripts, so it knows them; of Cyrillic it has letters alone, as a small one has."""
-    each_of = {
-        "CJK": ["头", "痛", "发烧", "什么"],
-        "HANGUL": ["열", "이", "두통", "있어요", "약을"],
-        "CYRILLIC": list("дети"),
-    }
-    pieces = ["<unk>", "▁", *(token for each in each_of.values() for token in each)]
+    pieces = ["<unk>", "▁", "头", "痛", "发烧", "什么", "열", "이", "두통", "있어요", "약을", *"дети"]
     tokens = Tokenizer(Unigram([(token, -float(number)) for number, token in enumerate(pieces)], unk_id=0))
     tokens.pre_tokenizer = Metaspace()
     shutil.copytree(ENCODER, tmp_path / "encoder")

@@ -20,6 +20,7 @@ from doubles.endpoint import (
     good_answer,
     without,
 )
+from tables import rows_of
 
 from automedeval import judge_dataset, load_judge
 from automedeval.harness.logs import Answer as HarnessAnswer
@@ -85,22 +86,10 @@ def test_a_lasting_fault_is_a_failure_after_all_retries(tmp_path, fault, said):
         assert not [file for file in tmp_path.rglob("*") if file.is_file()]
 
 
-PROVIDER = {"message": "Provider returned error", "code": 429, "metadata": {"raw": "Too Many Requests"}}
-
-
 @pytest.mark.parametrize(
     ("content", "said", "attempts"),
-    [
-        ({"id": None, "choices": None, "error": PROVIDER}, "429: Provider returned error: Too Many Requests", 2),
-        ([{"error": {"code": 503, "message": "The model is overloaded", "status": "UNAVAILABLE"}}], "503: The model is ov", 2),
-        ({"choices": [{"error": {"code": 502, "message": "bad gateway"}, "message": {"content": ""}}]}, "bad gateway", 2),
-        ({"choices": [{"message": {"content": None}, "finish_reason": "error"}], "error": "upstream died"}, "upstream died", 2),
-        ({"detail": [{"loc": ["body"], "msg": "field required"}]}, "field required", 2),
-        ({"errors": [{"message": "quota"}, {"message": "quota"}]}, "read: quota (", 2),
-        ({"error": {"message": "no such model", "code": "404"}}, "404: no such model", 1),
-        ("<html><style>p{}</style><h1>Please &amp; sign in</h1></html>", "Please & sign in", 2),
-    ],
-)  # fmt: skip
+    rows_of(__file__)["test_an_error_in_an_answer_with_status_200_is_shown_in_the_endpoint_s_words"],
+)
 def test_an_error_in_an_answer_with_status_200_is_shown_in_the_endpoint_s_words(content, said, attempts):
     page = {"status": 200, "text": content, "type": "text/html"}
     with EndpointDouble(page if isinstance(content, str) else {"status": 200, "json": content}) as endpoint:

@@ -252,12 +252,8 @@ def test_training_rows_whose_answers_have_different_room_are_answered_together_a
     folder = build_tiny_model(tmp_path / "narrow", window=300)
     fresh = LocalChat(str(folder), dtype="float32", device="cpu", max_new_tokens=100)
     parts = (Free("\nScore"), "\nScore: ", Slot("score", ("1", "2", "3", "4", "5")))
-    rows = [
-        Prompt(
-            [{"role": "user", "content": f"How good is {'very ' * words}good?"}], parts, completion="It is.\nScore: 5"
-        )
-        for words in (1, 125)
-    ]
+    asked = [[{"role": "user", "content": f"How good is {'very ' * words}good?"}] for words in (1, 125)]
+    rows = [Prompt(messages, parts, completion="It is.\nScore: 5") for messages in asked]
     short, long = fresh.count_tokens(rows)
     assert 300 - short > 100
     assert 0 < 300 - long < 50

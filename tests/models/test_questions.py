@@ -6,6 +6,7 @@ import pytest
 import torch
 from doubles.endpoint import EndpointDouble, answer
 from programs import JUDGE, needs_judge
+from tables import rows_of
 from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 from transformers.pipelines import SUPPORTED_TASKS
 
@@ -95,23 +96,9 @@ def test_a_question_that_is_none(kind, options) -> None:
 LETTERS = Question("letters", "choice", "Which?", ("A", "B", "C"))
 
 
-@pytest.mark.parametrize(
-    ("question", "text", "option"),
-    [
-        (LETTERS, " A.", "A"),
-        (LETTERS, "a)", "A"),
-        (LETTERS, "**B**", "B"),
-        (LETTERS, "C\nBecause it is.", "C"),
-        (LETTERS, "A passage says so.", None),
-        (LETTERS, "", None),
-        (TRUE, "Yes, because it is", "Yes"),
-        (TRUE, "No<|im_end|>Yes", "No"),
-        (TRUE, "Nothing is known.", None),
-        (TRUE, "No one knows.", None),
-    ],
-)
-def test_how_a_text_is_read(question, text, option) -> None:
-    judged = question.read(Answer(text))
+@pytest.mark.parametrize(("name", "text", "option"), rows_of(__file__)["test_how_a_text_is_read"])
+def test_how_a_text_is_read(name, text, option) -> None:
+    judged = {each.name: each for each in (LETTERS, TRUE)}[name].read(Answer(text))
     assert (judged.option, judged.probabilities) == (option, None)
     assert (judged.error is None) == (option is not None)
 

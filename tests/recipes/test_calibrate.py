@@ -91,28 +91,26 @@ def test_one_of_several_judges_is_chosen(args: list, tmp_path: Path) -> None:
     assert "no verdict of the judge 'nobody'" in error_line(calibrate(*args, "--judge", "nobody"))
 
 
-BAD = {
-    "a rated case again": (study(25)[18:], {}, "verdicts.jsonl:1: case 'case-18' is one of the cases to learn from"),
-    "a case twice": ([*study(25)[20:], study(25)[20]], {}, "verdicts.jsonl:6: case 'case-20' has a verdict already"),
-    "no verdict": ([], {}, "verdicts.jsonl: no verdict of any judge"),
-    "other settings": (
-        [verdict_of(30, (-1.0, -2.0), extra={"settings": "s2"})],
-        {},
-        "case 'case-30': judged with other settings",
-    ),
-    "choices": (study(25)[20:], {"--rubric": "medical_pairwise"}, "medical_pairwise@1 gives choices, not scores"),
-    "off the scale": (study(25)[20:], {"--ratings": "wild.jsonl"}, "the rating 7 is off automedeval@1's scale 1 to 5"),
-    "no ratings": (study(25)[20:], {"--ratings": "nowhere.jsonl"}, "nowhere.jsonl: No such file"),
-}
+OTHERS = study(25)[20:]
+BAD = [
+    (study(25)[18:], [], "verdicts.jsonl:1: case 'case-18' is one of the cases to learn from"),
+    ([*OTHERS, OTHERS[0]], [], "verdicts.jsonl:6: case 'case-20' has a verdict already"),
+    ([], [], "verdicts.jsonl: no verdict of any judge"),
+    ([verdict_of(30, (-1.0, -2.0), extra={"settings": "s2"})], [], "case 'case-30': judged with other settings"),
+    (OTHERS, ["--rubric", "medical_pairwise"], "medical_pairwise@1 gives choices, not scores"),
+    (OTHERS, ["--ratings", "wild.jsonl"], "the rating 7 is off automedeval@1's scale 1 to 5"),
+    (OTHERS, ["--ratings", "nowhere.jsonl"], "nowhere.jsonl: No such file"),
+]
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_bad_input_is_one_line_and_writes_nothing(name: str, args: list, tmp_path: Path) -> None:
-    verdicts, options, error = BAD[name]
+@pytest.mark.parametrize(("verdicts", "options", "error"), BAD)
+def test_bad_input_is_one_line_and_writes_nothing(
+    verdicts: list, options: list[str], error: str, args: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     write(tmp_path / "verdicts.jsonl", verdicts)
     write(tmp_path / "wild.jsonl", [replace(rating, score=7) for rating in people(study(20))])
-    more = [tmp_path / each if str(each).endswith(".jsonl") else each for pair in options.items() for each in pair]
-    assert error in error_line(calibrate(*args, *more))
+    assert error in error_line(calibrate(*args, *options))
     assert not (tmp_path / "out").exists()
 
 

@@ -58,11 +58,8 @@ def test_judges_a_file_and_tells_the_standings(tiny_model, tmp_path):
 
 @pytest.mark.parametrize("rubric", ["medical_pairwise", "instruction_pairwise", "just_eval_pairwise"])
 def test_pairwise_rubrics(tiny_model, tmp_path, rubric):
-    done = judge(
-        "--judge", tiny_model, "--cases", CASES, "--output", tmp_path, "--limit", 3, "--rubric", rubric,
-        "--baseline", "larch-7b", *FAST,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    words = ["--judge", tiny_model, "--cases", CASES, "--output", tmp_path, "--limit", 3, "--baseline", "larch-7b"]
+    done = succeeded(judge(*words, "--rubric", rubric, *FAST))
     records = verdicts(tmp_path)
     assert len(records) == 6
     assert all(verdict["pair"][0] == "larch-7b" and verdict["choices"] for verdict in records)
@@ -282,11 +279,6 @@ def test_a_full_disk_is_one_line_and_a_second_start_finishes(tiny_model, tmp_pat
 
 
 def test_recipes_are_not_a_package():
-    done = subprocess.run(
-        [sys.executable, "-c", "import recipes"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        env={**os.environ, "PYTHONPATH": "."},
-    )
+    command, variables = [sys.executable, "-c", "import recipes"], os.environ | {"PYTHONPATH": "."}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=variables)
     assert "recipes are programs" in done.stderr

@@ -341,9 +341,8 @@ def thinks(body):
 
 def test_a_reasoning_model_is_asked_without_what_it_does_not_take(judge):
     with EndpointDouble(without(thinks, "temperature", "logprobs")) as endpoint:
-        status, out, messages, verdicts = judge(
-            endpoint.url, "--concurrency", 4, "--score_decoding", "constrained", limit=12
-        )
+        asking = ("--concurrency", 4, "--score_decoding", "constrained")
+        status, out, messages, verdicts = judge(endpoint.url, *asking, limit=12)
         assert status == 0
         assert messages == [
             "m: the endpoint does not take temperature: the endpoint samples with its own temperature, so that answers can "
@@ -352,9 +351,7 @@ def test_a_reasoning_model_is_asked_without_what_it_does_not_take(judge):
         ]
         assert "m was asked without temperature, logprobs" in out
         assert all(verdict.valid and verdict.extra["left_out"] == ["temperature", "logprobs"] for verdict in verdicts)
-        bodies = [
-            request["body"] for request in endpoint.asked if not {"temperature", "logprobs"} & request["body"].keys()
-        ]
+        bodies = [each["body"] for each in endpoint.asked if not {"temperature", "logprobs"} & each["body"].keys()]
         assert len(bodies) == 12 * (1 + 3)  # a text, and a question for each of three scores
         assert all("top_logprobs" not in body and body["seed"] == 0 for body in bodies)
         assert len(endpoint.asked) <= 48 + 2 * 4  # each of those sent at once may be refused for both
@@ -372,12 +369,8 @@ def served_model(tiny_model):
         pytest.skip("the program `transformers` is not beside this Python")
     port = free_port()
     command = [program, "serve", tiny_model, "--host", "127.0.0.1", "--port", str(port), "--device", "cpu"]
-    server = subprocess.Popen(
-        [str(word) for word in command],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        env=os.environ | {"HF_HUB_OFFLINE": "1"},
-    )
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL, "env": os.environ | {"HF_HUB_OFFLINE": "1"}}
+    server = subprocess.Popen(list(map(str, command)), **quiet)
     try:
         for _ in range(240):
             try:
@@ -399,8 +392,7 @@ def served_model(tiny_model):
 @pytest.mark.slow
 def test_a_served_checkpoint_judges(judge, served_model):
     url, model = served_model
-    options = ("--top_logprobs", 0, "--max_new_tokens", 32, "--timeout", 120)
-    options += ("--cache", "~/kept")
+    options = ("--top_logprobs", 0, "--max_new_tokens", 32, "--timeout", 120, "--cache", "~/kept")
     status, _, messages, verdicts = judge(url, *options, process=True, limit=2, model=f"openai:{model}")
     assert status == (not any(verdict.valid for verdict in verdicts)), messages  # its weights are random
     assert len(verdicts) == 2

@@ -65,6 +65,24 @@ def test_three_versions_of_other_kinds_keep_the_ids_of_the_first(tmp_path):
     assert {tuple(each["model"] for each in case["responses"]) for case in cases} == {("a", "b", "c")}
 
 
+def test_a_question_that_is_asked_twice_is_told_apart_by_its_ids(tmp_path):
+    names = ("id", "question", "reference", "answer")
+    first = [["a", "Is it safe?", "Aspirin is.", "Yes, aspirin."], ["b", "Is it safe?", "No.", "No warfarin."]]
+    second = [
+        ["b", "Is it safe?", "No.", "Warfarin, no!"],
+        ["c", "And tea?", "Yes.", "Tea."],
+        ["a", *first[0][1:3], "Sure."],
+    ]
+    files = [table(tmp_path / f"{n}.csv", rows, *names) for n, rows in enumerate((first, second))]
+    done = judged(tmp_path, f"v1={files[0]}", f"v2={files[1]}")
+    assert done.returncode == 0, done.stderr
+    cases = {each["id"]: each for each in read(tmp_path / "out/cases.jsonl")}
+    said = {name: {one["model"]: one["text"] for one in case["responses"]} for name, case in cases.items()}
+    pairs = {"a": {"v1": "Yes, aspirin.", "v2": "Sure."}, "b": {"v1": "No warfarin.", "v2": "Warfarin, no!"}}
+    assert said == pairs | {"c": {"v2": "Tea."}}
+    assert [cases[name]["reference"] for name in "abc"] == ["Aspirin is.", "No.", "Yes."]
+
+
 def test_a_table_of_two_models_is_no_file_of_one_version(tmp_path):
     two = table(tmp_path / "t.csv", [[each, f"{each} Yes.", f"{each} No."] for each in QUESTIONS], "question", "x", "y")
     done = judged(tmp_path, f"a={two}", f"b={two}")

@@ -17,21 +17,8 @@ ROWS = rows_of(__file__)
 
 SCALE = ROOT / "recipes" / "runs" / "automedeval-135m" / "feedbackqa.yaml"
 GENERIC = "Answer this question truthfully"
-LONG = "my mother is 81 and takes warfarin for her heart and now her doctor wants to add aspirin is that safe for her"
-WIKIDOC = [
-    {"instruction": GENERIC, "input": question, "output": answer}
-    for question, answer in [
-        ("What is gout?", "A form of arthritis."),
-        ("What is GOUT", "Swollen joints."),
-        ("What is gout?", "A form of arthritis."),
-        (LONG, "Ask first."),
-        (f"{LONG} please", "Ask."),
-        ("Please provide the text to be rephrased.", "None."),
-        ("What is (are) ?", "None."),
-        ("What is acne?", " "),
-        ("What is croup?", "An infection of the airways."),
-    ]
-]
+WIKIDOC = [{"instruction": GENERIC, "input": question, "output": answer} for question, answer in ROWS["wikidoc"]]
+LONG = ROWS["wikidoc"][3][0]
 RESPONSES = ("m1", "m2", "m3")
 RATED = [
     {"id": f"c{n}", "question": f"Why {n}?", "responses": [{"model": m, "text": f"{m} {n}"} for m in RESPONSES]}

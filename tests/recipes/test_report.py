@@ -15,9 +15,9 @@ from doubles.agreement_study import (
     RATINGS,
     agreeing_verdicts,
     evaluate,
+    made,
     meta_evaluate,
     read,
-    told,
     verdict,
     write,
 )
@@ -29,7 +29,8 @@ from automedeval.records import Verdict, text
 
 
 def test_reports_agreement_with_intervals_ceiling_and_baselines(tmp_path):
-    result = evaluate(tmp_path, agreeing_verdicts(), "--ratings", RATINGS)
+    report = made(tmp_path, agreeing_verdicts(), ratings=RATINGS)
+    result, page = report.result, report.page
     echo = result["judges"]["echo"]
     for name in (*MEASURES, "valid_rate", *(f"{name}_expected" for name in MEASURES)):
         estimate = echo[name]
@@ -59,7 +60,6 @@ def test_reports_agreement_with_intervals_ceiling_and_baselines(tmp_path):
     assert {each["second"] for each in result["comparisons"]} == set(result["judges"]) - {"echo"}
     assert len(result["models"]["echo"]["pairs"]) == 3
     assert len(result["models"]["people"]["strengths"]) == 3
-    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert page.count("<svg") == page.count("</svg>") >= 6
     assert "<dt>Best model</dt><dd>No model is shown to be best. " in page
     assert "of the pairs of responses as people do" in page
@@ -88,10 +88,9 @@ def test_scores_on_each_criterion_are_compared_with_ratings_on_it(tmp_path):
         means = [sum(scores) / 3 for scores in zip(*on_case.values())]
         more = {"rubric": "automedeval_guided@1", "criterion_scores": on_case, "expected_scores": means}
         verdicts.append(verdict(case, [int(mean + 0.5) for mean in means], **more))
-    result = evaluate(tmp_path, verdicts, "--ratings", RATINGS)
-    by_criterion = result["judges"]["echo"]["by_criterion"]
+    report = made(tmp_path, verdicts, ratings=RATINGS)
+    by_criterion = report.result["judges"]["echo"]["by_criterion"]
     assert list(by_criterion) == list(names)
-    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     for name in names:
         keys = [key for key in people if key[0] == name]
         wanted = pearsonr([people[key] for key in keys], [judged[key] for key in keys]).statistic
@@ -104,8 +103,8 @@ def test_scores_on_each_criterion_are_compared_with_ratings_on_it(tmp_path):
                 credits.append(0.5 if way == 0 else float((way > 0) == (gap > 0)))
         assert by_criterion[name]["concordance"]["value"] == pytest.approx(sum(credits) / len(credits))
         assert by_criterion[name]["concordance"]["n"] == len(credits)
-        assert f'<tr><th scope="row">echo</th><td>{name}</td>' in page
-        assert f"<dt>echo: {name}</dt>" in page  # in the cases
+        assert f'<tr><th scope="row">echo</th><td>{name}</td>' in report.page
+        assert f"<dt>echo: {name}</dt>" in report.page  # in the cases
     assert by_criterion["fluency"]["concordance"]["value"] > 0.75 > by_criterion["relevancy"]["concordance"]["value"]
 
 
@@ -141,12 +140,13 @@ def test_an_undefined_correlation_has_a_reason(scores, concordance, reason, tmp_
 
 
 def test_one_rater_has_no_reliability_and_no_ceiling(tmp_path):
-    alone = write(tmp_path / "ratings.jsonl", [r for r in read(RATINGS) if r["annotator"] == "simulated-1"])
-    result = evaluate(tmp_path, agreeing_verdicts(), "--ratings", alone)
+    alone = [rating for rating in read(RATINGS) if rating["annotator"] == "simulated-1"]
+    report = made(tmp_path, agreeing_verdicts(), ratings=alone)
+    result = report.result
     assert result["people"]["reliability"] is None
     assert "one rater" in result["people"]["reason"]
     assert "ceiling" not in result["people"]
-    assert "one rater only" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "one rater only" in report.page
 
 
 def test_raters_who_did_not_rate_all_are_taken_as_anonymous_and_it_is_said(tmp_path):
@@ -160,8 +160,7 @@ def test_raters_who_did_not_rate_all_are_taken_as_anonymous_and_it_is_said(tmp_p
 
 
 def test_one_case_has_figures_and_no_intervals(tmp_path):
-    one = write(tmp_path / "one.jsonl", read(CASES)[:1])
-    result = evaluate(tmp_path, agreeing_verdicts(), "--ratings", RATINGS, "--cases", one)
+    result = made(tmp_path, agreeing_verdicts(), cases=read(CASES)[:1], ratings=RATINGS).result
     estimate = result["judges"]["echo"]["pairwise_accuracy"]
     assert estimate["value"] is not None
     assert estimate["low"] is None
@@ -181,15 +180,15 @@ def test_cost_and_time_come_from_the_record_of_the_run(tmp_path):
 
 def test_the_report_has_risk_and_coverage_of_every_judge_with_expected_scores(tmp_path):
     whole = [verdict | {"judge": "whole", "expected_scores": None} for verdict in agreeing_verdicts()]
-    result = evaluate(tmp_path, agreeing_verdicts() + whole, "--ratings", RATINGS)
+    report = made(tmp_path, agreeing_verdicts() + whole, ratings=RATINGS)
+    result = report.result
     curve = result["judges"]["echo"]["risk_coverage"]
     assert curve[-1]["coverage"] == 1.0
     assert [each["coverage"] for each in curve] == sorted(each["coverage"] for each in curve)
     assert [each["threshold"] for each in curve] == sorted((each["threshold"] for each in curve), reverse=True)
     assert all(each["risk"]["low"] <= each["risk"]["value"] <= each["risk"]["high"] for each in curve)
     assert all("risk_coverage" not in record for name, record in result["judges"].items() if name != "echo")
-    page_text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
-    assert page_text.count("<strong>Risk and coverage</strong> Share of wrong pairs") == 1
+    assert report.page.count("<strong>Risk and coverage</strong> Share of wrong pairs") == 1
 
 
 def test_files_can_name_their_judges(tmp_path):
@@ -212,11 +211,12 @@ def test_ratings_of_other_texts_of_a_judge_are_left_out_and_counted(tmp_path):
     ratings += [each | {"score": 1, "verdict_digest": "0123456789ab"} for each in ratings[:4]]  # of an earlier run
     ratings += [{"case_id": ratings[0]["case_id"], **about, "annotator": "other", "score": 3}]
     ratings += [each | {"judge": "absent"} for each in ratings[:2]]
-    result = evaluate(tmp_path, verdicts, "--ratings", write(tmp_path / "verdict_ratings.jsonl", ratings))
+    report = made(tmp_path, verdicts, ratings=write(tmp_path / "verdict_ratings.jsonl", ratings))
+    result = report.result
     assert result["verdict_ratings"]["echo"]["knowledge"]["counts"] == {"3": 1, "5": 30}
     assert result["verdict_ratings"]["absent"]["knowledge"]["mean"]["n"] == 2
     notes = [note.partition(": ")[2] for note in result["notes"] if "verdict_ratings" in note]
-    assert "Figure 5a" in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "Figure 5a" in report.page
     assert notes == [
         "4 left out: of other texts than the judges' verdicts given here",
         "1 have no verdict_digest: counted by case and judge alone",
@@ -228,12 +228,9 @@ def test_names_that_are_no_models_leave_a_stated_gap(tmp_path):
         case | {"responses": [r | {"model": f"{case['id']}-{n}"} for n, r in enumerate(case["responses"])]}
         for case in read(CASES)[:8]
     ]
-    file = write(tmp_path / "cases.jsonl", cases)
-    verdicts = write(tmp_path / "verdicts.jsonl", [verdict(case, [1, 2, 3]) for case in cases])
-    succeeded(meta_evaluate("--verdicts", verdicts, "--cases", file, "--output", tmp_path / "out", *FAST))
-    result = json.loads((tmp_path / "out" / "agreement.json").read_text(encoding="utf-8"))
-    assert "never compared with each other" in result["models"]["echo"]["gap"]
-    assert "The models cannot be compared: " in told(tmp_path / "out")
+    report = made(tmp_path, [verdict(case, [1, 2, 3]) for case in cases], cases=cases)
+    assert "never compared with each other" in report.result["models"]["echo"]["gap"]
+    assert "The models cannot be compared: " in report.told
 
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(1)>{{ 7*7 }}$\\frac$ <!-- --> ]]>"
@@ -261,11 +258,7 @@ def test_hostile_texts_and_names_stay_text(tmp_path):
         for rating in read(RATINGS)
     ]
     verdicts = [each | {"judge": "echo" + HOSTILE, "rationale": HOSTILE} for each in agreeing_verdicts()]
-    succeeded(meta_evaluate(
-        "--verdicts", write(tmp_path / "v.jsonl", verdicts), "--cases", write(tmp_path / "c.jsonl", cases),
-        "--ratings", write(tmp_path / "r.jsonl", ratings), "--output", tmp_path / "out", *FAST,
-    ))  # fmt: skip
-    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    page = made(tmp_path, verdicts, cases=cases, ratings=ratings).page
     tags = Tags()
     tags.feed(page)
     assert [tag for tag, _ in tags.seen].count("script") == 1
@@ -283,8 +276,7 @@ def test_hostile_texts_and_names_stay_text(tmp_path):
 def test_many_cases_are_sampled_and_it_is_said(tmp_path, monkeypatch):
     monkeypatch.setattr(page, "SHOWN_CASES", 12)
     monkeypatch.setattr(page, "GRID_CASES", 20)
-    evaluate(tmp_path, agreeing_verdicts(), "--ratings", RATINGS)
-    text = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    text = made(tmp_path, agreeing_verdicts(), ratings=RATINGS).page
     assert text.count('<details class="case"') == 12
     assert "12 of 30 cases are shown" in text
     assert "20 of 30 cases are here" in text

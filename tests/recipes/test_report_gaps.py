@@ -1,26 +1,22 @@
 """`automedeval report` where judges were asked for a part, where names mislead, and where there is too little to tell."""
 
-import json
 import re
 
 import pytest
 from doubles.agreement_study import (
     CASES,
-    FAST,
     MEASURES,
     RATINGS,
     agreeing_verdicts,
     case_of,
     evaluate,
-    meta_evaluate,
+    made,
     pairwise_verdicts,
     people_means,
     read,
-    told,
     verdict,
     write,
 )
-from programs import succeeded
 
 
 def named(prefix: str, models: dict[str, str] | None = None, count: int = 12) -> list[dict]:
@@ -39,13 +35,8 @@ def liked(cases: list[dict], raters: int = 1) -> list[dict]:
 
 
 def study(tmp_path, cases: list[dict], verdicts: list[dict], ratings: list[dict] | None = None) -> dict:
-    rated = () if ratings is None else ("--ratings", write(tmp_path / "r.jsonl", ratings))
-    succeeded(meta_evaluate(
-        "--verdicts", write(tmp_path / "v.jsonl", verdicts), "--cases", write(tmp_path / "c.jsonl", cases), *rated,
-        "--output", tmp_path / "out", *FAST,
-    ))  # fmt: skip
-    result = json.loads((tmp_path / "out" / "agreement.json").read_text(encoding="utf-8"))
-    return result | {"said": told(tmp_path / "out")}
+    report = made(tmp_path, verdicts, cases=cases, **({} if ratings is None else {"ratings": ratings}))
+    return report.result | {"said": report.told, "page": report.page}
 
 
 def test_pairs_without_the_baseline_were_not_asked_and_are_not_wrong(tmp_path):
@@ -103,12 +94,7 @@ def test_a_judge_that_orders_nothing_is_not_said_to_order(tmp_path):
 
 def test_the_order_of_the_files_changes_nothing(tmp_path):
     before = evaluate(tmp_path, agreeing_verdicts(), "--ratings", RATINGS)["judges"]
-    cases = write(tmp_path / "c.jsonl", read(CASES)[::-1])
-    file = write(tmp_path / "v.jsonl", agreeing_verdicts()[::-1])
-    succeeded(
-        meta_evaluate("--verdicts", file, "--cases", cases, "--ratings", RATINGS, "--output", tmp_path / "out", *FAST)
-    )
-    after = json.loads((tmp_path / "out" / "agreement.json").read_text(encoding="utf-8"))["judges"]
+    after = made(tmp_path, agreeing_verdicts()[::-1], cases=read(CASES)[::-1], ratings=RATINGS).result["judges"]
     for judge, record in before.items():
         for name in (*MEASURES, *(f"{name}_expected" for name in MEASURES)):
             for part in ("value", "low", "high", "n"):
@@ -154,7 +140,7 @@ def test_what_cannot_be_compared_is_said_first(tmp_path, shown, scores, said):
     cases = [case | {"responses": case["responses"][:shown]} for case in named("k")]
     result = study(tmp_path, cases, [verdict(case, scores, raw="I am not sure.") for case in cases])
     assert f"\n{said}\n" in result["said"]
-    assert f'<p class="verdict">{said}</p>' in (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert f'<p class="verdict">{said}</p>' in result["page"]
 
 
 def test_names_cannot_steer_markdown_or_the_terminal(tmp_path):

@@ -1,24 +1,12 @@
 """The page of `automedeval report`: the answer first, the same numbers as agreement.json, and in a real browser."""
 
-import json
 import re
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from doubles.agreement_study import (
-    CASES,
-    FAST,
-    RATINGS,
-    agreeing_verdicts,
-    meta_evaluate,
-    noisy_verdicts,
-    read,
-    told,
-    write,
-)
+from doubles.agreement_study import CASES, RATINGS, agreeing_verdicts, made, noisy_verdicts, read, write
 from doubles.grid_reader import Visit, needs_chromium, playwright, started_browser, violations  # noqa: F401 (the fixture `browser`)
-from programs import succeeded
 
 from automedeval.annotation.study import read_study
 
@@ -26,21 +14,11 @@ SIZES = {"laptop": {"width": 1280, "height": 800}, "telephone": {"width": 390, "
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> dict[str, SimpleNamespace]:
-    """Return a report with ratings and one without: the folder, agreement.json, the page and what was printed."""
-    found = {}
-    for name, more in (("rated", ["--ratings", RATINGS]), ("unrated", [])):
-        folder = tmp_path_factory.mktemp(name)
-        verdicts = write(folder / "v.jsonl", noisy_verdicts("noisy", 1.5, 1) + agreeing_verdicts("good"))
-        done = succeeded(
-            meta_evaluate("--verdicts", verdicts, "--cases", CASES, "--output", folder / "out", *FAST, *more)
-        )
-        result = json.loads((folder / "out" / "agreement.json").read_text("utf-8"))
-        page = (folder / "out" / "report.html").read_text("utf-8")
-        found[name] = SimpleNamespace(
-            folder=folder / "out", result=result, page=page, said=done.stdout, told=told(folder / "out")
-        )
-    return found
+def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, SimpleNamespace]:
+    """Return a report with ratings and one without."""
+    verdicts = noisy_verdicts("noisy", 1.5, 1) + agreeing_verdicts("good")
+    files = {"rated": {"ratings": RATINGS}, "unrated": {}}
+    return {name: made(tmp_path_factory.mktemp(name), verdicts, **more) for name, more in files.items()}
 
 
 FIRST = {"rated": "Best model", "unrated": "Scores highest"}
@@ -48,8 +26,8 @@ QUESTIONS = ["Harm", "Can the judge be believed?", "Audited?", "What it does not
 
 
 @pytest.mark.parametrize("name", ["rated", "unrated"])
-def test_page_and_summary_answer_first_and_in_order(made: dict[str, SimpleNamespace], name: str) -> None:
-    one = made[name]
+def test_page_and_summary_answer_first_and_in_order(reports: dict[str, SimpleNamespace], name: str) -> None:
+    one = reports[name]
     asked = re.findall("<dt>(.*?)</dt>", one.page.partition('<dl class="facts">')[2])
     assert asked[:6] == [FIRST[name], *QUESTIONS]
     assert {"How sure", "Cases", "Judge", "Next step"} <= set(asked)
@@ -65,8 +43,8 @@ def test_page_and_summary_answer_first_and_in_order(made: dict[str, SimpleNamesp
     assert f"{judge}, with the rubric automedeval@1 ({how} of 2 judges)" in one.page
 
 
-def test_the_leaderboard_is_that_of_a_loop_over_the_verdicts(made: dict[str, SimpleNamespace]) -> None:
-    one = made["rated"]
+def test_the_leaderboard_is_that_of_a_loop_over_the_verdicts(reports: dict[str, SimpleNamespace]) -> None:
+    one = reports["rated"]
     wins: dict[str, list[float]] = {}
     verdicts = {each["case_id"]: each for each in agreeing_verdicts("good")}
     for case in read(CASES):
@@ -93,8 +71,8 @@ def test_the_leaderboard_is_that_of_a_loop_over_the_verdicts(made: dict[str, Sim
     assert f"best baseline: {main['best_baseline']['name']}" in one.page
 
 
-def test_without_ratings_it_writes_a_study_to_rate_and_says_the_commands(made: dict[str, SimpleNamespace]) -> None:
-    one = made["unrated"]
+def test_without_ratings_it_writes_a_study_to_rate_and_says_the_commands(reports: dict[str, SimpleNamespace]) -> None:
+    one = reports["unrated"]
     assert "Not known. No ratings are given. 30 rated cases are enough" in one.told
     (study,) = one.folder.glob("rate*")
     for text in (one.page, one.told):
@@ -103,19 +81,16 @@ def test_without_ratings_it_writes_a_study_to_rate_and_says_the_commands(made: d
     read_back = read_study(study)
     assert {item.kind for item in read_back.items} == {"rate"}
     assert len(read_back.items) == 30
-    assert not list(made["rated"].folder.glob("rate*"))
+    assert not list(reports["rated"].folder.glob("rate*"))
 
 
 def test_other_cases_in_the_same_output_are_rated_by_a_study_of_their_own(tmp_path: Path) -> None:
-    verdicts = write(tmp_path / "v.jsonl", agreeing_verdicts())
     few = write(tmp_path / "few.jsonl", read(CASES)[:5])
     others = write(tmp_path / "others.jsonl", read(CASES)[5:12])
     edited, studies = "# edited\n", []
     for cases in (few, others, few):
-        succeeded(meta_evaluate("--verdicts", verdicts, "--cases", cases, "--output", tmp_path / "out", *FAST))
-        (said,) = [
-            line for line in told(tmp_path / "out").splitlines() if "annotate" in line and "--export" not in line
-        ]
+        lines = made(tmp_path, agreeing_verdicts(), cases=cases).told.splitlines()
+        (said,) = [line for line in lines if "annotate" in line and "--export" not in line]
         study = Path(said.split()[-1])
         assert {item.case_id for item in read_study(study).items} == {case["id"] for case in read(cases)}
         if study not in studies:
@@ -128,12 +103,9 @@ def test_other_cases_in_the_same_output_are_rated_by_a_study_of_their_own(tmp_pa
 
 def test_the_difference_of_two_models_is_a_sentence(tmp_path: Path) -> None:
     answers = [{"model": f"bot-{number}", "text": "Rest."} for number in (0, 1)]
-    file = write(tmp_path / "c.jsonl", [case | {"responses": answers} for case in read(CASES)])
     scored = {"order": [0, 1], "scores": [4, 3], "expected_scores": [4, 3]}
-    verdicts = write(tmp_path / "v.jsonl", [each | scored for each in agreeing_verdicts()])
-    options = ("--verdicts", verdicts, "--cases", file, "--output", tmp_path / "out", *FAST)
-    assert meta_evaluate(*options).returncode == 0
-    page = (tmp_path / "out" / "report.html").read_text("utf-8")
+    cases = [case | {"responses": answers} for case in read(CASES)]
+    page = made(tmp_path, [each | scored for each in agreeing_verdicts()], cases=cases).page
     assert "bot-0 wins 100 % of the cases against bot-1, ties counted half: a clear difference.</p>" in page
     assert "Which differences are clear" not in page
 
@@ -142,9 +114,9 @@ def test_the_difference_of_two_models_is_a_sentence(tmp_path: Path) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", SIZES)
 def test_the_first_screen_has_the_answer_and_axe_finds_nothing(
-    made: dict[str, SimpleNamespace], browser, size: str, scheme: str
+    reports: dict[str, SimpleNamespace], browser, size: str, scheme: str
 ) -> None:
-    for one in made.values():
+    for one in reports.values():
         options = {"viewport": SIZES[size], "color_scheme": scheme, "bypass_csp": True}
         visit = Visit(browser, one.folder / "report.html", **options)
         page = visit.page
@@ -164,10 +136,10 @@ def test_the_first_screen_has_the_answer_and_axe_finds_nothing(
 
 
 @needs_chromium
-def test_tables_are_sorted_without_a_call_outside(made: dict[str, SimpleNamespace], browser) -> None:
+def test_tables_are_sorted_without_a_call_outside(reports: dict[str, SimpleNamespace], browser) -> None:
     page, calls = browser.new_page(), []
     page.on("request", lambda request: calls.append(request.url))
-    page.goto((made["rated"].folder / "report.html").as_uri())
+    page.goto((reports["rated"].folder / "report.html").as_uri())
     page.locator("summary:has(#sure)").click()
     table = page.locator("table.sortable").first
     before = table.locator("tbody th").all_text_contents()
@@ -179,10 +151,10 @@ def test_tables_are_sorted_without_a_call_outside(made: dict[str, SimpleNamespac
 
 
 @needs_chromium
-def test_without_script_and_on_paper_everything_can_be_read(made: dict[str, SimpleNamespace], browser) -> None:
+def test_without_script_and_on_paper_everything_can_be_read(reports: dict[str, SimpleNamespace], browser) -> None:
     context = browser.new_context(java_script_enabled=False, color_scheme="dark")
     page = context.new_page()
-    page.goto((made["rated"].folder / "report.html").as_uri())
+    page.goto((reports["rated"].folder / "report.html").as_uri())
     assert not page.locator("#grid").is_visible()
     first = page.locator("details.case").first
     first.locator("summary").first.click()
@@ -192,13 +164,13 @@ def test_without_script_and_on_paper_everything_can_be_read(made: dict[str, Simp
     context.close()
 
 
-def test_scores_of_each_model_are_counted(made: dict[str, SimpleNamespace]) -> None:
+def test_scores_of_each_model_are_counted(reports: dict[str, SimpleNamespace]) -> None:
     """By a loop over the verdicts, whose expected scores are shown."""
     counts: dict[str, dict[str, int]] = {}
     for case, judged in zip(read(CASES), agreeing_verdicts("good")):
         for response, score in zip(case["responses"], judged["expected_scores"]):
             of_model = counts.setdefault(response["model"], {})
             of_model[str(int(score + 0.5))] = of_model.get(str(int(score + 0.5)), 0) + 1
-    shown = made["rated"].result["score_counts"]
+    shown = reports["rated"].result["score_counts"]
     assert {model: {step: n for step, n in each.items() if n} for model, each in shown.items()} == counts
-    assert "<strong>Scores of each model</strong>" in made["rated"].page
+    assert "<strong>Scores of each model</strong>" in reports["rated"].page

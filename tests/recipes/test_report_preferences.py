@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from doubles.agreement_study import CASES, FAST, agreeing_verdicts, evaluate, meta_evaluate, read, write
+from doubles.agreement_study import CASES, FAST, agreeing_verdicts, evaluate, made, meta_evaluate, read, write
 from programs import error_line
 from tables import rows_of
 
@@ -30,9 +30,8 @@ def clear() -> list[dict]:
 
 
 def test_shares_by_hand_with_intervals_over_cases(tmp_path):
-    file = write(tmp_path / "preferences.jsonl", clear())
-    result = evaluate(tmp_path, agreeing_verdicts(), "--ratings", file)
-    (compared,) = result["preferences"]
+    report = made(tmp_path, agreeing_verdicts(), ratings=clear())
+    (compared,) = report.result["preferences"]
     assert compared["judges"] == JUDGES
     record = compared["criteria"]["overall"]
     assert [record[name]["value"] for name in ("first", "tie", "second")] == pytest.approx([48 / 90, 30 / 90, 12 / 90])
@@ -48,7 +47,7 @@ def test_shares_by_hand_with_intervals_over_cases(tmp_path):
     assert record["tie"]["low"] is record["tie"]["high"] is None
     assert "the same value" in record["tie"]["reason"]
     assert record["p_adjusted"] < 0.01
-    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    page = report.page
     assert "Preference between echo and other" in page
     assert "Figure 5b" in page
     assert "On overall people prefer echo's verdicts" in page.replace("&#39;", "'")
@@ -57,8 +56,8 @@ def test_shares_by_hand_with_intervals_over_cases(tmp_path):
 
 def test_figure_shows_both_judges_ties_and_every_annotator(tmp_path):
     records = clear() + [preference(case_id, "tie", criterion="fluency") for case_id in IDS]
-    result = evaluate(tmp_path, agreeing_verdicts(), "--ratings", write(tmp_path / "preferences.jsonl", records))
-    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    report = made(tmp_path, agreeing_verdicts(), ratings=records)
+    result, page = report.result, report.page
     figure = next(part for part in page.split("<figure>") if "Preference between" in part)
     for word in ("53%", "33%", "13%", "100%", "overall", "fluency", "tie"):
         assert f">{word}<" in figure

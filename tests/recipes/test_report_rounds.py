@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from doubles.agreement_study import CASES, FAST, RATINGS, meta_evaluate, pairwise_verdicts, right_verdicts, told, write
+from programs import succeeded
 
 from automedeval.records.text import span as formatted
 from automedeval.stats.growth_curve import Curve
@@ -14,32 +15,26 @@ from automedeval.stats.growth_curve import Curve
 RIGHT = (12, 15, 17, 18, 19)
 
 
-def judge_rounds(
-    tmp_path: Path,
-    *arguments: object,
+def followed(
+    folder: Path,
+    *more: str,
     rounds: int = 3,
-    names: str | None = None,
+    names: str = "",
     verdicts: list[list[dict]] | None = None,
     label: str = "r",
-):
-    """Run the recipe on one file of verdicts per round, judges r0, r1, …; return what it did."""
+) -> tuple[dict, str]:
+    """Run the recipe on one file of verdicts per round, judges r0, r1, …; return agreement.json and the page."""
     verdicts = [right_verdicts(count) for count in RIGHT[:rounds]] if verdicts is None else verdicts
-    files = [f"{label}{place}={write(tmp_path / f'{place}.jsonl', each)}" for place, each in enumerate(verdicts)]
-    names = ",".join(f"r{place}" for place in range(len(verdicts))) if names is None else names
-    return meta_evaluate(
-        "--verdicts", *files, "--cases", CASES, "--output", tmp_path / "out", *FAST, "--rounds", names, *arguments
-    )
-
-
-def outcome(tmp_path: Path, done) -> tuple[dict, str]:
-    assert done.returncode == 0, done.stderr
-    page = re.sub(r"\s+", " ", (tmp_path / "out" / "report.html").read_text("utf-8"))
-    return json.loads((tmp_path / "out" / "agreement.json").read_text("utf-8")), page
+    files = [f"{label}{place}={write(folder / f'{place}.jsonl', each)}" for place, each in enumerate(verdicts)]
+    names = names or ",".join(f"r{place}" for place in range(len(verdicts)))
+    options = ("--cases", CASES, "--ratings", RATINGS, "--output", folder / "out", *FAST, "--rounds", names, *more)
+    succeeded(meta_evaluate("--verdicts", *files, *options))
+    page = re.sub(r"\s+", " ", (folder / "out" / "report.html").read_text("utf-8"))
+    return json.loads((folder / "out" / "agreement.json").read_text("utf-8")), page
 
 
 def test_three_rounds_are_followed_and_forecast(tmp_path):
-    done = judge_rounds(tmp_path, "--ratings", RATINGS)
-    result, page = outcome(tmp_path, done)
+    result, page = followed(tmp_path)
     rounds = result["rounds"]
     assert rounds["names"] == ["r0", "r1", "r2"]
     assert rounds["scores"] == "own"
@@ -68,14 +63,14 @@ def test_three_rounds_are_followed_and_forecast(tmp_path):
 
 
 def test_the_order_is_that_of_the_argument(tmp_path):
-    result, page = outcome(tmp_path, judge_rounds(tmp_path, "--ratings", RATINGS, names="r2,r1,r0"))
+    result, page = followed(tmp_path, names="r2,r1,r0")
     assert result["rounds"]["values"] == pytest.approx([17 / 30, 15 / 30, 12 / 30])
     assert "do not rise" in result["rounds"]["forecast"]["reason"]
     assert "No curve of triple accuracy: the measured rounds do not rise" in page
 
 
 def test_five_rounds_have_intervals(tmp_path):
-    result, page = outcome(tmp_path, judge_rounds(tmp_path, "--ratings", RATINGS, rounds=5))
+    result, page = followed(tmp_path, rounds=5)
     forecast = result["rounds"]["forecast"]
     assert not forecast["exact"]
     assert forecast["residual_error"] > 0
@@ -86,8 +81,7 @@ def test_five_rounds_have_intervals(tmp_path):
 
 
 def test_two_rounds_are_too_few_and_it_is_said(tmp_path):
-    done = judge_rounds(tmp_path, "--ratings", RATINGS, rounds=2)
-    result, page = outcome(tmp_path, done)
+    result, page = followed(tmp_path, rounds=2)
     assert result["rounds"]["forecast"] == {"reason": "too few rounds for a forecast"}
     assert "There is no forecast for further rounds: too few rounds for a forecast." in told(tmp_path / "out")
     assert "too few rounds for a forecast" in page
@@ -96,8 +90,7 @@ def test_two_rounds_are_too_few_and_it_is_said(tmp_path):
 
 def test_judges_without_whole_scores_are_followed_by_expected_ones_all_alike(tmp_path):
     verdicts = [right_verdicts(12), right_verdicts(15, scores=False), right_verdicts(17)]
-    done = judge_rounds(tmp_path, "r1", "r2", "--ratings", RATINGS, names="r0", verdicts=verdicts)
-    result, page = outcome(tmp_path, done)
+    result, page = followed(tmp_path, "r1", "r2", names="r0", verdicts=verdicts)
     assert result["rounds"]["scores"] == "expected"
     for place, line in enumerate(result["rounds"]["table"]):
         assert line["triple_accuracy"] == result["judges"][f"r{place}"]["triple_accuracy_expected"]
@@ -106,7 +99,7 @@ def test_judges_without_whole_scores_are_followed_by_expected_ones_all_alike(tmp
 
 def test_rounds_of_no_common_kind_have_a_stated_gap(tmp_path):
     verdicts = [right_verdicts(12, expected=False), right_verdicts(15, scores=False), right_verdicts(17)]
-    result, page = outcome(tmp_path, judge_rounds(tmp_path, "--ratings", RATINGS, verdicts=verdicts))
+    result, page = followed(tmp_path, verdicts=verdicts)
     assert result["rounds"]["values"][1] is None
     assert result["rounds"]["forecast"] == {"reason": "round 1 has no accuracy: this judge gives no whole scores"}
     assert "No curve of triple accuracy: round 1 has no accuracy" in page
@@ -114,7 +107,6 @@ def test_rounds_of_no_common_kind_have_a_stated_gap(tmp_path):
 
 def test_a_criterion_of_a_pairwise_judge_can_be_a_round(tmp_path):
     names, verdicts = "p<b>0: correctness,p<b>1: correctness", [pairwise_verdicts()] * 2
-    done = judge_rounds(tmp_path, "--ratings", RATINGS, names=names, verdicts=verdicts, label="p<b>")
-    result, page = outcome(tmp_path, done)
+    result, page = followed(tmp_path, names=names, verdicts=verdicts, label="p<b>")
     assert result["rounds"]["values"] == [1.0, 1.0]
     assert "<b>" not in page

@@ -42,17 +42,13 @@ def cases_of(count: int) -> list[dict]:
     def text(least: int, most: int) -> str:
         return " ".join(rng.choice(WORDS) for _ in range(rng.randint(least, most))) + "."
 
+    def answer(n: int, at: int) -> str:
+        return "" if n % 7 == at else "ใช่ คุณต้องฉีดวัคซีน" if n % 7 == at + 3 else text(3, 90)
+
     return [
-        {
-            "id": f"k{n}",
-            "question": text(4, 30),
-            "reference": text(9, 20) if n % 3 == 0 else None,
-            "responses": [
-                {"model": model, "text": "" if n % 7 == at else "ใช่ คุณต้องฉีดวัคซีน" if n % 7 == at + 3 else text(3, 90)}
-                for at, model in enumerate("abc")
-            ],
-            "criteria": [{"criterion": text(3, 6), "points": 5}, {"criterion": text(3, 6), "points": -3}],
-        }
+        {"id": f"k{n}", "question": text(4, 30), "reference": text(9, 20) if n % 3 == 0 else None}
+        | {"responses": [{"model": model, "text": answer(n, at)} for at, model in enumerate("abc")]}
+        | {"criteria": [{"criterion": text(3, 6), "points": points} for points in (5, -3)]}
         for n in range(count)
     ]
 

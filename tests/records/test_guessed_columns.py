@@ -4,7 +4,7 @@ import csv
 from pathlib import Path
 
 import pytest
-from programs import run_command
+from programs import error_line, run_command
 from tables import rows_of
 
 TABLES = rows_of(__file__)
@@ -55,6 +55,12 @@ def test_a_doubtful_column_stops_the_run_with_one_line(name, given, why, tmp_pat
     assert why in line
     assert "taken for answers: v1, v2; left out: notes; say it by --columns question=NAME" in line
     assert judged(tmp_path, columns, "--columns", "question=question", "v1", name).returncode == 0
+
+
+@pytest.mark.parametrize("name", ["references", "target", "wrong_answer", "best answer"])
+def test_a_column_that_may_be_the_reference_stops_the_run(name, tmp_path):
+    done = judged(tmp_path, {**ANSWERS, name: cells_of("The textbook says {number} days.")})
+    assert f"{name!r} may be the reference, or a candidate's responses" in error_line(done)
 
 
 def test_candidates_that_all_answer_in_json_are_candidates(tmp_path):

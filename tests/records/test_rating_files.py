@@ -16,78 +16,22 @@ CASES = [Case(name, text, (Response("m1", "A."), Response("m2", "B."))) for name
 SCORES = [("k1", "m1", 4.0), ("k1", "m2", 2.0), ("k2", "m1", 4.5), ("k2", "m2", None)]  # by one rater, "ann"
 
 
-def lines(*rows: dict) -> str:
-    return "".join(json.dumps(row) + "\n" for row in rows)
+def filled(value: object, own: dict[str, object]) -> object:
+    """Return a row with a rating's own values in the place of their names."""
+    if isinstance(value, dict):
+        return {name: filled(each, own) for name, each in value.items()}
+    return [filled(each, own) for each in value] if isinstance(value, list) else own.get(str(value), value)
 
 
-def tasks(cancelled: bool = False) -> str:
-    """Return an export of Label Studio: a task for each rated answer, of which `id` is a number of its own."""
-    return json.dumps(
-        [
-            {
-                "id": number,
-                "data": {"question": ASKED[case], "model": model},
-                "annotations": [
-                    {
-                        "completed_by": {"id": 3, "email": "ann"},
-                        "was_cancelled": False,
-                        "result": [{"from_name": "overall", "type": "rating", "value": {"rating": score}}] * bool(score)
-                        + [{"from_name": "tone", "type": "choices", "value": {"choices": ["Kind"]}}],
-                    },
-                    None,
-                    {"completed_by": 4, "was_cancelled": True, "result": [{"value": {"rating": 1}}]},
-                ],
-            }
-            for number, (case, model, score) in enumerate(SCORES)
-        ]
-    )
+def written(name: str, row: dict) -> str:
+    rows = []
+    for number, (case, model, score) in enumerate(SCORES):
+        own = {"NUMBER": number, "CASE": case, "QUESTION": ASKED[case], "MODEL": model, "SCORE": score}
+        rows.append(filled(row, own | {f"{each} as text": str(value) for each, value in own.items()}))
+    return json.dumps(rows) if name.endswith(".json") else "".join(json.dumps(each) + "\n" for each in rows)
 
 
-def records(score: str = "score", **more: str) -> list[dict]:
-    return [{"case_id": case, "model": model, "annotator": "ann", score: value} | more for case, model, value in SCORES]
-
-
-FILES = ROWS["tables"] | {
-    "records.jsonl": lines(*records(criterion="overall")),
-    "array.json": json.dumps(records("rating")),
-    "text.jsonl": lines(*[row | {"score": str(row["score"])} for row in records()]),
-    "label_studio.json": tasks(),
-    "argilla.jsonl": lines(
-        *[
-            {
-                "id": case, "metadata.model": model, "overall.responses": [score, 1], "overall.responses.users": ["ann", "bob"],
-                "overall.responses.status": ["submitted", "discarded"],
-            }
-            for case, model, score in SCORES
-        ]
-    ),
-    "argilla.json": json.dumps(
-        [
-            {
-                "id": str(number), "fields": {"question": ASKED[case]}, "metadata": {"model": model},
-                "responses": {"overall": [{"value": score, "user_id": "ann"}]},
-            }
-            for number, (case, model, score) in enumerate(SCORES)
-        ]
-    ),
-    "argilla_feedback.json": json.dumps(
-        [
-            {
-                "fields": {"question": ASKED[case]}, "metadata": {"model": model},
-                "responses": [
-                    {"user_id": "ann", "status": "submitted", "values": {"overall": {"value": score}, "why": {"value": "Hm."}}}
-                ],
-            }
-            for case, model, score in SCORES
-        ]
-    ),
-    "argilla_1.jsonl": lines(
-        *[
-            {"question": ASKED[case], "model": model, "overall": [{"user_id": "ann", "value": score, "status": "submitted"}]}
-            for case, model, score in SCORES
-        ]
-    ),
-}  # fmt: skip
+FILES = ROWS["tables"] | {name: written(name, row) for name, row in ROWS["rows"].items()}
 
 
 @pytest.mark.parametrize("name", FILES)

@@ -22,6 +22,12 @@ def test_an_answer_is_read_without_its_thoughts(text: str) -> None:
     assert case.responses[0].extra == ({} if text == ANSWER else {"thoughts": True})
 
 
+def test_a_reference_is_read_without_its_thoughts() -> None:
+    record = {"id": "1", "question": "How much?", "reference": "<think>maybe 5 mg</think>Take 5 g."}
+    case = Case.from_dict(record | {"responses": [{"model": "m", "text": ANSWER}]})
+    assert case.reference == "Take 5 g."
+
+
 @pytest.mark.parametrize("text", ROWS["test_an_answer_of_thoughts_alone_is_empty"])
 def test_an_answer_of_thoughts_alone_is_empty(text: str) -> None:
     case = Case.from_dict({"id": "1", "question": "Two pills?", "responses": [{"model": "m", "text": text}]})

@@ -45,24 +45,9 @@ def test_every_form_is_split(form: str) -> None:
     assert split_steps(written(form, texts)) == texts
 
 
-SPLIT = {
-    PLAIN: {
-        0: "The patient asks about salt.",
-        1: "Doctor 1 names the limit, which Doctor 3 does not.",
-        2: "Vague; weaker than Doctor 1's.\nIt is short.",
-        3: "Off the topic.",
-    },
-    "A parent asks.\nStep 1: Doctor 1: Good.\nStep 2: Doctor 2: Bad.": {0: "A parent asks.", 1: "Good.", 2: "Bad."},
-    "Step 1 (Understanding): Salt?\nStep 2 (Doctor 1): Good.": {0: "Salt?", 1: "Good."},
-    "Doctor 1 is right. See Doctor 2's first step: bad.": {0: "Doctor 1 is right. See Doctor 2's first step: bad."},
-    "  \n": {},
-    "Analyze:": {},
-}
-
-
-@pytest.mark.parametrize("text", SPLIT)
-def test_what_is_no_step_of_a_doctor_is_on_the_question(text: str) -> None:
-    assert split_steps(text) == SPLIT[text]
+@pytest.mark.parametrize(("text", "texts"), rows_of(__file__)["test_what_is_no_step_of_a_doctor_is_on_the_question"])
+def test_what_is_no_step_of_a_doctor_is_on_the_question(text: str, texts: list) -> None:
+    assert split_steps(text) == dict(texts)
 
 
 @pytest.mark.parametrize("text", ["The dose in the second step: fine.", "It says take step 2: rest", "Misstep 2: bad"])

@@ -77,14 +77,6 @@ def test_alpha_is_the_librarys(rows: list) -> None:
             assert alpha == pytest.approx(krippendorff.alpha(ratings.T, level_of_measurement=level), abs=1e-9)
 
 
-def test_raters_who_all_say_the_same_have_no_reliability() -> None:
-    same = np.full((5, 3), 4.0)
-    for crossed in (True, False):
-        single = interrater.icc(same, np.arange(5), 5, crossed)["ICC(A,1)" if crossed else "ICC(1,1)"]
-        assert np.isnan(value_of(single, 5))
-    assert np.isnan(value_of(interrater.krippendorff_alpha(same, np.arange(5), 5, "interval"), 5))
-
-
 def test_zero_divided_by_zero_is_not_what_rounding_makes_of_it() -> None:
     """The mean squares of these ratings are 0, 0.01 and 0.01, so that the denominator of ICC(A,k) is 0."""
     case = np.arange(2)
@@ -102,30 +94,6 @@ def test_ordinal_alpha_of_fine_scales_is_refused() -> None:
     statistic = interrater.krippendorff_alpha(np.arange(80.0).reshape(40, 2), np.arange(40), 40, "ordinal")
     assert np.isnan(value_of(statistic, 40))
     assert "interval" in statistic.reason
-
-
-panels = st.lists(st.integers(1, 5), min_size=2, max_size=8).flatmap(
-    lambda sizes: st.tuples(
-        st.just(sizes),
-        st.lists(st.integers(1, 5), min_size=sum(sizes), max_size=sum(sizes)),
-        st.lists(st.one_of(st.none(), st.integers(1, 5)), min_size=sum(sizes), max_size=sum(sizes)),
-    )
-)
-
-
-@given(panels, st.randoms(use_true_random=False))
-@settings(max_examples=80, deadline=None)
-def test_the_order_of_cases_and_of_responses_changes_nothing(data: tuple, random) -> None:
-    sizes, people, judge = data
-    starts = np.cumsum([0, *sizes])
-    cases = [list(range(starts[case], starts[case + 1])) for case in range(len(sizes))]
-    random.shuffle(cases)
-    for responses in cases:
-        random.shuffle(responses)
-    order = [index for responses in cases for index in responses]
-    before = measures(sizes, floats(people), floats(judge))
-    after = measures([len(responses) for responses in cases], floats(people)[order], floats(judge)[order])
-    assert before == pytest.approx(after, nan_ok=True)
 
 
 def test_rounding_is_no_variance() -> None:

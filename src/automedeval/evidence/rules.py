@@ -34,6 +34,8 @@ def contradiction(
         if mine.basis == each.basis == "day" and not mine.bound and each.bound != "least" and not _excludes(each, mine)
     ]
     for mine, each, passage in compared:
+        if mine.computed and each.computed:  # of dose and rate, which are compared
+            continue
         others = [other for own, other, _ in compared if own == mine]
         is_apart = mine.conditions == each.conditions and _excludes(each, mine) and not _allowed(mine, each, others)
         if is_apart and (each.bound or mine.basis == "day" or passage not in even):

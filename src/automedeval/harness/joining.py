@@ -47,7 +47,7 @@ class _Joined:
     epoch: int
     answers: dict[str, Answer] = field(default_factory=dict)
     references: list[str] = field(default_factory=list)
-    id: str | None = None  # of a table's row
+    id: str | None = None  # of the row of a table
 
     def case(self) -> Case:
         """Return the case; by the extra keys of its responses `automedeval export` finds the answers in their logs again."""
@@ -99,7 +99,7 @@ def join_logs(
     An epoch is a case of its own, because the responses of a case are of different models. RecordError for a fault of
     `read_log`, a log without a model's name, two logs of one model, and if nothing can be joined.
     """
-    joined: dict[tuple[str, int], _Joined] = {}
+    joined: dict[tuple[str, int, str], _Joined] = {}
     notes: list[str] = []
     models: list[str] = []
     for value in values:
@@ -111,10 +111,7 @@ def join_logs(
         if model in models:
             raise RecordError(f"{file}: a second log of {model!r}: give NAME={file}")
         models.append(model)
-        answers = _add(joined, log, model, args.question_pattern)
-        for each in answers if table else ():
-            case = joined[question_key(each.question), each.epoch]
-            case.id = case.id or each.id
+        answers = _add(joined, log, model, args.question_pattern, by_id=table)
         referred = sum(answer.reference is not None for answer in answers)
         some = f", {referred} with a reference" if referred < len(answers) else ""
         reasons = "".join(f"; left out: {count} ({reason})" for reason, count in sorted(log.left_out.items()))
@@ -140,10 +137,15 @@ def join_logs(
 
 
 def _add(
-    joined: dict[tuple[str, int], _Joined], log: Answers, model: str, question_pattern: str | None
+    joined: dict[tuple[str, int, str], _Joined], log: Answers, model: str, question_pattern: str | None, by_id: bool
 ) -> list[Answer]:
-    """Add the answers of one model and return them; count in the log what cannot be added."""
+    """Add the answers of one model and return them; count in the log what cannot be added.
+
+    Args:
+        by_id: a question that a log asks several times is told apart by its ids.
+    """
     added = []
+    asked = Counter(question_key(each.question) for each in log.answers if by_id and each.id)
     for answer in log.answers:
         question = question_in(answer.question, question_pattern)
         if question is None:
@@ -152,11 +154,16 @@ def _add(
         if is_blank(question):
             log.left_out["the question has no text"] += 1
             continue
-        case = joined.setdefault((question_key(question), answer.epoch), _Joined(question, answer.epoch))
+        key = question_key(question)
+        apart = (key, answer.epoch, answer.id)
+        several = by_id and (asked[key] > 1 or apart in joined)
+        place = apart if several else (key, answer.epoch, "")
+        case = joined.setdefault(place, _Joined(question, answer.epoch))
         if model in case.answers:
             log.left_out["the question is in the log before"] += 1
             continue
         case.answers[model] = answer
+        case.id = case.id or (answer.id if by_id else None)
         if answer.reference:
             case.references.append(answer.reference)
         added.append(answer)

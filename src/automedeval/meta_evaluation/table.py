@@ -102,6 +102,7 @@ class VerdictTable:
         response: int [entries], the number of the response; slot: int [entries], its place in the order shown, from 0.
         score, expected_score: float [entries], NaN where there is none; scores, expected: their means, float [responses].
         has_own: whether there are whole scores or choices; has_expected: whether every valid verdict has expected scores.
+        has_orders: whether it may matter in which order responses are shown.
         of_pairs: whether the judge compares pairs, also where no verdict is valid.
         criteria: the criteria of which there are choices; worse: those of which a choice means the worse response.
         is_valid: bool [verdicts]; errors: the number of invalid ones, by error.
@@ -139,6 +140,7 @@ class VerdictTable:
         self.runs: list[int] = np.unique(self.run).tolist()
         self.scores, self.expected = self.per_response(self.score), self.per_response(self.expected_score)
         self.has_own = any(verdict.scores is not None or verdict.choices for verdict in self.valid)
+        self.has_orders = self.kind == "judge" and not without_scale(self.rubric_name)
         self.of_pairs = any(verdict.pair is not None for verdict in self.verdicts)
         self.criteria = list(dict.fromkeys(name for verdict in self.valid for name in verdict.choices or ()))
         criteria = self.rubric.criteria if self.rubric else ()
@@ -474,7 +476,7 @@ class Row:
         """
         judge = self.judge
         if self.criterion is None:
-            return None if without_scale(judge.rubric_name) or judge.kind != "judge" else judge.slot_effects(judge.own)
+            return judge.slot_effects(judge.own) if judge.has_orders else None
         relations = judge.choice_relations(self.criterion, judge.codes(self.criterion))
         # Entries of a verdict stand in the order of the case: the first of the two has the relation, the second its opposite.
         group = judge.panel.group
@@ -486,8 +488,7 @@ class Row:
         """The number of pairs judged alike in several orders, and of all pairs in several orders: float [2, cases]."""
         judge = self.judge
         if self.criterion is None:
-            none = without_scale(judge.rubric_name) or judge.kind != "judge"
-            counts = None if none else judge.consistency(judge.panel.relations(judge.own))
+            counts = judge.consistency(judge.panel.relations(judge.own)) if judge.has_orders else None
         else:
             codes = judge.codes(self.criterion)[judge.panel.group[judge.panel.pairs[0]]]
             counts = judge.consistency(np.where(codes < 0, np.nan, codes))

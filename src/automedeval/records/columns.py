@@ -337,6 +337,8 @@ def _is_beside(name: str, rows: Sequence[dict], question: str) -> bool:
         return True
     cells = _filled(name, rows)
     values = {cell.casefold() for cell in cells}
+    if len(cells) >= 3 and len(values) == 1 and len(cells[0]) > 40:
+        return True  # one long text in each row, such as a prompt
     if len(cells) >= 6 and (len(values) == 1 or (len(values) <= len(cells) // 3 and _are_short(values))):
         return True  # the same few values
     asked = [(key_of(row.get(question)), key_of(row.get(name))) for row in rows if filled(row.get(name))]

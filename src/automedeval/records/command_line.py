@@ -40,7 +40,7 @@ class _OneLine:
 
 class _Formatter(argparse.ArgumentDefaultsHelpFormatter):
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        return action.help if action.default in (None, []) else super()._get_help_string(action)
+        return action.help if action.default in (None, [], "") else super()._get_help_string(action)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         """Fill the paragraphs of prose, and leave examples, which are indented, as they are."""

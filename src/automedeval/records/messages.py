@@ -48,8 +48,18 @@ def _message(message: dict, place: str) -> dict[str, str]:
 def _parts(parts: list) -> str:
     """Return the texts of a content's parts; of another part, such as an image, its kind in brackets; no thoughts."""
     read = [part if isinstance(part, dict) else {"text": part} for part in parts if part is not None]
-    kinds = [part.get("text", f"[{part.get('type', 'part')}]") for part in read if part.get("type") not in THOUGHTS]
-    return "\n".join(str(kind) for kind in kinds if kind not in (None, ""))
+    texts = [_part(part) for part in read if part.get("type") not in THOUGHTS]
+    return "\n".join(str(text) for text in texts if text not in (None, ""))
+
+
+def _part(part: dict) -> Any:
+    """Return the text of a part of a content; a tool's call and result as Anthropic has them."""
+    if part.get("type") == "tool_use":
+        return _call({"name": part.get("name"), "arguments": part.get("input", "")})
+    if part.get("type") == "tool_result":
+        content = part.get("content")
+        return _parts(content) if isinstance(content, list) else content
+    return part.get("text", f"[{part.get('type', 'part')}]")
 
 
 def _call(call: Any) -> str:

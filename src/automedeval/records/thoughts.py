@@ -18,19 +18,24 @@ def without_thoughts(text: str) -> str:
     Some chat templates open the thought in the prompt, so that the text has only the end of it.
     """
     seen = text.casefold()
-    if not any(sign in seen for sign in ("<", "&lt;", "think", "assistantfinal")):  # every mark that counts has one
+    if not any(
+        sign in seen for sign in ("<", "&lt;", "think", "thought", "assistantfinal")
+    ):  # every mark that counts has one
         return text
     kept: list[str] = []
-    position, inside = 0, False
+    position, inside, begun = 0, False, False
     for mark in _MARK.finditer(text):
         if mark["pair"] and not inside:
             continue  # of a part that a reader may open, or a heading of the answer
         if mark["open"] is None:
-            kept = kept if inside else []
-            inside, position = False, mark.end()
+            if not inside and begun:  # it ends no thought: the mark alone goes
+                kept.append(text[position : mark.start()])
+            elif not inside:
+                kept = []
+            inside, position, begun = False, mark.end(), True
         elif not inside:
             kept.append(text[position : mark.start()])
-            inside = True
+            inside = begun = True
     if not (kept or position):
         return text
     return _AROUND.sub("", "".join(kept + [text[position:]] * (not inside))).strip()

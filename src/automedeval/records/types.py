@@ -286,7 +286,9 @@ class Case:
             case_id,
             question,
             responses,
-            take(record, "reference", (str, NoneType), None),
+            without_thoughts(reference)
+            if (reference := take(record, "reference", (str, NoneType), None))
+            else reference,
             take(record, "topic", (str, NoneType), None),
             _extra(record, ("id", "question", "responses", "reference", "topic", "criteria")),
             criteria,

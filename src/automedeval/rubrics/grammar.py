@@ -291,8 +291,8 @@ def _read_score_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
 
 def _named_slot(rubric: Rubric) -> str:
     """Return the pattern of what a text calls a response: "Doctor 1", "Doctors 1", "Dr. 1" or "D1"."""
-    word = re.escape(rubric.slot_word)
-    return rf"\b(?:(?:{word}s?|dr\.?){_JOIN}|(?<!vitamin )(?-i:{word[0]}))#?([0-9]{{1,4}})\b"
+    word, initial = re.escape(rubric.slot_word), re.escape(rubric.slot_word[0])
+    return rf"\b(?:(?:{word}s?|dr\.?){_JOIN}|(?<!vitamin )(?-i:{initial}))#?([0-9]{{1,4}})\b"
 
 
 def _figures(text: str, rubric: Rubric) -> list[str]:

@@ -229,12 +229,12 @@ def p_value(estimate: Estimate) -> float | None:
     None if there is no interval. If all resamples are equal, it is 1 at 0 and else the p-value of the sign test. With 2,000
     resamples it is not below about 0.0005.
     """
-    defined, p = _without_spread(estimate)
-    if p is None and estimate.low is not None:
-        zero = np.abs(defined) <= ROUNDING
-        below = ((defined[~zero] < 0).sum() + 0.5 * zero.sum() + 0.5) / (len(defined) + 1)
-        p = _two_sided(scipy.special.ndtri(below), estimate.cases)
-    return p
+
+    def z(draws: np.ndarray) -> float:
+        zero = np.abs(draws) <= ROUNDING
+        return scipy.special.ndtri(((draws[~zero] < 0).sum() + 0.5 * zero.sum() + 0.5) / (len(draws) + 1))
+
+    return _two_sided(estimate, z)
 
 
 def t_test(estimate: Estimate) -> float | None:
@@ -244,23 +244,17 @@ def t_test(estimate: Estimate) -> float | None:
     chance of the resamples; it serves figures without a value per case, too, and its p-values may be as small as the data say.
     None, and what it is if all resamples are equal, as for `p_value`.
     """
-    defined, p = _without_spread(estimate)
-    if p is None and estimate.low is not None:
-        p = _two_sided(estimate.value / defined.std(), estimate.cases)
-    return p
+    return _two_sided(estimate, lambda draws: estimate.value / draws.std())
 
 
-def _without_spread(estimate: Estimate) -> tuple[np.ndarray, float | None]:
-    """Return the resamples in which a figure is defined, and its p-value if they are all equal."""
-    defined = np.empty(0) if estimate.value is None else estimate.draws[~np.isnan(estimate.draws)]
-    if estimate.cases > 1 and len(defined) == len(estimate.draws) > 0 and _constant(defined):
-        return defined, 1.0 if abs(defined[0]) <= ROUNDING else float(min(1.0, 2 * 0.5**estimate.cases))
-    return defined, None
-
-
-def _two_sided(z: float, cases: int) -> float:
-    """Return the p-value of a figure that many standard deviations of its resamples from 0, widened as in `interval`."""
-    return float(min(1.0, 2 * scipy.special.stdtr(cases - 1, -abs(z) * np.sqrt((cases - 1) / cases))))
+def _two_sided(estimate: Estimate, z: Callable[[np.ndarray], float]) -> float | None:
+    """Return the p-value of a figure `z` standard deviations of its resamples from 0, widened as in `interval`."""
+    defined, cases = estimate.draws[~np.isnan(estimate.draws)], estimate.cases
+    if estimate.value is not None and cases > 1 and len(defined) == len(estimate.draws) > 0 and _constant(defined):
+        return 1.0 if abs(defined[0]) <= ROUNDING else float(min(1.0, 2 * 0.5**cases))
+    if estimate.low is None:
+        return None
+    return float(min(1.0, 2 * scipy.special.stdtr(cases - 1, -abs(z(defined)) * np.sqrt((cases - 1) / cases))))
 
 
 def value_of(statistic: Statistic, cases: int) -> float:

@@ -62,8 +62,11 @@ def reliability_bins(judge: np.ndarray, people: np.ndarray) -> list[dict[str, fl
 
 
 def _places(values: np.ndarray) -> np.ndarray:
-    """Return each value's bin; a bin has its lower end."""
+    """Return each value's bin: its own of at most `BINS` different ones, else between quantiles, the lower end in."""
     # Rounded, because a quantile that falls on a value can come out above it in the last digit.
     values = np.round(values, 9)
+    different, place = np.unique(values, return_inverse=True)
+    if len(different) <= BINS:
+        return place
     edges = np.unique(np.round(np.quantile(values, np.linspace(0, 1, BINS + 1)), 9))
     return np.clip(np.searchsorted(edges, values, side="right") - 1, 0, max(0, len(edges) - 2))

@@ -82,11 +82,8 @@ def meta_evaluate(
         tree["people"] = _people(cases, people)
         by_people = cases.panel.relations(people.scores)
         compared = {"people": compare_candidates(cases, by_people, people.scores, None, resamples)} | compared
-        tree["comparisons"] = [
-            paired(cases, relations, first, second)
-            for first, second in combinations(rows, 2)
-            if "judge" in (first.judge.kind, second.judge.kind)
-        ]
+        twos = (two for two in combinations(rows, 2) if "judge" in {row.judge.kind for row in two})
+        tree["comparisons"] = [paired(cases, relations, *two) for two in twos]
     tree["models"] = compared
     if choices:
         tree["choices"] = _choices(cases, judges, choices)

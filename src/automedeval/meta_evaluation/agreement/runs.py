@@ -10,6 +10,7 @@ paper's Accuracy triple, which its Appendix F models.
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import product
 from statistics import stdev
 from typing import Any
 
@@ -76,12 +77,12 @@ def over_runs(figures: Mapping[str, Mapping[int, Estimate]], bounds: Bounds = No
     else:
         each = {f"run {number}": figure for runs in figures.values() for number, figure in runs.items()}
     values = [figure.value for figure in each.values()]
-    mean = bootstrap.average(list(each.values()), bounds)
+    mean, sd = bootstrap.average(list(each.values()), bounds), None
     if len(each) > 1 and None in values:
-        name, figure = next(item for item in each.items() if item[1].value is None)
+        name, figure = list(each.items())[values.index(None)]
         mean = Estimate(None, reason=f"{name}: {figure.reason}", cases=mean.cases)
-    defined = [value for value in values if value is not None]
-    sd = stdev(defined) if len(values) > 1 and len(defined) == len(values) else None
+    elif len(each) > 1:
+        sd = stdev(value for value in values if value is not None)
     return {"mean": mean, "sd": sd, "values": values}
 
 
@@ -99,14 +100,10 @@ def lines_over_runs(judges: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
     lines, table = {row: (record["name"], record["criterion"]) for row, record in real.items()}, []
     for line, names in trainings_of(lines).items():
         runs = {name: {each.get("run", 0): each for each in real[name]["runs"] or [real[name]]} for name in names}
-        averaged = {
-            measure + end: over_runs(
-                {name: {run: each[measure + end] for run, each in records.items()} for name, records in runs.items()},
-                (0.0, 1.0) if measure in ACCURACIES else None,
-            )
-            for end in SCORES.values()
-            for measure in ACCURACIES + CORRELATIONS
-        }
+        averaged = {}
+        for measure, end in product(ACCURACIES + CORRELATIONS, SCORES.values()):
+            figures = {name: {run: each[measure + end] for run, each in of.items()} for name, of in runs.items()}
+            averaged[measure + end] = over_runs(figures, (0.0, 1.0) if measure in ACCURACIES else None)
         count, of = (len(names), "trainings") if len(names) > 1 else (len(runs[line]), "runs")
         table.append({"judge": line, "names": names, "runs": count, "of": of, **averaged})
     return table

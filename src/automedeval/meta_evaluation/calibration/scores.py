@@ -161,7 +161,11 @@ class Calibration:
             after[held] = np.bincount(of, points.clip(*_scale(rubric)) * weight)[held]
         values = np.bincount(of, x[:, 0] * weight)
         facts: dict[str, Any] = {"cases": len(names), "responses": len(case), "ratings": len(single)}
-        facts["concordance"] = _concordances({"judge": values, "cross_fitted": after}, people, case)
+        panel, facts["concordance"] = Panel(case, np.arange(len(names)), len(names)), {}
+        for name, scores in (("judge", values), ("cross_fitted", after)):
+            figure = concordance(panel, panel.relations(people), panel.relations(scores))
+            value = value_of(figure, len(names))
+            facts["concordance"][name] = round(value, 4) if np.isfinite(value) else None  # None: people order no pair
         rubrics = sorted({verdict.rubric for verdict in valid})
         before = values if rubrics == [rubric.name] else f"judged by {', '.join(rubrics)}, not on this scale"
         return Calibration(
@@ -343,16 +347,6 @@ def _answered(verdict: Verdict) -> list[int]:
     """Return the responses of which a verdict says something, and that are not empty, as indices in the case, ascending."""
     models = models_of(verdict)
     return [place for place in verdict.values if models[place] not in verdict.empty]
-
-
-def _concordances(values: Mapping[str, np.ndarray], people: np.ndarray, case: np.ndarray) -> dict[str, float | None]:
-    """Return the concordance of each of these scores [responses] with people's; None if people order no pair."""
-    cases = int(case.max()) + 1
-    panel, concordances = Panel(case, np.arange(cases), cases), {}
-    for name, scores in values.items():
-        value = value_of(concordance(panel, panel.relations(people), panel.relations(scores)), cases)
-        concordances[name] = round(value, 4) if np.isfinite(value) else None
-    return concordances
 
 
 def calibration_facts(

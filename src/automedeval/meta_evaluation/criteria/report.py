@@ -113,21 +113,15 @@ def candidates(cases: Cases, reading: VerdictTable) -> dict[str, dict[str, Any]]
     whole, harm = (np.where(unread > 0, np.nan, each.score) for each in (scores, of_harm))
     lengths = [len(response.text) for record in cases.records for response in record.responses]
     adjusted = length_adjusted(whole, np.array(lengths))
-    return {
-        model: {
-            "responses": len(at),
-            **{rule: mean_score(whole[at], rule) for rule in MEAN_RULES},
-            "mean": mean_of(whole[at], case[at], len(cases), "no response is wholly read"),
-            "harm": mean_of(harm[at], case[at], len(cases), "no response is wholly read"),
-            "length_adjusted": mean_score(adjusted[at], MEAN),
-            "lowest": mean_score(scores.lowest[at], MEAN),
-            "highest": mean_score(scores.highest[at], MEAN),
-            "read": int((unread[at] == 0).sum()),
-            "unread": int(unread[at].sum()),
-            "empty": int(cases.empty[at].sum()),
-        }
-        for model, at in _shown(cases, reading).items()
-    }
+    means: dict[str, dict[str, Any]] = {}
+    for model, at in _shown(cases, reading).items():
+        means[model] = {"responses": len(at), "read": int((unread[at] == 0).sum()), "unread": int(unread[at].sum())}
+        means[model] |= {"empty": int(cases.empty[at].sum()), "length_adjusted": mean_score(adjusted[at], MEAN)}
+        means[model] |= {rule: mean_score(whole[at], rule) for rule in MEAN_RULES}
+        means[model] |= {name: mean_score(getattr(scores, name)[at], MEAN) for name in ("lowest", "highest")}
+        for name, values in (("mean", whole), ("harm", harm)):
+            means[model][name] = mean_of(values[at], case[at], len(cases), "no response is wholly read")
+    return means
 
 
 def missed(cases: Cases, reading: VerdictTable, by_topic: bool = False) -> dict[str, dict[str, Any]]:
