@@ -77,16 +77,12 @@ def test_without_an_order_the_rationale_speaks_of_the_rows_slots(jury) -> None:
         ({"digest": "0" * 12}, "jury.jsonl:1: the answers of case 'case-0' or its verdict on record changed"),
         ({"digest": "0" * 12, "decision": "keep"}, "changed after the line was written"),
         ({"annotator": 3}, "'annotator' must be a name or null"),
+        ({}, r"jury.jsonl:2: case 'case-0' has a line already"),
     ],
 )
 def test_a_line_that_does_not_fit_is_refused(jury, change, said) -> None:
     with pytest.raises(RecordError, match=said):
-        read_rulings(jury({**LINE, **change}), RECORDED)
-
-
-def test_two_lines_on_a_case_are_refused(jury) -> None:
-    with pytest.raises(RecordError, match=r"jury.jsonl:2: case 'case-0' has a line already"):
-        read_rulings(jury(LINE, LINE), RECORDED)
+        read_rulings(jury({**LINE, **change}, LINE), RECORDED)
 
 
 def test_choices_are_decided_where_the_rubric_has_them(jury) -> None:
@@ -178,15 +174,21 @@ def test_one_reading_is_drawn_by_case_seed_and_round(jury) -> None:
     assert read_readings(jury(*lines), RECORDED, ["case-1"], 0, 1) == ({}, Counter())
 
 
-def test_readings_that_do_not_fit_are_refused(jury) -> None:
-    with pytest.raises(RecordError, match="a rater who has no reading of 'case-0' yet, not '2'"):
-        read_readings(jury(reading(0, "2", [1, 2, 3]), reading(0, "2", [1, 2, 3])), RECORDED, RECORDED, 0, 1)
-    with pytest.raises(RecordError, match=r"jury.jsonl:1: 'order' must hold \[0, 1, 2\] in some order, not null"):
-        read_readings(jury(reading(0, "2", [1, 2, 3], order=None)), RECORDED, RECORDED, 0, 1)
-    with pytest.raises(RecordError, match="from 1 to 5, not 9"):
-        read_readings(jury(reading(0, "2", [1, 2, 9])), RECORDED, RECORDED, 0, 1)
-    with pytest.raises(RecordError, match=r"jury.jsonl:1: 'case_id' must be a case's id, not \[1\]"):
-        read_readings(jury(reading(0, "2", [1, 2, 3], case_id=[1])), RECORDED, RECORDED, 0, 1)
+@pytest.mark.parametrize(
+    ("scores", "more", "said"),
+    [
+        ([1, 2, 3], {"order": None}, r"jury.jsonl:1: 'order' must hold \[0, 1, 2\] in some order, not null"),
+        ([1, 2, 9], {}, "from 1 to 5, not 9"),
+        ([1, 2, 3], {"case_id": [1]}, r"jury.jsonl:1: 'case_id' must be a case's id, not \[1\]"),
+        ([1, 2, 3], {}, "a rater who has no reading of 'case-0' yet, not '2'"),
+    ],
+)
+def test_readings_that_do_not_fit_are_refused(jury, scores, more, said) -> None:
+    with pytest.raises(RecordError, match=said):
+        read_readings(jury(reading(0, "2", scores, **more), reading(0, "2", [1, 2, 3])), RECORDED, RECORDED, 0, 1)
+
+
+def test_readings_of_other_cases_are_passed_over(jury) -> None:
     elsewhere = reading(0, "2", [1, 2, 9], case_id="not-trained-on")
     assert read_readings(jury(elsewhere), RECORDED, RECORDED, 0, 1) == ({}, Counter())
 

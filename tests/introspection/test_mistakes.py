@@ -40,7 +40,7 @@ def test_scores_on_record_are_by_response() -> None:
     assert RECORDED.scores == {0: 4, 1: 2, 2: 5}
 
 
-@pytest.mark.parametrize("order", itertools.permutations(range(3)))
+@pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 def test_partners_see_both_verdicts_in_the_words_of_the_rubric(order) -> None:
     def said(order):
         return ", ".join(f"Response {slot} is {MODELS[index]}'s" for slot, index in enumerate(order, 1))
@@ -58,31 +58,25 @@ def test_partners_see_both_verdicts_in_the_words_of_the_rubric(order) -> None:
 
 
 @pytest.mark.parametrize(
-    ("scores", "kind"),
+    ("record", "scores", "tolerance", "kind"),
     [
-        ((4, 2, 5), None),
-        ((3, 1, 4), "scores"),
-        ((4, 2, 4), "relations"),  # a tie where the record has none
-        ((5, 2, 4), "relations"),
-        (None, "invalid"),
+        ((4, 2, 5), (4, 2, 5), 0, None),
+        ((4, 2, 5), (3, 1, 4), 0, "scores"),
+        ((4, 2, 5), (4, 2, 4), 0, "relations"),  # a tie where the record has none
+        ((4, 2, 5), (5, 2, 4), 0, "relations"),
+        ((4, 2, 5), None, 0, "invalid"),
+        ((3, 3, 1), (3, 3, 1), 0, None),  # a tie on record has to be a tie
+        ((3, 3, 1), (3, 2, 1), 0, "relations"),
+        ((3, 3, 1), (4, 4, 1), 0, "scores"),
+        ((4, 2, 5), (3, 1, 4), 1, None),  # the tolerance is of scores alone
+        ((4, 2, 5), (3, 1, 4), 0.5, "scores"),
+        ((4, 2, 5), (4, 2, 4), 1, "relations"),
     ],
 )
-def test_other_relations_other_scores_and_nothing_readable_are_mistakes(scores, kind) -> None:
-    assert kind_of(verdict_of(CASE, scores)) == kind
-    assert kind_of(verdict_of(CASE, scores, order=(1, 2, 0))) == kind
-
-
-def test_a_tie_on_record_has_to_be_a_tie() -> None:
-    recorded = recorded_of(verdict_of(CASE, (3, 3, 1), "teacher"), CASE)
-    assert kind_of(verdict_of(CASE, (3, 3, 1)), recorded=recorded) is None
-    assert kind_of(verdict_of(CASE, (3, 2, 1)), recorded=recorded) == "relations"
-    assert kind_of(verdict_of(CASE, (4, 4, 1)), recorded=recorded) == "scores"
-
-
-def test_the_tolerance_is_of_scores_alone() -> None:
-    assert kind_of(verdict_of(CASE, (3, 1, 4)), tolerance=1) is None
-    assert kind_of(verdict_of(CASE, (3, 1, 4)), tolerance=0.5) == "scores"
-    assert kind_of(verdict_of(CASE, (4, 2, 4)), tolerance=1) == "relations"
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 2, 0)], ids=str)
+def test_other_relations_other_scores_and_nothing_readable_are_mistakes(record, scores, tolerance, kind, order) -> None:
+    recorded = recorded_of(verdict_of(CASE, record, "teacher", order=(2, 0, 1)), CASE)
+    assert kind_of(verdict_of(CASE, scores, order=order), tolerance=tolerance, recorded=recorded) == kind
 
 
 def test_orders_and_runs_count_as_their_mean_and_the_furthest_is_shown() -> None:

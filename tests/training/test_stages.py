@@ -10,7 +10,7 @@ import pytest
 from datasets import Dataset
 from doubles.tiny_dataset import build_instructions
 from transformers import AutoTokenizer
-from trl import ModelConfig, ScriptArguments, SFTConfig
+from trl import DatasetMixtureConfig, ModelConfig, ScriptArguments, SFTConfig
 
 from automedeval.models.checkpoints import Stage, read_history, read_record
 from automedeval.models.tokenization import PromptEncoder
@@ -237,6 +237,21 @@ def test_arguments_that_would_have_no_effect_are_refused(name: str, tmp_path: Pa
     refuse_unused(arguments)
     with pytest.raises(RecordError, match=f"^{name}: "):
         refuse_unused(arguments | {name: "another"})
+
+
+@pytest.mark.parametrize(
+    ("more", "fault"),
+    [
+        ({"fraction": 0.5}, "datasets: fraction: a part has a path and a split alone"),
+        ({"data_files": "a.parquet"}, "datasets: data_files: "),
+        ({}, "dataset_name: the rows are those of datasets"),
+    ],
+)
+def test_parts_of_a_mixture_have_nothing_that_is_not_read(more: dict, fault: str) -> None:
+    mixture = DatasetMixtureConfig([{"path": "instructions", "split": "stage1", **more}])
+    with pytest.raises(RecordError, match=fault):
+        refuse_unused(vars(mixture) | {"dataset_name": "instructions"})
+    refuse_unused(vars(DatasetMixtureConfig([{"path": "instructions", "split": "stage1"}])))
 
 
 def test_every_argument_of_training_decides_the_weights_or_is_known_not_to() -> None:
