@@ -63,7 +63,7 @@ def alarm_scores(checker: Any, cases: Sequence[Case], texts: Sequence[Sequence[s
 def clean_statements() -> tuple[list[Case], list[list[str]]]:
     """Return the cases of the packaged sample and, of each, the statements of its first right answer."""
     folder = resources.files("automedeval") / "sample"
-    cases = [case for name in SAMPLE for case in read_cases(str(folder / name))]
+    cases = [case for name in SAMPLE for case in read_cases(str(folder / name), blank=None)]
     found = []
     for case in cases:
         right = next((each for each in case.responses if each.extra.get("kind") in RIGHT), None)
