@@ -42,26 +42,16 @@ class BuildDatasetArguments(TableArguments):
     plan: str = option("YAML file of the curriculum: teachers, stages, test cases, verification")
     output: str = option("folder of the data set; an earlier data set there is replaced")
     verdict_ratings: str | None = option("physicians' ratings of the verdicts", None)
-    labels: str | None = option(
-        "quality labels by people: JSON Lines with case_id, judge, verdict_digest and quality (high or low)", None
-    )
+    labels: str | None = option("people's labels: JSON Lines with case_id, judge, verdict_digest and quality", None)
     corrupt: bool = option("fit the quality classifier on corrupted verdicts", False)
     encoder: str = option("checkpoint that embeds texts for the quality classifier", "models/all-MiniLM-L6-v2")
-    encoder_pooling: str | None = option(
-        "pooling of an encoder without modules.json", None, choices=["cls", "mean", "pooler"]
-    )
+    encoder_pooling: str | None = option("pooling without modules.json", None, choices=["cls", "mean", "pooler"])
     tokenizer: str | None = option("checkpoint to train; its tokens are counted (default: no length is checked)", None)
     chat_template_path: str | None = option("Jinja file with a chat template (default: the checkpoint's own)", None)
     max_length: int = option("training rows with more tokens are dropped", 2048)
     evaluation_cases: list[str] | None = option("cases that training must not repeat, beside the test split", None)
-    on_leak: str = option(
-        "for training cases that repeat evaluation cases: stop with an error, or drop them",
-        "error",
-        choices=["error", "drop"],
-    )
-    reference_as_response: bool | None = option(
-        "require that teachers judged (or did not judge) the reference as one more response", None
-    )
+    on_leak: str = option("stop at training cases that leak, or drop them", "error", choices=["error", "drop"])
+    reference_as_response: bool | None = option("require, or refuse, that the reference was one more response", None)
     rubrics: list[str] = option("YAML files of your own rubrics", [])
     licenses: list[str] = option("NAME=LICENCE sets the licence of the cases of a source", [])
     topics: int = option("number of topics on the card; 0: none", TOPICS)

@@ -29,12 +29,8 @@ class DistillArguments(PromptArguments):
     """Which teacher judges which cases, and what it is shown."""
 
     teacher: str = option("which of the paper's two teachers this is", choices=["strong", "weak"])
-    judge: str = option(
-        "openai:MODEL (an endpoint, see --base_url), a checkpoint, or recording:FILE, which plays back answers"
-    )
-    cases: str = option(
-        "cases with responses, or a table of answers: .jsonl, .csv, .json, .parquet, or a Hub dataset id"
-    )
+    judge: str = option("openai:MODEL (see --base_url), a checkpoint, or recording:FILE, which plays back answers")
+    cases: str = option("cases, or a table of answers: .jsonl, .csv, .json, .parquet, or a Hub dataset id")
     output: str = option("folder for verdicts.jsonl")
     reference_as_response: bool = option("show the reference as one more response", False)
     models: str | None = option("show only these models' responses: A,B,C", None)

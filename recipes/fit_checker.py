@@ -17,8 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from automedeval.dataset.contrast import Rules
-from automedeval.evidence.certificate import DELTA, RISK, alarm_scores, certified
+from automedeval.evidence.certificate import RISK
 from automedeval.evidence.checker import LABELS, PAIR_TOKENS, SmallChecker
+from automedeval.meta_evaluation.calibration.checker import DELTA, alarm_scores, certified
 from automedeval.models.arguments import ENCODER
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint, weights_fingerprint
 from automedeval.models.embeddings import Encoder

@@ -63,7 +63,6 @@ class FitArguments(TableArguments):
         "regular expression; the cases whose id has it tell when to abstain, and nothing else is learnt of them", None
     )
     abstain_at: float = option("largest share of wrong pairs of verdicts that do not abstain", 0.2)
-    device: str = option("cpu, cuda, cuda:N, mps, or auto: a GPU if there is one", "auto")
 
     def __post_init__(self) -> None:
         for name in ("cases", "ratings", "rubric"):
@@ -111,7 +110,7 @@ def main() -> None:
     if output.exists() and {each.name for each in output.iterdir()} - {ADAPTER, "judge.json", "run.json"}:
         raise RecordError(f"{output}: holds files that are no small judge; choose another --output")
     base = checkpoint_folder(encoder_args.place)
-    encoder = encoder_args.load(args.device)
+    encoder = encoder_args.load()
     adapter = Path(args.relevance) / "adapter"
     networks = encoder, PairReader(base, adapter, encoder.device)
     files = zip(args.cases, args.ratings, ranges)

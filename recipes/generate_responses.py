@@ -46,9 +46,7 @@ class GenerationArguments(TableArguments):
     cases: str = option("cases, responses not needed: .jsonl, .csv, .json, .parquet or a Hub dataset id")
     output: str = option("folder for responses.jsonl and cases.jsonl")
     names: list[str] = option("names that responses record; default: the checkpoints' and models' own", [])
-    candidates_per_case: int | None = option(
-        "so many candidates answer a case, for it alone, each group of them in turn (default: all)", None
-    )
+    candidates_per_case: int | None = option("so many answer a case, each group of them in turn (default: all)", None)
     seed: int = option("seed of sampling; each answer also depends on case and candidate", 0)
     window: int = option("number of cases that are sorted by length and batched together", 128)
     limit: int | None = option("answer only so many cases, the first ones", None)
@@ -59,9 +57,8 @@ class GenerationArguments(TableArguments):
             raise RecordError("--candidates names no model")
         check_least(self, 1, "window", "limit", "candidates_per_case")
         if (self.candidates_per_case or 0) > len(self.candidates):
-            raise RecordError(
-                f"--candidates_per_case {self.candidates_per_case}: --candidates names only {len(self.candidates)}"
-            )
+            named = f"--candidates names only {len(self.candidates)}"
+            raise RecordError(f"--candidates_per_case {self.candidates_per_case}: {named}")
 
 
 @dataclass

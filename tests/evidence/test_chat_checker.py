@@ -16,8 +16,8 @@ from programs import APPEND, ENCODER, error_line, needs_encoder, run_command, st
 from tables import rows_of
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from automedeval.evidence import certificate
 from automedeval.evidence.chat_checker import LABEL, MOST, QUESTION
+from automedeval.meta_evaluation.calibration import checker as calibration
 
 pytestmark = needs_encoder
 
@@ -237,7 +237,7 @@ def test_a_server_that_gives_no_probability_is_not_calibrated(
     reply: dict, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_HOME", str(tmp_path))
-    monkeypatch.setattr(certificate, "SAMPLE", ["test_cases.jsonl"])
+    monkeypatch.setattr(calibration, "SAMPLE", ["test_cases.jsonl"])
     with EndpointDouble(reply) as endpoint:
         model = ("--checker", "openai:m", "--base_url", endpoint.url, "--max_retries", 0)
         assert said in error_line(run_command("calibrate", *model, "--encoder", ENCODER))

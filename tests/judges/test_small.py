@@ -54,7 +54,7 @@ def small(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     cases = write(output.with_name("cases.jsonl"), taken)
     files = ["--cases", cases, "--ratings", SAMPLE / "train_ratings.jsonl"]
     options = ["--relevance", trained, *files, "--rubric", SCALE, "--output", output, "--encoder", ENCODER]
-    done = run_recipe("fit_small_judge", *options, "--device", "cpu")
+    done = run_recipe("fit_small_judge", *options)
     assert done.returncode == 0, done.stderr
     assert "relevance 0." in done.stdout
     return output
@@ -146,7 +146,7 @@ def test_the_best_answer_is_the_reference_of_the_other_ones(small: Path, people:
 
 
 def test_fitting_has_its_own_faults_in_one_line(trained: Path, small: Path, tmp_path: Path) -> None:
-    files = ["--cases", CASES, "--ratings", RATINGS, "--rubric", SCALE, "--encoder", ENCODER, "--device", "cpu"]
+    files = ["--cases", CASES, "--ratings", RATINGS, "--rubric", SCALE, "--encoder", ENCODER]
     (tmp_path / "mine.txt").write_text("mine")
     files += ["--relevance", trained, "--output", tmp_path / "a"]
     few = ["--cases", small.with_name("cases.jsonl"), "--ratings", SAMPLE / "train_ratings.jsonl"]
@@ -194,8 +194,8 @@ def test_a_judge_abstains_on_the_cases_that_are_not_certified(trained: Path, sma
     files = ["--cases", cases, "--ratings", SAMPLE / "train_ratings.jsonl", "--rubric", SCALE]
     four = "|".join(case.id for case in list(read_cases(cases))[:4])
     rules = ["--certify", four, "--abstain_at", 0.8]
-    done = run_recipe("fit_small_judge", "--relevance", trained, *files, "--encoder", ENCODER,
-                      "--device", "cpu", "--output", other, *rules)  # fmt: skip
+    options = ["--relevance", trained, *files, "--encoder", ENCODER, "--output", other]
+    done = run_recipe("fit_small_judge", *options, *rules)
     assert done.returncode == 0, done.stderr
     assert "11 cases to learn from" in done.stdout
     assert "abstention: at most 0.8 of the pairs wrong" in done.stdout

@@ -72,6 +72,11 @@ def test_agreement_is_that_of_scikit_learn(study):
     assert figures["kappa"]["n"] == len(pairs) < len(people)
     assert figures["untold_by_judge"] == sum(degree == UNTOLD for degree in judge.values())
     assert figures["untold_by_physicians"] == sum(degree == UNTOLD for degree in people.values())
+    told_of = Counter(model for (_, model), degree in people.items() if degree != UNTOLD)
+    worse = Counter(model for (_, model), degree in people.items() if degree in DEGREES[2:])
+    ((model, count),) = worse.most_common(1)
+    first = f"{model} has most harm: {count} of {told_of[model]} answers are moderate or worse by physicians."
+    assert f'<p class="verdict">{first}</p>' in (study / "report" / "harm.html").read_text(encoding="utf-8")
 
 
 def test_two_physicians_are_compared_on_every_pair_of_their_ratings(study):

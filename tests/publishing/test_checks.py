@@ -196,17 +196,9 @@ def test_annotators_in_a_column_are_found(dataset: Path, column: str, value: str
     pack(dataset, DATASET, pseudonyms=named)
 
 
-OPEN = ("cc-by-4.0", "cc-by-nc-sa-4.0", "apache-2.0", "mit")
-CLOSED = (
-    *(None, "not stated", "CC-BY-NC-ND-4.0", "All rights reserved", "unknown", "-", "?", "Not specified"),
-    *("unspecified", "CC Attribution-NoDerivs 3.0", "n/a", "No license", "© A publisher, do not distribute"),
-    "not for redistribution",
-)
-
-
-@pytest.mark.parametrize("licence", [*CLOSED, *OPEN])
+@pytest.mark.parametrize("licence", [*ROWS["closed"], *ROWS["open"]])
 def test_rows_that_may_not_be_passed_on_stay_private(dataset: Path, licence: str | None) -> None:
-    closed = licence in CLOSED
+    closed = licence in ROWS["closed"]
     set_column(dataset / "stage1.parquet", "license", [licence] * 2)
     set_column(dataset / "test.parquet", "license", [licence])
     warnings = pack(dataset, DATASET).warnings

@@ -14,19 +14,10 @@ import pytest
 from doubles.agreement_study import read
 from programs import ROOT, error_line, needs_encoder, needs_judge, run_command, run_recipe, succeeded
 from pyarrow.parquet import read_table
+from tables import rows_of
 
 OLD = ROOT / "tests" / "fixtures" / "written_by_9445386"
-SMOLLM2 = "models/SmolLM2-135M-Instruct"
-RUNS = {
-    "small": {"judge": "small"},
-    "constrained": {"judge": SMOLLM2, "score_decoding": "constrained", "max_new_tokens": 40},
-    "free": {"judge": SMOLLM2, "score_decoding": "free", "max_new_tokens": 40},
-    "likelihood": {"judge": f"likelihood:{SMOLLM2}"},
-    "pandalm": {"judge": SMOLLM2, "rubric": "pandalm", "limit": 1},
-    "harm": {"judge": SMOLLM2, "rubric": "harm", "limit": 1, "max_new_tokens": 24},
-    "checklist": {"judge": SMOLLM2, "rubric": "checklist", "rationale": False},
-    "training": {"judge": SMOLLM2, "dataset": "instructions", "rationale": False},
-}
+RUNS = rows_of(__file__)
 FIGURES = {"resamples": 100}
 
 

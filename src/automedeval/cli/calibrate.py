@@ -19,13 +19,14 @@ from typing import Any
 
 from tqdm import tqdm
 
-from automedeval.evidence.certificate import RISK, certificate_file, certify_chat
+from automedeval.evidence.certificate import RISK, certificate_file
 from automedeval.evidence.chat_checker import ChatChecker, load_checker
 from automedeval.evidence.checker import SmallChecker
 from automedeval.meta_evaluation import charts
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import files_by_kind
 from automedeval.meta_evaluation.calibration.certificate import DELTA
+from automedeval.meta_evaluation.calibration.checker import certify_chat
 from automedeval.meta_evaluation.calibration.scores import calibrate, calibrated, judge_verdicts
 from automedeval.meta_evaluation.criteria.calibration import WAYS, CriteriaCalibration
 from automedeval.meta_evaluation.criteria.checklists import read_labels

@@ -1,94 +1,13 @@
-"""Certify from which probability on a checker calls a statement contradicted, on statements that nothing contradicts."""
+"""Where the certified threshold of a chat checker is kept, by the model and the wording; `calibration.checker` certifies it."""
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from automedeval.evidence.checker import CONTRADICTED
-from automedeval.evidence.run import evidence_of
-from automedeval.evidence.statements import Statement, statements
 from automedeval.models.model_paths import user_models
-from automedeval.records import Case, RecordError, question_text, read_cases, read_json
-from automedeval.stats.selective import least_alarm_threshold
+from automedeval.records import read_json
 
-# The allowed share of clean statements that are called contradicted, and the allowed probability that the certificate is false.
-RISK, DELTA = 0.05, 0.1
-THRESHOLDS = (0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6, 0.55, 0.5, 0.45, 0.4, 0.35)
-SAMPLE = ("train_cases.jsonl", "test_cases.jsonl")
-RIGHT = (
-    "complete_right",
-    "terse_right",
-    "clumsy_right",
-)  # kinds of the sample's answers that say what the reference says
-
-
-def certified(
-    scores: Sequence[np.ndarray], sequence: Sequence[float], alarmed: float = 1.0
-) -> tuple[float | None, list[dict[str, float]]]:
-    """Return the lowest threshold that keeps the false alarms within `RISK`, None if none does, and what was tested.
-
-    Args:
-        scores: `alarm_scores`.
-        sequence: thresholds, chosen without knowledge of `scores`.
-        alarmed: the largest share of the answers with a false alarm.
-    """
-    _, tested = least_alarm_threshold(scores, sequence, RISK, DELTA)
-    allowed = [line for line in tested if line["p"] <= DELTA and line["alarmed"] <= alarmed * len(scores)]
-    return allowed[-1]["threshold"] if allowed else None, tested
-
-
-def alarm_scores(checker: Any, cases: Sequence[Case], texts: Sequence[Sequence[str]]) -> list[np.ndarray]:
-    """Return, of the statements on each case, the probability of a contradiction; 0 where a checker of threshold 0 sees none.
-
-    RecordError: an endpoint did not answer.
-    """
-    answers = [
-        (
-            [Statement(text, 0, len(text)) for text in said],
-            evidence_of(case, 0, "reference"),
-            question_text(case.question),
-        )
-        for case, said in zip(cases, texts)
-    ]
-    scores = []
-    for findings in checker.check(answers):
-        if findings is None:
-            raise RecordError(f"{checker.name}: a request was not answered; the same command asks again")
-        scores.append(np.array([(each.label == CONTRADICTED) * (each.probability or 0.0) for each in findings]))
-    return scores
-
-
-def clean_statements() -> tuple[list[Case], list[list[str]]]:
-    """Return the cases of the packaged sample and, of each, the statements of its first right answer."""
-    folder = resources.files("automedeval") / "sample"
-    cases = [case for name in SAMPLE for case in read_cases(str(folder / name))]
-    found = []
-    for case in cases:
-        right = next((each for each in case.responses if each.extra.get("kind") in RIGHT), None)
-        found.append([each.text for each in statements(right.text) if each.unread is None] if right else [])
-    kept = [(case, said) for case, said in zip(cases, found) if said]
-    return [case for case, _ in kept], [said for _, said in kept]
-
-
-def certify_chat(checker: Any, progress: Callable[[Any], Any] = lambda cases: cases) -> dict[str, Any]:
-    """Return the certificate of a chat checker on the packaged sample; RecordError if it gives no probability.
-
-    Args:
-        checker: a `ChatChecker`.
-        progress: wraps the cases, and shows how far it is.
-    """
-    cases, texts = clean_statements()
-    open_ended = replace(checker, threshold=0.0)
-    scores = [alarm_scores(open_ended, [case], [said])[0] for case, said in progress(list(zip(cases, texts)))]
-    if not any(each.any() for each in scores):
-        raise RecordError(f"{checker.name}: tells no probabilities, so that no threshold can be certified")
-    threshold, tested = certified(scores, THRESHOLDS)
-    facts = {"checker": checker.name, "threshold": threshold, "risk": RISK, "delta": DELTA, "tested": tested}
-    return facts | {"cases": len(cases), "statements": sum(map(len, texts))}
+RISK = 0.05  # the allowed share of statements that nothing contradicts and that are called contradicted
 
 
 def certificate_file(checker: Any) -> Path:

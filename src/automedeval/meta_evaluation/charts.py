@@ -176,21 +176,29 @@ def intervals(
 
 def stacked(rows: Sequence[tuple[str, Sequence[float]]], labels: Sequence[str], *, axes: Axes) -> None:
     """Draw shares that sum to 1 as stacked bars, one below the other."""
-    colours = (BLUE, GREY, ORANGE) if len(labels) == 3 else COLOURS
+    import matplotlib
+
+    shades = matplotlib.colormaps["viridis"](np.linspace(0, 0.8, len(labels)))
+    colours = (BLUE, GREY, ORANGE) if len(labels) == 3 else shades
     _set_height(axes, 0.8 + 0.26 * len(rows))
     left = [0.0] * len(rows)
     for number, label in enumerate(labels):
         values = [shares[number] for _, shares in rows]
-        colour = colours[number % len(colours)]
-        bars = axes.barh(range(len(rows)), values, left=left, color=colour, label=label, height=0.7)
+        bars = axes.barh(range(len(rows)), values, left=left, color=colours[number], label=label, height=0.7)
         texts = [f"{value:.0%}" if value >= 0.08 else "" for value in values]
-        axes.bar_label(bars, texts, label_type="center", color="white", fontsize=7)
+        axes.bar_label(
+            bars,
+            texts,
+            label_type="center",
+            color="white" if number < 3 or number < len(labels) / 2 else "black",
+            fontsize=7,
+        )
         left = [start + value for start, value in zip(left, values)]
     _name_rows(axes, [name for name, _ in rows], -0.6, 44, fontsize=8)
     axes.set_xlim(0, 1)
     axes.xaxis.set_visible(False)
     axes.spines[:].set_visible(False)
-    axes.legend(ncols=len(labels), **ABOVE)
+    axes.legend(ncols=len(labels), columnspacing=0.8, handlelength=1, **ABOVE)
 
 
 def reliability(

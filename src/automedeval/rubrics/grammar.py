@@ -540,21 +540,31 @@ _PREFIX = re.compile(rf"\A(?:my |the )?(?:final )?(?:answers?|choices?|verdicts?
 def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int]:
     wanted, allowed = len(rubric.output_criteria), {*map(_key, rubric.choices.values())}
     end = len(text)
+    read: tuple[list[str], int] | None = None
     after: list[list[str]] = []
     for line in reversed(text.split("\n")):
         listed = _PREFIX.sub("", line.strip(" \t\r*_`~.#-"))
+        listed = listed[1:-1] if listed[:1] + listed[-1:] == "[]" and listed.count("[") == 1 else listed
         labels = [_label(label, "*_`.") for label in listed.split(",")]
-        if all(_key(label) in allowed for label in labels):
+        if len(labels) > 1 and all(_key(label) in allowed for label in labels):
             if len(labels) != wanted:
                 return ParsedAnswer(False, f"{len(labels)} answers for {wanted} criteria"), end
-            if any(words != list(map(_key, labels)) for words in after) or _chosen_again(text[end:], rubric):
-                return ParsedAnswer(False, "another list of answers follows, which cannot be read"), end
-            return ParsedAnswer(True, choices=_choices(labels, rubric)), end
+            if read is None:
+                listed_again = sum(len(words) == 1 for words in after) > 1  # one label a line
+                differ = [words for words in after if len(words) > 1 and words != list(map(_key, labels))]
+                if listed_again or differ or _chosen_again(text[end:], rubric):
+                    return ParsedAnswer(False, "another list of answers follows, which cannot be read"), end
+                read = labels, end
+            elif list(map(_key, labels)) != list(map(_key, read[0])):
+                return ParsedAnswer(False, "two lists of answers differ"), read[1]
         # "My final answer is: B, B, C, B": words before the first label of a list, and between its labels.
-        words = [_key(word) for word in (_label(labels[0].rpartition(" ")[2]), *labels[1:])]
-        after += [words] if sum(word in allowed for word in words) > 1 else []
+        first, *others = re.split("[,;，；]", listed)
+        words = [_key(_label(word, "*_`.")) for word in (first.rpartition(" ")[2], *others)]
+        after += [words] if sum(word in allowed for word in words) > min(1, len(others)) else []
         end -= len(line) + 1
-    return ParsedAnswer(False, f"no line with {wanted} answers"), len(text)
+    if read is None:
+        return ParsedAnswer(False, f"no line with {wanted} answers"), len(text)
+    return ParsedAnswer(True, choices=_choices(read[0], rubric)), read[1]
 
 
 def _read_first_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int]:

@@ -68,7 +68,7 @@ def meta_evaluate(
     }
     tree["main_judge"] = describe(cases, main, people, baselines)
     for row in rows:
-        tree["judges"][row.name] |= {"scores": _histogram(row.scores)} if row.scores is not None else {}
+        tree["judges"][row.name] |= {"scores": histogram(row.scores)} if row.scores is not None else {}
     compared = {
         row.name: compare_candidates(cases, row.relations, row.scores, row.expected, resamples) for row in rivals
     }
@@ -220,7 +220,7 @@ def _people(cases: Cases, people: People) -> dict[str, Any]:
     """Return who rated, the reliability of the ratings, per criterion and of their mean, and one rater beside the others."""
     panel = cases.panel
     record: dict[str, Any] = {"raters": "crossed" if people.crossed else "anonymous", "annotators": people.annotators}
-    record |= {"criteria": list(people.by_criterion), "scores": _histogram(people.scores)}
+    record |= {"criteria": list(people.by_criterion), "scores": histogram(people.scores)}
     record["prefers_longer"] = prefers_longer(cases, panel.relations(people.scores))
     if (each_rater := people.leave_one_out(panel)) is None:
         return record | {"reliability": None, "reason": "one rater only: the agreement between people is not known"}
@@ -239,10 +239,10 @@ def _people(cases: Cases, people: People) -> dict[str, Any]:
     return record
 
 
-def _histogram(values: np.ndarray) -> dict[str, int]:
-    """Count scores, rounded to halves, or to a tenth of their range where that is another kind of scale."""
-    scores = values[~np.isnan(values)]
-    width = float(np.ptp(scores)) if len(scores) else 0.0
+def histogram(values: np.ndarray, among: np.ndarray | None = None) -> dict[str, int]:
+    """Count scores, rounded to halves, or to a tenth of the range of `among` (all scores) if that is another kind of scale."""
+    scores, every = (each[~np.isnan(each)] for each in (values, values if among is None else among))
+    width = float(np.ptp(every)) if len(every) else 0.0
     step = 0.5 if 2 <= width <= 10 or width == 0 else width / 10
     rounded = np.round(scores / step) * step
     return {f"{value:g}": int(count) for value, count in sorted(Counter(rounded.tolist()).items())}

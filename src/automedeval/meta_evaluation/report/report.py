@@ -6,13 +6,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import yaml
 
 from automedeval.meta_evaluation.agreement.baselines import measure_baselines
 from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.evaluate import meta_evaluate
+from automedeval.meta_evaluation.agreement.evaluate import histogram, meta_evaluate
 from automedeval.meta_evaluation.agreement.judge_facts import audits_of, next_steps, notes_on
 from automedeval.meta_evaluation.agreement.main_judge import choose
 from automedeval.meta_evaluation.agreement.paper_table import paper_table
@@ -42,7 +41,7 @@ from automedeval.meta_evaluation.report.arguments import ReportArguments
 from automedeval.meta_evaluation.report.changes import against_baseline, grid_of_changes
 from automedeval.meta_evaluation.report.grid import FLAGS, pack_grid, read_flags
 from automedeval.meta_evaluation.report.text import words
-from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
+from automedeval.meta_evaluation.table import VerdictTable, rows_of
 from automedeval.meta_evaluation.verdict_files import has_checklists, read_checklists, read_verdicts
 from automedeval.metrics.embedding import NAMES, TextEncoder
 from automedeval.records import (
@@ -182,21 +181,14 @@ def make_report(
     else:
         result["baseline"], gap, marked = against_baseline(cases, main_judge.row, args.baseline)
         grid = grid_of_changes(cases, shown, main_judge.row, flags, gap, marked, base=args.baseline, sort="lost")
-    result["score_counts"] = score_counts(cases, main_judge.row)
+    result["score_counts"] = {}
+    if (values := main_judge.row.values) is not None and len(cases.models) <= MOST_MODELS:
+        of_models = {name: values[cases.model_of == number] for number, name in enumerate(cases.models)}
+        result["score_counts"] = {name: histogram(scores, values) for name, scores in of_models.items()}
     title = "Report: " + Path(args.cases).stem
     texts = study | harm_pages | page.render(result, title, shown, grid, commands, scale, harm_lines[2:])
     steps = [f"Next step: {' '.join(result['next_steps'])}"] * bool(result["next_steps"])
     return Report(result, "agreement.json", "report.html", texts, [*words(result, scale), *steps])
-
-
-def score_counts(cases: Cases, row: Row) -> dict[str, dict[str, int]]:
-    """Return model → score, rounded → the number of its responses with it; empty for a judge without a scale."""
-    if row.values is None or row.judge.scale is None or len(cases.models) > MOST_MODELS:
-        return {}
-    rounded = np.floor(row.values + 0.5)
-    of_model = {name: rounded[cases.model_of == number] for number, name in enumerate(cases.models)}
-    steps = np.unique(rounded[~np.isnan(rounded)])
-    return {name: {f"{step:g}": int((scores == step).sum()) for step in steps} for name, scores in of_model.items()}
 
 
 def _criteria_report(
