@@ -324,21 +324,6 @@ def test_a_stopped_discussion_goes_on_to_the_same_round(lessons) -> None:
         assert len(endpoint.asked) - asked <= 30 + 2, "only what was under way is asked again"
 
 
-def test_the_jury_has_the_last_word_on_what_partners_leave(lessons) -> None:
-    for number in (0, 2):
-        lessons.misjudge(number, (3, 3, 3))
-    with EndpointDouble(lambda body: partner(body)) as endpoint:
-        address = [*ENDPOINT, "--base_url", endpoint.url, "--exchanges", 1]
-        done = lessons.introspect(*address)
-        assert "2 mistakes → 0 consensus, 2 without" in done.stdout
-        queue = lessons.folder / "round1.discussion" / "jury.jsonl"
-        lines = [json.loads(line) | {"decision": "keep"} for line in queue.read_text().splitlines()]
-        queue.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        assert "jury: 2 cases → 2 kept, 0 revised" in lessons.introspect(*address).stdout
-    record = lessons.revisions()["case-0"]
-    assert (record["decided_by"], record["suggestion"], len(record["exchanges"])) == ("jury", None, 2)
-
-
 def test_what_the_jury_fills_in_during_the_discussion_is_not_lost(lessons) -> None:
     for number in (0, 2):
         lessons.misjudge(number, (3, 3, 3))
@@ -357,7 +342,10 @@ def test_what_the_jury_fills_in_during_the_discussion_is_not_lost(lessons) -> No
     with EndpointDouble(meanwhile) as endpoint:
         options = [*ENDPOINT, "--base_url", endpoint.url, "--exchanges", 1, "--concurrency", 1]
         done = lessons.introspect(*options)
+    assert "2 mistakes → 0 consensus, 2 without" in done.stdout
     assert "jury: 2 cases → 2 kept, 0 revised, 0 waiting" in done.stdout, done.stderr
+    record = lessons.revisions()["case-0"]
+    assert (record["decided_by"], record["suggestion"], len(record["exchanges"])) == ("jury", None, 2)
     assert [line["decision"] for line in lessons.read("round1.discussion/jury.jsonl")] == ["keep"] * 2
 
 

@@ -11,7 +11,7 @@ from doubles.hub import HubDouble
 from doubles.tiny_bart import build_bert, build_roberta
 from doubles.tiny_dataset import build_instructions
 from doubles.tiny_model import build_tiny_model
-from programs import ROOT, SAMPLE, error_line
+from programs import ROOT, SAMPLE, error_line, flags
 
 from automedeval.models.checkpoints import fingerprint
 
@@ -58,12 +58,8 @@ class Shelf:
             build_tiny_model(place / "judge", seed=number)
             (build_bert if number else build_roberta)(place / "encoder")
             build_instructions(place / "instructions", {"stage1": 4 - number, "test": 2})
-            for kind, name in (
-                ("model", "judge"),
-                ("model", "encoder"),
-                ("dataset", "cases"),
-                ("dataset", "instructions"),
-            ):
+            for name in ("judge", "encoder", "cases", "instructions"):
+                kind = "model" if name in ("judge", "encoder") else "dataset"
                 commits[f"org/{name}"] = hub.add(kind, f"org/{name}", place / name, tag)
 
     def run(self, *command: object) -> subprocess.CompletedProcess:
@@ -96,14 +92,8 @@ def test_a_judge_and_its_cases_are_of_the_named_revision(shelf: Shelf, tmp_path:
 
 @pytest.mark.slow
 def test_training_records_the_revisions_of_base_and_data(shelf: Shelf, tmp_path: Path) -> None:
-    paths = [
-        "--model_name_or_path",
-        "org/judge@v1",
-        "--dataset_name",
-        "org/instructions@v1",
-        "--output_dir",
-        tmp_path / "out",
-    ]
+    names = {"model_name_or_path": "org/judge@v1", "dataset_name": "org/instructions@v1"}
+    paths = flags(**names, output_dir=tmp_path / "out")
     config = ["--config", "recipes/runs/automedeval-135m/stage1.yaml", "--bf16", "false", "--num_train_epochs", 1]
     done = shelf.run("recipes/sft.py", *config, *paths)
     assert done.returncode == 0, done.stderr
@@ -114,18 +104,8 @@ def test_training_records_the_revisions_of_base_and_data(shelf: Shelf, tmp_path:
     assert record["revisions"] == {f"{name}@v1": shelf.v1[name] for name in ("org/instructions", "org/judge")}
     assert "\nbase_model: org/judge\n" in (tmp_path / "out" / "README.md").read_text()
     card = tmp_path / "card.md"
-    args = [
-        "--repo",
-        "org/mine",
-        "--datasets",
-        "org/instructions",
-        "--license",
-        "apache-2.0",
-        "--dry_run",
-        "--card_output",
-        card,
-    ]
-    done = shelf.run("recipes/publish.py", "model", tmp_path / "out", *args)
+    about = flags(repo="org/mine", datasets="org/instructions", license="apache-2.0", card_output=card)
+    done = shelf.run("recipes/publish.py", "model", tmp_path / "out", "--dry_run", *about)
     assert done.returncode == 0, done.stderr
     assert "\nbase_model: org/judge\n" in card.read_text()
     assert f"org/judge@v1 (commit `{shelf.v1['org/judge']}`)" in card.read_text()
