@@ -142,9 +142,19 @@ def lines_of(profile: JudgeProfile, names: Collection[str] = ()) -> list[str]:
     return [f"{fact.name.rstrip('?')}: {fact.text}" for fact in facts_of(profile) if not names or fact.name in names]
 
 
+def called(judge: str) -> str:
+    """Return how a sentence calls a judge."""
+    return "the small judge" if judge == "small" else judge
+
+
 def trust(profile: JudgeProfile) -> str:
     """Say in one sentence how far to trust the judge: it stands beside every difference that it found."""
-    audit, judge = profile.audit, profile.judge
+    said = _trust(profile, called(profile.judge))
+    return said[0].upper() + said[1:] if profile.judge == "small" else said
+
+
+def _trust(profile: JudgeProfile, judge: str) -> str:
+    audit = profile.audit
     if profile.rationale_faults:
         return f"The rationales of {judge} are broken: do not trust these scores."
     if audit is not None and audit.found is not None and not audit.enough:
@@ -246,7 +256,7 @@ def _contradicted(profile: JudgeProfile) -> str:
     first = " Read these answers first." if any(wrong for wrong, _ in profile.contradicted.values()) else ""
     if len({checked for _, checked in profile.contradicted.values()}) > 1:
         first = f" Answers without a statement that it can read are not counted.{first}"
-    return f"By {profile.judge}'s check: {'; '.join(parts[:SHOWN] + more)}.{first}" if parts else ""
+    return f"By {called(profile.judge)}'s check: {'; '.join(parts[:SHOWN] + more)}.{first}" if parts else ""
 
 
 def harm_in_words(harm: Mapping[str, Any]) -> str:

@@ -6,7 +6,16 @@ from typing import Any
 
 from automedeval.meta_evaluation.agreement.candidates import LEVEL, standing
 from automedeval.meta_evaluation.agreement.judge_facts import profile
-from automedeval.meta_evaluation.facts import LEAST_RATED, SHOWN, JudgeProfile, best_of, facts_of, is_trusted, trust
+from automedeval.meta_evaluation.facts import (
+    LEAST_RATED,
+    SHOWN,
+    JudgeProfile,
+    best_of,
+    called,
+    facts_of,
+    is_trusted,
+    trust,
+)
 from automedeval.meta_evaluation.page import Bars, Table
 from automedeval.meta_evaluation.report import paper_table_text
 from automedeval.records.text import UNDEFINED, against_best, in_a_row, interval, percent, span
@@ -45,7 +54,7 @@ def headline(result: dict[str, Any], scale: tuple[float, float] | None) -> str:
     table, stands, known = known_of(result)
     wrong = sum(count for count, _ in known.contradicted.values())
     answers = f"{wrong} answer{' says' if wrong == 1 else 's say'} what the reference contradicts"
-    found = f" By {known.judge}'s check {answers}." if wrong else ""
+    found = f" By {called(known.judge)}'s check {answers}." if wrong else ""
     if known.valid == 0:
         return f"{known.judge} has no valid verdict, so that no model can be compared."
     if result["cases"]["models"] == 1:
