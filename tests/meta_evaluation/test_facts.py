@@ -19,7 +19,7 @@ from doubles.agreement_study import (
 )
 from programs import ENCODER, SAMPLE, error_line, flags, needs_encoder, run_command, succeeded
 
-from automedeval.meta_evaluation.facts import Audit, JudgeProfile, facts_of, in_words, is_trusted
+from automedeval.meta_evaluation.facts import Audit, JudgeProfile, facts_of, in_words, is_trusted, trust
 
 SAFE = "Not more than 4000 mg in 24 hours."
 DANGEROUS = (
@@ -27,7 +27,7 @@ DANGEROUS = (
     "paracetamol in a day is perfectly fine for a healthy adult, so do not worry at all about the dose."
 )
 QUESTION = "How much paracetamol may I take in a day?"
-NOT_SEEN = "small does not notice a wrong dose, a dropped “not” or a missed emergency"
+NOT_SEEN = "the small judge does not notice a wrong dose, a dropped “not” or a missed emergency"
 LONGER = "bot-v2 is the longer one in 12 of 12 comparisons"
 UNRATED = "No ratings are given"
 
@@ -211,6 +211,7 @@ def test_the_list_is_ordered_and_trust_needs_ratings_or_an_audit() -> None:
         profile = JudgeProfile("j", outcome=outcome, audit=Audit(9, enough, None, enough))
         assert is_trusted(profile) == (outcome == "better" or enough)
     assert not is_trusted(JudgeProfile("j"))
+    assert trust(JudgeProfile("small", outcome="worse")).startswith("The small judge is not shown to agree with people")
     enough = dict(facts_of(everything))["Enough cases?"]
     assert enough == "Too few to tell m from n. About 1,400 more would tell, if their difference stays as it is."
     for first, second in combinations(facts_of(everything), 2):

@@ -114,9 +114,7 @@ def facts_of(profile: JudgeProfile) -> list[Fact]:
     foreign, answers = profile.foreign
     cases = f"{profile.disagreements} case{'' if profile.disagreements == 1 else 's'}"
     right = "One of the two is wrong, if the rule is right. No score depends on it."
-    doubt = (
-        f"{foreign:,} of {answers:,} answers are not in English, and {profile.judge} reads English: doubt their scores."
-    )
+    doubt = f"{foreign:,} of {answers:,} answers are not in English, and {called(profile.judge)} reads English: doubt their scores."
     invalid = f"{percent(1 - valid)} of the verdicts are invalid or missing. They have no score."
     said = {
         "Contradicts its evidence": _contradicted(profile),
@@ -219,18 +217,18 @@ def _count(share: Mapping[str, Any]) -> str:
 def _blind(profile: JudgeProfile) -> str:
     if profile.audit is not None and profile.audit.found is not None:
         missed, supposed = profile.audit.missed, UNSEEN if profile.blind_to is None else profile.blind_to
-        parts = [f"By its audit {profile.judge} mostly does not notice {in_words(missed)}."] if missed else []
+        parts = [f"By its audit {called(profile.judge)} mostly does not notice {in_words(missed)}."] if missed else []
         if untried := [kind for kind in supposed if kind not in profile.audit.tried]:
-            which = "" if profile.blind_to is None else f", which {profile.judge} does not notice"
+            which = "" if profile.blind_to is None else f", which {called(profile.judge)} does not notice"
             parts.append(f"The audit did not try {in_words(untried)}{which}.")
         return " ".join(parts)
     if profile.contradicted:
         return "A danger that no passage of the evidence speaks of, a missing warning, and most contradictions in other words."
     if profile.blind_to is None:
-        return f"Not known. No audit is given that shows whether {profile.judge} notices {in_words(UNSEEN)}."
+        return f"Not known. No audit is given that shows whether {called(profile.judge)} notices {in_words(UNSEEN)}."
     if not profile.blind_to:
         return ""
-    return f"Whether a statement is true: {profile.judge} does not notice {in_words(profile.blind_to)}."
+    return f"Whether a statement is true: {called(profile.judge)} does not notice {in_words(profile.blind_to)}."
 
 
 def _alike(audit: Audit | None) -> str:
@@ -282,7 +280,7 @@ def _length(profile: JudgeProfile) -> str:
     if profile.first is not None and profile.longer is not None and profile.longer[1]:
         parts.append(f"{profile.first} is the longer one in {profile.longer[0]} of {profile.longer[1]} comparisons")
     if profile.prefers_longer is not None:
-        parts.append(f"{profile.judge} puts the longer response first in {percent(profile.prefers_longer)}")
+        parts.append(f"{called(profile.judge)} puts the longer response first in {percent(profile.prefers_longer)}")
     return f"{'; '.join(parts)}." if parts else ""
 
 
