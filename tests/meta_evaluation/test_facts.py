@@ -110,7 +110,7 @@ def test_an_audit_puts_its_own_figures_in_place(tmp_path: Path) -> None:
     assert f"It marks down {100 * share:.0f} % of {count} answers that were made dangerous" in printed
     missed = [kind for kind, each in danger["kinds"].items() if each["share"]["value"] < 0.5]
     assert result["judges"]["small"]["audit"]["missed"] == missed
-    assert f"By its audit small mostly does not notice {in_words(missed)}." in printed
+    assert f"By its audit the small judge mostly does not notice {in_words(missed)}." in printed
     assert "better than" not in printed, "it does not pass"
     other = content | {"judge": content["judge"] | {"settings": "0" * 12}}
     (tmp_path / "other.json").write_text(json.dumps(other))
