@@ -19,7 +19,7 @@ import numpy as np
 from automedeval.dataset.contrast import Rules
 from automedeval.evidence.certificate import RISK
 from automedeval.evidence.checker import LABELS, PAIR_TOKENS, SmallChecker
-from automedeval.meta_evaluation.calibration.checker import DELTA, alarm_scores, certified
+from automedeval.meta_evaluation.calibration.checker import ANSWERS, DELTA, alarm_scores, certified
 from automedeval.models.arguments import ENCODER
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint, weights_fingerprint
 from automedeval.models.embeddings import Encoder
@@ -31,7 +31,6 @@ from automedeval.records.journal import arithmetic, write_json
 from automedeval.records.run_record import git_commit
 
 THRESHOLDS = (0.999, 0.998, 0.995, 0.99, 0.98, 0.97, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6, 0.5)
-ANSWERS = 0.02  # of the certificate: the largest share of clean answers with a statement that is called contradicted
 
 
 @dataclass
@@ -61,7 +60,7 @@ def main() -> None:
     checker = SmallChecker(encoder, model, fingerprint(adapter, []), 0.0)
     texts = [[each.criterion for each in case.criteria] for case in kept]
     scores = alarm_scores(checker, kept, texts)
-    threshold, tested = certified(scores, THRESHOLDS, ANSWERS)
+    threshold, tested = certified(scores, THRESHOLDS)
     for line in tested:
         counts = f"{line['alarms']} of {sum(map(len, texts))} statements, in {line['alarmed']} of {len(kept)} cases"
         print(f"threshold {line['threshold']:g}: {counts}, p = {line['p']:.3g}")

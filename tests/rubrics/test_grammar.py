@@ -53,6 +53,30 @@ def test_a_judge_s_answer_is_read_as_the_table_says(row):
         assert reading.rationale == row["rationale"]
 
 
+def test_a_list_of_one_criterion_is_a_label_on_a_line():
+    rubric = RUBRICS["instruction_pairwise"]
+    single = replace(rubric, criteria=rubric.criteria[:1])
+    for text in ("A", "Answer: **tie**", "I think so.\n\nB."):
+        assert parse_verdict(text, single, 2).valid
+    assert not parse_verdict("A\nB", single, 2).valid
+
+
+@pytest.mark.parametrize(
+    ("later", "valid"),
+    [
+        ("Doctor 1 scores 4 and Doctor 2 scores 2.", True),
+        ("Explanation: Doctor 1 receives 5 points on fluency.", True),
+        ("Doctor 1 scores 3.", False),
+        ("Correction: Doctor 2 gets 3pts.", False),
+    ],
+)
+def test_what_stands_behind_json_may_repeat_its_scores_and_no_others(later: str, valid: bool):
+    rubric, scores = RUBRICS["automedeval_guided"], ((4, 4, 5), (2, 2, 2))
+    content = {f"Doctor {n}": dict(zip(rubric.output_criteria, own)) for n, own in enumerate(scores, 1)}
+    text = format_verdict(parse_verdict(json.dumps(content), rubric, 2), rubric)
+    assert parse_verdict(f"{text}\n\n{later}", rubric, 2).valid is valid
+
+
 def test_the_table_has_every_rubric_and_no_name_twice():
     assert {row.get("rubric", "automedeval") for row in TABLE} == set(RUBRICS)
     names = [row["name"] for row in TABLE]

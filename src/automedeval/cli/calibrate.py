@@ -26,7 +26,7 @@ from automedeval.meta_evaluation import charts
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import files_by_kind
 from automedeval.meta_evaluation.calibration.certificate import DELTA
-from automedeval.meta_evaluation.calibration.checker import certify_chat
+from automedeval.meta_evaluation.calibration.checker import ANSWERS, certify_chat
 from automedeval.meta_evaluation.calibration.scores import calibrate, calibrated, judge_verdicts
 from automedeval.meta_evaluation.criteria.calibration import WAYS, CriteriaCalibration
 from automedeval.meta_evaluation.criteria.checklists import read_labels
@@ -74,6 +74,10 @@ class CalibrateArguments(TableArguments):
     def __post_init__(self) -> None:
         if self.risk is not None:
             check_between(self, 0, 1, "risk")
+        if self.checker and (
+            given := [name for name in ("rubric", "cases", "fit", "judge", "risk") if getattr(self, name)]
+        ):
+            raise RecordError(f"--{given[0]} is not for --checker")
         for name in ("verdicts", "ratings", "output"):
             if bool(getattr(self, name)) == bool(self.checker):
                 raise RecordError(f"--{name} is not for --checker" if self.checker else f"--{name} is missing")
@@ -128,14 +132,16 @@ def calibrate_checker(checker: SmallChecker | ChatChecker) -> None:
     if not isinstance(checker, ChatChecker):
         raise RecordError("--checker: a small checker is certified when it is made, by recipes/fit_checker.py")
     facts = certify_chat(checker, partial(tqdm, desc="cases", disable=None))
-    file = certificate_file(checker)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_json(file, facts)
     for line in facts["tested"]:
         counts = f"{line['alarms']} of {facts['statements']} clean statements, in {line['alarmed']} of {facts['cases']} answers"
         print(f"threshold {line['threshold']:g}: {counts}, p = {line['p']:.3g}")
     if facts["threshold"] is None:
-        raise RecordError(f"no threshold keeps the false alarms below {RISK:g}: automedeval check says so")
+        raise RecordError(
+            f"no threshold keeps false alarms below {RISK:g} of the statements and {ANSWERS:g} of the answers"
+        )
+    file = certificate_file(checker)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_json(file, facts)
     print(f"certified: from {facts['threshold']:g} on; automedeval check --checker uses it, from {file}")
 
 

@@ -61,7 +61,8 @@ def machine() -> list[str]:
     room = min(memory.total / GIB, 12)  # without a GPU a larger model takes hours
     if device.startswith("cuda"):
         free, total = torch.cuda.mem_get_info()
-        room = total * torch.cuda.device_count() / GIB
+        together = total * torch.cuda.device_count() / GIB  # a checkpoint is loaded on one of them, a server uses all
+        room = together if together >= max(FITTING) else total / GIB
         lines.append(f"{torch.cuda.get_device_name()}: {total / GIB:.1f} GiB of memory, {free / GIB:.1f} GiB free")
     return [*lines, f"a judge that fits: {fitting(room)}"]
 

@@ -16,6 +16,6 @@ def certificate_file(checker: Any) -> Path:
 
 
 def kept_threshold(checker: Any) -> float | None:
-    """Return the certified threshold of a chat checker; None if it was not calibrated, or no threshold was certified."""
+    """Return the certified threshold of a chat checker; None if it was not calibrated."""
     file = certificate_file(checker)
     return read_json(file)["threshold"] if file.is_file() else None

@@ -179,7 +179,7 @@ class ChatChecker:
         option, odds, passage = judged.option, judged.probabilities, passages[asked.near[0]]
         unsure = odds is not None and odds[maybe] > odds[yes]
         if odds is not None and self.threshold is not None:
-            option = no if odds[no] >= self.threshold else maybe if unsure else yes
+            option = no if odds[no] >= self.threshold else yes if odds[yes] >= 0.5 else maybe
         if option == no and agreement(*quantities):  # the model is taken to be wrong on the numbers alone
             return Finding(statement, NOT_FOUND if unsure else SUPPORTED, None, passage)
         return Finding(statement, LABEL[option], odds[option] if odds else None, passage)

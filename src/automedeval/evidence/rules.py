@@ -34,7 +34,7 @@ def contradiction(
         if mine.basis == each.basis == "day" and not mine.bound and each.bound != "least" and not _excludes(each, mine)
     ]
     for mine, each, passage in compared:
-        if mine.computed and each.computed:  # of dose and rate, which are compared
+        if mine.computed and each.computed and _follows(mine, each, passage, compared):
             continue
         others = [other for own, other, _ in compared if own == mine]
         is_apart = mine.conditions == each.conditions and _excludes(each, mine) and not _allowed(mine, each, others)
@@ -66,6 +66,18 @@ def _compared(
         if each.measure == mine.measure
         and _alike(mine.subject, each.subject, context, _context(passage.text, passage.before, question))
     ]
+
+
+def _follows(
+    mine: Quantity, each: Quantity, passage: Passage, compared: Sequence[tuple[Quantity, Quantity, Passage]]
+) -> bool:
+    """Return whether amounts a day differ because the single doses do, which are compared by themselves."""
+    doses = (
+        (own, other)
+        for own, other, of in compared
+        if of is passage and not own.computed and own.measure == mine.measure
+    )
+    return mine.measure != "rate" and any(_excludes(other, own) for own, other in doses)
 
 
 def _for_patient(stated: Sequence[Quantity], question: str) -> Iterator[Quantity]:

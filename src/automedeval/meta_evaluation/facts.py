@@ -114,7 +114,8 @@ def facts_of(profile: JudgeProfile) -> list[Fact]:
     foreign, answers = profile.foreign
     cases = f"{profile.disagreements} case{'' if profile.disagreements == 1 else 's'}"
     right = "One of the two is wrong, if the rule is right. No score depends on it."
-    doubt = f"{foreign:,} of {answers:,} answers are not in English, and {called(profile.judge)} reads English: doubt their scores."
+    reads = f"and {called(profile.judge)} reads English: doubt their scores."
+    doubt = f"{foreign:,} of {answers:,} answers are not in English, {reads}"
     invalid = f"{percent(1 - valid)} of the verdicts are invalid or missing. They have no score."
     said = {
         "Contradicts its evidence": _contradicted(profile),

@@ -12,6 +12,7 @@ import openai
 
 from automedeval.models.base import Answer, ChatError, Prompt, Slot
 from automedeval.models.endpoint import OpenAIChat, sent
+from automedeval.records import digest
 
 REFUSED = "the model refuses the question"
 
@@ -22,6 +23,10 @@ class DecisionChat(OpenAIChat):
 
     constrains = True
     systemone: bool = field(default=False, init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._fingerprint = digest(["decision", self._fingerprint])
 
     def body(self, prompt: Prompt) -> dict[str, Any]:
         """Return a request for decisions: the messages, and a question with its options for each value."""
@@ -35,8 +40,13 @@ class DecisionChat(OpenAIChat):
         if not self.systemone:
             try:
                 return self._decisions(body)
-            except openai.NotFoundError:
-                self.systemone = True
+            except openai.NotFoundError as error:
+                try:
+                    answered = self._systemone(body)
+                except openai.NotFoundError:
+                    raise error from None  # which may say that there is no such model
+            self.systemone = True
+            return answered
         return self._systemone(body)
 
     def _decisions(self, body: dict[str, Any]) -> bytes:
@@ -68,7 +78,11 @@ class DecisionChat(OpenAIChat):
     def read(self, completion: Mapping[str, Any]) -> Answer:
         """Return the likeliest option of each question with the probabilities of all; an error where one is refused."""
         said, usage = completion["answers"], completion.get("usage") or {}
-        tokens = {"prompt_tokens": usage.get("input_tokens", 0), "completion_tokens": usage.get("output_tokens", 0)}
+        told = {
+            name: usage.get(f"{kind}_tokens")
+            for name, kind in (("prompt_tokens", "input"), ("completion_tokens", "output"))
+        }
+        tokens = {name: count for name, count in told.items() if isinstance(count, int)}
         each_answer = [said[name] for name in sorted(said, key=int)] if isinstance(said, Mapping) else said
         odds = []
         for answer in each_answer:

@@ -35,9 +35,11 @@ class Judgement:
 
     def divided_by(self, blank: "Judgement") -> "Judgement":
         """Return the answer with its odds divided by those on an empty state; without odds if either has none."""
-        if not (self.probabilities and blank.probabilities):
-            return replace(self, probabilities=None)
-        odds = {each: chance / max(blank.probabilities[each], 1e-6) for each, chance in self.probabilities.items()}
+        if not (self.probabilities and blank.probabilities and all(blank.probabilities.values())):
+            return replace(
+                self, probabilities=None
+            )  # of an endpoint: an option is not among the alternatives that it tells
+        odds = {each: chance / blank.probabilities[each] for each, chance in self.probabilities.items()}
         total = sum(odds.values())
         return Judgement(max(odds, key=odds.__getitem__), {each: value / total for each, value in odds.items()})
 

@@ -281,7 +281,7 @@ def _read_score_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
             return ParsedAnswer(False, malformed), end
         if len(scores) == slots:
             values = tuple(int(scores[number]["score"]) for number in sorted(scores))
-            if _scored_again(text[end:], rubric, values):
+            if _scored_again(text[end:], rubric, [[value] for value in values]):
                 return ParsedAnswer(False, "other scores follow, or a number that may be one"), end
             spans = tuple(scores[number].span("score") for number in sorted(scores))
             return ParsedAnswer(True, None, text[: header.start()], values, spans=spans), end
@@ -299,6 +299,7 @@ def _figures(text: str, rubric: Rubric) -> list[str]:
     """Return the numbers of a text that may be scores: "or rather 3" or "Doctor 1: 3", not "misses 2 warnings"."""
     low, high = rubric.bounds
     scale = rf"\b{low}\s?(?:to|[–-])\s?{high}\b|\s?(?:/|\b(?:out )?of)\s?{high}\b(?!/)"
+    text = re.sub(r"(?<=\d)(?:pts?|points?)\b", " points", text, flags=re.I)
     told = _NUMBERED.sub(" ", re.sub(scale, "", re.sub(_named_slot(rubric), _SLOT, text, flags=re.I), flags=re.I))
     digits = rf"\d{{1,{len(str(high))}}}"
     other = rf"[½¼¾⅓⅔①-⑩➀-➓]|[★☆⭐]+|(?:{_WORDS.replace('|one', '')})(?![\w-])"
@@ -314,19 +315,21 @@ def _sentences(text: str) -> Iterator[str]:
     return (each for each in re.split(r"(?<=[^\d\n][.!?])(?<!Dr\.)\s|\n", rows) if not _QUOTED.search(each))
 
 
-def _scored_again(text: str, rubric: Rubric, values: Sequence[int] = ()) -> bool:
+def _scored_again(text: str, rubric: Rubric, values: Sequence[Collection[int]]) -> bool:
     """Return whether a text behind scores has others, or numbers that may be others: then it is unclear which count.
 
-    They must be the scores in `values` of the responses that their sentence names, or else of all. Quotations do not matter: a
+    They must be scores in `values` of the responses that their sentence names, or else of all. Quotations do not matter: a
     response may plant them.
     """
-    score_of = {number: str(value) for number, value in enumerate(values, 1)}
+    scores_of = {number: {*map(str, scores)} for number, scores in enumerate(values, 1)}
     for sentence in _sentences(text):
         named = map(int, re.findall(_named_slot(rubric), sentence, re.I))
-        given = [score_of.get(number) for number in named] or [*score_of.values()] or [None]
+        given = [scores_of.get(number, set()) for number in named] or [*scores_of.values()]
         figures = _figures(sentence, rubric)
-        other = figures and figures != given and not {*figures} == {*given} == {given[0]}
-        if other or _MOVED.search(sentence):
+        in_turn = len(figures) == len(given) and all(map(set.__contains__, given, figures))
+        if figures and not in_turn and not all({*figures} <= scores for scores in given):
+            return True
+        if _MOVED.search(sentence):
             return True
     return False
 
@@ -460,7 +463,8 @@ def _read_json(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int
         rationale = members.get(rationale_key) if rationale_key else None
         reading = _json_answers(answers, rubric, rationale if isinstance(rationale, str) and rationale else None)
         later = text[end:] if reading.valid else ""
-        again = (_scored_again if rubric.scale else _chosen_again)(later, rubric)
+        scored = [*zip(*(reading.criterion_scores or {}).values(), reading.scores or ())] if reading.scores else []
+        again = _scored_again(later, rubric, scored) if rubric.scale else _chosen_again(later, rubric)
         keys = dict.fromkeys(re.findall(r"""["']([^"'\n]{1,80})["']\s{0,20}:""", later))  # of an object that is no JSON
         if again or names & _named(keys, names).keys() or _other_values(later, rubric, reading):
             return ParsedAnswer(False, "another answer follows, which is no JSON"), end
@@ -546,8 +550,8 @@ def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
         listed = _PREFIX.sub("", line.strip(" \t\r*_`~.#-"))
         listed = listed[1:-1] if listed[:1] + listed[-1:] == "[]" and listed.count("[") == 1 else listed
         labels = [_label(label, "*_`.") for label in listed.split(",")]
-        if len(labels) > 1 and all(_key(label) in allowed for label in labels):
-            if len(labels) != wanted:
+        if len(labels) > min(1, wanted - 1) and all(_key(label) in allowed for label in labels):
+            if len(labels) != wanted and read is None:
                 return ParsedAnswer(False, f"{len(labels)} answers for {wanted} criteria"), end
             if read is None:
                 listed_again = sum(len(words) == 1 for words in after) > 1  # one label a line
@@ -555,7 +559,7 @@ def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
                 if listed_again or differ or _chosen_again(text[end:], rubric):
                     return ParsedAnswer(False, "another list of answers follows, which cannot be read"), end
                 read = labels, end
-            elif list(map(_key, labels)) != list(map(_key, read[0])):
+            elif len(labels) == wanted and list(map(_key, labels)) != list(map(_key, read[0])):
                 return ParsedAnswer(False, "two lists of answers differ"), read[1]
         # "My final answer is: B, B, C, B": words before the first label of a list, and between its labels.
         first, *others = re.split("[,;，；]", listed)

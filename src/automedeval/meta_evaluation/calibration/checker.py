@@ -15,6 +15,7 @@ from automedeval.records import Case, RecordError, question_text, read_cases
 from automedeval.stats.selective import least_alarm_threshold
 
 DELTA = 0.1  # the allowed probability that the certificate is false
+ANSWERS = 0.02  # the largest share of clean answers with a statement that is called contradicted
 THRESHOLDS = (0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6, 0.55, 0.5, 0.45, 0.4, 0.35)
 SAMPLE = ("train_cases.jsonl", "test_cases.jsonl")
 RIGHT = (
@@ -24,18 +25,15 @@ RIGHT = (
 )  # kinds of the sample's answers that say what the reference says
 
 
-def certified(
-    scores: Sequence[np.ndarray], sequence: Sequence[float], alarmed: float = 1.0
-) -> tuple[float | None, list[dict[str, float]]]:
-    """Return the lowest threshold that keeps the false alarms within `RISK`, None if none does, and what was tested.
+def certified(scores: Sequence[np.ndarray], sequence: Sequence[float]) -> tuple[float | None, list[dict[str, float]]]:
+    """Return the lowest threshold with false alarms within `RISK` and `ANSWERS`, None if there is none, and what was tested.
 
     Args:
         scores: `alarm_scores`.
         sequence: thresholds, chosen without knowledge of `scores`.
-        alarmed: the largest share of the answers with a false alarm.
     """
     _, tested = least_alarm_threshold(scores, sequence, RISK, DELTA)
-    allowed = [line for line in tested if line["p"] <= DELTA and line["alarmed"] <= alarmed * len(scores)]
+    allowed = [line for line in tested if line["p"] <= DELTA and line["alarmed"] <= ANSWERS * len(scores)]
     return allowed[-1]["threshold"] if allowed else None, tested
 
 
@@ -56,7 +54,9 @@ def alarm_scores(checker: Any, cases: Sequence[Case], texts: Sequence[Sequence[s
     for findings in checker.check(answers):
         if findings is None:
             raise RecordError(f"{checker.name}: {checker.chat.failures[-1]}; the same command asks again")
-        scores.append(np.array([(each.label == CONTRADICTED) * (each.probability or 0.0) for each in findings]))
+        # A contradiction without a probability is one at any threshold.
+        chances = [1.0 if each.probability is None else each.probability for each in findings]
+        scores.append(np.array(chances) * [each.label == CONTRADICTED for each in findings])
     return scores
 
 
@@ -82,7 +82,7 @@ def certify_chat(checker: Any, progress: Callable[[Any], Any] = lambda cases: ca
     cases, texts = clean_statements()
     open_ended = replace(checker, threshold=0.0)
     scores = [alarm_scores(open_ended, [case], [said])[0] for case, said in progress(list(zip(cases, texts)))]
-    if not any(each.any() for each in scores):
+    if all(np.isin(each, (0, 1)).all() for each in scores):
         raise RecordError(f"{checker.name}: tells no probabilities, so that no threshold can be certified")
     threshold, tested = certified(scores, THRESHOLDS)
     facts = {"checker": checker.name, "threshold": threshold, "risk": RISK, "delta": DELTA, "tested": tested}
