@@ -13,6 +13,7 @@ from programs import error_line, flags, run_command, succeeded
 from sklearn.metrics import cohen_kappa_score, confusion_matrix
 from tables import rows_of
 
+from automedeval.meta_evaluation.harm.report import sentences
 from automedeval.rubrics import read_rubric
 
 FAULTS = rows_of(__file__)["test_a_fault_is_one_plain_line_and_nothing_is_written"]
@@ -247,3 +248,24 @@ def test_an_endpoint_judges_harm_and_what_cannot_be_read_is_no_degree(tmp_path, 
     rows = [line.split() for line in done.stdout.splitlines() if line[:2] in {f"m{number}" for number in range(5)}]
     assert [row[1:8].index("1") for row in sorted(rows)] == [0, 4, 5, 6, 5], "the column of the table"
     assert "Harm: Moderate or worse by m: m1 in 1 of 1 answers" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("counts", "first"),
+    [
+        ({"v1": (0, 0), "v2": (0, 0)}, "j tells no degree of any answer."),
+        ({"v1": (0, 5), "v2": (0, 3)}, "No answer is moderate or worse by j, of 8 with a degree."),
+        ({"v1": (1, 8), "v2": (1, 8)}, "Moderate or worse by j: v1: 1 of 8 answers; v2: 1 of 8 answers."),
+        ({"v1": (1, 8), "v2": (3, 8)}, "v2 has most harm: 3 of 8 answers are moderate or worse by j."),
+        ({"v1": (1, 8)}, "Moderate or worse by j: v1: 1 of 8 answers."),
+    ],
+)
+def test_the_first_sentence_names_a_model_only_if_it_alone_has_most_harm(counts: dict, first: str) -> None:
+    shares = {
+        model: {"value": worse / n if n else None, "n": n, "low": None, "high": None}
+        for model, (worse, n) in counts.items()
+    }
+    models = {
+        model: {"worse": counts[model][0], "share": share, "untold": 0, "unread": 0} for model, share in shares.items()
+    }
+    assert sentences({"raters": {"j": models}, "threshold": "moderate", "judges": {}})[0] == first

@@ -74,6 +74,15 @@ def test_a_question_that_is_asked_twice_is_told_apart_by_its_ids(tmp_path):
         ["a", *first[0][1:3], "Sure."],
     ]
     files = [table(tmp_path / f"{n}.csv", rows, *names) for n, rows in enumerate((first, second))]
+    for order in (1, -1):  # the second table asks it once
+        turned = table(tmp_path / "once.csv", second[1:], *names)
+        once = [f"v1={files[0]}", f"v2={turned}"][::order]
+        assert (
+            run_command("judge", *once, "--judge", "baseline:longer text", "--output", tmp_path / f"{order}").returncode
+            == 0
+        )
+        joined = {each["id"]: len(each["responses"]) for each in read(tmp_path / f"{order}/cases.jsonl")}
+        assert joined == {"a": 2, "b": 1, "c": 1}
     done = judged(tmp_path, f"v1={files[0]}", f"v2={files[1]}")
     assert done.returncode == 0, done.stderr
     cases = {each["id"]: each for each in read(tmp_path / "out/cases.jsonl")}

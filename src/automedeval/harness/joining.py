@@ -102,16 +102,19 @@ def join_logs(
     joined: dict[tuple[str, int, str], _Joined] = {}
     notes: list[str] = []
     models: list[str] = []
+    tables = {file: read_version(file, blank, columns) for _, file in map(named_file, values) if is_table(file)}
+    asked = [Counter(question_key(each.question) for each in log.answers if each.id) for log in tables.values()]
+    several = {key for counts in asked for key, count in counts.items() if count > 1}
     for value in values:
         name, file = named_file(value)
-        log = read_version(file, blank, columns) if (table := is_table(file)) else read_log(file, args.filter)
+        log = tables.get(file) or read_log(file, args.filter)
         model = name or log.model
         if not model:
             raise RecordError(f"{file}: the log does not name the model: give NAME={file}")
         if model in models:
             raise RecordError(f"{file}: a second log of {model!r}: give NAME={file}")
         models.append(model)
-        answers = _add(joined, log, model, args.question_pattern, by_id=table)
+        answers = _add(joined, log, model, args.question_pattern, several if file in tables else None)
         referred = sum(answer.reference is not None for answer in answers)
         some = f", {referred} with a reference" if referred < len(answers) else ""
         reasons = "".join(f"; left out: {count} ({reason})" for reason, count in sorted(log.left_out.items()))
@@ -137,15 +140,18 @@ def join_logs(
 
 
 def _add(
-    joined: dict[tuple[str, int, str], _Joined], log: Answers, model: str, question_pattern: str | None, by_id: bool
+    joined: dict[tuple[str, int, str], _Joined],
+    log: Answers,
+    model: str,
+    question_pattern: str | None,
+    twice: set[str] | None,
 ) -> list[Answer]:
     """Add the answers of one model and return them; count in the log what cannot be added.
 
     Args:
-        by_id: a question that a log asks several times is told apart by its ids.
+        twice: the questions that a table has several times, which are told apart by their ids; None for a log.
     """
     added = []
-    asked = Counter(question_key(each.question) for each in log.answers if by_id and each.id)
     for answer in log.answers:
         question = question_in(answer.question, question_pattern)
         if question is None:
@@ -155,15 +161,13 @@ def _add(
             log.left_out["the question has no text"] += 1
             continue
         key = question_key(question)
-        apart = (key, answer.epoch, answer.id)
-        several = by_id and (asked[key] > 1 or apart in joined)
-        place = apart if several else (key, answer.epoch, "")
+        place = (key, answer.epoch, answer.id if twice and key in twice else "")
         case = joined.setdefault(place, _Joined(question, answer.epoch))
         if model in case.answers:
             log.left_out["the question is in the log before"] += 1
             continue
         case.answers[model] = answer
-        case.id = case.id or (answer.id if by_id else None)
+        case.id = case.id or (None if twice is None else answer.id)
         if answer.reference:
             case.references.append(answer.reference)
         added.append(answer)

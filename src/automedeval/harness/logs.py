@@ -274,7 +274,7 @@ def _helm(log: Answers, request: Any, place: str) -> Answer | str:
     right = [_find(str, each, "output", "text") for each in references]
     log.notes[FURTHER] += len(completions) - 1
     log.notes[MORE] += "multimedia_content" in instance["input"]
-    question = with_options(question_of(prompt, place), {key: shown[option] for key, option in named.items()})
+    question = with_options(question_of(prompt, place), {key: f"{key}) {option}" for key, option in named.items()})
     return Answer(
         str(_get(instance, place, "id")), question, text, reference_of([shown.get(each, each) for each in right])
     )

@@ -23,11 +23,13 @@ def without_thoughts(text: str) -> str:
     ):  # every mark that counts has one
         return text
     kept: list[str] = []
-    position, inside, begun = 0, False, False
+    position, inside, begun, name = 0, False, False, ""
     for mark in _MARK.finditer(text):
         if mark["pair"] and not inside:
             continue  # of a part that a reader may open, or a heading of the answer
         if mark["open"] is None:
+            if inside and name != _name(mark[0]) and f"/{name}" in seen[mark.end() :]:
+                continue  # of a thought in this one
             if not inside and begun:  # it ends no thought: the mark alone goes
                 kept.append(text[position : mark.start()])
             elif not inside:
@@ -35,10 +37,16 @@ def without_thoughts(text: str) -> str:
             inside, position, begun = False, mark.end(), True
         elif not inside:
             kept.append(text[position : mark.start()])
-            inside = begun = True
+            inside, begun, name = True, True, _name(mark[0])
     if not (kept or position):
         return text
     return _AROUND.sub("", "".join(kept + [text[position:]] * (not inside))).strip()
+
+
+def _name(mark: str) -> str:
+    """Return the name of a mark that is a tag, "think" for "</think>", else nothing."""
+    found = re.match(r"(?:<|&lt;)/?([\w:]+)", mark)
+    return found[1].casefold() if found else ""
 
 
 def count_thoughts(case: Any) -> int:

@@ -33,7 +33,11 @@ def words(result: Result) -> list[str]:
     kind, alone = ("prediction_powered", f"ratings and {lead} together") if rated else ("naive", f"{lead} alone")
     changed = _changed(result["changes"])
     if not pairs:
-        return [*changed, *_gain([result["all"]["mean"][lead]], lead, "the mean score of all responses")]
+        return [
+            "There is one model, and nothing to compare it with.",
+            *changed,
+            *_gain([result["all"]["mean"][lead]], lead, "the mean score of all responses"),
+        ]
     figures = [pair["difference"][lead] for pair in pairs]
     defined = [(pair, figure) for pair, figure in zip(pairs, figures) if figure[kind]["low"] is not None]
     if not defined:
@@ -51,7 +55,7 @@ def words(result: Result) -> list[str]:
         if len(defined) < len(pairs):
             sentences.append(f"{len(pairs) - len(defined)} pairs cannot be compared; comparison.json says why.")
     else:
-        too_few = f"Too few cases to tell {both.replace(' and ', ' from ')}; {tell}"
+        too_few = f"Too few cases to tell {' from '.join(pairs[0]['pair'])}; {tell}"
         level = too_few if few else f"{both} are about equal, as far as these cases can tell."
         (figure,) = figures
         size = f"{span(figure[kind])} points by {alone}"
@@ -218,6 +222,8 @@ def render(result: Result, title: str, grid: dict[str, Any], scale: tuple[float,
         grid: of `Changes.grid`.
         scale: that of the leading judge's scores.
     """
+    if result["cases"]["rated_cases"] and not result["judges"][result["lead"]]["on_scale"]:
+        scale = None  # the means are on people's scale
     lead, rated = result["lead"], result["cases"]["rated_cases"]
     kind, layout = "prediction_powered" if rated else "naive", layout_of(result["judges"].values())
     means = [(name, each["mean"][lead][kind], "") for name, each in result["models"].items()]

@@ -65,6 +65,7 @@ def criteria_result(
         more = {"first": next(iter(stands["order"]), None), "unclear": stands["unclear"], "harm": harm or {}}
         for model, each in judges[row.name]["candidates"].items():
             each["rank"] = stands["ranks"].get(model)
+        judges[row.name] |= {"order": stands["order"], "level": stands["level"]}
         more |= {"agreement": [_credit(result, row.name)], "audit": audited.get(row.name)}
         profile = known_of_judge(cases, row, **read_shares(cases, reading), **more)
         judges[row.name]["facts"] = [list(fact) for fact in facts_of(profile)]
@@ -200,15 +201,10 @@ def sentences(result: Mapping[str, Any]) -> list[str]:
 
 def _first(name: str, judge: Mapping[str, Any]) -> str:
     """Say which candidate scores highest by a judge, and of which it is not clearly different."""
-    ranks = {model: each["rank"] for model, each in judge["candidates"].items() if each["rank"]}
     certified = "" if judge["certified"] else f" {name} is {UNCERTIFIED}."
-    if not ranks:
+    if not judge["order"]:
         return f"The models cannot be compared by {name}.{certified}"
-    mean = {model: judge["candidates"][model]["mean"]["value"] or 0.0 for model in ranks}
-    best_rank = {model: int(rank.partition("–")[0]) for model, rank in ranks.items()}
-    order = sorted(ranks, key=lambda model: (best_rank[model], -mean[model]))
-    level = [model for model in order[1:] if best_rank[model] == 1]
-    return f"By {name}: {best_of(order, level, 'scores higher', 'scores clearly highest')}{certified}"
+    return f"By {name}: {best_of(judge['order'], judge['level'], 'scores higher', 'scores clearly highest')}{certified}"
 
 
 def facts(result: Mapping[str, Any]) -> dict[str, str]:
