@@ -82,7 +82,7 @@ class ChatChecker:
         """Return what is known of its mistakes."""
         if self.threshold is None:
             return f"Not calibrated: how often this model is right was not measured. {HOW}"
-        share = f"at most {100 * RISK:g} % of statements that nothing contradicts are called contradicted"
+        share = f"at most {100 * RISK:g} % of the statements that nothing contradicts are called contradicted"
         return f"Calibrated on the packaged sample: {share}. How many contradictions it misses was not measured."
 
     @property
