@@ -16,9 +16,9 @@ from tqdm import tqdm
 
 from automedeval.evidence.arguments import KnowledgeArguments
 from automedeval.introspection.discussion import EXCHANGES, Partners, account
-from automedeval.introspection.jury import read_rulings, write_queue
+from automedeval.introspection.jury import read_jury, write_queue
 from automedeval.introspection.mistakes import Mistake, find_mistakes, read_judge
-from automedeval.introspection.revisions import RoundArguments, record_of, write_discussion
+from automedeval.introspection.revisions import RoundArguments, decide, record_of, write_discussion
 from automedeval.introspection.rule_reviewer import RuleOnRatings
 from automedeval.models.arguments import ChatArguments, parse_model
 from automedeval.models.replay import RecordedChat
@@ -89,10 +89,11 @@ def main() -> None:
     if args.dry_run:
         return
     records = [record_of(mistake, discussions.get(mistake.case_id)) for mistake in mistakes]
+    rulings, filled = read_jury(queue, None, by_case)
+    with Journal(args.discussion / "discussion.jsonl") as journal:
+        decide(records, rulings, by_case, journal)
     facts = {"follows": dataset.statistics["fingerprint"], "judge": {"name": judge.name, "settings": judge.settings}}
     write_discussion(args.discussion, records, **facts, partners=names, unreadable=unreadable, arithmetic=lines)
-    # The queue is read after the discussion: decisions made meanwhile must not be overwritten.
-    filled = read_rulings(queue, by_case)[1] if queue.exists() else {}
     open_cases = [by_case[record["case_id"]] for record in records if record["decided_by"] is None]
     write_queue(queue, open_cases, filled)
     wait = {0: "no mistake waits", 1: "1 mistake waits"}.get(len(open_cases), f"{len(open_cases):,} mistakes wait")

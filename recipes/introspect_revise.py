@@ -60,7 +60,7 @@ def main() -> None:
     dataset, recorded = args.read()
     records, discussion = read_discussion(args.discussion, dataset)
     by_case, queue, readings = {each.case.id: each for each in recorded}, args.discussion / "jury.jsonl", None
-    kind, _, file = (args.jury or "").rpartition(":")
+    kind, _, file = (args.jury or "").partition(":")
     rulings, filled = read_jury(queue, None if kind == "readings" else args.jury, by_case)
     if kind == "readings":
         needed = [each["case_id"] for each in records if each["decided_by"] != "consensus"]

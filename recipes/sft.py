@@ -8,11 +8,12 @@ One run is one stage. It writes its weights to OUTPUT_DIR, from which the next s
 `trl sft --config` reads the same files. The same command again resumes from the last complete checkpoint.
 """
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from accelerate import PartialState
-from huggingface_hub import upload_folder
+from huggingface_hub import create_repo, upload_folder
 from transformers import AutoModelForCausalLM
 from transformers.integrations import unset_hf_deepspeed_config
 from trl import (
@@ -81,12 +82,12 @@ def main(script_args, training_args, model_args, dataset_args) -> None:
         },
     )
     if this.finished:
-        return
-    budget = round(stage.tokens * stage.epochs)
+        return push(output, training_args)
     update = training_args.per_device_train_batch_size * training_args.gradient_accumulation_steps * state.num_processes
+    steps, epochs = training_args.max_steps, f"{stage.epochs:g} epochs = {stage.tokens * stage.epochs:,.0f} tokens"
     tell(
         f"{place}: {stage.rows:,} rows, {stage.tokens:,} tokens, {stage.trained:,} of them trained on; "
-        f"{stage.epochs:g} epochs = {budget:,} tokens, {update} rows an update"
+        f"{f'{steps:,} updates' if steps > 0 else epochs}, {update} rows an update"
     )
     tell(f"precision: {this.record['precision']}")
 
@@ -104,6 +105,7 @@ def main(script_args, training_args, model_args, dataset_args) -> None:
         network = trainer.model.get_base_model() if peft_config else trainer.model
         read_trained_positions(network, network.base_model)
     this.train(trainer)
+    stage = replace(stage, epochs=trainer.state.epoch) if steps > 0 else stage
 
     # --- 4. Save, with an adapter merged, so that judging and the next stage do not need it -----------------------------
     trainer.save_model(str(output / "adapter" if peft_config else output), _internal_call=True)  # pushed below
@@ -123,16 +125,19 @@ def main(script_args, training_args, model_args, dataset_args) -> None:
         this.finish(history=[vars(each) for each in (*history, stage)], evaluations=evaluations)
 
     # --- 5. Push --------------------------------------------------------------------------------------------------------
-    state.wait_for_everyone()
-    if training_args.push_to_hub and state.is_main_process:
-        where = {
-            "repo_id": trainer.hub_model_id,
-            "revision": training_args.hub_revision,
-            "token": training_args.hub_token,
-        }
-        tell(f"pushed to {upload_folder(folder_path=output, delete_patterns='training_args.bin', **where).repo_url}")
-    tell(f"{output}: {this.seconds / 3600:.2f} hours, {budget / this.seconds:,.0f} tokens/s")
+    push(output, training_args)
+    tell(f"{output}: {this.seconds / 3600:.2f} hours, {stage.tokens * stage.epochs / this.seconds:,.0f} tokens/s")
     trainer.end()
+
+
+def push(output, training_args) -> None:
+    """Push the folder of a finished run, if that was asked for."""
+    PartialState().wait_for_everyone()
+    if training_args.push_to_hub and PartialState().is_main_process:
+        name = training_args.hub_model_id or output.resolve().name
+        name = create_repo(name, private=training_args.hub_private_repo, exist_ok=True).repo_id
+        where = {"repo_id": name, "revision": training_args.hub_revision, "delete_patterns": "training_args.bin"}
+        tell(f"pushed to {upload_folder(folder_path=output, **where).repo_url}")
 
 
 @launched()

@@ -7,16 +7,18 @@ for word in "$@"; do
   case $word in
   --dry_run) dry_run=true ;;
   --unverified) unverified="--verdict_ratings none" ;;
-  --*)
-    echo "error: $word: there are --dry_run and --unverified (docs/reproducing.md)" >&2
-    exit 2
+  *)
+    if [[ $word == -* || $0 != *variants.sh ]]; then # the name of a variant
+      echo "error: $word: there are --dry_run and --unverified (docs/reproducing.md)" >&2
+      exit 2
+    fi
     ;;
   esac
 done
 
 # step ABOUT COMMAND...: run a step. The terminal shows a line for it; all that it prints is in its log.
 step() {
-  local about=$1 word name='' log
+  local about=$1 word name=''
   shift
   for word in "$@"; do # the log is called after the first YAML of a run, or after the program
     [[ ! $name && $word == *.yaml && $word != accelerate_configs/* ]] && name=$(basename "$word" .yaml)
@@ -72,9 +74,14 @@ revised() {
   local folder=$1 get="automedeval annotate --study $2 --export $1.discussion/decided"
   shift 2
   step "what the partners agreed on is revised" "$@"
-  if [[ ! $dry_run && ! -s $folder/train.parquet ]]; then
+  if waits; then
     due "$folder.discussion/decided/jury.jsonl" "a chief physician's decisions on the cases without a consensus (section 3.3)" "$get"
     step "what the jury decided is taken" "$@"
-    due "$folder/train.parquet" "more decisions of the chief physician" "$get"
+    if waits; then
+      echo "$folder is due: more decisions of the chief physician. To get it: $get; then the same command goes on from here" >&2
+      exit 1
+    fi
   fi
 }
+# waits: whether the last step was the revision of a round, and stopped because cases wait for the jury.
+waits() { [[ ! $dry_run ]] && grep -q 'fill them in there' "$log"; }

@@ -347,6 +347,9 @@ def test_what_the_jury_fills_in_during_the_discussion_is_not_lost(lessons) -> No
     record = lessons.revisions()["case-0"]
     assert (record["decided_by"], record["suggestion"], len(record["exchanges"])) == ("jury", None, 2)
     assert [line["decision"] for line in lessons.read("round1.discussion/jury.jsonl")] == ["keep"] * 2
+    again = lessons.introspect()  # both recipes: the first one takes what was decided
+    assert "no mistake waits for the jury" in again.stdout
+    assert lessons.revisions()["case-0"]["decided_by"] == "jury"
 
 
 # --- what cannot be ---------------------------------------------------------------------------------------------------

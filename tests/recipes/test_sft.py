@@ -221,17 +221,23 @@ def test_a_checkpoint_that_trl_cannot_resume_is_one_line(tiny_model: Path, instr
 def test_a_run_is_pushed_with_its_card_and_without_what_it_resumed_from(
     tiny_model: Path, instructions: Path, tmp_path: Path
 ) -> None:
-    push = ("--push_to_hub", "true", "--hub_model_id", "org/judge", "--hub_token", WRITER, "--save_steps", 100)
+    push = ("--push_to_hub", "true", "--hub_model_id", "org/judge", "--hub_token", WRITER, "--save_steps", 2)
     with HubDouble() as hub:
         environment = hub.environment(tmp_path / "home", WRITER)
-        done = run_recipe("sft", *arguments(tiny_model, instructions, tmp_path / "out", *push), env=environment)
-    assert done.returncode == 0, done.stderr
+        command = arguments(tiny_model, instructions, tmp_path / "out", *push)
+        done = run_recipe("sft", *command, env=environment)
+        assert done.returncode == 0, done.stderr
+        repo = hub.repos.pop(("model", "org/judge"))  # the same command pushes a finished run again
+        assert "finished already" in run_recipe("sft", *command, env=environment).stdout
     files = hub.repos["model", "org/judge"].files
+    assert files.keys() == repo.files.keys()
+    assert len(repo.revisions) > 2, "checkpoints are pushed too"
+    uploaded = [file.content for held in repo.revisions.values() for file in held.values()]
+    assert WRITER.encode() not in b"".join([*uploaded, *hub.objects.values()])
     assert {"README.md", "model.safetensors", "tokenizer.json", "training/record.json"} <= files.keys()
     assert [path for path in files if path.startswith("checkpoint-") or path.endswith(".bin")] == []
     for path in ("README.md", "model.safetensors", "training/record.json"):
         assert files[path].content == (tmp_path / "out" / path).read_bytes()
-    assert WRITER.encode() not in b"".join(file.content for file in files.values())
     lora = ("--use_peft", "true", *push)
     fault = error_line(run_recipe("sft", *arguments(tiny_model, instructions, tmp_path / "lora", *lora)))
     assert "hub_strategy: end is needed for an adapter" in fault

@@ -11,13 +11,16 @@ RUN=${RUN:-recipes/runs/automedeval-13b}
 . recipes/runs/steps.sh
 . recipes/runs/automedeval-13b/machine.sh
 
+base=models/MedLLaMA-13B # docs/reproducing.md has the lines for another one
+template="--chat_template_path src/automedeval/models/templates/chat_template.jinja"
+
 # --- what you bring, besides the data sets medalpaca/medical_meadow_wikidoc and BI55/MedText, which are read from the Hub
 converted() { bring models/"$1" "$2, in safetensors" "python recipes/convert_checkpoint.py --input $3 --output models/$1"; }
 fetched() { bring models/"$1" "$2" "hf download $3 --local-dir models/$1"; }
 extras train data annotate metric
 bring books/medical "the 14 books of medicine of Table 6, as PDF, Markdown or text" "buy them, and put the files into this folder"
 bring books/evaluation "the 3 manuals on evaluation of Table 6" "get them from who issued them, and put the files into this folder"
-converted MedLLaMA-13B "the base model (section 3.2)" chaoyi-wu/MedLLaMA_13B
+converted "${base#models/}" "the base model (section 3.2)" chaoyi-wu/MedLLaMA_13B
 converted ChatDoctor "a candidate (section 3.1)" zl111/ChatDoctor
 converted Baize-Healthcare "a candidate (section 3.1)" "huggyllama/llama-7b project-baize/baize-healthcare-lora-7B"
 converted MedAlpaca "a candidate of the test set alone (section 4.1)" medalpaca/medalpaca-7b
@@ -32,8 +35,7 @@ converted sup-simcse-roberta-large "the encoder of the quality classifier (Appen
 bring models/all-MiniLM-L6-v2 "the encoder of the books" "automedeval get-models --output models"
 all_there
 templates=src/automedeval/models/templates
-step "the base model has what a base needs" python recipes/check_base.py --model models/MedLLaMA-13B \
-  --chat_template_path $templates/chat_template.jinja
+step "the base model has what a base needs" python recipes/check_base.py --model $base $template
 step "the endpoints serve the teachers" python recipes/check_teachers.py --teachers $RUN/teachers.yaml
 
 # --- the instruction data set (sections 3.1 and 3.2), and the test set (4.1)
@@ -57,7 +59,7 @@ step "three of the four candidates answer each test case, in turn" \
 thrice="--runs 3 --temperature 0.5" # Paper: "We run models three times and report the average results"; no temperature
 judge() { step "$1 judges the test cases" $launch recipes/judge.py --config $RUN/judge.yaml --judge "$@"; }
 ask() { step "${1#judge_} judges the test cases" automedeval judge --config $RUN/"$1".yaml $thrice; }
-judge models/MedLLaMA-13B $thrice
+judge $base $thrice
 step "the base model as a likelihood judge" $launch recipes/judge.py --config $RUN/judge_likelihood.yaml
 ask judge_weak   # Paper: ChatGPT; teachers.yaml names the models. text-davinci-003 is missing: it is served no longer
 ask judge_strong # Paper: GPT-4; its rationales are what BERTScore and BARTScore compare with

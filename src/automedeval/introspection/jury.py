@@ -131,6 +131,8 @@ def _reading(line: Mapping[str, Any], recorded: Recorded, order: Any, place: str
     if rationale is not None and not isinstance(rationale, str):
         raise RecordError(f"{place}: 'rationale' must be a text or null, not {json.dumps(rationale)}")
     rationale = (rationale or "").strip() or None if rubric.rationale else None
+    if line.get("models") not in (None, recorded.case.models):
+        raise RecordError(f"{place}: 'models' must be {', '.join(recorded.case.models)}, in this order, as in 'scores'")
     if not rubric.scale:
         reading = ParsedAnswer(True, None, rationale, choices=_choices(line.get("choices"), recorded, place))
     else:

@@ -34,7 +34,7 @@ def parse_run(parser: "TrlParser") -> tuple[Any, ...]:
     """
     try:
         groups = parser.parse_args_and_config([*without_bfloat16(parser, sys.argv[1:]), *sys.argv[1:]])
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, TypeError) as error:
         raise RecordError(" ".join(str(error).split())) from None
     refuse_unused({name: value for group in groups for name, value in vars(group).items()})
     _, training, model, *_ = groups
@@ -45,6 +45,8 @@ def parse_run(parser: "TrlParser") -> tuple[Any, ...]:
     attention = model.attn_implementation and attention_here(model.attn_implementation)
     loading = {"dtype": model.dtype, "attn_implementation": attention, "use_safetensors": True}
     training.model_init_kwargs = {**(training.model_init_kwargs or {}), **loading}
+    if training.hub_token:  # transformers pickles its arguments into every checkpoint, also those that it pushes
+        os.environ["HF_TOKEN"], training.hub_token = training.hub_token, None
     return groups
 
 
