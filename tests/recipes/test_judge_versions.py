@@ -130,6 +130,9 @@ def test_the_first_version_is_the_baseline_of_a_report_that_open_makes(tmp_path,
     assert (worse, better) == (3, 1)
     assert "v2 is not clearly different from v1" in done.stdout, "four cases are few"
     assert f"worse in {worse} of 4 cases and better in {better}." in done.stdout
+    page = (tmp_path / "reports/out/report.html").read_text("utf-8")
+    assert f"{worse} cases in which v2 is worse" in page
+    assert "<h1>Report: v1, v2</h1>" in page
     result = json.loads((tmp_path / "reports/out/agreement.json").read_text("utf-8"))["baseline"]
     record = result["models"]["v2"]
     assert (result["name"], record["worse"], record["better"], record["equal"]) == ("v1", worse, better, 0)

@@ -2,6 +2,7 @@
 
 import re
 
+import numpy as np
 import pytest
 from doubles.agreement_study import (
     CASES,
@@ -17,6 +18,7 @@ from doubles.agreement_study import (
     verdict,
     write,
 )
+from scipy.stats import ttest_1samp
 
 
 def named(prefix: str, models: dict[str, str] | None = None, count: int = 12) -> list[dict]:
@@ -150,3 +152,17 @@ def test_names_cannot_steer_markdown_or_the_terminal(tmp_path):
     text = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
     assert not re.search(r"[\r\x1b]|^## hi|https://x|www\.x|[^\\]~~", text, re.M)
     assert "\x1b" not in result["said"]
+
+
+def test_with_a_baseline_the_first_sentence_has_the_paired_difference_and_its_interval(tmp_path):
+    cases = [case | {"responses": case["responses"][:2]} for case in named("k")]
+    rng = np.random.default_rng(0)
+    drawn = rng.integers(1, 6, (len(cases), 2))
+    verdicts = [verdict(case, scores, expected_scores=None) for case, scores in zip(cases, drawn.tolist())]
+    first, second = (each["model"] for each in cases[0]["responses"])
+    told = made(tmp_path, verdicts, "--baseline", first, cases=cases).told
+    gaps = drawn[:, 1] - drawn[:, 0]
+    low, high = ttest_1samp(gaps, 0).confidence_interval(0.95)
+    before, after = drawn.mean(axis=0)
+    figures = f"{before:.2f} → {after:.2f} of 5 ({gaps.mean():+.2f}, 95 % interval {low:+.2f} to {high:+.2f})"
+    assert f"{second} is not clearly different from {first}: {figures}, worse in" in told

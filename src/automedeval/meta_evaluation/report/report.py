@@ -185,7 +185,8 @@ def make_report(
     if (values := main_judge.row.values) is not None and len(cases.models) <= MOST_MODELS:
         of_models = {name: values[cases.model_of == number] for number, name in enumerate(cases.models)}
         result["score_counts"] = {name: histogram(scores, values) for name, scores in of_models.items()}
-    title = "Report: " + Path(args.cases).stem
+    name = Path(args.cases).stem  # a run's own file is always called so
+    title = "Report: " + (", ".join(cases.models[:3]) if name == "cases" else name)
     texts = study | harm_pages | page.render(result, title, shown, grid, commands, scale, harm_lines[2:])
     steps = [f"Next step: {' '.join(result['next_steps'])}"] * bool(result["next_steps"])
     return Report(result, "agreement.json", "report.html", texts, [*words(result, scale), *steps])

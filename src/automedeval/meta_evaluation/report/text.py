@@ -53,8 +53,8 @@ def headline(result: dict[str, Any], scale: tuple[float, float] | None) -> str:
     """
     table, stands, known = known_of(result)
     wrong = sum(count for count, _ in known.contradicted.values())
-    answers = f"{wrong} answer{' says' if wrong == 1 else 's say'} what the reference contradicts"
-    found = f" By {called(known.judge)}'s check {answers}." if wrong else ""
+    answers = f"{wrong} answer contradicts" if wrong == 1 else f"{wrong} answers contradict"
+    found = f" {answers} the reference, by {called(known.judge)}'s check." if wrong else ""
     if known.valid == 0:
         return f"{known.judge} has no valid verdict, so that no model can be compared."
     if result["cases"]["models"] == 1:
@@ -98,8 +98,8 @@ def bars(result: dict[str, Any], scale: tuple[float, float] | None) -> Bars:
         mean = (each.get("expected") or each.get("score") if scale else None) or each["win_rate"]
         counts = {"contradicted": record["contradicted"].get(name, (0, 0))[0], "empty": record["empty"].get(name, 0)}
         rows.append((name, mean, ", ".join(f"{count} {what}" for what, count in counts.items() if count)))
-    what = f"Mean score, from {scale[0]:g} to {scale[1]:g}" if scale else "Share of pairs won"
-    return Bars(f"{what}, with 95 % intervals. {layout(real_judges(result).values())}", rows, scale)
+    what = f"Mean score, from {scale[0]:g} to {scale[1]:g}, the best" if scale else "Share of pairs won"
+    return Bars(f"{what}. Lines: 95 % intervals", rows, scale)
 
 
 def words(result: dict[str, Any], scale: tuple[float, float] | None) -> list[str]:
@@ -118,7 +118,9 @@ def regressions(result: dict[str, Any]) -> list[str]:
 def read_first(result: dict[str, Any]) -> list[tuple[str, str]]:
     """Return (mark of the grid in an address, words) of the cases to read first."""
     worse, contradicted = _worse(result), result["main_judge"]["cases"].get("contradicted", ())
-    links = [("#show=lost", f"{len(worse)} cases in which a model is worse")] * bool(worse)
+    others = list(result["baseline"]["models"]) if "baseline" in result else []
+    who = others[0] if len(others) == 1 else "a model"
+    links = [("#show=lost", f"{len(worse)} cases in which {who} is worse")] * bool(worse)
     text = f"{len(contradicted)} cases with an answer that says what the reference contradicts"
     return links + [("#show=contradicted", text)] * bool(contradicted)
 
@@ -156,7 +158,12 @@ def _beside(name: str, each: dict[str, Any], base: str, scale: tuple[float, floa
     text = f"{name} scores {way} {base}" if clear else f"{name} is not clearly different from {base}"
     if scale:
         before, after = each["means"]
-        text += f": {before:.2f} → {after:.2f} of {scale[1]:g}"
+        spread = (
+            ""
+            if difference["low"] is None
+            else f", 95 % interval {difference['low']:+.2f} to {difference['high']:+.2f}"
+        )
+        text += f": {before:.2f} → {after:.2f} of {scale[1]:g} ({difference['value']:+.2f}{spread})"
     return f"{text}, worse in {each['worse']} of {cases} cases and better in {each['better']}."
 
 
