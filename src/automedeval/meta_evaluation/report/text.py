@@ -121,7 +121,7 @@ def read_first(result: dict[str, Any]) -> list[tuple[str, str]]:
     others = list(result["baseline"]["models"]) if "baseline" in result else []
     who = others[0] if len(others) == 1 else "a model"
     links = [("#show=lost", f"{len(worse)} cases in which {who} is worse")] * bool(worse)
-    text = f"{len(contradicted)} cases with an answer that says what the reference contradicts"
+    text = f"{len(contradicted)} cases with an answer that contradicts the reference"
     return links + [("#show=contradicted", text)] * bool(contradicted)
 
 
