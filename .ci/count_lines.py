@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 
 LIMITS = {
-    "src, lines of Python": 34_570,
-    "tests, lines of Python": 39_860,
-    "recipes, lines of Python": 2_390,
+    "src, lines of Python": 34_270,
+    "tests, lines of Python": 38_430,
+    "recipes, lines of Python": 2_380,
     "benchmarks, lines of Python": 2_960,
-    "recipes, lines of YAML": 1_756,
-    "docs/*.md, bytes": 150_000,
+    "recipes, lines of YAML": 1_730,
+    "docs/*.md, bytes": 115_100,
     "options declared": 260,
     "rooms": 17,
     "arrows between rooms": 98,
