@@ -12,6 +12,7 @@ from doubles.agreement_study import (
     CASES,
     MODELS,
     RATINGS,
+    case_of,
     noisy_verdicts,
     pairwise_verdicts,
     people_means,
@@ -350,3 +351,14 @@ def test_an_empty_response_loses_a_tie_with_an_answer(tmp_path: Path) -> None:
     succeeded(run_recipe("report", *options, "--output", tmp_path / "r", "--encoder", "none", "--resamples", 200))
     echo = json.loads((tmp_path / "r" / "agreement.json").read_text(encoding="utf-8"))["judges"]["echo"]
     assert echo["concordance"]["value"] == echo["against_the_other_raters"]["judge"]["value"] == 1.0
+
+
+def test_a_model_that_is_lower_by_the_same_in_every_case_is_called_lower(tmp_path: Path) -> None:
+    cases = [case_of(f"c{n}", "What helps?", {"v1": f"Rest {n}.", "v2": f"Tea {n}."}) for n in range(20)]
+    files = [
+        write(tmp_path / "c.jsonl", cases),
+        write(tmp_path / "v.jsonl", [verdict(case, [4, 3], expected_scores=None) for case in cases]),
+    ]
+    made = outcome(tmp_path, "--cases", files[0], "--verdicts", files[1], "--output", tmp_path / "out")
+    assert "v1 scores higher than v2, by 1 point in each of 20 cases." in made.said
+    assert "cannot be compared" not in made.said

@@ -41,7 +41,11 @@ def words(result: Result) -> list[str]:
     figures = [pair["difference"][lead] for pair in pairs]
     defined = [(pair, figure) for pair, figure in zip(pairs, figures) if figure[kind]["low"] is not None]
     if not defined:
-        reason = figures[0][kind].get("reason", "no interval")
+        (estimate, pair), reason = (figures[0][kind], pairs[0]["pair"]), figures[0][kind].get("reason", "no interval")
+        if len(pairs) == 1 and not rated and estimate["value"] and estimate["n"] > 5:  # a sign test of six has p < 0.05
+            better, worse = pair if estimate["value"] > 0 else pair[::-1]
+            points = f"{abs(estimate['value']):g} point{'s' * (abs(estimate['value']) != 1)} in each of {estimate['n']} cases"
+            return [f"{better} scores higher than {worse}, by {points}.", *changed]
         return [f"The models cannot be compared: {reason}.", *changed]
     unclear = [_more(pair, lead, rated) for pair, figure in defined if not is_clear(figure[kind])]
     few, equal = [more for more in unclear if more is not None], unclear.count(None)
