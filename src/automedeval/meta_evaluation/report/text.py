@@ -163,7 +163,7 @@ def _beside(name: str, each: dict[str, Any], base: str, scale: tuple[float, floa
             if difference["low"] is None
             else f", 95 % interval {difference['low']:+.2f} to {difference['high']:+.2f}"
         )
-        text += f": {before:.2f} → {after:.2f} of {scale[1]:g} ({difference['value']:+.2f}{spread})"
+        text += f": {before:.2f} → {after:.2f} of {scale[1]:g} ({after - before:+.2f}{spread})"
     return f"{text}, worse in {each['worse']} of {cases} cases and better in {each['better']}."
 
 
