@@ -132,12 +132,12 @@ def main(script_args, training_args, model_args, dataset_args) -> None:
 
 def push(output, training_args) -> None:
     """Push the folder of a finished run, if that was asked for."""
-    PartialState().wait_for_everyone()
     if training_args.push_to_hub and PartialState().is_main_process:
         name = training_args.hub_model_id or output.resolve().name
         name = create_repo(name, private=training_args.hub_private_repo, exist_ok=True).repo_id
         where = {"repo_id": name, "revision": training_args.hub_revision, "delete_patterns": "training_args.bin"}
         tell(f"pushed to {upload_folder(folder_path=output, **where).repo_url}")
+    PartialState().wait_for_everyone()  # a process that ends while others work can take them along
 
 
 @launched()

@@ -228,11 +228,7 @@ def test_a_threshold_is_certified_on_the_sample_and_used_by_the_next_check(
     assert done.returncode == 0, done.stderr
     assert "Calibrated on the packaged sample" in done.stdout + done.stderr
     labels = {each["label"] for record in records for each in record["statements"]}
-    assert labels == {
-        "not_found",
-        "supported",
-        "unread",
-    }  # quantities support, a likely "No" below the threshold does not
+    assert labels == {"not_found", "unread"}  # a likely "No" below the threshold supports nothing
     assert json.loads((tmp_path / "out" / "check.json").read_text())["settings"]["threshold"] == kept["threshold"]
 
 
