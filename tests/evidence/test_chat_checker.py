@@ -274,10 +274,16 @@ def test_a_text_cannot_write_its_own_label(tmp_path: Path) -> None:
     assert {each["label"] for each in records[0]["statements"]} == {"unread"}
 
 
-def test_a_model_that_refuses_every_question_is_an_error_for_a_gate_too(tmp_path: Path) -> None:
-    with EndpointDouble(answer("I can't help with medical advice.")) as endpoint:
+REFUSES, CUT = answer("I can't help with that."), answer("Let me think about", finish_reason="length")
+
+
+@pytest.mark.parametrize(("reply", "why"), [(REFUSES, "I can't help with that."), (CUT, "the answer was cut off")])
+def test_a_model_that_answers_no_question_is_an_error_for_a_gate_too(reply: dict, why: str, tmp_path: Path) -> None:
+    with EndpointDouble(reply) as endpoint:
         asked = ("--checker", "openai:m", "--base_url", endpoint.url, "--fail_if_contradicted", "true")
-        done, records = check(cases(2), tmp_path / "out", *asked)
-    assert "m answered none of 8 questions" in (told := error_line(done))
-    assert "I can't help with medical advice." in told
+        text = "Take ten tablets of 5 mg a day. Rest a lot. Is it safe?"  # a rule sees a contradiction in the first
+        for _ in range(2):  # also where all is done already
+            done, records = check(cases(2, text), tmp_path / "out", *asked)
+            assert re.search(f"m answered none of 4 questions: .*{why}", error_line(done))
+    assert [each["label"] for each in records[0]["statements"]] == ["contradicted", "unread", "unread"]
     assert len(records) == 4  # what was found stays

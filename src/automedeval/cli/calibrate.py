@@ -50,7 +50,7 @@ class CalibrateArguments(TableArguments):
     ratings: str = option(
         "people's ratings of the cases to learn from; of a judge of criteria physicians' labels of the criteria", ""
     )
-    checker: str | None = option("a language model for automedeval check: openai:MODEL or a checkpoint", None)
+    checker: str | None = option("a language model, named as for automedeval check --checker", None)
     rubric: str | None = option(
         "the rubric of the ratings' scale: a packaged rubric, or your own .yaml file (not for labels of criteria)", None
     )
@@ -128,7 +128,7 @@ def main() -> None:
 
 
 def calibrate_checker(checker: SmallChecker | ChatChecker) -> None:
-    """Certify a chat checker's threshold and keep it; RecordError if it has one already, or none can be certified."""
+    """Certify a chat checker's threshold and keep it; RecordError for a small checker, or if none can be certified."""
     if not isinstance(checker, ChatChecker):
         raise RecordError("--checker: a small checker is certified when it is made, by recipes/fit_checker.py")
     facts = certify_chat(checker, partial(tqdm, desc="cases", disable=None))

@@ -23,6 +23,7 @@ from automedeval.evidence.arguments import KnowledgeArguments
 from automedeval.evidence.chat_checker import ChatChecker, load_checker
 from automedeval.evidence.checker import UNREAD
 from automedeval.evidence.run import EVIDENCE, NO_EVIDENCE, check_cases
+from automedeval.evidence.statements import NOT_ASKED
 from automedeval.meta_evaluation import checked as report
 from automedeval.meta_evaluation.page import write_report
 from automedeval.models.arguments import ChatArguments, EncoderArguments
@@ -55,7 +56,7 @@ class CheckArguments(TableArguments):
     store: str | None = option("folder of books, by recipes/build_store.py", None)
     output: str | None = option("folder (default: checks/FILE)", None)
     checker: str = option(
-        "small (packaged), the folder of another, or a chat: a checkpoint or openai:MODEL (see --base_url)", "small"
+        "small (packaged), the folder of another, or a chat: a checkpoint, openai:MODEL or decision:MODEL", "small"
     )
     fail_if_contradicted: bool = option("exit status 3 if a statement is contradicted", False)
 
@@ -84,7 +85,8 @@ def main() -> None:
     with Log(output / "claims.jsonl", CheckedResponse, author, settings, renamed_by="--checker") as log:
         done = log.done(digests)  # refuses another checker's findings before anything is written
         record_run(output / "run.json", args, encoder_args, chat_args)
-        if chat is not None and any(line["label"] != UNREAD for each in log.records() for line in each.statements):
+        found = (line for each in log.records() for line in each.statements if line["label"] != UNREAD)
+        if chat is not None and any("rule" not in line for line in found):
             chat.accepted = True
         log.fill(check_cases(checker, cases, evidence, done, settings, search), total - len(done), unit="answer")
         checked = [each for each in log.records() if each.case_id in digests]
@@ -98,10 +100,8 @@ def main() -> None:
     write_report(output, texts, "check.json", {"settings": facts, "models": figures}, lines)
     print_notes([checker.note, *chat.notes()] if chat is not None else [])
     if chat is not None and not chat.accepted:
-        reasons = [
-            line["reason"] for each in checked for line in each.statements if "is not one of" in line.get("reason", "")
-        ]
-        if reasons:
+        reasons = [line.get("reason") for each in checked for line in each.statements if line["label"] == UNREAD]
+        if reasons := [why for why in reasons if why not in (*NOT_ASKED, NO_EVIDENCE)]:
             raise RecordError(f"{checker.name} answered none of {len(reasons)} questions: {reasons[0]}")
     if failures := getattr(chat, "failures", ()):
         raise RecordError(

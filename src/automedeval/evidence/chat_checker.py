@@ -38,7 +38,6 @@ QUESTION = read_questions(resources.files(__package__) / "templates/questions.ya
 LABEL = dict(zip(QUESTION.options, (SUPPORTED, CONTRADICTED, NOT_FOUND)))
 BLANK = "N/A"  # in the place of passages
 MOST = 8  # passages in a prompt
-HOW = "automedeval calibrate --checker MODEL measures it."
 TOO_LONG = "the prompt is {} tokens longer than the context window"
 
 
@@ -81,7 +80,7 @@ class ChatChecker:
     def note(self) -> str:
         """Return what is known of its mistakes."""
         if self.threshold is None:
-            return f"Not calibrated: how often this model is right was not measured. {HOW}"
+            return "Not calibrated: how often this model is right was not measured (automedeval calibrate --checker)."
         share = f"at most {100 * RISK:g} % of the statements that nothing contradicts are called contradicted"
         return f"Calibrated on the packaged sample: {share}. How many contradictions it misses was not measured."
 

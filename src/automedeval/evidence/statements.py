@@ -27,6 +27,7 @@ NOT_ASSERTED = {
     name: re.compile("|".join(patterns), re.I)
     for name, patterns in load_yaml((resources.files(__package__) / "templates/not_asserted.yaml").read_bytes()).items()
 }
+NOT_ASKED = (*NOT_ASSERTED, "code", "table", "no statement")  # why a statement is not checked
 
 
 class Statement(NamedTuple):

@@ -102,19 +102,20 @@ def join_logs(
     joined: dict[tuple[str, int, str], _Joined] = {}
     notes: list[str] = []
     models: list[str] = []
-    tables = {file: read_version(file, blank, columns) for _, file in map(named_file, values) if is_table(file)}
-    asked = [Counter(question_key(each.question) for each in log.answers if each.id) for log in tables.values()]
+    files = [file for _, file in map(named_file, values)]
+    tables = [read_version(file, blank, columns) if is_table(file) else None for file in files]
+    asked = [Counter(question_key(each.question) for each in log.answers if each.id) for log in tables if log]
     several = {key for counts in asked for key, count in counts.items() if count > 1}
-    for value in values:
+    for value, table in zip(values, tables):
         name, file = named_file(value)
-        log = tables.get(file) or read_log(file, args.filter)
+        log = table or read_log(file, args.filter)
         model = name or log.model
         if not model:
             raise RecordError(f"{file}: the log does not name the model: give NAME={file}")
         if model in models:
             raise RecordError(f"{file}: a second log of {model!r}: give NAME={file}")
         models.append(model)
-        answers = _add(joined, log, model, args.question_pattern, several if file in tables else None)
+        answers = _add(joined, log, model, args.question_pattern, several if table else None)
         referred = sum(answer.reference is not None for answer in answers)
         some = f", {referred} with a reference" if referred < len(answers) else ""
         reasons = "".join(f"; left out: {count} ({reason})" for reason, count in sorted(log.left_out.items()))

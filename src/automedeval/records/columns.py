@@ -116,7 +116,7 @@ class Columns:
         rest = [name for name in rest if name not in others]
         # Where responses are not needed, an answer without a reference beside it may be the trusted one.
         alone = not least_responses and "reference" not in columns and [plain(name) for name in rest] == ["answer"]
-        trusted = [name for name in rest if TRUSTED & set(plain(name).split("_"))]
+        trusted = [name for name in rest if TRUSTED & {plain(name), *plain(name).split("_")}]
         if unsure := candidates["answer"] if candidates["answer"] and (alone or len(rest) > 1) else trusted:
             raise UnclearColumns(f"{unsure[0]!r} may be the reference, or a candidate's responses; {listed}", True)
         told = ", ".join(map(_listed, others))

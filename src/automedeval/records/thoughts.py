@@ -18,17 +18,17 @@ def without_thoughts(text: str) -> str:
     Some chat templates open the thought in the prompt, so that the text has only the end of it.
     """
     seen = text.casefold()
-    if not any(
-        sign in seen for sign in ("<", "&lt;", "think", "thought", "assistantfinal")
-    ):  # every mark that counts has one
+    if not any(sign in seen for sign in ("<", "&lt;", "think", "thought", "assistantfinal")):  # each mark has one
         return text
     kept: list[str] = []
     position, inside, begun, name = 0, False, False, ""
-    for mark in _MARK.finditer(text):
+    marks = list(_MARK.finditer(text))
+    last = {_name(mark[0]): mark.start() for mark in marks if mark["open"] is None}
+    for mark in marks:
         if mark["pair"] and not inside:
             continue  # of a part that a reader may open, or a heading of the answer
         if mark["open"] is None:
-            if inside and name != _name(mark[0]) and f"/{name}" in seen[mark.end() :]:
+            if inside and name != _name(mark[0]) and last.get(name, 0) > mark.start():
                 continue  # of a thought in this one
             if not inside and begun:  # it ends no thought: the mark alone goes
                 kept.append(text[position : mark.start()])

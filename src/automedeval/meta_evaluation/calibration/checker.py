@@ -18,11 +18,8 @@ DELTA = 0.1  # the allowed probability that the certificate is false
 ANSWERS = 0.02  # the largest share of clean answers with a statement that is called contradicted
 THRESHOLDS = (0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.65, 0.6, 0.55, 0.5, 0.45, 0.4, 0.35)
 SAMPLE = ("train_cases.jsonl", "test_cases.jsonl")
-RIGHT = (
-    "complete_right",
-    "terse_right",
-    "clumsy_right",
-)  # kinds of the sample's answers that say what the reference says
+# Kinds of the sample's answers that say what the reference says.
+RIGHT = ("complete_right", "terse_right", "clumsy_right")
 
 
 def certified(scores: Sequence[np.ndarray], sequence: Sequence[float]) -> tuple[float | None, list[dict[str, float]]]:

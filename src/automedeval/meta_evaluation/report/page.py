@@ -14,6 +14,7 @@ from automedeval.meta_evaluation.agreement.judge_facts import contradicted, disa
 from automedeval.meta_evaluation.agreement.main_judge import measures_of_cases
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.checked import marked
+from automedeval.meta_evaluation.facts import called
 from automedeval.meta_evaluation.page import SHOWN_CASES, render_report
 from automedeval.meta_evaluation.report import paper_table_text, text
 from automedeval.meta_evaluation.report.figures import illustrate
@@ -181,7 +182,7 @@ def render(
         links=text.read_first(result), tables=text.tables(result), notes=result["notes"], figures=illustrate(result),
         settings=result["settings"], scripts=("report.js", "grid.js"), result=result, judges=judges,
         layout=text.layout(judges.values()), standing=standing(result["models"][result["main_judge"]["name"]]),
-        cases=listed, in_grid=len(cases), grid=grid, marked=marked, table2=table2,
+        main=called(result["main_judge"]["name"]), cases=listed, in_grid=len(cases), grid=grid, marked=marked, table2=table2,
         gaps=text.gaps(result), records=records, reasons=undefined(records), labels=LABELS, marks=MARKS,
         # Judges that were asked about less have fewer pairs.
         most=lambda judges, kind, key: max(record[kind][key]["n"] for record in judges.values()),

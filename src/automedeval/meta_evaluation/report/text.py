@@ -158,11 +158,8 @@ def _beside(name: str, each: dict[str, Any], base: str, scale: tuple[float, floa
     text = f"{name} scores {way} {base}" if clear else f"{name} is not clearly different from {base}"
     if scale:
         before, after = each["means"]
-        spread = (
-            ""
-            if difference["low"] is None
-            else f", 95 % interval {difference['low']:+.2f} to {difference['high']:+.2f}"
-        )
+        low, high = difference["low"], difference["high"]
+        spread = "" if low is None else f", 95 % interval {low:+.2f} to {high:+.2f}"
         text += f": {before:.2f} → {after:.2f} of {scale[1]:g} ({after - before:+.2f}{spread})"
     return f"{text}, worse in {each['worse']} of {cases} cases and better in {each['better']}."
 
