@@ -161,8 +161,7 @@ def test_with_a_baseline_the_first_sentence_has_the_paired_difference_and_its_in
     verdicts = [verdict(case, scores, expected_scores=None) for case, scores in zip(cases, drawn.tolist())]
     first, second = (each["model"] for each in cases[0]["responses"])
     told = made(tmp_path, verdicts, "--baseline", first, cases=cases).told
-    gaps = drawn[:, 1] - drawn[:, 0]
+    gaps, (before, after) = drawn[:, 1] - drawn[:, 0], drawn.mean(axis=0)
     low, high = ttest_1samp(gaps, 0).confidence_interval(0.95)
-    before, after = drawn.mean(axis=0)
     figures = f"{before:.2f} → {after:.2f} of 5 ({gaps.mean():+.2f}, 95 % interval {low:+.2f} to {high:+.2f})"
     assert f"{second} is not clearly different from {first}: {figures}, worse in" in told

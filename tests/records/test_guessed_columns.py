@@ -64,9 +64,8 @@ def test_a_column_that_may_be_the_reference_stops_the_run(name, tmp_path):
 
 
 def test_names_of_versions_are_candidates(tmp_path):
-    assert (
-        "standard, best-v2 (answers)" in judged(tmp_path, dict(zip(("standard", "best-v2"), ANSWERS.values()))).stdout
-    )
+    named = dict(zip(("standard", "best-v2"), ANSWERS.values()))
+    assert "standard, best-v2 (answers)" in judged(tmp_path, named).stdout
 
 
 def test_candidates_that_all_answer_in_json_are_candidates(tmp_path):
