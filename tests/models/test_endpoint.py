@@ -28,7 +28,6 @@ from automedeval.harness.scoring import score_answers
 from automedeval.judges.judge import Judge
 from automedeval.models.arguments import ChatArguments
 from automedeval.models.base import ChatError, Prompt
-from automedeval.models.budget import Budget
 from automedeval.models.endpoint import OpenAIChat, defuse
 from automedeval.models.questions import Question
 from automedeval.records import Case, Response, digest
@@ -559,14 +558,11 @@ def test_typed_questions_after_the_text_give_expected_scores(rubric):
     assert len(verdict.extra["probabilities"]) == 2 * criteria
 
 
-def test_typed_questions_cost_requests_that_an_estimate_counts():
+def test_typed_questions_take_tokens_that_an_estimate_counts():
     with EndpointDouble(good_answer) as endpoint:
-        budget = Budget(None, 1.0, 1.0)
-        free, asking = (
-            Judge(chat_at(endpoint, budget=budget), score_decoding=each) for each in ("free", "constrained")
-        )
+        free, asking = (Judge(chat_at(endpoint), score_decoding=each) for each in ("free", "constrained"))
         (request,) = free.plan(CASE)
-        assert asking.estimate([request])[1] > 3 * free.estimate([request])[1]
+        assert asking.estimate([request]) > 3 * free.estimate([request])
 
 
 @pytest.mark.parametrize("reply", [answer("4"), answer("I cannot say."), level("4", t4=0.2, tx=0.8)])

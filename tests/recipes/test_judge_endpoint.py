@@ -150,38 +150,21 @@ def test_the_prompt_that_is_shown_is_the_one_that_is_sent(judge, rubric, tmp_pat
 
 def test_a_dry_run_counts_and_asks_nothing(judge, tmp_path):
     with EndpointDouble(good_answer) as endpoint:
-        prices = ("--price_in", 2.5, "--price_out", 10, "--max_new_tokens", 100)
-        status, out, messages, verdicts = judge(endpoint.url, "--dry_run", "--orders", "latin", *prices)
+        status, out, messages, verdicts = judge(endpoint.url, "--dry_run", "--orders", "latin")
         assert (status, messages, verdicts) == (0, [], [])
         assert "4 cases, 12 prompts, 0 judged already, about " in out
-        tokens, cost = out.split("about ")[1].split(" prompt tokens, at most ")
+        tokens = out.split("about ")[1].split(" prompt tokens")[0]
         assert 12 * 200 < int(tokens.replace(",", "")) < 12 * 2000
-        assert 12 * 100 * 10 / 1e6 < float(cost.split()[0]) < 0.2
         assert endpoint.asked == []
         assert not (tmp_path / "out").exists()
         judge(endpoint.url, limit=3)
         assert "1 cases, 1 prompts, 3 judged already" in judge(endpoint.url, "--dry_run")[1]
     assert judge(endpoint.url, "--dry_run")[0] == 1, "only the server can say whose verdicts these are"
     (tmp_path / "out" / "verdicts.jsonl").unlink()
-    status, out, messages, _ = judge(endpoint.url, "--dry_run", "--orders", "latin", *prices)
+    status, out, messages, _ = judge(endpoint.url, "--dry_run", "--orders", "latin")
     assert (status, messages) == (0, [])
     assert "counted without the server: " in out
-    without = out.split("about ")[1].split(" prompt tokens, at most ")
-    assert without[0] == tokens
-    assert without[1] == cost
-
-
-def test_a_run_stops_before_it_could_cost_too_much(judge):
-    usage = {"prompt_tokens": 0, "completion_tokens": 1000}
-    with EndpointDouble(lambda body: answer(good_text(body), usage=usage)) as endpoint:
-        prices = ("--price_out", 1000, "--max_new_tokens", 1000, "--concurrency", 8)
-        status, _, messages, verdicts = judge(endpoint.url, "--max_cost", 3.5, *prices, limit=8)
-        assert (status, len(messages)) == (1, 1)
-        assert messages[0] == "error: --max_cost 3.5: 3.0000 is spent and the next call could cost 1.0000"
-        assert len(verdicts) == len(endpoint.asked) == 3
-        assert judge(endpoint.url, "--max_cost", 3.5)[2] == ["error: --max_cost needs --price_in and --price_out"]
-        status, _, messages, verdicts = judge(endpoint.url, "--max_cost", 5, *prices, limit=8)
-        assert (status, messages, len(set(keys(verdicts)))) == (0, [], 8)
+    assert f"about {tokens} prompt tokens" in out
 
 
 def good_text(body):

@@ -173,7 +173,7 @@ def after_thoughts(text: str) -> str:
 
 
 class ChatError(AutoMedEvalError):
-    """The chat cannot go on: wrong key, no such model, endpoint down, budget spent."""
+    """The chat cannot go on: wrong key, no such model, endpoint down."""
 
 
 class Chat(ABC):
@@ -210,8 +210,8 @@ class Chat(ABC):
         return []
 
     @abstractmethod
-    def estimate(self, prompts: Sequence[Prompt]) -> tuple[int, float]:
-        """Return about how many tokens the prompts take, and the highest possible cost of answering them."""
+    def estimate(self, prompts: Sequence[Prompt]) -> int:
+        """Return about how many tokens the prompts take."""
 
     @abstractmethod
     def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
@@ -279,8 +279,8 @@ class SequentialChat(Chat):
     def reply(self, prompt: Prompt) -> Answer:
         """Return the answer to a prompt."""
 
-    def estimate(self, prompts: Sequence[Prompt]) -> tuple[int, float]:
-        return 0, 0.0
+    def estimate(self, prompts: Sequence[Prompt]) -> int:
+        return 0
 
     def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
         return ((index, self.reply(prompt)) for index, prompt in enumerate(prompts) if wanted is None or wanted[index])

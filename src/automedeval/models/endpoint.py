@@ -1,4 +1,4 @@
-"""OpenAIChat: a model behind any OpenAI-compatible endpoint, asked concurrently, within a budget, with a cache of answers.
+"""OpenAIChat: a model behind any OpenAI-compatible endpoint, asked concurrently, with a cache of answers.
 
 An endpoint's answer that cannot be parsed is an invalid verdict, and so is a prompt that the endpoint refuses while it answers
 others. A request that gets no answer after all retries (endpoint down, out of quota, connection broken) is a failure: it is
@@ -20,7 +20,7 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,6 @@ import openai
 from tqdm import tqdm
 
 from automedeval.models.base import CONTROL_TOKEN, THOUGHT, Answer, Chat, ChatError, Dialogue, Messages, Prompt, lead
-from automedeval.models.budget import Budget
 from automedeval.models.completions import (
     OPTIONAL,
     UNREADABLE,
@@ -99,7 +98,6 @@ class OpenAIChat(Chat):
     timeout: float = 120.0
     top_logprobs: int = 5
     cache: Path | None = None
-    budget: Budget = field(default_factory=lambda: Budget(None))
     api_key_env: str = "OPENAI_API_KEY"
     unasked: bool = False
 
@@ -120,7 +118,7 @@ class OpenAIChat(Chat):
         self.client = openai.OpenAI(
             api_key=key or "none", base_url=self.base_url, max_retries=self.max_retries, timeout=self.timeout
         )
-        # Retries are done here: the client's own retries would spend money outside the budget.
+        # Retries are done here: those of the client cannot be stopped.
         self._once = self.client.with_options(max_retries=0)
         self.name = self.model
         self.official = f".{self.client.base_url.host}".endswith(".api.openai.com")  # eu.api.openai.com is one as well
@@ -165,9 +163,9 @@ class OpenAIChat(Chat):
     def shown(self, prompt: Prompt) -> str:
         return super().shown(replace(prompt, messages=sent(prompt)))
 
-    def estimate(self, prompts: Sequence[Prompt]) -> tuple[int, float]:
-        # A token has about four bytes.
-        return sum(prompt_bytes(prompt) // 4 for prompt in prompts), sum(map(self.worst_cost, prompts))
+    def estimate(self, prompts: Sequence[Prompt]) -> int:
+        # A token has about four bytes, and a message's role takes four.
+        return sum(len(each["content"].encode()) // 4 + 4 for prompt in prompts for each in sent(prompt))
 
     def body(self, prompt: Prompt) -> dict[str, Any]:
         """Return the request body of a prompt."""
@@ -184,10 +182,6 @@ class OpenAIChat(Chat):
         if prompt.options and self.top_logprobs and "logprobs" not in left_out:
             body |= {"logprobs": True, "top_logprobs": self.top_logprobs}
         return {name: value for name, value in body.items() if name not in left_out}
-
-    def worst_cost(self, prompt: Prompt) -> float:
-        """Return the highest possible cost of an answer: a token has at least one byte."""
-        return self.budget.cost(prompt_bytes(prompt), self.max_new_tokens)
 
     def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
         """Send the wanted prompts concurrently; yield (index, answer) as they come. Raises as `follow` does."""
@@ -212,8 +206,8 @@ class OpenAIChat(Chat):
         A prompt that the endpoint refuses (400, 413, 422) gets an answer with the endpoint's words as its error. That waits
         until it is clear that the prompt alone is refused: an answer was `accepted`, and a request sent later was answered, or
         fewer than five were refused in a row with the same words. ChatError if the endpoint is down, refuses the key, the model
-        or any request, failed ten times in a row, refused five prompts in a row with the same words, or the budget is spent.
-        Requests in progress are answered first.
+        or any request, failed ten times in a row, or refused five prompts in a row with the same words. Requests in progress
+        are answered first.
         """
         in_a_row, waiting = 0, (each for each in dialogues if each[0] not in done)
         # The last ones in a row. Whether they are about their prompts alone is not clear yet.
@@ -298,29 +292,26 @@ class OpenAIChat(Chat):
                     self.from_cache += 1
                 return answer
             try:
-                completion, answer = self._attempts(body, self.worst_cost(prompt), halt)
+                completion, answer = self._attempts(body, halt)
             except _LeftOut:
                 continue
             if file and completion:
                 self._keep(file, completion)
             return answer
 
-    def _attempts(
-        self, body: dict[str, Any], worst: float, halt: threading.Event
-    ) -> tuple[dict[str, Any] | None, Answer]:
+    def _attempts(self, body: dict[str, Any], halt: threading.Event) -> tuple[dict[str, Any] | None, Answer]:
         """Send a request again until it is answered or `max_retries` is spent."""
         attempt = 1
         while True:
             try:
-                with self.budget.call(worst) as paid:
-                    return self._request(body, paid)
+                return self._request(body)
             except _Failure as failure:
                 pause = failure.pause or 0.5 * 2 ** min(attempt - 1, 4) * random.uniform(0.75, 1.0)
                 if attempt > self.max_retries or not failure.again or halt.wait(pause):
                     raise _Failure(f"{failure} (attempt {attempt})", down=failure.down) from None
                 attempt += 1
 
-    def _request(self, body: dict[str, Any], paid: list[float]) -> tuple[dict[str, Any] | None, Answer]:
+    def _request(self, body: dict[str, Any]) -> tuple[dict[str, Any] | None, Answer]:
         """Make one attempt; return the completion (None if the endpoint refuses this prompt) and the answer."""
         sent, content = next(self._sent), b""
         try:
@@ -328,7 +319,6 @@ class OpenAIChat(Chat):
             completion = parse_json(content.decode(), others=True)
             answer = self.read(completion)
         except openai.APIStatusError as error:
-            paid.append(0.0)
             status, words = error.status_code, error_text(error)
             if status in _REFUSED and (refused := refusal(error.code, words)):
                 return None, refused
@@ -352,8 +342,6 @@ class OpenAIChat(Chat):
         except openai.APIConnectionError as error:
             cause = error.__cause__ or error
             down = type(cause).__name__ == "ConnectError"
-            if down:
-                paid.append(0.0)
             raise _Failure(f"{type(cause).__name__}: {cause}", down=down) from None
         except (openai.OpenAIError, *UNREADABLE) as error:
             words, code = endpoint_words(content), None
@@ -361,8 +349,6 @@ class OpenAIChat(Chat):
                 code = error_code(parse_json(content.decode(errors="replace"), others=True))
             problem = words or f"{type(error).__name__}: {error_text(error)}"
             raise _Failure(f"the answer cannot be read: {problem}", again=code not in (*_REFUSED, *_FATAL)) from None
-        if len(answer.usage) == 2:
-            paid.append(self.budget.cost(**answer.usage))
         # A server that does not know the parameter may ignore it in silence.
         limit = body.get("max_completion_tokens", math.inf)
         # Earlier answers stay as they are: they ended before a limit that was not kept.
@@ -445,8 +431,3 @@ class _Failure(Exception):
 def sent(prompt: Prompt) -> Messages:
     """Return a prompt's messages as they are sent."""
     return [{**message, "content": defuse(message["content"])} for message in prompt.messages]
-
-
-def prompt_bytes(prompt: Prompt) -> int:
-    """Return an upper bound on a prompt's tokens: its bytes, and 16 for each message's role."""
-    return sum(len(message["content"].encode()) + 16 for message in sent(prompt))
