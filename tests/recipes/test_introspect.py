@@ -157,7 +157,7 @@ def with_reference(tmp_path, monkeypatch):
 
 def test_the_judge_of_a_round_is_asked_the_prompts_of_the_rows(with_reference, tmp_path) -> None:
     options = ("--judge", "openai:m", "--cases", tmp_path / "cases.jsonl", "--dataset", tmp_path / "data")
-    options += ("--output", tmp_path / "judged", "--cache", "off")
+    options += ("--output", tmp_path / "judged")
     rows = with_reference.old_rows()
     with EndpointDouble(lambda body: answer("Step 1: All alike.\nScore: Doctor 1: 3 points. Doctor 2: 3 points. "
                                             "Doctor 3: 3 points.")) as endpoint:  # fmt: skip
@@ -192,7 +192,7 @@ def test_a_score_of_the_reference_alone_is_a_mistake(with_reference, tmp_path) -
 
     options = ("--dataset", tmp_path / "data", "--cases", tmp_path / "cases.jsonl")
     with EndpointDouble(script) as endpoint:
-        judge = ("--judge", "openai:m", "--output", tmp_path / "judged", "--cache", "off", "--base_url", endpoint.url)
+        judge = ("--judge", "openai:m", "--output", tmp_path / "judged", "--base_url", endpoint.url)
         assert run_recipe("judge", *options, *judge).returncode == 0
     done = run_recipe(
         "introspect_discuss", *options, "--verdicts", tmp_path / "judged", "--output", tmp_path / "round1"
@@ -231,7 +231,6 @@ def partner(body):
 
 
 ENDPOINT = ["--suggester", "openai:m", "--reviewer", "openai:m", "--knowledge", "none", "--max_retries", 0]
-ENDPOINT += ["--cache", "off"]
 
 
 def test_an_endpoint_suggests_and_reviews(lessons) -> None:

@@ -1,6 +1,5 @@
 """recipes/judge.py against an endpoint, as a person starts it."""
 
-import json
 import os
 import re
 import subprocess
@@ -171,40 +170,22 @@ def good_text(body):
     return good_answer(body)["json"]["choices"][0]["message"]["content"]
 
 
-def test_answers_are_kept_for_another_folder_where_a_cache_is_asked_for(judge, tmp_path):
-    cache = tmp_path / "home" / "kept"
-    with EndpointDouble(good_answer) as endpoint:
-        _, out, _, first = judge(endpoint.url, "--cache", "~/kept")
-        assert f"0 answers came from the cache {cache}, 4 from the endpoint" in out
-        (tmp_path / "out").rename(tmp_path / "earlier")
-        _, out, _, again = judge(endpoint.url, "--cache", "~/kept", limit=5)
-        assert f"4 answers came from the cache {cache}, 1 from the endpoint" in out
-        assert sorted(keys(again))[:4] == sorted(keys(first)) or set(keys(first)) < set(keys(again))
-        assert (len(endpoint.asked), len(list(cache.glob("*/*.json")))) == (5, 5)
-        for folder, options in (("later", ()), ("last", ("--cache", "off"))):
-            (tmp_path / "out").rename(tmp_path / folder)
-            assert "cache" not in judge(endpoint.url, *options)[1]
-        assert len(endpoint.asked) == 5 + 4 + 4
-    assert not (tmp_path / "home" / ".cache").exists()
-
-
-@pytest.mark.parametrize("cache", [(), ("--cache", "~/kept")])
-def test_another_model_behind_the_same_name_and_url_is_another_judge(judge, tmp_path, cache):
+def test_another_model_behind_the_same_name_and_url_is_another_judge(judge, tmp_path):
     """Round 1 and round 2 of a study, on one local server."""
     with EndpointDouble(partial(good_answer, score=2)) as endpoint:
         endpoint.models = [{"id": "other"}, {"id": "m", "root": "checkpoints/round1", "owned_by": "vllm"}]
-        _, out, messages, first = judge(endpoint.url, *cache)
+        _, out, messages, first = judge(endpoint.url)
         assert (messages, {verdict.scores for verdict in first}) == ([], {(2, 2, 2)})
         assert "m at " + endpoint.url in out
         assert "root checkpoints/round1, owned_by vllm" in out
-        assert judge(endpoint.url, *cache)[3] == first  # `created` is another each time
+        assert judge(endpoint.url)[3] == first  # `created` is another each time
         endpoint.script = [partial(good_answer, score=5)]
         endpoint.models[1]["root"] = "checkpoints/round2"
-        status, _, messages, _ = judge(endpoint.url, *cache)
+        status, _, messages, _ = judge(endpoint.url)
         assert (status, len(messages)) == (1, 1)
         assert "with other weights, wording or settings" in messages[0]
         (tmp_path / "out").rename(tmp_path / "round1")
-        status, out, messages, second = judge(endpoint.url, *cache)
+        status, out, messages, second = judge(endpoint.url)
         assert (status, messages, {verdict.scores for verdict in second}) == (0, [], {(5, 5, 5)})
         assert keys(second) == keys(first) or sorted(keys(second)) == sorted(keys(first))
         assert {verdict.settings for verdict in first}.isdisjoint(verdict.settings for verdict in second)
@@ -375,12 +356,10 @@ def served_model(tiny_model):
 @pytest.mark.slow
 def test_a_served_checkpoint_judges(judge, served_model):
     url, model = served_model
-    options = ("--top_logprobs", 0, "--max_new_tokens", 32, "--timeout", 120, "--cache", "~/kept")
+    options = ("--max_new_tokens", 32, "--timeout", 120)
     status, _, messages, verdicts = judge(url, *options, process=True, limit=2, model=f"openai:{model}")
     assert status == (not any(verdict.valid for verdict in verdicts)), messages  # its weights are random
     assert len(verdicts) == 2
     assert all(verdict.raw for verdict in verdicts)
     assert all(verdict.valid or verdict.error for verdict in verdicts)
     assert all(0 < verdict.usage["completion_tokens"] <= 32 for verdict in verdicts)
-    lines = (Path(os.environ["HOME"]) / "kept").glob("*/*.json")
-    assert {json.loads(line.read_text())["model"].split("@")[0] for line in lines} == {model}

@@ -66,10 +66,6 @@ class ChatArguments:
     concurrency: int = option("endpoint: most requests under way at once", 32)
     max_retries: int = option("endpoint: how often a failed request is tried again", 5)
     timeout: float = option("endpoint: seconds without a byte that end an attempt", 120.0)
-    top_logprobs: int = option("endpoint: alternatives per token of an answer to a typed question; 0: none", 5)
-    cache: str = option(
-        "endpoint: folder that keeps answers, or off; auto: ~/.cache/automedeval for OpenAI's own API, else off", "auto"
-    )
     # Whether no server is asked: requests go into a file, are counted or shown. Not an argument.
     unasked = False
     # Whether `load` reads a checkpoint's weights, which counting tokens does not need. Not an argument.
@@ -94,11 +90,8 @@ class ChatArguments:
             from automedeval.models.endpoint import OpenAIChat
 
             self.base_url = self.base_url or os.environ.get("OPENAI_BASE_URL") or None  # recorded with the run
-            options = self._shared(OpenAIChat) | {"seed": seed, "cache": None}
-            chat = OpenAIChat(name, **options) if kind == "openai" else DecisionChat(name, **options)
-            cache = self.cache if self.cache != "auto" else "~/.cache/automedeval" if chat.official else "off"
-            chat.cache = None if cache == "off" else Path(cache).expanduser()
-            return chat
+            asks = OpenAIChat if kind == "openai" else DecisionChat
+            return asks(name, seed=seed, **self._shared(asks))
         from automedeval.models.local import LocalChat  # torch is loaded by those who need it
 
         with loading(model):

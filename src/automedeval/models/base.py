@@ -66,7 +66,7 @@ class Prompt:
         messages: chat messages with "role" and "content".
         parts: literals, free texts and slots of the answer, for chats with `constrains`. None: the answer is free text.
         run: number of the repetition; a sampled answer depends on it.
-        label: rubric and version, a part of the cache's key.
+        label: rubric and version, on which a sampled answer depends.
         completion: the answer of the training row whose prompt this is: the window needs room for it alone, and cuts an answer.
         key: (case id, number of the call in its dialogue), by which a recorded chat finds its answer.
         proposed: (model, score) per slot of a suggestion under review, for a reviewer that is a rule and reads no text.
