@@ -61,7 +61,6 @@ def test_the_small_judge_scores_each_response_by_itself(small, text: str) -> Non
         assert (verdict.expected_scores[1], verdict.empty, verdict.unread) == (small.rubric.scale[0], ("b",), ())
     else:
         assert (verdict.expected_scores[1], verdict.empty, verdict.unread) == (None, (), (1,))
-    assert "abstains" not in verdict.extra, "nothing was certified for such cases"
 
 
 @needs_encoder
