@@ -120,9 +120,6 @@ class EncoderArguments:
         "reports and audits leave these baselines out with none",
         None,
     )
-    encoder_pooling: str | None = option(
-        "for an encoder without modules.json: cls, mean, or pooler, as it was trained", None
-    )
 
     @property
     def place(self) -> str:
@@ -155,7 +152,7 @@ class EncoderArguments:
         """
         from automedeval.models.embeddings import Encoder
 
-        return Encoder(self.place, device, "float32", pooling=self.encoder_pooling)
+        return Encoder(self.place, device, "float32")
 
     def load_if_there(self, notes: list[str]) -> Any:
         """Return the encoder for a report, None if there is none; where none was named, a note says what is left out and why.
