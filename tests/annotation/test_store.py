@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
-from argon2 import PasswordHasher
 from doubles.small_study import PHYSICIANS, a_study, filled, finish, send
 from programs import ROOT, free_port
 from sqlalchemy.exc import SQLAlchemyError
@@ -204,7 +203,7 @@ def test_processes_that_write_at_once_lose_nothing_and_store_nothing_twice(datab
     store.close()
 
 
-def test_servers_that_start_at_once_make_one_secret_one_password_and_one_link_each(
+def test_servers_that_start_at_once_make_one_secret_and_one_link_each(
     database_url: str, tmp_path: Path, monkeypatch, capsys
 ) -> None:
     study, meeting, made = replace(a_study(tmp_path), database=database_url), threading.Barrier(2), []
@@ -236,8 +235,6 @@ def test_servers_that_start_at_once_make_one_secret_one_password_and_one_link_ea
     links = re.findall(r"  (\w+) \(\w+\): \S+/invitation/(\S+)", printed)
     assert sorted(name for name, _ in links) == sorted(PHYSICIANS)
     assert {stores[0].annotator_of(token).name for _, token in links} == set(PHYSICIANS)
-    (password,) = re.findall(r"password, shown this once: (\S+)", printed)
-    assert PasswordHasher().verify(stores[0].setting("coordinator_password"), password)
     for store in stores:
         store.close()
 
@@ -285,18 +282,12 @@ def test_an_error_of_the_database_names_no_answer(open_store) -> None:
     assert "sister" not in str(raised.value)
 
 
-def test_settings_and_failed_attempts(open_store, clock) -> None:
+def test_a_setting_is_replaced(open_store) -> None:
     store = open_store()
     assert store.setting("secret") is None
     store.set_setting("secret", "one")
     store.set_setting("secret", "two")
     assert store.setting("secret") == "two"
-    for _ in range(3):
-        store.fail("10.0.0.1")
-        clock.now += 12 * 3600
-    store.fail("é\0")
-    assert store.failures("10.0.0.1") == (1, clock.now - 12 * 3600), "those of a day"
-    assert (store.failures("10.0.0.2"), store.failures("é\0")) == ((0, 0.0), (1, clock.now))
 
 
 def test_events_are_only_ever_added(open_store) -> None:

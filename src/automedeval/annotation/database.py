@@ -80,13 +80,6 @@ DRAFTS = sa.Table(
     sa.Column("part", Json, primary_key=True),
     *_columns(content=Json),
 )
-FAILURES = sa.Table(
-    "failures",
-    METADATA,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("who", Json, nullable=False, index=True),
-    sa.Column("at", sa.Double, nullable=False, index=True),
-)
 
 
 class Database:

@@ -28,7 +28,6 @@ from automedeval.annotation.validation import Invalid, Refused, checked_reason
 
 RETURNED = 3600.0  # seconds without activity after which an assignment no longer counts as taken
 LONGEST_TASK = 86_400.0  # seconds; longer times on a task are cut to this
-KEPT = 86_400.0  # seconds for which failed attempts are stored
 
 
 class NotYours(Refused):
@@ -67,13 +66,6 @@ class Store:
         key, values = {"annotator": annotator}, {"digest": _digest(token), "at": self.clock()}
         with self._write() as connection:
             return token if db.put(connection, db.INVITATIONS, key, anew, **values) else None
-
-    def last_stored(self) -> dict[str, float]:
-        """Return when each annotator last stored or took back something, in seconds since 1970."""
-        latest = sa.select(db.ASSIGNMENTS.c.annotator, sa.func.max(db.EVENTS.c.at)).join(db.EVENTS)
-        with self._read() as connection:
-            done = latest.where(db.EVENTS.c.what != "given").group_by(db.ASSIGNMENTS.c.annotator)
-            return dict(connection.execute(done).all())
 
     def annotator_of(self, token: str) -> Annotator | None:
         """Return the annotator of an invitation's token, None if it is void or the annotator no longer takes part."""
@@ -221,19 +213,6 @@ class Store:
         """Set a setting, without `anew` only if it is not set; return whether it was."""
         with self._write() as connection:
             return db.put(connection, db.SETTINGS, {"name": name}, anew, value=value)
-
-    def failures(self, who: str) -> tuple[int, float]:
-        """Return how many attempts of `who` failed within a day, and when the last one did; 0 without a failure."""
-        failed = sa.and_(db.FAILURES.c.at > self.clock() - KEPT, db.FAILURES.c.who == who)
-        with self._read() as connection:
-            row = connection.execute(sa.select(sa.func.count(), sa.func.max(db.FAILURES.c.at)).where(failed)).one()
-        return row[0], row[1] or 0.0
-
-    def fail(self, who: str) -> None:
-        with self._write() as connection:
-            now = self.clock()
-            connection.execute(sa.delete(db.FAILURES).where(db.FAILURES.c.at < now - KEPT))
-            connection.execute(sa.insert(db.FAILURES).values(who=who, at=now))
 
     # --- rows ---
 
