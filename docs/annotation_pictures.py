@@ -18,9 +18,7 @@ from automedeval.annotation.study import read_study
 
 def illustrate(folder: Path, scratch: Path) -> None:
     """Write the pictures of the document: the sample's study, as a chief physician sees it."""
-    study = replace(
-        read_study("recipes/runs/automedeval-135m/annotate.yaml"), database=f"sqlite:///{scratch}/answers.sqlite"
-    )
+    study = replace(read_study("recipes/runs/automedeval-135m/annotate.yaml"), database=f"{scratch}/answers.sqlite")
     store = Store(study)
     with browser_of(CHROMIUM) as browser, served(store) as address:
         visit = Visit(browser, address)

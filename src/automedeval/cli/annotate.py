@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from automedeval.records import RecordError, option
 from automedeval.records.command_line import parse
 
-if TYPE_CHECKING:  # sqlalchemy and fastapi are slow to import
+if TYPE_CHECKING:  # fastapi is slow to import
     from automedeval.annotation.store import Store
     from automedeval.annotation.study import Study
 
