@@ -265,7 +265,7 @@ def criteria() -> Any:
     labelled = {**files, "ratings": made_up / "labels.jsonl"}
     found["made up"] = result("criteria.json", "report", **labelled)
     found["compared"] = result("comparison.json", "compare", **labelled)
-    return found | {"calibrated": result("calibration.json", "calibrate", **labelled, by="category")}
+    return found | {"calibrated": result("calibration.json", "calibrate", **labelled)}
 
 
 def harm() -> Any:

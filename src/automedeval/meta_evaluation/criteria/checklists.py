@@ -147,12 +147,6 @@ def trivial(cases: Cases, items: np.ndarray, encoder: TextEncoder | None) -> dic
     return scores | dict(zip(TRIVIAL[2:], (cosine, cosine + scores[TRIVIAL[0]])))
 
 
-def category(tags: Sequence[str]) -> str | None:
-    """Return the category of a criterion: that of its first tag that names one, else its first tag, else None."""
-    named = next((tag for tag in tags if tag.startswith(CATEGORY)), tags[0] if tags else "")
-    return named.removeprefix(CATEGORY) or None
-
-
 def groups(cases: Cases, labelled: np.ndarray) -> dict[str, np.ndarray]:
     """Return the categories of the labelled criteria, or else their tags, as masks of the items; `labelled` is such a mask."""
     tags = [criterion.tags if use else () for (_, criterion), use in zip(cases.items, labelled)]
