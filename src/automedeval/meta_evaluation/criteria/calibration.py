@@ -55,11 +55,9 @@ class Line:
 
     def to_dict(self) -> dict[str, float | None]:
         """Return it with the temperature and the threshold; both are None without a slope."""
-        line: dict[str, float | None] = {"slope": self.slope, "shift": self.shift, "temperature": None}
-        line |= {"threshold": None}
-        if self.slope:
-            line |= {"temperature": 1 / self.slope, "threshold": float(scipy.special.expit(-self.shift / self.slope))}
-        return line
+        temperature = 1 / self.slope if self.slope else None
+        threshold = float(scipy.special.expit(-self.shift / self.slope)) if self.slope else None
+        return {"slope": self.slope, "shift": self.shift, "temperature": temperature, "threshold": threshold}
 
 
 def _logits(chance: Any) -> Any:
@@ -102,7 +100,8 @@ class CriteriaCalibration:
             raise RecordError(f"{reading.name}: two labelled cases or more are needed, for cross-fitting")
         fold = np.full(len(cases), -1)
         fold[learnt] = deal(np.arange(len(learnt)), FOLDS)
-        after, held_out = np.full(len(chance), np.nan), {}
+        held_out: dict[int, Line] = {}
+        after = np.full(len(chance), np.nan)
         for held in each_fold(fold):
             rest = usable & ~held[case]
             line = Line.fit(chance[rest], majority[rest])
