@@ -89,7 +89,7 @@ def main() -> None:
     if args.dry_run:
         return
     records = [record_of(mistake, discussions.get(mistake.case_id)) for mistake in mistakes]
-    rulings, filled = read_jury(queue, None, by_case)
+    rulings, filled = read_jury(queue, by_case)
     with Journal(args.discussion / "discussion.jsonl") as journal:
         decide(records, rulings, by_case, journal)
     facts = {"follows": dataset.statistics["fingerprint"], "judge": {"name": judge.name, "settings": judge.settings}}

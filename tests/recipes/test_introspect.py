@@ -378,10 +378,8 @@ def test_a_checkpoint_that_cannot_discuss_is_told_in_one_line(lessons, tiny_mode
     [
         (["--reviewer", "openai:m"], "--suggester and --reviewer must name two models"),
         (["--suggester", "openai:m", "--reviewer", "openai:m"], "--store names no folder"),
-        (["--jury", "readings:nowhere.jsonl"], "nowhere.jsonl: No such file"),
         (["--tolerance", "-1"], "--tolerance must be at least 0"),
         (["--exchanges", "0"], "--exchanges must be at least 1"),
-        (["--jury", "nowhere.jsonl"], "nowhere.jsonl: No such file"),
         (["--tokenizer", "models/nothing"], "no checkpoint at models/nothing"),
     ],
 )

@@ -85,12 +85,6 @@ def contradicted(judge: VerdictTable) -> Statements:
     return {(case_id, model): those for case_id, by_model in checked for model, those in by_model.items()}
 
 
-def disagreements(judge: VerdictTable) -> Statements:
-    """Return those of `Cases`, of cases of which no response was checked against evidence."""
-    checked = {case_id for case_id, _ in contradicted(judge)}
-    return {place: those for place, those in judge.cases.disagreements.items() if place[0] not in checked}
-
-
 def contradicted_by_model(judge: VerdictTable) -> dict[str, list[int]]:
     """Return model → the number of its responses with a contradicted statement, and of those that were checked."""
     checked = sorted((model, bool(statements)) for (_, model), statements in contradicted(judge).items())
