@@ -22,7 +22,7 @@ class AuditArguments(TableArguments):
         None,
     )
     rationale: bool = option("false asks for scores or choices alone", True)
-    score_decoding: str = option("as in automedeval judge", "auto", choices=["auto", "constrained", "free"])
+    score_decoding: str | None = option("as in automedeval judge", None, choices=["constrained", "free"])
     criteria_at_once: int = option("checklist: the number of criteria in one prompt", 1)
     perturbations: str | None = option("your own perturbations, a .yaml file in place of the packaged ones", None)
     checks: list[str] | None = option("the names of some perturbations, for instance order,danger; default: all", None)

@@ -113,12 +113,12 @@ class JudgeArguments(PromptArguments, EvidenceArguments):
     )
     criteria_at_once: int = option("checklist: criteria of the case in one prompt", 1)
     rationale: bool = option("false asks for scores or choices alone", True)
-    score_decoding: str = option(
-        "constrained: a checkpoint chooses each score among the allowed values, the likeliest one or with "
-        "--temperature a sampled one, and an endpoint is asked for each value once more, which gives expected scores; "
-        "free: scores are parsed from the text that the judge writes; auto: constrained for a checkpoint",
-        "auto",
-        choices=["auto", "constrained", "free"],
+    score_decoding: str | None = option(
+        "constrained, by default of a checkpoint: it chooses each score among the allowed values, the likeliest one or "
+        "with --temperature a sampled one, and an endpoint is asked for each value once more, which gives expected "
+        "scores; free, by default of an endpoint: scores are parsed from the text that the judge writes",
+        None,
+        choices=["constrained", "free"],
     )
     orders: str = option(
         "orders in which the responses are shown: 1 (drawn by --seed), all permutations, or a latin square",
@@ -140,12 +140,6 @@ class JudgeArguments(PromptArguments, EvidenceArguments):
         choices=["error", "skip", "clip"],
     )
     limit: int | None = option("judge only so many cases, the first ones", None)
-    again: str | None = option(
-        "changed: judge the cases anew whose texts have changed, and take their old verdicts out of the file "
-        "(default: stop at the first one)",
-        None,
-        choices=["changed"],
-    )
     judge_name: str | None = option("name that verdicts record; default: the model's", None)
     dry_run: bool = option("count cases, prompts and tokens; judge nothing", False)
     batch_file: str | None = option(
@@ -264,7 +258,7 @@ def main() -> None:
     if isinstance(judge, Judge) and args.show_prompt is not None:
         tell(show_prompts(requests, args.show_prompt, judge.shown))
         return
-    log = verdict_log(output, judge, processes=processes, again=args.again == "changed")
+    log = verdict_log(output, judge, processes=processes)
     if args.dry_run:
         if judged:
             log.join_parts()
@@ -273,8 +267,6 @@ def main() -> None:
     processes.wait()  # until every process has checked its share
     if judge.chat is not None:
         judge.chat.prepare()
-    if log.again and processes.rank == 0:
-        log.forget_changed(requests.digests)
     started, awaited = time.monotonic(), None
     with log:
         done = log.done(requests.digests)  # refuses another judge's verdicts before anything is written

@@ -42,7 +42,7 @@ class Judge(PromptJudge):
         rationale: False asks for scores or choices alone.
         score_decoding: "free" parses what the model writes. "constrained" fixes the form of a checkpoint's answer, and chooses
             each score among the allowed values; an endpoint is asked for each value once more, as a typed question, after the
-            text that is parsed: its probabilities give expected scores. "auto" is constrained for a checkpoint.
+            text that is parsed: its probabilities give expected scores. None: constrained for a checkpoint, else free.
         orders, seed, runs, baseline, models: see `plan_requests`.
         on_overlong: see `PromptJudge`.
         name: what verdicts record as their judge; by default the chat's name.
@@ -58,7 +58,7 @@ class Judge(PromptJudge):
     chat: Chat
     rubric: Rubric | str = "automedeval"
     rationale: bool = True
-    score_decoding: str = "auto"
+    score_decoding: str | None = None
     orders: str = "1"
     seed: int = 0
     runs: int = 1
@@ -76,8 +76,7 @@ class Judge(PromptJudge):
         self.rationale = self.rationale and self.wording.rationale
         if self.score_decoding == "constrained" and isinstance(self.chat, SequentialChat):
             raise RecordError(f"--score_decoding constrained needs a checkpoint or an endpoint, not {self.chat.name}")
-        if self.score_decoding == "auto":
-            self.score_decoding = "constrained" if self.chat.constrains else "free"
+        self.score_decoding = self.score_decoding or ("constrained" if self.chat.constrains else "free")
         self._found = lru_cache(maxsize=4096)(self._look_up)
 
     @cached_property
