@@ -32,7 +32,7 @@ class AuditArguments(TableArguments):
     gate: bool = option("false: exit status 0 even if the judge does not pass", True)
     judge_name: str | None = option("name that verdicts record", None)
     limit: int | None = option("audit only so many cases, the first ones", None)
-    on_overlong: str = option("as in automedeval judge", "skip", choices=["error", "skip", "clip"])
+    on_overlong: str = option("as in automedeval judge", "skip", choices=["error", "skip"])
     resamples: int = option("number of bootstrap samples of the cases", RESAMPLES)
     seed: int = option("seed of orders, of edits, and of the bootstrap", 0)
 

@@ -134,10 +134,9 @@ class JudgeArguments(PromptArguments, EvidenceArguments):
         None,
     )
     on_overlong: str = option(
-        "prompt longer than the context window: error stops before anything is judged, skip records an invalid "
-        "verdict, clip shortens the longest responses",
+        "prompt longer than the context window: error stops before anything is judged, skip records an invalid verdict",
         "error",
-        choices=["error", "skip", "clip"],
+        choices=["error", "skip"],
     )
     limit: int | None = option("judge only so many cases, the first ones", None)
     judge_name: str | None = option("name that verdicts record; default: the model's", None)
@@ -335,7 +334,7 @@ def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> tup
     cases, verdicts, faults = Cases(list(shown.values()), requests.file), [], Counter[str]()
     for verdict in log.records():
         if verdict.case_id in shown and max(verdict.order) < len(shown[verdict.case_id].responses):
-            kept = ("blind_to", "checked", "clipped", "truncated")
+            kept = ("blind_to", "checked", "truncated")
             extra = {name: verdict.extra[name] for name in kept if name in verdict.extra}
             if verdict.valid and verdict.rationale_fault:
                 faults[verdict.rationale_fault] += 1
@@ -347,9 +346,8 @@ def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> tup
     per_case = len(requests) / len(cases)
     rate = f"{log.new / per_case / seconds:.2f} cases/s, " if log.new and seconds else ""
     counts = f"{len({each.case_id for each in verdicts})} cases, {len(verdicts)} verdicts ({log.new} new), {rate}"
-    for key, what in (("clipped", "clipped to fit"), ("truncated", "cut off at --max_new_tokens")):
-        count = sum(key in verdict.extra for verdict in verdicts)
-        counts += f"{count} {what}, " if count else ""
+    if cut := sum("truncated" in verdict.extra for verdict in verdicts):
+        counts += f"{cut} cut off at --max_new_tokens, "
     valid_rate = 1 - errors.total() / len(verdicts) if verdicts else 0.0
     lines = [f"\n{' by '.join(log.author)}", format_table(table), *[RANKED] * any("rank" in row for row in table)]
     lines += [f"  invalid, {count}: {error}" for error, count in sorted(errors.items())[:8]]

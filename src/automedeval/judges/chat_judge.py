@@ -84,7 +84,9 @@ class Judge(PromptJudge):
         settings = [self.chat.fingerprint, self.wording.fingerprint, self.rationale]
         books = [self.store, template_fingerprint("completion_chain"), PASSAGES] if self.search else []
         asked = [QUESTION.name, QUESTION.wording] if self.asks else []
-        return digest([*settings, self.score_decoding, self.overlong_setting, *books, *asked])
+        return digest(
+            [*settings, self.score_decoding, "error", *books, *asked]
+        )  # "error": of prompts that are too long
 
     @property
     def asks(self) -> bool:
@@ -133,13 +135,13 @@ class Judge(PromptJudge):
         whole = len(odds) == len(list(self._questions(prompt, answer)))
         return replace(answer, probabilities=tuple(odds) if whole else None, usage=dict(usage))
 
-    def prompt(self, request: Request, texts: Sequence[str] | None = None) -> Any:
-        return self.render(request, self.wording, texts)
+    def prompt(self, request: Request) -> Any:
+        return self.render(request, self.wording)
 
-    def render(self, request: Request, rubric: Rubric, texts: Sequence[str] | None) -> Prompt:
-        """Return the prompt of a request by a rubric; `texts` as in `prompt`."""
+    def render(self, request: Request, rubric: Rubric) -> Prompt:
+        """Return the prompt of a request by a rubric."""
         case = request.case
-        texts = [case.responses[index].text for index in request.slots] if texts is None else texts
+        texts = [case.responses[index].text for index in request.slots]
         rationale = self.rationale if request.rationale is None else request.rationale
         retrieved = (
             [passage for each in self.knowledge(request) for passage in each["passages"]] if self.search else None
@@ -152,10 +154,8 @@ class Judge(PromptJudge):
         return Prompt(messages, constrained, request.run, label, request.completion)
 
     def shown(self, request: Request) -> str:
-        """Return the prompt of a request as the model reads it, its responses shortened where it would be too long."""
+        """Return the prompt of a request as the model reads it."""
         prompt: Any = self.prompt(request)
-        if self.on_overlong == "clip" and max(self.overflow([prompt])) > 0:
-            prompt, *_ = self._clip(request)
         # A checklist asks several times.
         return "\n\n".join(map(self.chat.shown, prompt if isinstance(prompt, list) else [prompt]))
 

@@ -71,9 +71,9 @@ class ChecklistJudge(Judge):
     def estimate(self, requests: Sequence[Request]) -> int:
         return self.chat.estimate(self._all_prompts([each for request in requests for each in self.prompt(request)]))
 
-    def prompt(self, request: Request, texts: Sequence[str] | None = None) -> list[Prompt]:
+    def prompt(self, request: Request) -> list[Prompt]:
         """Return the prompts of one response, each with the next `criteria_at_once` criteria."""
-        return [self.render(request, rubric, texts) for rubric in self._parts(request)]
+        return [self.render(request, rubric) for rubric in self._parts(request)]
 
     def _parts(self, request: Request) -> list[Rubric]:
         """Return the rubric with the criteria of each prompt."""
