@@ -170,7 +170,6 @@ def small() -> Any:
         verdicts = lines(judged(data, "small") / "verdicts.jsonl")
         found[data] = kept(columns) | {"scores": [each["expected_scores"] for each in in_order(verdicts)]}
         found[data]["contradicted"] = sum(len(of) for each in verdicts for of in each.get("checked", {}).values())
-        found[data]["certified"] = sum(each.get("abstains") is False for each in verdicts)
     return found
 
 

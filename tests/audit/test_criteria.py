@@ -134,19 +134,6 @@ def test_two_processes_audit_a_checkpoint_as_the_judge_command_judges(cases, tin
     assert answers[0].items() <= answers[1].items()  # a trial is of one response of its case
 
 
-def test_an_endpoint_with_a_budget_is_audited(cases: Path, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    with EndpointDouble(grade) as endpoint:
-        done = run_command(
-            "audit", "--judge", "openai:m", "--base_url", endpoint.url, "--rubric", "checklist", "--cases", cases,
-            "--edits", 1, "--max_cost", 100, "--price_in", 1, "--price_out", 1,
-            "--gate", "false", "--output", tmp_path / "out",
-        )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    reading = json.loads((tmp_path / "out" / "audit.json").read_text())["perturbations"][0]
-    assert (reading["name"], reading["share"]["value"]) == ("reading", 1)
-
-
 @pytest.mark.parametrize("command", ["audit", "judge"])
 @pytest.mark.parametrize("judge", ["small", "baseline:longer text", "likelihood:MODEL"])
 def test_a_judge_that_reads_no_criteria_is_refused(cases, tiny_model, tmp_path: Path, judge: str, command: str) -> None:
