@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from doubles.agreement_study import read, write
+from doubles.agreement_study import read
 from doubles.endpoint import EndpointDouble, answer
 from harness.make_logs import ROWS
 from programs import run_command
