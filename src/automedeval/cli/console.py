@@ -10,7 +10,7 @@ from automedeval.records import gone
 COMMANDS = {
     "prepare": ("prepare", "turn files of questions and answers into cases"),
     "judge": ("judge", "judge the answers of a file of cases"),
-    "check": ("check", "compare the statements of answers with a reference, books, or the other answers"),
+    "check": ("check", "compare the statements of answers with a reference or books"),
     "report": ("report", "compare the candidates by judges' verdicts, and the verdicts with people's ratings"),
     "compare": ("compare", "compare candidates by many verdicts and few ratings"),
     "audit": ("audit", "measure how order, length, planted texts and dangerous facts change a judge's scores"),
