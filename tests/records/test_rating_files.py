@@ -16,11 +16,18 @@ CASES = [Case(name, text, (Response("m1", "A."), Response("m2", "B."))) for name
 SCORES = [("k1", "m1", 4.0), ("k1", "m2", 2.0), ("k2", "m1", 4.5), ("k2", "m2", None)]  # by one rater, "ann"
 
 
+def filled(value: object, own: dict[str, object]) -> object:
+    """Return a row with a rating's own values in the place of their names."""
+    if isinstance(value, dict):
+        return {name: filled(each, own) for name, each in value.items()}
+    return [filled(each, own) for each in value] if isinstance(value, list) else own.get(str(value), value)
+
+
 def written(name: str, row: dict) -> str:
     rows = []
-    for case, model, score in SCORES:
-        own = {"CASE": case, "MODEL": model, "SCORE": score, "SCORE as text": str(score)}
-        rows.append({key: own.get(value, value) for key, value in row.items()})
+    for number, (case, model, score) in enumerate(SCORES):
+        own = {"NUMBER": number, "CASE": case, "QUESTION": ASKED[case], "MODEL": model, "SCORE": score}
+        rows.append(filled(row, own | {f"{each} as text": str(value) for each, value in own.items()}))
     return json.dumps(rows) if name.endswith(".json") else "".join(json.dumps(each) + "\n" for each in rows)
 
 
@@ -40,7 +47,8 @@ def test_the_same_ratings_are_read_of_every_kind_of_file(name: str, tmp_path: Pa
     assert {key: score for key, score in read.items() if score == score} == {(c, m): s for c, m, s in SCORES if s}
     assert people.annotators == ["ann"]
     assert list(people.by_criterion) == ["overall"]
-    assert f"{tmp_path / name}: ratings without a score, left out: 1" in people.notes
+    if name != "label_studio.json":  # an annotation without a result there
+        assert f"{tmp_path / name}: ratings without a score, left out: 1" in people.notes
 
 
 @pytest.mark.parametrize(("head", "row", "error"), ROWS["test_a_rating_that_cannot_be_read_stops_with_its_line"])

@@ -1,11 +1,12 @@
-"""Read people's ratings of responses: records, and tables of any program.
+"""Read people's ratings of responses: records, tables of any program, and exports of Label Studio and Argilla.
 
 A rating needs the id of its case or its question, the model, the rater and the score. A score that is blank, or a word that
 programs write where there is no value, is missing: it is counted and left out.
 """
 
 import re
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ DEFAULTS = {"annotator": "rater", "criterion": "overall", "comment": None}
 # What people write where they give no score, beside the words of programs.
 _MARKS = r"[\s\u200b\ufeff!-*,-/:-@\[-`{-~‐-―−…]*"
 NO_SCORE = re.compile(rf"{_MARKS}(?:n[\W_]?[ar]|missing|not rated|skip(?:ped)?|div/0)?{_MARKS}", re.I)
+LEFT_OUT = ("cancelled", "discarded", "draft", "pending")  # the states of an answer that is none
 
 
 def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[tuple[str, Rating]], list[str]]:
@@ -35,7 +37,8 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
     asked: dict[str, list[str]] = {}
     for case in known.values():
         asked.setdefault(key_of(question_text(case.question)), []).append(case.id)
-    rows, missing = list(read_rows(path)), 0
+    counts: Counter[str] = Counter()
+    rows = [(place, each) for place, row in read_rows(path) for each in _answers(row, counts)]
     held = {name: str(key) for _, row in rows for key in row for name in [plain(str(key))]}
     columns = {role: [held[name] for name in names if name in held] for role, names in KEYS.items()}
     naming = (key for key in columns["case_id"] if any(_text(row.get(key), known) in known for _, row in rows))
@@ -53,7 +56,7 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
         values = {role: row.get(columns[role][0]) if columns[role] else default for role, default in DEFAULTS.items()}
         score = _score(row.get(columns["score"][0]), place)
         if score is None:
-            missing += 1
+            counts["without a score"] += 1
             continue
         case_id = _text(row.get(by_id), known) if by_id is not None else ""
         question = row.get(columns["question"][0]) if columns["question"] else None
@@ -78,11 +81,16 @@ def placed_ratings(path: str | Path, cases: Iterable[Case] = ()) -> tuple[list[t
         comment = _text(values["comment"]) or None
         criterion = _text(values["criterion"]) or DEFAULTS["criterion"]
         ratings.append((place, Rating(case_id, model, annotator, str(criterion), score, comment, extra)))
-    return ratings, [f"{path}: ratings without a score, left out: {missing:,}"] if missing else []
+    return ratings, [f"{path}: ratings {what}, left out: {count:,}" for what, count in sorted(counts.items())]
 
 
 def _text(cell: Any, names: Collection[str] = ()) -> str:
-    """Return the text of a cell without blanks around it, unless it is one of these names with them."""
+    """Return the text of a cell without blanks around it, unless it is one of these names with them.
+
+    A person may be an object with an e-mail address or an id.
+    """
+    if isinstance(cell, dict):
+        cell = cell.get("email") or cell.get("username") or cell.get("id")
     text = "" if cell is None else str(cell)
     return text if text in names else text.strip(" \t\r\n\xa0")
 
@@ -91,7 +99,11 @@ def _score(cell: Any, place: str) -> float | None:
     """Return a score, None if it is missing; RecordError if it is no number."""
     if not filled(cell) or no_value(cell) or cell != cell or (isinstance(cell, str) and NO_SCORE.fullmatch(cell)):
         return None
-    text = cell.strip() if isinstance(cell, str) else ""
+    text = str(cell).strip() if isinstance(cell, str | list) else ""
+    if control := re.fullmatch(
+        r"""\[\{[^{}]*["'](?:rating|number)["']: ?(\d+(?:\.\d+)?)\}\]""", text
+    ):  # Label Studio's
+        text = control[1]
     if re.fullmatch(r"[-+]?\d+,\d{1,2}", text):  # a decimal comma
         text = text.replace(",", ".")
     if re.fullmatch(r"[-+]?(\d+(\.\d*)?|\.\d+)", text):
@@ -99,3 +111,71 @@ def _score(cell: Any, place: str) -> float | None:
     if isinstance(cell, bool) or not isinstance(cell, int | float):
         raise RecordError(f"{place}: the score is no number: {str(cell)[:40]!r}")
     return cell
+
+
+def _answers(row: dict, counts: Counter[str]) -> Iterator[dict]:
+    """Yield a row for each score of a row: it is one itself, unless it is a task of Label Studio or a record of Argilla."""
+    annotations = next((row[key] for key in ("annotations", "completions") if isinstance(row.get(key), list)), None)
+    if annotations is None:
+        given = list(_argilla(row))
+        parts = [row.get(part) or {} for part in ("fields", "metadata") if isinstance(row.get("fields"), dict)]
+        about = dict(item for part in parts for item in part.items())
+        about |= {key.removeprefix("metadata."): value for key, value in row.items()}
+    else:
+        given = list(_label_studio(annotations))
+        about = {key: value for key, value in row.items() if plain(key) == "id"}
+        about |= row["data"] if isinstance(row.get("data"), dict) else {}
+    for criterion, value, user, status in given:
+        if status in LEFT_OUT:
+            counts[status] += 1
+        elif not _is_number(value):  # an answer of a form to its question for a comment or a ranking
+            counts["in words"] += 1
+        else:
+            beside = {key: held for key, held in about.items() if key.split(".")[0] not in (criterion, "responses")}
+            beside = {key: held for key, held in beside.items() if plain(key) not in KEYS["annotator"] + KEYS["score"]}
+            yield beside | {"annotator": _text(user) or "rater", "criterion": criterion, "score": value}
+    if not given and annotations is None:
+        yield row
+
+
+def _is_number(value: Any) -> bool:
+    try:
+        _score(value, "")
+    except RecordError:
+        return False
+    return True
+
+
+Answer = tuple[str | None, Any, Any, str | None]  # question, value, user, status
+
+
+def _label_studio(annotations: list) -> Iterator[Answer]:
+    """Yield an answer for each number of a task; the control's name is the criterion."""
+    for annotation in (each for each in annotations if isinstance(each, dict)):
+        user = annotation.get("completed_by")
+        if annotation.get("was_cancelled"):
+            yield None, None, user, "cancelled"
+            continue
+        for result in (each for each in annotation.get("result") or () if isinstance(each, dict)):
+            value = result.get("value") or {}
+            number = next((value[key] for key in ("rating", "number", "choices") if key in value), None)
+            if number is not None:  # else a text, or a mark
+                number = number[0] if isinstance(number, list) and len(number) == 1 else number
+                yield result.get("from_name"), number, user, None
+
+
+def _argilla(row: dict) -> Iterator[Answer]:
+    """Yield the answers of a record, in the four layouts of its versions."""
+    for each in row["responses"] if isinstance(row.get("responses"), list) else ():
+        if isinstance(each, dict) and isinstance(each.get("values"), dict):
+            for name, held in each["values"].items():
+                yield name, (held or {}).get("value"), each.get("user_id"), each.get("status")
+    nested = row["responses"].items() if isinstance(row.get("responses"), dict) else ()
+    for name, answers in [*nested, *row.items()]:
+        if str(name).endswith(".responses") and isinstance(answers, list):
+            users, states = (row.get(f"{name}.{what}") or [None] * len(answers) for what in ("users", "status"))
+            yield from zip([name.removesuffix(".responses")] * len(answers), answers, users, states)
+        elif isinstance(answers, list):
+            for each in answers:
+                if isinstance(each, dict) and "value" in each and {"user_id", "status"} & set(each):
+                    yield name, each["value"], each.get("user_id"), each.get("status")
