@@ -24,6 +24,7 @@ from itertools import combinations
 from pathlib import Path
 from statistics import fmean
 from typing import Any
+from unittest import mock
 
 os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "true", "OPENAI_API_KEY": "none"}
 
@@ -35,6 +36,7 @@ from doubles.endpoint import EndpointDouble, answer
 from programs import ENCODER, JUDGE, ROOT, SAMPLE, run_command, run_recipe
 from study_scripts import dry_run, steps
 
+from automedeval.audit.table import table
 from automedeval.meta_evaluation.agreement.cases import Cases
 
 HERE, WORK = Path(__file__).parent / "golden", Path(tempfile.mkdtemp(prefix="golden-"))
@@ -297,8 +299,9 @@ def harm() -> Any:
 
 def audit() -> Any:
     """The packaged small judge, audited on ten cases of the sample."""
-    few = {"limit": 10, "edits": 4, "resamples": 500}
-    return result("audit.json", "audit", 0, 3, judge="small", encoder=ENCODER, cases=SETS["sample"][0], **few)
+    few = {"limit": 10, "edits": 4}
+    with mock.patch.object(table, "__defaults__", (500,)):  # resamples
+        return result("audit.json", "audit", 0, 3, judge="small", encoder=ENCODER, cases=SETS["sample"][0], **few)
 
 
 def language_model() -> Any:
