@@ -111,7 +111,6 @@ class JudgeArguments(PromptArguments, EvidenceArguments):
         "else automedeval",
         None,
     )
-    criteria_at_once: int = option("checklist: criteria of the case in one prompt", 1)
     rationale: bool = option("false asks for scores or choices alone", True)
     score_decoding: str | None = option(
         "constrained, by default of a checkpoint: it chooses each score among the allowed values, the likeliest one or "
@@ -156,7 +155,7 @@ class JudgeArguments(PromptArguments, EvidenceArguments):
             raise RecordError("--cases names no file")
         if self.columns and len(self.cases) > 1 and not all(is_table(named_file(each)[1]) for each in self.cases):
             raise RecordError("--columns are those of tables, not of logs")
-        check_least(self, 1, "runs", "limit", "criteria_at_once")
+        check_least(self, 1, "runs", "limit")
         if self.batch_file:  # a verdict is one request
             if self.score_decoding == "constrained":
                 what = "--score_decoding constrained takes several requests for a verdict"
@@ -225,9 +224,7 @@ def main() -> None:
 
     @cache
     def loaded() -> BaseJudge:
-        asked = {
-            name: getattr(args, name) for name in ("rationale", "score_decoding", "on_overlong", "criteria_at_once")
-        }
+        asked = {name: getattr(args, name) for name in ("rationale", "score_decoding", "on_overlong")}
         return load_judge(
             judge_name, rubric, chat_args, name=args.judge_name, cases=cases_of(args), processes=processes,
             encoder=encoder_args, **plan, **asked, **args.books(encoder_args, chat_args.device),
