@@ -102,21 +102,3 @@ def test_a_killed_run_composes_the_same_batches_again(tmp_path, sizes):
 
 def read_verdicts(folder: Path) -> list[Verdict]:
     return list(read_records(folder / "verdicts.jsonl", Verdict))
-
-
-def test_cases_are_read_once_where_no_prompt_is_refused(tmp_path, sizes):
-    """The iterations over the requests, each of which reads the file of the cases."""
-
-    class Counted(list):
-        times = 0
-
-        def __iter__(self):
-            self.times += 1
-            return super().__iter__()
-
-    requests = Counted(Request(Case(str(number), "?", (Response("m", "text"),)), (0,)) for number in range(20))
-    judge = SimulatedJudge(*sizes)
-    log = verdict_log(tmp_path, judge)
-    with log:
-        judge_missing(judge, requests, len(requests), log, set())
-    assert (requests.times, log.new) == (1, 20)
