@@ -294,7 +294,7 @@ def test_a_checkpoint_is_led_in_rounds(tiny_model):
 def test_rounds_go_on_until_every_dialogue_has_ended():
     class Echo(Chat):
         def estimate(self, prompts):
-            return 0, 0.0
+            return 0
 
         def answer(self, prompts, wanted=None):
             rounds.append(len(prompts))

@@ -263,24 +263,14 @@ def test_an_audit_says_only_what_it_tried(tmp_path: Path) -> None:
     assert "\nScores highest: " in printed
 
 
-def test_a_comparison_takes_the_audit_of_each_of_its_judges(tmp_path: Path) -> None:
+def test_an_audit_of_another_judge_of_the_report_is_not_taken_for_the_main_judge(tmp_path: Path) -> None:
     judged = agreeing_verdicts("j", settings="111111111111"), noisy_verdicts("k", 0.5, 1, settings="222222222222")
     write(tmp_path / "v.jsonl", [*judged[0], *judged[1]])
-    for name, settings in (("one", "111111111111"), ("two", "222222222222")):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "audit.json").write_text(json.dumps(audit_of(settings)))
-    ratings = SAMPLE / "test_ratings.jsonl"
-    args = ["--verdicts", tmp_path / "v.jsonl", "--cases", CASES, "--ratings", ratings]
-    done = succeeded(
-        run_command("compare", *args, "--output", tmp_path / "c", "--audits", tmp_path / "one", tmp_path / "two")
-    )
-    assert "Audited: On 20 cases. It passes." in done.stdout
-    done = run_command(
-        "report", *args, *flags(encoder="none", resamples=100, output=tmp_path / "r", audits=tmp_path / "two")
-    )
-    assert "Audit the judge with the options of its run" in told(tmp_path / "r"), (
-        "the main judge is j, and only k was audited"
-    )
+    (tmp_path / "audit.json").write_text(json.dumps(audit_of("222222222222")))
+    options = {"verdicts": tmp_path / "v.jsonl", "cases": CASES, "ratings": SAMPLE / "test_ratings.jsonl"}
+    options |= {"encoder": "none", "resamples": 100, "audits": tmp_path / "audit.json"}
+    succeeded(run_command("report", *flags(**options, output=tmp_path / "r")))
+    assert "Audit the judge with the options of its run" in told(tmp_path / "r")
 
 
 @pytest.mark.parametrize("name", ["blind_to", "empty", "models"])

@@ -380,7 +380,8 @@ def test_every_caption_of_tables_and_figures_names_the_layout(reported: tuple) -
     assert layouts.pop("pairs: correctness") == PAIRS
     assert set(layouts.values()) == {ALL}
     first, *captions = re.findall(r"<caption>(.*?)</caption>|<figcaption>(.*?)</figcaption>", page, re.S)
-    assert first[0].startswith("Share of pairs won.") and len(captions) > 10
+    assert first[0].startswith("Share of pairs won.")
+    assert len(captions) > 10
     for texts in captions:
         assert "".join(texts).removesuffix(".").endswith(f". Layout: {ALL}; of pairs: {PAIRS}")
 

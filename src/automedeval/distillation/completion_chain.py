@@ -148,14 +148,12 @@ class CompletionChain:
 
     def dry_run(self, requests: Iterable[Request], done: Collection[tuple] = ()) -> str:
         """Count what a run would take at least: a chain makes one call, and at most one more than its questions."""
-        cases, tokens, cost = 0, 0, 0.0
+        cases = tokens = 0
         for request in requests:
             if request.key not in done:
-                count, worst = self.judge.chat.estimate([next(self.dialogue(request))])
-                cases, tokens, cost = cases + 1, tokens + count, cost + worst
+                cases, tokens = cases + 1, tokens + self.judge.chat.estimate([next(self.dialogue(request))])
         calls = f"{cases} to {cases * (self.questions + 1)} calls"
-        text = f"{cases} cases, {len(done)} judged already, {calls}, about {tokens:,} prompt tokens in the first ones"
-        return text + (f", which cost at most {cost:.2f}" if cost else "")
+        return f"{cases} cases, {len(done)} judged already, {calls}, about {tokens:,} prompt tokens in the first ones"
 
 
 def overview(verdicts: Iterable[Verdict], cases: int, new: int) -> str:

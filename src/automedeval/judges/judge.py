@@ -61,7 +61,7 @@ def load_judge(
         chat: how the model is loaded and asked: `ChatArguments`, or a dict of its fields.
         seed: of the orders, and of sampling.
         cases: what a baseline takes for the frequency of words; None takes the cases that are judged together.
-        processes: those that share the endpoint's budget, and the reading of a checkpoint.
+        processes: those that share the reading of a checkpoint.
         encoder: of a small judge, or of a baseline that compares embeddings: `EncoderArguments`, a checkpoint's folder or Hub
             id.
         options: the other arguments of `Judge` and `ChecklistJudge`; `rationale`, `score_decoding` and `on_overlong` matter

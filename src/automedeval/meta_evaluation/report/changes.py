@@ -81,14 +81,12 @@ def grid_of_changes(
     return pack_grid(cases, records, row, marks, flags, marked=marked, gap="size of the change", **more)
 
 
-def candidates_of(
-    cases: Cases, chosen: Iterable[str], notes: list[str], option: str = "--models"
-) -> dict[str, np.ndarray]:
+def candidates_of(cases: Cases, chosen: Iterable[str], notes: list[str], option: str = "") -> dict[str, np.ndarray]:
     """Return the response of every candidate in every case: candidate → int [cases], -1 where there is none.
 
     Args:
         chosen: the names of the candidates to return; empty for all.
-        option: what named them.
+        option: what named them, if anything did.
 
     Raises:
         RecordError: a name of `chosen` that no candidate has.

@@ -114,7 +114,7 @@ def make_report(
     args.verdicts = [file for file in args.verdicts if file not in on_harm]
     own = None if args.rubric and read_rubric(args.rubric).in_words else args.rubric
     if labels or has_checklists(args.verdicts):
-        report = _criteria_report(args, load_encoder, cases, labels, harm)
+        report = _criteria_report(args, cases, labels, harm)
         return replace(report, texts=report.texts | harm_pages)
     flags = read_flags(Path(args.output) / FLAGS, cases)
     judges, notes = read_verdicts(args.verdicts, cases, own, frozenset({*NAMES, "people"}))
@@ -192,13 +192,10 @@ def make_report(
     return Report(result, "agreement.json", "report.html", texts, [*words(result, scale), *steps])
 
 
-def _criteria_report(
-    args: ReportArguments, load_encoder: LoadEncoder, cases: Cases, labels_file: str | None, harm: dict[str, Any]
-) -> Report:
+def _criteria_report(args: ReportArguments, cases: Cases, labels_file: str | None, harm: dict[str, Any]) -> Report:
     readings, notes = read_checklists(args.verdicts, cases)
     labels = read_labels(labels_file, cases) if labels_file else None
-    encoder = load_encoder(notes) if labels and args.baselines else None
-    result = criteria_report.criteria_result(cases, readings, labels, encoder, args.resamples, args.audits, harm)
+    result = criteria_report.criteria_result(cases, readings, labels, args.resamples, args.audits, harm)
     result |= {"notes": notes, "settings": describe_result("report", resamples=args.resamples)}
     texts = criteria_report.render_criteria(result, cases, readings)
     return Report(result, "criteria.json", "criteria.html", texts, criteria_report.sentences(result)[:2])
