@@ -173,9 +173,8 @@ def test_ratings_decide_whether_a_model_may_be_called_better(study: Path, tmp_pa
         options = ["--cases", file, "--ratings", ratings, "--encoder", "none", "--resamples", 200]
         succeeded(run_command("report", "--verdicts", tmp_path / "v", *options, "--output", tmp_path / str(right)))
         (first,) = re.findall("^(?:Best model|Scores highest): .*$", told(tmp_path / str(right)), re.MULTILINE)
-        outcome = json.loads((tmp_path / str(right) / "agreement.json").read_text())["main_judge"]["best_baseline"][
-            "outcome"
-        ]
+        judges = json.loads((tmp_path / str(right) / "agreement.json").read_text())["judges"]
+        outcome = judges["small"]["best_baseline"]["outcome"]
         assert first == (
             "Best model: a is better than b." if outcome == "better" else "Scores highest: a scores higher than b."
         )

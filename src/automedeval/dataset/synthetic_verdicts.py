@@ -30,7 +30,7 @@ def verdicts_of_pairs(cases: Sequence[Case], seed: int) -> tuple[list[Case], lis
         The cases with such responses; their verdicts; (case id, reason) of the cases for which there is no such answer.
     """
     rubric = read_rubric("automedeval")
-    about_all = {"settings": digest(["pairs", rubric.fingerprint, sorted(SCORES.items()), WORDS, seed])}
+    about_all: dict[str, Any] = {"settings": digest(["pairs", rubric.fingerprint, sorted(SCORES.items()), WORDS, seed])}
     about_all |= {
         "teacher": "weak",
         "quality": "low",

@@ -14,7 +14,6 @@ import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import contradicted
-from automedeval.meta_evaluation.agreement.main_judge import values_of_responses
 from automedeval.meta_evaluation.table import Row, VerdictTable
 from automedeval.records import RecordError, digest, read_lines
 
@@ -77,7 +76,7 @@ def pack_grid(
         head: "gap", the name of the measure `models_differ`, and "base", the model with which answers are compared first.
     """
     models = models or cases.models
-    values = values_of_responses(cases, main)
+    values = main.ranking_values
     marked = marks_of(cases, main.judge) | dict(marked or {})
     rows = []
     for record in records:

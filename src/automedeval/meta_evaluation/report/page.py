@@ -11,8 +11,8 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.candidates import standing
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import contradicted
-from automedeval.meta_evaluation.agreement.main_judge import measures_of_cases
 from automedeval.meta_evaluation.agreement.ratings import People
+from automedeval.meta_evaluation.agreement.worth_reading import measures_of_cases
 from automedeval.meta_evaluation.checked import marked
 from automedeval.meta_evaluation.facts import called
 from automedeval.meta_evaluation.page import SHOWN_CASES, render_report
@@ -180,7 +180,7 @@ def render(
         facts=text.answer(result), further=[*text.further(result), *harm], commands=rate, bars=text.bars(result, scale),
         links=text.read_first(result), tables=text.tables(result), notes=result["notes"], figures=illustrate(result),
         settings=result["settings"], scripts=("report.js", "grid.js"), result=result, judges=judges,
-        layout=text.layout(judges.values()), standing=standing(result["models"][result["main_judge"]["name"]]),
+        standing=standing(result["models"][result["main_judge"]["name"]]),
         main=called(result["main_judge"]["name"]), cases=listed, in_grid=len(cases), grid=grid, marked=marked, table2=table2,
         gaps=text.gaps(result), records=records, reasons=undefined(records), labels=LABELS, marks=MARKS,
         # Judges that were asked about less have fewer pairs.
