@@ -77,8 +77,10 @@ def sample(tmp_path_factory):
 def test_round_1_of_the_small_study(sample, tmp_path, tiny_model) -> None:
     about = ["--dataset", sample, "--output", tmp_path / "round1"]
     said = run_recipe("introspect_discuss", "--config", RUN / "discuss1.yaml", *about, "--verdicts", sample)
+    training = tmp_path / "training.yaml"
+    training.write_text(json.dumps({"model_name_or_path": str(tiny_model), "max_length": 4000}))
     assert said.returncode == 0, said.stderr
-    options = ["--config", RUN / "revise1.yaml", *about, "--tokenizer", tiny_model, "--max_length", 4000]
+    options = ["--config", RUN / "revise1.yaml", *about, "--training", training]
     done = run_recipe("introspect_revise", *options)
     assert done.returncode == 0, done.stderr
     assert "rule on ratings reviews" in said.stdout
@@ -108,7 +110,8 @@ def test_round_1_of_the_small_study(sample, tmp_path, tiny_model) -> None:
     assert again.stdout == done.stdout
     assert [(tmp_path / "round1" / name).read_bytes() for name in WRITTEN] == first
     most = statistics["splits"]["train"]["tokens"]["most"]
-    shorter = run_recipe("introspect_revise", *options, "--max_length", most - 1)
+    training.write_text(json.dumps({"model_name_or_path": str(tiny_model), "max_length": most - 1}))
+    shorter = run_recipe("introspect_revise", *options)
     assert f"(more than {most - 1:,} tokens: 1)" in shorter.stdout
     (dropped,) = (tmp_path / "round1" / "dropped.jsonl").read_text().splitlines()
     assert json.loads(dropped)["reason"] == f"more than {most - 1:,} tokens"
@@ -390,7 +393,7 @@ def test_a_checkpoint_that_cannot_discuss_is_told_in_one_line(lessons, tiny_mode
         (["--suggester", "openai:m", "--reviewer", "openai:m"], "--store names no folder"),
         (["--tolerance", "-1"], "--tolerance must be at least 0"),
         (["--exchanges", "0"], "--exchanges must be at least 1"),
-        (["--tokenizer", "models/nothing"], "no checkpoint at models/nothing"),
+        (["--training", "nowhere.yaml"], "nowhere.yaml: No such file"),
     ],
 )
 def test_what_cannot_be_is_told_in_one_line(lessons, options, said) -> None:

@@ -90,7 +90,7 @@ class Round:
             self.report(f"jury: {idle:,} decisions on cases that needed none")
 
     def write(
-        self, folder: Path, encoder: PromptEncoder | None, max_length: int
+        self, folder: Path, encoder: PromptEncoder | None, max_length: int | None
     ) -> tuple[dict[str, dict[str, Any]], Counter]:
         """Write the training rows, the test split, and the records of all mistakes.
 
