@@ -14,7 +14,6 @@ from automedeval.annotation.store import Stale, Store
 from automedeval.annotation.study import Study
 from automedeval.annotation.validation import LONGEST, Invalid
 
-pytest_plugins = ["doubles.study_databases"]
 FULL = {str(slot): dict.fromkeys(CRITERIA, 3) for slot in (1, 2, 3)}
 
 

@@ -1,9 +1,7 @@
 """The physicians' page by its requests: what it shows and withholds, whom it lets in, and what every answer carries."""
 
-import io
 import json
 import re
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -23,7 +21,6 @@ from doubles.study_page import (
     write_study,
 )
 
-from automedeval.annotation.coordinator import set_password
 from automedeval.annotation.export import exported
 from automedeval.annotation.security import BODY_LIMIT, HEADERS
 from automedeval.annotation.store import Store
@@ -213,18 +210,13 @@ def test_half_a_character_does_not_stop_a_study(tmp_path: Path) -> None:
         text = re.sub('"case-1"', r'"case-1 \\ud83d"', text).replace("(case 1", r"(case 1 \ud83e")
         (tmp_path / f"{file}.jsonl").write_text(text)
     with opened(study) as store:
-        set_password(store, "a long password")
         someone = physician(store)
         while 'id="task"' in someone.page:
             assert "(case 1 ?" in someone.page
             fields = someone.fill(0 if "decision" in someone.asked() else -1)
             assert someone.post(someone.place(), **fields).status_code == 200
         assert "3 done" in someone.page
-        someone.get("/coordinator/login")
-        someone.post("/coordinator/login", password="a long password")
-        assert someone.get("/coordinator").status_code == 200
-        with zipfile.ZipFile(io.BytesIO(someone.client.get("/coordinator/export.zip").content)) as archive:
-            files = [archive.read(f"{name}.jsonl") for name in ("ratings", "preferences")]
+        files = [exported(store)[0][f"{name}.jsonl"] for name in ("ratings", "preferences")]
         assert [json.loads(file.splitlines()[0])["case_id"] for file in files] == ["case-1 ?"] * 2
 
 
@@ -239,13 +231,11 @@ def test_following_an_invitation_does_not_sign_in(store: Store) -> None:
 
 
 def test_signing_in_ends_what_the_browser_was_signed_in_as(store: Store) -> None:
-    set_password(store, "a long password")
-    someone = Physician(client_of(store))
-    someone.get("/coordinator/login")
-    someone.post("/coordinator/login", password="a long password")
-    assert someone.get("/coordinator").url.path == "/coordinator"
+    someone = physician(store)
+    assert someone.get("/tasks/1").status_code == 200
     someone.sign_in(store.invite("physician-1"))
-    assert someone.get("/coordinator").url.path == "/coordinator/login"
+    assert "Signed in as <strong>physician-1</strong>" in someone.page
+    assert someone.get("/tasks/1").status_code == 404
 
 
 def test_a_new_invitation_ends_the_sessions_of_the_old_one(store: Store) -> None:
@@ -302,7 +292,7 @@ def test_a_form_without_its_token_stores_nothing(store: Store) -> None:
         answer = someone.post(RESPONSES, follow=False, **fields, csrf=token)
         assert answer.status_code == 403, token
         assert "Nothing was stored" in answer.text
-    for path in ("/next", "/undo", "/leave", "/tasks/1/skip", f"{RESPONSES}/draft", "/coordinator/login"):
+    for path in ("/next", "/undo", "/leave", "/tasks/1/skip", f"{RESPONSES}/draft"):
         assert someone.post(path, follow=False, csrf="wrong").status_code == 403, path
     other = physician(store, "physician-1")
     assert someone.post(RESPONSES, follow=False, **fields, csrf=other.hidden()["csrf"]).status_code == 403
@@ -311,7 +301,7 @@ def test_a_form_without_its_token_stores_nothing(store: Store) -> None:
 
 def test_every_answer_has_the_security_headers(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     someone = physician(store)
-    paths = ("/", "/tasks/1", "/nowhere", "/tasks/7", "/page.css", "/coordinator/login", "/next")
+    paths = ("/", "/tasks/1", "/nowhere", "/tasks/7", "/page.css", "/next")
     answers = [someone.client.get(path) for path in paths]
     answers.append(someone.client.put("/tasks/1", data={"csrf": ""}))
     answers.append(someone.post(RESPONSES, csrf="wrong"))
@@ -322,7 +312,7 @@ def test_every_answer_has_the_security_headers(store: Store, monkeypatch: pytest
 
     monkeypatch.setattr(store, "progress", fail)
     answers.append(someone.client.get("/"))
-    assert [answer.status_code for answer in answers] == [200, 200, 404, 404, 200, 200, 405, 403, 403, 413, 500]
+    assert [answer.status_code for answer in answers] == [200, 200, 404, 404, 200, 405, 403, 403, 413, 500]
     assert "secret-of-the-machine" not in answers[-1].text
     for answer in answers:
         for name, value in HEADERS.items():

@@ -46,7 +46,7 @@ def test_the_package_keeps_the_contract() -> None:
 
 
 SLOW = {"torch", "transformers", "sentence_transformers", "openai", "matplotlib", "scipy.special", "scipy.optimize"}
-SLOW |= {"fastapi", "sqlalchemy", "pandas", "pyarrow", "datasets", "huggingface_hub"}
+SLOW |= {"fastapi", "pandas", "pyarrow", "datasets", "huggingface_hub"}
 HELP = """
 import sys
 from contextlib import suppress

@@ -21,7 +21,6 @@ from starlette.templating import Jinja2Templates
 
 from automedeval.annotation import forms
 from automedeval.annotation.assignment import Assignment
-from automedeval.annotation.coordinator import add_coordinator
 from automedeval.annotation.security import PAGES, csrf_of, field_of, layers, sign_in
 from automedeval.annotation.store import NotYours, Stale, Store
 from automedeval.annotation.study import Annotator, Study
@@ -51,17 +50,16 @@ def make_templates() -> Jinja2Templates:
     return Jinja2Templates(env=made, context_processors=[lambda request: {"csrf": csrf_of(request)}])
 
 
-def make_app(study: Study, store: Store, *, secret: str, secure: bool, proxies: int = 0) -> FastAPI:
-    """Return the page of a study, for browsers that reach it by https alone if `secure`, through so many proxies.
+def make_app(study: Study, store: Store, *, secret: str, secure: bool) -> FastAPI:
+    """Return the page of a study, for browsers that reach it by https alone if `secure`.
 
     `secret` signs session cookies; a new one ends all sessions.
     """
-    middleware = layers(secret, secure, proxies)
+    middleware = layers(secret, secure)
     app = FastAPI(title=study.title, docs_url=None, redoc_url=None, openapi_url=None, middleware=middleware)
     templates = make_templates()
     _add_start(app, study, store, templates, secret)
     _add_tasks(app, study, store, templates)
-    add_coordinator(app, study, store, templates)
     return app
 
 

@@ -1,6 +1,6 @@
 """Secure the physicians' page by middleware between a request and its route.
 
-`Forwarded` finds the visitor's address behind proxies. `Guard` adds security headers to every response, errors included, and
+`Guard` adds security headers to every response, errors included, and
 answers a crash with a plain page. `Forms` reads the body of every POST, within a limit, and refuses it without the token of its
 session, so that no route has to check it. Starlette's signed session cookie is between the last two.
 """
@@ -13,7 +13,7 @@ import secrets
 from importlib import resources
 from urllib.parse import parse_qsl
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import MutableHeaders
 from starlette.middleware import Middleware
 from starlette.middleware.sessions import SessionMiddleware
 from starlette.requests import Request
@@ -34,10 +34,10 @@ SESSION_SECONDS = 30 * 24 * 3600.0
 HEADERS: dict[str, str] = packaged("annotation", "headers")
 
 
-def layers(secret: str, secure: bool, proxies: int) -> list[Middleware]:
+def layers(secret: str, secure: bool) -> list[Middleware]:
     """Return the middleware of the page, outermost first; `secret` signs session cookies, which need https if `secure`."""
     session = Middleware(SessionMiddleware, secret, max_age=int(SESSION_SECONDS), same_site="lax", https_only=secure)
-    return [Middleware(Forwarded, proxies), Middleware(Guard), session, Middleware(Forms)]
+    return [Middleware(Guard), session, Middleware(Forms)]
 
 
 def plain_page(status: int, heading: str, text: str) -> HTMLResponse:
@@ -66,43 +66,6 @@ def sign_in(request: Request, secret: str, token: str) -> None:
     request.session.update(invitation=token, csrf=form_token)
 
 
-class Forwarded:
-    """Take a visitor's address and scheme from the X-Forwarded headers of the page's own proxies.
-
-    Each proxy appends the address that called it, so with N proxies the visitor's address is the Nth from the right. What
-    stands to the left of it came with the request, and may be forged. (uvicorn's own middleware knows proxies by their
-    addresses, and takes the leftmost entry if it trusts every address.)
-    """
-
-    def __init__(self, app: ASGIApp, proxies: int):
-        self.app, self.proxies, self.warned = app, proxies, False
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            headers = Headers(scope=scope)
-            if self.proxies:
-                if visitor := self._entry(headers, "x-forwarded-for"):
-                    scope = {**scope, "client": (_host(visitor), 0)}
-                if (scheme := self._entry(headers, "x-forwarded-proto")) in ("http", "https"):
-                    scope = {**scope, "scheme": scheme}
-            elif "x-forwarded-for" in headers and not self.warned:
-                self.warned = True
-                LOG.warning("a request came through a proxy: --proxies says how many are in front of the page")
-        await self.app(scope, receive, send)
-
-    def _entry(self, headers: Headers, name: str) -> str | None:
-        """Return what the outermost of the page's proxies wrote; a header that is repeated is one list."""
-        entries = [entry.strip() for line in headers.getlist(name) for entry in line.split(",")]
-        return entries[max(0, len(entries) - self.proxies)] if entries else None
-
-
-def _host(entry: str) -> str:
-    """Return an address without its port: "192.0.2.1:80" and "[2001:db8::1]:80" have one."""
-    if entry.startswith("["):
-        return entry[1:].partition("]")[0]
-    return entry.partition(":")[0] if entry.count(":") == 1 else entry
-
-
 class Guard:
     """Add the security headers to every response, and answer a crash with a plain page."""
 
@@ -121,7 +84,7 @@ class Guard:
                 started = True
                 headers = MutableHeaders(scope=message)
                 for name, value in HEADERS.items():
-                    headers.setdefault(name, value)  # a route may have set its own, as figures do
+                    headers.setdefault(name, value)
                 headers.setdefault("Cache-Control", "no-store")
             await send(message)
 
