@@ -18,7 +18,7 @@ from automedeval.dataset.folder import new_dataset, row_limit
 from automedeval.introspection.jury import DECIDED, read_jury, write_queue
 from automedeval.introspection.revisions import REVISIONS, RoundArguments, decide, read_discussion
 from automedeval.introspection.round import STOP, WAITING, Round
-from automedeval.records import RecordError, option
+from automedeval.records import option
 from automedeval.records.command_line import parse, run
 from automedeval.records.journal import Journal, write_lines
 from automedeval.records.run_record import record_run
@@ -29,11 +29,10 @@ class ReviseArguments(RoundArguments):
     """The jury, and the rows."""
 
     waiting: str = option(
-        "if cases wait for the jury: stop, leave_out their rows, or keep_old: keep the rows with the old verdicts",
+        "if cases wait for the jury: stop, or keep_old: keep their rows with the old verdicts",
         STOP,
         choices=list(WAITING),
     )
-    wait: bool = option("end with exit status 1 where cases wait for the jury and --waiting is stop", False)
     training: str | None = option(
         "YAML of recipes/sft.py: rows too long for its max_length are dropped (default: no length is checked)", None
     )
@@ -49,7 +48,7 @@ def main() -> None:
     rulings, filled = read_jury(queue, by_case)
     with Journal(args.discussion / "discussion.jsonl") as journal:
         decide(records, rulings, by_case, journal)
-    this = Round(dataset, recorded, records, discussion, args.waiting)
+    this = Round(dataset, recorded, records, discussion)
     write_queue(queue, [by_case[case_id] for case_id in by_case if case_id in this.waiting], filled)
     write_lines(args.discussion / REVISIONS, records)
     this.report_decisions(rulings)
@@ -58,11 +57,8 @@ def main() -> None:
     if count and args.waiting == STOP:
         print(
             f"{waits}: fill them in there, or decide on the physicians' page (docs/annotation.md) and export into "
-            f"{args.discussion / DECIDED}; then run the same command again. To go on without the jury: --waiting leave_out or "
-            "--waiting keep_old"
+            f"{args.discussion / DECIDED}; then run the same command again. To go on without the jury: --waiting keep_old"
         )
-        if args.wait:
-            raise RecordError(f"{args.output} is not written before the jury has decided")
         return
     with new_dataset(args.output) as folder:
         splits, written = this.write(folder, encoder, max_length)

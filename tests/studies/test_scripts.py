@@ -232,5 +232,5 @@ def test_a_rehearsal_differs_in_the_listed_keys_alone() -> None:
             listed |= {"test", "teachers", "stages"}  # counts
         listed |= {"share"} if file.stem == "counts" else set()
         assert {key for key in real | small if real.get(key, ...) != small.get(key, ...)} <= listed, file
-        for key in ("max_new_tokens", "max_length", "questions", "passages", "exchanges", "runs"):
+        for key in ("max_new_tokens", "max_length", "questions", "passages", "runs"):
             assert real.get(key) == small.get(key), "the window is the true one"
