@@ -173,7 +173,7 @@ class Physician:
         path = FORM.search(page)[1]
         hidden = {name: unescape(value) for name, value in HIDDEN.findall(page)}
         await asyncio.sleep(self.think * self.random.uniform(0.5, 1.5))
-        fields = {**hidden, **scores, "seconds": "60"}
+        fields = {**hidden, **scores}
         started = time.perf_counter()
         twice = [self.send(path, fields)] if self.random.random() < 0.05 else []
         answer, *_ = await asyncio.gather(self.send(path, fields), *twice)

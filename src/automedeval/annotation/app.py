@@ -1,11 +1,10 @@
 """Serve the physicians' page, from the invitation to the last task (paper, section 4.2, Appendices D and E).
 
 Every POST is answered with a redirect, so that going back or reloading stores nothing twice. The page works without JavaScript;
-`page.js` adds keyboard keys, drafts, and the time that a task was in view.
+`page.js` adds keyboard keys and drafts.
 """
 
 import hashlib
-import math
 import re
 import time
 from collections.abc import Callable
@@ -13,7 +12,6 @@ from contextlib import suppress
 from typing import Any
 
 from fastapi import FastAPI
-from markupsafe import Markup, escape
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
@@ -45,8 +43,6 @@ def make_templates() -> Jinja2Templates:
     digest = hashlib.sha256(b"".join((PAGES / name).read_bytes() for name in ASSETS)).hexdigest()[:12]
     made.globals["assets_version"] = digest
     made.filters["words"] = forms.words
-    # A browser reads a bare carriage return as a line break; marks count it as it is.
-    made.filters["exact"] = lambda text: Markup(str(escape(text)).replace("\r", "&#13;"))
     return Jinja2Templates(env=made, context_processors=[lambda request: {"csrf": csrf_of(request)}])
 
 
@@ -75,15 +71,6 @@ def _version(request: Request) -> int:
     if not re.fullmatch("[0-9]{1,9}", version := field_of(request, "version")):
         raise Invalid("This form is not one that the page made. Nothing was stored.")
     return int(version)
-
-
-def _seconds(request: Request) -> float | None:
-    """Return the seconds that the task was in view, None if the browser did not measure them."""
-    try:
-        seconds = float(field_of(request, "seconds"))
-    except ValueError:
-        return None
-    return seconds if math.isfinite(seconds) and seconds > 0 else None
 
 
 def _see(request: Request, place: str) -> Response:
@@ -237,7 +224,7 @@ def _add_tasks(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
         assignment = task_of(request, number)
         part, fields = asked(assignment, slug)
         content = read_form(fields, request.state.form)
-        stored = store.answer(assignment.annotator, number, part, content, _version(request), _seconds(request))
+        stored = store.answer(assignment.annotator, number, part, content, _version(request))
         return see_task(request, store.next(assignment.annotator) if stored.part is None else stored)
 
     @app.post("/tasks/{number:int}/{slug}/draft")
