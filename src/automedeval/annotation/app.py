@@ -19,7 +19,7 @@ from starlette.templating import Jinja2Templates
 
 from automedeval.annotation import forms
 from automedeval.annotation.assignment import Assignment
-from automedeval.annotation.security import PAGES, csrf_of, field_of, layers, sign_in
+from automedeval.annotation.security import PAGES, field_of, protect
 from automedeval.annotation.store import NotYours, Stale, Store
 from automedeval.annotation.study import Annotator, Study
 from automedeval.annotation.validation import Field, Invalid, Refused, read_form, values_of
@@ -43,7 +43,7 @@ def make_templates() -> Jinja2Templates:
     digest = hashlib.sha256(b"".join((PAGES / name).read_bytes() for name in ASSETS)).hexdigest()[:12]
     made.globals["assets_version"] = digest
     made.filters["words"] = forms.words
-    return Jinja2Templates(env=made, context_processors=[lambda request: {"csrf": csrf_of(request)}])
+    return Jinja2Templates(env=made)
 
 
 def make_app(study: Study, store: Store, *, secret: str, secure: bool) -> FastAPI:
@@ -51,10 +51,10 @@ def make_app(study: Study, store: Store, *, secret: str, secure: bool) -> FastAP
 
     `secret` signs session cookies; a new one ends all sessions.
     """
-    middleware = layers(secret, secure)
-    app = FastAPI(title=study.title, docs_url=None, redoc_url=None, openapi_url=None, middleware=middleware)
+    app = FastAPI(title=study.title, docs_url=None, redoc_url=None, openapi_url=None)
+    protect(app, secret, secure)
     templates = make_templates()
-    _add_start(app, study, store, templates, secret)
+    _add_start(app, study, store, templates)
     _add_tasks(app, study, store, templates)
     return app
 
@@ -106,7 +106,7 @@ def _add_errors(
         return message(request, error.status, error.heading, str(error))
 
 
-def _add_start(app: FastAPI, study: Study, store: Store, templates: Jinja2Templates, secret: str) -> None:
+def _add_start(app: FastAPI, study: Study, store: Store, templates: Jinja2Templates) -> None:
     def asset(request: Request) -> Response:
         name = request.url.path.removeprefix("/")
         headers = {"Cache-Control": "public, max-age=86400"}  # the address that the pages use changes with the content
@@ -137,7 +137,8 @@ def _add_start(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
     def accept(request: Request, token: str) -> Response:
         if store.annotator_of(token) is None:
             raise SignedOut(f"This step stored nothing. {INVITE_AGAIN}")
-        sign_in(request, secret, token)
+        request.session.clear()
+        request.session["invitation"] = token  # a new one, which makes this one void, ends the session
         return _see(request, "/")
 
     @app.post("/leave")

@@ -11,7 +11,7 @@ from automedeval.records import AutoMedEvalError
 
 LONGEST = 2_000  # characters of a comment, or of the reason for skipping
 LONGEST_RATIONALE = 20_000  # characters of a rationale, or as many as the one on record has
-BESIDE = ("csrf", "version", "then", "reason")  # further fields of every form
+BESIDE = ("version", "then", "reason")  # further fields of every form
 
 
 class Refused(AutoMedEvalError):
