@@ -45,7 +45,7 @@ class DiscussArguments(RoundArguments):
         "model that accepts or objects: as --suggester, or ratings:FILE, a rule on people's ratings", None
     )
     exchanges: int = option("largest number of suggestions, each with a review", EXCHANGES)
-    dry_run: bool = option("count mistakes, tokens and cost; ask no model", False)
+    dry_run: bool = option("count mistakes and tokens; ask no model", False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -73,8 +73,8 @@ def main() -> None:
             names = {"suggester": partners.suggester.name, "reviewer": partners.reviewer.name}
             opened = partners.open(mistakes, journal)
             if args.dry_run:
-                tokens, cost = partners.suggester.estimate(partners.first_prompts(opened))
-                print(f"about {tokens:,} prompt tokens in the first suggestions, which cost at most {cost:.2f}")
+                tokens = partners.suggester.estimate(partners.first_prompts(opened))
+                print(f"about {tokens:,} prompt tokens in the first suggestions")
                 return
             record_run(args.discussion / "run.json", args, books, chat_args)
             with tqdm(unit="message", desc="discussion") as bar:
@@ -89,7 +89,7 @@ def main() -> None:
     if args.dry_run:
         return
     records = [record_of(mistake, discussions.get(mistake.case_id)) for mistake in mistakes]
-    rulings, filled = read_jury(queue, None, by_case)
+    rulings, filled = read_jury(queue, by_case)
     with Journal(args.discussion / "discussion.jsonl") as journal:
         decide(records, rulings, by_case, journal)
     facts = {"follows": dataset.statistics["fingerprint"], "judge": {"name": judge.name, "settings": judge.settings}}
@@ -117,8 +117,6 @@ def partners_of(args: Any, books: Any, chat_args: Any, about: list[str], mistake
     recorded = kinds[0] == "recording"
     suggester = partner(args.suggester, "suggestion")
     reviewer = partner(args.reviewer, "review") if recorded or args.reviewer != args.suggester else suggester
-    if kinds == ["openai", "openai"]:
-        reviewer.budget = suggester.budget  # --max_cost limits both together
     search, store = books.open(chat_args.device)
     return Partners(
         suggester,

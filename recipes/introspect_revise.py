@@ -15,9 +15,9 @@ from pathlib import Path
 import automedeval
 from automedeval.dataset.card import card_facts, write_card
 from automedeval.dataset.folder import new_dataset
-from automedeval.introspection.jury import DECIDED, read_jury, read_readings, write_queue
+from automedeval.introspection.jury import DECIDED, read_jury, write_queue
 from automedeval.introspection.revisions import REVISIONS, RoundArguments, decide, read_discussion
-from automedeval.introspection.round import STOP, WAITING, Round, number_of
+from automedeval.introspection.round import STOP, WAITING, Round
 from automedeval.models.tokenization import PromptEncoder
 from automedeval.records import RecordError, check_least, option
 from automedeval.records.command_line import parse, run
@@ -29,11 +29,6 @@ from automedeval.records.run_record import record_run
 class ReviseArguments(RoundArguments):
     """The jury, and the rows."""
 
-    jury: str | None = option(
-        "file with the jury's decisions, beside the queue; readings:FILE: raters' readings of `automedeval prepare`, one of "
-        "which decides about each case",
-        None,
-    )
     waiting: str = option(
         "if cases wait for the jury: stop, leave_out their rows, or keep_old: keep the rows with the old verdicts",
         STOP,
@@ -59,20 +54,14 @@ def main() -> None:
     encoder = PromptEncoder.from_checkpoint(args.tokenizer, args.tokenizer_template) if args.tokenizer else None
     dataset, recorded = args.read()
     records, discussion = read_discussion(args.discussion, dataset)
-    by_case, queue, readings = {each.case.id: each for each in recorded}, args.discussion / "jury.jsonl", None
-    kind, _, file = (args.jury or "").partition(":")
-    rulings, filled = read_jury(queue, None if kind == "readings" else args.jury, by_case)
-    if kind == "readings":
-        needed = [each["case_id"] for each in records if each["decided_by"] != "consensus"]
-        needed = [case_id for case_id in needed if case_id not in rulings]
-        drawn, readings = read_readings(file, by_case, needed, dataset.statistics["seed"], number_of(dataset))
-        rulings = drawn | rulings
+    by_case, queue = {each.case.id: each for each in recorded}, args.discussion / "jury.jsonl"
+    rulings, filled = read_jury(queue, by_case)
     with Journal(args.discussion / "discussion.jsonl") as journal:
         decide(records, rulings, by_case, journal)
     this = Round(dataset, recorded, records, discussion, args.waiting)
     write_queue(queue, [by_case[case_id] for case_id in by_case if case_id in this.waiting], filled)
     write_lines(args.discussion / REVISIONS, records)
-    this.report_decisions(rulings, readings)
+    this.report_decisions(rulings)
     count = len(this.waiting)
     waits = f"{count:,} {'case waits' if count == 1 else 'cases wait'} for the jury in {queue}"
     if count and args.waiting == STOP:
@@ -89,7 +78,7 @@ def main() -> None:
         if encoder is None:
             this.report("rows: no --tokenizer is given, so no length was checked")
         facts = dataset.statistics | card_facts(splits, written)
-        facts |= this.facts("raters' readings" if kind == "readings" else "the jury")
+        facts |= this.facts()
         facts |= {"folder": Path(args.output).name, "version": automedeval.__version__, "max_length": args.max_length}
         facts |= {"tokenizer": args.tokenizer and Path(args.tokenizer).name}
         write_card(folder, facts)

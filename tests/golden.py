@@ -27,12 +27,15 @@ from typing import Any
 
 os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "true", "OPENAI_API_KEY": "none"}
 
+import numpy as np
 from doubles import criteria_grader, criteria_study
 from doubles.agreement_study import read as lines
 from doubles.agreement_study import write
 from doubles.endpoint import EndpointDouble, answer
 from programs import ENCODER, JUDGE, ROOT, SAMPLE, run_command, run_recipe
 from study_scripts import dry_run, steps
+
+from automedeval.meta_evaluation.agreement.cases import Cases
 
 HERE, WORK = Path(__file__).parent / "golden", Path(tempfile.mkdtemp(prefix="golden-"))
 DATA = Path(os.environ.get("AUTOMEDEVAL_DATA", "no data"))
@@ -165,7 +168,6 @@ def small() -> Any:
         verdicts = lines(judged(data, "small") / "verdicts.jsonl")
         found[data] = kept(columns) | {"scores": [each["expected_scores"] for each in in_order(verdicts)]}
         found[data]["contradicted"] = sum(len(of) for each in verdicts for of in each.get("checked", {}).values())
-        found[data]["certified"] = sum(each.get("abstains") is False for each in verdicts)
     return found
 
 
@@ -212,7 +214,9 @@ def comparison() -> Any:
     files = {"cases": cases, "verdicts": [judged("sample", "small"), recorded("sample")]}
     found = {"by verdicts": result("comparison.json", "compare", **files)}
     found["all rated"] = result("comparison.json", "compare", **files, ratings=ratings)
-    found["12 rated"] = result("comparison.json", "compare", **files, ratings=ratings, rated=12)
+    drawn = [Cases.read(str(cases)).records[at].id for at in np.random.default_rng(0).choice(30, 12, replace=False)]
+    few = write(WORK / "few.jsonl", [each for each in lines(ratings) if each["case_id"] in drawn])
+    found["12 rated"] = result("comparison.json", "compare", **files, ratings=few)
     for at, name in enumerate(("old", "new")):
         one = [each | {"responses": [each["responses"][at] | {"model": "mine"}]} for each in lines(cases)]
         file = write(WORK / f"{name}.jsonl", one)
@@ -260,7 +264,7 @@ def criteria() -> Any:
     labelled = {**files, "ratings": made_up / "labels.jsonl"}
     found["made up"] = result("criteria.json", "report", **labelled)
     found["compared"] = result("comparison.json", "compare", **labelled)
-    return found | {"calibrated": result("calibration.json", "calibrate", **labelled, by="category")}
+    return found | {"calibrated": result("calibration.json", "calibrate", **labelled)}
 
 
 def harm() -> Any:

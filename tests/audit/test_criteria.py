@@ -162,19 +162,6 @@ def test_two_processes_audit_a_checkpoint_as_the_judge_command_judges(cases, tin
     assert answers[0].items() <= answers[1].items()  # a trial is of one response of its case
 
 
-def test_an_endpoint_with_a_budget_is_audited(cases: Path, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    with EndpointDouble(grade) as endpoint:
-        done = run_command(
-            "audit", "--judge", "openai:m", "--base_url", endpoint.url, "--rubric", "checklist", "--cases", cases,
-            "--edits", 1, "--resamples", 100, "--max_cost", 100, "--price_in", 1, "--price_out", 1,
-            "--gate", "false", "--output", tmp_path / "out",
-        )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    reading = json.loads((tmp_path / "out" / "audit.json").read_text())["perturbations"][0]
-    assert (reading["name"], reading["share"]["value"]) == ("reading", 1)
-
-
 @pytest.mark.parametrize(("options", "message"), ROWS["test_faulty_options_are_one_line"])
 def test_faulty_options_are_one_line(cases: Path, tmp_path: Path, options: tuple, message: str) -> None:
     command = ("audit", "--judge", "openai:m", "--rubric", "checklist", "--cases", cases, "--output", tmp_path / "out")

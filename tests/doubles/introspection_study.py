@@ -22,7 +22,7 @@ from automedeval.rubrics import read_rubric
 MODELS = ("ash", "birch", "cedar")
 RUBRICS = {name: read_rubric(name) for name in ("automedeval", "medical_pairwise")}
 RUBRICS = {rubric.name: rubric for rubric in RUBRICS.values()}
-REVISE = ("--jury", "--waiting", "--wait", "--tokenizer", "--tokenizer_template", "--max_length")
+REVISE = ("--waiting", "--wait", "--tokenizer", "--tokenizer_template", "--max_length")
 AUTOMEDEVAL = RUBRICS["automedeval@1"]
 
 

@@ -35,9 +35,6 @@ class Scripted(SequentialChat):
         self.lines, self.name, self._fingerprint = list(lines), name, name
         self.shown = []
 
-    def estimate(self, prompts):
-        return 0, 0.0
-
     def reply(self, prompt):
         self.shown.append(prompt.messages)
         return Answer(self.lines.pop(0), usage={"prompt_tokens": 10, "completion_tokens": 1})

@@ -171,7 +171,7 @@ def test_verdicts_of_earlier_judges_say_what_decided_and_are_read_as_others(tmp_
     done = run_command("report", *options, "--output", tmp_path / "r")
     assert done.returncode == 0, done.stderr
     figures = json.loads((tmp_path / "r" / "criteria.json").read_text())["judges"]["small"]["candidates"]
-    assert figures["a"]["clip_mean"] == figures["b"]["clip_mean"]
+    assert figures["a"]["mean"]["value"] == figures["b"]["mean"]["value"]
     assert [figures["a"][name] for name in ("lowest", "highest")] == [(5 - 4) / 8, 5 / 8]
     table = tmp_path / "table.csv"
     done = run_command("export", *options, "--to", "csv", "--rows", "criteria", "--output", table)

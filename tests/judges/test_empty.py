@@ -61,7 +61,6 @@ def test_the_small_judge_scores_each_response_by_itself(small, text: str) -> Non
         assert (verdict.expected_scores[1], verdict.empty, verdict.unread) == (small.rubric.scale[0], ("b",), ())
     else:
         assert (verdict.expected_scores[1], verdict.empty, verdict.unread) == (None, (), (1,))
-    assert "abstains" not in verdict.extra, "nothing was certified for such cases"
 
 
 @needs_encoder
@@ -179,7 +178,7 @@ def test_a_judge_that_gives_whole_scores_alone_gives_an_empty_response_no_other(
         tmp_path / "cases.jsonl", [case_of(*both, id=f"c{n}", question="Q?").to_dict() for n, both in enumerate(texts)]
     )
     with EndpointDouble(good_answer) as endpoint:
-        options = ("--judge", "openai:double", "--base_url", endpoint.url, "--cache", "off")
+        options = ("--judge", "openai:double", "--base_url", endpoint.url)
         done = succeeded(run_command("judge", tmp_path / "cases.jsonl", *options, "--output", tmp_path / "v"))
     verdicts = read(tmp_path / "v" / "verdicts.jsonl")
     assert {each["case_id"]: (each["scores"], each["expected_scores"]) for each in verdicts} == {

@@ -173,9 +173,8 @@ def test_ratings_decide_whether_a_model_may_be_called_better(study: Path, tmp_pa
         options = ["--cases", file, "--ratings", ratings, "--encoder", "none", "--resamples", 200]
         succeeded(run_command("report", "--verdicts", tmp_path / "v", *options, "--output", tmp_path / str(right)))
         (first,) = re.findall("^(?:Best model|Scores highest): .*$", told(tmp_path / str(right)), re.MULTILINE)
-        outcome = json.loads((tmp_path / str(right) / "agreement.json").read_text())["main_judge"]["best_baseline"][
-            "outcome"
-        ]
+        judges = json.loads((tmp_path / str(right) / "agreement.json").read_text())["judges"]
+        outcome = judges["small"]["best_baseline"]["outcome"]
         assert first == (
             "Best model: a is better than b." if outcome == "better" else "Scores highest: a scores higher than b."
         )
@@ -188,12 +187,12 @@ def test_the_list_is_ordered_and_trust_needs_ratings_or_an_audit() -> None:
     alike = {"largest": {"value": 0.0, "kind": None, "tried": 9, "within": 0.05}, "turned": harm}
     everything = JudgeProfile(
         "j", ["It agrees."], 40, "better", ["dose"], Audit(9, False, harm, False, ("dose",), alike=alike),
-        "m", (3, 4), 0.75, 0.9, {"m": 1}, {"n": 2}, ["Go on."], {"m": (1, 2)}, 3, ("m", "n", 1400),
+        "m", (3, 4), 0.75, 0.9, {"m": 1}, {"n": 2}, ["Go on."], {"m": (1, 2)}, ("m", "n", 1400),
         {"breaks off": 2}, (5, 9),
         {"threshold": "moderate", "raters": {"k": {"m": {"share": harm, "untold": 1, "unread": 3, "worse": 2}}}},
     )  # fmt: skip
     assert [fact.name for fact in facts_of(everything)] == [
-        "Contradicts its evidence", "Harm", "Answers that disagree", "Can the judge be believed?", "Audited?",
+        "Contradicts its evidence", "Harm", "Can the judge be believed?", "Audited?",
         "What it does not see", "Same for all patients?", "Length", "Enough cases?", "Invalid verdicts", "Broken rationales",
         "Empty and unread", "Other languages", "Next step",
     ]  # fmt: skip
@@ -263,24 +262,14 @@ def test_an_audit_says_only_what_it_tried(tmp_path: Path) -> None:
     assert "\nScores highest: " in printed
 
 
-def test_a_comparison_takes_the_audit_of_each_of_its_judges(tmp_path: Path) -> None:
+def test_an_audit_of_another_judge_of_the_report_is_not_taken_for_the_main_judge(tmp_path: Path) -> None:
     judged = agreeing_verdicts("j", settings="111111111111"), noisy_verdicts("k", 0.5, 1, settings="222222222222")
     write(tmp_path / "v.jsonl", [*judged[0], *judged[1]])
-    for name, settings in (("one", "111111111111"), ("two", "222222222222")):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "audit.json").write_text(json.dumps(audit_of(settings)))
-    ratings = SAMPLE / "test_ratings.jsonl"
-    args = ["--verdicts", tmp_path / "v.jsonl", "--cases", CASES, "--ratings", ratings]
-    done = succeeded(
-        run_command("compare", *args, "--output", tmp_path / "c", "--audits", tmp_path / "one", tmp_path / "two")
-    )
-    assert "Audited: On 20 cases. It passes." in done.stdout
-    done = run_command(
-        "report", *args, *flags(encoder="none", resamples=100, output=tmp_path / "r", audits=tmp_path / "two")
-    )
-    assert "Audit the judge with the options of its run" in told(tmp_path / "r"), (
-        "the main judge is j, and only k was audited"
-    )
+    (tmp_path / "audit.json").write_text(json.dumps(audit_of("222222222222")))
+    options = {"verdicts": tmp_path / "v.jsonl", "cases": CASES, "ratings": SAMPLE / "test_ratings.jsonl"}
+    options |= {"encoder": "none", "resamples": 100, "audits": tmp_path / "audit.json"}
+    succeeded(run_command("report", *flags(**options, output=tmp_path / "r")))
+    assert "Audit the judge with the options of its run" in told(tmp_path / "r")
 
 
 @pytest.mark.parametrize("name", ["blind_to", "empty", "models"])

@@ -157,7 +157,7 @@ def with_reference(tmp_path, monkeypatch):
 
 def test_the_judge_of_a_round_is_asked_the_prompts_of_the_rows(with_reference, tmp_path) -> None:
     options = ("--judge", "openai:m", "--cases", tmp_path / "cases.jsonl", "--dataset", tmp_path / "data")
-    options += ("--output", tmp_path / "judged", "--cache", "off")
+    options += ("--output", tmp_path / "judged")
     rows = with_reference.old_rows()
     with EndpointDouble(lambda body: answer("Step 1: All alike.\nScore: Doctor 1: 3 points. Doctor 2: 3 points. "
                                             "Doctor 3: 3 points.")) as endpoint:  # fmt: skip
@@ -192,7 +192,7 @@ def test_a_score_of_the_reference_alone_is_a_mistake(with_reference, tmp_path) -
 
     options = ("--dataset", tmp_path / "data", "--cases", tmp_path / "cases.jsonl")
     with EndpointDouble(script) as endpoint:
-        judge = ("--judge", "openai:m", "--output", tmp_path / "judged", "--cache", "off", "--base_url", endpoint.url)
+        judge = ("--judge", "openai:m", "--output", tmp_path / "judged", "--base_url", endpoint.url)
         assert run_recipe("judge", *options, *judge).returncode == 0
     done = run_recipe(
         "introspect_discuss", *options, "--verdicts", tmp_path / "judged", "--output", tmp_path / "round1"
@@ -231,7 +231,6 @@ def partner(body):
 
 
 ENDPOINT = ["--suggester", "openai:m", "--reviewer", "openai:m", "--knowledge", "none", "--max_retries", 0]
-ENDPOINT += ["--cache", "off"]
 
 
 def test_an_endpoint_suggests_and_reviews(lessons) -> None:
@@ -273,20 +272,11 @@ def test_a_discussion_goes_on_after_a_refused_prompt(lessons) -> None:
     assert len({piece["case_id"] for piece in pieces}) == 1
 
 
-def test_both_partners_spend_one_sum(lessons) -> None:
-    for number in (0, 2, 4):
-        lessons.misjudge(number, (3, 3, 3))
-    usage = {"prompt_tokens": 1500, "completion_tokens": 50, "total_tokens": 1550}
-    prices = ["--price_in", 1, "--price_out", 10, "--max_new_tokens", 100, "--concurrency", 1]
-    two = ["--suggester", "openai:m", "--reviewer", "openai:n", "--exchanges", 1, "--max_cost", 0.011]
-    with EndpointDouble(lambda body: partner(body) | {"json": partner(body)["json"] | {"usage": usage}}) as endpoint:
-        done = lessons.introspect(*ENDPOINT, *prices, *two, "--base_url", endpoint.url)
-        assert "--max_cost 0.011" in error_line(done)
-        assert len(endpoint.asked) < 6
+def test_a_dry_run_counts_and_asks_nothing(lessons) -> None:
+    lessons.misjudge(0, (3, 3, 3))
     with EndpointDouble(partner) as endpoint:
-        lessons.output = lessons.folder / "round1b"
-        done = lessons.introspect(*ENDPOINT, *prices, "--dry_run", "true", "--base_url", endpoint.url)
-        assert "prompt tokens in the first suggestions, which cost at most 0.0" in done.stdout
+        done = lessons.introspect(*ENDPOINT, "--dry_run", "true", "--base_url", endpoint.url)
+        assert re.search(r"^about [1-9][\d,]* prompt tokens in the first suggestions$", done.stdout, re.M)
         assert endpoint.asked == []
 
 
@@ -388,10 +378,8 @@ def test_a_checkpoint_that_cannot_discuss_is_told_in_one_line(lessons, tiny_mode
     [
         (["--reviewer", "openai:m"], "--suggester and --reviewer must name two models"),
         (["--suggester", "openai:m", "--reviewer", "openai:m"], "--store names no folder"),
-        (["--jury", "readings:nowhere.jsonl"], "nowhere.jsonl: No such file"),
         (["--tolerance", "-1"], "--tolerance must be at least 0"),
         (["--exchanges", "0"], "--exchanges must be at least 1"),
-        (["--jury", "nowhere.jsonl"], "nowhere.jsonl: No such file"),
         (["--tokenizer", "models/nothing"], "no checkpoint at models/nothing"),
     ],
 )

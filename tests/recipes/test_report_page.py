@@ -16,7 +16,7 @@ SIZES = {"laptop": {"width": 1280, "height": 800}, "telephone": {"width": 390, "
 @pytest.fixture(scope="module")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, SimpleNamespace]:
     """Return a report with ratings and one without."""
-    verdicts = noisy_verdicts("noisy", 1.5, 1) + agreeing_verdicts("good")
+    verdicts = agreeing_verdicts("good") + noisy_verdicts("noisy", 1.5, 1)
     files = {"rated": {"ratings": RATINGS}, "unrated": {}}
     return {name: made(tmp_path_factory.mktemp(name), verdicts, **more) for name, more in files.items()}
 
@@ -39,8 +39,7 @@ def test_page_and_summary_answer_first_and_in_order(reports: dict[str, SimpleNam
     sections = re.findall('<h2 id="(.*?)">', one.page)
     assert sections[:3] == ["cases", "sure", "differences"]
     assert "cannot be told apart" not in one.page + one.told
-    judge, how = ("good", "it agrees best with people") if name == "rated" else ("noisy", "the first of --verdicts")
-    assert f"{judge}, with the rubric automedeval@1 ({how} of 2 judges)" in one.page
+    assert "good, with the rubric automedeval@1 (of 2 judges; --main_judge names another)" in one.page
 
 
 def test_the_leaderboard_is_that_of_a_loop_over_the_verdicts(reports: dict[str, SimpleNamespace]) -> None:
@@ -63,8 +62,8 @@ def test_the_leaderboard_is_that_of_a_loop_over_the_verdicts(reports: dict[str, 
     assert {model: rate for model, _, rate in rows} == {model: f"{100 * rate:.0f}" for model, rate in rates.items()}
     strengths = one.result["models"]["good"]["strengths"]
     assert [model for model, *_ in rows] == sorted(strengths, key=lambda model: -strengths[model]["value"])
-    main = one.result["main_judge"]
-    value, low, high = (f"{100 * main['concordance'][part]:.0f}" for part in ("value", "low", "high"))
+    main = one.result["judges"][one.result["main_judge"]["name"]]
+    value, low, high = (f"{100 * main[main['headline']][part]:.0f}" for part in ("value", "low", "high"))
     assert f"Agreement with people: good {value} % (95 % interval {low}–{high}); " in one.page
     assert main["against_the_other_raters"]["one_rater"]["value"] is not None
     assert "that one rater" in one.page

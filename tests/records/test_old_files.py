@@ -218,7 +218,8 @@ def test_the_jury_of_the_page_decides_the_mistake_that_waits(old: Path) -> None:
     files = {"dataset": "instructions", "cases": "cases.jsonl", "output": "round1"}
     done = run_recipe("introspect_discuss", *words(**files, verdicts="verdicts/training"))
     assert "1 mistake waits for the jury" in succeeded(done).stdout
-    done = run_recipe("introspect_revise", *words(**files, jury="page_jury/jury.jsonl"))
+    shutil.copytree(old / "page_jury", "round1.discussion/decided")
+    done = run_recipe("introspect_revise", *words(**files))
     assert done.returncode == 0, done.stderr
     (decided,) = read(old / "page_jury" / "jury.jsonl")
     (row,) = read_table("round1/train.parquet").to_pylist()

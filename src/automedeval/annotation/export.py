@@ -19,7 +19,7 @@ FILES = {
     "verdict_ratings.jsonl": "ratings of the verdicts",  # for --verdict_ratings of build_dataset.py, report --ratings
     "preferences.jsonl": "preferences between two verdicts",  # for report --ratings
     "harm.jsonl": "harm of the responses",  # for report --ratings
-    "jury.jsonl": "the jury's decisions",  # for introspect_revise.py --jury
+    "jury.jsonl": "the jury's decisions",  # for introspect_revise.py
     "history.jsonl": "everything that was ever stored, with times",
 }
 

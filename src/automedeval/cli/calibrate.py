@@ -1,7 +1,7 @@
 """Put a judge's verdicts on the scale that people rate on, learnt from a few rated cases.
 
     automedeval calibrate --verdicts DIR --fit RATED --ratings R --rubric RUBRIC --output OUT
-    automedeval calibrate --verdicts DIR --cases F --ratings LABELS --by category --output OUT
+    automedeval calibrate --verdicts DIR --cases F --ratings LABELS --output OUT
     automedeval calibrate --checker MODEL
 
 Writes verdicts.jsonl by "JUDGE, calibrated", calibration.json and reliability.svg. The rated cases are in --fit, else in
@@ -28,7 +28,7 @@ from automedeval.meta_evaluation.agreement.ratings import files_by_kind
 from automedeval.meta_evaluation.calibration.certificate import DELTA
 from automedeval.meta_evaluation.calibration.checker import ANSWERS, certify_chat
 from automedeval.meta_evaluation.calibration.scores import calibrate, calibrated, judge_verdicts
-from automedeval.meta_evaluation.criteria.calibration import WAYS, CriteriaCalibration
+from automedeval.meta_evaluation.criteria.calibration import CriteriaCalibration
 from automedeval.meta_evaluation.criteria.checklists import read_labels
 from automedeval.meta_evaluation.verdict_files import read_checklists
 from automedeval.models.arguments import ChatArguments, EncoderArguments
@@ -57,12 +57,6 @@ class CalibrateArguments(TableArguments):
     cases: str | None = option(
         "for labels of criteria, which name them by their texts: the cases that were judged", None
     )
-    by: str = option(
-        "for labels of criteria: one line for all criteria, or one for each category of criteria (their tag category:…, else "
-        "their first tag) with enough labels",
-        "all",
-        choices=list(WAYS),
-    )
     fit: str | None = option("the same judge's verdicts on rated cases (default: those in --verdicts)", None)
     judge: str | None = option("the judge's name, where a file has verdicts of several", None)
     risk: float | None = option(
@@ -88,7 +82,6 @@ class CalibrateArguments(TableArguments):
         kind = "labels of criteria" if of_criteria else "ratings of scores"
         if getattr(self, needed) is None:
             raise RecordError(f"--{needed} is missing: {self.ratings} holds {kind}")
-        others = (*others, *(["by"] if self.by != "all" and not of_criteria else []))
         if wrong := [name for name in others if getattr(self, name) is not None]:
             raise RecordError(f"--{wrong[0]}: {self.ratings} holds {kind}, for which it is not")
 
@@ -169,16 +162,13 @@ def calibrate_criteria(args: CalibrateArguments, output: Path) -> None:
         raise RecordError(f"{args.verdicts}: verdicts by {len(readings)} rubrics on criteria: one is needed")
     if other := [place for place, verdict in placed if verdict.case_id not in cases.index]:
         raise RecordError(f"{other[0]}: the case is not in {args.cases}")
-    calibration = CriteriaCalibration.fit(cases, readings[0], labels, args.by)
+    calibration = CriteriaCalibration.fit(cases, readings[0], labels)
     facts = calibration.to_dict()
     write(args, output, facts, calibrated(calibration.apply, placed))
     print(f"{facts['cases']:,} labelled cases, {facts['pairs']:,} pairs of a criterion and a response")
-    for name, line in facts["lines"].items():
-        words = "orders no better than chance" if line["threshold"] is None else f"threshold {line['threshold']:.3f}"
-        words += "" if line["temperature"] is None else f", temperature {line['temperature']:.2f}"
-        print(f"{name}: {words} ({line['pairs']} pairs)")
-    if args.by == "category" and facts["as_all"]:
-        print(f"few labels, as all criteria: {', '.join(facts['as_all'])}")
+    line = facts["line"]
+    words = "orders no better than chance" if line["threshold"] is None else f"threshold {line['threshold']:.3f}"
+    print(words + ("" if line["temperature"] is None else f", temperature {line['temperature']:.2f}"))
     for name in ("balanced_accuracy", "calibration_error"):
         sides = ", ".join(f"{side} {in_words(facts[side][name])}" for side in ("before", "after"))
         print(f"{name.replace('_', ' ')}: {sides} (by other cases)")

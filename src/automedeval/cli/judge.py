@@ -147,7 +147,7 @@ class JudgeArguments(PromptArguments, EvidenceArguments):
         choices=["changed"],
     )
     judge_name: str | None = option("name that verdicts record; default: the model's", None)
-    dry_run: bool = option("count cases, prompts, tokens and cost; judge nothing", False)
+    dry_run: bool = option("count cases, prompts and tokens; judge nothing", False)
     batch_file: str | None = option(
         "openai:MODEL: ask no server, but write the requests to this file, for `vllm run-batch` on a machine "
         "without a network, or for OpenAI's batches; the same command reads the answers from FILE.answers.jsonl beside it",

@@ -5,12 +5,12 @@
     automedeval report --verdicts r0=v0.jsonl r1=v1.jsonl r2=v2.jsonl --rounds r0,r1,r2 \\
       --cases cases.jsonl --ratings ratings.jsonl --output report
     automedeval report --verdicts verdicts --cases cases.jsonl --ratings labels.jsonl --output report
-    automedeval report --verdicts verdicts --cases cases.jsonl --ratings ratings.jsonl --compare_to mine \\
+    automedeval report --verdicts verdicts --cases cases.jsonl --ratings ratings.jsonl --main_judge mine \\
       --teacher_verdicts gpt-4 --output report
 
 Writes OUTPUT/agreement.json, OUTPUT/report.md and OUTPUT/report.html, a page that loads nothing from the network. Without
 --ratings the candidates are compared by the judges alone. --rounds adds a forecast for further rounds of introspection, and
---compare_to tests every other judge against one, in the form of the paper's Table 2. Judges of criteria get criteria.json,
+several judges are tested against the main one, in the form of the paper's Table 2. Judges of criteria get criteria.json,
 criteria.md and criteria.html instead, with a certificate beside physicians where --ratings has their labels.
 """
 

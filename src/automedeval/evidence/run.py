@@ -3,14 +3,11 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from automedeval.evidence.checker import CONTRADICTED, Finding, contradicted
-from automedeval.evidence.rules import contradiction
 from automedeval.evidence.statements import Passage, spans, statements
 from automedeval.records import Case, CheckedResponse, question_text
 from automedeval.rubrics.questions import Search
 
 CHUNK = 16  # cases that are read together; texts that share a batch change the last digits of their vectors
-EVIDENCE = ("reference", "books", "answers")
 NO_EVIDENCE = "no evidence"
 
 
@@ -21,35 +18,16 @@ def passages_of(text: str, source: str, on_question: bool = True, question: str 
 
 
 def evidence_of(case: Case, index: int, kind: str, search: Search | None = None) -> list[Passage]:
-    """Return what a response is checked against, by a kind of `EVIDENCE`; "answers" are the other responses of the case.
+    """Return what a response is checked against: the sentences of the case's "reference", or of "books".
 
-    `search` finds passages of books, each with `text`, `book` and `section`; it is needed for "books".
+    `search` finds passages of books, each with `text`, `book` and `section`.
     """
-    if kind == "reference":
+    if kind == "reference" or search is None:
         return passages_of(case.reference or "", "reference", question=question_text(case.question))
-    if kind == "answers":
-        others = [each for at, each in enumerate(case.responses) if at != index]
-        return [passage for each in others for passage in passages_of(each.text, f"answer of {each.model}")]
-    assert search is not None  # the caller opened the books
     asked = [each.text for each in statements(case.responses[index].text) if each.unread is None]
     nearest = [each for passages in search(asked) for each in passages] if asked else []
     cut = [passages_of(each.text, ", ".join(filter(None, (each.book, each.section))), False) for each in nearest]
     return list(dict.fromkeys(passage for passages in cut for passage in passages))
-
-
-def disagreements(case: Case) -> dict[str, list[dict[str, Any]]]:
-    """Return model → the statements of its response that a rule sees contradicted by another one, as claims.jsonl has them."""
-    statements_of: dict[str, list[dict[str, Any]]] = {}
-    for index, response in enumerate(case.responses):
-        passages, before, findings = evidence_of(case, index, "answers"), "", []
-        for each in statements(response.text):
-            opposed = contradiction(each.text, passages, (), question_text(case.question), before)
-            if opposed and each.unread is None:
-                findings.append(Finding(each, CONTRADICTED, 1.0, opposed[1], opposed[0]))
-            before = each.text
-        if findings:
-            statements_of[response.model] = contradicted(findings)
-    return statements_of
 
 
 def check_cases(

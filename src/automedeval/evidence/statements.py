@@ -53,7 +53,7 @@ class Passage:
         text: the sentence.
         source: where it stands, such as "reference" or a book and its section.
         before: the sentence before it, for what "it" means.
-        on_question: whether its text answers the question of the case, as references and other answers do. Of such a text
+        on_question: whether its text answers the question of the case, as references do. Of such a text
             rules read every sentence; of books only the near ones.
     """
 

@@ -6,16 +6,13 @@ In the paper one chief physician is the jury. The queue is a file, jury.jsonl, w
 
 `decision` is "keep" or "revise". For "revise", `scores` are in the order of `models`, and `rationale` names the doctors in the
 slots of `order`. A rubric with choices has `choices` instead of `scores`. `digest` depends on the answers and the verdict on
-record; it may be missing. automedeval prepare --verdicts_from ratings writes raters' verdicts in this layout, undecided;
-they can be the jury as well.
+record; it may be missing.
 
 The physicians' page takes the same decisions; its export in the folder DECIDED beside the queue is read with the queue.
 """
 
 import json
-import random
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,17 +67,11 @@ def read_rulings(
     return rulings, lines
 
 
-def read_jury(
-    queue: Path, copy: str | None, recorded: Mapping[str, Recorded]
-) -> tuple[dict[str, Ruling], dict[str, dict[str, Any]]]:
-    """Return the jury's decisions and their lines, by case id.
-
-    They are read from the queue, the page's export beside it, and a copy; of two on a case the later one counts.
-    """
+def read_jury(queue: Path, recorded: Mapping[str, Recorded]) -> tuple[dict[str, Ruling], dict[str, dict[str, Any]]]:
+    """Return the decisions in the queue and in the page's export beside it, which counts, and their lines, by case id."""
     rulings, filled = read_rulings(queue, recorded) if queue.exists() else ({}, {})
-    exported = queue.parent / DECIDED / queue.name
-    for file in [exported] * exported.exists() + [Path(copy or "")] * bool(copy):
-        decisions, lines = read_rulings(file, recorded)
+    if (exported := queue.parent / DECIDED / queue.name).exists():
+        decisions, lines = read_rulings(exported, recorded)
         rulings, filled = rulings | decisions, filled | {case_id: lines[case_id] for case_id in decisions}
     return rulings, filled
 
@@ -167,48 +158,6 @@ def _choices(choices: Any, recorded: Recorded, place: str) -> dict[str, str]:
             f"{place}: 'choices' must give each of {', '.join(names)} one of {', '.join(allowed)}, not {json.dumps(choices)}"
         )
     return {name: allowed[choices[name]] for name in names}
-
-
-def read_readings(
-    path: str | Path, recorded: Mapping[str, Recorded], needed: Iterable[str], seed: int, round_number: int
-) -> tuple[dict[str, Ruling], Counter]:
-    """Draw one rater's reading for each case that needs a decision; it becomes the verdict.
-
-    A reading with the scores on record keeps the verdict. The draw does not depend on the order of the file.
-
-    Args:
-        recorded: the training cases by id; lines on others are skipped.
-        needed: ids of the cases that need a decision.
-        seed: of the data set.
-
-    Returns:
-        The rulings by case id; how many readings of the needed cases are "usable" and "unusable" (a score is missing).
-    """
-    readings: dict[str, dict[str, ParsedAnswer]] = defaultdict(dict)
-    counts: Counter[str] = Counter()
-    needed = set(needed)
-    for place, line in read_lines(path):
-        case_id, annotator = _case_id(line, place), line.get("annotator")
-        if case_id not in recorded:
-            continue
-        if not recorded[case_id].rubric.scale:
-            raise RecordError(f"{place}: readings have scores, and {recorded[case_id].rubric.name} gives choices")
-        if not isinstance(annotator, str) or annotator in readings[case_id]:
-            wanted = f"a rater who has no reading of {case_id!r} yet"
-            raise RecordError(f"{place}: 'annotator' must be {wanted}, not {annotator!r}")
-        reading = _reading(line, recorded[case_id], line.get("order"), place)
-        if case_id in needed:
-            counts["unusable" if reading is None else "usable"] += 1
-        if reading is not None:
-            readings[case_id][annotator] = reading
-    rulings = {}
-    for case_id in needed & {case_id for case_id, by_rater in readings.items() if by_rater}:
-        rng = random.Random(f"{seed}:{round_number}:{case_id}".encode())
-        annotator = rng.choice(sorted(readings[case_id]))
-        reading = readings[case_id][annotator]
-        keeps = reading.scores == recorded[case_id].reading.scores
-        rulings[case_id] = Ruling(case_id, "keep" if keeps else "revise", None if keeps else reading, annotator)
-    return rulings, counts
 
 
 def write_queue(path: Path, undecided: Sequence[Recorded], lines: Mapping[str, dict[str, Any]]) -> None:

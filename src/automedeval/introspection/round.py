@@ -78,8 +78,8 @@ class Round:
             print(line)
         self.lines += lines
 
-    def report_decisions(self, rulings: Iterable[str], readings: Counter | None = None) -> None:
-        """Report the decisions, the unneeded `rulings` (case ids), and how many raters' `readings` were usable."""
+    def report_decisions(self, rulings: Iterable[str]) -> None:
+        """Report the decisions, and the unneeded `rulings` (case ids)."""
         counts = counts_of(self.records, KINDS)
         for by, waiting in (("consensus", 0), ("jury", counts["unresolved"])):
             kept, revised = counts[by].values()
@@ -88,8 +88,6 @@ class Round:
                 self.report(f"{by}: {total:,} cases → {kept:,} kept, {revised:,} revised{more}")
         if idle := len(set(rulings) - {each["case_id"] for each in self.records if each["decided_by"] == "jury"}):
             self.report(f"jury: {idle:,} decisions on cases that needed none")
-        if readings is not None:
-            self.report(f"jury: {readings['usable']:,} readings were usable, {readings['unusable']:,} lack a score")
 
     def write(
         self, folder: Path, encoder: PromptEncoder | None, max_length: int
@@ -141,8 +139,8 @@ class Round:
             shutil.copyfile(self.dataset.place / "topics.svg", folder / "topics.svg")
         return splits, origins
 
-    def facts(self, jury: str) -> dict[str, Any]:
-        """Return what the statistics record of the round; `jury` names who was the jury."""
+    def facts(self) -> dict[str, Any]:
+        """Return what the statistics record of the round."""
         about = self.discussion
         counts = {"cases": len(self.recorded), **counts_of(self.records, KINDS), "unreadable": about["unreadable"]}
         lines = [*self.dataset.statistics["arithmetic"], *about["arithmetic"], *self.lines]
@@ -150,7 +148,7 @@ class Round:
             "round": number_of(self.dataset),
             "follows": about["follows"],
             "judge": about["judge"],
-            "partners": {**about["partners"], "jury": jury},
+            "partners": {**about["partners"], "jury": "the jury"},
             "counts": counts,
             "waiting": self.on_waiting,
             "arithmetic": lines,

@@ -95,7 +95,7 @@ class Judge(PromptJudge):
     def plan(self, case: Case) -> list[Request]:
         return plan_requests(case, self.wording, self.orders, self.seed, self.runs, self.baseline, self.models)
 
-    def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
+    def estimate(self, requests: Sequence[Request]) -> int:
         return self.chat.estimate(self._all_prompts([self.prompt(request) for request in requests]))
 
     def _all_prompts(self, prompts: list[Prompt]) -> list[Prompt]:

@@ -68,7 +68,7 @@ class ChecklistJudge(Judge):
         checklist |= {name: None if value is None else round(value, 6) for name, value in score.items()}
         return self.record(request, None, notes, checklist=checklist, **values)
 
-    def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
+    def estimate(self, requests: Sequence[Request]) -> int:
         return self.chat.estimate(self._all_prompts([each for request in requests for each in self.prompt(request)]))
 
     def prompt(self, request: Request, texts: Sequence[str] | None = None) -> list[Prompt]:

@@ -61,7 +61,7 @@ def load_judge(
         chat: how the model is loaded and asked: `ChatArguments`, or a dict of its fields.
         seed: of the orders, and of sampling.
         cases: what a baseline takes for the frequency of words; None takes the cases that are judged together.
-        processes: those that share the endpoint's budget, and the reading of a checkpoint.
+        processes: those that share the reading of a checkpoint.
         encoder: of a small judge, or of a baseline that compares embeddings: `EncoderArguments`, a checkpoint's folder or Hub
             id.
         options: the other arguments of `Judge` and `ChecklistJudge`; `rationale`, `score_decoding` and `on_overlong` matter
@@ -154,12 +154,9 @@ class JudgeSettings(EvidenceArguments):
     rubric: str | None = option("a rubric with a scale, packaged or a .yaml; default: as for automedeval judge", None)
     rationale: bool = option("ask the judge for a rationale as well; slower", False)
 
-    def load(self, chat: ChatArguments, encoder: EncoderArguments, judge: str | None = None) -> BaseJudge:
-        """Return the judge, or another one by the same settings but without the books.
-
-        RecordError if the judge or its books cannot be loaded, or it gives no scores.
-        """
-        name, books = (judge, {}) if judge else (self.judge, self.books(encoder, chat.device))
+    def load(self, chat: ChatArguments, encoder: EncoderArguments) -> BaseJudge:
+        """Return the judge; RecordError if it or its books cannot be loaded, or it gives no scores."""
+        name, books = self.judge, self.books(encoder, chat.device)
         # A score of a shortened answer would stand beside scores of whole ones: one that is too long has none.
         options = {"rationale": self.rationale, "on_overlong": "skip", **books}
         loaded = load_judge(name, self.rubric, chat, encoder=encoder, **options)

@@ -36,9 +36,9 @@ class LikelihoodJudge(ApartJudge, PromptJudge):
     def fingerprint(self) -> str:
         return digest([self.chat.fingerprint, template_fingerprint("likelihood"), self.overlong_setting])
 
-    def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
+    def estimate(self, requests: Sequence[Request]) -> int:
         pairs = [pair for request in requests for pair in self.prompt(request)]
-        return sum(over + self.chat.window for over in self.chat.overflow_pairs(pairs)), 0.0
+        return sum(over + self.chat.window for over in self.chat.overflow_pairs(pairs))
 
     def prompt(self, request: Request, texts: Sequence[str] | None = None) -> list[tuple[str, str]]:
         """Return (condition, target) of every response."""

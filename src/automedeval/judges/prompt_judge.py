@@ -26,8 +26,8 @@ class PromptJudge(BaseJudge):
         """Render a request; `texts`, in slot order, take the place of the case's responses."""
 
     @abstractmethod
-    def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
-        """Return about how many prompt tokens the requests take, and the most that judging them can cost."""
+    def estimate(self, requests: Sequence[Request]) -> int:
+        """Return about how many prompt tokens the requests take."""
 
     def overflow(self, prompts: Sequence[Any]) -> list[int]:
         """Return for each prompt by how many tokens it exceeds the context window; 0 or less fits."""

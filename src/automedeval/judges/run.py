@@ -142,18 +142,15 @@ def refuse_failures(judge: BaseJudge) -> None:
 
 
 def dry_run(judge: BaseJudge, requests: Iterable[Request], done: Collection[tuple]) -> str:
-    """Count what a run would do: cases, prompts, tokens and, with prices, the most that it could cost."""
+    """Count what a run would do: cases, prompts and tokens."""
     cases = prompts = tokens = 0
-    worst = 0.0
     for window in windows_of(requests):
         missing = [request for request in window if request.key not in done]
         cases += len({request.case.id for request in missing})
         prompts += len(missing)
-        if missing:
-            count, cost = judge.estimate(missing) if isinstance(judge, PromptJudge) else (0, 0.0)
-            tokens, worst = tokens + count, worst + cost
-    text = f"{cases} cases, {prompts} prompts, {len(done)} judged already, about {tokens:,} prompt tokens"
-    return text + (f", at most {worst:.2f} in cost" if worst else "")
+        if missing and isinstance(judge, PromptJudge):
+            tokens += judge.estimate(missing)
+    return f"{cases} cases, {prompts} prompts, {len(done)} judged already, about {tokens:,} prompt tokens"
 
 
 def show_prompts(requests: Iterable[Request], case_id: str, shown: Callable[[Request], str]) -> str:

@@ -450,6 +450,18 @@ class Row:
         """The expected scores, else the whole scores, float [responses]; None where there are neither."""
         return self.scores if self.expected is None else self.expected
 
+    @cached_property
+    def ranking_values(self) -> np.ndarray:
+        """The values; of a judge of pairs the pairs won less those lost: float [responses], NaN where not known."""
+        if self.values is not None:
+            return self.values
+        panel, won = self.judge.cases.panel, np.nan_to_num(self.relations)
+        values = np.zeros(self.judge.cases.responses)
+        for side, way in zip(panel.pairs, (1, -1)):
+            values += np.bincount(side, way * won, minlength=len(values))
+        values[panel.per_case(~np.isnan(self.relations))[panel.case] == 0] = np.nan
+        return values
+
     @property
     def invalid(self) -> bool:
         return self.criterion is None and self.values is None

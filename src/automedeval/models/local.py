@@ -185,8 +185,8 @@ class LocalChat(Chat):
         (ids,) = self.encoder.encode([prompt.messages])
         return str(self.tokenizer.decode(ids, clean_up_tokenization_spaces=False))
 
-    def estimate(self, prompts: Sequence[Prompt]) -> tuple[int, float]:
-        return sum(self.count_tokens(prompts)), 0.0
+    def estimate(self, prompts: Sequence[Prompt]) -> int:
+        return sum(self.count_tokens(prompts))
 
     def overflow(self, prompts: Sequence[Prompt]) -> list[int]:
         """Return by how many tokens each prompt with its longest possible answer exceeds the context window; 0 or less fits.

@@ -16,7 +16,7 @@ from types import NoneType, UnionType
 from typing import Any, ClassVar, Self, get_args, get_origin
 
 from automedeval.records.errors import RecordError
-from automedeval.records.messages import answer_text, read_conversation
+from automedeval.records.messages import read_conversation
 from automedeval.records.thoughts import without_thoughts
 
 LARGEST = 1e6  # the squares of larger numbers are too coarse to compare
@@ -183,8 +183,6 @@ class Response(Record):
 
     @classmethod
     def from_dict(cls, record: dict) -> Self:
-        if isinstance(record, dict) and not isinstance(record.get("text"), str | None):
-            record = {**record, "text": answer_text(record["text"], "text")}
         response = super().from_dict(record)
         if not response.model.strip():
             raise RecordError("a response's 'model' must not be empty")
@@ -559,7 +557,7 @@ class Verdict(LogRecord):
 class CheckedResponse(LogRecord):
     """What a checker found of the statements of one response.
 
-    `evidence` says what they were compared with: "reference", "books" or "answers" (of the same case). Each of `statements`
+    `evidence` says what they were compared with: "reference" or "books". Each of `statements`
     has its `text`, its place in the response (`start`, `end`, in characters) and a `label`: "supported", "contradicted",
     "not_found", or "unread" with a `reason`. Where a passage decided, it has the `passage`, its `source` and the `probability`
     of the label; a contradiction that a rule saw names the `rule`.

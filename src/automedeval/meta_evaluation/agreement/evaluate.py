@@ -20,17 +20,9 @@ from automedeval.meta_evaluation.agreement.judge_facts import (
     record_of,
     sees_reference,
 )
-from automedeval.meta_evaluation.agreement.main_judge import (
-    FOLDS,
-    MainJudge,
-    beside_one_rater,
-    choose,
-    describe,
-    finish,
-    worth_reading,
-)
 from automedeval.meta_evaluation.agreement.ratings import People, Preferences, preference_shares
-from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
+from automedeval.meta_evaluation.agreement.worth_reading import worth_reading
+from automedeval.meta_evaluation.table import Row, VerdictTable, judged_relations, rows_of
 from automedeval.rubrics import packaged_rubrics, read_rubric
 from automedeval.stats import agreement, bootstrap, interrater, selective
 from automedeval.stats.agreement import ACCURACIES, CHOICES, CORRELATIONS
@@ -39,6 +31,7 @@ from automedeval.stats.calibration_error import BINS, reliability_bins
 from automedeval.stats.folds import deal
 
 MOST_TOPICS = 40
+FOLDS = 5  # of the cases, for the tie bands of expected scores
 
 
 def meta_evaluate(
@@ -49,7 +42,7 @@ def meta_evaluate(
     verdict_ratings: dict[str, dict[str, list[tuple[int, float]]]] | None = None,
     preferences: Preferences | None = None,
     resamples: int = bootstrap.RESAMPLES,
-    main: MainJudge | None = None,
+    main: Row | None = None,
 ) -> dict[str, Any]:
     """Return the content of `agreement.json`, figures as `Estimate`; `bootstrap.plain` makes it JSON.
 
@@ -57,16 +50,17 @@ def meta_evaluate(
         judges: judges, and after them the baselines.
         people, choices, verdict_ratings, preferences: what people gave, see `ratings`; None or empty where they gave none.
         resamples: of the bootstrap over cases.
-        main: the main judge; by default `main_judge.choose` chooses it.
+        main: the line of the main judge; by default that of the first judge.
     """
     rows = rows_of(judges)
     rivals, baselines = ([row for row in rows if (row.judge.kind == "judge") is kind] for kind in (True, False))
-    main = main or choose(cases, rows, people)
+    main = main or rivals[0]
     tree: dict[str, Any] = {
         "cases": _counts(cases, people),
         "judges": {row.name: record_of(cases, row) for row in rows},
     }
-    tree["main_judge"] = describe(cases, main, people, baselines)
+    tree["main_judge"] = {"name": main.name, "rated_cases": _rated_cases(cases, main, people)}
+    tree["main_judge"] |= {"valid_rates": _valid_rates(cases, main.judge), "cases": worth_reading(cases, main, people)}
     for row in rows:
         tree["judges"][row.name] |= {"scores": histogram(row.scores)} if row.scores is not None else {}
     compared = {
@@ -92,13 +86,15 @@ def meta_evaluate(
     if preferences:
         tree["preferences"] = preference_shares(preferences, len(cases))
     result = bootstrap.estimate(tree, len(cases), resamples)
-    finish(result["main_judge"], sees_reference(main.row.judge))
     if people is not None:
         comparisons, names = differences(result["comparisons"]), {row.name for row in baselines}
         result["comparisons"] = comparisons
         for row in rivals:
             mine = [each for each in comparisons if each["first"] == row.name and each["second"] in names]
             best = best_baseline({each["second"]: each["difference"] for each in mine}, sees_reference(row.judge))
+            if best is not None:
+                same = next(each["concordances"][1] for each in mine if each["second"] == best["name"])
+                best["concordance"] = same
             result["judges"][row.name]["best_baseline"] = best
     for table in result["models"].values():
         tell_apart(table.get("pairs", []))
@@ -167,7 +163,7 @@ def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> 
     panel, rated, runs = cases.panel, row.rated(people), row.runs()
     record = measures_of(cases, row, rated, relation)
     if row.values is not None:  # the pairs of a judge of pairs are not laid out per rater
-        record |= beside_one_rater(cases, people, row.values, row.judge.asked)
+        record |= _beside_one_rater(cases, people, row.values, row.judge.asked)
     record["runs"] = None
     if len(runs) > 1:
         record["runs"] = [{"run": each.run} | measures_of(cases, each, rated, relation) for each in runs]
@@ -184,6 +180,42 @@ def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> 
             sure = selective.gaps(panel, row.expected)
             record["risk_coverage"] = selective.risk_coverage(panel, relation, row.finest, sure)
     return record
+
+
+def _rated_cases(cases: Cases, row: Row, people: People | None) -> int:
+    """Count the cases with a pair that people ordered and that a judge was asked about."""
+    if people is None:
+        return 0
+    return int((cases.panel.per_case(np.nan_to_num(row.people_relations(people)) != 0) > 0).sum())
+
+
+def _valid_rates(cases: Cases, judge: VerdictTable) -> dict[str, bootstrap.Statistic]:
+    """Return, for each model, the share of the verdicts due on its responses that are there and valid."""
+    valid, due = judge.valid_by_response
+    rates = {}
+    for number, name in enumerate(cases.models):
+        of_model = cases.model_of == number
+        if due[of_model].any():
+            sums = [cases.panel.per_case(np.where(of_model, each, 0.0), "responses") for each in (valid, due)]
+            rates[name] = bootstrap.ratio(sums[0], sums[1], reason="no verdict")
+    return rates
+
+
+def _beside_one_rater(cases: Cases, people: People, values: np.ndarray, asked: np.ndarray) -> dict[str, Any]:
+    """Compare a judge, and one rater, with the mean of the other raters on the same pairs; empty if there is one rater.
+
+    Args:
+        values, asked: the judge's scores, and whether it was asked about each response [responses].
+    """
+    if (each_rater := people.leave_one_out(cases.panel)) is None:
+        return {}
+    panel, keep, rater, others = each_rater
+    times = len(people.annotators)
+    same = panel.relations(np.where(np.tile(asked, times)[keep], others, np.nan))
+    every, empty = (np.tile(each, times)[keep] for each in (values, cases.empty))
+    judged = {"judge": judged_relations(panel, every, empty), "one_rater": panel.relations(rater)}
+    concordances = {name: agreement.concordance(panel, same, each) for name, each in judged.items()}
+    return {"against_the_other_raters": concordances}
 
 
 def _breakdown(cases: Cases, row: Row, relation: np.ndarray) -> dict[str, dict[str, Statistic]]:

@@ -1,9 +1,9 @@
 """Make the table in the form of the paper's Table 2: every judge's figures over its runs, and its tests against one judge.
 
-Every cell is the mean over the judge's runs (see `runs`). A test compares a judge with `ours` on the responses, pairs and cases
-on which both have a value in every run. Paper: a t-test. A correlation has no value per case, and the pairs and responses of
-one case depend on one another; so the standard error is that of resampled cases, the same ones for all columns. The p-values of
-a column, two-sided, are adjusted for the number of judges that are compared in it (Holm 1979).
+Every cell is the mean over the judge's runs (see `runs`). A test compares a judge with the main one, `ours`, on the
+responses, pairs and cases on which both have a value in every run. Paper: a t-test. A correlation has no value per case, and
+the pairs and responses of one case depend on one another; so the standard error is that of resampled cases, the same ones for
+all columns. The p-values of a column, two-sided, are adjusted for the number of judges that are compared in it (Holm 1979).
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ def paper_table(
     rows: Sequence[Row],
     people: People,
     lines: Sequence[dict[str, Any]],
-    ours: str | None = None,
+    main: str,
     rationales: tuple[Rationales, Rationales] | None = None,
     resamples: int = bootstrap.RESAMPLES,
 ) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def paper_table(
     Args:
         rows: the judges of `lines`, and others.
         lines: of `lines_over_runs`.
-        ours: the judge that every other one is tested against; None: no tests.
+        main: the name of a line of the judge that every other one is tested against.
         rationales: what `compare_rationales` found, as `Statistic`s and as `Estimate`s from the same resamples; None: the
             table has no columns for rationales.
         resamples: of the estimates and of the standard errors.
@@ -65,36 +65,35 @@ def paper_table(
         due = sum(row.judge.verdicts_due.sum() for row in trainings)
         record = {name: line[name] for name in ("judge", "names", "runs", "of")}
         table.append(record | {"valid": float(valid / due), "cells": {name: cells[name] for name in columns}})
-    if ours is not None:
-        mine = next(record for record in table if record["judge"] == ours)
-        others = [record for record in table if record is not mine]
-        for record in others:
-            pair = [[by_name[name] for name in each["names"]] for each in (record, mine)]
-            figures = _on_shared_pairs(cases, people, pair, SCORES[scores]) | {
-                name: _on_shared_cases(
-                    [{row.name: _rationale_runs(name, statistics[row.judge.name]) for row in side} for side in pair]
-                )
-                for name in RATIONALES
-                if name in columns
-            }
-            figures = bootstrap.estimate(figures, len(cases), resamples)
-            for name in columns:
-                unit, bounds = ((0.0, 1.0), (-1.0, 1.0)) if name in ACCURACIES else (None, None)
-                theirs, own = (over_runs(side, unit)["mean"] for side in figures[name])
-                difference = bootstrap.difference(theirs, own, bounds)
-                for each in (mine, record):  # the first of the two without a figure says why
-                    if (mean := each["cells"][name]["mean"]).value is None:
-                        difference = Estimate(None, reason=f"{each['judge']}: {mean.reason}")
-                record["cells"][name]["difference"] = difference
+    mine = next(record for record in table if main in record["names"])
+    others = [record for record in table if record is not mine]
+    for record in others:
+        pair = [[by_name[name] for name in each["names"]] for each in (record, mine)]
+        figures = _on_shared_pairs(cases, people, pair, SCORES[scores]) | {
+            name: _on_shared_cases(
+                [{row.name: _rationale_runs(name, statistics[row.judge.name]) for row in side} for side in pair]
+            )
+            for name in RATIONALES
+            if name in columns
+        }
+        figures = bootstrap.estimate(figures, len(cases), resamples)
         for name in columns:
-            bootstrap.adjust([record["cells"][name] for record in others], "difference", bootstrap.t_test)
-        for name in CORRELATIONS:
-            if name in columns:
-                mine["cells"][name]["p"] = bootstrap.t_test(mine["cells"][name]["mean"])
+            unit, bounds = ((0.0, 1.0), (-1.0, 1.0)) if name in ACCURACIES else (None, None)
+            theirs, own = (over_runs(side, unit)["mean"] for side in figures[name])
+            difference = bootstrap.difference(theirs, own, bounds)
+            for each in (mine, record):  # the first of the two without a figure says why
+                if (mean := each["cells"][name]["mean"]).value is None:
+                    difference = Estimate(None, reason=f"{each['judge']}: {mean.reason}")
+            record["cells"][name]["difference"] = difference
+    for name in columns:
+        bootstrap.adjust([record["cells"][name] for record in others], "difference", bootstrap.t_test)
+    for name in CORRELATIONS:
+        if name in columns:
+            mine["cells"][name]["p"] = bootstrap.t_test(mine["cells"][name]["mean"])
     for record in table:
         for cell in record["cells"].values():
             cell["mark"] = mark(cell.get("p_adjusted", cell.get("p")))
-    return {"columns": columns, "scores": scores, "ours": ours, "rows": table}
+    return {"columns": columns, "scores": scores, "ours": mine["judge"], "rows": table}
 
 
 def mark(p: float | None) -> str:

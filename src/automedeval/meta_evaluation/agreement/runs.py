@@ -14,6 +14,7 @@ from itertools import product
 from statistics import stdev
 from typing import Any
 
+from automedeval.meta_evaluation.table import Row
 from automedeval.records import RecordError
 from automedeval.stats import bootstrap
 from automedeval.stats.agreement import ACCURACIES, CORRELATIONS
@@ -116,6 +117,21 @@ def check_names(option: str, names: Sequence[str], allowed: Sequence[str]) -> No
             raise RecordError(f"{option}: no judge is called {name!r}; there are {', '.join(allowed)}")
         if name in names[:number]:
             raise RecordError(f"{option}: {name!r} is given twice")
+
+
+def main_row(rows: Sequence[Row], wanted: str | None) -> Row:
+    """Return the line of a judge, or the first one.
+
+    Args:
+        wanted: the name of a line or of a judge; the name of a judge of pairs is its first criterion. None: the first.
+
+    Raises:
+        RecordError: no line or judge has the name.
+    """
+    named = [row for row in rows if wanted in (None, row.name, row.judge.name)]
+    if wanted is not None and not named:
+        check_names("--main_judge", [wanted], [row.name for row in rows])
+    return named[0]
 
 
 def follow_rounds(lines: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str, Any]:

@@ -13,7 +13,6 @@ import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import (
-    audits_of,
     contradicted_by_model,
     known_of_judge,
     layout,
@@ -42,25 +41,6 @@ def better(row: Row, cases: Cases, first: np.ndarray, second: np.ndarray) -> np.
     turn = np.where(first < second, 1.0, -1.0)
     places = [cases.pair_index.get((min(i, j), max(i, j)), -1) for i, j in zip(first.tolist(), second.tolist())]
     return turn * np.append(row.finest, np.nan)[places]
-
-
-def keep_ratings(cases: Cases, people: People, number: int, seed: int = 0) -> People:
-    """Return the ratings of a random draw of `number` rated cases; the other cases count as not rated.
-
-    Raises:
-        RecordError: fewer cases are rated.
-    """
-    rated = np.unique(cases.panel.case[~np.isnan(people.scores)])
-    if number > len(rated):
-        raise RecordError(f"--rated {number}: only {len(rated)} cases are rated")
-    drawn = np.random.default_rng(seed).choice(rated, number, replace=False)
-    keep = np.isin(cases.panel.case, drawn)[:, None]
-    kept = {name: np.where(keep, values, np.nan) for name, values in people.by_criterion.items()}
-    note = (
-        f"the ratings of {number} of {len(rated)} rated cases are used, drawn with seed {seed}; the others are not used"
-    )
-    # A new object: the cached properties of the old one are of all ratings.
-    return replace(people, by_criterion=kept, notes=[*people.notes, note])
 
 
 def scales_of(cases: Cases, people: People, rows: Sequence[Row], notes: list[str]) -> dict[Row, bool]:
@@ -114,7 +94,7 @@ def compare(cases: Cases, people: People, rows: Sequence[Row], candidates: Mappi
             result["models"][name] = {"mean": _figures(judges, people.scores[at[there]], judged)}
     pairs = []
     if len(candidates) > MOST_PAIRED:
-        notes.append(f"{len(candidates)} candidates: name up to {MOST_PAIRED} with --models to have pairs compared")
+        notes.append(f"{len(candidates)} candidates: pairs are compared of up to {MOST_PAIRED}, in a file of their own")
     for first, second in combinations(candidates, 2) if len(candidates) <= MOST_PAIRED else ():
         sides = in_common(candidates, first, second)
         both = sides.shape[1]
@@ -141,8 +121,6 @@ def comparison(
     people: People | None,
     judges: Sequence[VerdictTable],
     notes: Sequence[str] = (),
-    models: Sequence[str] = (),
-    audits: Sequence[str] = (),
 ) -> tuple[dict[str, Any], Changes | None]:
     """Return the content of `comparison.json`, and what changed from the first version to the second.
 
@@ -151,16 +129,14 @@ def comparison(
     Args:
         people: their ratings; None if there are none, and all is by the judges alone.
         notes: those of the verdicts' files.
-        models: the candidates to compare; empty for all.
-        audits: files audit.json, or folders that hold one.
 
     Raises:
-        RecordError: a fault of `candidates_of`, `scales_of`, `changes_of` or `audits_of`.
+        RecordError: a fault of `scales_of` or `changes_of`.
     """
     people = people or People([], {"none": np.full((cases.responses, 1), np.nan)}, True)
     notes = [*people.notes, *notes, *(note for judge in judges for note in notes_on(judge))]
     rows = rows_of(judges)
-    candidates = candidates_of(cases, models, notes)
+    candidates = candidates_of(cases, (), notes)
     figures = compare(cases, people, rows, candidates)
     changes = changes_of(cases, [row for row in rows if not row.invalid], candidates)
     result = bootstrap.plain(figures, Powered)
@@ -176,8 +152,7 @@ def comparison(
     counts["empty"] = judge.by_model(cases.empty)
     counts["unread"] = judge.by_model(judge.unread)
     answers = {what: {name: of[name] for name in candidates if name in of} for what, of in counts.items()}
-    audit = audits_of(audits, rows).get(lead.name)
-    profile = known_of_judge(cases, lead, best, **answers, **agreement, audit=audit)
+    profile = known_of_judge(cases, lead, best, **answers, **agreement)
     result["facts"] = [list(fact) for fact in facts_of(profile)]
     result["cases"] = {"file": cases.source, "cases": len(cases), "responses": cases.responses, "rated_cases": rated}
     result["changes"] = changes and changes.to_dict()

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.main_judge import values_of_responses
 from automedeval.meta_evaluation.report.changes import candidates_of, in_common
 from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
 from automedeval.records import RecordError
@@ -40,7 +39,7 @@ def compare_two(
     if row.criterion is not None or row.judge.scale is None:
         raise RecordError(f"{row.judge.name} gives no scores on a known scale, and --fail_if_worse needs them")
     candidates = candidates_of(cases, (new, old), notes := [], "--fail_if_worse")
-    values = values_of_responses(cases, row)
+    values = row.ranking_values
     new_at, old_at = in_common(candidates, new, old)
     differences = values[new_at] - values[old_at]
     both, both_scored = len(differences), ~np.isnan(differences)

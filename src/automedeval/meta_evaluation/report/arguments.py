@@ -18,22 +18,12 @@ class ReportArguments(TableArguments):
         "harm)",
         [],
     )
-    judges: list[str] = option(
-        "compare only these of the judges in --verdicts: A,B,C; A stands for its trainings A-run2, A-run3, … too "
-        "(default: all)",
-        [],
-    )
     baseline: str | None = option(
         "name of the model that the others are compared with, case by case: better, worse or equal", None
     )
-    compare_to: str | None = option(
-        "name of the judge that every other one is tested against, in the form of the paper's Table 2 (needs "
-        "--ratings)",
-        None,
-    )
     main_judge: str | None = option(
-        "name of the judge whose leaderboard the report shows first (default: with 30 rated cases the one that "
-        "agrees best with people, chosen by cross-fitting; else the first of --verdicts)",
+        "name of the judge whose leaderboard the report shows first, and that every other one is tested against in the "
+        "form of the paper's Table 2 (default: the first of --verdicts)",
         None,
     )
     ratings: list[str] = option(
@@ -68,7 +58,7 @@ class ReportArguments(TableArguments):
     resamples: int = option("resamples of the bootstrap over cases", RESAMPLES)
 
     def __post_init__(self) -> None:
-        for name in ("verdicts", "ratings", "rounds", "judges", "audits"):
+        for name in ("verdicts", "ratings", "rounds", "audits"):
             setattr(self, name, comma_list(getattr(self, name)))
         if not self.verdicts and not self.ratings:
             raise RecordError("--verdicts names no file")

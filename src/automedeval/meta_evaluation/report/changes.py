@@ -10,7 +10,6 @@ import numpy as np
 
 from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.main_judge import values_of_responses
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.report.grid import marks_of, pack_grid
 from automedeval.meta_evaluation.report.page import MARKS, case_records
@@ -21,7 +20,7 @@ from automedeval.stats.agreement import relation_of
 from automedeval.stats.bootstrap import Estimate
 from automedeval.stats.prediction_powered import prediction_powered
 
-NEWLY = {"contradicted": ("contradicted", "answers_disagree"), "empty": ("empty",), "failing": ("unread", "invalid")}
+NEWLY = {"contradicted": ("contradicted",), "empty": ("empty",), "failing": ("unread", "invalid")}
 WORDS = {  # mark of a change → its words, of two models and of two judges
     "won": ("better", "scored higher"),
     "lost": ("worse", "scored lower"),
@@ -81,14 +80,12 @@ def grid_of_changes(
     return pack_grid(cases, records, row, marks, flags, marked=marked, gap="size of the change", **more)
 
 
-def candidates_of(
-    cases: Cases, chosen: Iterable[str], notes: list[str], option: str = "--models"
-) -> dict[str, np.ndarray]:
+def candidates_of(cases: Cases, chosen: Iterable[str], notes: list[str], option: str = "") -> dict[str, np.ndarray]:
     """Return the response of every candidate in every case: candidate → int [cases], -1 where there is none.
 
     Args:
         chosen: the names of the candidates to return; empty for all.
-        option: what named them.
+        option: what named them, if anything did.
 
     Raises:
         RecordError: a name of `chosen` that no candidate has.
@@ -150,7 +147,7 @@ def changes_of(cases: Cases, rows: Sequence[Row], candidates: Mapping[str, np.nd
                 break
     if not len(new_at) or not ((old.judge.given > 0) & (new.judge.given > 0)).any():
         raise RecordError(f"{cases.source}: {names[0]!r} and {names[1]!r} have no case in common")
-    before = (values_of_responses(cases, old),) if kind == "judge" else ()
+    before = (old.ranking_values,) if kind == "judge" else ()
     return Changes(kind, *names, new, before, *_marked(cases, (old, old_at), (new, new_at)))
 
 
@@ -168,7 +165,7 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[dict[str, A
     """
     responses = candidates_of(cases, [baseline, *cases.models], [], "--baseline")
     gaps, marks = np.full(cases.responses, np.nan), {name: np.zeros(cases.responses, bool) for name in WORDS}
-    values = values_of_responses(cases, row)
+    values = row.ranking_values
     record: dict[str, Any] = {"name": baseline, "models": {}, "questions": {}}
     for name in cases.models:
         if name == baseline:
@@ -196,7 +193,7 @@ def _marked(
     """Return the gap and the marks, as `Changes` has them, of new answers beside the old ones: (line, their places)."""
     (old_row, old_at), (new_row, new_at) = old, new
     gap = np.full(cases.responses, np.nan)
-    gap[new_at] = values_of_responses(cases, new_row)[new_at] - values_of_responses(cases, old_row)[old_at]
+    gap[new_at] = new_row.ranking_values[new_at] - old_row.ranking_values[old_at]
     relation = relation_of(gap)
     if old_row is new_row:  # two models: an empty answer loses a tie
         ties = relation[new_at] == 0

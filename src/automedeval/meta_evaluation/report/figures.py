@@ -1,7 +1,6 @@
 """The figures of the meta-evaluation report: what of the result goes into each, and the numbers behind it."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from functools import partial
 from statistics import fmean
 from typing import Any
@@ -10,18 +9,13 @@ from automedeval.meta_evaluation import charts
 from automedeval.meta_evaluation.agreement.ratings import OUTCOMES
 from automedeval.meta_evaluation.agreement.runs import trainings_of
 from automedeval.meta_evaluation.charts import Figure
-from automedeval.meta_evaluation.report.text import layout, real_judges
+from automedeval.meta_evaluation.report.text import real_judges
 from automedeval.records.text import ends
 from automedeval.stats.growth_curve import AHEAD, Curve
 
 
 def illustrate(result: dict[str, Any]) -> Iterator[Figure]:
-    """Yield every figure there is data for; its caption ends with the layout."""
-    for figure in _figures(result):
-        yield replace(figure, text=f"{figure.text} {layout(real_judges(result).values())}.")
-
-
-def _figures(result: dict[str, Any]) -> Iterator[Figure]:
+    """Yield every figure there is data for."""
     if "people" in result:
         yield from _agreement(result)
     if "rounds" in result:
@@ -121,10 +115,12 @@ def _candidates(result: dict[str, Any]) -> Iterator[Figure]:
 
 
 def _outcomes(result: dict[str, Any]) -> Iterator[tuple[str, list[float]]]:
-    """Yield, for every two of at most five candidates and everybody who compared them, the shares of wins, ties and losses."""
+    """Yield the shares of wins, ties and losses of every two of at most five candidates, by people and by the main judge."""
     lines = {"people": ["people"]} if "people" in result["models"] else {}
     names = {name: (record["name"], record["criterion"]) for name, record in real_judges(result).items()}
-    for line, trainings in (lines | trainings_of(names)).items():
+    main = result["main_judge"]["name"]
+    lines |= {line: names for line, names in trainings_of(names).items() if main in names}
+    for line, trainings in lines.items():
         tables = [result["models"][name] for name in trainings]
         if any("gap" in table or len(table["models"]) > 5 for table in tables):
             continue

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.judge_facts import contradicted, disagreements
-from automedeval.meta_evaluation.agreement.main_judge import values_of_responses
+from automedeval.meta_evaluation.agreement.judge_facts import contradicted
 from automedeval.meta_evaluation.table import Row, VerdictTable
 from automedeval.records import RecordError, digest, read_lines
 
@@ -47,11 +46,10 @@ def read_flags(file: Path, cases: Cases) -> dict[str, dict[str, Any]]:
 def marks_of(cases: Cases, judge: VerdictTable) -> dict[str, np.ndarray]:
     """Return mark → whether each response has it by a judge: bool [responses]."""
     valid, due = judge.valid_by_response
-    marks = {
-        name: np.array([bool(statements.get((case.id, model))) for case in cases.records for model in case.models])
-        for name, statements in (("contradicted", contradicted(judge)), ("answers_disagree", disagreements(judge)))
-    }
-    return marks | {"empty": cases.empty, "unread": judge.unread, "invalid": (valid < due) & ~judge.unread}
+    statements = contradicted(judge)
+    wrong = [bool(statements.get((case.id, model))) for case in cases.records for model in case.models]
+    marks = {"contradicted": np.array(wrong), "empty": cases.empty, "unread": judge.unread}
+    return marks | {"invalid": (valid < due) & ~judge.unread}
 
 
 def pack_grid(
@@ -78,7 +76,7 @@ def pack_grid(
         head: "gap", the name of the measure `models_differ`, and "base", the model with which answers are compared first.
     """
     models = models or cases.models
-    values = values_of_responses(cases, main)
+    values = main.ranking_values
     marked = marks_of(cases, main.judge) | dict(marked or {})
     rows = []
     for record in records:

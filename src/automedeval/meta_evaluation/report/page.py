@@ -10,9 +10,9 @@ import numpy as np
 
 from automedeval.meta_evaluation.agreement.candidates import standing
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.judge_facts import contradicted, disagreements
-from automedeval.meta_evaluation.agreement.main_judge import measures_of_cases
+from automedeval.meta_evaluation.agreement.judge_facts import contradicted
 from automedeval.meta_evaluation.agreement.ratings import People
+from automedeval.meta_evaluation.agreement.worth_reading import measures_of_cases
 from automedeval.meta_evaluation.checked import marked
 from automedeval.meta_evaluation.facts import called
 from automedeval.meta_evaluation.page import SHOWN_CASES, render_report
@@ -27,7 +27,6 @@ from automedeval.stats.agreement import LABELS
 RAW = 10_000  # letters of an invalid verdict's text
 MARKS = {  # list of cases in agreement.json → mark of a case
     "contradicted": "contradicted",
-    "answers_disagree": "answers disagree",
     "models_differ": "models differ",
     "people_disagree": "people disagree",
     "least_sure": "judge unsure",
@@ -73,7 +72,7 @@ def case_records(
     """
     measures = measures_of_cases(cases, main, people)
     judges = [judge for judge in judges if judge.kind == "judge"]
-    statements_of = contradicted(main.judge) | disagreements(main.judge)
+    statements_of = contradicted(main.judge)
     invalid = defaultdict(list)
     for judge in judges:
         for number, verdict in zip(judge.case_of.tolist(), judge.verdicts):
@@ -181,7 +180,7 @@ def render(
         facts=text.answer(result), further=[*text.further(result), *harm], commands=rate, bars=text.bars(result, scale),
         links=text.read_first(result), tables=text.tables(result), notes=result["notes"], figures=illustrate(result),
         settings=result["settings"], scripts=("report.js", "grid.js"), result=result, judges=judges,
-        layout=text.layout(judges.values()), standing=standing(result["models"][result["main_judge"]["name"]]),
+        standing=standing(result["models"][result["main_judge"]["name"]]),
         main=called(result["main_judge"]["name"]), cases=listed, in_grid=len(cases), grid=grid, marked=marked, table2=table2,
         gaps=text.gaps(result), records=records, reasons=undefined(records), labels=LABELS, marks=MARKS,
         # Judges that were asked about less have fewer pairs.

@@ -72,7 +72,7 @@ def reasons(table: Record) -> dict[str, list[str]]:
 def sentences(table: Record) -> list[str]:
     """Say, for every column, which judges differ from ours at p < 0.05, adjusted."""
     lines, compared_to = [], table["ours"]
-    for name in table["columns"] if compared_to is not None else ():
+    for name in table["columns"]:
         sides: dict[str, list[str]] = {"above": [], "below": [], "not clearly different from": []}
         for row in table["rows"]:
             cell = row["cells"][name]

@@ -13,7 +13,6 @@ from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.evaluate import histogram, meta_evaluate
 from automedeval.meta_evaluation.agreement.judge_facts import audits_of, next_steps, notes_on
-from automedeval.meta_evaluation.agreement.main_judge import choose
 from automedeval.meta_evaluation.agreement.paper_table import paper_table
 from automedeval.meta_evaluation.agreement.ratings import (
     Preferences,
@@ -28,7 +27,7 @@ from automedeval.meta_evaluation.agreement.runs import (
     check_names,
     follow_rounds,
     lines_over_runs,
-    repeated,
+    main_row,
     trainings_of,
 )
 from automedeval.meta_evaluation.criteria import report as criteria_report
@@ -41,7 +40,7 @@ from automedeval.meta_evaluation.report.arguments import ReportArguments
 from automedeval.meta_evaluation.report.changes import against_baseline, grid_of_changes
 from automedeval.meta_evaluation.report.grid import FLAGS, pack_grid, read_flags
 from automedeval.meta_evaluation.report.text import words
-from automedeval.meta_evaluation.table import VerdictTable, rows_of
+from automedeval.meta_evaluation.table import rows_of
 from automedeval.meta_evaluation.verdict_files import has_checklists, read_checklists, read_verdicts
 from automedeval.metrics.embedding import NAMES, TextEncoder
 from automedeval.records import (
@@ -100,9 +99,8 @@ def make_report(
         raise RecordError(f"{ratings}: ratings of scores, and these verdicts have none")
     if args.baseline is not None and (labels or len(on_harm) == len(args.verdicts) or has_checklists(args.verdicts)):
         raise RecordError("--baseline needs verdicts with scores or choices")
-    for name in ("rounds", "compare_to") if ratings is None else ():
-        if getattr(args, name):
-            raise RecordError(f"--{name} needs --ratings of scores: a judge is measured by its agreement with people")
+    if args.rounds and ratings is None:
+        raise RecordError("--rounds needs --ratings of scores: a judge is measured by its agreement with people")
     harm: dict[str, Any] = {}
     harm_pages: dict[str, str] = {}
     harm_lines: list[str] = []
@@ -114,7 +112,7 @@ def make_report(
     args.verdicts = [file for file in args.verdicts if file not in on_harm]
     own = None if args.rubric and read_rubric(args.rubric).in_words else args.rubric
     if labels or has_checklists(args.verdicts):
-        report = _criteria_report(args, load_encoder, cases, labels, harm)
+        report = _criteria_report(args, cases, labels, harm)
         return replace(report, texts=report.texts | harm_pages)
     flags = read_flags(Path(args.output) / FLAGS, cases)
     judges, notes = read_verdicts(args.verdicts, cases, own, frozenset({*NAMES, "people"}))
@@ -122,14 +120,13 @@ def make_report(
     if args.teacher_verdicts:
         teacher, more = read_teacher(args.teacher_verdicts, cases, judges)
         notes += more
-    judges = _chosen(judges, args.judges)
     notes += [note for judge in judges for note in notes_on(judge)]
     rows = rows_of(judges)
     lines = list(trainings_of({row.name: (row.judge.name, row.criterion) for row in rows}))
     if args.baselines and ratings:
         notes += english_only(cases.records, "baselines that count words or compare embeddings")
     check_names("--rounds", args.rounds, lines)
-    check_names("--compare_to", [args.compare_to] if args.compare_to is not None else [], lines)
+    main = main_row(rows, args.main_judge)
     people = choices = verdict_ratings = None
     if ratings:
         people = read_ratings(ratings, cases, args.raters)
@@ -150,8 +147,7 @@ def make_report(
         encoder = load_encoder(notes)
         baselines = measure_baselines(cases, encoder, notes)
     by_people = (people, choices, verdict_ratings, preferences)
-    main_judge = choose(cases, rows, people, args.main_judge)
-    result = meta_evaluate(cases, [*judges, *baselines], *by_people, args.resamples, main=main_judge)
+    result = meta_evaluate(cases, [*judges, *baselines], *by_people, args.resamples, main=main)
     rationales = None
     if teacher is not None:
         models = {name: getattr(args, name) for name in ("bert_model", "bert_num_layers", "bart_model")}
@@ -161,28 +157,28 @@ def make_report(
         rationales = (similarity["judges"], result["similarity"]["judges"])
     if people is not None:
         result["over_runs"] = lines_over_runs(result["judges"])
-        tests = (args.compare_to, rationales, args.resamples)
+        tests = (main.name, rationales, args.resamples)
         result["table2"] = paper_table(cases, rows, people, result["over_runs"], *tests)
     if args.rounds:
         result["rounds"] = follow_rounds(result["over_runs"], args.rounds)
     for name, audit in audits_of(args.audits, rows).items():
         result["judges"][name]["audit"] = asdict(audit)
-    audited = "audit" in result["judges"][main_judge.row.name]
+    audited = "audit" in result["judges"][main.name]
     settings = describe_result("report", resamples=args.resamples)
     result = plain(result) | ({"harm": harm} if harm else {})
-    result |= {"next_steps": next_steps(main_judge.row.judge, people is not None, audited), "notes": notes}
+    result |= {"next_steps": next_steps(main.judge, people is not None, audited), "notes": notes}
     result["settings"] = settings | {"encoder": encoder and f"{encoder.name} ({encoder.fingerprint})"}
-    scale = main_judge.row.judge.scale
+    scale = main.judge.scale
     study, commands = ({}, []) if ratings or Choice in given else _rating_study(args, cases, options)
     lists = result["main_judge"]["cases"]
-    shown = page.case_records(cases, judges, people, main_judge.row, lists, page.worst_cases(result))
+    shown = page.case_records(cases, judges, people, main, lists, page.worst_cases(result))
     if args.baseline is None:
-        grid = pack_grid(cases, shown, main_judge.row, page.MARKS, flags)
+        grid = pack_grid(cases, shown, main, page.MARKS, flags)
     else:
-        result["baseline"], gap, marked = against_baseline(cases, main_judge.row, args.baseline)
-        grid = grid_of_changes(cases, shown, main_judge.row, flags, gap, marked, base=args.baseline, sort="lost")
+        result["baseline"], gap, marked = against_baseline(cases, main, args.baseline)
+        grid = grid_of_changes(cases, shown, main, flags, gap, marked, base=args.baseline, sort="lost")
     result["score_counts"] = {}
-    if (values := main_judge.row.values) is not None and len(cases.models) <= MOST_MODELS:
+    if (values := main.values) is not None and len(cases.models) <= MOST_MODELS:
         of_models = {name: values[cases.model_of == number] for number, name in enumerate(cases.models)}
         result["score_counts"] = {name: histogram(scores, values) for name, scores in of_models.items()}
     name = Path(args.cases).stem  # a run's own file is always called so
@@ -192,25 +188,13 @@ def make_report(
     return Report(result, "agreement.json", "report.html", texts, [*words(result, scale), *steps])
 
 
-def _criteria_report(
-    args: ReportArguments, load_encoder: LoadEncoder, cases: Cases, labels_file: str | None, harm: dict[str, Any]
-) -> Report:
+def _criteria_report(args: ReportArguments, cases: Cases, labels_file: str | None, harm: dict[str, Any]) -> Report:
     readings, notes = read_checklists(args.verdicts, cases)
     labels = read_labels(labels_file, cases) if labels_file else None
-    encoder = load_encoder(notes) if labels and args.baselines else None
-    result = criteria_report.criteria_result(cases, readings, labels, encoder, args.resamples, args.audits, harm)
+    result = criteria_report.criteria_result(cases, readings, labels, args.resamples, args.audits, harm)
     result |= {"notes": notes, "settings": describe_result("report", resamples=args.resamples)}
     texts = criteria_report.render_criteria(result, cases, readings)
     return Report(result, "criteria.json", "criteria.html", texts, criteria_report.sentences(result)[:2])
-
-
-def _chosen(judges: list[VerdictTable], wanted: list[str]) -> list[VerdictTable]:
-    """Return the judges of these names and their further trainings, all of them if there are no names."""
-    names = [judge.name for judge in judges]
-    check_names("--judges", wanted, names)
-    several = repeated(names)
-    keep = {run for name in wanted or names for run in several.get(name, [name])}
-    return [judge for judge in judges if judge.name in keep]
 
 
 def _rating_study(args: ReportArguments, cases: Cases, options: Sequence[str]) -> tuple[dict[str, str], list[str]]:

@@ -22,12 +22,6 @@ from automedeval.records.text import UNDEFINED, against_best, in_a_row, interval
 
 READ_FIRST = 8  # cases that a line names
 HALF = "A tie counts as half; guessing gives 50 %."
-HOW = {
-    "given": "chosen by --main_judge",
-    "only": "the only one",
-    "first": "the first of --verdicts",
-    "cross-fitted": "it agrees best with people",
-}
 
 
 def real_judges(result: dict[str, Any]) -> dict[str, dict]:
@@ -138,13 +132,11 @@ def known_of(result: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], Ju
     stands = standing(table)
     first = next(iter(stands["order"]), None)
     rated = main["rated_cases"] if "people" in result else 0
-    best = main.get("best_baseline") if rated >= LEAST_RATED else None
+    best = result["judges"][main["name"]].get("best_baseline") if rated >= LEAST_RATED else None
     more = {"harm": result.get("harm", {}), "steps": result.get("next_steps", ()), "unclear": stands["unclear"]}
     more |= {"agreement": credit(result), "rated": rated, "outcome": best and best["outcome"], "first": first}
     more |= {"longer": tuple(table["models"][first]["longer"])} if first is not None else {}
-    disagreements = len(main["cases"].get("answers_disagree", ()))
-    known = profile(main["name"], result["judges"][main["name"]], disagreements=disagreements, **more)
-    return table, stands, known
+    return table, stands, profile(main["name"], result["judges"][main["name"]], **more)
 
 
 def _beside(name: str, each: dict[str, Any], base: str, scale: tuple[float, float] | None) -> str:
@@ -182,68 +174,48 @@ def _cases(counts: dict[str, Any]) -> str:
 
 
 def _judge(result: dict[str, Any]) -> str:
-    main, judges = result["main_judge"], real_judges(result)
-    text = f"{main['name']}, with the rubric {judges[main['name']]['rubric']}"
-    text += f" ({HOW[main['how']]} of {len(judges)} judges)" if len(judges) > 1 else ""
-    return f"{text}; {judges[main['name']]['layout']}."
+    name, judges = result["main_judge"]["name"], real_judges(result)
+    text = f"{name}, with the rubric {judges[name]['rubric']}"
+    text += f" (of {len(judges)} judges; --main_judge names another)" if len(judges) > 1 else ""
+    return f"{text}; {judges[name]['layout']}."
 
 
 def credit(result: dict[str, Any]) -> list[str]:
     """Say how the main judge agrees with people, and whether it does better than a baseline; empty if nobody rated."""
-    main = result["main_judge"]
-    name, sentences = main["name"], []
-    if "people" in result:
-        figure = main["concordance"]
-        if figure["value"] is None:
-            return [f"Not known. The agreement of {name} with people is undefined: {figure['reason']}."]
-        rated, best = main["rated_cases"], main["best_baseline"]
-        few = rated < LEAST_RATED
-        opening = ["Not known yet: few cases are rated."] if few else []
-        if best is not None and not few:
-            opening = {
-                "better": ["It does better than every simple baseline."],
-                "not better": ["Not shown: it is not clearly better than a simple baseline."],
-                "worse": ["No: it is worse than a simple baseline."],
-            }[best["outcome"]]
-        who = _measured(main)
-        share = f"{percent(figure['value'])} of the pairs of responses as people do ({interval(figure)})"
-        agreement = f"{name if who == name else who[0].upper() + who[1:]} orders {share}."
-        advice = [f"Rate at least {LEAST_RATED} cases: so far {rated} count."] if few else []
-        return [*opening, agreement, *advice]
-    for judge, criteria in result.get("choices", {}).items():
-        if judge == result["judges"][name]["name"]:
-            sentences += _chosen(judge, criteria)
-    return sentences
-
-
-def _measured(main: dict[str, Any]) -> str:
-    """Return whose agreement the record of the main judge has: its own, or that of judges that other cases chose."""
-    return main["name"] if set(main["folds"]) <= {main["name"]} else "the judge chosen on other cases"
+    name, rated = result["main_judge"]["name"], result["main_judge"]["rated_cases"]
+    record = result["judges"][name]
+    if "people" not in result:
+        return _chosen(record["name"], result.get("choices", {}).get(record["name"], {}))
+    figure, best = record[record["headline"]], record["best_baseline"]
+    if figure["value"] is None:
+        return [f"Not known. The agreement of {name} with people is undefined: {figure['reason']}."]
+    share = f"{percent(figure['value'])} of the pairs of responses as people do ({interval(figure)})"
+    said = [f"{name} orders {share}."]
+    if rated < LEAST_RATED:
+        few = f"Rate at least {LEAST_RATED} cases: so far {rated} count."
+        return ["Not known yet: few cases are rated.", *said, few]
+    if best is None:
+        return said
+    against = {
+        "better": "It does better than every simple baseline.",
+        "not better": "Not shown: it is not clearly better than a simple baseline.",
+        "worse": "No: it is worse than a simple baseline.",
+    }
+    return [against[best["outcome"]], *said]
 
 
 def beside(result: dict[str, Any]) -> list[str]:
     """Say how often the main judge orders as people do, beside the best baseline and one rater."""
-    main = result["main_judge"]
-    if "people" not in result or main["concordance"]["value"] is None:
+    who = result["main_judge"]["name"]
+    record = result["judges"][who]
+    if "people" not in result or record[record["headline"]]["value"] is None:
         return []
-    who, best, both = _measured(main), main["best_baseline"], main.get("against_the_other_raters", {})
-    rows = [(who, main["concordance"])] + ([(f"best baseline: {best['name']}", best["concordance"])] if best else [])
-    names = {"judge": f"{who}, all raters but one", "one_rater": "that one rater"}
-    rows += [(names[key], both[key]) for key in names if both and both[key]["value"] is not None]
-    shares = "; ".join(f"{who} {percent(each['value'])} ({interval(each)})" for who, each in rows)
-    return [f"Agreement with people: {shares}. {HALF}"]
-
-
-def _how_chosen(main: dict[str, Any]) -> list[str]:
-    """Say on which cases a cross-fitted main judge was chosen."""
-    if main["how"] != "cross-fitted":
-        return []
-    times = sum(each == main["name"] for each in main["folds"])
-    return [
-        f"{main['name']} is the main judge because it agrees best with people on these cases. Its agreement is cross-fitted: "
-        f"the judge of each fifth of the rated cases was chosen on the other four fifths, {main['name']} in {times} of 5. "
-        "No case helped to choose the judge whose agreement it measures."
-    ]
+    best, both = record["best_baseline"], record.get("against_the_other_raters")
+    rows = [(who, record[record["headline"]])]
+    rows += [(f"best baseline: {best['name']}", best["concordance"])] if best else []
+    rows += [(f"{who}, all raters but one", both["judge"]), ("that one rater", both["one_rater"])] if both else []
+    shares = (f"{who} {percent(each['value'])} ({interval(each)})" for who, each in rows if each["value"] is not None)
+    return [f"Agreement with people: {'; '.join(shares)}. {HALF}"]
 
 
 def further(result: dict[str, Any]) -> list[str]:
@@ -253,10 +225,8 @@ def further(result: dict[str, Any]) -> list[str]:
         if set(names) != {main}:
             sentences.append(f"The models cannot be compared by {', '.join(names)}: {gap}.")
     if "people" in result:
-        sentences += _how_chosen(result["main_judge"])
-        sentences += against_best(_measured(result["main_judge"]), result["main_judge"]["best_baseline"])
-        for name in judges:
-            sentences += against_best(name, judges[name]["best_baseline"]) if name != main else []
+        for name in sorted(judges, key=lambda name: name != main):
+            sentences += against_best(name, judges[name]["best_baseline"])
     for judge in dict.fromkeys(record["name"] for record in judges.values()):
         if "people" in result or judge != result["judges"][main]["name"]:
             sentences += _chosen(judge, result.get("choices", {}).get(judge, {}))
@@ -272,7 +242,7 @@ def further(result: dict[str, Any]) -> list[str]:
 def tables(result: dict[str, Any]) -> list[Table]:
     """Return the leaderboard by the main judge and, of several judges, what is known of each."""
     main, judges = result["main_judge"], real_judges(result)
-    table, by_layout = result["models"][main["name"]], layout(judges.values())
+    table = result["models"][main["name"]]
     people = result["models"].get("people", {}).get("models", {})
     stands = standing(table)
     head = ["model", "rank", "share of pairs won, %", "first in resamples", "valid verdicts, %"]
@@ -281,7 +251,7 @@ def tables(result: dict[str, Any]) -> list[Table]:
         row = [model, stands["ranks"][model], span(table["models"][model]["win_rate"], 0, 100)]
         row += [percent(table["first_places"][model]), span(main["valid_rates"].get(model), 0, 100)]
         rows.append(row + [span(people.get(model, {}).get("win_rate"), 0, 100)] * bool(people))
-    caption = f"Models by {main['name']}; ranks that overlap are no clear difference. {by_layout}"
+    caption = f"Models by {main['name']}; ranks that overlap are no clear difference"
     found = [Table(head + ["won by people, %"] * bool(people), rows, caption if rows else "")]
     if len(judges) > 1:
         head = ["judge", "agreement with people, %", "best baseline", "valid verdicts, %", "puts first"]
@@ -294,7 +264,7 @@ def tables(result: dict[str, Any]) -> list[Table]:
             against = f"{best['outcome']} than {best['name']}" if best else UNDEFINED
             agreement = span(record[record["headline"]], 0, 100) if "headline" in record else UNDEFINED
             rows.append([name, agreement, against, span(record["valid_rate"], 0, 100), first])
-        found.append(Table(head, rows, f"Every judge; the first is the main one. {by_layout}"))
+        found.append(Table(head, rows, "Every judge; the first is the main one"))
     return found
 
 
