@@ -59,14 +59,13 @@ def test_reports_agreement_with_intervals_ceiling_and_baselines(tmp_path):
     assert 0.5 < result["people"]["ceiling"]["concordance"]["value"] <= 1
     assert {each["second"] for each in result["comparisons"]} == set(result["judges"]) - {"echo"}
     assert len(result["models"]["echo"]["pairs"]) == 3
-    assert len(result["models"]["people"]["strengths"]) == 3
     assert page.count("<svg") == page.count("</svg>") >= 6
     assert "<dt>Best model</dt><dd>No model is shown to be best. " in page
     assert "of the pairs of responses as people do" in page
     summary = (tmp_path / "out" / "report.md").read_text(encoding="utf-8")
     assert "- Best model: No model is shown to be best. " in summary
     rows = [line.split(" | ")[0] for line in summary.splitlines() if line.startswith("| ")]
-    order = sorted(MODELS, key=lambda model: -result["models"]["echo"]["strengths"][model]["value"])
+    order = sorted(MODELS, key=lambda model: -result["models"]["echo"]["models"][model]["win_rate"]["value"])
     assert rows == ["| model", *(f"| {model}" for model in order)]
     assert "[report.html](report.html)" in summary
 

@@ -60,8 +60,7 @@ def test_the_leaderboard_is_that_of_a_loop_over_the_verdicts(reports: dict[str, 
     rows = re.findall(r'<th scope="row" dir="auto">(.*?)</th><td.*?>(.*?)</td><td.*?>(.*?) \[', table)
     assert {rank for _, rank, _ in rows} == {"1–3"}, "by the noise of 40 cases"
     assert {model: rate for model, _, rate in rows} == {model: f"{100 * rate:.0f}" for model, rate in rates.items()}
-    strengths = one.result["models"]["good"]["strengths"]
-    assert [model for model, *_ in rows] == sorted(strengths, key=lambda model: -strengths[model]["value"])
+    assert [model for model, *_ in rows] == sorted(rates, key=lambda model: -rates[model])
     main = one.result["judges"][one.result["main_judge"]["name"]]
     value, low, high = (f"{100 * main[main['headline']][part]:.0f}" for part in ("value", "low", "high"))
     assert f"Agreement with people: good {value} % (95 % interval {low}–{high}); " in one.page
