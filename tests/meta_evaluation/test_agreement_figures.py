@@ -375,8 +375,8 @@ def test_cases_worth_reading_have_the_largest_errors_gaps_and_doubts(files: dict
             wrong[case["id"]] += abs(left - right) * abs(relation - np.sign(judged - other))
         differ[case["id"]] = max(expected) - min(expected)
         doubt[case["id"]] = -np.mean([abs(left - right) for left, right in combinations(expected, 2)])
-    lists = figures["main_judge"]["cases"] | {"worst": figures["judges"]["noisy"]["worst"]}
-    for name, measure in (("worst", wrong), ("models_differ", differ), ("least_sure", doubt)):
+    lists = figures["main_judge"]["cases"]
+    for name, measure in (("people_disagree", wrong), ("models_differ", differ), ("least_sure", doubt)):
         assert [measure[case] for case in lists[name]] == pytest.approx(sorted(measure.values(), reverse=True)[:10])
 
 
