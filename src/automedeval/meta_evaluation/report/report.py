@@ -38,7 +38,7 @@ from automedeval.meta_evaluation.harm.report import harm_report
 from automedeval.meta_evaluation.report import page
 from automedeval.meta_evaluation.report.arguments import ReportArguments
 from automedeval.meta_evaluation.report.changes import against_baseline, grid_of_changes
-from automedeval.meta_evaluation.report.grid import FLAGS, pack_grid, read_flags
+from automedeval.meta_evaluation.report.grid import pack_grid
 from automedeval.meta_evaluation.report.text import words
 from automedeval.meta_evaluation.table import rows_of
 from automedeval.meta_evaluation.verdict_files import has_checklists, read_checklists, read_verdicts
@@ -114,7 +114,6 @@ def make_report(
     if labels or has_checklists(args.verdicts):
         report = _criteria_report(args, cases, labels, harm)
         return replace(report, texts=report.texts | harm_pages)
-    flags = read_flags(Path(args.output) / FLAGS, cases)
     judges, notes = read_verdicts(args.verdicts, cases, own, frozenset({*NAMES, "people"}))
     teacher = None
     if args.teacher_verdicts:
@@ -171,19 +170,19 @@ def make_report(
     scale = main.judge.scale
     study, commands = ({}, []) if ratings or Choice in given else _rating_study(args, cases, options)
     lists = result["main_judge"]["cases"]
-    shown = page.case_records(cases, judges, people, main, lists, page.worst_cases(result))
+    shown = page.case_records(cases, judges, people, main, lists)
     if args.baseline is None:
-        grid = pack_grid(cases, shown, main, page.MARKS, flags)
+        grid = pack_grid(cases, shown, main, page.MARKS)
     else:
         result["baseline"], gap, marked = against_baseline(cases, main, args.baseline)
-        grid = grid_of_changes(cases, shown, main, flags, gap, marked, base=args.baseline, sort="lost")
+        grid = grid_of_changes(cases, shown, main, gap, marked, base=args.baseline, sort="lost")
     result["score_counts"] = {}
     if (values := main.values) is not None and len(cases.models) <= MOST_MODELS:
         of_models = {name: values[cases.model_of == number] for number, name in enumerate(cases.models)}
         result["score_counts"] = {name: histogram(scores, values) for name, scores in of_models.items()}
     name = Path(args.cases).stem  # a run's own file is always called so
     title = "Report: " + (", ".join(cases.models[:3]) if name == "cases" else name)
-    texts = study | harm_pages | page.render(result, title, shown, grid, commands, scale, harm_lines[2:])
+    texts = study | harm_pages | page.render(result, title, len(shown), grid, commands, scale, harm_lines[2:])
     steps = [f"Next step: {' '.join(result['next_steps'])}"] * bool(result["next_steps"])
     return Report(result, "agreement.json", "report.html", texts, [*words(result, scale), *steps])
 
