@@ -295,6 +295,11 @@ def blanks(folder: Path) -> list[object]:
     return flags(cases=write(folder / "blanks.jsonl", records))
 
 
+def other_flags(folder: Path) -> list[object]:
+    write(folder / "out" / "flags.jsonl", [{"report": "0" * 12, "case_id": "c", "flagged": True}])
+    return []
+
+
 def other_ratings(folder: Path) -> list[object]:
     return flags(ratings=write(folder / "r.jsonl", [read(RATINGS)[0] | {"case_id": "elsewhere"}]))
 
@@ -326,6 +331,7 @@ def half_models(folder: Path) -> list[object]:
             blanks,
             "blanks.jsonl:8: the models 'juniper-7b' and ' juniper -7b' differ by blanks alone: rename one of them",
         ),
+        (other_flags, "flags.jsonl:1: a flag of another report, of other cases; remove the file from this folder"),
         (other_ratings, "no rating of any case"),
     ],
 )

@@ -34,6 +34,7 @@ from automedeval.meta_evaluation.criteria.checklists import read_labels
 from automedeval.meta_evaluation.criteria.scores import people_of, read_criteria_scores
 from automedeval.meta_evaluation.facts import lines_of
 from automedeval.meta_evaluation.page import write_report
+from automedeval.meta_evaluation.report.grid import FLAGS, read_flags
 from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.meta_evaluation.verdict_files import has_checklists, read_verdicts
 from automedeval.records import CriterionLabel, RecordError, named_file, option
@@ -100,9 +101,10 @@ def main() -> None:
     if args.fail_if_worse:
         sys.exit(pass_gate(args, args.by or 0.0, cases, judges, notes))
     people, folder = read_people(args, cases), Path(args.output or "")
+    flags = read_flags(folder / FLAGS, cases)
     result, changes = comparison(cases, people, judges, notes)
     result["settings"] = describe_result("compare")
-    grid = changes.grid(cases, judges, people, list(result["models"])) if changes else {"grid": None}
+    grid = changes.grid(cases, judges, people, list(result["models"]), flags) if changes else {"grid": None}
     title = f"Comparison: {' and '.join(Path(named_file(each)[1]).stem for each in args.cases)}"
     scale = next(judge.scale for judge in judges if judge.name == result["judges"][result["lead"]]["name"])
     facts = [f"{name.rstrip('?')}: {text}" for name, text in result["facts"]]

@@ -49,13 +49,13 @@ class Changes:
         return names | {"compared": int((~np.isnan(self.gap)).sum())} | counts
 
     def grid(
-        self, cases: Cases, judges: Sequence[VerdictTable], people: People | None, models: Sequence[str]
+        self, cases: Cases, judges: Sequence[VerdictTable], people: People | None, models: Sequence[str], flags: Any
     ) -> dict[str, Any]:
         """Return what `grid.html.jinja` needs: the cases with the models as columns, of two models the regressions first."""
         records = case_records(cases, judges, people, self.row, {})
         more = {"models": models, "before": self.before}
         more |= {"old": self.old} if self.kind == "judge" else {"base": self.old, "sort": "lost"}
-        packed = grid_of_changes(cases, records, self.row, self.gap, self.marks, self.kind == "judge", **more)
+        packed = grid_of_changes(cases, records, self.row, flags, self.gap, self.marks, self.kind == "judge", **more)
         return {"grid": packed, "in_grid": len(records)}
 
 
@@ -63,6 +63,7 @@ def grid_of_changes(
     cases: Cases,
     records: list[dict[str, Any]],
     row: Row,
+    flags: Mapping[str, Any],
     gap: np.ndarray,
     marked: Mapping[str, np.ndarray],
     of_judges: bool = False,
@@ -76,7 +77,7 @@ def grid_of_changes(
         if not np.isnan(gap[start:end]).all():
             record["measures"] |= {name: float(np.nanmax(each[start:end])) for name, each in largest.items()}
     marks = {name: words[of_judges] for name, words in WORDS.items()} | MARKS
-    return pack_grid(cases, records, row, marks, marked=marked, gap="size of the change", **more)
+    return pack_grid(cases, records, row, marks, flags, marked=marked, gap="size of the change", **more)
 
 
 def candidates_of(cases: Cases, chosen: Iterable[str], notes: list[str], option: str = "") -> dict[str, np.ndarray]:

@@ -1,4 +1,4 @@
-"""The grid of the report's page: a row per case and a column per model, packed for the browser.
+"""The grid of the report's page: a row per case and a column per model, packed for the browser, with the flags of readers.
 
 What is sorted and filtered by is one block, the texts are another, which the browser unpacks when a case is opened or searched.
 """
@@ -7,6 +7,7 @@ import base64
 import gzip
 import json
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,32 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import contradicted
 from automedeval.meta_evaluation.table import Row, VerdictTable
+from automedeval.records import RecordError, digest, read_lines
 
 GRID_CASES = 20_000  # of more cases the file would be too large to send
+FLAGS = "flags.jsonl"  # what the page writes, and the report reads again from its folder
 QUESTION = 200  # letters of a question that a row has
+
+
+def fingerprint(cases: Cases) -> str:
+    """Return what a reader's flags belong to: the cases with their texts and models, whoever judges them."""
+    return digest([[case.id, case.digest] for case in cases.records])
+
+
+def read_flags(file: Path, cases: Cases) -> dict[str, dict[str, Any]]:
+    """Return case id → {"flagged", "comment"} of a file that the page wrote; empty if there is none.
+
+    Raises:
+        RecordError: a line is no flag, or a flag of another report.
+    """
+    flags, expected = {}, fingerprint(cases)
+    for place, line in read_lines(file) if file.exists() else ():
+        if line.get("report") != expected:
+            raise RecordError(f"{place}: a flag of another report, of other cases; remove the file from this folder")
+        if not isinstance(line.get("case_id"), str) or not isinstance(line.get("comment", ""), str):
+            raise RecordError(f"{place}: 'case_id' and 'comment' must be texts")
+        flags[line["case_id"]] = {"flagged": bool(line.get("flagged")), "comment": line.get("comment", "")}
+    return flags
 
 
 def marks_of(cases: Cases, judge: VerdictTable) -> dict[str, np.ndarray]:
@@ -33,6 +57,7 @@ def pack_grid(
     records: Sequence[Mapping[str, Any]],
     main: Row,
     marks: Mapping[str, str],
+    flags: Mapping[str, Any],
     *,
     models: Sequence[str] = (),
     marked: Mapping[str, np.ndarray] | None = None,
@@ -44,6 +69,7 @@ def pack_grid(
     Args:
         records: the cases as `page.case_records` lays them out.
         marks: list of cases to look at → its mark in words.
+        flags: what readers flagged, see `read_flags`.
         models: the columns; by default all models.
         marked: further marks → whether each response has it: bool [responses].
         before: the scores that stand below the main judge's in place of the lengths: one float [responses], or none.
@@ -66,7 +92,13 @@ def pack_grid(
         rows.append([record["id"], record["topic"] or "", question, in_row, record["reasons"], record["measures"]])
     scored = values[~np.isnan(values)]
     scale = main.judge.scale if main.values is not None else None
-    content: dict[str, Any] = {"models": models, "marks": marks, "rows": rows} | head
+    content: dict[str, Any] = {
+        "report": fingerprint(cases),
+        "models": models,
+        "marks": marks,
+        "flags": flags,
+        "rows": rows,
+    } | head
     content["scale"] = scale or ([float(scored.min()), float(scored.max())] if len(scored) else [0, 1])
     return {"rows": _pack(_json(content)), "texts": _pack("\n".join(_json(_texts(each, models)) for each in records))}
 

@@ -38,7 +38,7 @@ from automedeval.meta_evaluation.harm.report import harm_report
 from automedeval.meta_evaluation.report import page
 from automedeval.meta_evaluation.report.arguments import ReportArguments
 from automedeval.meta_evaluation.report.changes import against_baseline, grid_of_changes
-from automedeval.meta_evaluation.report.grid import pack_grid
+from automedeval.meta_evaluation.report.grid import FLAGS, pack_grid, read_flags
 from automedeval.meta_evaluation.report.text import words
 from automedeval.meta_evaluation.table import rows_of
 from automedeval.meta_evaluation.verdict_files import has_checklists, read_checklists, read_verdicts
@@ -114,6 +114,7 @@ def make_report(
     if labels or has_checklists(args.verdicts):
         report = _criteria_report(args, cases, labels, harm)
         return replace(report, texts=report.texts | harm_pages)
+    flags = read_flags(Path(args.output) / FLAGS, cases)
     judges, notes = read_verdicts(args.verdicts, cases, own, frozenset({*NAMES, "people"}))
     teacher = None
     if args.teacher_verdicts:
@@ -172,10 +173,10 @@ def make_report(
     lists = result["main_judge"]["cases"]
     shown = page.case_records(cases, judges, people, main, lists)
     if args.baseline is None:
-        grid = pack_grid(cases, shown, main, page.MARKS)
+        grid = pack_grid(cases, shown, main, page.MARKS, flags)
     else:
         result["baseline"], gap, marked = against_baseline(cases, main, args.baseline)
-        grid = grid_of_changes(cases, shown, main, gap, marked, base=args.baseline, sort="lost")
+        grid = grid_of_changes(cases, shown, main, flags, gap, marked, base=args.baseline, sort="lost")
     result["score_counts"] = {}
     if (values := main.values) is not None and len(cases.models) <= MOST_MODELS:
         of_models = {name: values[cases.model_of == number] for number, name in enumerate(cases.models)}
