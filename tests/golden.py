@@ -347,7 +347,7 @@ def splits() -> Any:
         found[name] = {"verdicts": len(verdicts), "valid": sum(each["valid"] for each in verdicts)}
         found[name] |= {"passages": len(passages), "hash": hashed(*passages)}
     files = ",".join(str(WORK / name / "verdicts.jsonl") for name in ("strong", "weak"))
-    step("build_dataset", "build_dataset", verdicts=files, tokenizer=JUDGE, output=WORK / "instructions")
+    step("build_dataset", "build_dataset", verdicts=files, output=WORK / "instructions")
     for file in sorted((WORK / "instructions").glob("*.parquet")):
         rows = read_table(file).to_pylist()
         ids = hashed(*(f"{each['case_id']} {each['judge']} {each['order']}" for each in rows))
