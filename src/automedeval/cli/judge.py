@@ -31,7 +31,6 @@ from automedeval.judges.chat_judge import Judge
 from automedeval.judges.judge import (
     CRITERIA,
     LANGUAGE_MODELS,
-    UNTRAINED,
     VARIABLE,
     default_judge,
     judge_rubric,
@@ -96,7 +95,7 @@ class JudgeArguments(PromptArguments, EvidenceArguments):
         "small (packaged), checkpoint (folder or Hub id), openai:MODEL (an endpoint, see "
         "--base_url), likelihood:CHECKPOINT (how likely a response makes the question), "
         "small:FOLDER (of recipes/fit_small_judge.py), or baseline:NAME (as in a report); "
-        f"default: {VARIABLE}, else small, else the likelihood of a model on this machine",
+        f"default: {VARIABLE}, else small",
         None,
     )
     output: str | None = option("folder (default: verdicts/FILE-JUDGE)", None)
@@ -168,14 +167,14 @@ class JudgeArguments(PromptArguments, EvidenceArguments):
         """The file of the cases, once logs are joined into one (`cases_file`)."""
         return self.cases[0]
 
-    def complete(self, encoder: EncoderArguments) -> tuple[str, Path]:
+    def complete(self) -> tuple[str, Path]:
         """Put in what was not given, and the files of the packaged sample; return the judge and the output folder.
 
         Raises:
-            RecordError: no judge is on this machine, or --batch_file is asked of one that is no endpoint.
+            RecordError: --batch_file is asked of a judge that is no endpoint.
         """
         if self.judge is None:
-            self.judge, self.judge_by_default = default_judge(encoder), True
+            self.judge, self.judge_by_default = default_judge(), True
         if self.batch_file and parse_model(self.judge)[0] != "openai":
             raise RecordError("--batch_file needs --judge openai:MODEL, the name that the model will be served by")
         name = Path(named_file(self.cases[0])[1]).stem
@@ -189,7 +188,7 @@ def main() -> None:
     """Judge what is missing, then print the standings of the models."""
     kinds = (JudgeArguments, LogArguments, EncoderArguments, ChatArguments)
     args, log_args, encoder_args, chat_args = parse(kinds, __doc__, first=("cases", "judge", "output"))
-    judge_name, output = args.complete(encoder_args)
+    judge_name, output = args.complete()
     processes, kind = join_processes(), parse_model(judge_name)[0]
 
     def tell(*lines: str) -> None:
@@ -308,8 +307,7 @@ def what_is_judged(args: JudgeArguments, judge: str) -> list[str]:
     if table is not None:
         lines.append(f"{args.file}: {'; '.join(table.notes)} (--columns says it otherwise)")
     if args.judge_by_default:
-        untrained = f": {UNTRAINED}" if judge.startswith("likelihood:") else ""
-        lines.append(f"judge: {judge}{untrained} (--judge names another)")
+        lines.append(f"judge: {judge} (--judge names another)")
     return lines
 
 
