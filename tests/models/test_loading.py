@@ -46,15 +46,6 @@ def test_the_room_follows_the_memory_and_the_weights(tmp_path, monkeypatch):
     assert room(tmp_path, "8B", (85 * GB, 84 * GB), monkeypatch) > 200_000  # four query heads share keys and values
 
 
-def test_the_choice_is_said_in_one_line(tiny_model, monkeypatch, capsys):
-    monkeypatch.setattr(local, "gpu_memory", lambda device: (80 * 2**30, 79 * 2**30))
-    ChatArguments(**OPTIONS).load(str(tiny_model))
-    said = capsys.readouterr().err
-    assert f"{tiny_model.name}: batches of up to 262,144 tokens on cpu (80 GiB in all and 79 GiB free)\n" in said
-    ChatArguments(**OPTIONS, batch_tokens=500).load(str(tiny_model))
-    assert "batches" not in capsys.readouterr().err
-
-
 def test_batches_on_a_cpu_take_2_gib(tiny_model, tmp_path):
     # 2 x 30 layers x 3 heads x 64 numbers of 4 bytes per token, as in SmolLM2-135M
     shape = {"hidden_size": 576, "num_hidden_layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3}

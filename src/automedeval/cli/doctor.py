@@ -41,8 +41,7 @@ def machine() -> list[str]:
     """Return lines on the versions and the hardware."""
     import torch  # slow to import
 
-    from automedeval.models.device import best_device
-    from automedeval.models.precision import best_dtype, described
+    from automedeval.models.device import best_device, best_dtype, described
 
     device = best_device()
     process = psutil.Process()

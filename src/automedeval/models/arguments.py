@@ -95,9 +95,8 @@ class ChatArguments:
                 local.prepare()
         if local.precision:
             self.computed[local.name] = local.precision
-        for chosen in filter(None, [local.precision, local.room]):
             if processes.rank == 0:
-                print(f"{local.name}: {chosen}", file=sys.stderr)
+                print(f"{local.name}: {local.precision}", file=sys.stderr)
         return local
 
     def _shared(self, kind: type) -> dict[str, Any]:
