@@ -152,14 +152,10 @@ class JudgeSettings(EvidenceArguments):
 
 
 def load_by_settings(values: Mapping[str, Any]) -> BaseJudge:
-    """Load the judge that settings name.
+    """Load the judge that settings name: those of `JudgeSettings`, `ChatArguments` and `EncoderArguments`.
 
-    Args:
-        values: `JudgeSettings`, `ChatArguments` and `EncoderArguments` by name; `config` names a YAML file of them, whose
-            values the others override.
-
-    Raises:
-        RecordError: a setting is unknown or wrong, or a fault of `JudgeSettings.load`.
+    `config` names a YAML file of them, whose values the others override. RecordError: a setting is unknown or wrong, or a fault
+    of `JudgeSettings.load`.
     """
     words = [f"--{name}={value}" for name, value in values.items() if value is not None]
     settings, encoder, chat = parse((JudgeSettings, EncoderArguments, ChatArguments), __doc__, words)
