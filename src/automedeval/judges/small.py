@@ -54,7 +54,7 @@ class Scale:
 
     @classmethod
     def fit(cls, names: Sequence[str], features: np.ndarray, shares: np.ndarray, panel: Panel) -> "Scale":
-        """Learn from people the weights that put the pairs of a case in their order, and a logistic function of the weighted sum.
+        """Learn from people weights that put the pairs of a case in their order, and a logistic function of the weighted sum.
 
         `names` are those of `FEATURES` that are read, `features` float [responses, FEATURES], `shares` people's mean scores as
         shares of their scale, float [responses]. RecordError if these do not depend on the features.
