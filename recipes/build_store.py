@@ -1,6 +1,7 @@
-"""Build the knowledge store: reference books → passages with vectors (Section 3.1, Table 6).
+"""Build the knowledge store: reference books → passages with vectors in Qdrant (Section 3.1, Table 6).
 
     python recipes/build_store.py --books medical.pdf evaluation.md --encoder models/all-MiniLM-L6-v2 --store stores/mine
+    python recipes/build_store.py --books DIR --encoder MODEL --store stores/mine --qdrant_url http://localhost:6333
 
 Passages are stored while it runs; the same command again adds only what is missing. STORE/books.md lists the books.
 """
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from tqdm import tqdm
 
+from automedeval.evidence.arguments import QDRANT_URL
 from automedeval.evidence.books import Book, Chunking, find_books
 from automedeval.records import RecordError, option
 from automedeval.records.arguments import comma_list
@@ -29,6 +31,7 @@ class BuildStoreArguments:
     )
     encoder: str = option("checkpoint that embeds passages: folder or Hub id")
     store: str = option("folder of the store")
+    qdrant_url: str | None = option(QDRANT_URL, None)
     encoder_pooling: str | None = option(
         "pooling of an encoder without modules.json", None, choices=["cls", "mean", "pooler"]
     )
@@ -55,7 +58,7 @@ def main() -> None:
         raise RecordError(
             f"--passage_tokens {chunking.tokens}: {encoder.name} reads no more than {encoder.max_tokens} tokens"
         )
-    with StoreWriter(args.store, encoder, args.encoder_pooling, chunking) as store:
+    with StoreWriter(args.store, encoder, args.encoder_pooling, chunking, args.qdrant_url) as store:
         record_run(Path(args.store) / "run.json", args)
         counts, ids, rows = Counter(), set(), []
         with tqdm(total=0, unit="passage") as bar:
@@ -79,7 +82,7 @@ def main() -> None:
                 f"{others.total():,} passages in the store are not of these books ({by_book}); a store without them needs "
                 "another folder"
             )
-        print(f"{store.folder} holds {len(store.books):,} passages")
+        print(f"{store.place} holds {len(store.books):,} passages")
 
 
 def table(rows: list[tuple[str, ...]]) -> str:

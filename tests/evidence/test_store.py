@@ -1,6 +1,10 @@
-"""The knowledge store: what is kept, what is found, and what is refused."""
+"""The knowledge store: what is kept, what is found, and what is refused, in a folder and on a server."""
 
+import subprocess
+import sys
+import threading
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -8,13 +12,13 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from doubles.qdrant_server import QdrantServer
 from programs import ENCODER, needs_encoder
 
 from automedeval.evidence import store
 from automedeval.evidence.arguments import KnowledgeArguments
 from automedeval.evidence.books import Chunking, Passage
-from automedeval.evidence.store import PASSAGES as LINES
-from automedeval.evidence.store import SETTINGS, VECTORS, KnowledgeBase, StoreWriter
+from automedeval.evidence.store import COLLECTION, KnowledgeBase, StoreWriter
 from automedeval.models.embeddings import Encoder
 from automedeval.records import RecordError, digest
 
@@ -26,6 +30,7 @@ TEXTS = [
     "Zopiclone 7.5 mg is for short use only.",
 ]
 PASSAGES = [Passage.of("Book", "", 1, text) for text in TEXTS]
+HOLD = "import sys, qdrant_client; c = qdrant_client.QdrantClient(path=sys.argv[1]); print('open', flush=True); input()"
 
 pytestmark = needs_encoder
 
@@ -38,19 +43,28 @@ def encoder() -> Encoder:
 class Shelf:
     """One store, and how to write and read it."""
 
-    def __init__(self, folder: Path, encoder: Encoder):
-        self.folder, self.encoder = folder, encoder
+    def __init__(self, folder: Path, encoder: Encoder, url: str | None = None):
+        self.folder, self.encoder, self.url = folder, encoder, url
 
     def write(self, tokens: int = 200) -> StoreWriter:
-        return StoreWriter(self.folder, self.encoder, None, Chunking(tokens))
+        return StoreWriter(self.folder, self.encoder, None, Chunking(tokens), self.url)
 
     def read(self, encoder: Encoder | None = None) -> KnowledgeBase:
-        return KnowledgeBase(self.folder, lambda pooling: encoder or self.encoder)
+        return KnowledgeBase(self.folder, lambda pooling: encoder or self.encoder, self.url)
 
 
 @pytest.fixture
-def shelf(tmp_path: Path, encoder: Encoder) -> Shelf:
+def folder(tmp_path: Path, encoder: Encoder) -> Shelf:
     return Shelf(tmp_path / "store", encoder)
+
+
+@pytest.fixture(params=["folder", "server"])
+def shelf(request: pytest.FixtureRequest, folder: Shelf) -> Iterator[Shelf]:
+    if request.param == "folder":
+        yield folder
+        return
+    with QdrantServer() as server:
+        yield Shelf(folder.folder, folder.encoder, server.url)
 
 
 def counts(*numbers: int) -> Counter[str]:
@@ -82,11 +96,11 @@ def test_only_missing_passages_are_added(shelf: Shelf) -> None:
     assert shelf.read().search(["insulin"], 1)[0][0].text == TEXTS[1]
 
 
-def test_windows_are_encoded_whole_whatever_is_stored(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_windows_are_encoded_whole_whatever_is_stored(folder: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(store, "WINDOW", 3)
-    with shelf.write() as base:
+    with folder.write() as base:
         base.add(PASSAGES[1:2])
-        with mock.patch.object(shelf.encoder, "encode", wraps=shelf.encoder.encode) as encode:
+        with mock.patch.object(folder.encoder, "encode", wraps=folder.encoder.encode) as encode:
             base.add(PASSAGES)
     assert [list(call.args[0]) for call in encode.call_args_list] == [TEXTS[:3], TEXTS[3:]]
 
@@ -108,47 +122,57 @@ def test_missing_and_damaged_stores_are_refused(shelf: Shelf) -> None:
     with pytest.raises(RecordError, match=r"build one with recipes/build_store.py"):
         shelf.read()
     assert not shelf.folder.exists()
+    if shelf.url:
+        return
     with shelf.write() as base:
         base.add(PASSAGES)
-    whole = (shelf.folder / VECTORS).read_bytes()
-    (shelf.folder / VECTORS).write_bytes(whole[:-4])
-    for attempt in (shelf.read, shelf.write().__enter__):
-        with pytest.raises(RecordError, match=r"fewer vectors than passages; remove the store and build it again"):
-            attempt()
-    (shelf.folder / VECTORS).write_bytes(whole)
-    assert shelf.read().search(["insulin"], 1)[0][0].text == TEXTS[1]
-    for file, said in ((LINES, r"passages.jsonl:1: "), (SETTINGS, "store.json: not JSON")):
+    for file in (f"collection/{COLLECTION}/storage.sqlite", "meta.json"):
         (shelf.folder / file).write_text('{"collections": ' * 1000)
-        with pytest.raises(RecordError, match=said):
+        with pytest.raises(RecordError, match=r"store: cannot be opened .* remove it and build it again"):
             shelf.read()
 
 
-def test_vectors_without_their_passages_are_written_again(shelf: Shelf) -> None:
-    with shelf.write() as base:
-        base.add(PASSAGES[:3])
-    with open(shelf.folder / VECTORS, "ab") as vectors:  # a process was killed between the two
-        vectors.write(b"\1" * 5000)
-    with shelf.write() as base:
-        base.add(PASSAGES)
-    assert [found[0].text for found in shelf.read().search(TEXTS, 1)] == TEXTS
+def test_a_server_that_does_not_answer_is_told(folder: Shelf) -> None:
+    for url, error in (("http://localhost:9", "refused"), ("nowhere:port", "check --qdrant_url")):
+        with pytest.raises(RecordError, match=error):
+            Shelf(folder.folder, folder.encoder, url).read()
+    with QdrantServer() as server:
+        shelf = Shelf(folder.folder, folder.encoder, server.url)
+        with shelf.write() as base:
+            base.add(PASSAGES)
+        base = shelf.read()
+    with pytest.raises(RecordError, match=rf"^{server.url}: store: "):
+        base.search(["insulin"])
 
 
-def test_readers_share_a_folder_with_each_other_and_with_a_writer(shelf: Shelf) -> None:
-    with shelf.write() as base:
+def test_readers_share_a_folder_with_each_other_and_with_a_writer(folder: Shelf) -> None:
+    with folder.write() as base:
         base.add(PASSAGES)
-    first, second = shelf.read(), shelf.read()
-    with shelf.write() as base:
+    first, second = folder.read(), folder.read()
+    with folder.write() as base:
         base.add([Passage.of("Book", "", 2, "Measles are caught once.")])
         assert first.content == second.content
     with ThreadPoolExecutor(8) as threads:  # as the dialogues of an endpoint search
         found = list(threads.map(lambda text: first.search([text], 1)[0][0].text, TEXTS * 8))
     assert found == TEXTS * 8
-    assert shelf.read().content != first.content
+    assert folder.read().content != first.content
 
 
-def test_a_second_writer_is_refused(shelf: Shelf) -> None:
-    with shelf.write(), pytest.raises(RecordError, match="another process is writing this file"):
-        shelf.write().__enter__()
+def test_a_folder_that_is_in_use_is_waited_for_and_then_told(folder: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    with folder.write():
+        pass
+    command = [sys.executable, "-c", HOLD, str(folder.folder)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout.readline() == "open\n"
+        monkeypatch.setattr(store, "PATIENCE", 0)
+        for attempt in (folder.read, folder.write().__enter__):
+            with pytest.raises(
+                RecordError, match="another process is using this store: wait for it, or put the store on"
+            ):
+                attempt()
+        monkeypatch.setattr(store, "PATIENCE", 60)
+        threading.Timer(0.3, holder.kill).start()
+        assert folder.read().content == digest([])
 
 
 def test_a_query_without_a_word_finds_nothing(shelf: Shelf) -> None:
@@ -163,14 +187,14 @@ def test_a_query_without_a_word_finds_nothing(shelf: Shelf) -> None:
 def test_the_arguments_of_a_teacher_open_a_store(shelf: Shelf) -> None:
     with shelf.write() as base:
         base.add(PASSAGES)
-    arguments = KnowledgeArguments(store=str(shelf.folder), encoder=str(ENCODER), passages=2)
+    arguments = KnowledgeArguments(store=str(shelf.folder), qdrant_url=shelf.url, encoder=str(ENCODER), passages=2)
     search, fingerprint = arguments.open("cpu")
     ((nearest, _),) = search(["insulin"])
     assert nearest.text == TEXTS[1]
     ids = [int(digest([each.book, each.section, each.page, each.text]), 16) for each in PASSAGES]
     assert fingerprint == f"{shelf.encoder.fingerprint}:{digest(sorted(ids))}:2"
-    other = Shelf(shelf.folder.parent / "other", shelf.encoder)
+    other = Shelf(shelf.folder.parent / "other", shelf.encoder, shelf.url)
     with other.write() as base:
         base.add([*PASSAGES[:-1], Passage.of("Book", "", 1, "Zopiclone 75 mg is for short use only.")])
-    changed = KnowledgeArguments(store=str(other.folder), encoder=str(ENCODER), passages=2)
+    changed = KnowledgeArguments(store=str(other.folder), qdrant_url=shelf.url, encoder=str(ENCODER), passages=2)
     assert changed.open("cpu")[1] != fingerprint, "as many passages, one with another dose"

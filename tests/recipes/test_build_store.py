@@ -2,15 +2,16 @@
 
 import json
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
-import numpy as np
 import pytest
 from doubles.pdf import write_pdf
-from programs import APPEND, ENCODER, error_line, needs_encoder, run_recipe, stopped
+from doubles.qdrant_server import QdrantServer
+from programs import ENCODER, error_line, needs_encoder, run_recipe, stopped
 from tables import rows_of
 
-from automedeval.evidence.store import PASSAGES, VECTORS, KnowledgeBase
+from automedeval.evidence.store import COLLECTION, KnowledgeBase
 from automedeval.models.embeddings import Encoder
 
 ROWS = rows_of(__file__)
@@ -37,15 +38,17 @@ class Shelf:
     def build(self, *more: object) -> subprocess.CompletedProcess:
         return run_recipe("build_store", *self.arguments(*more))
 
-    def content(self, store: Path | None = None) -> dict[str, list[float]]:
-        """Return every passage, as a line of JSON, and its vector."""
-        folder = store or self.store
-        passages = (folder / PASSAGES).read_text(encoding="utf-8").splitlines()
-        return dict(zip(passages, np.fromfile(folder / VECTORS, np.float32).reshape(-1, 384).tolist()))
+    def content(self, store: Path | None = None) -> dict[str, tuple[dict, list[float]]]:
+        """Return every passage and its vector by its id, as Qdrant has them."""
+        from qdrant_client import QdrantClient
 
-    def nearest(self, query: str) -> tuple[str, str]:
+        with closing(QdrantClient(path=str(store or self.store))) as client:
+            points, _ = client.scroll(COLLECTION, limit=1000, with_vectors=True)
+        return {point.payload["id"]: (point.payload, point.vector) for point in points}
+
+    def nearest(self, query: str, url: str | None = None) -> tuple[str, str]:
         """Return book and text of the passage nearest to a query."""
-        base = KnowledgeBase(self.store, lambda pooling: Encoder(str(ENCODER), dtype="float32", pooling=pooling))
+        base = KnowledgeBase(self.store, lambda pooling: Encoder(str(ENCODER), dtype="float32", pooling=pooling), url)
         ((passage,),) = base.search([query], 1)
         return passage.book, passage.text
 
@@ -75,11 +78,23 @@ def test_books_become_a_store_and_only_new_passages_are_added(shelf: Shelf) -> N
     assert before.items() <= after.items()
 
 
+def test_a_store_is_built_on_a_server(shelf: Shelf, monkeypatch: pytest.MonkeyPatch) -> None:
+    with QdrantServer(key="secret") as server:
+        assert error_line(shelf.build("--qdrant_url", server.url)).endswith("Must provide an API key\"}}'")
+        monkeypatch.setenv("QDRANT_API_KEY", "secret")
+        for there, added in ((0, 21), (21, 0)):
+            done = shelf.build("--qdrant_url", server.url)
+            assert f"2 books → 21 passages, {there} there already, {added} added\n" in done.stdout, done.stderr
+        assert f"{server.url}: store holds 21 passages" in done.stdout
+        assert shelf.nearest("an honest answer", server.url) == ("Judging", "A good answer is honest.")
+    assert sorted(file.name for file in shelf.store.iterdir()) == ["books.md", "run.json"]
+
+
 def test_a_stopped_build_ends_the_same(shelf: Shelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("automedeval.evidence.store.WINDOW", 32)
     (shelf.books / "long.txt").write_text(" ".join(f"Sentence number {n} is about {n * 7}." for n in range(80)))
     options = ["--passage_tokens", 12, "--overlap_tokens", 0]
-    with stopped(APPEND, 40):
+    with stopped("qdrant_client.local.persistence.CollectionPersistence.persist", 40):
         shelf.build(*options)
     assert len(shelf.content()) == 40
     done = shelf.build(*options)

@@ -8,6 +8,8 @@ from automedeval.models.arguments import EncoderArguments
 from automedeval.records import RecordError, check_least, option
 from automedeval.rubrics.questions import Search
 
+QDRANT_URL = "the Qdrant server that has the store, under the name of its folder; its key: QDRANT_API_KEY"
+
 
 @dataclass
 class KnowledgeArguments:
@@ -17,6 +19,7 @@ class KnowledgeArguments:
         "chain: the model may ask questions to the store; none: it may not", "chain", choices=["chain", "none"]
     )
     store: str | None = option("folder of the knowledge store", None)
+    qdrant_url: str | None = option(QDRANT_URL, None)
     encoder: str = option("the encoder that the store was built with", "models/all-MiniLM-L6-v2")
     # Paper: Algorithm 1's T.
     questions: int = option("largest number of rounds of questions", 3)
@@ -52,7 +55,7 @@ class KnowledgeArguments:
             # In float32 the passages found for a question do not depend on the other questions of the batch.
             return Encoder(self.encoder, device=device, dtype="float32", pooling=pooling)
 
-        base = KnowledgeBase(self.store, load)
+        base = KnowledgeBase(self.store, load, self.qdrant_url)
         fingerprint = f"{base.encoder.fingerprint}:{base.content}:{self.passages}"
         return partial(base.search, limit=self.passages), fingerprint
 

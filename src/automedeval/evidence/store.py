@@ -1,99 +1,133 @@
-"""The knowledge store: passages and their vectors in a folder, searched by meaning (paper, section 3.1).
+"""The knowledge store: passages and their vectors in a Qdrant collection, searched by meaning (paper, section 3.1).
 
-Paper: Pinecone, which approximates. Books have some ten thousand passages, so a question is compared with every one of them.
-A folder holds `passages.jsonl`, in `vectors.f32` their unit vectors in the same order, and in `store.json` which encoder made
-these and how books were cut. Vectors are written first: a passage that is there has its vector.
+Paper: Pinecone. Here the collection is embedded in the store's folder, or on a Qdrant server; its metadata say which encoder
+and how books were cut. qdrant_client reads a folder with pickle, which can run code: open only stores that you built yourself.
 """
 
 import os
+import sqlite3
+import time
+import warnings
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from httpx import HTTPError
+from qdrant_client import QdrantClient, models
+from qdrant_client.common.client_exceptions import QdrantException
+from qdrant_client.http.exceptions import ApiException
+from qdrant_client.local.qdrant_local import META_INFO_FILENAME
 
-from automedeval.evidence.books import Block, Chunking, Passage
+from automedeval.evidence.books import Chunking, Passage
 from automedeval.models.embeddings import Encoder
-from automedeval.records import RecordError, digest, read_json, read_placed
-from automedeval.records.journal import Journal, write_json
+from automedeval.records import RecordError, digest
 
-PASSAGES, VECTORS, SETTINGS = "passages.jsonl", "vectors.f32", "store.json"
+COLLECTION = "passages"  # in a folder; on a server the name of the store's folder
 WINDOW = 512  # passages encoded together, stored already or not, so that vectors do not depend on interruptions
+PATIENCE = 30.0  # seconds to wait for a folder that another process has open; one that reads it needs it for a few
+warnings.filterwarnings("ignore", "Local mode is not recommended")  # docs/train.md says when a server is faster
 
 
 class KnowledgeBase:
-    """The passages of a store, in memory. `content` is a digest of all passages.
+    """The passages of a store, for reading. Those of a folder are read into memory, so that other processes can open it too.
+
+    `content` is a digest of all passages.
 
     Args:
-        store: folder that recipes/build_store.py wrote.
+        store: folder that recipes/build_store.py wrote, or its name on the server.
         load_encoder: returns the encoder that the store was built with, given the pooling that it was built with.
+        url: a Qdrant server; its key is the environment variable QDRANT_API_KEY.
 
     Raises:
-        RecordError: no store, another encoder, or a damaged file.
+        RecordError: no store, another encoder, a folder that another process fills, or a server that does not answer.
     """
 
-    def __init__(self, store: str | Path, load_encoder: Callable[[str | None], Encoder]):
-        folder = Path(store)
-        if not (folder / SETTINGS).is_file():
-            raise RecordError(f"{folder}: no knowledge store; build one with recipes/build_store.py")
-        settings = read_json(folder / SETTINGS)
+    def __init__(self, store: str | Path, load_encoder: Callable[[str | None], Encoder], url: str | None = None):
+        self.place, self._collection = _place(store, url)
+        missing = RecordError(f"{self.place}: no knowledge store; build one with recipes/build_store.py")
+        if url is None and not Path(store, META_INFO_FILENAME).exists():
+            raise missing
+        # Paper: Pinecone, which approximates. Books have some ten thousand passages, so each query is compared with all of
+        # them: a folder's always are, a server's if it is asked to.
+        self._exact = models.SearchParams(exact=True) if url else None
+        with _one_line(self.place), ExitStack() as opened:
+            client = opened.enter_context(closing(_connect(store, url)))
+            if not client.collection_exists(self._collection):
+                raise missing
+            settings = client.get_collection(self._collection).config.metadata or {}
+            # The id of a passage is a digest of its text and place.
+            self.content = digest(sorted(int(point.id) for point in _points(client, self._collection, payload=False)))
+            if url:
+                opened.pop_all()
+                self._client = client
+            else:
+                self._client = QdrantClient(":memory:")
+                client.migrate(self._client, [self._collection], batch_size=1000)
         self.encoder = load_encoder(settings.get("pooling"))
-        _refuse_change(folder, settings, _encoder_settings(self.encoder))
-        self._passages = _passages(folder)
-        count = len(self._passages) * self.encoder.dimensions
-        vectors = np.fromfile(folder / VECTORS, np.float32, count)
-        if len(vectors) < count:
-            raise _damaged(folder)
-        self._vectors = vectors.reshape(-1, self.encoder.dimensions)
-        self.content = digest(sorted(int(passage.id, 16) for passage in self._passages))
+        _refuse_change(self.place, settings, _encoder_settings(self.encoder))
 
     def search(self, queries: Sequence[str], limit: int = 3) -> list[list[Passage]]:
         """Find at most `limit` passages for each query, the nearest first; none for a query without a letter or digit.
 
         Returns:
             for each query its passages with their scores: the cosine of passage and query.
+
+        Raises:
+            RecordError: the server does not answer.
         """
         asked = [query for query in queries if any(map(str.isalnum, query))]
-        found = dict(zip(asked, self.encoder.encode(asked) if asked else ()))
-        return [self._nearest(found[query], limit) if query in found else [] for query in queries]
-
-    def _nearest(self, vector: np.ndarray, limit: int) -> list[Passage]:
-        cosines = self._vectors @ vector  # one by one: the last digits do not depend on the other queries
-        best = np.argsort(-cosines, kind="stable")[:limit]
-        return [replace(self._passages[place], score=float(cosines[place])) for place in best]
+        requests = [
+            models.QueryRequest(query=vector.tolist(), limit=limit, with_payload=True, params=self._exact)
+            for vector in self.encoder.encode(asked)
+        ]
+        with _one_line(self.place):
+            answers = self._client.query_batch_points(self._collection, requests) if requests else []
+        passages = {
+            query: [replace(Passage(**(point.payload or {})), score=point.score) for point in answer.points]
+            for query, answer in zip(asked, answers)
+        }
+        return [passages.get(query, []) for query in queries]
 
 
 class StoreWriter(AbstractContextManager):
     """Add passages to a store, a new one or one that was built with the same settings.
 
     Args:
-        store: the folder.
+        store, url: as of `KnowledgeBase`.
         encoder, pooling: what computes the vectors, and the pooling that it was given.
         chunking: how the books were cut.
 
     Raises:
-        RecordError: the store was built with other settings, or another process is writing it.
+        RecordError: the store was built with other settings, another process uses the folder, or the server does not answer.
     """
 
-    def __init__(self, store: str | Path, encoder: Encoder, pooling: str | None, chunking: Chunking):
-        self.folder, self.encoder = Path(store), encoder
+    def __init__(
+        self, store: str | Path, encoder: Encoder, pooling: str | None, chunking: Chunking, url: str | None = None
+    ):
+        self.store, self.url, self.encoder = store, url, encoder
+        self.place, self._collection = _place(store, url)
         self.settings = _encoder_settings(encoder) | {"pooling": pooling, **asdict(chunking)}
 
     def __enter__(self) -> "StoreWriter":
         with ExitStack() as opened:
-            self._journal = opened.enter_context(Journal(self.folder / PASSAGES))
-            self._vectors = opened.enter_context(open(self.folder / VECTORS, "ab"))
-            if not (self.folder / SETTINGS).is_file():
-                write_json(self.folder / SETTINGS, self.settings)
-            _refuse_change(self.folder, read_json(self.folder / SETTINGS), self.settings)
-            self.books = {passage.id: passage.book for passage in _passages(self.folder)}
-            size = len(self.books) * self.encoder.dimensions * np.float32().nbytes
-            if self._vectors.tell() < size:
-                raise _damaged(self.folder)
-            self._vectors.truncate(size)
+            opened.enter_context(_one_line(self.place))
+            self._client = opened.enter_context(closing(_connect(self.store, self.url)))
+            if not self._client.collection_exists(self._collection):
+                # Dot products of unit vectors are cosines.
+                vectors = models.VectorParams(size=self.encoder.dimensions, distance=models.Distance.DOT)
+                self._client.create_collection(self._collection, vectors, metadata=self.settings)
+            settings = self._client.get_collection(self._collection).config.metadata or {}
+            _refuse_change(self.place, settings, self.settings)
+            for file in Path(self.store).rglob("*.sqlite"):
+                # Qdrant commits a folder's passages one by one, which takes a quarter of the time with a log written ahead.
+                with closing(sqlite3.connect(file)) as database:
+                    database.execute("PRAGMA journal_mode=WAL")
+            points = _points(self._client, self._collection, payload=True)
+            # By the passage's id.
+            self.books = {point.payload["id"]: point.payload["book"] for point in points if point.payload}
             self._opened = opened.pop_all()
         return self
 
@@ -110,42 +144,83 @@ class StoreWriter(AbstractContextManager):
         before, repeated = len(self.books), len(passages) - len(unique)
         for start in range(0, len(unique), WINDOW):
             window = unique[start : start + WINDOW]
-            missing = [place for place, passage in enumerate(window) if passage.id not in self.books]
-            if not missing:
+            if all(passage.id in self.books for passage in window):
                 on_batch(len(window))
                 continue
             # A passage is found by the heading of its section too.
             texts = ["\n".join(filter(None, (passage.section, passage.text))) for passage in window]
-            self._vectors.write(self.encoder.encode(texts, on_batch)[missing].astype(np.float32).tobytes())
-            self._vectors.flush()
-            os.fsync(self._vectors.fileno())
-            for passage in (window[place] for place in missing):
-                self._journal.append({name: getattr(passage, name) for name in ("book", "section", "page", "text")})
-                self.books[passage.id] = passage.book
+            vectors = self.encoder.encode(texts, on_batch)
+            points = [
+                # Qdrant takes numbers and UUIDs as ids; the twelve hexadecimal digits of a passage are a number.
+                models.PointStruct(id=int(passage.id, 16), vector=vector.tolist(), payload=passage.to_dict())
+                for passage, vector in zip(window, vectors)
+                if passage.id not in self.books
+            ]
+            self._client.upload_points(self._collection, points, wait=True)
+            self.books |= {passage.id: passage.book for passage in window}
         on_batch(repeated)
         added = len(self.books) - before
         return Counter(passages=len(passages), repeated=repeated, there=len(unique) - added, added=added)
 
 
-def _passages(folder: Path) -> list[Passage]:
-    """Return the passages of a store."""
-    lines = (line for _, line in read_placed(folder / PASSAGES, Block))
-    return [Passage.of(line.book or "", line.section, line.page, line.text) for line in lines]
+def _points(client: QdrantClient, collection: str, payload: bool) -> Iterator[models.Record]:
+    """Yield every stored passage; without its `payload` only the number of its id."""
+    offset = None
+    while True:
+        points, offset = client.scroll(collection, limit=10_000, offset=offset, with_payload=payload)
+        yield from points
+        if offset is None:
+            return
 
 
-def _damaged(folder: Path) -> RecordError:
-    return RecordError(f"{folder / VECTORS}: holds fewer vectors than passages; remove the store and build it again")
+def _place(store: str | Path, url: str | None) -> tuple[str, str]:
+    """Return where a store is, for messages, and the name of its collection."""
+    name = Path(store).resolve().name if url else COLLECTION
+    return (f"{url}: {name}" if url else str(store)), name
+
+
+def _connect(store: str | Path, url: str | None) -> QdrantClient:
+    """Open a server or a folder; RecordError if it cannot be opened, or another process does not close the folder in time."""
+    begin = time.monotonic()
+    while True:
+        try:
+            if url is None:
+                return QdrantClient(path=str(store))
+            key = os.environ.get("QDRANT_API_KEY")
+            return QdrantClient(url=url, api_key=key, timeout=60, check_compatibility=False)
+        except Exception as error:  # noqa: BLE001  a damaged folder makes it raise a dozen kinds
+            if "already accessed" not in str(error):
+                advice = "check --qdrant_url" if url else "no store, or a damaged one: remove it and build it again"
+                raise RecordError(f"{url or store}: cannot be opened ({_shown(error)}); {advice}") from None
+        if time.monotonic() - begin > PATIENCE:
+            raise RecordError(
+                f"{store}: another process is using this store: wait for it, or put the store on a server (--qdrant_url)"
+            )
+        time.sleep(0.5)
+
+
+@contextmanager
+def _one_line(place: str) -> Iterator[None]:
+    """Turn errors of Qdrant into a RecordError of one line."""
+    try:
+        yield
+    except (ApiException, QdrantException, HTTPError, sqlite3.Error) as error:
+        raise RecordError(f"{place}: {_shown(error)}") from None
+
+
+def _shown(error: Exception) -> str:
+    return " ".join(str(error).split())[:300] or type(error).__name__
 
 
 def _encoder_settings(encoder: Encoder) -> dict[str, Any]:
     return {"encoder": encoder.name, "fingerprint": encoder.fingerprint}
 
 
-def _refuse_change(folder: Path, settings: dict[str, Any], wanted: dict[str, Any]) -> None:
+def _refuse_change(place: str, settings: dict[str, Any], wanted: dict[str, Any]) -> None:
     """Raise RecordError if a store has other settings than those wanted; the encoder's name may differ."""
     for name, value in wanted.items():
         if name != "encoder" and settings.get(name) != value:
             encoder = f" (encoder {settings.get('encoder')}, not {wanted['encoder']})" if name == "fingerprint" else ""
             raise RecordError(
-                f"{folder}: was built with {name} {settings.get(name)}, not {value}{encoder}; give the same, or another --store"
+                f"{place}: was built with {name} {settings.get(name)}, not {value}{encoder}; give the same, or another --store"
             )
