@@ -4,7 +4,6 @@ import json
 import shutil
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -164,16 +163,15 @@ def test_other_words_are_one_line(
     prompts._template.cache_clear()
 
 
-def test_a_rubric_that_differs_in_its_version_alone_is_named(tiny_model: Path, tmp_path: Path) -> None:
+def test_another_version_of_its_rubric_is_refused_and_another_rubric_taken(tiny_model: Path, tmp_path: Path) -> None:
     folder = published(tiny_model, tmp_path / "judge", str(own_rubric(tmp_path / "mine")))
     later = own_rubric(tmp_path / "later")
     later.write_text(later.read_text().replace("version: 1", "version: 2"))
-    with pytest.warns(UserWarning, match="was published with night@1; night@2 has the same wording"):
-        assert load_judge(str(folder), str(later), FAST).rubric_name == "night@2"
-    with warnings.catch_warnings(action="error"):
-        assert load_judge(str(folder), "medical_pairwise", FAST).rubric_name == "medical_pairwise@1"  # another, by name
-        assert load_judge(str(folder), str(own_rubric(tmp_path / "same")), FAST).rubric_name == "night@1"
-        assert load_judge(str(tiny_model), chat=FAST).rubric_name == "automedeval@1"
+    with pytest.raises(RecordError, match=r"was published with night@1 .* night@2 .* name no rubric"):
+        load_judge(str(folder), str(later), FAST)
+    assert load_judge(str(folder), "medical_pairwise", FAST).rubric_name == "medical_pairwise@1"  # another, by name
+    assert load_judge(str(folder), str(own_rubric(tmp_path / "same")), FAST).rubric_name == "night@1"
+    assert load_judge(str(tiny_model), chat=FAST).rubric_name == "automedeval@1"
 
 
 def test_the_recipe_takes_the_judges_own_rubric(tiny_model: Path, tmp_path: Path) -> None:

@@ -9,9 +9,7 @@ They are not beside the weights, because files there are part of the weights' fi
 """
 
 import json
-import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from automedeval.models.checkpoints import checkpoint_folder, read_record
@@ -95,18 +93,14 @@ def published_rubric(model: str) -> Rubric | None:
 def rubric_of(model: str, named: Rubric | None) -> Rubric:
     """Return the rubric by which a checkpoint judges: the one that is named, else its own, else `automedeval`.
 
-    Warns if the named one differs from its own in the version alone; RecordError if it has the same id and another wording.
+    RecordError if the named one has the same id, and another version or wording.
     """
     published = published_rubric(model)
     if named is None:
         return published or read_rubric(PACKAGED)
     if published is None or named.id != published.id or named.fingerprint == published.fingerprint:
         return named
-    aside = {name: getattr(published, name) for name in ("version", "fingerprint", "template", "title", "source")}
-    if replace(named, **aside) != published:
-        raise RecordError(
-            f"{model}: was published with {published.name} ({published.fingerprint}), and the rubric {named.name} "
-            f"({named.fingerprint}) has another wording; name no rubric, and the judge takes its own"
-        )
-    warnings.warn(f"{model}: was published with {published.name}; {named.name} has the same wording", stacklevel=3)
-    return named
+    raise RecordError(
+        f"{model}: was published with {published.name} ({published.fingerprint}), and the rubric {named.name} "
+        f"({named.fingerprint}) has another wording; name no rubric, and the judge takes its own"
+    )
