@@ -1,12 +1,9 @@
-"""Logistic regression by Newton's method, and Bradley–Terry strengths, held against independent fits and published ones."""
-
-import math
+"""Logistic regression by Newton's method, held against independent fits."""
 
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from automedeval.stats.bradley_terry import bradley_terry
 from automedeval.stats.logistic import RIDGE, fit_logistic, order_weights
 
 
@@ -82,55 +79,3 @@ def test_steps_that_would_overshoot_are_halved() -> None:
     coefficients = fit_logistic(design, won, played)
     assert np.isfinite(coefficients).all()
     assert np.abs(design.T @ (won - played / (1 + np.exp(-design @ coefficients)))).max() < 1e-8
-
-
-# Agresti 2002, Categorical Data Analysis, Table 10.10: wins of American League teams over each other in 1987, and their
-# strengths against the last, Baltimore.
-WINS = "0 7 9 7 7 9 11|6 0 7 5 11 9 9|4 6 0 7 7 8 12|6 8 6 0 6 7 10|6 2 6 7 0 7 12|4 4 5 6 6 0 6|2 4 1 3 1 7 0"
-STRENGTHS = [1.581, 1.436, 1.294, 1.248, 1.108, 0.684, 0.0]
-
-
-def test_strengths_of_agrestis_baseball_teams() -> None:
-    wins = np.array([row.split() for row in WINS.split("|")], float)
-    strengths = bradley_terry(wins)
-    assert strengths - strengths[-1] == pytest.approx(STRENGTHS, abs=0.002)
-    assert strengths.mean() == pytest.approx(0)
-    assert bradley_terry(np.stack([wins, wins.T])) == pytest.approx(np.stack([strengths, -strengths]), abs=1e-5)
-
-
-def clusters(games: int) -> np.ndarray:
-    """Return the wins of two clusters of five candidates, joined by four games of which the first wins three."""
-    rng = np.random.default_rng(0)
-    wins, strength = np.zeros((10, 10)), rng.normal(size=10)
-    for start in (0, 5):
-        for i in range(start, start + 5):
-            for j in range(i + 1, start + 5):
-                won = rng.binomial(games, 1 / (1 + math.exp(strength[j] - strength[i])))
-                wins[i, j], wins[j, i] = won, games - won
-    wins[0, 5], wins[5, 0] = 3, 1
-    return wins
-
-
-@pytest.mark.parametrize("games", [40, 200, 2000])
-def test_strengths_of_two_clusters_joined_by_four_games_are_the_most_likely(games: int) -> None:
-    wins = clusters(games)
-    strengths = bradley_terry(wins)
-    # Four games alone decide how far apart the clusters are: odds of 3 to 1 between the two that met.
-    assert strengths[0] - strengths[5] == pytest.approx(math.log(3), abs=1e-8)
-    assert strengths.mean() == pytest.approx(0, abs=1e-12)
-    for candidate in range(10):  # at the maximum, each candidate wins as many games as its strength predicts
-        expected = 0.0
-        for other in range(10):
-            played = wins[candidate, other] + wins[other, candidate]
-            expected += played / (1 + math.exp(strengths[other] - strengths[candidate]))
-        assert expected == pytest.approx(wins[candidate].sum(), abs=1e-8)
-
-
-def test_candidates_without_finite_strengths_are_nan_and_leave_the_other_tables_alone() -> None:
-    wins = clusters(40)
-    swept, apart = wins.copy(), wins.copy()
-    swept[5, 0] = 0  # all games between the clusters go one way
-    apart[0, 5] = apart[5, 0] = 0
-    strengths = bradley_terry(np.stack([swept, wins, apart]))
-    assert np.isnan(strengths[[0, 2]]).all()
-    assert strengths[1] == pytest.approx(bradley_terry(wins), abs=1e-12)

@@ -19,7 +19,7 @@ class AuditArguments(TableArguments):
         None,
     )
     rationale: bool = option("false asks for scores or choices alone", True)
-    score_decoding: str = option("as in automedeval judge", "auto", choices=["auto", "constrained", "free"])
+    score_decoding: str | None = option("as in automedeval judge", None, choices=["constrained", "free"])
     perturbations: str | None = option("your own perturbations, a .yaml file in place of the packaged ones", None)
     edits: int | None = option(
         "most planted texts, and most dangers, per case, drawn by --seed and dealt in turn; default: all", None
@@ -27,7 +27,7 @@ class AuditArguments(TableArguments):
     gate: bool = option("false: exit status 0 even if the judge does not pass", True)
     judge_name: str | None = option("name that verdicts record", None)
     limit: int | None = option("audit only so many cases, the first ones", None)
-    on_overlong: str = option("as in automedeval judge", "skip", choices=["error", "skip", "clip"])
+    on_overlong: str = option("as in automedeval judge", "skip", choices=["error", "skip"])
     seed: int = option("seed of orders, of edits, and of the bootstrap", 0)
 
     def __post_init__(self) -> None:

@@ -29,12 +29,10 @@ class PromptArguments(TableArguments):
     )
 
 
-def verdict_log(
-    folder: Path, judge: BaseJudge, settings: str | None = None, processes: Processes = ALONE, again: bool | None = None
-) -> Log:
+def verdict_log(folder: Path, judge: BaseJudge, settings: str | None = None, processes: Processes = ALONE) -> Log:
     """Return the log of a judge's verdicts in FOLDER/verdicts.jsonl; `settings` is the judge's fingerprint by default."""
     file = folder / "verdicts.jsonl"
-    return Log(file, Verdict, judge.author, settings or judge.fingerprint, processes, again=again)
+    return Log(file, Verdict, judge.author, settings or judge.fingerprint, processes)
 
 
 def expect_answers(judge: BaseJudge, log: Log) -> None:

@@ -175,7 +175,7 @@ def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> 
             both = ~np.isnan(row.values) & ~np.isnan(people.scores)
             if both.sum() >= 2 * BINS:
                 curve = reliability_bins(row.values[both], people.scores[both])
-        record |= {"reliability": curve, "worst": worth_reading(cases, row, people)["people_disagree"]}
+        record["reliability"] = curve
         if row.expected is not None:
             sure = selective.gaps(panel, row.expected)
             record["risk_coverage"] = selective.risk_coverage(panel, relation, row.finest, sure)

@@ -97,12 +97,6 @@ def _rounds(rounds: dict[str, Any]) -> Iterator[Figure]:
 def _candidates(result: dict[str, Any]) -> Iterator[Figure]:
     text = f"Share of its answers at every score by {result['main_judge']['name']}, rounded."
     yield from _shares("Scores of each model", text, "model", result.get("score_counts", {}))
-    for name, table in result["models"].items():
-        if table.get("strengths"):
-            ranked = sorted(table["strengths"].items(), key=lambda item: -item[1]["value"])
-            rows = [(model, estimate, charts.BLUE) for model, estimate in ranked]
-            text, label = "Bradley–Terry strengths against the average model.", "log odds against the average"
-            yield from charts.estimates(f"Strengths by {name}", text, rows, label, 0.0, head=("model", "strength"))
     if outcomes := sorted(_outcomes(result)):
         yield Figure(
             "Wins, ties and losses",

@@ -105,7 +105,7 @@ def pack_grid(
 
 def _texts(record: Mapping[str, Any], models: Sequence[str]) -> dict[str, Any]:
     """Return what the page shows of an opened case."""
-    names = ("question", "reference", "choices", "rationales", "worst")
+    names = ("question", "reference", "choices", "rationales")
     responses = [each for each in record["responses"] if each["model"] in models]
     responses = [each | {"wrong": _in_utf16(each["text"], each["wrong"])} for each in responses]
     return {name: record[name] for name in names} | {"responses": responses}

@@ -171,7 +171,7 @@ def make_report(
     scale = main.judge.scale
     study, commands = ({}, []) if ratings or Choice in given else _rating_study(args, cases, options)
     lists = result["main_judge"]["cases"]
-    shown = page.case_records(cases, judges, people, main, lists, page.worst_cases(result))
+    shown = page.case_records(cases, judges, people, main, lists)
     if args.baseline is None:
         grid = pack_grid(cases, shown, main, page.MARKS, flags)
     else:
@@ -183,7 +183,7 @@ def make_report(
         result["score_counts"] = {name: histogram(scores, values) for name, scores in of_models.items()}
     name = Path(args.cases).stem  # a run's own file is always called so
     title = "Report: " + (", ".join(cases.models[:3]) if name == "cases" else name)
-    texts = study | harm_pages | page.render(result, title, shown, grid, commands, scale, harm_lines[2:])
+    texts = study | harm_pages | page.render(result, title, len(shown), grid, commands, scale, harm_lines[2:])
     steps = [f"Next step: {' '.join(result['next_steps'])}"] * bool(result["next_steps"])
     return Report(result, "agreement.json", "report.html", texts, [*words(result, scale), *steps])
 
