@@ -187,16 +187,10 @@ def stacked(rows: Sequence[tuple[str, Sequence[float]]], labels: Sequence[str], 
     axes.legend(ncols=len(labels), columnspacing=0.8, handlelength=1, **ABOVE)
 
 
-def reliability(
-    curves: Sequence[tuple[str, Sequence[Mapping[str, float]]]], exact: tuple[float, float] | None = None, *, axes: Axes
-) -> None:
-    """Draw people's mean score over the judge's, bin by bin, and between the ends of a common scale the line of equality."""
-    if exact is not None:
-        axes.plot(exact, exact, ":", color=GREY, linewidth=1)
-    for place, (name, bins) in enumerate(curves):
-        sides = ([each[side] for each in bins] for side in ("judge", "people"))
-        colour = COLOURS[place % len(COLOURS)]
-        axes.plot(*sides, "o-", color=colour, label=_short(name), markersize=4, linewidth=1)
+def reliability(name: str, bins: Sequence[Mapping[str, float]], *, axes: Axes) -> None:
+    """Draw people's mean score over the judge's, bin by bin."""
+    sides = ([each[side] for each in bins] for side in ("judge", "people"))
+    axes.plot(*sides, "o-", color=BLUE, label=_short(name), markersize=4, linewidth=1)
     axes.set(xlabel="judge's score, mean of a bin", ylabel="people's mean score")
     axes.legend()
 
