@@ -564,7 +564,6 @@ class CheckedResponse(LogRecord):
         return (self.checker, self.evidence)
 
 
-RATER = "rater:"  # begins the judge's name if the scores of one rater are the verdict
 # The models of synthetic responses, by what they are of the question's own answer.
 PAIR_MODELS = {kind: f"answer-{kind}" for kind in ("right", "near", "far", "cut")}
 
