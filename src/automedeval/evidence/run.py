@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from automedeval.evidence.checker import CONTRADICTED, Finding, contradicted
-from automedeval.evidence.rules import contradiction
 from automedeval.evidence.statements import Passage, spans, statements
 from automedeval.records import Case, CheckedResponse, question_text
 from automedeval.rubrics.questions import Search
@@ -35,21 +33,6 @@ def evidence_of(case: Case, index: int, kind: str, search: Search | None = None)
     nearest = [each for passages in search(asked) for each in passages] if asked else []
     cut = [passages_of(each.text, ", ".join(filter(None, (each.book, each.section))), False) for each in nearest]
     return list(dict.fromkeys(passage for passages in cut for passage in passages))
-
-
-def disagreements(case: Case) -> dict[str, list[dict[str, Any]]]:
-    """Return model → the statements of its response that a rule sees contradicted by another one, as claims.jsonl has them."""
-    statements_of: dict[str, list[dict[str, Any]]] = {}
-    for index, response in enumerate(case.responses):
-        passages, before, findings = evidence_of(case, index, "answers"), "", []
-        for each in statements(response.text):
-            opposed = contradiction(each.text, passages, (), question_text(case.question), before)
-            if opposed and each.unread is None:
-                findings.append(Finding(each, CONTRADICTED, 1.0, opposed[1], opposed[0]))
-            before = each.text
-        if findings:
-            statements_of[response.model] = contradicted(findings)
-    return statements_of
 
 
 def check_cases(

@@ -87,7 +87,6 @@ class JudgeProfile:
     steps: Sequence[str] = ()  # what to do next, in words or as commands
     # Model → number of its answers with a statement that contradicts its evidence, and of those checked.
     contradicted: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    disagreements: int = 0  # cases without evidence whose answers disagree by a rule
     # The first model, one that it is not clearly better than, and about how many more cases would tell (None: no number).
     unclear: Sequence[Any] | None = None
     rationale_faults: Mapping[str, int] = field(
@@ -112,15 +111,12 @@ def facts_of(profile: JudgeProfile) -> list[Fact]:
     valid = 1.0 if profile.valid is None else profile.valid
     faults = " and ".join(f"{count} {fault}" for fault, count in profile.rationale_faults.items())
     foreign, answers = profile.foreign
-    cases = f"{profile.disagreements} case{'' if profile.disagreements == 1 else 's'}"
-    right = "One of the two is wrong, if the rule is right. No score depends on it."
     reads = f"and {called(profile.judge)} reads English: doubt their scores."
     doubt = f"{foreign:,} of {answers:,} answers are not in English, {reads}"
     invalid = f"{percent(1 - valid)} of the verdicts are invalid or missing. They have no score."
     said = {
         "Contradicts its evidence": _contradicted(profile),
         "Harm": harm_in_words(profile.harm) if profile.harm else "Not rated.",
-        "Answers that disagree": f"By the rules on quantities, in {cases}. {right}" if profile.disagreements else "",
         "Can the judge be believed?": " ".join(profile.agreement) or unrated,
         "Audited?": _audited(profile.audit),
         "What it does not see": _blind(profile),

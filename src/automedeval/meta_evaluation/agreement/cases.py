@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from automedeval.evidence.run import disagreements
 from automedeval.metrics.lexical import longer_text
 from automedeval.records import Case, CaseCriterion, RecordError, Response, read_cases, table_of
 from automedeval.records.thoughts import count_thoughts, note_on_thoughts
@@ -105,12 +104,6 @@ class Cases:
     def first_item(self) -> np.ndarray:
         """The number of each response's first item, and that of all items: int [responses + 1]."""
         return np.searchsorted(self.response_of, np.arange(self.responses + 1))
-
-    @cached_property
-    def disagreements(self) -> dict[tuple[str, str], list[dict[str, Any]]]:
-        """(case, model) → the statements of the response that another one contradicts, of cases without a reference."""
-        bare = (case for case in self.records if not (case.reference or "").strip())
-        return {(case.id, model): statements for case in bare for model, statements in disagreements(case).items()}
 
     @cached_property
     def pair_index(self) -> dict[tuple[int, int], int]:

@@ -85,12 +85,6 @@ def contradicted(judge: VerdictTable) -> Statements:
     return {(case_id, model): those for case_id, by_model in checked for model, those in by_model.items()}
 
 
-def disagreements(judge: VerdictTable) -> Statements:
-    """Return those of `Cases`, of cases of which no response was checked against evidence."""
-    checked = {case_id for case_id, _ in contradicted(judge)}
-    return {place: those for place, those in judge.cases.disagreements.items() if place[0] not in checked}
-
-
 def contradicted_by_model(judge: VerdictTable) -> dict[str, list[int]]:
     """Return model → the number of its responses with a contradicted statement, and of those that were checked."""
     checked = sorted((model, bool(statements)) for (_, model), statements in contradicted(judge).items())
@@ -131,21 +125,6 @@ def run_record(judge: VerdictTable) -> dict[str, Any]:
     return record if isinstance(record, dict) else {}
 
 
-def usage(judge: VerdictTable) -> dict[str, float]:
-    """Return the tokens of all verdicts; seconds and cost where the judge's run left its record beside the verdicts."""
-    total: Counter[str] = Counter()
-    for verdict in judge.verdicts:
-        total.update({name: count for name, count in verdict.usage.items() if isinstance(count, int)})
-    record, used = run_record(judge), dict[str, float](total)
-    if seconds := sum(timing.get("seconds", 0) for timing in record.get("timings", ())):
-        used["seconds"] = round(seconds, 1)
-    prices = [record.get("arguments", {}).get(name) or 0.0 for name in ("price_in", "price_out")]
-    if any(prices):
-        tokens = (total["prompt_tokens"], total["completion_tokens"])
-        used["cost"] = round(sum(count * price for count, price in zip(tokens, prices)) / 1e6, 4)
-    return used
-
-
 def next_steps(judge: VerdictTable, rated: bool, audited: bool) -> list[str]:
     """Return what to do next, so that more is known of the judge: rate cases, audit it."""
     steps = [] if rated else [f"Rate {min(LEAST_RATED, len(judge.cases))} cases."]
@@ -174,8 +153,6 @@ def record_of(cases: Cases, row: Row) -> dict[str, Any]:
     record |= {"verdicts": int(judge.verdicts_due.sum()), "errors": dict(judge.errors.most_common(8))}
     record |= {"rationale_faults": dict(sorted(faults.items())), "foreign": foreign(judge)}
     record |= {"empty": judge.by_model(cases.empty), "unread": judge.by_model(judge.unread)}
-    record["usage"] = usage(judge) if row.criterion in (None, *judge.criteria[:1]) else {}
-    record["polarity"] = "worse" if row.criterion in judge.worse else "better"
     record["valid_rate"] = bootstrap.ratio(judge.verdicts_valid, judge.verdicts_due, reason="no verdict")
     record["prefers_longer"] = prefers_longer(cases, row.relations)
     if row.slots is not None and len(row.slots):

@@ -3,21 +3,19 @@
 import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.judge_facts import contradicted, disagreements
+from automedeval.meta_evaluation.agreement.judge_facts import contradicted
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.table import Row
 from automedeval.stats import bootstrap, selective
 
 ROUNDING = 1e-12  # of means of ratings that are equal
-MOST_CASES = 10  # of each list of cases to look at, but of those of statements
-OF_STATEMENTS = ("contradicted", "answers_disagree")  # the lists that are whole
+MOST_CASES = 10  # of each list of cases to look at, but of those with contradicted statements
 
 
 def measures_of_cases(cases: Cases, row: Row, people: People | None) -> dict[str, np.ndarray]:
     """Return what makes cases worth reading: measure → float [cases], the higher the more; NaN where it is not known.
 
     - contradicted: the number of responses with a statement that contradicts its evidence; only where statements were checked.
-    - answers_disagree: the same for another response of the case, where nothing else says what is true.
     - models_differ: the largest less the smallest score of a case; of a judge of pairs, pairs won less lost.
     - people_disagree: the pairs in another order than people's, weighted by the gap between people's scores.
     - least_sure: minus the mean gap between the expected scores of two responses; without these minus the share of pairs with
@@ -29,12 +27,11 @@ def measures_of_cases(cases: Cases, row: Row, people: People | None) -> dict[str
     np.fmin.at(low, panel.case, values)
     np.fmax.at(high, panel.case, values)
     measures = {}
-    for name, statements_of in zip(OF_STATEMENTS, (contradicted(row.judge), disagreements(row.judge))):
-        if statements_of:
-            measures[name] = np.full(len(cases), np.nan)
+    if statements_of := contradicted(row.judge):
+        measures["contradicted"] = np.full(len(cases), np.nan)
         for (case_id, _), statements in statements_of.items():
             number = cases.index[case_id]
-            measures[name][number] = np.nan_to_num(measures[name][number]) + bool(statements)
+            measures["contradicted"][number] = np.nan_to_num(measures["contradicted"][number]) + bool(statements)
     measures["models_differ"] = high - low
     if people is not None:
         rated, relation = row.rated(people), row.people_relations(people)
@@ -52,7 +49,7 @@ def worth_reading(cases: Cases, row: Row, people: People | None) -> dict[str, li
     """Return, for each of `measures_of_cases`, the ids of the cases where it is highest; only those above zero."""
     lists = {}
     for name, measure in measures_of_cases(cases, row, people).items():
-        most = None if name in OF_STATEMENTS else MOST_CASES
+        most = None if name == "contradicted" else MOST_CASES
         order = np.argsort(np.where(np.isnan(measure), np.inf, -measure), kind="stable")[:most].tolist()
         least = -np.inf if name == "least_sure" else ROUNDING
         use = [case for case in order if measure[case] > least]

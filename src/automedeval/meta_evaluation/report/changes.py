@@ -20,7 +20,7 @@ from automedeval.stats.agreement import relation_of
 from automedeval.stats.bootstrap import Estimate
 from automedeval.stats.prediction_powered import prediction_powered
 
-NEWLY = {"contradicted": ("contradicted", "answers_disagree"), "empty": ("empty",), "failing": ("unread", "invalid")}
+NEWLY = {"contradicted": ("contradicted",), "empty": ("empty",), "failing": ("unread", "invalid")}
 WORDS = {  # mark of a change → its words, of two models and of two judges
     "won": ("better", "scored higher"),
     "lost": ("worse", "scored lower"),

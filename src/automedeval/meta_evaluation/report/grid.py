@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.judge_facts import contradicted, disagreements
+from automedeval.meta_evaluation.agreement.judge_facts import contradicted
 from automedeval.meta_evaluation.table import Row, VerdictTable
 
 GRID_CASES = 20_000  # of more cases the file would be too large to send
@@ -22,11 +22,10 @@ QUESTION = 200  # letters of a question that a row has
 def marks_of(cases: Cases, judge: VerdictTable) -> dict[str, np.ndarray]:
     """Return mark → whether each response has it by a judge: bool [responses]."""
     valid, due = judge.valid_by_response
-    marks = {
-        name: np.array([bool(statements.get((case.id, model))) for case in cases.records for model in case.models])
-        for name, statements in (("contradicted", contradicted(judge)), ("answers_disagree", disagreements(judge)))
-    }
-    return marks | {"empty": cases.empty, "unread": judge.unread, "invalid": (valid < due) & ~judge.unread}
+    statements = contradicted(judge)
+    wrong = [bool(statements.get((case.id, model))) for case in cases.records for model in case.models]
+    invalid = (valid < due) & ~judge.unread
+    return {"contradicted": np.array(wrong, bool), "empty": cases.empty, "unread": judge.unread, "invalid": invalid}
 
 
 def pack_grid(

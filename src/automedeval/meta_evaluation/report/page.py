@@ -10,7 +10,7 @@ import numpy as np
 
 from automedeval.meta_evaluation.agreement.candidates import standing
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.judge_facts import contradicted, disagreements
+from automedeval.meta_evaluation.agreement.judge_facts import contradicted
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.agreement.worth_reading import measures_of_cases
 from automedeval.meta_evaluation.facts import called
@@ -26,7 +26,6 @@ from automedeval.stats.agreement import LABELS
 RAW = 10_000  # letters of an invalid verdict's text
 MARKS = {  # list of cases in agreement.json → mark of a case
     "contradicted": "contradicted",
-    "answers_disagree": "answers disagree",
     "models_differ": "models differ",
     "people_disagree": "people disagree",
     "least_sure": "judge unsure",
@@ -60,7 +59,7 @@ def case_records(
     """
     measures = measures_of_cases(cases, main, people)
     judges = [judge for judge in judges if judge.kind == "judge"]
-    statements_of = contradicted(main.judge) | disagreements(main.judge)
+    statements_of = contradicted(main.judge)
     invalid = defaultdict(list)
     for judge in judges:
         for number, verdict in zip(judge.case_of.tolist(), judge.verdicts):
@@ -164,6 +163,4 @@ def render(
         standing=standing(result["models"][result["main_judge"]["name"]]),
         main=called(result["main_judge"]["name"]), in_grid=in_grid, grid=grid, table2=table2,
         gaps=text.gaps(result), records=records, reasons=undefined(records), labels=LABELS,
-        # Judges that were asked about less have fewer pairs.
-        most=lambda judges, kind, key: max(record[kind][key]["n"] for record in judges.values()),
     )  # fmt: skip

@@ -136,8 +136,7 @@ def known_of(result: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], Ju
     more = {"harm": result.get("harm", {}), "steps": result.get("next_steps", ()), "unclear": stands["unclear"]}
     more |= {"agreement": credit(result), "rated": rated, "outcome": best and best["outcome"], "first": first}
     more |= {"longer": tuple(table["models"][first]["longer"])} if first is not None else {}
-    disagreements = len(main["cases"].get("answers_disagree", ()))
-    known = profile(main["name"], result["judges"][main["name"]], disagreements=disagreements, **more)
+    known = profile(main["name"], result["judges"][main["name"]], **more)
     return table, stands, known
 
 

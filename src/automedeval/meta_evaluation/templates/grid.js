@@ -55,7 +55,7 @@
 
   // Rows: filter, sort, draw.
   const frame = at("frame"), canvas = at("canvas"), table = at("rows");
-  const signs = { contradicted: "✗", answers_disagree: "≠", invalid: "!", unread: "?", empty: "∅", least_sure: "~",
+  const signs = { contradicted: "✗", invalid: "!", unread: "?", empty: "∅", least_sure: "~",
     won: "▲", lost: "▼", newly_contradicted: "✗⁺", newly_empty: "∅⁺", newly_failing: "!⁺" };
   const names = { ...marks, invalid: "invalid verdict", unread: "not read", empty: "empty" };
   const sign = (name) => {
@@ -65,7 +65,7 @@
     return element;
   };
   // A mark that is new stands in the place of the mark itself.
-  const kinds = { answers_disagree: "contradicted", invalid: "failing", unread: "failing" };
+  const kinds = { invalid: "failing", unread: "failing" };
   const drawnMarks = (all) => all.filter((name) => !all.includes(`newly_${kinds[name] ?? name}`));
   const points = (score) => (score === null ? "–" : score.toFixed(2));
   const sorts = { models_differ: gap ?? "gap between models", file: "place in the file" };
