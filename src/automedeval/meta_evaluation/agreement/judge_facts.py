@@ -3,6 +3,7 @@
 import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -184,7 +185,8 @@ def profile(name: str, record: Mapping[str, Any], **more: Any) -> JudgeProfile:
     """
     known = {each: record[each] for each in RECORDED if each in record}
     known |= {"valid": record["valid_rate"]["value"], "prefers_longer": record["prefers_longer"]["value"]}
-    known |= {"audit": Audit(**record["audit"])} if record.get("audit") else {}
+    if audit := record.get("audit"):
+        known["audit"] = Audit(**{each.name: audit[each.name] for each in fields(Audit) if each.name in audit})
     return JudgeProfile(name, **known | more)
 
 
