@@ -10,15 +10,13 @@ Writes OUTPUT/verdicts.jsonl as it goes; the same command again does only what i
 Logs are joined into OUTPUT/cases.jsonl. Not for clinical use.
 """
 
-import itertools
 import json
 import shlex
 import time
 import webbrowser
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 
 import automedeval
@@ -26,7 +24,6 @@ from automedeval.cli import report
 from automedeval.evidence.arguments import EvidenceArguments
 from automedeval.harness.joining import LogArguments, is_log, is_table, join_logs
 from automedeval.introspection.mistakes import read_recorded
-from automedeval.judges.base import BaseJudge
 from automedeval.judges.chat_judge import Judge
 from automedeval.judges.judge import (
     CRITERIA,
@@ -203,9 +200,6 @@ def main() -> None:
     reported = args.baseline or version  # the baseline of the report
     # by other rubrics than pairwise ones it changes nothing that is judged
     args.baseline = reported if rubric.mode == "pairwise" and not args.dataset else None
-    given = args.rubric or args.dataset or rubric.mode == "checklist" or processes.rank > 0
-    if not given and all(case.criteria for case in cases_of(args)):
-        tell(f"the criteria of the cases are not read: that takes a language model, {CRITERIA}")
     if rubric.in_words:
         args.ratings = None  # the sample's are of scores
     if args.batch_file and (processes.count > 1 or rubric.mode == "checklist"):
@@ -218,28 +212,26 @@ def main() -> None:
     judged = any(output.glob("verdicts*.jsonl"))
     # No server is asked what it can do, or whether verdicts are this judge's.
     chat_args.unasked = bool(args.batch_file) or shows or (args.dry_run and not judged)
-    chat_args.loads = False  # the weights are loaded after the cases, whose faults come first
+    chat_args.loads = False  # the weights are loaded after the prompts, of which one may be too long
     models = comma_list(args.models) if args.models is not None else None
     plan = {name: getattr(args, name) for name in ("orders", "seed", "runs", "baseline")} | {"models": models}
-
-    @cache
-    def loaded() -> BaseJudge:
-        asked = {name: getattr(args, name) for name in ("rationale", "score_decoding", "on_overlong")}
-        return load_judge(
-            judge_name, rubric, chat_args, name=args.judge_name, cases=cases_of(args), processes=processes,
-            encoder=encoder_args, **plan, **asked, **args.books(encoder_args, chat_args.device),
-        )  # fmt: skip
-
-    # The length of prompts takes a tokenizer, all else about a case no model: it is loaded when the first cases are planned.
-    unknown = args.dry_run or shows or args.on_overlong != "error" or kind in ("openai", "decision")
-    check = None if unknown else lambda requests: loaded().refuse_overlong(requests)
     planned = plan_from_dataset(args, args.dataset, rubric) if args.dataset else planner(judge_name, rubric, **plan)
-    requests = Requests(args.file, args.limit, planned, check, processes, args.blank)
+    requests = Requests(args.file, args.limit, planned, args.blank)
     tell(*requests.notes)
-    if not len(requests):
+    if not (args.rubric or args.dataset or rubric.mode == "checklist") and all(
+        case.criteria for case in requests.cases
+    ):
+        tell(f"the criteria of the cases are not read: that takes a language model, {CRITERIA}")
+    if not requests:
         raise RecordError(f"{args.file}: nothing to judge: {rubric.name} compares pairs, and no case has two responses")
-    judge = loaded()
-    if requests.references and not judge.reads_reference:
+    asked = {name: getattr(args, name) for name in ("rationale", "score_decoding", "on_overlong")}
+    judge = load_judge(
+        judge_name, rubric, chat_args, name=args.judge_name, cases=requests.cases, processes=processes, encoder=encoder_args,
+        **plan, **asked, **args.books(encoder_args, chat_args.device),
+    )  # fmt: skip
+    if not (args.dry_run or shows):
+        judge.refuse_overlong(requests[processes.rank :: processes.count])
+    if any(case.reference for case in requests.cases) and not judge.reads_reference:
         hint = "; --rubric automedeval_guided shows it to the model"
         tell(f"reference: not read by this judge{hint if isinstance(judge, Judge) and rubric.id == PACKAGED else ''}")
     args.score_decoding = getattr(judge, "score_decoding", args.score_decoding)
@@ -288,11 +280,6 @@ def main() -> None:
             page = report.main(shlex.split(words)[2:])
             if not webbrowser.open(page.resolve().as_uri()):
                 print(f"no browser on this machine: open {page}")
-
-
-def cases_of(args: JudgeArguments) -> Iterator[Case]:
-    """Return the cases that are judged; they are read when they are asked for."""
-    return itertools.islice(read_cases(args.file, blank=args.blank), args.limit)
 
 
 def folder_name(judge: str) -> str:
