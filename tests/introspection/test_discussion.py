@@ -7,7 +7,6 @@ import pytest
 from doubles.introspection_study import (
     AUTOMEDEVAL,
     MODELS,
-    Lessons,
     case_of,
     rationale_of,
     recorded_of,
@@ -18,7 +17,6 @@ from doubles.introspection_study import (
 from automedeval.evidence.books import Passage
 from automedeval.introspection.discussion import Partners, account, read_review, read_suggestion
 from automedeval.introspection.mistakes import Mistake
-from automedeval.introspection.rule_reviewer import RuleOnRatings
 from automedeval.models.base import Answer, Chat, SequentialChat
 from automedeval.records import RecordError
 from automedeval.records.journal import Journal
@@ -338,24 +336,3 @@ def test_partners_need_a_score_line(tmp_path) -> None:
     other = Mistake(SimpleNamespace(rubric=pairwise, case=recorded.case), "choices", verdict_of(case_of(0), (1, 1, 1)))
     with Journal(tmp_path / "d.jsonl") as journal, pytest.raises(RecordError, match="a rubric with a score line"):
         Partners(Scripted(), Scripted()).open([other], journal)
-
-
-def test_the_rule_on_ratings_looks_at_order_alone(tmp_path) -> None:
-    lessons = Lessons(tmp_path)
-    ratings = [("ash", 4, "a"), ("ash", 5, "b"), ("birch", 1, "a"), ("cedar", 1, "a")]
-    about = {"case_id": "case-0", "criterion": "relevancy"}
-    file = lessons.write("ratings.jsonl", [about | {"model": m, "score": s, "annotator": a} for m, s, a in ratings])
-    rule = RuleOnRatings(file)
-
-    def review(scores):
-        prompt = SimpleNamespace(key=("case-0", 1), proposed=tuple(zip(MODELS, scores)))
-        ((_, answer),) = rule.answer([prompt])
-        return answer.text
-
-    assert review((3, 2, 1)) == review((3, 1, 2)) == review((5, 1, 1)) == "Review: accept"
-    assert "Doctor 1 above Doctor 2 (4.50 and 1.00)" in review((3, 3, 1))
-    assert "Doctor 1 above Doctor 3" in review((3, 1, 4))
-    assert read_review(Answer(review((3, 3, 1)))).accepts is False
-    rule.check([case_of(0)])
-    with pytest.raises(RecordError, match="no rating of 'ash' in case 'case-1'"):
-        rule.check([case_of(1)])

@@ -1,9 +1,11 @@
 """A round of introspection by its two recipes: recordings, an endpoint, a checkpoint; killed, resumed, refused."""
 
+import itertools
 import json
 import re
 from collections import Counter
 from dataclasses import replace
+from statistics import fmean
 
 import pytest
 from doubles.endpoint import EndpointDouble, answer, error
@@ -14,10 +16,9 @@ from programs import APPEND, ROOT, SAMPLE, error_line, run_recipe, stopped
 from automedeval.dataset.card import card_facts, write_card
 from automedeval.dataset.folder import read_dataset, write_rows
 from automedeval.dataset.instructions import instruction
-from automedeval.introspection.rule_reviewer import RuleOnRatings
 from automedeval.models.base import Prompt
 from automedeval.models.replay import RecordedChat
-from automedeval.records import read_cases
+from automedeval.records import read_cases, read_lines
 from automedeval.rubrics.grammar import format_verdict, parse_verdict
 
 RUN = ROOT / "recipes" / "runs" / "automedeval-135m"
@@ -83,11 +84,10 @@ def test_round_1_of_the_small_study(sample, tmp_path, tiny_model) -> None:
     options = ["--config", RUN / "revise1.yaml", *about, "--training", training]
     done = run_recipe("introspect_revise", *options)
     assert done.returncode == 0, done.stderr
-    assert "rule on ratings reviews" in said.stdout
     old = read_dataset(sample)
     statistics = json.loads((tmp_path / "round1" / "statistics.json").read_text())
     counts = statistics["counts"]
-    assert statistics["partners"]["reviewer"] == "rule on ratings"
+    assert statistics["partners"]["reviewer"] == "recording:strong"
     assert counts["mistakes"] == counts["cases"] == len(old.training)
     assert counts["consensus_at"].keys() == {"1", "2"}
     assert 0 < counts["consensus_at"]["2"] <= 5
@@ -97,12 +97,6 @@ def test_round_1_of_the_small_study(sample, tmp_path, tiny_model) -> None:
     rows = {row["case_id"]: row for row in read_dataset(tmp_path / "round1").splits["train"]}
     revised = [row for row in rows.values() if row["judge"] == "consensus"]
     assert len(revised) == counts["consensus"]["revise"]
-    rule = RuleOnRatings(SAMPLE / "train_ratings.jsonl")
-    for row in revised:
-        reading = parse_verdict(row["completion"][0]["content"], AUTOMEDEVAL, 3)
-        models = [row["models"][index] for index in row["order"]]
-        prompt = Prompt([], key=(row["case_id"], 1), proposed=tuple(zip(models, reading.scores)))
-        assert next(rule.answer([prompt]))[1].text == "Review: accept"
     assert all(rows[row["case_id"]] == row for row in old.training if rows[row["case_id"]]["judge"] != "consensus")
     first = [(tmp_path / "round1" / name).read_bytes() for name in WRITTEN]
     again = run_recipe("introspect_revise", *options)
@@ -117,23 +111,30 @@ def test_round_1_of_the_small_study(sample, tmp_path, tiny_model) -> None:
 
 
 def test_the_recording_speaks_of_every_training_case() -> None:
-    rule = RuleOnRatings(SAMPLE / "train_ratings.jsonl")
+    """The reviewer accepts the points that order each pair of responses as the mean ratings do, pairs of equal means aside."""
+    means = {}
+    for _, line in read_lines(SAMPLE / "train_ratings.jsonl"):
+        means.setdefault((line["case_id"], line["model"]), {}).setdefault(line["annotator"], []).append(line["score"])
+    means = {key: fmean(map(fmean, raters.values())) for key, raters in means.items()}
     lines = [json.loads(line) for line in (RUN / "discussion.jsonl").read_text().splitlines()]
-    assert {line["role"] for line in lines} == {"suggestion", "revision"}
     said = {(line["case_id"], line["role"], line["round"]): line["text"] for line in lines}
     rounds = Counter()
     for case in read_cases(SAMPLE / "train_cases.jsonl"):
         for number in (1, 2, 3):
-            reading = parse_verdict(said[case.id, "suggestion", number], AUTOMEDEVAL, 3)
-            prompt = Prompt([], key=(case.id, 1), proposed=tuple(zip(case.models, reading.scores)))
-            accepted = next(rule.answer([prompt]))[1].text == "Review: accept"
+            points = parse_verdict(said[case.id, "suggestion", number], AUTOMEDEVAL, 3).scores
+            rated = [(means[case.id, model], score) for model, score in zip(case.models, points)]
+            agrees = all(
+                abs(a - b) < 1e-9 or (a - b) * (x - y) > 0 for (a, x), (b, y) in itertools.combinations(rated, 2)
+            )
+            accepted = said[case.id, "review", number] == "Review: accept"
+            assert accepted == agrees
             if accepted or number == 3:
                 break
         rounds[number if accepted else None] += 1
         if accepted:
             text = said[case.id, "revision", 1]
             revised = parse_verdict(text, AUTOMEDEVAL, 3)
-            assert revised.scores == reading.scores
+            assert revised.scores == points
             assert format_verdict(revised, AUTOMEDEVAL) == text
     assert rounds == {1: 53, 2: 5, None: 2}
 

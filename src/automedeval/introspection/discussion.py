@@ -319,9 +319,9 @@ class Partners:
         discussion.add(piece)
         self._role(piece["role"])[0].accepted |= not piece["error"]
 
-    def _prompt(self, discussion: Discussion, messages: Messages, call: int, **more: Any) -> Prompt:
+    def _prompt(self, discussion: Discussion, messages: Messages, call: int) -> Prompt:
         label = f"discussion:{template_fingerprint('discussion')}"
-        return Prompt(messages, label=label, key=(discussion.case_id, call), **more)
+        return Prompt(messages, label=label, key=(discussion.case_id, call))
 
     def _suggestion(self, discussion: Discussion, exchange: int) -> Dialogue:
         """Have the suggesting model ask questions, and suggest; return the message."""
@@ -362,9 +362,7 @@ class Partners:
             turns.append(Turn(text, "suggested", names))
             before = number
         messages = discussion.messages("review", turns, suggestion=discussion.suggestions[first].shown)
-        models, scores = discussion.mistake.recorded.case.models, discussion.suggestions[exchange].scores
-        proposed = tuple((models[index], score) for index, score in zip(discussion.order, scores))
-        answer = yield self._prompt(discussion, messages, exchange, proposed=proposed)
+        answer = yield self._prompt(discussion, messages, exchange)
         return _said(answer, answer.usage)
 
     def _revision(self, discussion: Discussion, exchange: int) -> Dialogue:
