@@ -34,8 +34,8 @@ class DiscussArguments(RoundArguments):
 
     verdicts: str = option("file or folder of the judge's verdicts on all training cases")
     suggester: str | None = option(
-        "model that suggests and revises: openai:MODEL, recording:FILE, or a checkpoint (default: nobody "
-        "discusses, every mistake goes to the jury)",
+        "model that suggests and revises: openai:MODEL or recording:FILE (default: nobody discusses, every mistake goes "
+        "to the jury)",
         None,
     )
     reviewer: str | None = option("model that accepts or objects: as --suggester", None)
@@ -45,6 +45,11 @@ class DiscussArguments(RoundArguments):
         super().__post_init__()
         if bool(self.suggester) != bool(self.reviewer):
             raise RecordError("--suggester and --reviewer must name two models; without both the jury decides alone")
+        for model in filter(None, (self.suggester, self.reviewer)):
+            if parse_model(model)[0] not in ("openai", "recording"):
+                raise RecordError(
+                    f"{model}: partners are openai:MODEL or recording:FILE; serve a checkpoint as an endpoint"
+                )
 
 
 def main() -> None:

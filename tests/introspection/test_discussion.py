@@ -17,7 +17,7 @@ from doubles.introspection_study import (
 from automedeval.evidence.books import Passage
 from automedeval.introspection.discussion import Partners, account, read_review, read_suggestion
 from automedeval.introspection.mistakes import Mistake
-from automedeval.models.base import Answer, Chat, SequentialChat
+from automedeval.models.base import Answer, SequentialChat
 from automedeval.records import RecordError
 from automedeval.records.journal import Journal
 
@@ -295,39 +295,6 @@ def test_a_journal_of_others_is_refused(tmp_path) -> None:
         with pytest.raises(RecordError, match="case 'case-0' as it was before"):
             keep.open([Mistake(mistakes[0].recorded, "relations", verdict_of(case_of(0), (1, 1, 2)))], journal)
         assert keep.open([mistake_of(1)], journal)[0].pieces == {}, "another case's discussion is not its own"
-
-
-class Batched(Scripted):
-    """A chat that answers in batches, as a checkpoint does, always the same."""
-
-    batched = True
-    follow = Chat.follow
-
-    def answer(self, prompts, wanted=None):
-        self.shown.append([prompt.key[0] for prompt in prompts])
-        yield from ((index, Answer(self.lines[0])) for index in range(len(prompts)))
-
-
-def test_a_checkpoint_gets_the_same_batches_after_an_interruption(tmp_path) -> None:
-    mistakes, file = [mistake_of(number) for number in range(3)], tmp_path / "discussion.jsonl"
-    suggester, reviewer = Batched("Suggestion: keep"), Batched("Review: accept", name="r")
-    partners = Partners(suggester, reviewer)
-    with Journal(file) as journal:
-        list(partners.lead(partners.open(mistakes, journal), journal))
-    whole = [json.loads(line) for line in file.read_text().splitlines()]
-    assert [(piece["case_id"], piece["role"]) for piece in whole] == [
-        (f"case-{number}", role) for role in ("suggestion", "review") for number in range(3)
-    ]
-    file.write_text("".join(json.dumps(piece) + "\n" for piece in whole[:2]))
-    with Journal(file) as journal:
-        discussions = partners.open(mistakes, journal)
-        new = list(partners.lead(discussions, journal))
-    assert [(piece["case_id"], piece["role"]) for piece in new] == [
-        (piece["case_id"], piece["role"]) for piece in whole[2:]
-    ]
-    assert all(discussion.consensus for discussion in discussions)
-    every = ["case-0", "case-1", "case-2"]
-    assert suggester.shown == reviewer.shown == [every, every]
 
 
 def test_partners_need_a_score_line(tmp_path) -> None:

@@ -364,21 +364,15 @@ def test_a_partner_that_never_answers_in_the_format_ends_the_run(lessons, silent
     assert (lessons.output / "statistics.json").read_bytes() == before
 
 
-def test_a_checkpoint_that_cannot_discuss_is_told_in_one_line(lessons, tiny_model) -> None:
-    lessons.misjudge(0, (3, 3, 3))
-    partners = ["--suggester", tiny_model, "--reviewer", tiny_model, "--knowledge", "none", "--max_new_tokens", 4]
-    said = error_line(lessons.introspect(*partners))
-    assert "the suggester tiny-judge never answered in the form of a suggestion, in 1 discussions" in said
-    assert not lessons.output.exists()
-    asked = lessons.read("round1.discussion/discussion.jsonl")
-    assert [(piece["role"], piece["exchange"]) for piece in asked] == [("suggestion", number) for number in (1, 2, 3)]
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         (["--reviewer", "openai:m"], "--suggester and --reviewer must name two models"),
         (["--suggester", "openai:m", "--reviewer", "openai:m"], "--store names no folder"),
+        (
+            ["--suggester", "models/m", "--reviewer", "models/m", "--knowledge", "none"],
+            "models/m: partners are openai:",
+        ),
         (["--training", "nowhere.yaml"], "nowhere.yaml: No such file"),
     ],
 )
