@@ -13,8 +13,8 @@ from doubles.introspection_study import AUTOMEDEVAL, MODELS, Lessons, case_of, r
 from doubles.tiny_dataset import FACTS
 from programs import APPEND, ROOT, SAMPLE, error_line, run_recipe, stopped
 
-from automedeval.dataset.card import card_facts, write_card
-from automedeval.dataset.folder import read_dataset, write_rows
+from automedeval.dataset.card import write_card
+from automedeval.dataset.folder import read_dataset, write_splits
 from automedeval.dataset.instructions import instruction
 from automedeval.models.base import Prompt
 from automedeval.models.replay import RecordedChat
@@ -58,19 +58,18 @@ def sample(tmp_path_factory):
     folder, splits = tmp_path_factory.mktemp("sample"), {}
     cases = list(read_cases(SAMPLE / "train_cases.jsonl"))
     chats = {name: RecordedChat(RUN / "teacher.jsonl", name, "none") for name in ("strong", "weak")}
-    written, judged = Counter(), []
+    judged = []
     for name, part in (("stage1", cases[::2]), ("stage3", cases[1:55:2]), ("test", cases[55::2])):
-        rows = []
+        splits[name] = []
         for case in part:
             teacher = "weak" if name == "stage1" else "strong"
             ((_, said),) = chats[teacher].answer([Prompt([], key=(case.id, 1))])
             reading = parse_verdict(said.text, AUTOMEDEVAL, 3)
             if reading.valid:
                 verdict = verdict_of(case, reading.scores, teacher, rationale=reading.rationale)
-                rows.append(instruction(case, verdict, AUTOMEDEVAL, teacher, "high"))
+                splits[name].append(instruction(case, verdict, AUTOMEDEVAL, teacher, "high"))
                 judged.append(verdict_of(case, (3, 3, 3), "stage3", rationale="Analyze:\nStep 1: Hm.").to_dict())
-        splits[name] = write_rows(folder / f"{name}.parquet", rows)[0]
-    write_card(folder, card_facts(splits, written) | FACTS | {"folder": "sample", "rubrics": {}})
+    write_card(folder, write_splits(folder, splits) | FACTS | {"folder": "sample", "rubrics": {}})
     (folder / "verdicts.jsonl").write_text("".join(json.dumps(verdict) + "\n" for verdict in judged))
     return folder
 
