@@ -16,7 +16,7 @@ from automedeval.records.journal import ALONE, Processes
 
 ENCODER = "models/all-MiniLM-L6-v2"  # where `make demo` puts it
 ENCODER_ON_HUB = "sentence-transformers/all-MiniLM-L6-v2"
-_KINDS = ("openai", "decision", "likelihood", "baseline", "small", "recording", "ratings")
+_KINDS = ("openai", "decision", "likelihood", "baseline", "small", "recording")
 
 
 def parse_model(spec: str) -> tuple[str, str]:
