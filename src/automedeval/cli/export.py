@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from automedeval.harness.preferences import preference_pairs
-from automedeval.harness.writing import inspect_text, scored_answers
+from automedeval.harness.scoring import inspect_text, scored_answers
 from automedeval.judges.tables import ROWS, Verdicts, beside_rows
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge
