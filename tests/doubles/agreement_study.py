@@ -1,5 +1,7 @@
 """Verdicts on the sample made from its simulated ratings, and `meta_evaluate` run on them."""
 
+import base64
+import gzip
 import html
 import json
 import re
@@ -37,6 +39,12 @@ def told(folder: Path) -> str:
     """Return the sentences of the reports in a folder: their Markdown, without its escapes and bullets."""
     text = "\n".join(file.read_text(encoding="utf-8") for file in sorted(Path(folder).glob("*.md")))
     return html.unescape(re.sub(r"\\([|\[\]`*_~\\#])", r"\1", re.sub("^- ", "", text, flags=re.MULTILINE)))
+
+
+def opened(page: str) -> list[dict]:
+    """Return what the grid of a page shows of its cases when they are opened."""
+    (packed,) = re.findall('<template id="packed-texts">(.*?)</template>', page)
+    return [json.loads(line) for line in gzip.decompress(base64.b64decode(packed)).decode().split("\n")]
 
 
 MODELS = sorted({response["model"] for case in read(CASES) for response in case["responses"]})

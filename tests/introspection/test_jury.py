@@ -3,10 +3,10 @@
 import json
 
 import pytest
-from doubles.introspection_study import MODELS, RUBRICS, case_of, rationale_of, recorded_of, verdict_of
+from doubles.introspection_study import MODELS, case_of, rationale_of, recorded_of, verdict_of
 
 from automedeval.introspection.jury import read_rulings, write_queue
-from automedeval.records import RecordError, Verdict
+from automedeval.records import RecordError
 from automedeval.rubrics.rationale import split_steps
 
 ORDERS = {0: (2, 0, 1), 1: (0, 1, 2), 2: (1, 2, 0)}
@@ -87,21 +87,6 @@ def test_without_an_order_the_rationale_speaks_of_the_rows_slots(jury) -> None:
 def test_a_line_that_does_not_fit_is_refused(jury, change, said) -> None:
     with pytest.raises(RecordError, match=said):
         read_rulings(jury({**LINE, **change}, LINE), RECORDED)
-
-
-def test_choices_are_decided_where_the_rubric_has_them(jury) -> None:
-    case = case_of(5, MODELS[:2])
-    names = [criterion.name for criterion in RUBRICS["medical_pairwise@1"].criteria]
-    choices = dict.fromkeys(names, "ash")
-    verdict = Verdict(case.id, "teacher", "medical_pairwise@1", (1, 0), ("ash", "birch"), valid=True, choices=choices)
-    recorded = {case.id: recorded_of(verdict, case)}
-    line = {"case_id": case.id, "decision": "revise", "choices": choices | {names[0]: "birch", names[1]: "tie"}}
-    rulings, _ = read_rulings(jury(line), recorded)
-    letters = dict(zip((case.models[index] for index in recorded[case.id].order), "ab"))
-    found = rulings[case.id].reading.choices
-    assert (found[names[0]], found[names[1]], found[names[2]]) == (letters["birch"], "tie", letters["ash"])
-    with pytest.raises(RecordError, match=r"one of .*, not"):
-        read_rulings(jury(line | {"choices": {names[0]: "oak"}}), recorded)
 
 
 def test_the_queue_keeps_what_was_filled_in(jury, tmp_path) -> None:

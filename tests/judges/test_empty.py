@@ -8,6 +8,7 @@ import pytest
 from datasets import Dataset
 from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, good_answer
+from doubles.perturbations import some_of
 from doubles.tiny_model import build_tiny_model
 from programs import ENCODER, needs_encoder, run_command, succeeded
 
@@ -284,8 +285,9 @@ def test_every_program_goes_on_with_them(study: Path, tmp_path: Path) -> None:
     for command in (
         ["compare", "--verdicts", study / "v", *cases, *ratings, "--output", tmp_path / "c"],
         ["export", "--verdicts", study / "v", "--to", "csv", "--output", tmp_path / "v.csv"],
-        ["audit", "--judge", "small", "--encoder", ENCODER, *cases, "--checks", "order,length,copy,danger,planting",
-         "--edits", 1, "--limit", 2, "--resamples", 100, "--gate", "false", "--output", tmp_path / "b"],
+        ["audit", "--judge", "small", "--encoder", ENCODER, *cases, "--edits", 1, "--limit", 2,
+         "--perturbations", some_of(tmp_path, "order", "length", "copy", "danger", "planting"),
+         "--gate", "false", "--output", tmp_path / "b"],
     ):  # fmt: skip
         done = run_command(*command)
         assert done.returncode == 0, (command[0], done.stderr)

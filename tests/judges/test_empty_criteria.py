@@ -124,9 +124,7 @@ def test_an_empty_response_keeps_its_place_after_calibration_and_is_no_trial(
     for verdict in read(tmp_path / "cal" / "verdicts.jsonl"):
         if verdict.get("empty"):
             assert verdict["checklist"]["met_probabilities"] == [0.0, 0.0]
-    audited = run_command(
-        "audit", *model, "--edits", 2, "--resamples", 100, "--gate", "false", "--output", tmp_path / "a"
-    )
+    audited = run_command("audit", *model, "--edits", 2, "--gate", "false", "--output", tmp_path / "a")
     assert audited.returncode == 0, audited.stderr
     trials = read(tmp_path / "a" / "changed.jsonl")
     assert trials

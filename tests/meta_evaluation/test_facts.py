@@ -17,6 +17,7 @@ from doubles.agreement_study import (
     told,
     write,
 )
+from doubles.perturbations import some_of
 from programs import ENCODER, SAMPLE, error_line, flags, needs_encoder, run_command, succeeded
 
 from automedeval.meta_evaluation.facts import Audit, JudgeProfile, facts_of, in_words, is_trusted, trust
@@ -98,11 +99,8 @@ def test_an_audit_puts_its_own_figures_in_place(tmp_path: Path) -> None:
     cases = write(tmp_path / "cases.jsonl", read(SAMPLE / "test_cases.jsonl")[:10])
     judge = ["--judge", "small", "--encoder", ENCODER, "--cases", cases]
     assert run_command("judge", *judge, "--output", tmp_path / "v").returncode == 0
-    succeeded(
-        run_command(
-            "audit", *judge, "--checks", "danger", "--gate", "false", "--resamples", 100, "--output", tmp_path / "a"
-        )
-    )
+    options = flags(perturbations=some_of(tmp_path, "danger"), gate="false", output=tmp_path / "a")
+    succeeded(run_command("audit", *judge, *options))
     content = json.loads((tmp_path / "a" / "audit.json").read_text())
     (danger,) = (row for row in content["perturbations"] if row["name"] == "danger")
     printed, result = reported(tmp_path, tmp_path / "r", "--audits", tmp_path / "a")
@@ -219,13 +217,13 @@ def test_the_list_is_ordered_and_trust_needs_ratings_or_an_audit() -> None:
 
 def test_the_audit_that_a_report_names_is_of_the_judge_of_its_verdicts(tiny_model: Path, tmp_path: Path) -> None:
     cases = write(tmp_path / "cases.jsonl", read(CASES)[:3])
-    options = flags(max_new_tokens=8, dtype="float32", device="cpu", on_overlong="clip", rationale="false")
+    options = flags(max_new_tokens=8, dtype="float32", device="cpu", on_overlong="skip", rationale="false")
     succeeded(run_command("judge", cases, "--judge", tiny_model, "--output", tmp_path / "v", *options))
     printed, _ = reported(tmp_path, tmp_path / "r")
     (line,) = (line for line in printed.splitlines() if line.startswith("Next step"))
     _, command, *words = shlex.split(line[line.index("automedeval audit") :])
     words[words.index("--output") + 1] = str(tmp_path / "a")
-    few = ["--checks", "danger", "--edits", 1, "--gate", "false", "--resamples", 100]
+    few = ["--perturbations", some_of(tmp_path, "danger"), "--edits", 1, "--gate", "false"]
     succeeded(run_command(command, *words, *options, *few))
     printed, _ = reported(tmp_path, tmp_path / "r", "--audits", tmp_path / "a")
     assert "Audited: On 3 cases." in printed
@@ -240,7 +238,6 @@ def audit_of(settings: str, *rows: dict) -> dict:
         "outcome": "passed",
         "share": share,
         "kinds": {"dose": {"share": share}},
-        "evidence": {},
     }
     judge = {"name": "j", "settings": settings}
     return {"judge": judge, "cases": {"cases": 20}, "passes": True, "perturbations": [*rows] or [danger]}

@@ -33,7 +33,6 @@ def test_first_places_are_those_of_a_loop_over_resamples(tmp_path) -> None:
     relation = cases.panel.relations(people.scores)
     shares = compare_candidates(cases, relation, resamples=64)["first_places"]
     drawn = np.random.default_rng(0).integers(0, len(cases), size=(64, len(cases)), dtype=np.int32)
-    # With every two models compared in every case, more points are a higher strength.
     points, first = np.zeros((len(cases), len(cases.models))), np.zeros(len(cases.models))
     for left, right, way in zip(*cases.panel.pairs, relation):
         points[cases.panel.case[left], cases.model_of[left]] += (1 + way) / 2

@@ -88,8 +88,8 @@ def test_a_study_is_served_and_goes_on_after_a_stop(tmp_path: Path) -> None:
 def test_behind_https_the_cookie_travels_by_https_alone(tmp_path: Path) -> None:
     port = free_port()
     with running(write_study(tmp_path), port, "--url", "https://rate.example.org") as printed:
-        assert "https://rate.example.org/invitation/" in printed
-        answer = httpx.get(f"http://127.0.0.1:{port}/")
+        token = re.search(r"https://rate.example.org/invitation/(\S+)", printed)[1]
+        answer = httpx.post(f"http://127.0.0.1:{port}/invitation/{token}")
         assert "secure" in answer.headers["set-cookie"].lower()
         assert "server" not in answer.headers
 

@@ -198,7 +198,7 @@ def test_a_run_whose_reading_changed_says_so_and_touches_nothing(old: Path) -> N
 def test_teachers_verdicts_become_the_same_rows(old: Path) -> None:
     verdicts = "teachers/strong/verdicts.jsonl,teachers/weak/verdicts.jsonl"
     files = {"cases": "sample=cases.jsonl", "verdicts": verdicts, "licenses": "sample=apache-2.0", "plan": "plan.yaml"}
-    done = run_recipe("build_dataset", *words(**files, topics=0, output="again"))
+    done = run_recipe("build_dataset", *words(**files, output="again"))
     assert done.returncode == 0, done.stderr
     for split in ("stage1", "test"):
         rows, again = (read_table(Path(place, f"{split}.parquet")).to_pylist() for place in ("instructions", "again"))
@@ -208,7 +208,7 @@ def test_teachers_verdicts_become_the_same_rows(old: Path) -> None:
         scores = " ".join(f"Doctor {n}: {taught['scores'][at]} points." for n, at in enumerate(row["order"], 1))
         assert scores in row["completion"][0]["content"]
     checked = {"verdict_ratings": "page_verify/verdict_ratings.jsonl"}
-    done = run_recipe("build_dataset", *words(**files | checked, topics=0, output="verified"))
+    done = run_recipe("build_dataset", *words(**files | checked, output="verified"))
     ratings = read(old / "page_verify" / "verdict_ratings.jsonl")
     failed = {each["case_id"] for each in ratings if each["score"] < 1}
     assert f"verification: 3 verdicts → {3 - len(failed)} kept, {len(failed)} rejected" in done.stdout

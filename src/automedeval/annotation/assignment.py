@@ -41,11 +41,7 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Answer:
-    """The stored answer to one part.
-
-    `seconds` is the time spent (None: not measured), `role` is the annotator's role at that time. `state` is that of the
-    assignment now.
-    """
+    """The stored answer to one part; `role` is the annotator's role at that time."""
 
     assignment: int
     item: Item
@@ -54,8 +50,6 @@ class Answer:
     part: str
     order: tuple[int, ...]
     content: dict[str, Any]
-    seconds: float | None
-    state: str
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS assignments (
 CREATE INDEX IF NOT EXISTS assignments_by_state ON assignments (state, touched_at, item);
 CREATE TABLE IF NOT EXISTS events (
     id INTEGER PRIMARY KEY AUTOINCREMENT, assignment INTEGER NOT NULL REFERENCES assignments (id), role TEXT NOT NULL,
-    what TEXT NOT NULL, part TEXT NOT NULL, content TEXT NOT NULL, seconds DOUBLE, at DOUBLE NOT NULL);
+    what TEXT NOT NULL, part TEXT NOT NULL, content TEXT NOT NULL, at DOUBLE NOT NULL);
 CREATE INDEX IF NOT EXISTS ix_events_assignment ON events (assignment);
 CREATE TABLE IF NOT EXISTS drafts (
     assignment INTEGER NOT NULL REFERENCES assignments (id), part TEXT NOT NULL, content TEXT NOT NULL,

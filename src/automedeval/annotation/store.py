@@ -27,7 +27,6 @@ from automedeval.annotation.study import Annotator, Study
 from automedeval.annotation.validation import Invalid, Refused, checked_reason
 
 RETURNED = 3600.0  # seconds without activity after which an assignment no longer counts as taken
-LONGEST_TASK = 86_400.0  # seconds; longer times on a task are cut to this
 
 
 class NotYours(Refused):
@@ -115,15 +114,11 @@ class Store:
             db.put(connection, "drafts", "REPLACE", assignment=number, part=part, content=kept)
             self._change(connection, number, touched_at=self.clock())
 
-    def answer(
-        self, annotator: str, number: int, part: str, content: dict[str, Any], version: int, seconds: float | None
-    ) -> Assignment:
+    def answer(self, annotator: str, number: int, part: str, content: dict[str, Any], version: int) -> Assignment:
         """Store the answer to a part; return the assignment afterwards. NotYours, Stale or Invalid: nothing was stored.
 
-        Args:
-            version: of the assignment when the form was made. Sending the last stored answer again changes nothing and
-                succeeds.
-            seconds: time spent on the part, None if not measured.
+        `version` is that of the assignment when the form was made. Sending the last stored answer again changes nothing and
+        succeeds.
         """
         with self._transaction() as connection:
             before = self._assignment_of(connection, annotator, number)
@@ -135,8 +130,7 @@ class Store:
                 return before
             if part != before.part:
                 raise Stale("This part of the task is not the one that is to be done now.")
-            values = {"part": part, "content": stored, "seconds": seconds and min(seconds, LONGEST_TASK)}
-            event = self._happened(connection, annotator, number, "answer", **values)
+            event = self._happened(connection, annotator, number, "answer", part=part, content=stored)
             connection.execute("DELETE FROM drafts WHERE assignment = ? AND part = ?", [number, json.dumps(part)])
             ends = {"state": db.DONE, "closed": event} if len(before.answers) + 1 == len(before.parts) else {}
             self._change(connection, number, version=version + 1, touched_at=self.clock(), **ends)
@@ -189,7 +183,7 @@ class Store:
     def answers(self) -> Iterator[Answer]:
         """Return the answers that count, in the order in which they were stored."""
         for row in self._events("WHERE what = 'answer' AND events.id > since"):
-            fields = (row.part, tuple(row.slots), row.content, row.seconds, row.state)
+            fields = (row.part, tuple(row.slots), row.content)
             yield Answer(row.assignment, item_of(row), row.annotator, row.role, *fields)
 
     def history(self) -> Iterator[dict[str, Any]]:
@@ -201,8 +195,10 @@ class Store:
             event = {"what": row.what, "when": datetime.fromtimestamp(row.at, UTC).isoformat(timespec="milliseconds")}
             event |= {name: getattr(row, name) for name in ("assignment", "item", "kind", "case_id", "judges")}
             event |= {"annotator": row.annotator, "role": row.role, "order": row.slots, "part": row.part or None}
-            event |= {"content": row.content or None, "seconds": row.seconds}
-            yield event | {"counts": row.id > row.since if row.what == "answer" else None}
+            yield event | {
+                "content": row.content or None,
+                "counts": row.id > row.since if row.what == "answer" else None,
+            }
 
     def setting(self, name: str) -> str | None:
         """Return the value of a setting, None if it is not set."""
@@ -250,7 +246,7 @@ class Store:
             raise Stale("This form is out of date: something else was stored of the task since it was opened.")
 
     def _happened(self, connection: Connection, annotator: str, number: int, what: str, **values: Any) -> int:
-        row = {"part": "", "content": {}, "seconds": None} | values
+        row = {"part": "", "content": {}} | values
         row |= {"assignment": number, "role": self._annotator(annotator).role, "what": what, "at": self.clock()}
         return db.put(connection, "events", **row)
 

@@ -3,7 +3,7 @@
 A study is one YAML file; recipes/runs/automedeval-135m/annotate.yaml explains its keys. The kinds of items are "rate"
 (score each response, then the verdicts on them), "verify" (check a teacher's verdict before it is trained on), "jury" (decide
 about a mistake without a consensus), "prefer" (choose the better of two verdicts, blinded to the judges) and "harm" (say how
-bad, how likely and by what the worst harm of each response is, and mark its words).
+bad, how likely and by what the worst harm of each response is).
 """
 
 import json

@@ -4,7 +4,7 @@
     automedeval calibrate --verdicts DIR --cases F --ratings LABELS --output OUT
     automedeval calibrate --checker MODEL
 
-Writes verdicts.jsonl by "JUDGE, calibrated", calibration.json and reliability.svg. The rated cases are in --fit, else in
+Writes verdicts.jsonl by "JUDGE, calibrated", and calibration.json. The rated cases are in --fit, else in
 --verdicts. With --risk R it certifies from which gap between two scores on at most the share R of the pairs is in the wrong
 order; the rated cases must be a random draw. Of a judge of criteria (labels in --ratings) P(met) is put on the labels.
 
@@ -22,7 +22,6 @@ from tqdm import tqdm
 from automedeval.evidence.certificate import RISK, certificate_file
 from automedeval.evidence.chat_checker import ChatChecker, load_checker
 from automedeval.evidence.checker import SmallChecker
-from automedeval.meta_evaluation import charts
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import files_by_kind
 from automedeval.meta_evaluation.calibration.certificate import DELTA
@@ -35,7 +34,7 @@ from automedeval.models.arguments import ChatArguments, EncoderArguments
 from automedeval.records import CriterionLabel, RecordError, Verdict, check_between, option, verdicts_file
 from automedeval.records.arguments import TableArguments
 from automedeval.records.command_line import parse
-from automedeval.records.journal import write_json, write_lines, write_whole
+from automedeval.records.journal import write_json, write_lines
 from automedeval.records.run_record import record_run
 from automedeval.records.text import span
 from automedeval.rubrics import read_rubric
@@ -103,9 +102,6 @@ def main() -> None:
     write(args, output, calibration.to_dict(), verdicts)
 
     facts = calibration.facts
-    names = {"before": "before", "after": "after, by the other cases"}
-    curves = [(names[name], bins) for name, bins in facts["reliability"].items()]
-    write_whole(output / "reliability.svg", charts.svg_file(charts.reliability, curves, rubric.scale))
     print(f"{facts['cases']:,} rated cases, {facts['responses']:,} responses, {facts['ratings']:,} ratings")
     values = {"judge": "of the judge", "cross_fitted": "after, by the other cases"}
     shown = ((words, facts["concordance"][name]) for name, words in values.items())
@@ -181,7 +177,6 @@ def write(args: CalibrateArguments, output: Path, facts: dict[str, Any], verdict
     record_run(output / "run.json", args)
     write_json(output / "calibration.json", facts)
     write_lines(output / "verdicts.jsonl", (verdict.to_dict() for verdict in verdicts))
-    (output / "reliability.svg").unlink(missing_ok=True)  # of an earlier calibration; criteria have none
 
 
 def check_output(output: Path, args: CalibrateArguments) -> None:

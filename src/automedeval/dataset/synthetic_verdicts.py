@@ -31,28 +31,22 @@ def verdicts_of_pairs(cases: Sequence[Case]) -> tuple[list[Case], list[Verdict],
         The cases with such responses; their verdicts; (case id, reason) of the cases for which there is no such answer.
     """
     rubric = read_rubric("automedeval")
-    about_all: dict[str, Any] = {"settings": digest(["pairs", rubric.fingerprint, sorted(SCORES.items()), WORDS, SEED])}
-    about_all |= {
-        "teacher": "weak",
-        "quality": "low",
-        "knowledge": [],
-        "rounds": 0,
-        "ended": "verdict",
-        "transcript": [],
-    }
+    settings = digest(["pairs", rubric.fingerprint, sorted(SCORES.items()), WORDS, SEED])
+    about: dict[str, Any] = {"settings": settings, "teacher": "weak", "quality": "low"}
+    about |= {"knowledge": [], "rounds": 0, "ended": "verdict", "transcript": []}
     topics = [normalise(case.topic or "") for case in cases]
-    about: dict[str, list[int]] = defaultdict(list)
+    of_topic: dict[str, list[int]] = defaultdict(list)
     for number, topic in enumerate(topics):
         if topic and (cases[number].reference or "").strip():
-            about[topic].append(number)
-    answered = [number for numbers in about.values() for number in numbers]
+            of_topic[topic].append(number)
+    answered = [number for numbers in of_topic.values() for number in numbers]
     made, without = [], []
     for number, case in enumerate(cases):
         if case.responses:
             raise RecordError(f"case {case.id!r} has responses; these verdicts are made of questions and answers")
         rng = random.Random(f"{SEED}:{case.id}".encode())
         right = clip(case.reference or "", WORDS)
-        same_topic = about[topics[number]]
+        same_topic = of_topic[topics[number]]
         near = _other(cases, same_topic, topics, number, rng, {right}, same=True) if right else None
         far = _other(cases, answered, topics, number, rng, {right, near}, same=False) if near else None
         if not near or not far:
@@ -60,7 +54,7 @@ def verdicts_of_pairs(cases: Sequence[Case]) -> tuple[list[Case], list[Verdict],
             without.append((case.id, f"no other answer {missing}" if right else "no answer"))
             continue
         texts = {"right": right, "near": near, "far": far, "cut": _beginning(right, {right, near, far})}
-        made.append(_judged(case, texts, rng, rubric.name, about_all))
+        made.append(_judged(case, texts, rng, rubric.name, about))
     return [case for case, _ in made], [verdict for _, verdict in made], without
 
 

@@ -64,10 +64,10 @@ def load_judge(
         processes: those that share the reading of a checkpoint.
         encoder: of a small judge, or of a baseline that compares embeddings: `EncoderArguments`, a checkpoint's folder or Hub
             id.
-        options: the other arguments of `Judge` and `ChecklistJudge`; `rationale`, `score_decoding` and `on_overlong` matter
+        options: the other arguments of `Judge`; `rationale`, `score_decoding` and `on_overlong` matter
             where they apply. `search` and `store`, the books, are for a small judge as well.
     """
-    if unknown := options.keys() - {each.name for each in fields(ChecklistJudge)}:
+    if unknown := options.keys() - {each.name for each in fields(Judge)}:
         raise TypeError(f"load_judge() has no argument {min(unknown)!r}")
     rubric = read_rubric(rubric) if isinstance(rubric, str) else rubric
     planner(spec, rubric or read_rubric(PACKAGED), **options)  # faults of the options before a download
@@ -86,12 +86,9 @@ def load_judge(
     if kind == "likelihood":
         on_overlong = options.get("on_overlong", "error")
         return LikelihoodJudge(chat.load(model, seed, processes), on_overlong=on_overlong, **named)
-    at_once = options.pop("criteria_at_once", 1)
     loaded = chat.load(spec, seed, processes)
     options |= {"rationale": False} if kind == "decision" else {}  # it writes no text
-    if rubric.mode == "checklist":
-        return ChecklistJudge(loaded, rubric, seed=seed, criteria_at_once=at_once, **options)
-    return Judge(loaded, rubric, seed=seed, **options)
+    return (ChecklistJudge if rubric.mode == "checklist" else Judge)(loaded, rubric, seed=seed, **options)
 
 
 def judge_rubric(spec: str, rubric: Rubric | str | None = None) -> Rubric:

@@ -76,7 +76,7 @@ class Scale:
         weights = order_weights(gaps)
         total, slope = features @ weights, 0.0
         if weights.any():
-            intercept, slope = fit_logistic(np.column_stack([np.ones(len(total)), total]), shares)
+            intercept, slope = fit_logistic(np.column_stack([np.ones(len(total)), total]), shares, ridge=1e-6)
         if not slope > 0:
             raise RecordError("people's ratings do not rise with what the encoder says: there is nothing to learn")
         return cls(dict(zip(names, weights.tolist())), float(intercept), float(slope))

@@ -55,11 +55,6 @@ class ChatArguments:
     )
     device: str = option("cpu, cuda, cuda:N, mps, or auto: a GPU if there is one", "auto")
     batch_tokens: int = option("most tokens of a batch, prompts and answers; 0: what the device's memory holds", 0)
-    quantization: str = option(
-        "load a checkpoint's weights in 8 or 4 bits: needs a CUDA GPU and bitsandbytes",
-        "none",
-        choices=["none", "8bit", "4bit"],
-    )
     chat_template_path: str | None = option("Jinja file, for a checkpoint without a chat template; none: its own", None)
     max_new_tokens: int = option("most tokens of a rationale or an endpoint's answer", 512)
     temperature: float = option("0 decodes greedily", 0.0)
@@ -120,9 +115,6 @@ class EncoderArguments:
         "reports and audits leave these baselines out with none",
         None,
     )
-    encoder_pooling: str | None = option(
-        "for an encoder without modules.json: cls, mean, or pooler, as it was trained", None
-    )
 
     @property
     def place(self) -> str:
@@ -155,7 +147,7 @@ class EncoderArguments:
         """
         from automedeval.models.embeddings import Encoder
 
-        return Encoder(self.place, device, "float32", pooling=self.encoder_pooling)
+        return Encoder(self.place, device, "float32")
 
     def load_if_there(self, notes: list[str]) -> Any:
         """Return the encoder for a report, None if there is none; where none was named, a note says what is left out and why.

@@ -70,8 +70,6 @@ class Processes:
     Args:
         rank, count: the rank of this one, and their number.
         wait: waits for all of them.
-        numbers: begins to hand out work: of 0, 1, 2 and so on each process takes the next that none has taken. All processes
-            call it equally often, in the same order. None: work is dealt in turn.
         once: (name, compute) → what the first process of each machine computed under this name, a value that JSON can hold;
             the others wait for it.
     """
@@ -79,7 +77,6 @@ class Processes:
     rank: int = 0
     count: int = 1
     wait: Callable[[], None] = lambda: None
-    numbers: Callable[[], Iterator[int]] | None = None
     once: Callable[[str, Callable[[], Any]], Any] = lambda _, compute: compute()
 
 

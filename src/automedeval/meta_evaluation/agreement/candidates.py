@@ -1,4 +1,4 @@
-"""Compare candidates by a judge or by people: mean scores, win rates and Bradley–Terry strengths (paper Fig. 4)."""
+"""Compare candidates by a judge or by people: mean scores, win rates, and wins, ties and losses (paper Fig. 4)."""
 
 import math
 from collections import Counter
@@ -7,9 +7,10 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+import scipy
 
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.stats import bootstrap, bradley_terry
+from automedeval.stats import bootstrap
 from automedeval.stats.power import cases_needed
 
 LEVEL = 0.05  # adjusted p-value below which the difference of two models is clear
@@ -26,28 +27,24 @@ def compare_candidates(
     """Compare the candidates by relations [pairs] and, where they are given, scores [responses].
 
     Args:
-        resamples: None leaves "strengths" and "first_places" out, which take the most time.
+        resamples: None leaves "first_places" out.
 
     Returns:
         {"models": {model: {"score", "expected", "win_rate"}}, "pairs": [{"pair", "win", "tie", "loss", "margin"}],
-        "strengths", "first_places"} with statistics as leaves, or {"gap": the reason why nothing can be compared}.
-        "first_places" has the share of the resamples in which each model has the highest strength, or, where there are no
-        strengths, the highest win rate; models that are level share the place.
+        "first_places"} with statistics as leaves, or {"gap": the reason why nothing can be compared}. "first_places" has the
+        share of the resamples in which each model has the highest win rate; models that are level share the place.
     """
     panel, models, model_of = cases.panel, cases.models, cases.model_of
     if len(models) > MOST_MODELS:
         count = f"{len(models)} model names in {len(cases)} cases"
         return {"gap": f"{count}: more than {MOST_MODELS}, or the names are not models"}
-    first, second = panel.pairs
-    wins, ties = bradley_terry.count_wins(
-        model_of[first], model_of[second], relation, panel.case[first], len(cases), len(models)
-    )
+    wins, ties = _count_wins(cases, relation)
     played = (wins + wins.transpose(0, 2, 1) + ties).sum(0)
     present = np.flatnonzero(played.any(axis=0))
     if len(present) < 2:
         return {"gap": "no two models were compared"}
     names = [models[number] for number in present]
-    if gap := bradley_terry.unconnected(played[np.ix_(present, present)], names):
+    if gap := _unconnected(played[np.ix_(present, present)], names):
         return {"gap": gap}
     wins, ties = wins[:, present][:, :, present], ties[:, present][:, :, present]
     halves = wins + ties / 2
@@ -70,36 +67,38 @@ def compare_candidates(
                 wins[:, i, j] - wins[:, j, i], played_by, int(played_by.sum()), bounds=(-1.0, 1.0)
             )
             pairs.append({"pair": [names[i], names[j]], **shares})
-    strengths = {"strengths": None} if resamples is None else _strengths(halves, names, resamples)
-    return {"models": records, "pairs": pairs, **strengths}
+    table = {"models": records, "pairs": pairs}
+    return table if resamples is None else table | {"first_places": _first_places(halves, names, resamples)}
 
 
-def _strengths(halves: np.ndarray, names: list[str], resamples: int) -> dict[str, Any]:
-    """Return Bradley–Terry strengths with intervals over cases and the first places, or why there are none."""
-    total = halves.sum(0)
-    columns = halves.reshape(len(halves), -1)
-    cases = int(halves.any(axis=(1, 2)).sum())
-    parts = [
-        (counts @ columns).reshape(len(counts), *total.shape)
-        for counts in bootstrap.resample_counts(len(halves), resamples)
-    ]
-    played = (each + each.transpose(0, 2, 1) for each in parts)
-    rates = np.concatenate([bootstrap.divide(a.sum(axis=2), b.sum(axis=2)) for a, b in zip(parts, played)])
-    if reason := bradley_terry.unbeaten(total, names):
-        return {"strengths": None, "reason": reason, "first_places": _first_places(rates, names)}
-    draws = np.concatenate([bradley_terry.bradley_terry(each) for each in parts])
-    strengths = bradley_terry.bradley_terry(total)
-    games = (total + total.T).sum(axis=1).astype(int).tolist()
-    of_names = zip(names, strengths.tolist(), draws.T, games)
-    records = {name: bootstrap.estimate_from(value, drawn, cases, n) for name, value, drawn, n in of_names}
-    # Where a model lost no comparison of a resample its strength is not finite: the win rates decide who is first.
-    by_strength = np.where(np.isnan(draws).any(axis=1, keepdims=True), rates, draws)
-    return {"strengths": records, "first_places": _first_places(by_strength, names)}
+def _count_wins(cases: Cases, relation: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return (wins, ties), each float [cases, models, models]: how often i beat j, and how often i and j tied."""
+    wins, ties = np.zeros((2, len(cases), len(cases.models), len(cases.models)))
+    first, second = cases.panel.pairs
+    for left, right, won in ((first, second, 1), (second, first, -1)):
+        at = (cases.panel.case[first], cases.model_of[left], cases.model_of[right])
+        np.add.at(wins, at, (relation == won).astype(float))
+        np.add.at(ties, at, (relation == 0).astype(float))
+    return wins, ties
 
 
-def _first_places(draws: np.ndarray, names: list[str]) -> dict[str, float]:
-    """Return how often each model is highest among draws [resamples, models]; models that are level share the place."""
-    defined = draws[~np.isnan(draws).all(axis=1)]
+def _unconnected(compared: np.ndarray, models: list[str]) -> str | None:
+    """Return why models cannot be ranked together, None if comparisons, float [models, models], connect them all."""
+    parts, part = scipy.sparse.csgraph.connected_components(compared > 0, directed=False)
+    if parts == 1:
+        return None
+    sizes = np.bincount(part)
+    apart = [name for name, group in zip(models, part) if group != np.argmax(sizes)]
+    shown = ", ".join(apart[:3]) + (f" and {len(apart) - 3} more" if len(apart) > 3 else "")
+    return f"the {len(models)} models fall into {parts} groups that were never compared with each other ({shown} apart)"
+
+
+def _first_places(halves: np.ndarray, names: list[str], resamples: int) -> dict[str, float]:
+    """Return how often each model has the highest win rate; `halves` has the wins, ties counted half."""
+    own, games = halves.sum(2), (halves + halves.transpose(0, 2, 1)).sum(2)
+    drawn = bootstrap.resample_counts(len(halves), resamples)
+    rates = np.concatenate([bootstrap.divide(counts @ own, counts @ games) for counts in drawn])
+    defined = rates[~np.isnan(rates).all(axis=1)]
     first = defined >= np.nanmax(defined, axis=1, keepdims=True) - bootstrap.ROUNDING
     return dict(zip(names, (first / first.sum(axis=1, keepdims=True)).mean(axis=0).tolist()))
 
@@ -123,7 +122,7 @@ def standing(table: dict[str, Any]) -> dict[str, Any]:
     """Return how the models of one judge's table stand.
 
     Returns:
-        "order": the models by strength, or by win rate where there are no strengths; "best": the first of them if it is better
+        "order": the models by win rate; "best": the first of them if it is better
         than every other one, each with an adjusted p-value below `LEVEL`, else None; "level": the models that the first is not
         shown to be better than; "signs": (model, model) → ">" better, "<" worse, "≈" no clear difference, "" not compared;
         "wins": (model, model) → the share of their cases that the first wins, ties counted half; "ranks": model → the ranks
@@ -132,8 +131,7 @@ def standing(table: dict[str, Any]) -> dict[str, Any]:
     """
     if "gap" in table:
         return {"order": [], "best": None, "level": [], "signs": {}, "wins": {}, "ranks": {}, "unclear": None}
-    values = table["strengths"] or {model: record["win_rate"] for model, record in table["models"].items()}
-    order = sorted(table["models"], key=lambda model: -values[model]["value"])
+    order = sorted(table["models"], key=lambda model: -table["models"][model]["win_rate"]["value"])
     signs, wins, more = {}, {}, {}
     for pair in table["pairs"]:
         first, second = pair["pair"]

@@ -31,7 +31,6 @@ from automedeval.stats.prediction_powered import LEAST_RATED, Powered, predictio
 
 MOST_PAIRED = 6  # candidates whose pairs are all compared
 ALL = "all responses"
-POWER = 0.8  # of the plan of how many ratings find a difference
 NO_SCORES = "this judge compares pairs and gives no scores"
 OFF_SCALE = "this judge's figures are not on people's scale"
 
@@ -108,8 +107,7 @@ def compare(cases: Cases, people: People, rows: Sequence[Row], candidates: Mappi
         won = {name: (1 + relation) / 2 for name, relation in relation_by.items()}
         record["difference"] = _figures(judges, gaps, judged)
         record["win_rate"] = _figures(judges, (1 + relation_of(gaps)) / 2, won, bounds=(0.0, 1.0))
-        by_judge = None if rated.any() else judged[lead]
-        record["plan"] = _plan(record["difference"], lead, both, by_judge)
+        record["needed"] = _needed(record["difference"][lead], both, None if rated.any() else judged[lead])
         pairs.append(record)
     if partly := int(((rated > 0) & (rated < responses)).sum()):
         notes.append(f"{ALL}: {partly} cases are rated in part, and count as not rated there")
@@ -189,30 +187,15 @@ def _figures(
     return figures
 
 
-def _plan(figures: Mapping[str, Powered], lead: str, cases: int, by_judge: np.ndarray | None) -> dict[str, Any]:
-    """Return how many rated cases are needed to find the estimated difference: from ratings alone, and with each judge.
+def _needed(figure: Powered, cases: int, by_judge: np.ndarray | None) -> int | None:
+    """Return about how many rated cases show a difference that is as estimated, with the judge or else without it.
 
-    Without ratings these are the judged cases that the leading judge's own difference needs; `by_judge` has it, float [cases].
-    `low` and `high` are the numbers for the ends of its interval; `high` is None where the interval reaches 0.
+    Without ratings they are judged cases, and `by_judge` has the judge's differences, float [cases]. None: no number is enough.
     """
-    estimated = figures[lead].interval if figures[lead].interval.value is not None else figures[lead].classical
-    aim, spread = estimated.value, figures[lead].spread
-    if by_judge is not None and (aim := (estimated := figures[lead].naive).value) is not None:
-        spread = float(np.nanstd(by_judge, ddof=1))
-    if aim is None or not spread:
-        return {"power": POWER, "gap": estimated.reason or "people's differences are the same in every case"}
-    ends: dict[str, float | None] = {"value": aim}
-    if estimated.low is not None and estimated.high is not None:
-        far, near = sorted((abs(estimated.low), abs(estimated.high)), reverse=True)
-        ends |= {"low": far, "high": near if estimated.low * estimated.high > 0 else None}
-
-    def needed(rest: float | None) -> dict[str, int | None]:
-        numbers = {}
-        for name, gap in ends.items():
-            many = gap and ratings_needed(gap, POWER, spread, rest, None if rest is None else cases)
-            numbers[name] = max(many, LEAST_RATED) if many and rest is not None else many or None
-        return numbers
-
-    plan: dict[str, Any] = {"power": POWER, "difference": aim, "cases": cases, "without": needed(None)}
-    plan["with"] = {name: needed(each.rest) for name, each in figures.items() if each.rest is not None}
-    return plan
+    if by_judge is not None:
+        return ratings_needed(figure.naive.value, float(np.nanstd(by_judge, ddof=1))) if figure.naive.value else None
+    aim = figure.interval.value if figure.interval.value is not None else figure.classical.value
+    if not aim or not figure.spread:
+        return None
+    with_judge = figure.rest is not None and ratings_needed(aim, figure.spread, figure.rest, cases)
+    return max(with_judge, LEAST_RATED) if with_judge else ratings_needed(aim, figure.spread)

@@ -52,7 +52,7 @@ class Changes:
         self, cases: Cases, judges: Sequence[VerdictTable], people: People | None, models: Sequence[str], flags: Any
     ) -> dict[str, Any]:
         """Return what `grid.html.jinja` needs: the cases with the models as columns, of two models the regressions first."""
-        records = case_records(cases, judges, people, self.row, {}, {})
+        records = case_records(cases, judges, people, self.row, {})
         more = {"models": models, "before": self.before}
         more |= {"old": self.old} if self.kind == "judge" else {"base": self.old, "sort": "lost"}
         packed = grid_of_changes(cases, records, self.row, flags, self.gap, self.marks, self.kind == "judge", **more)

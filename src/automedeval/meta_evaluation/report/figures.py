@@ -37,15 +37,12 @@ def _agreement(result: dict[str, Any]) -> Iterator[Figure]:
     text += " Dashed: one rater against the mean of the others." if band else ""
     label, head = "concordance with people", ("judge", "concordance")
     yield from charts.estimates("Agreement with people", text, rows, label, 0.5, band, head)
-    scores = {name: record["scores"] for name, record in judges.items() if record.get("scores")}
-    scores = {"people": result["people"]["scores"]} | scores
-    yield from _shares("Scores of judges and people", "Share of responses at every score, rounded.", "by", scores)
     for name, record in judges.items():
         if len(bins := record["reliability"]) > 1:
             yield Figure(
                 f"Reliability of {name}",
                 "People's mean score in bins of the judge's (expected) score. It should rise steadily.",
-                partial(charts.reliability, [(name, bins)]),
+                partial(charts.reliability, name, bins),
                 ["judge's mean", "people's mean", "responses"],
                 [[each["judge"], each["people"], each["n"]] for each in bins],
             )
@@ -97,12 +94,6 @@ def _rounds(rounds: dict[str, Any]) -> Iterator[Figure]:
 def _candidates(result: dict[str, Any]) -> Iterator[Figure]:
     text = f"Share of its answers at every score by {result['main_judge']['name']}, rounded."
     yield from _shares("Scores of each model", text, "model", result.get("score_counts", {}))
-    for name, table in result["models"].items():
-        if table.get("strengths"):
-            ranked = sorted(table["strengths"].items(), key=lambda item: -item[1]["value"])
-            rows = [(model, estimate, charts.BLUE) for model, estimate in ranked]
-            text, label = "Bradley–Terry strengths against the average model.", "log odds against the average"
-            yield from charts.estimates(f"Strengths by {name}", text, rows, label, 0.0, head=("model", "strength"))
     if outcomes := sorted(_outcomes(result)):
         yield Figure(
             "Wins, ties and losses",

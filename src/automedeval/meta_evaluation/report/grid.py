@@ -48,8 +48,8 @@ def marks_of(cases: Cases, judge: VerdictTable) -> dict[str, np.ndarray]:
     valid, due = judge.valid_by_response
     statements = contradicted(judge)
     wrong = [bool(statements.get((case.id, model))) for case in cases.records for model in case.models]
-    marks = {"contradicted": np.array(wrong), "empty": cases.empty, "unread": judge.unread}
-    return marks | {"invalid": (valid < due) & ~judge.unread}
+    invalid = (valid < due) & ~judge.unread
+    return {"contradicted": np.array(wrong, bool), "empty": cases.empty, "unread": judge.unread, "invalid": invalid}
 
 
 def pack_grid(
@@ -105,7 +105,7 @@ def pack_grid(
 
 def _texts(record: Mapping[str, Any], models: Sequence[str]) -> dict[str, Any]:
     """Return what the page shows of an opened case."""
-    names = ("question", "reference", "choices", "rationales", "worst")
+    names = ("question", "reference", "choices", "rationales")
     responses = [each for each in record["responses"] if each["model"] in models]
     responses = [each | {"wrong": _in_utf16(each["text"], each["wrong"])} for each in responses]
     return {name: record[name] for name in names} | {"responses": responses}

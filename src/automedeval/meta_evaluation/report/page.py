@@ -13,9 +13,8 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import contradicted
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.agreement.worth_reading import measures_of_cases
-from automedeval.meta_evaluation.checked import marked
 from automedeval.meta_evaluation.facts import called
-from automedeval.meta_evaluation.page import SHOWN_CASES, render_report
+from automedeval.meta_evaluation.page import render_report
 from automedeval.meta_evaluation.report import paper_table_text, text
 from automedeval.meta_evaluation.report.figures import illustrate
 from automedeval.meta_evaluation.report.grid import GRID_CASES
@@ -44,31 +43,19 @@ def undefined(records: Mapping[str, Any]) -> dict[str, list[str]]:
     )
 
 
-def worst_cases(result: dict[str, Any]) -> dict[str, list[str]]:
-    """Return case id → the judges of whose worst disagreements with people it is one."""
-    worst: dict[str, list[str]] = {}
-    for name, record in text.real_judges(result).items():
-        for case_id in record.get("worst", []):
-            worst.setdefault(case_id, []).append(name)
-    return worst
-
-
 def case_records(
     cases: Cases,
     judges: Sequence[VerdictTable],
     people: People | None,
     main: Row,
     lists: Mapping[str, Sequence[str]],
-    worst: Mapping[str, list[str]],
 ) -> list[dict[str, Any]]:
     """Lay out the cases of the page with responses, scores, choices, ratings and rationales side by side.
 
-    "reasons" are the lists of `MARKS` that a case is in, and "measures" what sorts the cases, by the main judge's line. Those
-    "listed" are shown without a script, too.
+    "reasons" are the lists of `MARKS` that a case is in, and "measures" what sorts the cases, by the main judge's line.
 
     Args:
         lists: the ids of the cases to look at, by list.
-        worst: see `worst_cases`.
     """
     measures = measures_of_cases(cases, main, people)
     judges = [judge for judge in judges if judge.kind == "judge"]
@@ -78,9 +65,8 @@ def case_records(
         for number, verdict in zip(judge.case_of.tolist(), judge.verdicts):
             if not verdict.valid and verdict.raw:
                 invalid[number].append((f"Invalid verdict of {judge.name}: {verdict.error}", verdict.raw[:RAW]))
-    records, first = [], [*(case_id for ids in lists.values() for case_id in ids), *worst]
-    listed = {*_shown_cases(cases, first, SHOWN_CASES)}
-    for number in _shown_cases(cases, first, GRID_CASES):
+    records = []
+    for number in _shown_cases(cases, [case_id for ids in lists.values() for case_id in ids]):
         case, start = cases.records[number], int(cases.start[number])
         responses = []
         for place, response in enumerate(case.responses, start):
@@ -93,13 +79,8 @@ def case_records(
             comments = people.comments.get(place, []) if people is not None else []
             responses.append(shown_response | {"people": _ratings(people, place), "comments": comments})
         sure = {name: float(values[number]) for name, values in measures.items() if not np.isnan(values[number])}
-        record: dict[str, Any] = {
-            "id": case.id,
-            "listed": number in listed,
-            "topic": case.topic,
-            "reference": case.reference,
-        }
-        record |= {"question": question_text(case.question), "responses": responses, "worst": worst.get(case.id, [])}
+        record: dict[str, Any] = {"id": case.id, "topic": case.topic, "reference": case.reference}
+        record |= {"question": question_text(case.question), "responses": responses}
         record |= {"choices": _choices(cases, judges, number), "measures": sure}
         record["reasons"] = [name for name, ids in lists.items() if case.id in ids]
         record["rationales"] = [
@@ -110,12 +91,12 @@ def case_records(
     return records
 
 
-def _shown_cases(cases: Cases, first: Sequence[str], most: int) -> list[int]:
+def _shown_cases(cases: Cases, first: Sequence[str]) -> list[int]:
     """Return the numbers of the cases to show, in the order of the file: all, or the ids `first` and others drawn."""
     chosen = set(cases.file_order)
-    if len(cases) > most:
+    if len(cases) > GRID_CASES:
         drawn = random.Random(0).sample(range(len(cases)), len(cases))
-        chosen = set(list(dict.fromkeys([*(cases.index[case_id] for case_id in first), *drawn]))[:most])
+        chosen = set(list(dict.fromkeys([*(cases.index[case_id] for case_id in first), *drawn]))[:GRID_CASES])
     return [number for number in cases.file_order if number in chosen]
 
 
@@ -151,7 +132,7 @@ def _ratings(people: People | None, place: int) -> str | None:
 def render(
     result: dict[str, Any],
     title: str,
-    cases: list[dict[str, Any]],
+    in_grid: int,
     grid: dict[str, str],
     rate: Sequence[str] = (),
     scale: tuple[float, float] | None = None,
@@ -161,8 +142,8 @@ def render(
 
     Args:
         result: what `agreement.json` holds.
-        cases: the cases to show, as `case_records` lays them out.
-        grid: the same, as `pack_grid` packs them.
+        in_grid: the number of cases in the grid.
+        grid: the cases as `pack_grid` packs them.
         rate: the commands with which people rate cases; empty where enough are rated.
         scale: that of the main judge's scores.
         harm: the sentences on harm but the first, which the facts have.
@@ -170,7 +151,6 @@ def render(
     records = dict(result["judges"]) if "people" in result else {}
     if ceiling := result.get("people", {}).get("ceiling"):
         records["one rater against the others"] = ceiling | {"kind": "people", "valid_rate": None}
-    listed = sorted((case for case in cases if case["listed"]), key=lambda case: not case["reasons"])
     judges, table2 = text.real_judges(result), None
     if table := result.get("table2"):
         table2 = {"lines": paper_table_text.lines_of(table), "reasons": paper_table_text.reasons(table)}
@@ -181,8 +161,6 @@ def render(
         links=text.read_first(result), tables=text.tables(result), notes=result["notes"], figures=illustrate(result),
         settings=result["settings"], scripts=("report.js", "grid.js"), result=result, judges=judges,
         standing=standing(result["models"][result["main_judge"]["name"]]),
-        main=called(result["main_judge"]["name"]), cases=listed, in_grid=len(cases), grid=grid, marked=marked, table2=table2,
-        gaps=text.gaps(result), records=records, reasons=undefined(records), labels=LABELS, marks=MARKS,
-        # Judges that were asked about less have fewer pairs.
-        most=lambda judges, kind, key: max(record[kind][key]["n"] for record in judges.values()),
+        main=called(result["main_judge"]["name"]), in_grid=in_grid, grid=grid, table2=table2,
+        gaps=text.gaps(result), records=records, reasons=undefined(records), labels=LABELS,
     )  # fmt: skip

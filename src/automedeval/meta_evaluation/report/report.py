@@ -22,7 +22,7 @@ from automedeval.meta_evaluation.agreement.ratings import (
     read_ratings,
     read_verdict_ratings,
 )
-from automedeval.meta_evaluation.agreement.rationale_similarity import compare_rationales, read_teacher
+from automedeval.meta_evaluation.agreement.rationale_similarity import compare_rationales, teacher_among
 from automedeval.meta_evaluation.agreement.runs import (
     check_names,
     follow_rounds,
@@ -116,10 +116,7 @@ def make_report(
         return replace(report, texts=report.texts | harm_pages)
     flags = read_flags(Path(args.output) / FLAGS, cases)
     judges, notes = read_verdicts(args.verdicts, cases, own, frozenset({*NAMES, "people"}))
-    teacher = None
-    if args.teacher_verdicts:
-        teacher, more = read_teacher(args.teacher_verdicts, cases, judges)
-        notes += more
+    teacher = teacher_among(judges, args.teacher_verdicts) if args.teacher_verdicts else None
     notes += [note for judge in judges for note in notes_on(judge)]
     rows = rows_of(judges)
     lines = list(trainings_of({row.name: (row.judge.name, row.criterion) for row in rows}))
@@ -171,7 +168,7 @@ def make_report(
     scale = main.judge.scale
     study, commands = ({}, []) if ratings or Choice in given else _rating_study(args, cases, options)
     lists = result["main_judge"]["cases"]
-    shown = page.case_records(cases, judges, people, main, lists, page.worst_cases(result))
+    shown = page.case_records(cases, judges, people, main, lists)
     if args.baseline is None:
         grid = pack_grid(cases, shown, main, page.MARKS, flags)
     else:
@@ -183,7 +180,7 @@ def make_report(
         result["score_counts"] = {name: histogram(scores, values) for name, scores in of_models.items()}
     name = Path(args.cases).stem  # a run's own file is always called so
     title = "Report: " + (", ".join(cases.models[:3]) if name == "cases" else name)
-    texts = study | harm_pages | page.render(result, title, shown, grid, commands, scale, harm_lines[2:])
+    texts = study | harm_pages | page.render(result, title, len(shown), grid, commands, scale, harm_lines[2:])
     steps = [f"Next step: {' '.join(result['next_steps'])}"] * bool(result["next_steps"])
     return Report(result, "agreement.json", "report.html", texts, [*words(result, scale), *steps])
 

@@ -297,8 +297,7 @@
       make("h3", { textContent: "Question" }), block("Question", text.question),
       make("h3", { textContent: "Answers" }),
       ...(columns.length > 1 ? [make("label", { className: "soft" }, "Underline the words that differ from ", others)] : []),
-      answers, ...rest,
-      ...(text.worst.length ? [make("p", { className: "soft", dir: "auto", textContent: `Among the worst disagreements of ${text.worst.join(", ")}.` })] : []));
+      answers, ...rest);
     if (!dialog.open) dialog.showModal();
     title.focus();
     dialog.scrollTop = 0;
