@@ -99,7 +99,7 @@ def sheet(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file, strict=True))
 
 
-def test_a_table_has_the_criteria_of_a_case_by_response_or_by_criterion(tmp_path: Path) -> None:
+def test_a_table_has_the_score_by_the_criteria_of_a_case(tmp_path: Path) -> None:
     criteria = [
         {"criterion": f"says {word}", "points": worth} for word, worth in (("food", 5), ("milk", -2), ("rest", 1))
     ]
@@ -128,22 +128,6 @@ def test_a_table_has_the_criteria_of_a_case_by_response_or_by_criterion(tmp_path
             [None, pytest.approx(5 / 6 - 2 / 6), pytest.approx(5 / 6), 1, 1, 1], [None] * 6,
         ]  # fmt: skip
         assert [str(row["empty"]) for row in rows] == ["False", "True", "False", "False"]
-        done = export(*args, "--to", form, "--rows", "criteria", "--output", tmp_path / "table")
-        assert done.returncode == 0, done.stderr
-        rows = reader(tmp_path / "table")
-        assert [(row["case_id"], row["model"], int(row["criterion"]), row["text"], float(row["points"])) for row in rows] == [
-            (case["id"], model, place, each["criterion"], each["points"])
-            for case in cases for model in "ab" for place, each in enumerate(case["criteria"], 1)
-        ]  # fmt: skip
-        nothing = ("", None)
-        expected = [True, False, False, False, True, None, False, None, None, None]
-        assert [None if row["met"] in nothing else str(row["met"]) == "True" for row in rows] == expected
-        assert [None if row["probability"] in nothing else float(row["probability"]) for row in rows] == [
-            {True: 0.75, False: 0.25}.get(each) for each in expected
-        ]
-    without = export(*args[:2], "--to", "csv", "--rows", "criteria", "--output", tmp_path / "table")
-    assert without.returncode == 0, without.stderr
-    assert [row["criterion"] for row in sheet(tmp_path / "table")] == ["1", "2", "1", "2", "1", "2", "3", "1"]
 
 
 def test_a_table_has_the_scores_of_several_criteria(tmp_path: Path) -> None:
@@ -158,8 +142,6 @@ def test_a_table_has_the_scores_of_several_criteria(tmp_path: Path) -> None:
         ["c", "2", "1.5", "1", "2"],
         ["a", "5", "4.5", "5", "4"],
     ]
-    error = error_line(export("--verdicts", file, "--to", "csv", "--rows", "criteria", "--output", tmp_path / "u.csv"))
-    assert "automedeval_guided@1: the verdicts are not by criteria of the cases" in error
 
 
 def test_no_cell_of_a_csv_is_run_and_no_number_becomes_a_text(tmp_path: Path) -> None:

@@ -116,7 +116,7 @@ def test_the_table_comes_back_with_scores_and_flags_in_its_own_order(table, wide
     assert [{name: row[name] for name in own[0] if name != "notes"} for row in back] == [
         {name: text for name, text in row.items() if name != "notes"} for row in own
     ]
-    done = run_command(*given, "csv", "--rows", "responses", "--output", "all.csv")
+    run_command(*given[:3], "--to", "csv", "--output", "all.csv")
     assert len(sheet("all.csv")) == sum(len(verdict["order"]) for verdict in read(Path("out/verdicts.jsonl")))
     if wide:
         table.write_text(table.read_text().replace("date", "bot-v1_score"))

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from automedeval.harness.preferences import preference_pairs
 from automedeval.harness.scoring import inspect_text, scored_answers
-from automedeval.judges.tables import ROWS, Verdicts, beside_rows
+from automedeval.judges.tables import Verdicts, beside_rows
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge
 from automedeval.meta_evaluation.facts import lines_of
@@ -46,7 +46,7 @@ from automedeval.records.text import no_formula, printable
 
 FORMS = {
     "inspect": "the scores that inspect_ai's precomputed_scores reads",
-    "csv": "a table: your own rows if --cases is one, else a row for each verdict and response (--rows)",
+    "csv": "a table: your own rows if --cases is one, else a row for each verdict and response",
     "parquet": "the same table",
     "preferences": "prompt, chosen and rejected of each case, for TRL's DPOTrainer and RewardTrainer",
 }
@@ -60,12 +60,6 @@ class ExportArguments(TableArguments):
     to: str = option("; ".join(f"{name}: {text}" for name, text in FORMS.items()), choices=list(FORMS))
     output: str = option("the file to write")
     cases: str | None = option("the cases that were judged; inspect needs the cases.jsonl made of the logs", None)
-    rows: str | None = option(
-        "csv, parquet: one row for each response, or for each criterion of its case, with its text and points if "
-        "there are --cases (default: your own rows, with scores, flags and contradicted claims, if --cases is a table)",
-        None,
-        choices=list(ROWS),
-    )
     model: str | None = option("inspect: whose answers the log has (default: the only model)", None)
     least_gap: float | None = option(
         "preferences: the two scores of a pair differ by more than this (default: 0)", None
@@ -99,13 +93,13 @@ def main() -> None:
         return
     if args.to == "preferences":
         return export_preferences(args, Cases(list((cases or {}).values()), args.cases), output)
-    own = table_of(args.cases, blank=args.blank) if args.cases and args.rows is None else None
+    own = table_of(args.cases, blank=args.blank) if args.cases else None
     if own and cases and not verdicts[0].choices:
         table = beside_rows(
             [row for _, row in read_rows(args.cases or "", split="test")], own.columns, cases.values(), verdicts
         )
     else:
-        table = verdicts.to_pandas(args.rows or ROWS[0], (cases or {}).values())
+        table = verdicts.to_pandas((cases or {}).values())
     if args.to == "parquet":
         with replacing(output) as scratch:
             table.to_parquet(scratch, index=False)
