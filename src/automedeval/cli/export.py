@@ -7,8 +7,7 @@
     automedeval export --verdicts verdicts/run --cases cases.jsonl --to preferences --least_gap 0.5 --output pairs/train.jsonl
 
 An invalid verdict is never a score. inspect_ai leaves a sample without a valid verdict unscored, and a table has an empty cell
-and `valid` false. In a CSV a text that a spreadsheet would run as a formula has an
-apostrophe in front; parquet has the texts as they are.
+and `valid` false; a text that a spreadsheet would run as a formula has an apostrophe in front.
 
 A preference pair has the response that the judge puts highest and the one that it puts lowest. A case makes none where the two
 lie --least_gap or less apart, where two verdicts disagree about them, or where the judge abstains.
@@ -40,14 +39,13 @@ from automedeval.records import (
 )
 from automedeval.records.arguments import TableArguments
 from automedeval.records.command_line import parse
-from automedeval.records.journal import arithmetic, replacing, write_lines, write_whole
+from automedeval.records.journal import arithmetic, write_lines, write_whole
 from automedeval.records.rows import read_rows
 from automedeval.records.text import no_formula, printable
 
 FORMS = {
     "inspect": "the scores that inspect_ai's precomputed_scores reads",
     "csv": "a table: your own rows if --cases is one, else a row for each verdict and response",
-    "parquet": "the same table",
     "preferences": "prompt, chosen and rejected of each case, for TRL's DPOTrainer and RewardTrainer",
 }
 
@@ -100,12 +98,8 @@ def main() -> None:
         )
     else:
         table = verdicts.to_pandas((cases or {}).values())
-    if args.to == "parquet":
-        with replacing(output) as scratch:
-            table.to_parquet(scratch, index=False)
-    else:  # quoted, because a carriage return would end a row
-        safe = table.apply(lambda column: column.map(no_formula))
-        write_whole(output, safe.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC))
+    safe = table.apply(lambda column: column.map(no_formula))
+    write_whole(output, safe.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC))  # a carriage return would end a row
     invalid = sum(not verdict.valid for verdict in verdicts)
     print(f"{len(verdicts):,} verdicts, {invalid:,} invalid, {len(table):,} rows: {printable(str(output))}")
 
