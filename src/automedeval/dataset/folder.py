@@ -18,7 +18,7 @@ import pyarrow.parquet
 
 from automedeval.models.tokenization import PromptEncoder, row_lengths
 from automedeval.records import REFERENCE, RecordError, digest
-from automedeval.records.lock import lock
+from automedeval.records.journal import lock
 from automedeval.records.yaml_file import YamlFile
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.grammar import reads_back
