@@ -1,7 +1,6 @@
 """Calibration: a few rated cases put log-likelihoods on people's scale."""
 
 from dataclasses import replace
-from itertools import combinations
 
 import numpy as np
 import pytest
@@ -29,7 +28,6 @@ def test_a_response_is_compared_with_the_others_of_its_case() -> None:
 def test_known_weights_are_found_again() -> None:
     calibration = fitted()
     assert calibration.line.weights == pytest.approx((1.1, 0.6, 4.5), abs=1e-5)
-    assert calibration.facts["concordance"]["cross_fitted"] == 1.0
     assert [calibration.facts[name] for name in ("cases", "responses", "ratings")] == [30, 90, 90]
     assert fitted(FEWEST).facts["cases"] == FEWEST
 
@@ -55,25 +53,6 @@ def test_what_nobody_rated_or_could_be_judged_says_nothing() -> None:
     calibration = Calibration.fit(verdicts, missing, FEEDBACK)
     assert calibration.line.weights == pytest.approx((1.1, 0.6, 4.5), abs=1e-5)
     assert calibration.facts["responses"] == 89
-
-
-def test_concordance_is_measured_on_cases_that_the_line_was_not_learnt_from() -> None:
-    verdicts, rng = study(12), np.random.default_rng(1)
-    ratings = [rating for verdict in verdicts for rating in rated(verdict, rng.integers(1, 5, 3).tolist())]
-    ratings_of = {(rating.case_id, rating.model): rating.score for rating in ratings}
-    credit, pairs = 0.0, 0
-    for held in verdicts:  # fewer cases than parts, so that each is a part of its own
-        others = Calibration.fit([verdict for verdict in verdicts if verdict is not held], ratings, FEEDBACK)
-        values = features_of(held) @ others.line.weights[:2]
-        said = [ratings_of[held.case_id, name] for name in MODELS]
-        for first, second in combinations(range(3), 2):
-            if said[first] != said[second]:
-                pairs += 1
-                gap = (values[first] - values[second]) * np.sign(said[first] - said[second])
-                credit += 0.5 if abs(gap) <= 1e-9 else float(gap > 0)
-    concordance = Calibration.fit(verdicts, ratings, FEEDBACK).facts["concordance"]
-    assert concordance["cross_fitted"] == pytest.approx(credit / pairs, abs=6e-5)
-    assert 0 < concordance["cross_fitted"] < 1
 
 
 FAULTS = [
@@ -112,13 +91,6 @@ def test_an_unread_or_empty_response_counts_as_one_that_was_not_shown() -> None:
     assert lines["unread"] == (line, scores)
     lowest = [(one, 1.0, three) if at % 2 else (one, two, three) for at, (one, two, three) in enumerate(scores)]
     assert lines["empty"] == (line, lowest)
-
-
-def test_without_an_ordered_pair_there_is_no_concordance() -> None:
-    verdicts = [verdict_of(at, (figure,)) for at, figure in enumerate(np.linspace(-4, -2, 20))]
-    ratings = [rating for at, verdict in enumerate(verdicts) for rating in rated(verdict, (1 + at % 4,))]
-    concordance = Calibration.fit(verdicts, ratings, FEEDBACK).facts["concordance"]
-    assert concordance == {"judge": None, "cross_fitted": None}
 
 
 # --- applying ---------------------------------------------------------------------------------------------------------

@@ -24,8 +24,8 @@ from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.records import Case, Rating, RecordError, Response, Verdict, digest, read_placed, verdicts_file
 from automedeval.records.ratings import placed_ratings
 from automedeval.rubrics import Rubric, without_scale
-from automedeval.stats.agreement import SAME, Panel, concordance
-from automedeval.stats.bootstrap import estimate, plain, value_of
+from automedeval.stats.agreement import SAME
+from automedeval.stats.bootstrap import estimate, plain
 from automedeval.stats.calibration_error import FOLDS, calibration_error
 from automedeval.stats.folds import deal, each_fold
 
@@ -161,11 +161,6 @@ class Calibration:
             after[held] = np.bincount(of, points.clip(*_scale(rubric)) * weight)[held]
         values = np.bincount(of, x[:, 0] * weight)
         facts: dict[str, Any] = {"cases": len(names), "responses": len(case), "ratings": len(single)}
-        panel, facts["concordance"] = Panel(case, np.arange(len(names)), len(names)), {}
-        for name, scores in (("judge", values), ("cross_fitted", after)):
-            figure = concordance(panel, panel.relations(people), panel.relations(scores))
-            value = value_of(figure, len(names))
-            facts["concordance"][name] = round(value, 4) if np.isfinite(value) else None  # None: people order no pair
         rubrics = sorted({verdict.rubric for verdict in valid})
         before = values if rubrics == [rubric.name] else f"judged by {', '.join(rubrics)}, not on this scale"
         return Calibration(
