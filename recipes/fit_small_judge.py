@@ -35,7 +35,7 @@ from automedeval.records.run_record import record_run
 from automedeval.records.text import span
 from automedeval.rubrics import read_rubric
 from automedeval.stats.agreement import Panel, accuracies
-from automedeval.stats.bootstrap import difference, estimate
+from automedeval.stats.bootstrap import estimate
 from automedeval.stats.calibration_error import FOLDS, calibration_error
 
 GOOD = 2 / 3  # share of the scale from which on the best answer of a case may be the reference of the other ones
@@ -217,7 +217,7 @@ def fitted(names: Sequence[str], parts: Sequence[Rated]) -> Scale:
     return Scale.fit(names, np.concatenate([each.features for each in parts]), shares, Panel.of_sizes(sizes))
 
 
-def cross_fitted(rated_set: Rated, sets: Sequence[Rated], names: Sequence[str]) -> np.ndarray:
+def cross_fitted(rated_set: Rated, sets: Sequence[Rated]) -> np.ndarray:
     """Return the shares of a set, each by a scale that learnt nothing of its case: float [responses]."""
     fold, shares = np.arange(rated_set.panel.cases) % FOLDS, np.empty(len(rated_set.shares))
     for number in range(FOLDS):
@@ -227,46 +227,27 @@ def cross_fitted(rated_set: Rated, sets: Sequence[Rated], names: Sequence[str]) 
             for each in sets
             if each.scale == rated_set.scale
         ]
-        scale = fitted(names, parts)
+        scale = fitted(SCALES[rated_set.scale], parts)
         row = held[rated_set.panel.case]
         shares[row] = scale.shares(rated_set.features[row])
     return shares
 
 
 def measured(rated_set: Rated, sets: Sequence[Rated]) -> dict[str, Any]:
-    """Return the concordance of each feature and of the cross-fitted judge with people, and its calibration error in points.
-
-    "less" has how much lower the concordance of the judge is without a feature, paired.
-    """
-    names = SCALES[rated_set.scale]
-    everything = cross_fitted(rated_set, sets, names)
-    values = {name: rated_set.features[:, FEATURES.index(name)] for name in names} | {"all": everything}
-    without = {
-        left_out: cross_fitted(rated_set, sets, [name for name in names if name != left_out]) for left_out in names
+    """Return the concordance of each feature and of the cross-fitted judge with people, and its calibration error in points."""
+    everything, panel = cross_fitted(rated_set, sets), rated_set.panel
+    values = {name: rated_set.features[:, FEATURES.index(name)] for name in SCALES[rated_set.scale]}
+    relations = panel.relations(rated_set.shares)
+    tree: dict[str, Any] = {
+        name: accuracies(panel, relations, panel.relations(each))["concordance"]
+        for name, each in (values | {"all": everything}).items()
     }
-    relations = rated_set.panel.relations(rated_set.shares)
-
-    def concordances(scores: dict[str, np.ndarray]) -> dict[str, Any]:
-        return {
-            name: accuracies(rated_set.panel, relations, rated_set.panel.relations(each))["concordance"]
-            for name, each in scores.items()
-        }
-
-    tree: dict[str, Any] = concordances(values) | {"less": concordances(without)}
     low, high = rated_set.range
     points, people = (low + (high - low) * each for each in (everything, rated_set.shares))
-    tree["calibration_error"] = calibration_error(points, people, rated_set.panel.case, rated_set.panel.cases)
-    estimates = estimate(tree, rated_set.panel.cases)
-    less = {name: difference(estimates["all"], each).to_dict() for name, each in estimates.pop("less").items()}
-    figures: dict[str, Any] = {name: each.to_dict() for name, each in estimates.items()}
-    print(f"{rated_set.name}: {spans(figures)}")
-    print(f"  all, less without: {spans(less)}")
-    return figures | {"less": less}
-
-
-def spans(figures: dict[str, Any]) -> str:
-    """Return figures with their intervals on one line."""
-    return ", ".join(f"{name} {span(each)}" for name, each in figures.items())
+    tree["calibration_error"] = calibration_error(points, people, panel.case, panel.cases)
+    figures = {name: each.to_dict() for name, each in estimate(tree, panel.cases).items()}
+    print(f"{rated_set.name}: {', '.join(f'{name} {span(each)}' for name, each in figures.items())}")
+    return figures
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from doubles.agreement_study import case_of, read, told, write
+from doubles.agreement_study import case_of, read, write
 from doubles.perturbations import some_of
 from programs import ENCODER, flags, needs_encoder, run_command, succeeded
 
@@ -77,19 +77,10 @@ def test_the_figures_are_those_of_a_loop_over_the_verdicts(study: Path) -> None:
     assert len(falls["twin_with"]) == 2 * 3, "0.4 g, three times in 24 hours, and you should not drink"
 
 
-def test_the_page_and_the_report_show_both(study: Path, tmp_path: Path) -> None:
-    page, falls = (study / "a" / "audit.html").read_text(), counted(study / "a")[0]
+def test_the_page_shows_both(study: Path) -> None:
+    page = (study / "a" / "audit.html").read_text()
     for words in EVIDENCE.values():
         assert words in page
-    options = ["--verdicts", study / "v", "--cases", study / "cases.jsonl", "--resamples", 100, "--output", tmp_path]
-    succeeded(run_command("report", *options, "--audits", study / "a"))
-    counts = {name: f"{sum(those)} of {len(those)}" for name, those in falls.items()}
-    said = (
-        f"it marks down {counts['with']} dangerous answers with the reference beside them and {counts['without']} dangerous "
-        f"answers without a reference; of edits of the same kinds that change nothing medical {counts['twin_with']} and "
-        f"{counts['twin_without']}."
-    )
-    assert f"Side by side: {said}" in told(tmp_path)
 
 
 def test_a_judge_that_needs_the_reference_has_figures_with_it_alone(study: Path, tmp_path: Path) -> None:

@@ -180,16 +180,11 @@ class Loops:
         units += [(case, 0.0) for case in row.missing()]
         if row.kind == "baseline":
             units = [(number, 1.0) for number in range(len(self.cases))]
-        usage: Counter = Counter()
-        for verdict in row.verdicts:
-            usage.update(verdict["usage"])
         checkpoints = {str(verdict.get("checkpoint") or "") for verdict in row.verdicts}
         errors = Counter(each["error"] or "unknown" for each in row.verdicts if not each["valid"])
         record: dict[str, Any] = {"verdicts": len(units), "errors": dict(errors), "empty": row.silent()}
         record["checkpoint"] = checkpoints.pop() or None if len(checkpoints) == 1 else None
         record["unread"] = {} if row.kind == "baseline" else row.unread()
-        record["usage"] = dict(usage) if row.criterion in (None, *row.criteria[:1]) else {}
-        record["polarity"] = "worse" if row.criterion in WORSE else "better"
         record |= {"valid_rate": share(units), "prefers_longer": self.prefers_longer(row.relations)}
         if slots := row.slots(valid):
             record["slots"] = slots
@@ -237,24 +232,9 @@ class Loops:
 
     def agreement(self, row: "Row") -> dict[str, Any]:
         record = self.measures(row)
-        finest = row.relations if row.expected is None else self.ordered(row.expected)
         record["headline"] = "concordance" if row.expected is None else "concordance_expected"
         runs = row.runs()
         record["runs"] = [{"run": run} | self.measures(row.of_run(run)) for run in runs] if len(runs) > 1 else None
-        topics = Counter(case["topic"] for case in self.cases if case["topic"])
-        people = row.people_relations()
-
-        def over(pairs: list[tuple]) -> Figure:
-            return accuracies([(pair[0], [(people[pair], finest[pair])]) for pair in pairs])["concordance"]
-
-        record["topics"] = {
-            topic: over([pair for pair in self.pairs if self.cases[pair[0]]["topic"] == topic])
-            for topic in (topics if len(topics) > 1 else ())
-        }
-        record["candidates"] = {
-            model: over([(n, a, b) for n, a, b in self.pairs if model in (self.names[n][a], self.names[n][b])])
-            for model in self.models
-        }
         if len(self.annotators) > 1 and (row.expected is not None or row.scores is not None):
             record["against_the_other_raters"] = self.against_the_others(row)
         return record

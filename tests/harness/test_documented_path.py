@@ -79,8 +79,8 @@ def test_every_other_command_of_the_page(harness: Callable[..., str], logs: dict
     samples = json.loads(logs["json"].read_text(encoding="utf-8"))["samples"]
     said = {(str(each["id"]), each["epoch"]): each["output"]["completion"] for each in samples}
     other = {line["doc_id"]: line["resps"][0][0] for line in read(logs["lm"])}
-    # Those for HELM and for the register are run in test_helm.py.
-    judged, _helm, written, inside, _register = [block for block in blocks(PAGE) if block not in blocks(SECTION)]
+    # That for HELM is run in test_helm.py.
+    judged, _helm, written, inside = [block for block in blocks(PAGE) if block not in blocks(SECTION)]
     environment = {"AUTOMEDEVAL_JUDGE": "baseline:longer text", "OPENAI_API_KEY": "none"}
 
     def run(commands: str) -> None:

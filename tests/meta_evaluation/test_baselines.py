@@ -53,12 +53,10 @@ def test_a_judge_clearly_above_its_best_baseline_alone_is_neither_better_nor_wor
     assert best_baseline({BM25: gap(0.1), LONGER: gap(0.3, spread=0.4)})["outcome"] == "not better"
 
 
-def test_a_baseline_that_reads_the_reference_is_named_and_so_is_the_best_of_the_others() -> None:
-    first, second = sentences({LONGER: 0.3, BM25: 0.1, ROUGE: -0.2}, sees_reference=False)
-    assert first.startswith("mine is worse than the best baseline, ROUGE-L to the reference: ")
-    assert first.endswith(" This baseline reads the reference, which mine does not see.")
-    assert second.startswith("mine is better than every baseline that does not read the reference.")
-    assert "The best of them is BM25" in second
+def test_a_baseline_that_reads_the_reference_is_named() -> None:
+    (sentence,) = sentences({LONGER: 0.3, BM25: 0.1, ROUGE: -0.2}, sees_reference=False)
+    assert sentence.startswith("mine is worse than the best baseline, ROUGE-L to the reference: ")
+    assert sentence.endswith(" This baseline reads the reference, which mine does not see.")
     assert sentences({LONGER: 0.3, ROUGE: -0.2}, sees_reference=True)[0].endswith(" This baseline reads the reference.")
     (alone,) = sentences({LONGER: 0.3, ROUGE: 0.2})
     assert alone.startswith("mine is better than every baseline. The best of them is ROUGE-L to the reference: ")

@@ -238,7 +238,6 @@ def audit_of(settings: str, *rows: dict) -> dict:
         "outcome": "passed",
         "share": share,
         "kinds": {"dose": {"share": share}},
-        "evidence": {},
     }
     judge = {"name": "j", "settings": settings}
     return {"judge": judge, "cases": {"cases": 20}, "passes": True, "perturbations": [*rows] or [danger]}

@@ -7,11 +7,10 @@ from typing import Any
 import pytest
 from doubles import agreement_study
 from doubles.introspection_study import case_of, rationale_of, verdict_of
-from tables import rows_of
 
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.rationale_similarity import LABEL, compare_rationales, read_teacher
-from automedeval.meta_evaluation.table import counted
+from automedeval.meta_evaluation.agreement.rationale_similarity import LABEL, compare_rationales, teacher_among
+from automedeval.meta_evaluation.table import VerdictTable, counted
 from automedeval.meta_evaluation.verdict_files import read_verdicts
 from automedeval.records import RecordError, Verdict
 from automedeval.stats.bootstrap import estimate
@@ -46,11 +45,17 @@ class Overlap:
 
 
 def compare(tmp_path: Path, verdicts: list[Verdict], teacher: list[Verdict], **settings: Any) -> tuple[dict, Overlap]:
-    judges, _ = read_verdicts([write(tmp_path / "verdicts.jsonl", verdicts)], CASES)
-    judge, notes = read_teacher(write(tmp_path / "teacher.jsonl", teacher), CASES)
-    assert notes == []
+    *judges, by_teacher = tables(tmp_path, verdicts, teacher)
     overlap = Overlap()
-    return compare_rationales(CASES, judges, judge, overlap, **settings), overlap
+    return compare_rationales(CASES, judges, by_teacher, overlap, **settings), overlap
+
+
+def tables(tmp_path: Path, verdicts: list[Verdict], teacher: list[Verdict]) -> list[VerdictTable]:
+    """Return the judges of two files, the teacher last."""
+    files = [write(tmp_path / "verdicts.jsonl", verdicts), f"teacher={write(tmp_path / 'teacher.jsonl', teacher)}"]
+    judges, _ = read_verdicts(files, CASES)
+    assert judges[-1] is teacher_among(judges, "teacher")
+    return judges
 
 
 def test_a_rationale_in_another_order_is_read_in_the_order_of_the_case(tmp_path: Path) -> None:
@@ -105,25 +110,17 @@ def test_the_teacher_itself_and_one_without_partners_have_a_reason(tmp_path: Pat
     assert result["judges"]["judge"]["reason"].startswith("no rationale")
     assert overlap.calls == []
     baseline = counted(CASES, "random", CASES.panel.case.astype(float))
-    teacher, _ = read_teacher(write(tmp_path / "t.jsonl", [verdict_on(0, "gpt")]), CASES)
+    (*_, teacher) = tables(tmp_path, [verdict_on(1)], [verdict_on(0, "gpt")])
     assert compare_rationales(CASES, [baseline], teacher, overlap)["judges"] == {}
 
 
-@pytest.mark.parametrize(("verdicts", "message"), rows_of(__file__)["test_a_teacher_that_cannot_be_read_is_refused"])
-def test_a_teacher_that_cannot_be_read_is_refused(tmp_path: Path, verdicts: list[dict], message: str) -> None:
-    with pytest.raises(RecordError, match=message):
-        read_teacher(write(tmp_path / "teacher.jsonl", [verdict_on(**each) for each in verdicts]), CASES)
-
-
-def test_verdicts_on_other_cases_are_a_note(tmp_path: Path) -> None:
-    stray = replace(verdict_on(0, "gpt"), case_id="elsewhere")
-    _, notes = read_teacher(write(tmp_path / "teacher.jsonl", [verdict_on(0, "gpt"), stray]), CASES)
-    assert "1 left out" in notes[0]
+def test_a_teacher_without_a_rationale_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RecordError, match="teacher has no valid verdict with a rationale on any of these cases"):
+        tables(tmp_path, [verdict_on(0)], [verdict_on(0, "gpt", scores=None)])
 
 
 def test_what_the_metric_refuses_is_a_record_error(tmp_path: Path) -> None:
-    judges, _ = read_verdicts([write(tmp_path / "verdicts.jsonl", [verdict_on(0)])], CASES)
-    teacher, _ = read_teacher(write(tmp_path / "teacher.jsonl", [verdict_on(0, "gpt")]), CASES)
+    *judges, teacher = tables(tmp_path, [verdict_on(0)], [verdict_on(0, "gpt")])
 
     def refuse(**call: Any) -> dict[str, Any]:
         raise ValueError("bert_model 'x' cannot be loaded")
@@ -140,9 +137,8 @@ def test_the_metric_itself_takes_their_place(tmp_path: Path) -> None:
 
     settings = {"bert_model": str(build_roberta(tmp_path / "r")), "bert_num_layers": 2}
     settings |= {"bart_model": str(build_bart(tmp_path / "b"))}
-    judges, _ = read_verdicts([write(tmp_path / "verdicts.jsonl", [verdict_on(number) for number in range(6)])], CASES)
     texts = [verdict_on(number, "gpt", rationale=f"Step 2: Doctor 1 is fine {number}.") for number in range(6)]
-    teacher, _ = read_teacher(write(tmp_path / "teacher.jsonl", texts), CASES)
+    *judges, teacher = tables(tmp_path, [verdict_on(number) for number in range(6)], texts)
     result = estimate(compare_rationales(CASES, judges, teacher, rationale_score, **settings), len(CASES), 200)
     judge = result["judges"]["judge"]
     assert 0 < judge["bert_score"]["f1"].value < 1

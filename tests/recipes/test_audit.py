@@ -25,7 +25,8 @@ from programs import (
 from tables import rows_of
 
 from automedeval.audit.perturbations import read_perturbations
-from automedeval.publishing.model_card import CardInputs, fill_card
+from automedeval.models.checkpoints import fingerprint
+from automedeval.publishing.model_card import fill_card
 from automedeval.records import RecordError, Verdict, read_cases
 
 ROWS = rows_of(__file__)
@@ -239,18 +240,18 @@ def test_a_response_that_the_judge_cannot_read_changes_no_figure_of_the_others(t
 def test_the_card_shows_the_table_and_whether_it_passed(audited: Path, tiny_model: Path, tmp_path: Path) -> None:
     audited_result = result(audited)
     card = (ROOT / "model_card.md").read_text(encoding="utf-8")
-    inputs = CardInputs("ORG/judge", base_model="ORG/base", datasets=("ORG/data",), license="apache-2.0")
     checkpoint = trained(tiny_model, tmp_path / "checkpoint")
-    filled = fill_card(card, checkpoint, inputs, audit=audited_result)
+    inputs = (fingerprint(checkpoint, []), "ORG/judge", "apache-2.0", "ORG/base")
+    filled = fill_card(card, checkpoint, *inputs, audit=audited_result)
     shown = filled.split("### Audit\n")[1].split("\n## ")[0]
     assert "Audited on 4 cases as tiny-judge: it does not pass; " in shown
     assert "| a planted text lifts the worst answer by half a step | " in shown
     assert shown.count("\n| ") == 1 + len(audited_result["perturbations"])
     audited_result["judge"]["checkpoint"] = "of-another"
     with pytest.raises(RecordError, match="of-another"):
-        fill_card(card, checkpoint, inputs, audit=audited_result)
+        fill_card(card, checkpoint, *inputs, audit=audited_result)
     audited_result["judge"]["checkpoint"] = None
-    assert "does not tell which weights" in fill_card(card, checkpoint, inputs, audit=audited_result)
+    assert "does not tell which weights" in fill_card(card, checkpoint, *inputs, audit=audited_result)
 
 
 def test_bad_input_is_one_line(tiny_model: Path, tmp_path: Path) -> None:

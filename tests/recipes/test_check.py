@@ -10,6 +10,7 @@ import torch
 from doubles.agreement_study import read, write
 from peft import PeftModel
 from programs import APPEND, ENCODER, SAMPLE, error_line, needs_encoder, run_command, run_recipe, stopped
+from tables import rows_of
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from automedeval.evidence.checker import LABELS, PACKAGED
@@ -172,12 +173,7 @@ def test_the_packaged_checker_gives_the_probabilities_of_plain_transformers(tmp_
 
 @pytest.mark.parametrize(
     ("statement", "passage"),
-    [
-        ("The infection can not spread.", "The infection cannot spread."),
-        ("It doesn't help against a cold.", "It does not help against a cold."),
-        ("You won't need a blood test.", "You will not need a blood test."),
-        ("You can’t catch it twice.", "You cannot catch it twice."),
-    ],
+    rows_of(__file__)["test_another_spelling_of_not_is_no_contradiction"],
 )
 def test_another_spelling_of_not_is_no_contradiction(statement: str, passage: str, tmp_path: Path) -> None:
     (record,) = check([case(1, passage, a=statement)], tmp_path / "out")[1]

@@ -52,13 +52,13 @@ def test_every_filter_tells_what_it_left_out(tmp_path):
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["cases.jsonl", "dropped.jsonl", "run.json"]
 
 
-def test_the_same_rows_give_the_same_bytes_and_a_draw_follows_its_seed(tmp_path):
+def test_the_same_rows_give_the_same_draw(tmp_path):
     rows = [{"Prompt": f"Is {number} much?", "Completion": "Yes."} for number in range(40)]
-    contents = {}
-    for key, seed in (("first", 1), ("again", 1), ("other", 2)):
-        assert prepared(tmp_path, rows, "--sample", 5, "--seed", seed).returncode == 0
-        contents[key] = (tmp_path / "out" / "cases.jsonl").read_bytes()
-    assert contents["first"] == contents["again"] != contents["other"]
+    contents = []
+    for _ in range(2):
+        assert prepared(tmp_path, rows, "--sample", 5).returncode == 0
+        contents.append((tmp_path / "out" / "cases.jsonl").read_bytes())
+    assert contents[0] == contents[1]
     places = [rows.index({"Prompt": case["question"], "Completion": "Yes."}) for case in lines(tmp_path, "cases")]
     assert len(places) == 5
     assert places == sorted(places)
@@ -73,7 +73,6 @@ def test_repeated_questions_stay_where_that_is_asked_or_where_they_have_response
     same = [{**case, "question": "Why?"} for case in RATED[:3]]
     assert "; 2 repeat an earlier question and are kept" in prepared(tmp_path, same).stdout
     assert lines(tmp_path, "cases") == [{**Case.from_dict(case).to_dict()} for case in same]
-    assert "1 kept, 2 rejected (equal question: 2" in prepared(tmp_path, same, "--near_duplicates", "drop").stdout
 
 
 def test_a_run_file_names_several_inputs_and_columns(tmp_path):
@@ -242,9 +241,10 @@ def test_pairs_of_question_and_answer_become_weak_verdicts(tmp_path):
 def test_no_text_stands_twice_among_the_responses_of_a_pair(tmp_path):
     answers = {"Gout": ["Rest. Drink a lot of water every single day.", "Rest!"], "Acne": ["Rest.", "Oil."]}
     answers |= {"Croup": ["REST", "A virus."]}
-    rows = [qa(focus, f"part {n}", text) for focus, both in answers.items() for n, text in enumerate(both)]
-    for seed in range(8):
-        done = prepared(tmp_path, rows, *FROM_PAIRS, "--seed", seed)
+    texts = [(focus, text) for focus, both in answers.items() for text in both]
+    for draw in range(8):  # the draw of a case depends on its id, which is made of its question
+        rows = [qa(focus, f"part {draw}{n}", text) for n, (focus, text) in enumerate(texts)]
+        done = prepared(tmp_path, rows, *FROM_PAIRS)
         assert done.returncode == 0, done.stderr
         for case in read_cases(tmp_path / "out" / "cases.jsonl"):
             words = [re.sub(r"\W", "", response.text).lower() for response in case.responses]

@@ -424,15 +424,6 @@ def test_unknown_names_get_one_line(more: list[str], message: str, study: Path, 
     assert not (tmp_path / "out").exists()
 
 
-def test_a_name_that_is_a_judge_and_a_file_is_refused(
-    study: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    write(tmp_path / "gpt", [v for v in read(study / "verdicts.jsonl") if v["judge"] == "gpt"])
-    done = report(study, tmp_path / "out", "--teacher_verdicts", "gpt")
-    assert "gpt: the name of a judge in --verdicts, and of a file; ./gpt is the file" in error_line(done)
-
-
 # --- the paper's study
 
 NAMES = {"gpt": "gpt-4-turbo-2024-04-09", "base": "stage3", "lazy": "introspection1", "ours": "introspection2"}

@@ -53,7 +53,6 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.facts import WARNINGS, lines_of
 from automedeval.meta_evaluation.standings import rank
 from automedeval.models.arguments import ChatArguments, EncoderArguments, command_line, parse_model
-from automedeval.models.base import ChatError
 from automedeval.records import (
     Case,
     RecordError,
@@ -217,7 +216,9 @@ def main() -> None:
     shows = args.show_prompt is not None
     if shows and kind not in LANGUAGE_MODELS:
         raise RecordError(f"--show_prompt: --judge {judge_name} reads no prompt")
-    chat_args.unasked = bool(args.batch_file) or shows  # no server is asked what it can do
+    judged = any(output.glob("verdicts*.jsonl"))
+    # No server is asked what it can do, or whether verdicts are this judge's.
+    chat_args.unasked = bool(args.batch_file) or shows or (args.dry_run and not judged)
     chat_args.loads = False  # the weights are loaded after the cases, whose faults come first
     models = comma_list(args.models) if args.models is not None else None
     plan = {name: getattr(args, name) for name in ("orders", "seed", "runs", "baseline")} | {"models": models}
@@ -238,15 +239,7 @@ def main() -> None:
     tell(*requests.notes)
     if not len(requests):
         raise RecordError(f"{args.file}: nothing to judge: {rubric.name} compares pairs, and no case has two responses")
-    judged = any(output.glob("verdicts*.jsonl"))
-    try:
-        judge = loaded()
-    except ChatError as error:
-        if not args.dry_run or judged:  # a server is asked whether the verdicts are this judge's
-            raise
-        tell(f"counted without the server: {error}")
-        chat_args.unasked = True
-        judge = loaded()
+    judge = loaded()
     if requests.references and not judge.reads_reference:
         hint = "; --rubric automedeval_guided shows it to the model"
         tell(f"reference: not read by this judge{hint if isinstance(judge, Judge) and rubric.id == PACKAGED else ''}")
@@ -325,8 +318,7 @@ def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> tup
 
     The first answer that cannot be read is shown in full. Returned too is whether a verdict is valid, if there is one.
     """
-    # What a ranking does not need is left out: this holds all cases and verdicts in memory.
-    shown = {each.case.id: replace(each.case, question="", reference=None) for each in requests}
+    shown = {each.case.id: each.case for each in requests}
     unreadable: Verdict | None = None
     cases, verdicts, faults = Cases(list(shown.values()), requests.file), [], Counter[str]()
     for verdict in log.records():

@@ -5,7 +5,7 @@
     automedeval prepare --input cases.jsonl --ids instructions/test.parquet --output test
 
 Writes OUTPUT/cases.jsonl, OUTPUT/dropped.jsonl and OUTPUT/run.json; OUTPUT/criterion_labels.jsonl where physicians labelled
-criteria; OUTPUT/verdicts.jsonl with --verdicts_from. The same input and seed give the same files.
+criteria; OUTPUT/verdicts.jsonl with --verdicts_from. The same input gives the same files.
 """
 
 import itertools
@@ -73,13 +73,12 @@ class PrepareCasesArguments(TableArguments):
     near_duplicates: str | None = option(
         "questions that repeat an earlier one (default: drop cases without responses, keep the others)",
         None,
-        choices=["keep", "drop"],
+        choices=["keep"],
     )
     ids: list[str] = option(
         "keep only the cases that these files name by id or case_id: .jsonl, or a split's .parquet", []
     )
-    sample: int | None = option("number of cases to draw", None)
-    seed: int = option("seed of --sample and --verdicts_from", 0)
+    sample: int | None = option("number of cases to draw, with seed 0", None)
     verdicts_from: str | None = option(
         "pairs: make verdicts of questions with their answers, beside the beginning of the answer and answers to other "
         "questions",
@@ -110,13 +109,13 @@ def main() -> None:
         rows = named(rows, args.ids, dropped)
     rows = without_duplicates(rows, args.near_duplicates, dropped)
     if args.sample is not None and args.sample < len(rows):
-        drawn = sorted(random.Random(args.seed).sample(range(len(rows)), args.sample))
+        drawn = sorted(random.Random(0).sample(range(len(rows)), args.sample))
         print(f"{len(rows):,} cases → {args.sample:,} drawn")
         rows = [rows[place] for place in drawn]
     cases = [row.case for row in rows]
     files: dict[str, list[dict[str, Any]]] = {}
     if args.verdicts_from:
-        cases = add_verdicts(cases, args.seed, files, dropped)
+        cases = add_verdicts(cases, files, dropped)
     if not cases:
         raise RecordError(f"{', '.join(args.input)}: no case is left")
     files |= {"dropped": dropped, "cases": [case.to_dict() for case in cases]}
@@ -154,10 +153,10 @@ def without_excluded(rows: list[Row], dropped: list[dict[str, Any]]) -> list[Row
     return kept
 
 
-def add_verdicts(cases: list[Case], seed: int, files: dict[str, list], dropped: list[dict[str, Any]]) -> list[Case]:
+def add_verdicts(cases: list[Case], files: dict[str, list], dropped: list[dict[str, Any]]) -> list[Case]:
     """Add verdicts of questions and answers to the files; return the cases that they are on."""
     before = len(cases)
-    cases, verdicts, without = verdicts_of_pairs(cases, seed)
+    cases, verdicts, without = verdicts_of_pairs(cases)
     dropped += [{"id": case_id, "reason": reason} for case_id, reason in without]
     print(arithmetic("cases", before, Counter(reason for _, reason in without)))
     made = Counter(model for case in cases for model in case.models)
@@ -234,8 +233,7 @@ def without_duplicates(rows: list[Row], rule: str | None, dropped: list[dict[str
     kept, out, staying = [], Counter({"equal question": 0, "near question": 0}), 0
     for row, question, repeated in zip(rows, questions, near_duplicates(questions)):
         # People may have judged responses to one question in several cases, so these are kept.
-        keep = rule == "keep" or (rule is None and row.case.responses)
-        if repeated is None or keep:
+        if repeated is None or rule or row.case.responses:
             kept.append(row)
             staying += repeated is not None
         else:

@@ -14,10 +14,11 @@ from automedeval.rubrics.prompts import clip
 # The lists that the packaged small judge learned from.
 SCORES = {"right": 5, "cut": 4, "near": 2, "far": 1}
 WORDS = 100  # of a response at most: one piece of an answer, as encoders read it
+SEED = 0
 CUT = 3  # a cut answer has at most one word in so many
 
 
-def verdicts_of_pairs(cases: Sequence[Case], seed: int) -> tuple[list[Case], list[Verdict], list[tuple[str, str]]]:
+def verdicts_of_pairs(cases: Sequence[Case]) -> tuple[list[Case], list[Verdict], list[tuple[str, str]]]:
     """Give each case a response of each kind in a seeded order, and a verdict without a rationale, with the scores of `SCORES`.
 
     The kinds are the true answer ("right"), an answer to another question on the same topic ("near"), an answer on another
@@ -30,7 +31,7 @@ def verdicts_of_pairs(cases: Sequence[Case], seed: int) -> tuple[list[Case], lis
         The cases with such responses; their verdicts; (case id, reason) of the cases for which there is no such answer.
     """
     rubric = read_rubric("automedeval")
-    settings = digest(["pairs", rubric.fingerprint, sorted(SCORES.items()), WORDS, seed])
+    settings = digest(["pairs", rubric.fingerprint, sorted(SCORES.items()), WORDS, SEED])
     about: dict[str, Any] = {"settings": settings, "teacher": "weak", "quality": "low"}
     about |= {"knowledge": [], "rounds": 0, "ended": "verdict", "transcript": []}
     topics = [normalise(case.topic or "") for case in cases]
@@ -43,7 +44,7 @@ def verdicts_of_pairs(cases: Sequence[Case], seed: int) -> tuple[list[Case], lis
     for number, case in enumerate(cases):
         if case.responses:
             raise RecordError(f"case {case.id!r} has responses; these verdicts are made of questions and answers")
-        rng = random.Random(f"{seed}:{case.id}".encode())
+        rng = random.Random(f"{SEED}:{case.id}".encode())
         right = clip(case.reference or "", WORDS)
         same_topic = of_topic[topics[number]]
         near = _other(cases, same_topic, topics, number, rng, {right}, same=True) if right else None

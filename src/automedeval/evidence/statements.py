@@ -16,7 +16,8 @@ from automedeval.records.yaml_file import load_yaml
 _END = re.compile(r"[.!?](?:[\"'”’)\]]*)(?=\s+[\"'“‘(\[]*[A-Z0-9À-ÖØ-Þ¿¡])|\n+|$")
 # A full stop that ends no sentence: after an abbreviation, a single initial, or the number of a list item.
 _ABBREVIATION = re.compile(
-    r"(?:\b(?:e\.g|i\.e|etc|approx|vs|dr|mr|mrs|ms|prof|st|no|fig|incl|max|min|resp)|\b[A-Z]|^\s*\d{1,2})\.$", re.I
+    r"(?:\b(?:e\.g|i\.e|etc|approx|vs|cf|al|ca|drs?|mrs?|ms|jr|sr|prof|st|nos?|figs?|vol|pp|incl|max|min|resp)|\b[A-Z]|^\s*\d{1,2})\.$",
+    re.I,
 )
 _BULLET = re.compile(r"^\s*(?:[-*•–]|\d{1,2}[.)]|#{1,6})\s+")
 _MARKUP = re.compile(r"[*_`#]+")

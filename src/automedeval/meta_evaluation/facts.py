@@ -26,7 +26,6 @@ WARNINGS = {  # the facts that a run's table cannot do without; the report has a
     "Other languages",
 }  # fmt: skip
 SHOWN = 3  # models with an empty or an unread response that are named
-WAYS = {"with": "with the reference beside them", "without": "without a reference"}  # how dangers are judged
 
 
 class Fact(NamedTuple):
@@ -46,8 +45,6 @@ class Audit:
     enough: bool = False  # whether this share reaches the audit's limit
     missed: tuple[str, ...] = ()  # the kinds of danger of which it marks down less than `SEEN`
     tried: tuple[str, ...] = ()  # the kinds of danger that the audit tried
-    # The shares that it marks down by `WAYS`, and of their clean twins ("twin_with"), of those that were measured.
-    evidence: Mapping[str, Any] = field(default_factory=dict)
     # The "largest" shift by who asks, and the share of pairs "turned", see `audit.table`; None: not measured.
     alike: Mapping[str, Any] | None = None
 
@@ -63,9 +60,8 @@ class Audit:
         shares = {kind: each["share"]["value"] for kind, each in danger["kinds"].items()}
         tried = {kind: share for kind, share in shares.items() if share is not None}
         missed = tuple(kind for kind, share in tried.items() if share < SEEN)
-        evidence = {name: each["share"] for name, each in danger["evidence"].items() if each["share"]["n"]}
         enough = danger["outcome"] == "passed"
-        return cls(audit["cases"]["cases"], audit["passes"], found, enough, missed, tuple(tried), evidence, alike)
+        return cls(audit["cases"]["cases"], audit["passes"], found, enough, missed, tuple(tried), alike)
 
 
 @dataclass(frozen=True)
@@ -195,20 +191,7 @@ def _audited(audit: Audit | None) -> str:
     if audit.found is not None:
         share = f"{percent(audit.found['value'])} of {audit.found['n']} answers that were made dangerous"
         text += f" It marks down {share} ({interval(audit.found)})."
-    return f"{text} Side by side: {_marked(audit.evidence)}" if "with" in audit.evidence else text
-
-
-def _marked(shares: Mapping[str, Any]) -> str:
-    """Return how many dangers are marked down with the reference and without, and how many of their twins."""
-    ways = {way: words for way, words in WAYS.items() if way in shares}
-    dangers = [f"{_count(shares[way])} dangerous answers {words}" for way, words in ways.items()]
-    text = f"it marks down {' and '.join(dangers)}"
-    twins = [_count(shares[f"twin_{way}"]) for way in ways if f"twin_{way}" in shares]
-    return f"{text}; of edits of the same kinds that change nothing medical {in_a_row(twins)}." if twins else f"{text}."
-
-
-def _count(share: Mapping[str, Any]) -> str:
-    return f"{round(share['value'] * share['n'])} of {share['n']}"
+    return text
 
 
 def _blind(profile: JudgeProfile) -> str:

@@ -42,24 +42,16 @@ def against_best(judge: str, best: Mapping[str, Any] | None) -> list[str]:
     """Say whether a judge is better than the best baseline, as `meta_evaluation.baselines.best_baseline` found it."""
     if best is None:
         return []
-    sentences = [_against(judge, best, "baseline")]
-    if best["reads_reference"]:
-        unseen = f", which {judge} does not see" if best["judge_sees_reference"] is False else ""
-        sentences[0] += f" This baseline reads the reference{unseen}."
-    if "without_reference" in best and best["outcome"] != "better":
-        sentences.append(_against(judge, best["without_reference"], "baseline that does not read the reference"))
-    return sentences
-
-
-def _against(judge: str, best: Mapping[str, Any], kind: str) -> str:
+    unseen = f", which {judge} does not see" if best["judge_sees_reference"] is False else ""
+    reads = f" This baseline reads the reference{unseen}." if best["reads_reference"] else ""
     name, (value, low, high) = best["name"], ends(best["difference"])
     within = "no interval" if low is None else f"95 % interval {low:.2f} to {high:.2f}"
     size = f"difference in concordance {value:.2f} ({within}, {best['difference']['n']} pairs)"
     if best["outcome"] == "better":
-        return f"{judge} is better than every {kind}. The best of them is {name}: {size}."
+        return [f"{judge} is better than every baseline. The best of them is {name}: {size}.{reads}"]
     clearly = " clearly" if best["outcome"] == "not better" and value > 0 else ""
     word = "worse" if best["outcome"] == "worse" else f"not{clearly} better"
-    return f"{judge} is {word} than the best {kind}, {name}: {size}."
+    return [f"{judge} is {word} than the best baseline, {name}: {size}.{reads}"]
 
 
 def in_a_row(names: Sequence[str], last: str = "and") -> str:

@@ -149,15 +149,6 @@ class LogRecord(Record):
             raise RecordError(f"{place}: {changed} after {self.author[0]!r} {self.verb} it")
 
 
-def _make_whole(record: object, *names: str) -> None:
-    """Make the texts of a record `whole`; texts of files are, but not those that other programs pass from Python."""
-    for name in names:
-        value = getattr(record, name)
-        if isinstance(value, list):  # a conversation
-            value = [{key: whole(text) for key, text in message.items()} for message in value]
-        object.__setattr__(record, name, value if value is None or isinstance(value, list) else whole(value))
-
-
 def _extra(record: dict, names: Iterable[str]) -> dict[str, Any]:
     return {key: value for key, value in record.items() if key not in set(names)}
 
@@ -172,9 +163,6 @@ class Response(Record):
     model: str
     text: str
     extra: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        _make_whole(self, "model", "text")
 
     @property
     def is_empty(self) -> bool:
@@ -204,9 +192,6 @@ class CaseCriterion(Record):
     points: float
     tags: tuple[str, ...] = ()
     extra: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        _make_whole(self, "criterion")
 
     @classmethod
     def from_dict(cls, record: dict) -> Self:
@@ -252,9 +237,6 @@ class Case:
     topic: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
     criteria: tuple[CaseCriterion, ...] = ()
-
-    def __post_init__(self) -> None:
-        _make_whole(self, "id", "question", "reference", "topic")
 
     @classmethod
     def from_dict(cls, record: dict, least_responses: int = 1) -> "Case":
@@ -582,7 +564,6 @@ class CheckedResponse(LogRecord):
         return (self.checker, self.evidence)
 
 
-RATER = "rater:"  # begins the judge's name if the scores of one rater are the verdict
 # The models of synthetic responses, by what they are of the question's own answer.
 PAIR_MODELS = {kind: f"answer-{kind}" for kind in ("right", "near", "far", "cut")}
 

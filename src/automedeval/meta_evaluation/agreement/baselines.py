@@ -77,27 +77,17 @@ def best_baseline(differences: Mapping[str, Estimate], sees_reference: bool | No
 
     Returns:
         "name" and "difference" of the best baseline with its "p" and "p_adjusted", "outcome", "reads_reference" (whether this
-        baseline reads the reference) and "judge_sees_reference"; where it does read the reference, "without_reference" has the
-        same of the best among the others. None if no difference has a p-value.
+        baseline reads the reference) and "judge_sees_reference". None if no difference has a p-value.
     """
-    tested = {name: (each.value, p_value(each)) for name, each in differences.items()}
-    values = {name: value for name, (value, p) in tested.items() if value is not None and p is not None}
-    p_values = {name: p for name, (_, p) in tested.items() if p is not None}
-    adjusted = dict(zip(p_values, holm(list(p_values.values()))))
-
-    def best(names: list[str]) -> dict[str, Any]:
-        name = min(names, key=values.__getitem__)
-        value = values[name]
-        better = value > 0 and max(p_values[each] for each in names) < LEVEL
-        outcome = "better" if better else "worse" if value < 0 and adjusted[name] < LEVEL else "not better"
-        result = {"name": name, "difference": differences[name], "p": p_values[name], "p_adjusted": adjusted[name]}
-        seen = {"reads_reference": name in READ_REFERENCE, "judge_sees_reference": sees_reference}
-        return result | {"outcome": outcome} | seen
-
-    if not p_values:
+    tested = {name: each for name, each in differences.items() if each.value is not None and p_value(each) is not None}
+    if not tested:
         return None
-    result = best(list(p_values))
-    others = [name for name in p_values if name not in READ_REFERENCE]
-    if result["reads_reference"] and others:
-        result["without_reference"] = best(others)
-    return result
+    p_values = {name: p_value(each) or 0.0 for name, each in tested.items()}
+    adjusted = dict(zip(p_values, holm(list(p_values.values()))))
+    name = min(tested, key=lambda name: tested[name].value or 0.0)
+    value = tested[name].value or 0.0
+    better = value > 0 and max(p_values.values()) < LEVEL
+    outcome = "better" if better else "worse" if value < 0 and adjusted[name] < LEVEL else "not better"
+    seen = {"reads_reference": name in READ_REFERENCE, "judge_sees_reference": sees_reference}
+    figures = {"difference": differences[name], "p": p_values[name], "p_adjusted": adjusted[name]}
+    return {"name": name, "outcome": outcome} | figures | seen

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from automedeval.meta_evaluation.agreement.baselines import best_baseline, differences, paired
-from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS, compare_candidates, tell_apart
+from automedeval.meta_evaluation.agreement.candidates import compare_candidates, tell_apart
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import (
     longer_comparisons,
@@ -30,7 +30,6 @@ from automedeval.stats.bootstrap import Estimate, Statistic
 from automedeval.stats.calibration_error import BINS, reliability_bins
 from automedeval.stats.folds import deal
 
-MOST_TOPICS = 40
 FOLDS = 5  # of the cases, for the tie bands of expected scores
 
 
@@ -61,8 +60,6 @@ def meta_evaluate(
     }
     tree["main_judge"] = {"name": main.name, "rated_cases": _rated_cases(cases, main, people)}
     tree["main_judge"] |= {"valid_rates": _valid_rates(cases, main.judge), "cases": worth_reading(cases, main, people)}
-    for row in rows:
-        tree["judges"][row.name] |= {"scores": histogram(row.scores)} if row.scores is not None else {}
     compared = {
         row.name: compare_candidates(cases, row.relations, row.scores, row.expected, resamples) for row in rivals
     }
@@ -156,9 +153,9 @@ def _correlations(cases: Cases, rated: np.ndarray, scores: np.ndarray) -> dict[s
 
 
 def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> dict[str, Any]:
-    """Return the measures of one line, also of every run by itself, and where the judge errs most.
+    """Return the measures of one line, also of every run by itself.
 
-    `relation` has people's relations of the pairs that the judge was asked about [pairs], here and in `_breakdown`.
+    `relation` has people's relations of the pairs that the judge was asked about [pairs].
     """
     panel, rated, runs = cases.panel, row.rated(people), row.runs()
     record = measures_of(cases, row, rated, relation)
@@ -167,7 +164,7 @@ def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> 
     record["runs"] = None
     if len(runs) > 1:
         record["runs"] = [{"run": each.run} | measures_of(cases, each, rated, relation) for each in runs]
-    record |= {"headline": row.headline} | _breakdown(cases, row, relation)
+    record["headline"] = row.headline
     record["by_criterion"] = _by_criterion(cases, people, row.judge)
     if row.judge.kind == "judge":
         curve: list[dict[str, float | int]] = []
@@ -218,24 +215,6 @@ def _beside_one_rater(cases: Cases, people: People, values: np.ndarray, asked: n
     return {"against_the_other_raters": concordances}
 
 
-def _breakdown(cases: Cases, row: Row, relation: np.ndarray) -> dict[str, dict[str, Statistic]]:
-    """Return the headline concordance per topic, and per candidate over the pairs that it is part of."""
-    panel = cases.panel
-
-    def over(pairs: np.ndarray) -> Statistic:
-        return agreement.concordance(cases.panel, np.where(pairs, relation, np.nan), row.finest)
-
-    figures: dict[str, dict[str, Statistic]] = {"topics": {}, "candidates": {}}
-    topics = Counter(case.topic for case in cases.records if case.topic)
-    topic_of = np.array([case.topic or "" for case in cases.records])[panel.case[panel.pairs[0]]]
-    if len(topics) > 1:
-        figures["topics"] = {topic: over(topic_of == topic) for topic, _ in topics.most_common(MOST_TOPICS)}
-    if len(cases.models) <= MOST_MODELS:
-        models = np.stack([cases.model_of[side] for side in panel.pairs])
-        figures["candidates"] = {name: over((models == number).any(axis=0)) for number, name in enumerate(cases.models)}
-    return figures
-
-
 def _by_criterion(cases: Cases, people: People, judge: VerdictTable) -> dict[str, dict[str, Statistic]]:
     """Return how a judge's scores on each criterion agree with people's ratings on it, for criteria that both score."""
     figures = {}
@@ -252,7 +231,7 @@ def _people(cases: Cases, people: People) -> dict[str, Any]:
     """Return who rated, the reliability of the ratings, per criterion and of their mean, and one rater beside the others."""
     panel = cases.panel
     record: dict[str, Any] = {"raters": "crossed" if people.crossed else "anonymous", "annotators": people.annotators}
-    record |= {"criteria": list(people.by_criterion), "scores": histogram(people.scores)}
+    record |= {"criteria": list(people.by_criterion)}
     record["prefers_longer"] = prefers_longer(cases, panel.relations(people.scores))
     if (each_rater := people.leave_one_out(panel)) is None:
         return record | {"reliability": None, "reason": "one rater only: the agreement between people is not known"}
@@ -271,9 +250,9 @@ def _people(cases: Cases, people: People) -> dict[str, Any]:
     return record
 
 
-def histogram(values: np.ndarray, among: np.ndarray | None = None) -> dict[str, int]:
+def histogram(values: np.ndarray, among: np.ndarray) -> dict[str, int]:
     """Count scores, rounded to halves, or to a tenth of the range of `among` (all scores) if that is another kind of scale."""
-    scores, every = (each[~np.isnan(each)] for each in (values, values if among is None else among))
+    scores, every = (each[~np.isnan(each)] for each in (values, among))
     width = float(np.ptp(every)) if len(every) else 0.0
     step = 0.5 if 2 <= width <= 10 or width == 0 else width / 10
     rounded = np.round(scores / step) * step
@@ -306,14 +285,9 @@ def _choices(cases: Cases, judges: Sequence[VerdictTable], people: dict[str, dic
                 judged = np.select([np.isnan(relation), relation == 1, relation == -1], [-1, 0, 1], level)
             else:
                 continue
-            # Rows: people, columns: judge, its missing choices in the last.
-            confusion = np.zeros((len(CHOICES), len(CHOICES) + 1), int)
-            np.add.at(confusion, (chosen, judged), 1)
             records.setdefault(judge.name, {})[criterion] = {
                 "pairs": len(index),
                 "without_majority": len(votes) - len(index),
-                "labels": [*CHOICES, "invalid"],
-                "confusion": confusion.tolist(),
             } | agreement.choice_agreement(chosen, judged, case_of_pair[index], len(cases))
     return records
 

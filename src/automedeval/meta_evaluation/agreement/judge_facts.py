@@ -3,6 +3,7 @@
 import json
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -125,17 +126,6 @@ def run_record(judge: VerdictTable) -> dict[str, Any]:
     return record if isinstance(record, dict) else {}
 
 
-def usage(judge: VerdictTable) -> dict[str, float]:
-    """Return the tokens of all verdicts; seconds where the judge's run left its record beside the verdicts."""
-    total: Counter[str] = Counter()
-    for verdict in judge.verdicts:
-        total.update({name: count for name, count in verdict.usage.items() if isinstance(count, int)})
-    record, used = run_record(judge), dict[str, float](total)
-    if seconds := sum(timing.get("seconds", 0) for timing in record.get("timings", ())):
-        used["seconds"] = round(seconds, 1)
-    return used
-
-
 def next_steps(judge: VerdictTable, rated: bool, audited: bool) -> list[str]:
     """Return what to do next, so that more is known of the judge: rate cases, audit it."""
     steps = [] if rated else [f"Rate {min(LEAST_RATED, len(judge.cases))} cases."]
@@ -164,8 +154,6 @@ def record_of(cases: Cases, row: Row) -> dict[str, Any]:
     record |= {"verdicts": int(judge.verdicts_due.sum()), "errors": dict(judge.errors.most_common(8))}
     record |= {"rationale_faults": dict(sorted(faults.items())), "foreign": foreign(judge)}
     record |= {"empty": judge.by_model(cases.empty), "unread": judge.by_model(judge.unread)}
-    record["usage"] = usage(judge) if row.criterion in (None, *judge.criteria[:1]) else {}
-    record["polarity"] = "worse" if row.criterion in judge.worse else "better"
     record["valid_rate"] = bootstrap.ratio(judge.verdicts_valid, judge.verdicts_due, reason="no verdict")
     record["prefers_longer"] = prefers_longer(cases, row.relations)
     if row.slots is not None and len(row.slots):
@@ -197,7 +185,8 @@ def profile(name: str, record: Mapping[str, Any], **more: Any) -> JudgeProfile:
     """
     known = {each: record[each] for each in RECORDED if each in record}
     known |= {"valid": record["valid_rate"]["value"], "prefers_longer": record["prefers_longer"]["value"]}
-    known |= {"audit": Audit(**record["audit"])} if record.get("audit") else {}
+    if audit := record.get("audit"):
+        known["audit"] = Audit(**{each.name: audit[each.name] for each in fields(Audit) if each.name in audit})
     return JudgeProfile(name, **known | more)
 
 

@@ -6,14 +6,13 @@ the `rationale_score` of `automedeval.metrics`.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
+from automedeval.meta_evaluation.agreement.runs import check_names
 from automedeval.meta_evaluation.table import VerdictTable
-from automedeval.meta_evaluation.verdict_files import check_order, read_tables
 from automedeval.records import RecordError
 from automedeval.rubrics.rationale import DOCTOR, permute
 from automedeval.stats import bootstrap
@@ -45,32 +44,13 @@ def rationales_of(judge: VerdictTable) -> tuple[dict[Shown, list[tuple[int, str]
     return texts, left_out
 
 
-def read_teacher(source: str, cases: Cases, judges: Sequence[VerdictTable] = ()) -> tuple[VerdictTable, list[str]]:
-    """Return the verdicts of one teacher, and notes.
-
-    Args:
-        source: the name of one of the judges, or a file of verdicts, or a folder that holds a verdicts.jsonl.
-
-    Raises:
-        RecordError: neither a judge nor a file, or both; a file with verdicts of two judges; a verdict on a case whose texts
-            changed since; no rationale on any of these cases.
-    """
-    judge = next((judge for judge in judges if judge.name == source), None)
-    there = Path(source).exists()
-    if judge is not None and there:
-        raise RecordError(f"{source}: the name of a judge in --verdicts, and of a file; ./{source} is the file")
-    if judge is None and not there:
-        names = f"; there are {', '.join(each.name for each in judges)}" if judges else ""
-        raise RecordError(f"{source}: No such file or directory, and no judge in --verdicts has this name{names}")
-    teacher, notes = judge, list[str]()
-    if teacher is None:
-        tables, notes = read_tables([source], cases, check_order)
-        if len(judges_there := {table.judge for table in tables}) > 1:
-            raise RecordError(f"{source}: verdicts of {', '.join(sorted(judges_there))}; all must be of one teacher")
-        teacher = VerdictTable(cases, [verdict for table in tables for verdict in table.verdicts])
+def teacher_among(judges: Sequence[VerdictTable], name: str) -> VerdictTable:
+    """Return the judge of this name; RecordError if there is none, or none of its verdicts has a rationale."""
+    check_names("--teacher_verdicts", [name], [judge.name for judge in judges])
+    teacher = next(judge for judge in judges if judge.name == name)
     if not any(each.valid and (each.rationale or "").strip() for each in teacher.verdicts):
-        raise RecordError(f"{source}: no valid verdict with a rationale on any case in {cases.source}")
-    return teacher, notes
+        raise RecordError(f"--teacher_verdicts: {name} has no valid verdict with a rationale on any of these cases")
+    return teacher
 
 
 def compare_rationales(

@@ -9,7 +9,7 @@ from automedeval.meta_evaluation.table import Row
 from automedeval.stats import bootstrap, selective
 
 ROUNDING = 1e-12  # of means of ratings that are equal
-MOST_CASES = 10  # of each list of cases to look at, but of those of statements
+MOST_CASES = 10  # of each list of cases to look at, but of those with contradicted statements
 
 
 def measures_of_cases(cases: Cases, row: Row, people: People | None) -> dict[str, np.ndarray]:
@@ -49,7 +49,7 @@ def worth_reading(cases: Cases, row: Row, people: People | None) -> dict[str, li
     """Return, for each of `measures_of_cases`, the ids of the cases where it is highest; only those above zero."""
     lists = {}
     for name, measure in measures_of_cases(cases, row, people).items():
-        most = None if name == "contradicted" else MOST_CASES  # that list is whole
+        most = None if name == "contradicted" else MOST_CASES
         order = np.argsort(np.where(np.isnan(measure), np.inf, -measure), kind="stable")[:most].tolist()
         least = -np.inf if name == "least_sure" else ROUNDING
         use = [case for case in order if measure[case] > least]

@@ -46,8 +46,7 @@ class ReportArguments(TableArguments):
         "names of the judges of introspection rounds 0, 1, 2, …, for a forecast (needs --ratings)", []
     )
     teacher_verdicts: str | None = option(
-        "a teacher's verdicts on these cases, to measure how similar the judges' rationales are to the teacher's: "
-        "the name of a judge in --verdicts, or a file or folder",
+        "name of the judge in --verdicts that taught the others, to measure how similar their rationales are to its own",
         None,
     )
     bert_model: str = option("encoder for BERTScore, a folder or Hub id; none: no BERTScore", "roberta-large")

@@ -37,9 +37,6 @@ def _agreement(result: dict[str, Any]) -> Iterator[Figure]:
     text += " Dashed: one rater against the mean of the others." if band else ""
     label, head = "concordance with people", ("judge", "concordance")
     yield from charts.estimates("Agreement with people", text, rows, label, 0.5, band, head)
-    scores = {name: record["scores"] for name, record in judges.items() if record.get("scores")}
-    scores = {"people": result["people"]["scores"]} | scores
-    yield from _shares("Scores of judges and people", "Share of responses at every score, rounded.", "by", scores)
     for name, record in judges.items():
         if len(bins := record["reliability"]) > 1:
             yield Figure(

@@ -48,8 +48,8 @@ def marks_of(cases: Cases, judge: VerdictTable) -> dict[str, np.ndarray]:
     valid, due = judge.valid_by_response
     statements = contradicted(judge)
     wrong = [bool(statements.get((case.id, model))) for case in cases.records for model in case.models]
-    marks = {"contradicted": np.array(wrong), "empty": cases.empty, "unread": judge.unread}
-    return marks | {"invalid": (valid < due) & ~judge.unread}
+    invalid = (valid < due) & ~judge.unread
+    return {"contradicted": np.array(wrong, bool), "empty": cases.empty, "unread": judge.unread, "invalid": invalid}
 
 
 def pack_grid(

@@ -163,6 +163,4 @@ def render(
         standing=standing(result["models"][result["main_judge"]["name"]]),
         main=called(result["main_judge"]["name"]), in_grid=in_grid, grid=grid, table2=table2,
         gaps=text.gaps(result), records=records, reasons=undefined(records), labels=LABELS,
-        # Judges that were asked about less have fewer pairs.
-        most=lambda judges, kind, key: max(record[kind][key]["n"] for record in judges.values()),
     )  # fmt: skip

@@ -22,7 +22,7 @@ from automedeval.meta_evaluation.agreement.ratings import (
     read_ratings,
     read_verdict_ratings,
 )
-from automedeval.meta_evaluation.agreement.rationale_similarity import compare_rationales, read_teacher
+from automedeval.meta_evaluation.agreement.rationale_similarity import compare_rationales, teacher_among
 from automedeval.meta_evaluation.agreement.runs import (
     check_names,
     follow_rounds,
@@ -116,10 +116,7 @@ def make_report(
         return replace(report, texts=report.texts | harm_pages)
     flags = read_flags(Path(args.output) / FLAGS, cases)
     judges, notes = read_verdicts(args.verdicts, cases, own, frozenset({*NAMES, "people"}))
-    teacher = None
-    if args.teacher_verdicts:
-        teacher, more = read_teacher(args.teacher_verdicts, cases, judges)
-        notes += more
+    teacher = teacher_among(judges, args.teacher_verdicts) if args.teacher_verdicts else None
     notes += [note for judge in judges for note in notes_on(judge)]
     rows = rows_of(judges)
     lines = list(trainings_of({row.name: (row.judge.name, row.criterion) for row in rows}))

@@ -113,10 +113,6 @@ def check_texts(predictions: Sequence[str], references: Sequence) -> tuple[list[
         for name, text in (("predictions", prediction), *(("references", text) for text in each)):
             if not isinstance(text, str):
                 raise ValueError(f"{name}[{item}] must be a text, not {type(text).__name__}: {text!r:.60}")
-            if any("\ud800" <= sign <= "\udfff" for sign in text):
-                raise ValueError(
-                    f"{name}[{item}] contains half a surrogate pair, which is not a character: {text!r:.60}"
-                )
     return predictions, [list(each) for each in lists]
 
 
