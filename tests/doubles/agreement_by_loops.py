@@ -17,8 +17,8 @@ from scipy.stats import pearsonr, spearmanr
 
 WORSE = {"harmfulness"}  # criteria of medical_pairwise whose choice is the worse response
 SAME = 1e-9
-MEASURES = ("pairwise_accuracy", "pairwise_accuracy_untied", "concordance", "triple_accuracy", "listwise_accuracy")
-CORRELATIONS = ("spearman", "pearson", "spearman_within_case", "pearson_within_case")
+MEASURES = ("pairwise_accuracy", "concordance", "triple_accuracy", "listwise_accuracy")
+CORRELATIONS = ("spearman", "pearson")
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,6 @@ def accuracies(groups: Sequence[tuple[int, Sequence[tuple[int | None, int | None
                 triples.append((case, float(all(people == judge for people, judge in pairs_of_three))))
     return {
         "pairwise_accuracy": share([(case, float(people == judge)) for case, people, judge in rated]),
-        "pairwise_accuracy_untied": share([(case, float(people == judge)) for case, people, judge in untied]),
         "concordance": share([(case, (judge == people) + 0.5 * (judge == 0)) for case, people, judge in untied]),
         "triple_accuracy": share(triples),
         "listwise_accuracy": share([(case, float(all(p == j for p, j in pairs))) for case, pairs in lists if pairs]),
@@ -105,8 +104,6 @@ def correlations(groups: Sequence[tuple[int, Sequence[tuple[float | None, float 
             return correlation(kind, [pair for case in drawn for at, points in both if at == case for pair in points])
 
         figures[kind] = Figure(pooled, sum(len(points) for _, points in both), cases)
-        within = [(case, correlation(kind, points)) for case, points in both]
-        figures[f"{kind}_within_case"] = share([each for each in within if each[1] is not None], None)
     return figures
 
 

@@ -80,7 +80,7 @@ def grid_of_changes(
     return pack_grid(cases, records, row, marks, flags, marked=marked, gap="size of the change", **more)
 
 
-def candidates_of(cases: Cases, chosen: Iterable[str], notes: list[str], option: str = "") -> dict[str, np.ndarray]:
+def candidates_of(cases: Cases, chosen: Iterable[str] = (), option: str = "") -> dict[str, np.ndarray]:
     """Return the response of every candidate in every case: candidate → int [cases], -1 where there is none.
 
     Args:
@@ -88,13 +88,12 @@ def candidates_of(cases: Cases, chosen: Iterable[str], notes: list[str], option:
         option: what named them, if anything did.
 
     Raises:
-        RecordError: a name of `chosen` that no candidate has.
+        RecordError: a name of `chosen` that no candidate has, or names of all that are no models.
     """
     chosen = list(dict.fromkeys(chosen))
     if len(cases.models) > MOST_MODELS and not chosen:
         names = f"{len(cases.models)} model names in {len(cases)} cases"
-        notes.append(f"{names}: these are not models, and candidates are not compared")
-        return {}
+        raise RecordError(f"{cases.source}: {names}: these are not models, and candidates are not compared")
     if unknown := [name for name in chosen if name not in cases.models]:
         names = in_a_row([*cases.models[:8], *["…"] * (len(cases.models) > 8)])
         raise RecordError(f"{option}: {cases.source} has no model {unknown[0]!r}; it has {names}")
@@ -163,7 +162,7 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[dict[str, A
     Raises:
         RecordError: no model has this name.
     """
-    responses = candidates_of(cases, [baseline, *cases.models], [], "--baseline")
+    responses = candidates_of(cases, [baseline, *cases.models], "--baseline")
     gaps, marks = np.full(cases.responses, np.nan), {name: np.zeros(cases.responses, bool) for name in WORDS}
     values = row.ranking_values
     record: dict[str, Any] = {"name": baseline, "models": {}, "questions": {}}
