@@ -156,8 +156,6 @@ def record_of(cases: Cases, row: Row) -> dict[str, Any]:
     record |= {"empty": judge.by_model(cases.empty), "unread": judge.by_model(judge.unread)}
     record["valid_rate"] = bootstrap.ratio(judge.verdicts_valid, judge.verdicts_due, reason="no verdict")
     record["prefers_longer"] = prefers_longer(cases, row.relations)
-    if row.slots is not None and len(row.slots):
-        record["slots"] = [bootstrap.mean(total, count, int(count.sum())) for total, count in row.slots]
     if row.consistent is not None:
         record["order_consistency"] = bootstrap.ratio(*row.consistent)
     return record

@@ -37,8 +37,8 @@ from automedeval.meta_evaluation.harm.readings import harm_files
 from automedeval.meta_evaluation.harm.report import harm_report
 from automedeval.meta_evaluation.report import page
 from automedeval.meta_evaluation.report.arguments import ReportArguments
-from automedeval.meta_evaluation.report.changes import against_baseline, grid_of_changes
-from automedeval.meta_evaluation.report.grid import pack_grid
+from automedeval.meta_evaluation.report.changes import against_baseline
+from automedeval.meta_evaluation.report.grid import grid_of
 from automedeval.meta_evaluation.report.text import words
 from automedeval.meta_evaluation.table import rows_of
 from automedeval.meta_evaluation.verdict_files import has_checklists, read_checklists, read_verdicts
@@ -166,20 +166,18 @@ def make_report(
     result["settings"] = settings | {"encoder": encoder and f"{encoder.name} ({encoder.fingerprint})"}
     scale = main.judge.scale
     study, commands = ({}, []) if ratings or Choice in given else _rating_study(args, cases, options)
-    lists = result["main_judge"]["cases"]
-    shown = page.case_records(cases, judges, people, main, lists)
-    if args.baseline is None:
-        grid = pack_grid(cases, shown, main, page.MARKS)
-    else:
-        result["baseline"], gap, marked = against_baseline(cases, main, args.baseline)
-        grid = grid_of_changes(cases, shown, main, gap, marked, base=args.baseline, sort="lost")
+    changes: dict[str, Any] = {}
+    if args.baseline is not None:
+        result["baseline"], *changed = against_baseline(cases, main, args.baseline)
+        changes = {"changed": changed, "base": args.baseline, "sort": "lost"}
+    grid = grid_of(cases, judges, people, main, result["main_judge"]["cases"], **changes)
     result["score_counts"] = {}
     if (values := main.values) is not None and len(cases.models) <= MOST_MODELS:
         of_models = {name: values[cases.model_of == number] for number, name in enumerate(cases.models)}
         result["score_counts"] = {name: histogram(scores, values) for name, scores in of_models.items()}
     name = Path(args.cases).stem  # a run's own file is always called so
     title = "Report: " + (", ".join(cases.models[:3]) if name == "cases" else name)
-    texts = study | harm_pages | page.render(result, title, len(shown), grid, commands, scale, harm_lines[2:])
+    texts = study | harm_pages | page.render(result, title, grid, commands, scale, harm_lines[2:])
     steps = [f"Next step: {' '.join(result['next_steps'])}"] * bool(result["next_steps"])
     return Report(result, "agreement.json", "report.html", texts, [*words(result, scale), *steps])
 
