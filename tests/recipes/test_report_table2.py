@@ -396,7 +396,7 @@ def test_the_caption_says_what_the_papers_says_and_how_the_tests_were_made(repor
 
 
 def test_rounds_are_the_means_of_the_table_and_the_first_judge_is_the_main_one(study: Path, tmp_path: Path) -> None:
-    result, page = evaluate(study, tmp_path, "--rounds", "base,lazy,ours", "--baselines", "false")
+    result, page = evaluate(study, tmp_path, "--rounds", "base,lazy,ours", "--encoder", "none")
     assert result["table2"]["ours"] == result["main_judge"]["name"] == "gpt"
     for line in result["rounds"]["table"]:
         cell = row_of(result["table2"], line["judge"])["cells"]["triple_accuracy"]

@@ -119,7 +119,7 @@ def make_report(
     notes += [note for judge in judges for note in notes_on(judge)]
     rows = rows_of(judges)
     lines = list(trainings_of({row.name: (row.judge.name, row.criterion) for row in rows}))
-    if args.baselines and ratings:
+    if ratings:
         notes += english_only(cases.records, "baselines that count words or compare embeddings")
     check_names("--rounds", args.rounds, lines)
     main = main_row(rows, args.main_judge)
@@ -139,7 +139,7 @@ def make_report(
         preferences, more = gather_preferences(read_placed(file, Preference), cases, file)
         notes += more
     encoder, baselines = None, []
-    if args.baselines and people is not None:
+    if people is not None:
         encoder = load_encoder(notes)
         baselines = measure_baselines(cases, encoder, notes)
     by_people = (people, choices, verdict_ratings, preferences)
@@ -187,7 +187,7 @@ def _criteria_report(
 ) -> Report:
     readings, notes = read_checklists(args.verdicts, cases)
     labels = read_labels(labels_file, cases) if labels_file else None
-    encoder = load_encoder(notes) if labels and args.baselines else None
+    encoder = load_encoder(notes) if labels else None
     result = criteria_report.criteria_result(cases, readings, labels, encoder, args.resamples, args.audits, harm)
     result |= {"notes": notes, "settings": describe_result("report", resamples=args.resamples)}
     texts = criteria_report.render_criteria(result, cases, readings)
