@@ -26,11 +26,7 @@ RECORDED = ("blind_to", "contradicted", "empty", "foreign", "rationale_faults", 
 
 
 def audits_of(places: Sequence[str], rows: Sequence[Row]) -> dict[str, Audit]:
-    """Read audits, files audit.json or folders that hold one; return the name of a line → the audit of its judge.
-
-    Raises:
-        RecordError: a file is no audit, or of none of these judges.
-    """
+    """Read audits, files audit.json or folders that hold one; return the name of a line → the audit of its judge."""
     by_line: dict[str, Audit] = {}
     for place in places:
         file = Path(place) / "audit.json" if Path(place).is_dir() else Path(place)
@@ -176,11 +172,7 @@ def prefers_longer(cases: Cases, relation: np.ndarray) -> bootstrap.Statistic:
 
 
 def profile(name: str, record: Mapping[str, Any], **more: Any) -> JudgeProfile:
-    """Return what the record of a judge in agreement.json says of it.
-
-    Args:
-        more: further arguments of `JudgeProfile`, or others than those that are found here.
-    """
+    """Return what the record of a judge in agreement.json says of it; `more` are further arguments of `JudgeProfile`."""
     known = {each: record[each] for each in RECORDED if each in record}
     known |= {"valid": record["valid_rate"]["value"], "prefers_longer": record["prefers_longer"]["value"]}
     if audit := record.get("audit"):
@@ -189,12 +181,7 @@ def profile(name: str, record: Mapping[str, Any], **more: Any) -> JudgeProfile:
 
 
 def known_of_judge(cases: Cases, row: Row, first: str | None = None, **more: Any) -> JudgeProfile:
-    """Return what is known of a judge, or of a judge of pairs on one criterion, by its verdicts.
-
-    Args:
-        first: the model that is first, or that is compared; None: none.
-        more: as `profile` has it.
-    """
+    """Return what is known of a line by its verdicts; `first` is the model that is first, or that is compared."""
     record = record_of(cases, row)
     for figure in ("valid_rate", "prefers_longer"):
         value = bootstrap.value_of(record[figure], len(cases))

@@ -56,12 +56,7 @@ def candidates_of(
 ) -> dict[str, np.ndarray]:
     """Return the response of every candidate in every case: candidate → int [cases], -1 where there is none.
 
-    Args:
-        chosen: the names of the candidates to return; empty for all.
-        option: what named them.
-
-    Raises:
-        RecordError: a name of `chosen` that no candidate has.
+    `chosen` are the names of those to return, given by the option; none for all.
     """
     chosen = list(dict.fromkeys(chosen))
     if len(cases.models) > MOST_MODELS and not chosen:
@@ -91,14 +86,7 @@ def paired_difference(gaps: np.ndarray) -> Estimate:
 
 
 def changes_of(cases: Cases, rows: Sequence[Row], candidates: Mapping[str, np.ndarray]) -> Changes | None:
-    """Find what changed: between the first two judges on one scale; else between the first two candidates.
-
-    Args:
-        rows: the lines of the judges.
-        candidates: see `candidates_of`.
-
-    Returns:
-        None where there is one judge and one candidate.
+    """Find what changed: between the first two judges on one scale; else between the first two candidates, if there are two.
 
     Raises:
         RecordError: the versions have no case in common.

@@ -34,8 +34,6 @@ def render(
     """Render a result as {"report.html": text, "report.md": text}.
 
     Args:
-        result: what `agreement.json` holds.
-        grid: what `grid_of` returns.
         rate: the commands with which people rate cases; empty where enough are rated.
         scale: that of the main judge's scores.
         harm: the sentences on harm but the first, which the facts have.
