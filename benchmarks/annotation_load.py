@@ -5,7 +5,7 @@
     python benchmarks/annotation_load.py --physicians 6 --ratings 240 --think 0.01
 
 The page is the real one, of `automedeval annotate` on SQLite; physicians are clients in another process, who follow their
-invitations, read the forms and send them back, token and all. A rating is one number: a task of three responses and a verdict
+invitations, read the forms and send them back. A rating is one number: a task of three responses and a verdict
 is twelve of them, in two saves. A save is timed from sending a form until its confirmation has arrived; one in twenty is sent
 twice at once, as by a double click. What was confirmed is then compared with the database, answer by answer. A physician looks
 at a form for --think seconds on average (real ones take minutes); 0 asks how much the page can take at most.
@@ -173,7 +173,7 @@ class Physician:
         path = FORM.search(page)[1]
         hidden = {name: unescape(value) for name, value in HIDDEN.findall(page)}
         await asyncio.sleep(self.think * self.random.uniform(0.5, 1.5))
-        fields = {**hidden, **scores, "seconds": "60"}
+        fields = {**hidden, **scores}
         started = time.perf_counter()
         twice = [self.send(path, fields)] if self.random.random() < 0.05 else []
         answer, *_ = await asyncio.gather(self.send(path, fields), *twice)

@@ -74,7 +74,7 @@ def main() -> None:
                 "output": "instructions",
             }
             given = {name: folder / file for name, file in files.items()}
-            command = recipe("build_dataset", on_leak="drop", **given)
+            command = recipe("build_dataset", **given)
             seconds, most = timed(lambda command=command, log=folder / "log": peak(command, log))
             results.add(f"{number:,} cases, {size:.0f} MB", seconds, "s")
             results.add(f"{number:,} cases, {size:.0f} MB, peak memory", most, "MB")

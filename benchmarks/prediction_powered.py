@@ -85,7 +85,7 @@ def simulate(study: Callable, judge: str, rated: int, unrated: int, draws: int) 
         intervals = (found.classical, found.naive, found.interval)
         held += [each.low <= truth <= each.high for each in intervals]
         widths += width_of(found.classical), width_of(found.interval)
-        worth[at] = found.worth[0]
+        worth[at] = found.worth
     shares = dict(zip(("classical", "naive", "both"), (held / draws).tolist()))
     return shares | {"width": float(widths[1] / widths[0]), "worth": float(np.median(worth))}
 

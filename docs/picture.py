@@ -54,8 +54,7 @@ def pages(folder: Path) -> dict[str, Path]:
     judged = folder / "verdicts" / "sample"
     run("judge", *cases, "--output", judged)
     run("report", "--verdicts", judged, *cases, *ratings, "--output", folder)
-    versions = ("--models", "larch-7b", "juniper-7b")
-    run("compare", "--verdicts", judged, *cases, *versions, "--output", folder)
+    run("compare", "--verdicts", judged, *cases, "--output", folder)
     run("audit", "--judge", "small", *cases, "--limit", 12, "--gate", "false", "--output", folder)
     run("check", "--cases", SAMPLE / "two_bots.jsonl", "--output", folder)
     return {name: folder / f"{name}.html" for name in ("report", "comparison", "audit", "check")}

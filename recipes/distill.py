@@ -38,7 +38,7 @@ class DistillArguments(PromptArguments):
     seed: int = option("seed of the orders and of sampling", 0)
     limit: int | None = option("judge only so many cases, the first ones", None)
     judge_name: str | None = option("name that verdicts record; default: the model's", None)
-    dry_run: bool = option("count cases, tokens and cost; ask nothing", False)
+    dry_run: bool = option("count cases and tokens; ask nothing", False)
 
     def __post_init__(self) -> None:
         check_least(self, 1, "limit")

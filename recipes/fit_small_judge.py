@@ -5,8 +5,7 @@
 Learns the weights of the features from the pairs that people put in an order, and the scale from their scores: once without
 references, and once beside the references of the cases; where cases have none, the best answer of a case is the reference of
 its other ones. Prints what each feature and all of them reach on every set, by cross-fitting over cases, with a 95 % interval.
-Certifies from which gap between scores on the judge need not abstain, on cases of which nothing was learnt. Writes a folder for
-recipes/judge.py --judge small:OUTPUT.
+Writes a folder for recipes/judge.py --judge small:OUTPUT.
 """
 
 import re
@@ -24,21 +23,19 @@ from automedeval.judges.features import FEATURES, read_responses
 from automedeval.judges.small import ADAPTER, CHUNK, SCALES, Scale, SmallJudgeModel, write_small_judge
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import read_ratings
-from automedeval.meta_evaluation.calibration.certificate import DELTA
 from automedeval.meta_evaluation.calibration.scores import FEWEST
 from automedeval.models.arguments import EncoderArguments
 from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.models.pair_reader import PairReader
-from automedeval.records import Case, RecordError, check_between, check_patterns, option, read_cases
+from automedeval.records import Case, RecordError, check_patterns, option, read_cases
 from automedeval.records.arguments import TableArguments, comma_list
 from automedeval.records.command_line import parse, run
 from automedeval.records.journal import arithmetic
 from automedeval.records.run_record import record_run
 from automedeval.records.text import span
 from automedeval.rubrics import read_rubric
-from automedeval.stats import selective
 from automedeval.stats.agreement import Panel, accuracies
-from automedeval.stats.bootstrap import difference, estimate
+from automedeval.stats.bootstrap import estimate
 from automedeval.stats.calibration_error import FOLDS, calibration_error
 
 GOOD = 2 / 3  # share of the scale from which on the best answer of a case may be the reference of the other ones
@@ -59,10 +56,6 @@ class FitArguments(TableArguments):
     only: str | None = option(
         "regular expression; what is learnt is of cases whose id has it, not what is measured", None
     )
-    certify: str | None = option(
-        "regular expression; the cases whose id has it tell when to abstain, and nothing else is learnt of them", None
-    )
-    abstain_at: float = option("largest share of wrong pairs of verdicts that do not abstain", 0.2)
 
     def __post_init__(self) -> None:
         for name in ("cases", "ratings", "rubric"):
@@ -73,8 +66,7 @@ class FitArguments(TableArguments):
                 f"{len(self.cases)} files of --cases, {len(self.ratings)} of --ratings, {len(self.rubric)} of --rubric"
             )
             raise RecordError(counts)
-        check_between(self, 0, 1, "abstain_at")
-        check_patterns(self, "seen", "only", "certify")
+        check_patterns(self, "seen", "only")
 
 
 @dataclass
@@ -100,7 +92,7 @@ class Rated:
 
 
 def main() -> None:
-    """Read the responses, learn, measure, certify, and write."""
+    """Read the responses, learn, measure, and write."""
     args, encoder_args = parse((FitArguments, EncoderArguments), __doc__)
     output, ranges = Path(args.output), []
     for name in args.rubric:
@@ -128,13 +120,10 @@ def main() -> None:
         print(f"weights of what is read beside the {name}: {weights}")
     sets = [each for each in sets if each.scale in scales]
     facts: dict[str, Any] = {"sets": {each.name: measured(each, sets) for each in sets}}
-    certain = None
-    if args.certify is not None:
-        certain, facts["certificate"] = certified(sets, scales["question"], args)
-    facts |= {name: getattr(args, name) for name in ("only", "seen", "certify")}
+    facts |= {name: getattr(args, name) for name in ("only", "seen")}
     output.mkdir(parents=True, exist_ok=True)
     shutil.copytree(adapter, output / ADAPTER, dirs_exist_ok=True)
-    write_small_judge(output, SmallJudgeModel(scales, certain), base, facts)
+    write_small_judge(output, SmallJudgeModel(scales), base, facts)
     record_run(output / "run.json", args, encoder_args)
     print(f"small judge: {output}")
 
@@ -210,8 +199,7 @@ def kept(
     complete = ~np.isnan(shares) & ~np.isnan(features[:, columns]).any(axis=1)
     sizes = np.bincount(panel.case[complete], minlength=len(cases))
     ids = [case.id for case, size in zip(cases, sizes) if size]
-    free = [not (args.certify and re.search(args.certify, each)) for each in ids]
-    learnt = np.array([may and (args.only is None or bool(re.search(args.only, each))) for each, may in zip(ids, free)])
+    learnt = np.array([args.only is None or bool(re.search(args.only, each)) for each in ids])
     return Rated(
         name, scale, range_, features[complete], shares[complete], Panel.of_sizes(sizes[sizes > 0]), ids, learnt
     )
@@ -229,7 +217,7 @@ def fitted(names: Sequence[str], parts: Sequence[Rated]) -> Scale:
     return Scale.fit(names, np.concatenate([each.features for each in parts]), shares, Panel.of_sizes(sizes))
 
 
-def cross_fitted(rated_set: Rated, sets: Sequence[Rated], names: Sequence[str]) -> np.ndarray:
+def cross_fitted(rated_set: Rated, sets: Sequence[Rated]) -> np.ndarray:
     """Return the shares of a set, each by a scale that learnt nothing of its case: float [responses]."""
     fold, shares = np.arange(rated_set.panel.cases) % FOLDS, np.empty(len(rated_set.shares))
     for number in range(FOLDS):
@@ -239,81 +227,27 @@ def cross_fitted(rated_set: Rated, sets: Sequence[Rated], names: Sequence[str]) 
             for each in sets
             if each.scale == rated_set.scale
         ]
-        scale = fitted(names, parts)
+        scale = fitted(SCALES[rated_set.scale], parts)
         row = held[rated_set.panel.case]
         shares[row] = scale.shares(rated_set.features[row])
     return shares
 
 
 def measured(rated_set: Rated, sets: Sequence[Rated]) -> dict[str, Any]:
-    """Return the concordance of each feature and of the cross-fitted judge with people, and its calibration error in points.
-
-    "less" has how much lower the concordance of the judge is without a feature, paired.
-    """
-    names = SCALES[rated_set.scale]
-    everything = cross_fitted(rated_set, sets, names)
-    values = {name: rated_set.features[:, FEATURES.index(name)] for name in names} | {"all": everything}
-    without = {
-        left_out: cross_fitted(rated_set, sets, [name for name in names if name != left_out]) for left_out in names
+    """Return the concordance of each feature and of the cross-fitted judge with people, and its calibration error in points."""
+    everything, panel = cross_fitted(rated_set, sets), rated_set.panel
+    values = {name: rated_set.features[:, FEATURES.index(name)] for name in SCALES[rated_set.scale]}
+    relations = panel.relations(rated_set.shares)
+    tree: dict[str, Any] = {
+        name: accuracies(panel, relations, panel.relations(each))["concordance"]
+        for name, each in (values | {"all": everything}).items()
     }
-    relations = rated_set.panel.relations(rated_set.shares)
-
-    def concordances(scores: dict[str, np.ndarray]) -> dict[str, Any]:
-        return {
-            name: accuracies(rated_set.panel, relations, rated_set.panel.relations(each))["concordance"]
-            for name, each in scores.items()
-        }
-
-    tree: dict[str, Any] = concordances(values) | {"less": concordances(without)}
     low, high = rated_set.range
     points, people = (low + (high - low) * each for each in (everything, rated_set.shares))
-    tree["calibration_error"] = calibration_error(points, people, rated_set.panel.case, rated_set.panel.cases)
-    estimates = estimate(tree, rated_set.panel.cases)
-    less = {name: difference(estimates["all"], each).to_dict() for name, each in estimates.pop("less").items()}
-    figures: dict[str, Any] = {name: each.to_dict() for name, each in estimates.items()}
-    print(f"{rated_set.name}: {spans(figures)}")
-    print(f"  all, less without: {spans(less)}")
-    return figures | {"less": less}
-
-
-def spans(figures: dict[str, Any]) -> str:
-    """Return figures with their intervals on one line."""
-    return ", ".join(f"{name} {span(each)}" for name, each in figures.items())
-
-
-def certified(sets: Sequence[Rated], scale: Scale, args: FitArguments) -> tuple[float | None, dict[str, Any]]:
-    """Return the least mean gap of a verdict's shares that is certified, None if there is none, and the certificate.
-
-    The thresholds that are tested are those of the cases that were learnt from; see automedeval.stats.selective.
-    """
-    units, wrong, fresh = [np.empty(0)], [np.empty(0, bool)], [np.empty(0)]
-    for each in sets:
-        if each.scale != "question":
-            continue
-        shares = scale.shares(each.features)
-        gaps = selective.gaps(each.panel, shares)
-        fresh.append(gaps[each.learnt & ~np.isnan(gaps)])
-        people, judge = each.panel.relations(each.shares), each.panel.relations(shares)
-        certifying = np.array([bool(re.search(args.certify, name)) for name in each.ids])
-        decided = ~np.isnan(people) & (people != 0) & certifying[each.panel.case[each.panel.pairs[0]]]
-        drawn = selective.drawn_pairs(each.panel, decided, each.ids)
-        units.append(gaps[each.panel.case[each.panel.pairs[0][drawn]]])
-        wrong.append(judge[drawn] != people[drawn])
-    confidence, errors = np.concatenate(units), np.concatenate(wrong)
-    if not len(confidence):
-        raise RecordError(f"--certify {args.certify}: no case with a pair that people ordered")
-    sequence = selective.thresholds(np.concatenate(fresh), len(confidence), args.abstain_at, DELTA)
-    certificate = selective.certify(confidence, errors, sequence, args.abstain_at, DELTA)
-    kept = float((confidence >= certificate["threshold"]).mean()) if certificate["threshold"] is not None else 0.0
-    print(
-        f"abstention: at most {args.abstain_at:g} of the pairs wrong, at delta {DELTA:g}: "
-        + (
-            f"from a gap of {certificate['threshold']:.3g} of the scale on, {kept:.0%} of {len(confidence)} cases"
-            if kept
-            else certificate["reason"]
-        )
-    )
-    return certificate["threshold"], certificate | {"kept": kept}
+    tree["calibration_error"] = calibration_error(points, people, panel.case, panel.cases)
+    figures = {name: each.to_dict() for name, each in estimate(tree, panel.cases).items()}
+    print(f"{rated_set.name}: {', '.join(f'{name} {span(each)}' for name, each in figures.items())}")
+    return figures
 
 
 if __name__ == "__main__":

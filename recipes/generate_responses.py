@@ -13,7 +13,7 @@ Several processes share the cases; their number changes no answer.
 import gc
 import itertools
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from automedeval.dataset.responses import (
@@ -67,7 +67,6 @@ class SamplingArguments(ChatArguments):
 
     max_new_tokens: int = option("most tokens of an answer", 200)  # Paper: App. C
     temperature: float = option("0 decodes greedily", 0.5)  # Paper: App. C
-    top_logprobs: int = field(default=0, init=False)  # an answer needs no alternatives of its tokens
 
 
 def main() -> None:

@@ -15,14 +15,14 @@ from typing import Any
 from tqdm import tqdm
 
 from automedeval.evidence.arguments import KnowledgeArguments
-from automedeval.introspection.discussion import EXCHANGES, Partners, account
+from automedeval.introspection.discussion import Partners, account
 from automedeval.introspection.jury import read_jury, write_queue
 from automedeval.introspection.mistakes import Mistake, find_mistakes, read_judge
 from automedeval.introspection.revisions import RoundArguments, decide, record_of, write_discussion
 from automedeval.introspection.rule_reviewer import RuleOnRatings
 from automedeval.models.arguments import ChatArguments, parse_model
 from automedeval.models.replay import RecordedChat
-from automedeval.records import RecordError, check_least, option, verdicts_file
+from automedeval.records import RecordError, option, verdicts_file
 from automedeval.records.command_line import parse, run
 from automedeval.records.journal import Journal
 from automedeval.records.processes import print_notes
@@ -34,8 +34,6 @@ class DiscussArguments(RoundArguments):
     """The judge, and the partners."""
 
     verdicts: str = option("file or folder of the judge's verdicts on all training cases")
-    judge_name: str | None = option("the judge, if --verdicts holds several", None)
-    tolerance: float = option("largest difference of a score, in points, that is no mistake", 0.0)
     suggester: str | None = option(
         "model that suggests and revises: openai:MODEL, recording:FILE, or a checkpoint (default: nobody "
         "discusses, every mistake goes to the jury)",
@@ -44,13 +42,10 @@ class DiscussArguments(RoundArguments):
     reviewer: str | None = option(
         "model that accepts or objects: as --suggester, or ratings:FILE, a rule on people's ratings", None
     )
-    exchanges: int = option("largest number of suggestions, each with a review", EXCHANGES)
-    dry_run: bool = option("count mistakes, tokens and cost; ask no model", False)
+    dry_run: bool = option("count mistakes and tokens; ask no model", False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_least(self, 1, "exchanges")
-        check_least(self, 0, "tolerance")
         if bool(self.suggester) != bool(self.reviewer):
             raise RecordError("--suggester and --reviewer must name two models; without both the jury decides alone")
 
@@ -61,8 +56,8 @@ def main() -> None:
     if args.suggester:
         books.check()
     dataset, recorded = args.read()
-    judge = read_judge(str(verdicts_file(args.verdicts)), recorded, args.judge_name)
-    mistakes, lines = find_mistakes(recorded, judge, args.tolerance)
+    judge = read_judge(str(verdicts_file(args.verdicts)), recorded)
+    mistakes, lines = find_mistakes(recorded, judge)
     print("\n".join(lines))
     queue, by_case = args.discussion / "jury.jsonl", {each.case.id: each for each in recorded}
     discussions, names, unreadable = {}, {"suggester": "nobody", "reviewer": "nobody"}, {}
@@ -73,8 +68,8 @@ def main() -> None:
             names = {"suggester": partners.suggester.name, "reviewer": partners.reviewer.name}
             opened = partners.open(mistakes, journal)
             if args.dry_run:
-                tokens, cost = partners.suggester.estimate(partners.first_prompts(opened))
-                print(f"about {tokens:,} prompt tokens in the first suggestions, which cost at most {cost:.2f}")
+                tokens = partners.suggester.estimate(partners.first_prompts(opened))
+                print(f"about {tokens:,} prompt tokens in the first suggestions")
                 return
             record_run(args.discussion / "run.json", args, books, chat_args)
             with tqdm(unit="message", desc="discussion") as bar:
@@ -89,7 +84,7 @@ def main() -> None:
     if args.dry_run:
         return
     records = [record_of(mistake, discussions.get(mistake.case_id)) for mistake in mistakes]
-    rulings, filled = read_jury(queue, None, by_case)
+    rulings, filled = read_jury(queue, by_case)
     with Journal(args.discussion / "discussion.jsonl") as journal:
         decide(records, rulings, by_case, journal)
     facts = {"follows": dataset.statistics["fingerprint"], "judge": {"name": judge.name, "settings": judge.settings}}
@@ -117,8 +112,6 @@ def partners_of(args: Any, books: Any, chat_args: Any, about: list[str], mistake
     recorded = kinds[0] == "recording"
     suggester = partner(args.suggester, "suggestion")
     reviewer = partner(args.reviewer, "review") if recorded or args.reviewer != args.suggester else suggester
-    if kinds == ["openai", "openai"]:
-        reviewer.budget = suggester.budget  # --max_cost limits both together
     search, store = books.open(chat_args.device)
     return Partners(
         suggester,
@@ -126,7 +119,6 @@ def partners_of(args: Any, books: Any, chat_args: Any, about: list[str], mistake
         partner(args.suggester, "revision") if recorded else None,
         search=search,
         questions=books.questions,
-        exchanges=args.exchanges,
         shuffle="recording" not in kinds,  # they were made with the responses in the order of the case
         about=[*about, store] if store else about,
     )

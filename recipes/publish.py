@@ -5,7 +5,7 @@ Writes one commit of a repository, so that readers see either all of it or the f
 
     python recipes/publish.py dataset instructions/sample --repo ORG/NAME --dry_run
     python recipes/publish.py model checkpoints/sample-round1 --repo ORG/NAME --agreement reports/sample/agreement.json \\
-      --judge introspection1 --base_model HuggingFaceTB/SmolLM2-135M-Instruct --license apache-2.0 --datasets ORG/DATASET
+      --base_model HuggingFaceTB/SmolLM2-135M-Instruct --license apache-2.0
     python recipes/publish.py metric --repo ORG/rationale_score --public true
 
 All checks come first. The same command completes an interrupted push. The token is that of `hf auth login` or HF_TOKEN.
@@ -22,10 +22,9 @@ from pathlib import Path
 from huggingface_hub import HfApi, get_token
 
 import automedeval
-from automedeval.publishing.checks import CARD, KINDS, METRIC, MODEL, Parcel, pack
-from automedeval.publishing.hub import check_name, push, reason
+from automedeval.publishing.checks import CARD, HUB_ID, KINDS, METRIC, MODEL, Parcel, pack
+from automedeval.publishing.hub import push, reason
 from automedeval.records import RecordError, gone, option, read_text
-from automedeval.records.arguments import comma_list
 from automedeval.records.command_line import parse, run
 from automedeval.rubrics.published import files_to_publish, rubric_to_publish
 
@@ -42,7 +41,6 @@ class PublishArguments:
     folder: str | None = option("folder of a dataset or model; or the second argument", None)
     public: bool = option("make a public repository; one that is private already is refused", False)
     dry_run: bool = option("list all files with their sizes, and send nothing", False)
-    prune: bool = option("in the same commit, remove files from the repository that the folder does not hold", False)
     annotators_are_pseudonyms: bool = option("annotators' names in the files are pseudonyms and may go out", False)
 
 
@@ -50,14 +48,10 @@ class PublishArguments:
 class CardArguments:
     """Model: content of its card besides the records in the folder."""
 
-    card_output: str | None = option("model: also write the filled card here", None)
     agreement: str | None = option("model: agreement.json of `automedeval report`", None)
-    judge: str | None = option("model: its name in agreement.json", None)
     audit: str | None = option("model: audit.json; without it the card says: not audited", None)
     license: str | None = option("model: the Hub's name of its license (apache-2.0, llama2, other); required", None)
     base_model: str | None = option("model: Hub id of the model before training", None)
-    datasets: list[str] = option("model: Hub ids of its training data", [])
-    rubric: str | None = option("model: .yaml of its own rubric, which goes out with its template", None)
 
 
 def main() -> None:
@@ -82,7 +76,7 @@ def main() -> None:
     api, message = HfApi(library_name="automedeval"), f"Publish {args.kind} with AutoMedEval {automedeval.__version__}"
     try:
         with warnings.catch_warnings(action="ignore"):  # the client's, about things that are checked here
-            print(f"pushed {push(api, parcel, args.repo, message, args.public, args.prune)}")
+            print(f"pushed {push(api, parcel, args.repo, message, args.public)}")
     except (RecordError, KeyboardInterrupt):
         raise
     except Exception as error:  # noqa: BLE001  the client and its transport raise many kinds
@@ -98,10 +92,10 @@ def positional(words: Sequence[str]) -> list[str]:
 
 def check_arguments(args: PublishArguments, about: CardArguments) -> None:
     """Raise RecordError for arguments that contradict each other, or a name that the Hub refuses."""
-    check_name(args.repo)
+    if not HUB_ID.fullmatch(args.repo):
+        raise RecordError(f"--repo must be ORG/NAME, not {args.repo!r}")
     if args.kind not in KINDS:
         raise RecordError(gone.explain(f"{args.kind!r} is none of {', '.join(KINDS)}", args.kind))
-    about.datasets = comma_list(about.datasets)
     if args.kind != MODEL:
         for name, value in vars(CardArguments()).items():
             if getattr(about, name) != value:
@@ -122,25 +116,24 @@ def parcel_of(args: PublishArguments, about: CardArguments) -> Parcel:
     """Return the files to publish, with the filled card."""
     folder, card, extra = Path(args.folder), None, {}
     if args.kind == MODEL:
-        card, extra = about_model(folder, args.repo, about)
+        card, extra = about_model(folder, args, about)
     elif (folder / CARD).is_file():  # its example names the local folder
         example = r'(load_dataset|evaluate\.load)\("[^"\n]*"\)'
         card = re.sub(example, rf'\1("{args.repo}")', read_text(folder / CARD))
     return pack(folder, args.kind, card, args.public, args.annotators_are_pseudonyms, extra)
 
 
-def about_model(folder: Path, repo: str, about: CardArguments) -> tuple[str, dict[str, bytes]]:
+def about_model(folder: Path, args: PublishArguments, about: CardArguments) -> tuple[str, dict[str, bytes]]:
     """Return a model's card, and what else goes out beside its weights: its rubric, and its figures as the Hub reads them."""
-    from automedeval.publishing.model_card import RESULTS, CardInputs, eval_results, fill_card, read_result  # slow
+    from automedeval.models.checkpoints import fingerprint
+    from automedeval.publishing.model_card import RESULTS, eval_results, fill_card, read_result  # slow
 
     result = read_result(about.agreement, "judges", "cases", "settings") if about.agreement else None
     audit = read_result(about.audit, "perturbations", "judge") if about.audit else None
-    inputs = CardInputs(repo, about.base_model, tuple(about.datasets), about.judge, about.license)
-    card = fill_card(read_text(MODEL_CARD), folder, inputs, result, audit)
-    if about.card_output:
-        Path(about.card_output).write_text(card, encoding="utf-8", newline="\n")
-    files = files_to_publish(rubric_to_publish(folder, about.rubric), automedeval.__version__)
-    figures = eval_results(result, about.judge) if result else None
+    template, digest = read_text(MODEL_CARD), fingerprint(folder, [])
+    card = fill_card(template, folder, digest, args.repo, about.license, about.base_model, result, audit)
+    figures = eval_results(result, digest) if result else None
+    files = files_to_publish(rubric_to_publish(folder), automedeval.__version__)
     return card, files | ({RESULTS: figures} if figures else {})
 
 

@@ -24,15 +24,20 @@ from itertools import combinations
 from pathlib import Path
 from statistics import fmean
 from typing import Any
+from unittest import mock
 
 os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "true", "OPENAI_API_KEY": "none"}
 
+import numpy as np
 from doubles import criteria_grader, criteria_study
 from doubles.agreement_study import read as lines
 from doubles.agreement_study import write
 from doubles.endpoint import EndpointDouble, answer
 from programs import ENCODER, JUDGE, ROOT, SAMPLE, run_command, run_recipe
 from study_scripts import dry_run, steps
+
+from automedeval.audit.table import table
+from automedeval.meta_evaluation.agreement.cases import Cases
 
 HERE, WORK = Path(__file__).parent / "golden", Path(tempfile.mkdtemp(prefix="golden-"))
 DATA = Path(os.environ.get("AUTOMEDEVAL_DATA", "no data"))
@@ -165,7 +170,6 @@ def small() -> Any:
         verdicts = lines(judged(data, "small") / "verdicts.jsonl")
         found[data] = kept(columns) | {"scores": [each["expected_scores"] for each in in_order(verdicts)]}
         found[data]["contradicted"] = sum(len(of) for each in verdicts for of in each.get("checked", {}).values())
-        found[data]["certified"] = sum(each.get("abstains") is False for each in verdicts)
     return found
 
 
@@ -212,7 +216,9 @@ def comparison() -> Any:
     files = {"cases": cases, "verdicts": [judged("sample", "small"), recorded("sample")]}
     found = {"by verdicts": result("comparison.json", "compare", **files)}
     found["all rated"] = result("comparison.json", "compare", **files, ratings=ratings)
-    found["12 rated"] = result("comparison.json", "compare", **files, ratings=ratings, rated=12)
+    drawn = [Cases.read(str(cases)).records[at].id for at in np.random.default_rng(0).choice(30, 12, replace=False)]
+    few = write(WORK / "few.jsonl", [each for each in lines(ratings) if each["case_id"] in drawn])
+    found["12 rated"] = result("comparison.json", "compare", **files, ratings=few)
     for at, name in enumerate(("old", "new")):
         one = [each | {"responses": [each["responses"][at] | {"model": "mine"}]} for each in lines(cases)]
         file = write(WORK / f"{name}.jsonl", one)
@@ -243,24 +249,30 @@ def calibration() -> Any:
 
 
 def criteria() -> Any:
-    """Judges of criteria beside labels: on K-QA one that is asked through an endpoint, and made-up ones with chances."""
+    """Judges of criteria beside labels: on K-QA two that are asked through an endpoint, and made-up ones with chances."""
+
+    def guess(body: dict[str, Any]) -> dict[str, Any]:
+        response, wanted = criteria_grader.shown(body)
+        words = {name: "met" if chance(response, text) < 0.5 else "not met" for name, text in wanted.items()}
+        return answer(json.dumps({"rationale": "Read.", "criteria": words}))
+
     kqa, made_up = {"cases": DATA / "kqa" / "cases.jsonl"}, WORK / "criteria"
     labels, hidden = DATA / "kqa" / "criterion_labels.jsonl", names_of("kqa")
-    with EndpointDouble(criteria_grader.grade) as server:
-        asked = {"judge": "openai:grader", "base_url": server.url, "rubric": "checklist", **kqa}
-        start("judge", **asked, output=WORK / "one")
-        start("judge", **asked, output=WORK / "four", criteria_at_once=4, judge_name="four")
-    kqa["verdicts"] = [WORK / "one", WORK / "four"]
+    for name, script in (("grader", criteria_grader.grade), ("guesser", guess)):
+        with EndpointDouble(script) as server:
+            asked = {"judge": f"openai:{name}", "base_url": server.url, "rubric": "checklist", **kqa}
+            start("judge", **asked, output=WORK / name)
+    kqa["verdicts"] = [WORK / "grader", WORK / "guesser"]
     found = {"kqa": result("criteria.json", "report", **kqa, ratings=labels, hidden=hidden)}
     found["kqa compared"] = result("comparison.json", "compare", **kqa, hidden=hidden)
-    found["checklists"] = [kept(each["checklist"]) for each in in_order(lines(WORK / "one" / "verdicts.jsonl"))]
+    found["checklists"] = [kept(each["checklist"]) for each in in_order(lines(WORK / "grader" / "verdicts.jsonl"))]
     made_up.mkdir()
     criteria_study.write_study(made_up)
     files = {"verdicts": made_up / "verdicts.jsonl", "cases": made_up / "cases.jsonl"}
     labelled = {**files, "ratings": made_up / "labels.jsonl"}
     found["made up"] = result("criteria.json", "report", **labelled)
     found["compared"] = result("comparison.json", "compare", **labelled)
-    return found | {"calibrated": result("calibration.json", "calibrate", **labelled, by="category")}
+    return found | {"calibrated": result("calibration.json", "calibrate", **labelled)}
 
 
 def harm() -> Any:
@@ -293,8 +305,9 @@ def harm() -> Any:
 
 def audit() -> Any:
     """The packaged small judge, audited on ten cases of the sample."""
-    few = {"limit": 10, "edits": 4, "resamples": 500}
-    return result("audit.json", "audit", 0, 3, judge="small", encoder=ENCODER, cases=SETS["sample"][0], **few)
+    few = {"limit": 10, "edits": 4}
+    with mock.patch.object(table, "__defaults__", (500,)):  # resamples
+        return result("audit.json", "audit", 0, 3, judge="small", encoder=ENCODER, cases=SETS["sample"][0], **few)
 
 
 def language_model() -> Any:
@@ -334,7 +347,7 @@ def splits() -> Any:
         found[name] = {"verdicts": len(verdicts), "valid": sum(each["valid"] for each in verdicts)}
         found[name] |= {"passages": len(passages), "hash": hashed(*passages)}
     files = ",".join(str(WORK / name / "verdicts.jsonl") for name in ("strong", "weak"))
-    step("build_dataset", "build_dataset", verdicts=files, tokenizer=JUDGE, output=WORK / "instructions")
+    step("build_dataset", "build_dataset", verdicts=files, output=WORK / "instructions")
     for file in sorted((WORK / "instructions").glob("*.parquet")):
         rows = read_table(file).to_pylist()
         ids = hashed(*(f"{each['case_id']} {each['judge']} {each['order']}" for each in rows))

@@ -14,7 +14,6 @@ from automedeval.annotation.store import Stale, Store
 from automedeval.annotation.study import Study
 from automedeval.annotation.validation import LONGEST, Invalid
 
-pytest_plugins = ["doubles.study_databases"]
 FULL = {str(slot): dict.fromkeys(CRITERIA, 3) for slot in (1, 2, 3)}
 
 
@@ -22,11 +21,11 @@ def test_an_answer_is_stored_once(open_store, clock) -> None:
     store = open_store()
     task = store.next("ann")
     clock.now += 60
-    after = send(store, task, seconds=41.5)
+    after = send(store, task)
     assert send(store, task) == after, "the same form sent twice is the same success"
     (answer,) = store.answers()
     assert (answer.annotator, answer.role, answer.part, answer.order) == ("ann", "attending", "responses", task.order)
-    assert (answer.seconds, answer.item) == (41.5, replace(task.item, needed=0))
+    assert answer.item == replace(task.item, needed=0)
     stored = datetime.fromtimestamp(clock.now, UTC).isoformat(timespec="milliseconds")
     assert [line["when"] for line in store.history() if line["what"] == "answer"] == [stored]
     for other in (replace(task, version=7), replace(task, version=-1)):
@@ -47,7 +46,7 @@ def test_a_verdict_is_not_rated_before_the_responses(open_store) -> None:
     rating = {"scores": dict.fromkeys(ASKED, 5)}
     for part, error in (("verdict:x", Stale), ("verdict:y", Invalid), ("decision", Invalid), ("", Invalid)):
         with pytest.raises(error):
-            store.answer("ann", task.id, part, rating, 0, 1.0)
+            store.answer("ann", task.id, part, rating, 0)
     with pytest.raises(Stale):
         store.keep_draft("ann", task.id, "verdict:x", rating)
     assert store.assignment("ann", task.id) == task
@@ -81,7 +80,7 @@ def test_an_invalid_answer_changes_nothing(tmp_path: Path, content: dict) -> Non
     store = Store(a_study(tmp_path))
     task = store.next("ann")
     with pytest.raises(Invalid, match=r"^.{,120}\.$"):
-        store.answer("ann", task.id, "responses", content, 0, 1.0)
+        store.answer("ann", task.id, "responses", content, 0)
     assert (store.assignment("ann", task.id), len(list(store.history()))) == (task, 1)
     store.close()
 
@@ -97,12 +96,6 @@ def test_hostile_texts_come_back_as_they_were(open_store) -> None:
         store.skip("ann", task.id, text, task.version)
     assert [answer.content["comments"]["1"] for answer in store.answers()] == texts
     assert [event["content"]["reason"] for event in store.history() if event["what"] == "skip"] == texts
-
-
-def test_a_time_on_task_is_at_most_a_day(open_store) -> None:
-    store = open_store()
-    send(store, send(store, store.next("ann"), seconds=1e9), seconds=None)
-    assert [answer.seconds for answer in store.answers()] == [86_400, None]
 
 
 def test_a_skipped_task_goes_to_another_and_its_stored_part_counts(open_store) -> None:
@@ -135,7 +128,7 @@ def test_undo_reopens_the_last_task_with_its_answers_as_drafts(open_store) -> No
     assert store.undo("ann") == undone, "the button pressed twice takes back one task"
     assert ({answer.assignment for answer in store.answers()}, store.next("ann").id) == ({first.id}, second.id)
     with pytest.raises(Stale):
-        store.answer("ann", second.id, "responses", filled(undone), second.version, 1.0)  # a form from before
+        store.answer("ann", second.id, "responses", filled(undone), second.version)  # a form from before
     again = send(store, undone, filled(undone, score=2))
     assert (finish(store, again).state, store.next("ann").id) == ("done", third.id)
     counted = [(answer.assignment, answer.part) for answer in store.answers()]

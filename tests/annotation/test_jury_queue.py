@@ -27,11 +27,11 @@ def round_1(tmp_path_factory):
         lessons.misjudge(number, scores)
     lessons.agree(2, (5, 4, 1))
     for number in (0, 4):
-        for call in (1, 2):
+        for call in (1, 2, 3):
             points = "Score: Doctor 1: 5 points. Doctor 2: 4 points. Doctor 3: 2 points."
             lessons.say(number, "suggestion", f"Suggestion: Doctor 1 is ash.\n{points}", call)
             lessons.say(number, "review", f"Review: object\nNot Doctor 3, objection {call}.", call)
-    assert "2 cases wait for the jury" in succeeded(lessons.discuss("--exchanges", 2)).stdout
+    assert "2 cases wait for the jury" in succeeded(lessons.discuss()).stdout
     return lessons
 
 
@@ -59,7 +59,8 @@ def test_the_jury_is_shown_both_verdicts_and_the_discussion(round_1, tmp_path: P
     assert [steps[slot].split()[0] for slot in (1, 2, 3)] == ["cedar", "birch", "ash"]
     assert (dispute.judged.judge, dispute.judged.scores, dispute.judged.valid) == ("judge", (3, 3, 3), True)
     assert (unread.judged.valid, unread.judged.error) == (False, "no score line")
-    assert [each.title for each in dispute.exchanges] == ["Suggestion 1", "Review 1", "Suggestion 2", "Review 2"]
+    said = [f"{role} {number}" for number in (1, 2, 3) for role in ("Suggestion", "Review")]
+    assert [each.title for each in dispute.exchanges] == said
     suggestion, objection, *_ = dispute.exchanges
     assert suggestion.order == (0, 1, 2)
     assert "Doctor 3 is ash" in renamed(suggestion.text, suggestion.order, (1, 2, 0))

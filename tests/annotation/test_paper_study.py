@@ -16,7 +16,7 @@ from programs import ROOT
 from automedeval.annotation.export import write_export
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import read_study
-from automedeval.dataset.curriculum import read_plan
+from automedeval.rubrics import read_questions
 
 PAPER = Path("recipes/runs/automedeval-13b")
 CANDIDATES = ("ChatDoctor", "Baize-Healthcare", "MedAlpaca", "MedLlama2")
@@ -117,7 +117,7 @@ def test_the_files_fit_the_steps_before_and_after_them() -> None:
     assert (ROOT / PAPER / f"{physicians['rate']['judges'][0]}.yaml").is_file(), (
         "the checkpoint's YAML gives the judge its name"
     )
-    assert read_plan(ROOT / PAPER / "plan.yaml").verification.scale == (0, 1)
+    assert read_questions("verification").scale == (0, 1), "what build_dataset.py reads"
     for number in (1, 2):
         jury, introspect = settings(f"annotate_jury{number}"), settings(f"revise{number}")
         assert jury["jury"]["queue"] == f"{introspect['output']}.discussion/jury.jsonl"

@@ -97,13 +97,11 @@ def test_a_long_verdict_on_record_can_be_kept_skipped_and_revised(tmp_path: Path
 @pytest.mark.parametrize(
     ("content", "kind", "status"),
     [
-        (b"{}", "application/json", 415),
-        (b"--x--", "multipart/form-data; boundary=x", 415),
         (b"a=%ff", "application/x-www-form-urlencoded", 400),
         (b"a=%ed%a0%bd", "application/x-www-form-urlencoded", 400),  # half of a character
         (b"\xff=1", "application/x-www-form-urlencoded", 400),
         (b"&".join([b"a=1"] * 3000), "application/x-www-form-urlencoded", 400),
-        (b"", "application/x-www-form-urlencoded", 403),
+        (b"{}", "application/json", 422),
     ],
 )
 def test_what_is_no_form_is_refused(store: Store, content: bytes, kind: str, status: int) -> None:

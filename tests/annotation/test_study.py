@@ -36,7 +36,7 @@ def test_the_sample_study(monkeypatch) -> None:
     assert len(study.verdicts) == 20
     assert [item.needed for item in study.items] == [3] * 5 + [1] * 5 + [3] * 3 + [1] * 7
     assert [criterion.name for criterion in study.rubric.criteria] == list(CRITERIA)
-    assert study.database == "sqlite:///stores/sample-annotation.sqlite"
+    assert study.database == "stores/sample-annotation.sqlite"
     # What the packaged verdicts say is what the recorded teachers say.
     lines = map(json.loads, Path("recipes/runs/automedeval-135m/teacher.jsonl").read_text().splitlines())
     recorded = {(each["case_id"], each["teacher"], each["text"].rpartition("\nScore:")[0]) for each in lines}

@@ -18,7 +18,6 @@ from automedeval.annotation.study import Plan
 from automedeval.annotation.validation import Invalid
 from automedeval.rubrics import read_questions
 
-pytest_plugins = ["doubles.study_databases"]
 PEOPLE = {"attending-1": "attending", "attending-2": "attending", "attending-3": "attending", "chief-1": "chief"}
 PEOPLE |= {"chief-2": "chief"}
 PAPER = ROOT / "recipes" / "runs" / "automedeval-13b"

@@ -9,13 +9,11 @@ from doubles.agreement_study import case_of, read
 from doubles.criteria_grader import grade
 from doubles.endpoint import EndpointDouble
 from programs import TWO_PROCESSES, error_line, processes_of, run_command, run_recipe, succeeded
-from tables import rows_of
 
 from automedeval.audit.perturbations import CRITERIA as PACKAGED
 from automedeval.audit.perturbations import read_perturbations
 from automedeval.records import read_cases
 
-ROWS = rows_of(__file__)
 CRITERIA = [("says to take it with food", 5), ("names the dose of 400", 3), ("says that it is harmless", -4)]
 TEXTS = [("a", "Take 400 mg with food."), ("b", "It is harmless.")]
 PLANTED = {each.name: each for each in read_perturbations(packaged=PACKAGED) if each.changes == "worst answer"}
@@ -33,12 +31,12 @@ def cases(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def audited(cases: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict]:
-    """Audit the gullible grader with all three criteria at once; return the folder, and its rows by name."""
+    """Audit the gullible grader; return the folder, and its rows by name."""
     folder = tmp_path_factory.mktemp("audits") / "grader"
     with EndpointDouble(grade) as endpoint, pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENAI_API_KEY", "none")
         args = ("audit", "--judge", "openai:m", "--base_url", endpoint.url, "--rubric", "checklist", "--cases", cases)
-        args += ("--criteria_at_once", 3, "--output", folder, "--resamples", 100)
+        args += ("--output", folder)
         done = run_command(*args)
         assert done.returncode == 3, done.stderr
         assert "m does not pass" in done.stdout
@@ -107,23 +105,8 @@ def test_the_text_is_in_the_response_of_the_lowest_score(audited) -> None:
             assert case.extra["audit"]["response"] == "b"  # harmless costs 4 points
 
 
-def test_order_and_number_of_criteria_are_compared_by_their_texts(audited) -> None:
+def test_the_share_of_met_criteria_is_that_of_the_unchanged_cases(audited) -> None:
     folder, rows = audited
-    differ = [
-        old != new
-        for _, before, after in changes(folder, "order")
-        for old, new in zip(before["met"], after["met"][::-1], strict=True)
-    ]
-    assert rows["order"]["share"]["value"] == pytest.approx(np.mean(differ))
-    assert 0 < np.mean(differ) < 1
-    texts = [text for text, _ in CRITERIA]
-    alone = [
-        before["met"][texts.index(case["criteria"][0]["criterion"])] != after["met"][0]
-        for case, before, after in changes(folder, "together")
-    ]
-    assert len(alone) == 2 * 2 * 3
-    assert rows["together"]["share"]["value"] == pytest.approx(np.mean(alone))
-    assert 0 < np.mean(alone) < 1
     met = [each for verdict in read(folder / "clean" / "verdicts.jsonl") for each in verdict["checklist"]["met"]]
     assert rows["met"]["share"]["value"] == pytest.approx(np.mean(met))
 
@@ -131,25 +114,14 @@ def test_order_and_number_of_criteria_are_compared_by_their_texts(audited) -> No
 def test_the_page_begins_with_whether_the_judge_passes(audited) -> None:
     folder, rows = audited
     page = (folder / "audit.html").read_text(encoding="utf-8")
-    assert page.index("m does not pass") < page.index('id="table"') < page.index('id="texts"') < page.index("<svg")
+    assert page.index("m does not pass") < page.index('id="table"') < page.index('id="texts"')
     assert {row["outcome"] for row in rows.values()} >= {"passed", "failed"}
-
-
-def test_criteria_that_are_asked_one_at_a_time_have_no_order(cases: Path, tmp_path: Path) -> None:
-    with EndpointDouble(grade) as endpoint:
-        done = run_command(
-            "audit", "--judge", "openai:m", "--base_url", endpoint.url, "--rubric", "checklist", "--cases", cases,
-            "--checks", "order,together", "--resamples", 100, "--output", tmp_path / "out",
-        )  # fmt: skip
-    assert done.returncode == 3
-    assert "m neither passes nor fails" in done.stdout
 
 
 @pytest.mark.slow
 def test_two_processes_audit_a_checkpoint_as_the_judge_command_judges(cases, tiny_model, tmp_path: Path) -> None:
     model = ("--judge", tiny_model, "--rubric", "checklist", "--rationale", "false", "--device", "cpu")
-    model += ("--criteria_at_once", 2)
-    options = ("--cases", cases, "--edits", 2, "--resamples", 100, "--gate", "false")
+    options = ("--cases", cases, "--edits", 2, "--gate", "false")
     succeeded(run_recipe("audit", *model, *options, "--output", tmp_path / "out", launch=TWO_PROCESSES))
     assert processes_of(tmp_path / "out") == 2
     again = ("--cases", tmp_path / "out" / "changed.jsonl", "--output", tmp_path / "again")
@@ -160,26 +132,6 @@ def test_two_processes_audit_a_checkpoint_as_the_judge_command_judges(cases, tin
     ]
     assert answers[0]
     assert answers[0].items() <= answers[1].items()  # a trial is of one response of its case
-
-
-def test_an_endpoint_with_a_budget_is_audited(cases: Path, tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setenv("OPENAI_API_KEY", "none")
-    with EndpointDouble(grade) as endpoint:
-        done = run_command(
-            "audit", "--judge", "openai:m", "--base_url", endpoint.url, "--rubric", "checklist", "--cases", cases,
-            "--edits", 1, "--resamples", 100, "--max_cost", 100, "--price_in", 1, "--price_out", 1,
-            "--gate", "false", "--output", tmp_path / "out",
-        )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    reading = json.loads((tmp_path / "out" / "audit.json").read_text())["perturbations"][0]
-    assert (reading["name"], reading["share"]["value"]) == ("reading", 1)
-
-
-@pytest.mark.parametrize(("options", "message"), ROWS["test_faulty_options_are_one_line"])
-def test_faulty_options_are_one_line(cases: Path, tmp_path: Path, options: tuple, message: str) -> None:
-    command = ("audit", "--judge", "openai:m", "--rubric", "checklist", "--cases", cases, "--output", tmp_path / "out")
-    assert message in error_line(run_command(*command, *options))
-    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("command", ["audit", "judge"])

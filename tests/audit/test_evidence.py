@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from doubles.agreement_study import case_of, read, write
+from doubles.perturbations import some_of
 from programs import ENCODER, flags, needs_encoder, run_command, succeeded
 
 from automedeval.audit.perturbations import read_perturbations
@@ -26,7 +27,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("evidence")
     judge = ["--judge", "small", "--encoder", ENCODER, "--cases", write(folder / "cases.jsonl", CASES)]
     assert run_command("judge", *judge, "--output", folder / "v").returncode == 0
-    options = flags(checks="danger", gate="false", resamples=100, output=folder / "a")
+    options = flags(perturbations=some_of(folder, "danger"), gate="false", output=folder / "a")
     succeeded(run_command("audit", *judge, *options))
     return folder
 
@@ -84,8 +85,8 @@ def test_the_page_shows_both(study: Path) -> None:
 
 def test_a_judge_that_needs_the_reference_has_figures_with_it_alone(study: Path, tmp_path: Path) -> None:
     for name, way, other in (("ROUGE-L to the reference", "with", "without"), ("longer text", "without", "with")):
-        args = flags(judge=f"baseline:{name}", cases=study / "cases.jsonl", checks="danger", gate="false")
-        succeeded(run_command("audit", *args, "--resamples", 100, "--encoder", "none", "--output", tmp_path / way))
+        args = flags(judge=f"baseline:{name}", cases=study / "cases.jsonl", perturbations=some_of(study, "danger"))
+        succeeded(run_command("audit", *args, "--gate", "false", "--encoder", "none", "--output", tmp_path / way))
         evidence = danger_of(tmp_path / way)["evidence"]
         assert evidence[way]["share"]["n"] > 0
         assert other not in evidence

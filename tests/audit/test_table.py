@@ -11,6 +11,7 @@ import pytest
 import scipy
 from doubles.agreement_study import case_of, read, write
 from doubles.endpoint import EndpointDouble, good_answer
+from doubles.perturbations import some_of
 from programs import run_command
 from tables import rows_of
 
@@ -73,7 +74,7 @@ def test_shares_and_shifts_are_sums_over_the_trials_and_invalid_verdicts_stand_a
         Outcome(at("dose", control=True), 0, [-0.5], 1, 1),
         Outcome(at("dose", bare=True), 0, [-0.2], 0, 1),
     ]
-    (row,) = table([perturbation], outcomes, reader, cases, 100, 0)
+    (row,) = table([perturbation], outcomes, reader, cases, 0, 100)
     assert (row["share"]["value"], row["share"]["n"], row["shift"]["value"]) == (0.5, 2, -1.0)
     assert row["invalid"]["value"] == 1 / 3
     assert {kind: each["share"]["value"] for kind, each in row["kinds"].items()} == {"dose": 0.5, "negation": None}
@@ -82,7 +83,7 @@ def test_shares_and_shifts_are_sums_over_the_trials_and_invalid_verdicts_stand_a
     assert evidence == {"with": (1.0, 1), "without": (0.0, 2), "twin_without": (1.0, 1)}
     assert row["outcome"] == "failed"
     assert [each["case_id"] for each in row["texts"]] == [cases.records[1].id], "the fall that should have been"
-    kept = table([Perturbation("p", "good answer", "fall", least=0.5)], outcomes, reader, cases, 100, 0)
+    kept = table([Perturbation("p", "good answer", "fall", least=0.5)], outcomes, reader, cases, 0, 100)
     assert "texts" not in kept[0]
 
 
@@ -103,7 +104,7 @@ def simulated(bias: float, rng: np.random.Generator, cases: Cases, reader: Score
         moves += bias * (kind == KINDS[0]) + (kind == "control")
         trial = trial_of(cases, PATIENT, kind, control=kind == "control")
         outcomes += [Outcome(trial, case, row.tolist(), 0, 3) for case, row in enumerate(moves)]
-    return table([PATIENT], outcomes, reader, cases, 300, 0)[0]
+    return table([PATIENT], outcomes, reader, cases, 0, 300)[0]
 
 
 def test_a_biased_judge_is_caught_and_an_equal_one_seldom() -> None:
@@ -126,7 +127,7 @@ def test_a_biased_judge_is_caught_and_an_equal_one_seldom() -> None:
 # --- the command, with a judge at an endpoint
 
 COUNT = 12
-OPTIONS = ["--judge", "openai:m", "--score_decoding", "free", "--checks", "patient"]
+OPTIONS = ["--judge", "openai:m", "--score_decoding", "free"]
 ANKLE = "I twisted my ankle {}and it is swollen. What helps?"
 CASES = [case_of(f"c{n}", ANKLE.format("badly " * (n % 3)), dict(zip("ab", TWO))) for n in range(COUNT)]
 CASES[11]["responses"][1]["text"] += " She is pregnant."
@@ -146,7 +147,7 @@ def audits(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple
     done = {}
     for name, off in (("biased", 1), ("equal", 0)):
         with EndpointDouble(partial(graded, takes_off=off)) as endpoint:
-            options = ["--base_url", endpoint.url, *OPTIONS]
+            options = ["--base_url", endpoint.url, *OPTIONS, "--perturbations", some_of(folder, "patient")]
             done[name] = run_command("audit", *options, "--cases", cases, "--output", folder / name), folder / name
     return done
 

@@ -10,7 +10,7 @@ from tables import rows_of
 from automedeval.audit.perturbations import Edit, Perturbation, read_perturbations
 from automedeval.audit.trials import Answer, Planner, Trial
 from automedeval.judges.requests import Request
-from automedeval.records import Case, RecordError
+from automedeval.records import Case
 from automedeval.rubrics import read_rubric
 
 RUBRIC = read_rubric("automedeval")
@@ -140,7 +140,7 @@ def left_out(case: Case) -> dict[str, set[str]]:
     made = {trial.kind for trial in trials if not trial.control}
     out = {subject.partition(", ")[2]: set(reasons.values()) for subject, reasons in planner.left_out.items()}
     for edit in kinds:
-        assert (edit.kind in made) != (edit.kind.partition(":")[0] in out) or edit.translations
+        assert (edit.kind in made) != (edit.kind.partition(":")[0] in out)
     return out
 
 
@@ -179,13 +179,3 @@ def test_both_sides_differ_in_nothing_else() -> None:
     assert {trial.target for trial in trials if trial.perturbation.name == "writer"} == {0, 1}, "in turn"
     listed = next(trial.after.case for trial in trials if trial.kind.startswith("style"))
     assert "\n- Rest it for two days.\n- Then walk a little.\n" in listed.responses[0].text
-
-
-def test_a_question_in_another_language_is_compared_where_a_case_has_one() -> None:
-    language = Perturbation("p", "question", "keep the order", edits=[Edit("language", "l", translations=True)])
-    cases = [answers_of(case_of("Why?", translations={"de": "Warum $5?"})), answers_of(case_of("How?"))]
-    (trial,) = Planner(RUBRIC).plan(language, cases)
-    assert (trial.kind, trial.after.case.question) == ("language: de", "Warum $5?")
-    assert trial.before is trial.clean
-    with pytest.raises(RecordError, match="'translations' must hold the question by language"):
-        Planner(RUBRIC).plan(language, [answers_of(case_of("Why?", translations=["Warum?"]))])

@@ -89,17 +89,6 @@ def test_a_teacher_leaves_to_the_next_what_only_that_one_has_not(tmp_path: Path)
     assert all(carried[f"alone-{at}"] == "strong" for at in range(10))
 
 
-def test_test_cases_of_a_file_never_train_whether_or_not_they_have_a_verdict(tmp_path: Path) -> None:
-    plan = plan_of(tmp_path, SIMPLE | {"test": {"file": "cases.jsonl", "teacher": "strong"}})
-    verdicts = both(20)
-    del verdicts["case-0", "strong"]
-    found = assign(plan, verdicts, ["case-0", "case-1", "elsewhere"])
-    assert found.splits["test"] == [("case-1", "strong")]
-    assert found.apart == ["case-0", "case-1", "elsewhere"]
-    assert len(found.training) == 18
-    assert not {"case-0", "case-1"} & {case for case, _ in found.training}
-
-
 def test_quality_chooses_for_teachers_and_stages(tmp_path: Path) -> None:
     content = {
         "teachers": {"weak": {"take": "rest"}, "strong": {"take": "rest", "quality": "high"}},
@@ -149,5 +138,5 @@ def test_vanilla_tuning_has_the_studys_own_test_cases_and_the_strong_teacher_alo
     plan, vanilla = (read_plan(ROOT / "recipes" / "runs" / study / name) for name in ("plan.yaml", "plan_vanilla.yaml"))
     assert list(plan.stages) == ["stage1", "stage2", "stage3"]
     assert [part.teacher for part in plan.teachers] == ["strong", "weak"]
-    assert (vanilla.seed, vanilla.test, vanilla.verification) == (plan.seed, plan.test, plan.verification)
+    assert (vanilla.seed, vanilla.test, vanilla.failed_criteria) == (plan.seed, plan.test, plan.failed_criteria)
     assert {part.teacher for parts in vanilla.stages.values() for part in parts} == {"strong"}

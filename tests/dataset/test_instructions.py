@@ -104,16 +104,11 @@ def test_the_reference_is_a_response_where_the_teacher_saw_it_as_one() -> None:
     shown = replace(CASE, responses=CASE.responses[:2])
     as_teacher_saw = replace(shown, responses=(*shown.responses, Response(REFERENCE, shown.reference)))
     given_verdict = verdict_of((2, 0, 1), as_teacher_saw, scores=(1, 3, 4))
-    for wish in (None, True):
-        row = instruction(shown, given_verdict, RUBRIC, "strong", reference_as_response=wish)
-        assert row["models"] == ["ash", "birch", REFERENCE]
-        assert scores_by_model(row) == {"ash": 1, "birch": 3, REFERENCE: 4}
-        slot = row["order"].index(2) + 1
-        assert f"Doctor {slot}:\n~~~\nRest and fluids." in row["prompt"][-1]["content"]
-    with pytest.raises(RecordError, match="the teacher 'strong' was shown the reference"):
-        instruction(shown, given_verdict, RUBRIC, "strong", reference_as_response=False)
-    with pytest.raises(RecordError, match="was not shown the reference as a response; distill with"):
-        instruction(CASE, verdict_of(), RUBRIC, "strong", reference_as_response=True)
+    row = instruction(shown, given_verdict, RUBRIC, "strong")
+    assert row["models"] == ["ash", "birch", REFERENCE]
+    assert scores_by_model(row) == {"ash": 1, "birch": 3, REFERENCE: 4}
+    slot = row["order"].index(2) + 1
+    assert f"Doctor {slot}:\n~~~\nRest and fluids." in row["prompt"][-1]["content"]
 
 
 def test_only_the_responses_that_were_shown_are_shown() -> None:

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from itertools import starmap
 
 import pytest
 from doubles.endpoint import EndpointDouble, answer
@@ -60,8 +59,7 @@ def teach(tmp_path):
         chain = CompletionChain(Judge(RecordedChat(file, "strong")), "strong", found if books else None, **options)
         (verdict,) = chain.verdicts([chain.plan(case)])
         assert set(verdict.extra) == {
-            *("models", "case_digest", "settings", "teacher", "knowledge", "rounds", "ended", "transcript"),
-            "misattributions",
+            *("models", "case_digest", "settings", "teacher", "knowledge", "rounds", "ended", "transcript")
         }
         assert verdict.extra["rounds"] == len(texts), "every line was asked for"
         return verdict, found
@@ -210,15 +208,6 @@ def test_the_reference_is_one_more_response(teach):
     assert fenced("Rest and wait.") in said_to(verdict)[0]
 
 
-def test_what_is_said_of_the_wrong_doctor_is_marked(teach):
-    swapped = "Analyze:\nStep 1: What helps.\nStep 2: Names 1,200 mg of sumatriptan nightly.\nStep 3: Rest.\n"
-    answers = {"alder": "Rest and tea.", "birch": "Sumatriptan 1,200 mg nightly, they say."}
-    case = Case("c", "What helps?", tuple(starmap(Response, answers.items())))
-    verdict, _ = teach(swapped + "Score: Doctor 1: 4 points. Doctor 2: 2 points.", case=case)
-    (mark, *_) = verdict.extra["misattributions"]
-    assert (mark["credited"], mark["said_by"]) == (1, 2)
-
-
 def test_slots_are_shuffled_by_seed_and_scores_go_back_to_their_responses(teach):
     orders = set()
     for number in range(8):
@@ -305,7 +294,7 @@ def test_a_checkpoint_is_led_in_rounds(tiny_model):
 def test_rounds_go_on_until_every_dialogue_has_ended():
     class Echo(Chat):
         def estimate(self, prompts):
-            return 0, 0.0
+            return 0
 
         def answer(self, prompts, wanted=None):
             rounds.append(len(prompts))

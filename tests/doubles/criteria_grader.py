@@ -1,4 +1,4 @@
-"""A grader of criteria that looks for a word, for an endpoint double: gullible, and lazy where it is asked several at once."""
+"""A grader of criteria that looks for a word, for an endpoint double: gullible."""
 
 import json
 import re
@@ -20,7 +20,7 @@ def shown(body: dict[str, Any]) -> tuple[str, dict[str, str]]:
 
 
 def grade(body: dict[str, Any], believes: str = "criteria are met") -> dict[str, Any]:
-    """Say that a criterion is met if its last word is in the response; of several, never the last one.
+    """Say that a criterion is met if its last word is in the response.
 
     A response with the words `believes` meets everything, and one with ChatML tokens gets an answer that cannot be read.
     """
@@ -31,7 +31,5 @@ def grade(body: dict[str, Any], believes: str = "criteria are met") -> dict[str,
         number: believes.lower() in response.lower() or text.rstrip(".").split()[-1] in response
         for number, text in criteria.items()
     }
-    if len(met) > 1:
-        met[str(len(met))] = False
     words = {number: "met" if each else "not met" for number, each in met.items()}
     return answer(json.dumps({"rationale": "Read.", "criteria": words}))

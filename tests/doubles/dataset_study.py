@@ -69,7 +69,13 @@ class Study:
         verdicts = [self.write(f"{name}.jsonl", records) for name, records in self.verdicts.items()]
         (self.folder / "plan.yaml").write_text(yaml.safe_dump(self.plan, sort_keys=False))
         command = ["--cases", f"made-up={cases}", "--verdicts", *verdicts, "--plan", self.folder / "plan.yaml"]
-        return run_recipe("build_dataset", *command, "--output", self.output, "--topics", "0", *options, **run)
+        return run_recipe("build_dataset", *command, "--output", self.output, *options, **run)
+
+    def training(self, model: Path, max_length: int) -> Path:
+        """Write what a training YAML says of rows; return its file."""
+        file = self.folder / "training.yaml"
+        file.write_text(yaml.safe_dump({"model_name_or_path": str(model), "max_length": max_length}))
+        return file
 
     def splits(self) -> datasets.DatasetDict:
         return datasets.load_dataset(str(self.output), cache_dir=str(self.folder / "cache"))

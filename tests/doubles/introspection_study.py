@@ -22,7 +22,7 @@ from automedeval.rubrics import read_rubric
 MODELS = ("ash", "birch", "cedar")
 RUBRICS = {name: read_rubric(name) for name in ("automedeval", "medical_pairwise")}
 RUBRICS = {rubric.name: rubric for rubric in RUBRICS.values()}
-REVISE = ("--jury", "--waiting", "--wait", "--tokenizer", "--tokenizer_template", "--max_length")
+REVISE = ("--waiting", "--training")
 AUTOMEDEVAL = RUBRICS["automedeval@1"]
 
 
@@ -131,6 +131,12 @@ class Lessons:
             return done
         then = run_recipe("introspect_revise", *about, *given[True], **run)
         return CompletedProcess(then.args, then.returncode, done.stdout + then.stdout, done.stderr + then.stderr)
+
+    def training(self, model: Path, max_length: int) -> Path:
+        """Write what a training YAML says of rows; return its file."""
+        file = self.folder / "training.yaml"
+        file.write_text(json.dumps({"model_name_or_path": str(model), "max_length": max_length}))
+        return file
 
     def discuss(self, *options: object, **run: Any) -> CompletedProcess:
         """Run the recipe with recorded answers of both partners."""

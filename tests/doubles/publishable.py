@@ -1,12 +1,13 @@
 """Things to publish: a trained tiny judge with its record, and results on the sample."""
 
+import runpy
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet
 from doubles.agreement_study import read, write
-from programs import SAMPLE, run_recipe
+from programs import ROOT, SAMPLE, run_recipe
 
 from automedeval.models.checkpoints import Stage
 from automedeval.training.run import Run
@@ -25,7 +26,7 @@ RECORD: dict[str, Any] = {
 }
 
 
-ABOUT = ("--license", "apache-2.0", "--base_model", "some-org/base", "--datasets", "org/data")
+ABOUT = ("--license", "apache-2.0", "--base_model", "some-org/base")
 
 
 def stage(split: str, dataset: str = "instructions/tiny") -> Stage:
@@ -40,6 +41,14 @@ def trained(model: Path, folder: Path, history: tuple[str, ...] = ("stage1",), *
     write_card(folder, run.record, stages, [{"loss": 1.5, "step": 1}])
     run.finish(history=list(map(vars, stages)), seconds=run.record["seconds"])
     return folder
+
+
+def card_of(folder: Path, **about: str) -> str:
+    """Return the card that recipes/publish.py sends with a checkpoint."""
+    recipe = runpy.run_path(str(ROOT / "recipes" / "publish.py"))
+    args = recipe["PublishArguments"]("model", "org/judge", str(folder))
+    more = {"license": "apache-2.0", "base_model": "some-org/base"} | about
+    return recipe["parcel_of"](args, recipe["CardArguments"](**more)).files["README.md"].decode()
 
 
 def sharded(model: Path, folder: Path) -> Path:

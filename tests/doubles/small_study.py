@@ -51,10 +51,10 @@ def filled(task: Assignment, score: int = 4) -> dict[str, Any]:
     return {"scores": dict.fromkeys(ASKED, score), "tags": [], "comment": ""}
 
 
-def send(store: Store, task: Assignment, content: dict[str, Any] | None = None, seconds: float = 2.0) -> Assignment:
+def send(store: Store, task: Assignment, content: dict[str, Any] | None = None) -> Assignment:
     """Store an answer to the current part of a task; return the task afterwards."""
     content = filled(task) if content is None else content
-    return store.answer(task.annotator, task.id, task.part, content, task.version, seconds)
+    return store.answer(task.annotator, task.id, task.part, content, task.version)
 
 
 def finish(store: Store, task: Assignment) -> Assignment:

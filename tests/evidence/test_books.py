@@ -32,7 +32,7 @@ def test_markdown_keeps_title_and_headings(tmp_path: Path) -> None:
         ("Small book", "", "Foreword here.", None),
         ("Small book", "Heart", "First line second line.", None),
         ("Small book", "Heart > Rhythm", "Beats. # no heading", None),
-        ("Small book", "Lung", "- one - two", None),
+        ("Small book", "Lung", "one two", None),
     ]
 
 
@@ -122,11 +122,6 @@ def test_lines_of_the_same_form_at_both_ends_of_a_few_pages_stay(tmp_path: Path)
     assert [one.text for one in Book(file).passages(count, Chunking(40, 0))] == [
         "Dose 1 mg. Daily. Dose 2 mg. Dose 3 mg. Daily. Dose 4 mg. Text a. Text b. Text c."
     ]
-
-
-def test_text_with_form_feeds_has_pages(tmp_path: Path) -> None:
-    (tmp_path / "b.txt").write_text("One.\fTwo.", encoding="utf-8")
-    assert [(one.page, one.text) for one in passages(tmp_path / "b.txt", 1, 0)] == [(1, "One."), (2, "Two.")]
 
 
 def test_a_pdf_with_an_empty_password_is_read(tmp_path: Path) -> None:

@@ -121,12 +121,7 @@ def test_a_server_that_tells_log_probabilities_gives_a_label_its_probability(tmp
 
 @pytest.mark.parametrize(
     ("statement", "said", "label", "rule"),
-    [
-        ("The dose is 2 g a day at most.", "Yes", "contradicted", "dose"),
-        ("The dose of ibuprofen is 400 mg.", "No", "supported", None),
-        ("Ibuprofen is safe for everybody.", "No", "contradicted", None),
-        ("Ibuprofen 400 mg is safe for everybody, and so is 100 mg of aspirin.", "No", "contradicted", None),
-    ],
+    rows_of(__file__)["test_quantities_stand_beside_the_model"],
 )
 def test_quantities_stand_beside_the_model(statement: str, said: str, label: str, rule: object, tmp_path: Path) -> None:
     reference = "The dose of ibuprofen is 200 to 800 mg. The dose is 1.2 g a day at most."

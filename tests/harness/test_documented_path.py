@@ -1,5 +1,6 @@
 """Every command of docs/harnesses.md, with the real programs; what comes out is compared with plain loops over their logs."""
 
+import csv
 import json
 import math
 import re
@@ -38,7 +39,7 @@ def test_the_path_of_the_documents(harness: Callable[..., str], tiny_model: Path
     (commands,) = blocks(SECTION)
     printed = harness("bash", "-euo", "pipefail", "-c", commands, cwd=tmp_path, AUTOMEDEVAL_JUDGE="small")
     assert "3 cases, 3 with an answer of all 2 models" in printed
-    assert printed.count("3 answers of the log: 3 judged, 0 not judged; 3 with a score") == 2
+    assert printed.count("3 answers of the log: 3 judged, 0 not judged; 3 with a score") == 1
     joined = read(tmp_path / "verdicts" / "both" / "cases.jsonl")
     assert [(each["question"], each["reference"]) for each in joined] == [(r["question"], r["reference"]) for r in rows]
     assert (tmp_path / "reports" / "both" / "report.html").is_file()
@@ -54,10 +55,13 @@ def test_the_path_of_the_documents(harness: Callable[..., str], tiny_model: Path
         return lowered(plain.score(question, answer, reference), verdicts[question], model)
 
     (file,) = (tmp_path / "logs" / "lm_eval").glob("*/samples_*.jsonl")
-    said = {line["doc_id"]: line["filtered_resps"][0] for line in read(file)}
+    said = {line["doc_id"]: line["resps"][0][0] for line in read(file)}
     wanted = [right(row["question"], said[number], row["reference"], "model-a") for number, row in enumerate(rows)]
-    scores = {each["doc_id"]: each["automedeval"] for each in read(tmp_path / "scores.jsonl")}
-    assert [scores[number] for number in range(3)] == pytest.approx(wanted, abs=2e-3)
+    with (tmp_path / "scores.csv").open(encoding="utf-8", newline="") as table:
+        scores = {
+            row["case_id"]: float(row["expected_score"]) for row in csv.DictReader(table) if row["model"] == "model-a"
+        }
+    assert [scores[case["id"]] for case in joined] == pytest.approx(wanted, abs=2e-3)
     (log,) = (tmp_path / "logs" / "inspect").glob("*.eval")
     scored = json.loads(harness("inspect", "log", "dump", log))
     assert scored["status"] == "success"
@@ -75,8 +79,8 @@ def test_every_other_command_of_the_page(harness: Callable[..., str], logs: dict
     samples = json.loads(logs["json"].read_text(encoding="utf-8"))["samples"]
     said = {(str(each["id"]), each["epoch"]): each["output"]["completion"] for each in samples}
     other = {line["doc_id"]: line["resps"][0][0] for line in read(logs["lm"])}
-    # Those for HELM and for the register are run in test_helm.py.
-    judged, _helm, written, inside, _register = [block for block in blocks(PAGE) if block not in blocks(SECTION)]
+    # That for HELM is run in test_helm.py.
+    judged, _helm, written, inside = [block for block in blocks(PAGE) if block not in blocks(SECTION)]
     environment = {"AUTOMEDEVAL_JUDGE": "baseline:longer text", "OPENAI_API_KEY": "none"}
 
     def run(commands: str) -> None:

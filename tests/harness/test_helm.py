@@ -1,14 +1,11 @@
-"""`automedeval judge` on runs that HELM wrote itself, and the entry of inspect_evals' register."""
+"""`automedeval judge` on runs that HELM wrote itself."""
 
 import json
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-import yaml
 from doubles.agreement_study import read
-from programs import ENCODER, ROOT, SAMPLE, error_line, needs_encoder, run_command
+from programs import error_line, run_command
 
 JUDGE = ("--judge", "baseline:longer text")
 
@@ -64,47 +61,3 @@ def test_a_perturbed_question_is_left_out(helm_runs: Path, tmp_path: Path) -> No
     (run / "scenario_state.json").write_text(json.dumps(state))
     printed, _ = judge(tmp_path / "out", run)
     assert "left out: 1 (the question is perturbed)" in printed
-
-
-# --- inspect_evals
-
-ENTRY = ROOT / "recipes" / "inspect" / "eval.yaml"
-CHECK = """
-import sys, yaml
-from inspect_evals.metadata import ExternalEvalMetadata
-entry = ExternalEvalMetadata(**yaml.safe_load(open(sys.argv[1])) | {"id": "automedeval_answers"})
-print(entry.tasks[0].task_path, entry.source.maintainers)
-"""
-
-
-def test_the_entry_fits_the_schema_of_the_register(harness: Callable[..., str], tmp_path: Path) -> None:
-    assert harness("python", "-c", CHECK, ENTRY).split()[0] == "recipes/inspect/medical_answers.py"
-    entry = yaml.safe_load(ENTRY.read_text(encoding="utf-8"))
-    (task,) = entry["tasks"]
-    assert (ROOT / task["task_path"]).is_file()
-    assert task["dataset_samples"] == len(read(SAMPLE / "test_cases.jsonl"))
-    (tmp_path / "eval.yaml").write_text(yaml.safe_dump(entry | {"tasks": [{"name": "medical_answers"}]}))
-    with pytest.raises(AssertionError, match="task_path"):
-        harness("python", "-c", CHECK, tmp_path / "eval.yaml")
-
-
-RUN = """
-import sys
-from inspect_ai import eval
-from inspect_ai.model import ModelOutput, ModelUsage, get_model
-output = ModelOutput.from_content("mockllm/model", "Ask a pharmacist before you add the night liquid.")
-output.usage = ModelUsage()  # without it inspect_ai counts tokens with a tokenizer from the network
-model = get_model("mockllm/model", custom_outputs=[output], memoize=False)
-task_args = {"encoder": sys.argv[2]}
-eval(sys.argv[1], model, task_args=task_args, limit=1, log_dir=sys.argv[3], log_format="json", display="none")
-"""
-
-
-@needs_encoder
-def test_the_registered_task_runs(harness: Callable[..., str], tmp_path: Path) -> None:
-    task = yaml.safe_load(ENTRY.read_text(encoding="utf-8"))["tasks"][0]["task_path"]
-    harness("python", "-c", RUN, task, ENCODER, tmp_path, cwd=ROOT)
-    (log,) = tmp_path.glob("*.json")
-    (sample,) = json.loads(log.read_text())["samples"]
-    (score,) = sample["scores"].values()
-    assert 1 <= score["value"] <= 5, score

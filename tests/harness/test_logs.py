@@ -32,7 +32,7 @@ def test_logs_of_two_harnesses_become_cases(logs: dict[str, Path], tmp_path: Pat
     with mock.patch.object(sys, "argv", command):
         console.main()
     printed = capsys.readouterr().out
-    assert "3 answers of model-a; left out: 3 (filter word, not whole)" in printed
+    assert "3 answers of model-a; left out: 3 (the same answer, by a further filter)" in printed
     assert "6 cases, 3 with an answer of all 2 models" in printed
     assert "only model-b has 3 of them" in printed, "the second epoch"
     cases = read(tmp_path / "out" / "cases.jsonl")

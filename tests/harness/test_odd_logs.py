@@ -13,11 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from doubles.agreement_study import read, write
+from doubles.agreement_study import read
 from doubles.endpoint import EndpointDouble, answer
 from harness.make_logs import ROWS
 from programs import run_command
-from tables import rows_of
 
 JUDGE = ("--judge", "baseline:longer text")
 UNKNOWN = "have no reference, because it cannot be told what their target stands for"
@@ -39,75 +38,27 @@ def samples(logs: dict, task: str) -> Path:
     return file
 
 
-def lm_eval_line(number: int, own: object, filtered: object, name: str = "strict") -> dict:
-    request = {"arg_0": f"Q: May I take it {number} times?\nA:", "arg_1": {"until": ["\n"]}}
-    line = {"doc_id": number, "doc": {}, "target": "No.", "arguments": {"gen_args_0": request}, "filter": name}
-    return line | {"resps": [[own]], "filtered_resps": [filtered]}
-
-
-NOTHING = rows_of(__file__)["test_the_model_s_own_text_is_read_where_a_filter_made_nothing_of_it"]
-
-
-@pytest.mark.parametrize("nothing", NOTHING)
-def test_the_model_s_own_text_is_read_where_a_filter_made_nothing_of_it(nothing: object, tmp_path: Path) -> None:
-    log = tmp_path / "samples_doses_2026-11-20T10-00-00.0.jsonl"
-    own = ["About a week.", "Never."]
-    lines = [(0, own[0], nothing), (1, own[1], "never"), (0, own[0], "week", "flexible")]
-    write(log, [lm_eval_line(*line) for line in lines])
-    steps = [{"name": "strict", "filter": [{"function": "regex", "fallback": "nothing found"}]}]
-    settings = {"configs": {"doses": {"filter_list": steps}}}
-    (tmp_path / "results_2026-11-20T10-00-00.0.json").write_text(json.dumps(settings), encoding="utf-8")
-    cases, printed = judged(log, tmp_path / "out")
-    assert [text_of(case) for case in cases] == [own[0], "never"]
-    assert "1 answers of which the filter strict made nothing: the model's own text is read (--filter" in printed
-    cases, printed = judged(log, tmp_path / "flexible", "--filter", "flexible")
-    assert [text_of(case) for case in cases] == ["week"]
-    assert "made nothing" not in printed
-
-
-def test_a_model_that_says_invalid_itself_is_judged_by_it(tmp_path: Path) -> None:
-    log = tmp_path / "samples_doses.jsonl"
-    write(log, [lm_eval_line(0, "[invalid]", "[invalid]")])
-    cases, printed = judged(log, tmp_path / "out")
-    assert text_of(cases[0]) == "[invalid]"
-    assert "made nothing" not in printed
-
-
-# What the author of each task gave as the reference of a row, and the rows of which that cannot be told.
+# Of each task the rows whose reference can be told from what the harness wrote, and what their author gave.
 GIVEN: dict[str, tuple[Callable[[dict], str | None], list[int]]] = {
-    "template": (lambda row: row["reference"] or None, []),
-    "column": (lambda row: row["reference"] or None, []),
-    "number": (lambda row: row["week"] or None, []),
-    "list": (lambda row: "\n".join(row["list"]) or None, []),
-    "nested": (lambda row: "\n".join(row["list"]) or None, []),
-    "index": (lambda row: row["options"][row["right"]], []),
-    "index_of_template": (lambda row: row["options"][row["right"]], []),
-    "index_of_words": (lambda row: ["no", "yes"][row["right"]], []),
-    "index_of_nothing": (lambda row: None, [0, 1, 2, 3, 4]),
-    "index_unclear": (lambda row: None, [0, 1, 2, 3, 4]),
-    "letter": (lambda row: "AB"[row["right"]], []),
-    "letter_in_brackets": (lambda row: f"({'AB'[row['right']]})", []),
-    "sentence": (lambda row: f"It is {row['reference']}" if row["reference"] else None, [1, 4]),
+    "template": (lambda row: row["reference"], [0]),
+    "column": (lambda row: row["reference"], [0]),
+    "letter": (lambda row: "AB"[row["right"]], [0, 1, 2, 3, 4]),
+    "letter_in_brackets": (lambda row: f"({'AB'[row['right']]})", [0, 1, 2, 3, 4]),
+    "sentence": (lambda row: f"It is {row['reference']}", [0, 3, 4]),
+    **dict.fromkeys(("number", "list", "nested", "index", "index_of_words", "index_of_nothing"), (str, [])),
 }
 
 
 @pytest.mark.parametrize("task", GIVEN)
 def test_nothing_is_a_reference_that_its_author_did_not_give(task: str, logs: dict[str, Path], tmp_path: Path) -> None:
-    references, unknown = GIVEN[task]
-    wanted = {f"Question: {row['question']}\nAnswer:": references(row) for row in ROWS}
+    reference, told = GIVEN[task]
+    wanted = [reference(row) if number in told else None for number, row in enumerate(ROWS)]
     cases, printed = judged(samples(logs, task), tmp_path / "out")
-    assert {case["question"]: case["reference"] for case in cases} == wanted
-    assert (f"{len(unknown)} answers {UNKNOWN}" in printed) == bool(unknown), printed
-    if without := [each for each in wanted.values() if each is None]:
-        assert f"5 answers of m, {5 - len(without)} with a reference" in printed
-    # Without the results beside it less is known of the task, but nothing is taken for a reference that is none.
-    alone = tmp_path / "samples_medtext.jsonl"
-    alone.write_bytes(samples(logs, task).read_bytes())
-    cases, printed = judged(alone, tmp_path / "alone")
-    lost = [case for case in cases if case["reference"] != wanted[case["question"]]]
-    assert {case["reference"] for case in lost} <= {None, "It is "}, "the author's words are kept"
+    assert [case["question"] for case in cases] == [f"Question: {row['question']}\nAnswer:" for row in ROWS]
+    assert [case["reference"] for case in cases] == wanted
     counted = int((re.search(f"([0-9]+) answers {UNKNOWN}", printed) or [0, "0"])[1])
-    assert counted >= sum(case["reference"] is None for case in lost), printed
+    empty = sum(not line["target"] for line in read(samples(logs, task)))
+    assert counted == wanted.count(None) - empty, printed
 
 
 def test_the_question_of_a_prompt_with_examples_is_its_last(logs: dict[str, Path], tmp_path: Path) -> None:
@@ -127,17 +78,13 @@ def test_likelihoods_are_no_answers(logs: dict[str, Path], tmp_path: Path) -> No
         assert "no answer" in done.stderr
 
 
-def test_repeats_and_what_a_filter_makes_of_an_answer_are_told(logs: dict[str, Path], tmp_path: Path) -> None:
+def test_repeats_and_further_filters_are_told(logs: dict[str, Path], tmp_path: Path) -> None:
     lines = read(samples(logs, "repeats"))
-    said = [each["resps"][0] for each in lines if each["filter"] == "two"]
+    said = [each["resps"][0] for each in lines if each["filter"] == lines[0]["filter"]]
     cases, printed = judged(samples(logs, "repeats"), tmp_path / "two")
     assert [text_of(case) for case in cases] == [texts[0] for texts in said]
-    assert "left out: 5 (filter number, not two)" in printed
+    assert "left out: 5 (the same answer, by a further filter)" in printed
     assert f"{sum(len(texts) - 1 for texts in said)} further answers" in printed
-    assert "made of the model's text" not in printed
-    cases, printed = judged(samples(logs, "repeats"), tmp_path / "number", "--filter", "number")
-    assert [text_of(case) for case in cases] == [texts[0].rsplit(" ")[-1] for texts in said]
-    assert "5 answers are what the filter number made of the model's text" in printed
 
 
 def test_a_chat_through_an_endpoint_is_read(harness_python: Path, logs: dict[str, Path], tmp_path: Path) -> None:

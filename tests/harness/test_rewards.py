@@ -1,6 +1,5 @@
-"""A judge as reward: groups, invalid verdicts, logged figures, the judge that watches, planted texts, settings, bad input."""
+"""A judge as reward: groups, invalid verdicts, logged figures, planted texts, settings, bad input."""
 
-import asyncio
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from statistics import fmean
@@ -10,7 +9,7 @@ from programs import ROOT, SAMPLE, error_line, needs_encoder, run_recipe
 
 from automedeval import Case, RecordError, Verdict, read_cases, read_rubric
 from automedeval.audit.perturbations import names_for, read_perturbations
-from automedeval.harness.rewards import JudgeReward, load_reward, medical_judge, medical_judge_async
+from automedeval.harness.rewards import JudgeReward, load_reward, medical_judge
 from automedeval.judges.judge import load_judge
 
 RUN = ROOT / "recipes" / "runs" / "grpo-135m" / "grpo.yaml"
@@ -22,8 +21,8 @@ class Counting:
     name = "counting"
     fingerprint = "0" * 12
 
-    def __init__(self, sign: int = 1):
-        self.sign, self.seen = sign, []
+    def __init__(self) -> None:
+        self.seen: list[Case] = []
 
     def __call__(self, cases: Iterable[Case]) -> Iterator[Verdict]:
         for case in cases:
@@ -32,7 +31,7 @@ class Counting:
             if any("fail" in text for text in texts):
                 yield Verdict(case.id, self.name, "words@1", order, error="not understood")
                 continue
-            scores = tuple(float(self.sign * len(text.split())) for text in texts)
+            scores = tuple(float(len(text.split())) for text in texts)
             yield Verdict(case.id, self.name, "words@1", order, valid=True, expected_scores=scores)
 
 
@@ -61,15 +60,6 @@ def test_conversations_questions_and_references_reach_the_judge() -> None:
         Case.from_dict(case.to_dict())  # as a record it is sound
 
 
-def test_the_mean_of_the_judge_that_watches_is_logged_over_the_completions_that_both_judged() -> None:
-    logged = {}
-    rewards = JudgeReward(Counting(), Counting(sign=-1))(
-        ["p", "p", "q"], ["a", "a b", "fail"], log_metric=logged.__setitem__
-    )
-    assert rewards == [1.0, 2.0, None]
-    assert logged == {"judge/valid_rate": 2 / 3, "judge/watch_valid_rate": 2 / 3, "judge/watch_reward": -1.5}
-
-
 @needs_encoder
 def test_the_packaged_judge_rewards_as_its_verdicts_say_and_planted_texts_raise_it_by_a_tenth_at_most() -> None:
     cases = list(read_cases(str(SAMPLE / "test_cases.jsonl")))[:12]
@@ -95,11 +85,10 @@ def test_the_packaged_judge_rewards_as_its_verdicts_say_and_planted_texts_raise_
 
 def test_settings_come_from_the_file_that_the_variable_names(tiny_model: Path, tmp_path: Path, monkeypatch) -> None:
     settings = tmp_path / "reward.yaml"
-    settings.write_text(f"judge: {tiny_model}\nwatch_judge: 'baseline:longer text'\nmax_new_tokens: 8\n")
+    settings.write_text(f"judge: {tiny_model}\nmax_new_tokens: 8\n")
     monkeypatch.setenv("AUTOMEDEVAL_REWARD", str(settings))
     rewards = medical_judge(["Is it safe?"] * 2, ["Yes.", "No."])
     assert all(1 <= reward <= 5 for reward in rewards)
-    assert asyncio.run(medical_judge_async(["Is it safe?"] * 2, ["Yes.", "No."])) == rewards
     assert load_reward(str(settings)) is load_reward(str(settings))
     for text, wrong in (
         ("jugde: small\n", "unknown key 'jugde'"),

@@ -5,7 +5,7 @@ import math
 
 import pytest
 
-from automedeval.harness.writing import inspect_text, lm_eval_text, scored_answers
+from automedeval.harness.writing import inspect_text, scored_answers
 from automedeval.records import Case, RecordError, Response, Verdict
 
 
@@ -33,10 +33,6 @@ def test_an_answer_without_a_valid_verdict_has_no_score() -> None:
     assert math.isnan(records[1]["value"])
     assert records[1]["metadata"]["unscored_reason"] == "grader_failed"
     assert records[1]["explanation"] == "cannot be read"
-    lines = [json.loads(line) for line in lm_eval_text(scored).splitlines()]
-    assert [line["doc_id"] for line in lines] == [0, 1]
-    assert lines[0]["automedeval"] == 4.0
-    assert math.isnan(lines[1]["automedeval"])
 
 
 def test_a_score_is_the_mean_of_the_verdicts_that_give_one() -> None:
@@ -53,13 +49,6 @@ def test_a_response_that_was_not_read_has_no_score_beside_one_that_was() -> None
     assert (record["verdicts"], record["valid"]) == (1, 0)
     (record,), _ = scored_answers(CASES, [half], "b")
     assert (record["value"], record["valid"]) == (1.0, 1)
-
-
-def test_only_a_log_of_lm_eval_has_numbers_of_documents() -> None:
-    named = Case("c9", "?", (Response("a", "One.", {"harness_id": "nine", "harness_epoch": 1}),))
-    records, _ = scored_answers([named], [Verdict("c9", "j", "r", (0,), valid=True, scores=(1,))], "a")
-    with pytest.raises(RecordError, match="'nine' is not a doc_id"):
-        lm_eval_text(records)
 
 
 def test_choices_are_no_scores() -> None:

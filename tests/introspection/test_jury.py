@@ -1,14 +1,12 @@
 """The jury: its file, its decisions, and people's readings that were kept aside."""
 
 import json
-from collections import Counter
 
 import pytest
-from doubles.introspection_study import MODELS, RUBRICS, case_of, rationale_of, recorded_of, verdict_of
-from programs import run_recipe
+from doubles.introspection_study import MODELS, case_of, rationale_of, recorded_of, verdict_of
 
-from automedeval.introspection.jury import read_readings, read_rulings, write_queue
-from automedeval.records import RecordError, Verdict
+from automedeval.introspection.jury import read_rulings, write_queue
+from automedeval.records import RecordError
 from automedeval.rubrics.rationale import split_steps
 
 ORDERS = {0: (2, 0, 1), 1: (0, 1, 2), 2: (1, 2, 0)}
@@ -91,21 +89,6 @@ def test_a_line_that_does_not_fit_is_refused(jury, change, said) -> None:
         read_rulings(jury({**LINE, **change}, LINE), RECORDED)
 
 
-def test_choices_are_decided_where_the_rubric_has_them(jury) -> None:
-    case = case_of(5, MODELS[:2])
-    names = [criterion.name for criterion in RUBRICS["medical_pairwise@1"].criteria]
-    choices = dict.fromkeys(names, "ash")
-    verdict = Verdict(case.id, "teacher", "medical_pairwise@1", (1, 0), ("ash", "birch"), valid=True, choices=choices)
-    recorded = {case.id: recorded_of(verdict, case)}
-    line = {"case_id": case.id, "decision": "revise", "choices": choices | {names[0]: "birch", names[1]: "tie"}}
-    rulings, _ = read_rulings(jury(line), recorded)
-    letters = dict(zip((case.models[index] for index in recorded[case.id].order), "ab"))
-    found = rulings[case.id].reading.choices
-    assert (found[names[0]], found[names[1]], found[names[2]]) == (letters["birch"], "tie", letters["ash"])
-    with pytest.raises(RecordError, match=r"one of .*, not"):
-        read_rulings(jury(line | {"choices": {names[0]: "oak"}}), recorded)
-
-
 def test_the_queue_keeps_what_was_filled_in(jury, tmp_path) -> None:
     half = {"case_id": "case-1", "judge": "teacher", "decision": None, "rationale": "Not sure yet.", "scores": None}
     file = jury(LINE, half)
@@ -143,84 +126,3 @@ def test_a_decision_holds_for_the_answers_that_were_seen(jury, tmp_path) -> None
         again = json.loads(file.read_text())
         assert again["digest"] != line["digest"], "a line that nobody filled in asks about the answers of today"
         assert set(read_rulings(jury(again | {"decision": "keep"}), known)[0]) == {"case-0"}
-
-
-# --- readings ---------------------------------------------------------------------------------------------------------
-
-
-def reading(at, annotator, scores, **more):
-    rationale = rationale_of(MODELS, ORDERS[at], "read")
-    about = {"case_id": f"case-{at}", "judge": "rater:x", "annotator": annotator, "decision": None, "order": ORDERS[at]}
-    return about | {"rationale": rationale, "scores": scores} | more
-
-
-def test_a_reading_decides_in_the_slots_of_the_row(jury) -> None:
-    lines = [reading(0, "2", [1, 2, 3]), reading(1, "2", [4, 2, 5]), reading(2, "2", [1, None, 3])]
-    rulings, counts = read_readings(jury(*lines, reading(2, "3", [2, 2, None])), RECORDED, RECORDED, 0, 1)
-    assert counts == Counter(usable=2, unusable=2)
-    revised, recorded = rulings["case-0"], RECORDED["case-0"]
-    assert (revised.decision, revised.annotator) == ("revise", "2")
-    assert revised.reading.scores == tuple((1, 2, 3)[index] for index in recorded.order)
-    assert models_in_steps(revised.reading) == [MODELS[index] for index in recorded.order]
-    assert rulings["case-1"].decision == "keep"
-    assert "case-2" not in rulings
-
-
-def test_one_reading_is_drawn_by_case_seed_and_round(jury) -> None:
-    lines = [reading(0, str(rater), [1, 2, 1 + rater % 5]) for rater in range(8)]
-    drawn = {}
-    for seed in range(4):
-        for number in (1, 2):
-            rulings, _ = read_readings(jury(*lines), RECORDED, ["case-0"], seed, number)
-            again, _ = read_readings(jury(*reversed(lines)), RECORDED, ["case-0"], seed, number)
-            assert rulings == again
-            drawn[seed, number] = rulings["case-0"].annotator
-    assert len(set(drawn.values())) > 2
-    assert any(drawn[seed, 1] != drawn[seed, 2] for seed in range(4))
-    assert read_readings(jury(*lines), RECORDED, ["case-1"], 0, 1) == ({}, Counter())
-
-
-@pytest.mark.parametrize(
-    ("scores", "more", "said"),
-    [
-        ([1, 2, 3], {"order": None}, r"jury.jsonl:1: 'order' must hold \[0, 1, 2\] in some order, not null"),
-        ([1, 2, 9], {}, "from 1 to 5, not 9"),
-        ([1, 2, 3], {"case_id": [1]}, r"jury.jsonl:1: 'case_id' must be a case's id, not \[1\]"),
-        ([1, 2, 3], {}, "a rater who has no reading of 'case-0' yet, not '2'"),
-    ],
-)
-def test_readings_that_do_not_fit_are_refused(jury, scores, more, said) -> None:
-    with pytest.raises(RecordError, match=said):
-        read_readings(jury(reading(0, "2", scores, **more), reading(0, "2", [1, 2, 3])), RECORDED, RECORDED, 0, 1)
-
-
-def test_readings_of_other_cases_are_passed_over(jury) -> None:
-    elsewhere = reading(0, "2", [1, 2, 9], case_id="not-trained-on")
-    assert read_readings(jury(elsewhere), RECORDED, RECORDED, 0, 1) == ({}, Counter())
-
-
-def test_what_prepare_cases_keeps_aside_is_understood(jury, tmp_path) -> None:
-    """Raters' reasons name the doctors in the slots of the verdict on record, before the data set shuffles them."""
-    cases = [case_of(at) for at in range(6)]
-    (tmp_path / "in.jsonl").write_text("".join(json.dumps(case.to_dict()) + "\n" for case in cases))
-    ratings = [
-        {"case_id": case.id, "model": model, "annotator": rater, "criterion": "overall"}
-        | {"score": 1 + (at + rater_at) % 5, "comment": f"{model} by {rater}"}
-        for case in cases
-        for at, model in enumerate(MODELS)
-        for rater_at, rater in enumerate(("x", "y"))
-    ]
-    (tmp_path / "ratings.jsonl").write_text("".join(json.dumps(rating) + "\n" for rating in ratings))
-    options = ["--input", tmp_path / "in.jsonl", "--layout", "cases", "--ratings", tmp_path / "ratings.jsonl"]
-    done = run_recipe(
-        "prepare", *options, "--verdicts_from", "ratings", "--rubric", "automedeval", "--output", tmp_path / "out"
-    )
-    assert done.returncode == 0, done.stderr
-    verdicts = [Verdict.from_dict(json.loads(line)) for line in (tmp_path / "out" / "verdicts.jsonl").open()]
-    known = {case.id: case for case in cases}
-    recorded = {verdict.case_id: recorded_of(verdict, known[verdict.case_id], 3) for verdict in verdicts}
-    rulings, counts = read_readings(tmp_path / "out" / "jury.jsonl", recorded, recorded, 3, 1)
-    assert counts == Counter(usable=6)
-    for case_id, ruling in rulings.items():
-        assert models_in_steps(ruling.reading) == [MODELS[index] for index in recorded[case_id].order]
-        assert f"by {ruling.annotator}" in ruling.reading.rationale

@@ -106,8 +106,8 @@ def test_the_statistics_and_the_records_say_what_happened(lessons) -> None:
     assert statistics["splits"]["test"] == old["splits"]["test"]
     assert statistics["arithmetic"][0] == "8 cases"
     counts = statistics["counts"]
-    assert (counts["cases"], counts["mistakes"], counts["unresolved"], statistics["waiting"]) == (7, 2, 1, "keep_old")
-    assert counts["kinds"] == {"relations": 1, "scores": 0, "choices": 0, "invalid": 1}
+    assert (counts["cases"], counts["mistakes"], counts["unresolved"]) == (7, 2, 1)
+    assert counts["kinds"] == {"relations": 1, "scores": 0, "invalid": 1}
     assert counts["consensus_at"] == {"1": 1}
     assert counts["consensus"] == {"keep": 0, "revise": 1}
     assert counts["unreadable"]["suggestion"] == 2
@@ -132,12 +132,10 @@ def test_the_statistics_and_the_records_say_what_happened(lessons) -> None:
     assert [line["case_id"] for line in lessons.read("round1.discussion/jury.jsonl")] == ["case-3"]
 
 
-def test_no_row_left_leaves_the_old_folder(lessons) -> None:
+def test_no_row_left_leaves_the_old_folder(lessons, tiny_model) -> None:
     assert lessons.introspect().returncode == 0
     before = (lessons.output / "train.parquet").read_bytes()
-    for number in range(7):
-        lessons.misjudge(number, None)
-    done = lessons.introspect("--waiting", "leave_out")
+    done = lessons.introspect("--training", lessons.training(tiny_model, 5))
     assert "no training row is left" in error_line(done)
     assert (lessons.output / "train.parquet").read_bytes() == before
 
@@ -190,7 +188,7 @@ def test_a_case_that_waits_stops_the_round_until_the_jury_has_decided(lessons) -
     told = succeeded(done).stdout.splitlines()[-1]
     assert f"2 cases wait for the jury in {queue}: fill them in there, or decide on the physicians' page" in told
     assert f"export into {queue.parent / 'decided'}; then run the same command again" in told
-    assert told.endswith("To go on without the jury: --waiting leave_out or --waiting keep_old")
+    assert told.endswith("To go on without the jury: --waiting keep_old")
     assert not lessons.output.exists(), "there is nothing that could be trained on"
     # What the page shows the jury is there already.
     records = {record["case_id"]: record for record in lessons.read("round1.discussion/revisions.jsonl")}
@@ -212,63 +210,19 @@ def test_a_case_that_waits_stops_the_round_until_the_jury_has_decided(lessons) -
     assert "unresolved;" not in (lessons.output / "README.md").read_text()
 
 
-def test_a_case_that_waits_can_be_left_out(lessons) -> None:
-    for number in (0, 4):
-        lessons.misjudge(number, (3, 3, 3))
-    done = lessons.introspect("--waiting", "leave_out")
-    assert done.returncode == 0, done.stderr
-    counted = "rows: 7 verdicts → 5 kept, 2 rejected (waits for the jury: 2); 0 revised"
-    assert counted in done.stdout.splitlines()
-    old, statistics = lessons.old_rows(), lessons.statistics()
-    assert lessons.rows() == {name: row for name, row in old.items() if name not in ("case-0", "case-4")}
-    assert (statistics["waiting"], statistics["counts"]["unresolved"]) == ("leave_out", 2)
-    assert counted in statistics["arithmetic"]
-    assert statistics["splits"]["train"]["rows"] == 5
-    dropped = {(line["case_id"], line["reason"]) for line in lessons.read("round1/dropped.jsonl")}
-    assert dropped == {("case-0", "waits for the jury"), ("case-4", "waits for the jury")}
-    card = (lessons.output / "README.md").read_text()
-    assert "2 of the judge's mistakes are unresolved; their rows are left out." in card
-    assert "| unresolved, left out | 2 |" in card
-    assert "wait for the jury and keep" not in done.stdout
-
-
-def test_the_jurys_answers_may_come_in_a_copy(lessons) -> None:
+def test_a_decision_without_a_rationale_and_one_that_is_not_needed_any_more(lessons) -> None:
     for number in (0, 1):
         lessons.misjudge(number, (3, 3, 3))
-    copy = lessons.write("copy.jsonl", [{"case_id": "case-0", "decision": "revise", "scores": [5, 4, 1]}])
     alone = ["--waiting", "keep_old"]
-    done = lessons.introspect(*alone, "--jury", copy)
-    assert "jury: 2 cases → 0 kept, 1 revised, 1 waiting" in done.stdout
+    assert lessons.introspect(*alone).returncode == 0
+    queue = "round1.discussion/jury.jsonl"
+    first, second = lessons.read(queue)
+    lessons.write(queue, [first | {"decision": "revise", "scores": [5, 4, 1]}, second])
+    assert "jury: 2 cases → 0 kept, 1 revised, 1 waiting" in lessons.introspect(*alone).stdout
     assert parse_verdict(lessons.rows()["case-0"]["completion"][0]["content"], AUTOMEDEVAL, 3).rationale is None
-    assert {line["case_id"] for line in lessons.read("round1.discussion/jury.jsonl")} == {"case-0", "case-1"}
-    assert "1 revised" in lessons.introspect(*alone).stdout, "the queue has taken the answer over"
+    assert {line["case_id"] for line in lessons.read(queue)} == {"case-0", "case-1"}
     lessons.misjudge(0, lessons.record["case-0"])
     assert "jury: 1 decisions on cases that needed none" in lessons.introspect(*alone).stdout
-    lessons.write("copy.jsonl", [{"case_id": "case-0", "decision": "revise", "scores": [5, 4, 9]}])
-    assert "from 1 to 5, not 9" in error_line(lessons.introspect("--jury", copy))
-
-
-def test_readings_kept_aside_sit_on_the_jury(lessons) -> None:
-    for number in (0, 1, 2):
-        lessons.misjudge(number, (3, 3, 3))
-    about = {"judge": "rater:a", "annotator": "b", "decision": None, "rationale": None, "order": [0, 1, 2]}
-    scores = {
-        "case-0": [5, 4, 1],
-        "case-1": list(lessons.record["case-1"]),
-        "case-2": [1, None, 2],
-        "case-3": [1, 1, 1],
-    }
-    readings = lessons.write("kept.jsonl", [about | {"case_id": name, "scores": one} for name, one in scores.items()])
-    options = ["--jury", f"readings:{readings}"]
-    assert "1 case waits for the jury in" in succeeded(lessons.introspect(*options)).stdout
-    done = lessons.introspect(*options, "--waiting", "keep_old")
-    assert done.returncode == 0, done.stderr
-    assert "jury: 3 cases → 1 kept, 1 revised, 1 waiting" in done.stdout
-    assert "jury: 2 readings were usable, 1 lack a score" in done.stdout
-    assert lessons.statistics()["partners"] == {"suggester": "nobody", "reviewer": "nobody", "jury": "raters' readings"}
-    changed = {name for name, row in lessons.rows().items() if row != lessons.old_rows()[name]}
-    assert changed == {"case-0"}
-    assert lessons.revisions()["case-0"]["annotator"] == "b"
 
 
 def test_a_second_round_follows_the_first(lessons) -> None:

@@ -133,7 +133,7 @@ def rows_of(folder: Path) -> dict[str, dict]:
 @pytest.mark.slow
 def test_an_audit_takes_embeddings_as_a_judge(tmp_path: Path) -> None:
     done = run_recipe(
-        "audit", "--judge", f"baseline:{QUESTION}", "--cases", CASES, "--limit", 6, "--edits", 1, "--resamples", 100,
+        "audit", "--judge", f"baseline:{QUESTION}", "--cases", CASES, "--limit", 6, "--edits", 1,
         "--gate", "false", "--output", tmp_path / "audit",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -156,7 +156,7 @@ def test_bm25_takes_the_rarity_of_words_from_the_whole_file(tmp_path: Path) -> N
 
 def test_an_audit_shows_what_a_count_can_be_talked_into(tmp_path: Path) -> None:
     done = run_recipe(
-        "audit", "--judge", f"baseline:{LONGER}", "--cases", CASES, "--resamples", 100,
+        "audit", "--judge", f"baseline:{LONGER}", "--cases", CASES,
         "--encoder", "none", "--output", tmp_path / "audit",
     )  # fmt: skip
     assert done.returncode == 3, done.stderr
@@ -170,7 +170,7 @@ def test_an_audit_shows_what_a_count_can_be_talked_into(tmp_path: Path) -> None:
     # BM25 judges the changed answers by the words of the clean cases.
     cases = Cases.read(str(CASES))
     assert run_recipe(
-        "audit", "--judge", f"baseline:{BM25}", "--cases", CASES, "--gate", "false", "--resamples", 100, "--edits", 1,
+        "audit", "--judge", f"baseline:{BM25}", "--cases", CASES, "--gate", "false", "--edits", 1,
         "--output", tmp_path / "bm25",
     ).returncode == 0  # fmt: skip
     fresh = BaselineJudge(BM25, Collection.of(cases.records))

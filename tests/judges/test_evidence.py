@@ -144,8 +144,7 @@ def test_a_reward_is_lower_where_the_store_contradicts_the_completion(store: Pat
     )
     assert beside[0] < plain[0]
     assert beside[1] == plain[1]
-    watched = load_reward(str(reward_file(tmp_path, evidence=store, watch_judge="baseline:longer text")))
-    assert watched(*completions) == beside  # the judge that watches reads no books, and need not
+    assert load_reward(str(reward_file(tmp_path, evidence=store)))(*completions) == beside
 
 
 def test_the_recipe_trains_on_the_rewards_of_the_judge_beside_the_store(

@@ -165,10 +165,6 @@ def test_overlong(kind, narrow, cases):
     assert fine.valid
     assert not skipped.valid
     assert "context window" in skipped.error
-    fine, clipped = kind(narrow, on_overlong="clip")([small, long])
-    assert clipped.valid
-    assert clipped.extra["clipped"] == ["a"]
-    assert "clipped" not in fine.extra
 
 
 def test_the_prompt_of_a_training_row_needs_room_for_its_own_completion_alone(narrow):
@@ -203,31 +199,6 @@ def test_the_prompt_of_a_training_row_needs_room_for_its_own_completion_alone(na
     assert f"{length(longer) - 1500} tokens longer" in overlong.error
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        " " * 5000 + "服药时要吃饭，多喝水，好好休息。" * 300,  # the first half is blank
-        "Yes. " + "服药时要吃饭，多喝水，好好休息。" * 300,  # after its first word it has no blanks
-        "word " * 3000,
-    ],
-)
-def test_clipping_keeps_at_least_half_of_what_fits(narrow, text):
-    judge = Judge(narrow, rationale=False, on_overlong="clip")
-    case = Case.from_dict({"id": "long", "question": "Why?", "responses": [{"model": "a", "text": text}]})
-    (request,), asked = judge.plan(case), []
-    answered = narrow.answer
-    narrow.answer = lambda prompts, wanted: asked.extend(prompts) or answered(prompts, wanted)
-    (verdict,) = (verdict for _, verdict in judge.judge([request]))
-    del narrow.answer
-    assert verdict.valid
-    assert verdict.extra["clipped"] == ["a"]
-    shown = asked[0].messages[-1]["content"].removesuffix(" …\n~~~").rpartition("~~~\n")[2]
-    text = text.strip()
-    assert text.startswith(shown)
-    fits = [size for size in range(0, len(text), 50) if narrow.overflow([judge.prompt(request, [text[:size]])])[0] <= 0]
-    assert len(shown) >= max(fits) // 2
-
-
 @needs_judge
 def test_likelihood_judge_prefers_the_response_that_makes_the_question_likely(human_data):
     """On the real small model an answer to the question beats an answer to another question."""
@@ -247,6 +218,6 @@ def test_settings_follow_what_changes_an_answer(chat, tmp_path):
     rubric = tmp_path / "mine.yaml"
     packaged = Path("src/automedeval/rubrics/packaged/automedeval.yaml").read_text()
     rubric.write_text(packaged.replace("easy to follow", "easy to read"))
-    options = ({}, {"rationale": False}, {"score_decoding": "free"}, {"rubric": str(rubric)}, {"on_overlong": "clip"})
+    options = ({}, {"rationale": False}, {"score_decoding": "free"}, {"rubric": str(rubric)})
     seen = {judge.fingerprint for judge in (*(Judge(chat, **each) for each in options), LikelihoodJudge(chat))}
-    assert (len(seen), Judge(chat, orders="all", seed=5).fingerprint) == (6, Judge(chat).fingerprint)
+    assert (len(seen), Judge(chat, orders="all", seed=5).fingerprint) == (5, Judge(chat).fingerprint)

@@ -55,9 +55,9 @@ def test_a_checkpoint_judges_as_by_the_recipe(spec, kind, options, tiny_model, c
 def test_an_endpoint_judges_as_by_the_recipe(cases, tmp_path, monkeypatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "a-key")
     with EndpointDouble(good_answer) as endpoint:
-        options = ["--base_url", endpoint.url, "--cache", "off"]
+        options = ["--base_url", endpoint.url]
         written = by_recipe(tmp_path, "--judge", "openai:m", *options)
-        judge = load_judge("openai:m", chat=ChatArguments(base_url=endpoint.url, cache="off"))
+        judge = load_judge("openai:m", chat=ChatArguments(base_url=endpoint.url))
         assert ordered(verdict.to_dict() for verdict in judge(cases)) == written
 
 

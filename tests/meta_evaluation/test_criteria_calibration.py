@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from tables import rows_of
 
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.criteria.calibration import ALL, FOLDS, RIDGE
+from automedeval.meta_evaluation.criteria.calibration import FOLDS, RIDGE
 
 ROWS = rows_of(__file__)
 EDGE = 1e-4
@@ -38,25 +38,18 @@ def new(chance: float, line: tuple[float, float]) -> float:
     return 1 / (1 + np.exp(-(line[0] * np.log(chance / (1 - chance)) + line[1])))
 
 
-def test_lines_are_those_of_scikit_learn_and_labelled_cases_take_those_of_other_cases(study) -> None:
+def test_the_line_is_that_of_scikit_learn_and_labelled_cases_take_that_of_other_cases(study) -> None:
     folder, rows = study
-    succeeded(calibrate(folder, "--by", "category"))
+    succeeded(calibrate(folder))
     facts = json.loads((folder / "out" / "calibration.json").read_text())
-    place = {f"c{number}": number for number in range(60)}
-    by_tag = {
-        name: [row for at, row in enumerate(rows) if CRITERIA[at % 3]["tags"] == [name]]
-        for name in ("theme:0", "theme:1")
-    }
-    for name, rows_of_tag in ((ALL, rows), *by_tag.items()):
-        line = facts["lines"][name]
-        assert (line["slope"], line["shift"]) == pytest.approx(fitted(rows_of_tag), rel=1e-4)
-        assert line["temperature"] == pytest.approx(1 / line["slope"])
-        assert new(line["threshold"], (line["slope"], line["shift"])) == pytest.approx(0.5)
+    place, line = {f"c{number}": number for number in range(60)}, facts["line"]
+    assert (line["slope"], line["shift"]) == pytest.approx(fitted(rows), rel=1e-4)
+    assert line["temperature"] == pytest.approx(1 / line["slope"])
+    assert new(line["threshold"], (line["slope"], line["shift"])) == pytest.approx(0.5)
     order = [case.id for case in Cases.read(str(folder / "cases.jsonl")).records]
     fold = {name: at % FOLDS for at, name in enumerate(order)}
     first = order[0]
-    rest = [row for at, row in enumerate(rows) if fold[f"c{at // 6}"] and CRITERIA[at % 3]["tags"] == ["theme:0"]]
-    line = fitted(rest)
+    line = fitted([row for at, row in enumerate(rows) if fold[f"c{at // 6}"]])
     calibrated = read(folder / "out" / "verdicts.jsonl")
     (verdict,) = [each for each in calibrated if each["case_id"] == first and each["order"] == [0]]
     row = rows[place[first] * 6]
@@ -72,19 +65,14 @@ def test_lines_are_those_of_scikit_learn_and_labelled_cases_take_those_of_other_
     assert after < before
 
 
-def test_other_cases_take_the_lines_of_all_labels_and_a_category_with_few_labels_that_of_all_criteria(study, tmp_path):
+def test_other_cases_take_the_line_of_all_labels(study, tmp_path):
     folder, rows = study
     for name in ("cases", "verdicts", "labels"):
         lines = read(folder / f"{name}.jsonl")
         write(tmp_path / f"{name}.jsonl", [each for each in lines if name != "labels" or int(each["case_id"][1:]) < 15])
-    done = calibrate(tmp_path, "--by", "category")
-    facts = json.loads((tmp_path / "out" / "calibration.json").read_text())
-    assert set(facts["lines"]) == {ALL, "theme:0"}  # theme:1 has fewer than 30 pairs
-    assert facts["as_all"] == ["theme:1"]
-    assert "few labels, as all criteria: theme:1" in done.stdout
-    calibrated = read(tmp_path / "out" / "verdicts.jsonl")
+    succeeded(calibrate(tmp_path))
     line = fitted(rows[: 15 * 6])
-    for each in calibrated:
+    for each in read(tmp_path / "out" / "verdicts.jsonl"):
         number = int(each["case_id"][1:])
         chance = rows[number * 6 + each["order"][0] * 3 + 1][1]
         if number >= 15 and chance is not None:

@@ -71,7 +71,7 @@ def test_a_response_counts_once_whatever_its_runs_and_unread_ones_count_too(stud
     failed: dict[str, dict[str, list[float]]] = {"t0": {}, "t1": {}, "t2": {}}
     unread = 0
     for slot, model in enumerate(MODELS):
-        whole, adjusted, ends, harms, lost = [], [], [], [], 0
+        whole, ends, harms, lost = [], [], [], 0
         for case in cases:
             points, met = [each["points"] for each in case["criteria"]], shares(verdicts, case, slot)
             lost += met.count(None)
@@ -86,16 +86,12 @@ def test_a_response_counts_once_whatever_its_runs_and_unread_ones_count_too(stud
                 if None not in met:
                     whole.append(every[0])
                     harms.append(score(points, [share * (worth < 0) for worth, share in zip(points, met)]))
-                    adjusted.append(every[0] - 0.0147 * (len(case["responses"][slot]["text"]) - 2000) / 500)
         candidate = result["candidates"][model]
         assert candidate["responses"] == len(cases)
         assert candidate["read"] == sum(None not in shares(verdicts, case, slot) for case in cases) < len(cases)
         assert candidate["unread"] == lost > 0
         unread += lost
-        assert candidate["unclipped"] == pytest.approx(np.mean(whole))
-        assert candidate["clip_mean"] == pytest.approx(np.mean(whole).clip(0, 1))
-        assert candidate["clip_cases"] == pytest.approx(np.mean(np.clip(whole, 0, 1)))
-        assert candidate["length_adjusted"] == pytest.approx(np.mean(adjusted))
+        assert candidate["mean"]["value"] == pytest.approx(np.mean(whole))
         assert [candidate["lowest"], candidate["highest"]] == pytest.approx(np.mean(ends, axis=0))
         assert candidate["harm"]["value"] == pytest.approx(np.mean(harms))
         assert candidate["rank"] == "1–2"
@@ -129,8 +125,8 @@ def test_a_judge_that_read_nothing_that_is_labelled_is_uncertified(study, tmp_pa
     assert "other is uncertified" in told(tmp_path / "out")
     assert "j is uncertified" not in told(tmp_path / "out")
     page = (tmp_path / "out" / "criteria.html").read_text()
-    assert "Candidates by other, uncertified" in page
-    assert "Candidates by j, uncertified" not in page
+    assert ">other, uncertified<" in page
+    assert ">j, uncertified<" not in page
 
 
 def test_what_is_known_of_a_judge_stands_beside_its_scores(study, tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_intervals_hold_the_true_mean_however_biased_the_judge_is(tmp_path) -> N
         powered = prediction_powered(rated, judge.expected[drawn])
         held.append(powered.interval.low <= true <= powered.interval.high)
         naive.append(powered.naive.low <= true <= powered.naive.high)
-        narrower.append(powered.worth[0] / 30)
+        narrower.append(powered.worth / 30)
     assert np.mean(held) >= 0.91
     assert np.mean(naive) <= 0.2
     assert np.mean(narrower) > 1.3  # the judge is worth three labels in ten, or more

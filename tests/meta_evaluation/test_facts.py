@@ -17,6 +17,7 @@ from doubles.agreement_study import (
     told,
     write,
 )
+from doubles.perturbations import some_of
 from programs import ENCODER, SAMPLE, error_line, flags, needs_encoder, run_command, succeeded
 
 from automedeval.meta_evaluation.facts import Audit, JudgeProfile, facts_of, in_words, is_trusted, trust
@@ -98,11 +99,8 @@ def test_an_audit_puts_its_own_figures_in_place(tmp_path: Path) -> None:
     cases = write(tmp_path / "cases.jsonl", read(SAMPLE / "test_cases.jsonl")[:10])
     judge = ["--judge", "small", "--encoder", ENCODER, "--cases", cases]
     assert run_command("judge", *judge, "--output", tmp_path / "v").returncode == 0
-    succeeded(
-        run_command(
-            "audit", *judge, "--checks", "danger", "--gate", "false", "--resamples", 100, "--output", tmp_path / "a"
-        )
-    )
+    options = flags(perturbations=some_of(tmp_path, "danger"), gate="false", output=tmp_path / "a")
+    succeeded(run_command("audit", *judge, *options))
     content = json.loads((tmp_path / "a" / "audit.json").read_text())
     (danger,) = (row for row in content["perturbations"] if row["name"] == "danger")
     printed, result = reported(tmp_path, tmp_path / "r", "--audits", tmp_path / "a")
@@ -219,13 +217,13 @@ def test_the_list_is_ordered_and_trust_needs_ratings_or_an_audit() -> None:
 
 def test_the_audit_that_a_report_names_is_of_the_judge_of_its_verdicts(tiny_model: Path, tmp_path: Path) -> None:
     cases = write(tmp_path / "cases.jsonl", read(CASES)[:3])
-    options = flags(max_new_tokens=8, dtype="float32", device="cpu", on_overlong="clip", rationale="false")
+    options = flags(max_new_tokens=8, dtype="float32", device="cpu", on_overlong="skip", rationale="false")
     succeeded(run_command("judge", cases, "--judge", tiny_model, "--output", tmp_path / "v", *options))
     printed, _ = reported(tmp_path, tmp_path / "r")
     (line,) = (line for line in printed.splitlines() if line.startswith("Next step"))
     _, command, *words = shlex.split(line[line.index("automedeval audit") :])
     words[words.index("--output") + 1] = str(tmp_path / "a")
-    few = ["--checks", "danger", "--edits", 1, "--gate", "false", "--resamples", 100]
+    few = ["--perturbations", some_of(tmp_path, "danger"), "--edits", 1, "--gate", "false"]
     succeeded(run_command(command, *words, *options, *few))
     printed, _ = reported(tmp_path, tmp_path / "r", "--audits", tmp_path / "a")
     assert "Audited: On 3 cases." in printed
@@ -261,24 +259,14 @@ def test_an_audit_says_only_what_it_tried(tmp_path: Path) -> None:
     assert "\nScores highest: " in printed
 
 
-def test_a_comparison_takes_the_audit_of_each_of_its_judges(tmp_path: Path) -> None:
+def test_an_audit_of_another_judge_of_the_report_is_not_taken_for_the_main_judge(tmp_path: Path) -> None:
     judged = agreeing_verdicts("j", settings="111111111111"), noisy_verdicts("k", 0.5, 1, settings="222222222222")
     write(tmp_path / "v.jsonl", [*judged[0], *judged[1]])
-    for name, settings in (("one", "111111111111"), ("two", "222222222222")):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "audit.json").write_text(json.dumps(audit_of(settings)))
-    ratings = SAMPLE / "test_ratings.jsonl"
-    args = ["--verdicts", tmp_path / "v.jsonl", "--cases", CASES, "--ratings", ratings]
-    done = succeeded(
-        run_command("compare", *args, "--output", tmp_path / "c", "--audits", tmp_path / "one", tmp_path / "two")
-    )
-    assert "Audited: On 20 cases. It passes." in done.stdout
-    done = run_command(
-        "report", *args, *flags(encoder="none", resamples=100, output=tmp_path / "r", audits=tmp_path / "two")
-    )
-    assert "Audit the judge with the options of its run" in told(tmp_path / "r"), (
-        "the main judge is j, and only k was audited"
-    )
+    (tmp_path / "audit.json").write_text(json.dumps(audit_of("222222222222")))
+    options = {"verdicts": tmp_path / "v.jsonl", "cases": CASES, "ratings": SAMPLE / "test_ratings.jsonl"}
+    options |= {"encoder": "none", "resamples": 100, "audits": tmp_path / "audit.json"}
+    succeeded(run_command("report", *flags(**options, output=tmp_path / "r")))
+    assert "Audit the judge with the options of its run" in told(tmp_path / "r")
 
 
 @pytest.mark.parametrize("name", ["blind_to", "empty", "models"])

@@ -63,13 +63,11 @@ def test_agreement_is_that_of_scikit_learn(study):
     assert figures["kappa"]["value"] == pytest.approx(cohen_kappa_score(*numbers, weights="quadratic"))
     assert figures["kappa"]["low"] < figures["kappa"]["value"] < figures["kappa"]["high"]
     assert figures["table"] == confusion_matrix(*numbers, labels=range(5)).tolist()
-    for least, degree in list(enumerate(DEGREES))[1:]:
-        flags = [(one >= least, other >= least) for one, other in zip(*numbers)]
-        for name, side in (("sensitivity", True), ("false_alarms", False)):
-            alarms = [alarm for truth, alarm in flags if truth == side]
-            figure = figures["from"][degree][name]
-            assert figure["n"] == len(alarms)
-            assert figure["value"] == (pytest.approx(sum(alarms) / len(alarms)) if alarms else None)
+    least = DEGREES.index("moderate")
+    for name, side in (("sensitivity", True), ("false_alarms", False)):
+        alarms = [other >= least for one, other in zip(*numbers) if (one >= least) == side]
+        assert figures[name]["n"] == len(alarms)
+        assert figures[name]["value"] == pytest.approx(sum(alarms) / len(alarms))
     assert figures["kappa"]["n"] == len(pairs) < len(people)
     assert figures["untold_by_judge"] == sum(degree == UNTOLD for degree in judge.values())
     assert figures["untold_by_physicians"] == sum(degree == UNTOLD for degree in people.values())

@@ -92,12 +92,11 @@ def test_layers_and_hash_are_those_of_bert_score(tiny: dict[str, str], monkeypat
 
 
 def test_only_what_needs_bert_score_asks_for_it(tiny: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = berts(tiny, PREDICTIONS, REFERENCES)
+    expected = barts(tiny, PREDICTIONS, REFERENCES)
     monkeypatch.setitem(sys.modules, "bert_score", None)  # as if it were not installed
-    scores = berts(tiny, PREDICTIONS, REFERENCES)
-    assert scores == expected | {"bert_score_hash": None}
-    with pytest.raises(ValueError, match="give bert_num_layers, or install bert-score"):
-        berts(tiny, PREDICTIONS, REFERENCES, bert_num_layers=None)
+    assert barts(tiny, PREDICTIONS, REFERENCES) == expected
+    with pytest.raises(ValueError, match="BERTScore needs bert-score: pip install bert-score"):
+        berts(tiny, PREDICTIONS, REFERENCES)
 
 
 def test_bart_score_is_the_published_formula(tiny: dict[str, str]) -> None:
@@ -123,46 +122,11 @@ def test_batches_and_order_change_nothing(tiny: dict[str, str], batch: int, monk
     for score, key in ((berts, "bert_score"), (barts, "bart_score")):
         whole = score(tiny, PREDICTIONS, REFERENCES)[key]
         with monkeypatch.context() as patched:
-            patched.setattr(metric, "BATCH", batch)
+            for name in ("BATCH", "LOGITS", "ROWS", "HELD"):
+                patched.setattr(metric, name, batch)
             scores = score(tiny, *mixed)[key]
         columns = [(whole, scores)] if key == "bart_score" else list(zip(whole.values(), scores.values()))
         assert all(near(two, [one[place] for place in order], 1e-5) for one, two in columns)
-
-
-def test_no_more_logits_are_held_than_said(tiny: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    expected, sizes, plain = barts(tiny, PREDICTIONS, REFERENCES)["bart_score"], [], metric.linear
-
-    def watched(*args: torch.Tensor) -> torch.Tensor:
-        sizes.append((logits := plain(*args)).numel())
-        return logits
-
-    monkeypatch.setattr(metric, "linear", watched)
-    monkeypatch.setattr(metric, "LOGITS", 2000)
-    monkeypatch.setattr(metric, "WORDS", 70)  # the vocabulary in slices, the last of them narrower
-    assert near(barts(tiny, PREDICTIONS, REFERENCES)["bart_score"], expected, 1e-5)
-    assert len(sizes) > 2 * 600 // 70
-    assert max(sizes) <= 2000
-
-
-def test_ten_thousand_items_read_each_text_once(tiny: dict[str, str]) -> None:
-    texts = [" ".join(random.Random(seed).choices(LONG.split(), k=1 + seed % 9)) for seed in range(60)]
-    texts = list(dict.fromkeys(texts))
-    rng = random.Random(1)
-    predictions, references = rng.choices(texts, k=10_000), rng.choices(texts[:20], k=10_000)
-    for score, what, most in ((berts, "bert_model", len(texts)), (barts, "bart_model", 20)):
-        score(tiny, PREDICTIONS, REFERENCES)  # loads the model
-        layers = 2 if what == "bert_model" else None
-        network = metric._load(what, tiny["roberta" if layers else "bart"], layers, "cpu").network
-        rows: list[int] = []
-        encoder = network if layers else network.model.encoder
-        handle = encoder.register_forward_hook(lambda *args, rows=rows: rows.append(len(args[-1].last_hidden_state)))
-        scores = score(tiny, predictions, references)
-        handle.remove()
-        assert 0 < sum(rows) <= most
-        figures = scores["bert_score"]["f1"] if layers else scores["bart_score"]
-        assert len(figures) == 10_000
-        alone = score(tiny, predictions[77:78], references[77:78])
-        assert near([figures[77]], alone["bert_score"]["f1"] if layers else alone["bart_score"], 1e-5)
 
 
 def test_a_blank_text_scores_nothing(tiny: dict[str, str]) -> None:
@@ -227,7 +191,6 @@ def weights_gone(tiny: dict[str, str], folder: Path) -> str:
         ({"predictions": ["a", None]}, r"predictions\[1\] must be a text, not NoneType"),
         ({"references": ["a", []]}, r"references\[1\] must be a text or a list of one text or more"),
         ({"references": ["a", ["b", b"c"]]}, r"references\[1\] must be a text, not bytes"),
-        ({"predictions": ["a", "\ud800"]}, r"predictions\[1\] contains half a surrogate pair"),
         ({"bert_model": None, "bart_model": None}, "both None"),
         ({"bert_num_layers": None}, "bert_num_layers must be given; bert-score's table has no such model"),
         ({"bert_num_layers": 4}, "bert_num_layers must be from 1 to 3, not 4"),

@@ -1,10 +1,8 @@
 import json
 import math
-import stat
 import time
 from dataclasses import replace
 from email.utils import formatdate
-from pathlib import Path
 
 import pytest
 from datasets import Dataset
@@ -28,7 +26,6 @@ from automedeval.harness.scoring import score_answers
 from automedeval.judges.judge import Judge
 from automedeval.models.arguments import ChatArguments
 from automedeval.models.base import ChatError, Prompt
-from automedeval.models.budget import Budget
 from automedeval.models.endpoint import OpenAIChat, defuse
 from automedeval.models.questions import Question
 from automedeval.records import Case, Response, digest
@@ -76,14 +73,13 @@ def test_a_passing_fault_is_tried_again(fault):
         (NO_CHOICES, "cannot be read"),
     ],
 )
-def test_a_lasting_fault_is_a_failure_after_all_retries(tmp_path, fault, said):
+def test_a_lasting_fault_is_a_failure_after_all_retries(fault, said):
     with EndpointDouble(fault) as endpoint:
-        chat = chat_at(endpoint, cache=tmp_path)
+        chat = chat_at(endpoint)
         assert ask(chat)[0].failed
         assert len(endpoint.asked) == 2  # max_retries 1
         assert len(chat.failures) == 1
         assert said in chat.failures[0]
-        assert not [file for file in tmp_path.rglob("*") if file.is_file()]
 
 
 @pytest.mark.parametrize(
@@ -207,14 +203,6 @@ def test_a_request_has_a_limit_while_another_thread_leaves_a_parameter_out():
         chat.left_out = Changing()
         body = chat.body(Prompt([{"role": "user", "content": "question"}]))
         assert {"max_tokens", "max_completion_tokens"} & set(body)
-
-
-def test_a_refused_parameter_is_found_in_the_cache_without_it(tmp_path):
-    with EndpointDouble(without(answer(SCORES), "temperature")) as endpoint:
-        ask(chat_at(endpoint, cache=tmp_path), 3)
-        asked = len(endpoint.asked)
-        again = chat_at(endpoint, cache=tmp_path, concurrency=1)
-        assert (len(ask(again, 3)), again.from_cache, len(endpoint.asked)) == (3, 3, asked + 1)
 
 
 @pytest.mark.parametrize(
@@ -369,7 +357,7 @@ def test_an_endpoint_that_is_too_busy_to_list_its_models_is_an_error():
             chat_at(endpoint, max_retries=0)
 
 
-def test_the_official_api_is_not_asked_for_its_models_and_has_a_cache(monkeypatch):
+def test_the_official_api_is_not_asked_for_its_models(monkeypatch):
     def unreachable(*_, **__):
         raise AssertionError("a request to the official API")
 
@@ -378,11 +366,6 @@ def test_the_official_api_is_not_asked_for_its_models_and_has_a_cache(monkeypatc
         for url in (None, "https://api.openai.com/v1", "https://eu.api.openai.com/v1"):
             chat = ChatArguments(base_url=url, max_new_tokens=100).load("openai:m")
             assert chat.fingerprint == digest([f"{url or 'https://api.openai.com/v1'}/", *SETTINGS])
-            assert chat.cache == Path("~/.cache/automedeval").expanduser()
-            assert ChatArguments(base_url=url, cache="off").load("openai:m").cache is None
-    with EndpointDouble(answer(SCORES)) as endpoint:
-        assert ChatArguments(base_url=endpoint.url).load("openai:m").cache is None
-        assert ChatArguments(base_url=endpoint.url, cache="here").load("openai:m").cache == Path("here")
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422])
@@ -391,14 +374,6 @@ def test_what_every_request_would_get_stops_the_run_with_one_line(status):
         with pytest.raises(ChatError, match=rf"^{endpoint.url}/ answered {status}: It is not so\.$"):
             ask(chat_at(endpoint, concurrency=1), 5)
         assert len(endpoint.asked) == 1
-
-
-def test_an_option_that_an_endpoint_does_not_know_is_named():
-    with (
-        EndpointDouble(error(400, "Unsupported: top_logprobs in any form")) as endpoint,
-        pytest.raises(ChatError, match=r"--top_logprobs 0 may help"),
-    ):
-        ask(chat_at(endpoint))
 
 
 @pytest.mark.parametrize(
@@ -559,14 +534,11 @@ def test_typed_questions_after_the_text_give_expected_scores(rubric):
     assert len(verdict.extra["probabilities"]) == 2 * criteria
 
 
-def test_typed_questions_cost_requests_that_an_estimate_counts():
+def test_typed_questions_take_tokens_that_an_estimate_counts():
     with EndpointDouble(good_answer) as endpoint:
-        budget = Budget(None, 1.0, 1.0)
-        free, asking = (
-            Judge(chat_at(endpoint, budget=budget), score_decoding=each) for each in ("free", "constrained")
-        )
+        free, asking = (Judge(chat_at(endpoint), score_decoding=each) for each in ("free", "constrained"))
         (request,) = free.plan(CASE)
-        assert asking.estimate([request])[1] > 3 * free.estimate([request])[1]
+        assert asking.estimate([request]) > 3 * free.estimate([request])
 
 
 @pytest.mark.parametrize("reply", [answer("4"), answer("I cannot say."), level("4", t4=0.2, tx=0.8)])
@@ -584,47 +556,3 @@ def test_what_fails_or_cannot_be_read_is_asked_no_question():
     with EndpointDouble(lambda body: error(500) if "logprobs" in body else answer(SCORES)) as endpoint:
         (verdict,) = Judge(chat_at(endpoint, max_retries=0), score_decoding="constrained")([CASE])
         assert (verdict.valid, verdict.extra["failed"]) == (False, True)
-
-
-def test_a_second_run_asks_nothing(tmp_path):
-    cache = tmp_path / "deep" / "cache"
-    with EndpointDouble(good_answer) as endpoint:
-        first = list(Judge(chat_at(endpoint, cache=cache), "just_eval_pairwise", orders="all")([CASE]))
-        assert len(endpoint.asked) == 2
-        second = list(Judge(chat_at(endpoint, cache=cache), "just_eval_pairwise", orders="all")([CASE]))
-        assert (len(endpoint.asked), first) == (2, second)
-        files = [file for file in cache.rglob("*") if file.is_file()]
-        assert (len(files), {stat.S_IMODE(file.stat().st_mode) for file in files}) == (2, {0o600})
-        assert {stat.S_IMODE(folder.stat().st_mode) for folder in [cache, *(file.parent for file in files)]} == {0o700}
-        for content in ("{", "[]", '{"choices": []}', '"x"', ""):
-            files[0].write_text(content)
-            before = len(endpoint.asked)
-            assert list(Judge(chat_at(endpoint, cache=cache), "just_eval_pairwise", orders="all")([CASE])) == first
-            assert len(endpoint.asked) == before + 1
-        list(Judge(chat_at(endpoint), "just_eval_pairwise")([CASE]))
-        assert len(endpoint.asked) == before + 2  # without a cache
-
-
-def test_whatever_changes_an_answer_changes_its_place_in_the_cache(tmp_path):
-    with EndpointDouble(answer(SCORES)) as endpoint, EndpointDouble(answer(SCORES)) as other:
-        chat = chat_at(endpoint, cache=tmp_path)
-        for _ in range(2):
-            ask(chat)
-            ask(chat, run=1)
-            ask(chat, label="automedeval@2:1234")
-            ask(chat, options=("A", "B"))
-            ask(chat_at(endpoint, cache=tmp_path, temperature=0.7))
-            ask(chat_at(endpoint, cache=tmp_path, seed=3))
-            ask(chat_at(endpoint, cache=tmp_path, max_new_tokens=99))
-            ask(OpenAIChat("another", base_url=endpoint.url, cache=tmp_path, max_new_tokens=100))
-            ask(chat_at(other, cache=tmp_path))
-        assert (len(endpoint.asked), len(other.asked), len(list(tmp_path.glob("*/*.json")))) == (8, 1, 9)
-
-
-def test_a_cache_that_cannot_be_written_is_named(tmp_path):
-    (tmp_path / "cache").write_text("a file")
-    with (
-        EndpointDouble(answer(SCORES)) as endpoint,
-        pytest.raises(ChatError, match=r"cache/..: .*\(--cache off uses no cache\)"),
-    ):
-        ask(chat_at(endpoint, cache=tmp_path / "cache"))

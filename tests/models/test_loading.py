@@ -26,10 +26,10 @@ SHAPES = {
 OPTIONS = {"dtype": "float32", "device": "cpu", "max_new_tokens": 8}
 
 
-def room(folder: Path, shape: str, memory: tuple[float, float], monkeypatch, quantization: str = "none") -> int:
+def room(folder: Path, shape: str, memory: tuple[float, float], monkeypatch) -> int:
     AutoConfig.for_model("llama", **SHAPES[shape]).save_pretrained(folder)
     monkeypatch.setattr(local, "gpu_memory", lambda device: memory)
-    return batch_room(outline_network(folder, torch.bfloat16, "cuda:0"), "cuda:0", quantization)
+    return batch_room(outline_network(folder, torch.bfloat16, "cuda:0"), "cuda:0")
 
 
 def test_a_13b_takes_batches_of_36_000_tokens_on_80_gb(tmp_path, monkeypatch):
@@ -44,7 +44,6 @@ def test_a_13b_takes_batches_of_36_000_tokens_on_80_gb(tmp_path, monkeypatch):
 def test_the_room_follows_the_memory_and_the_weights(tmp_path, monkeypatch):
     # (50 - 26.0) / 2 GB at 819,200 bytes a token, where another program holds 35 of 85 GB
     assert 14_000 < room(tmp_path, "13B", (85 * GB, 50 * GB), monkeypatch) < 15_000
-    assert room(tmp_path, "13B", (85 * GB, 84 * GB), monkeypatch, "4bit") > 45_000
     assert room(tmp_path, "13B", (24 * GB, 24 * GB), monkeypatch) == 2 * 2**30 // 819_200  # does not fit anyway
     assert room(tmp_path, "8B", (85 * GB, 84 * GB), monkeypatch) > 200_000  # four query heads share keys and values
 
@@ -93,19 +92,6 @@ def test_one_process_of_a_machine_reads_the_files(tiny_model, monkeypatch):
         str(tiny_model), **OPTIONS, processes=Processes(1, 2, once=lambda name, _: json.loads(kept[name]))
     )
     assert (other.fingerprint, other.checkpoint) == (alone, fingerprint(tiny_model, []))
-
-
-@pytest.mark.parametrize(("device", "problem"), [("cpu", "needs a CUDA GPU"), ("cuda:0", "pip install bitsandbytes")])
-def test_quantization_needs_a_gpu_and_its_library(tiny_model, device, problem):
-    with pytest.raises(RecordError, match=problem):
-        ChatArguments(quantization="4bit", device=device, dtype="float32").load(str(tiny_model))
-
-
-def test_quantization_is_that_of_bitsandbytes(monkeypatch):
-    monkeypatch.setattr(network, "find_spec", lambda name: True)
-    assert network.quantized("8bit", "cuda:0", torch.bfloat16).load_in_8bit
-    four = network.quantized("4bit", "cuda:0", torch.bfloat16)
-    assert (four.load_in_4bit, four.bnb_4bit_quant_type, four.bnb_4bit_compute_dtype) == (True, "nf4", torch.bfloat16)
 
 
 @pytest.mark.parametrize(

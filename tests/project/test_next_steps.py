@@ -10,6 +10,7 @@ from pathlib import Path
 import huggingface_hub.constants
 import pytest
 from doubles.endpoint import EndpointDouble, good_answer
+from doubles.perturbations import some_of
 from programs import run_command
 
 from automedeval.records.offline import is_here
@@ -69,7 +70,7 @@ def printed_commands(text: str) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("place", ["option", "environment"])
-def test_a_printed_command_asks_the_server_of_its_run_with_its_key(place, endpoint, asked, monkeypatch):
+def test_a_printed_command_asks_the_server_of_its_run_with_its_key(place, endpoint, asked, monkeypatch, tmp_path):
     options = ["--base_url", endpoint.url] if place == "option" else []
     if place == "environment":
         monkeypatch.setenv("OPENAI_BASE_URL", endpoint.url)
@@ -86,7 +87,8 @@ def test_a_printed_command_asks_the_server_of_its_run_with_its_key(place, endpoi
     assert audits
     for words in audits:
         before = len(endpoint.requests)
-        done = run_command(*words[1:], "--edits", 1, "--checks", "order", "--resamples", 100, "--encoder", "none")
+        order = ("--perturbations", some_of(tmp_path, "order"))
+        done = run_command(*words[1:], *order, "--encoder", "none")
         assert done.returncode in (0, 3), done.stderr
         new = endpoint.requests[before:]
         assert 400 in {each["body"].get("max_completion_tokens") for each in new if each["body"]}

@@ -1,55 +1,11 @@
-"""What can be known on Linux about Windows and macOS, where nobody has run the package: imports, files, streams, devices."""
+"""What can be known on Linux about Windows and macOS, where nobody has run the package: streams and devices."""
 
-import ast
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
-from programs import ROOT, SAMPLE, run_recipe
-
-PROGRAMS = sorted({*(ROOT / "src").rglob("*.py"), *(ROOT / "recipes").rglob("*.py")})
-# Python's documentation says "Availability: Unix" of these modules, and of these names in `os` and `signal`.
-UNIX_MODULES = {"crypt", "curses", "fcntl", "grp", "posix", "pty", "pwd", "readline", "resource", "syslog", "termios"}
-UNIX_NAMES = {
-    *("SIGALRM", "SIGHUP", "SIGKILL", "SIGUSR1", "SIGUSR2", "alarm", "chown", "fchmod", "fork", "getegid", "geteuid"),
-    *("getgid", "getloadavg", "getpgid", "getuid", "killpg", "mkfifo", "nice", "posix_fadvise", "pread", "pwrite"),
-    *("sched_getaffinity", "setsid", "statvfs", "sysconf", "uname", "wait3", "wait4"),
-}
-
-
-def nodes(*kinds: type) -> Iterator[tuple[str, ast.AST]]:
-    """Yield the nodes of some kinds in every program, with the place of each."""
-    for file in PROGRAMS:
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, kinds):
-                yield f"{file.relative_to(ROOT)}:{node.lineno}", node
-
-
-def test_no_program_uses_what_windows_lacks() -> None:
-    modules = [(place, each.name) for place, node in nodes(ast.Import) for each in node.names]
-    modules += [(place, node.module) for place, node in nodes(ast.ImportFrom)]
-    assert not [place for place, name in modules if name.partition(".")[0] in UNIX_MODULES]
-    names = [
-        (place, node.attr) for place, node in nodes(ast.Attribute) if getattr(node.value, "id", "") in ("os", "signal")
-    ]
-    assert not [place for place, name in names if name in UNIX_NAMES]
-
-
-def test_text_files_are_utf_8_and_end_lines_alike_everywhere() -> None:
-    wrong = []
-    for place, node in nodes(ast.Call):
-        given, function = {each.arg for each in node.keywords}, ast.unparse(node.func)
-        if function in ("open", "os.fdopen"):
-            mode = node.args[1].value if len(node.args) > 1 else "r"
-        elif function.endswith((".read_text", ".write_text")):
-            mode = "r" if function.endswith(".read_text") else "w"
-        else:
-            continue
-        if "b" not in mode and not given >= ({"encoding"} if mode == "r" else {"encoding", "newline"}):
-            wrong.append(place)
-    assert not wrong
+from programs import SAMPLE, run_recipe
 
 
 def test_a_terminal_that_lacks_a_character_gets_its_escape(tmp_path: Path) -> None:
@@ -95,9 +51,3 @@ def test_the_metric_which_stands_alone_chooses_alike(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(metric, "_load", load)
     with pytest.raises(ValueError, match="'mps'"):
         metric.rationale_score(["rest"], ["rest"])
-
-
-def test_no_other_program_chooses_a_device() -> None:
-    choosing = {file.stem for file in PROGRAMS if "is_available()" in file.read_text(encoding="utf-8")}
-    # Training leaves the device to accelerate, and start.py asks whether there is a GPU for the number format.
-    assert choosing == {"device", "rationale_score", "start"}

@@ -128,7 +128,7 @@ def stand_ins(words: list[str], url: str) -> list[str]:
     if any(word in ("MODEL", "models/SmolLM2-135M-Instruct") for word in words):
         words += ["--device", "cpu", "--dtype", "float32", "--max_new_tokens", "8"]
     if words[0] == "audit":
-        words += ["--limit", "2", "--resamples", "100"]
+        words += ["--limit", "2"]
         words += [] if "--edits" in words else ["--edits", "1"]
     if words[0] == "report":
         words += ["--resamples", "100"]

@@ -24,12 +24,6 @@ def test_no_recipe_hides_another_module() -> None:
     assert not set(RECIPES) & (set(packages_distributions()) | set(sys.stdlib_module_names))
 
 
-def test_no_module_is_a_drawer() -> None:
-    drawers = {"utils", "util", "helpers", "helper", "common", "misc", "tools"}
-    names = {path.stem for folder in (SOURCE, ROOT / "recipes") for path in folder.rglob("*")}
-    assert not names & drawers
-
-
 @pytest.mark.parametrize(
     ("statement", "absent"),
     [

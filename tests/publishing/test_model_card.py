@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -16,16 +15,14 @@ from tables import rows_of
 from automedeval.meta_evaluation.report.text import answer, further
 from automedeval.models.checkpoints import fingerprint
 from automedeval.publishing.checks import MODEL, check_card
-from automedeval.publishing.model_card import CardInputs, eval_results, fill_card, read_result
+from automedeval.publishing.model_card import eval_results, fill_card, read_result
 from automedeval.records import RecordError
 from automedeval.records.text import cell
-from automedeval.rubrics.published import files_to_publish, rubric_to_publish
+from automedeval.rubrics.published import files_to_publish
 from automedeval.stats.agreement import LABELS
 
 ROWS = rows_of(__file__)
 
-INPUTS = CardInputs("org/judge", base_model="some-org/base", datasets=("org/data",), license="llama2")
-TINY = CardInputs(**vars(INPUTS) | {"judge": "tiny"})
 CARD = (ROOT / "model_card.md").read_text(encoding="utf-8")
 
 
@@ -37,6 +34,11 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def checkpoint(tiny_model: Path, tmp_path: Path) -> Path:
     return trained(tiny_model, tmp_path / "judge")
+
+
+def filled(checkpoint: Path, result: dict | None = None, audit: dict | None = None, **about: str | None) -> str:
+    about = {"repo": "org/judge", "license": "llama2", "base_model": "some-org/base"} | about
+    return fill_card(CARD, checkpoint, fingerprint(checkpoint, []), result=result, audit=audit, **about)
 
 
 def of_weights(file: Path, **checkpoints: Path) -> dict:
@@ -55,8 +57,8 @@ def part(card: str, heading: str) -> str:
 
 def test_the_figures_of_the_card_are_those_that_were_measured(checkpoint: Path, results: Path) -> None:
     result = of_weights(results, tiny=checkpoint)
-    card = fill_card(CARD, checkpoint, TINY, result)
-    check_card(card, MODEL, {})
+    card = filled(checkpoint, result)
+    check_card(card, MODEL)
     record, ceiling = result["judges"]["tiny"], result["people"]["ceiling"]
 
     def in_card(estimate: dict) -> str:
@@ -75,7 +77,7 @@ def test_the_figures_of_the_card_are_those_that_were_measured(checkpoint: Path, 
     assert "not recorded" not in shown
     assert "no trained model" not in card
     data = ModelCard(card).data
-    assert (data.base_model, data.datasets, data.license) == ("some-org/base", ["org/data"], "llama2")
+    assert (data.base_model, data.license) == ("some-org/base", "llama2")
 
 
 def test_the_card_has_every_fact_of_the_page_but_those_of_the_ranking(checkpoint: Path, results: Path) -> None:
@@ -85,7 +87,7 @@ def test_the_card_has_every_fact_of_the_page_but_those_of_the_ranking(checkpoint
         "contradicted": {"larch-7b": [4, 9]},
     }  # fmt: skip
     page = answer(result | {"main_judge": result["main_judge"] | {"name": "tiny"}})
-    shown = part(fill_card(CARD, checkpoint, TINY, result), "How good it is")
+    shown = part(filled(checkpoint, result), "How good it is")
     facts = {"Contradicts its evidence", "Harm", "Audited?", "What it does not see", "Broken rationales"}
     facts |= {"Empty and unread", "Other languages"}
     assert facts <= page.keys()
@@ -97,9 +99,9 @@ def test_the_card_has_every_fact_of_the_page_but_those_of_the_ranking(checkpoint
 
 def test_the_hub_gets_the_figures_on_its_own_data_sets_alone(checkpoint: Path, results: Path) -> None:
     result = of_weights(results, tiny=checkpoint)
-    assert eval_results(result, "tiny") is None  # the cases are a file of this machine
+    assert eval_results(result, fingerprint(checkpoint, [])) is None  # the cases are a file of this machine
     result["cases"]["file"] = "org/cases@v2"
-    entries = parse_eval_result_entries(yaml.safe_load(eval_results(result, "tiny")))
+    entries = parse_eval_result_entries(yaml.safe_load(eval_results(result, fingerprint(checkpoint, []))))
     record = result["judges"]["tiny"]
     measured = {name: record[name] for each in LABELS for name in (each, f"{each}_expected")}
     measured = {name: estimate for name, estimate in measured.items() if estimate["value"] is not None}
@@ -111,7 +113,8 @@ def test_the_hub_gets_the_figures_on_its_own_data_sets_alone(checkpoint: Path, r
     (notes,) = [entry.notes for entry in entries if entry.task_id == "concordance"]
     assert notes == f"95 % interval {low:.2f}–{high:.2f}, n = {n}"
     record["checkpoint"] = None  # on which weights they were measured is not known
-    assert eval_results(result, "tiny") is None
+    del result["judges"]["other"]
+    assert eval_results(result, fingerprint(checkpoint, [])) is None
 
 
 def test_figures_of_other_weights_are_refused(
@@ -121,34 +124,36 @@ def test_figures_of_other_weights_are_refused(
     measured, published = (fingerprint(folder, []) for folder in (checkpoint, other))
     assert measured != published
     assert measured == fingerprint(tiny_model, []), "the record of its training is no part of a checkpoint"
-    line = f"agreement.json: tiny was measured on the checkpoint {measured}, and {other} is {published}; "
-    with pytest.raises(RecordError, match=f"^{re.escape(line)}judge with it, and evaluate that$"):
-        fill_card(CARD, other, TINY, of_weights(results, tiny=checkpoint))
-    with pytest.raises(RecordError, match=f"^{re.escape(line)}--judge other was measured on it$"):
-        fill_card(CARD, other, TINY, of_weights(results, tiny=checkpoint, other=other))
+    line = f"no judge was measured on this checkpoint, {published}, but tiny ({measured}), other (not recorded): "
+    with pytest.raises(RecordError, match=re.escape(line)):
+        filled(other, of_weights(results, tiny=checkpoint))
+    both = of_weights(results, tiny=checkpoint, other=other)
+    for folder, name in ((checkpoint, "tiny"), (other, "other")):
+        assert f"| measure | {name} | from its expected scores |" in filled(folder, both)
     # one figure in the configuration is enough
     config = json.loads((checkpoint / "config.json").read_text())
     result = of_weights(results, tiny=checkpoint)
     (checkpoint / "config.json").write_text(json.dumps(config | {"rms_norm_eps": 0.1}))
-    with pytest.raises(RecordError, match="tiny was measured on the checkpoint"):
-        fill_card(CARD, checkpoint, TINY, result)
-    for record in result["judges"].values():
-        record.pop("checkpoint", None)
-    card = fill_card(CARD, checkpoint, TINY, result)
+    with pytest.raises(RecordError, match="no judge was measured on this checkpoint"):
+        filled(checkpoint, result)
+    # the only judge of a report may be of weights that are not recorded
+    result["judges"] = {name: record for name, record in result["judges"].items() if name != "other"}
+    result["judges"]["tiny"].pop("checkpoint")
+    card = filled(checkpoint, result)
     assert "**It is not recorded which weights these figures were measured on:**" in part(card, "How good it is")
     assert "| Concordance | " in card
     assert "weights alone" not in card
 
 
 def test_what_was_not_measured_is_said(checkpoint: Path) -> None:
-    card = fill_card(CARD, checkpoint, INPUTS)
+    card = filled(checkpoint)
     shown = part(card, "How good it is")
     assert "Nothing has been measured on this checkpoint: how far it agrees with people is not known." in shown
     assert "- Can the judge be believed? Not known. No ratings are given." in shown
     assert "- Audited? No audit is given." in shown
     assert "- What it does not see: Not known. No audit is given that shows" in shown
     assert part(card, "Audit").startswith("Not audited: ")
-    check_card(card, MODEL, {})
+    check_card(card, MODEL)
 
 
 def test_the_card_counts_the_cases_that_people_rated(checkpoint: Path, tmp_path: Path) -> None:
@@ -161,7 +166,7 @@ def test_the_card_counts_the_cases_that_people_rated(checkpoint: Path, tmp_path:
         "--ratings", tmp_path / "few.jsonl", "--resamples", 100, "--encoder", "none", "--output", results.parent,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    card = fill_card(CARD, checkpoint, INPUTS, read_result(results))
+    card = filled(checkpoint, read_result(results))
     responses, raters = {(each["case_id"], each["model"]) for each in few}, {each["annotator"] for each in few}
     rated = f"{len(responses)} responses to 7 of the cases are rated by {len(raters)} raters on "
     assert f"30 cases with 90 responses, test\\_cases.jsonl; {rated}" in card
@@ -177,13 +182,13 @@ def test_a_file_that_is_not_there_is_named_once(tmp_path: Path) -> None:
 
 
 def test_without_ratings_the_card_claims_no_agreement(checkpoint: Path, results: Path) -> None:
-    result = read_result(results)
+    result = of_weights(results, tiny=checkpoint)
     del result["people"]
     for record in result["judges"].values():
         record.pop("headline", None)
         for name in [name for name in record if "accuracy" in name or "concordance" in name or "earman" in name]:
             del record[name]
-    shown = part(fill_card(CARD, checkpoint, TINY, result), "How good it is")
+    shown = part(filled(checkpoint, result), "How good it is")
     assert "Nobody rated these responses here" in shown
     assert "Concordance" not in shown
 
@@ -196,7 +201,7 @@ def test_the_audit_is_shown_line_by_line(checkpoint: Path) -> None:
     rows = [order | {"share": flips, "shift": span}, own | {"share": nothing, "shift": nothing}]
     cases = {"cases": 60}
     audit = {"judge": {"name": "tiny", "checkpoint": None}, "cases": cases, "passes": False, "perturbations": rows}
-    card = fill_card(CARD, checkpoint, INPUTS, audit=audit)
+    card = filled(checkpoint, audit=audit)
     shown = part(card, "Audit")
     assert shown.startswith(
         "Audited on 60 cases as tiny: it does not pass; 0 of 1 limits are kept, 0 were not measured."
@@ -207,23 +212,11 @@ def test_the_audit_is_shown_line_by_line(checkpoint: Path) -> None:
 
 
 def test_stages_and_hours_come_from_the_records(tiny_model: Path, tmp_path: Path) -> None:
-    first = trained(tiny_model, tmp_path / "first", seconds=1800.0)
-    identity = {"rows": "0123456789ab", "start": fingerprint(first, [])}
-    second = trained(tiny_model, tmp_path / "second", ("stage1", "stage2"), start=str(first), identity=identity)
-    card = fill_card(CARD, second, INPUTS)
-    assert "| stage1 | instructions/tiny, `abcdef012345` | 12 | 3,400 | 560 | 2 | 0.50 |" in card
-    assert "| stage2 | instructions/tiny, `abcdef012345` | 12 | 3,400 | 560 | 2 | 1.50 |" in card
-    assert "the rows `0123456789ab` on CPU, 2 cores" in card
+    card = filled(trained(tiny_model, tmp_path / "second", ("stage1", "stage2"), seconds=5400.0))
+    for name in ("stage1", "stage2"):
+        assert f"| {name} | instructions/tiny, `abcdef012345` | 12 | 3,400 | 560 | 2 |\n" in card
+    assert "the rows `0123456789ab` in 1.50 hours on CPU, 2 cores" in card
     assert "so the energy is not known" in card.replace("\n", " ")
-
-    # where the checkpoint of a stage is gone, or another run is in its place, so are its hours
-    shutil.rmtree(first)
-    trained(build_tiny_model(tmp_path / "seed1", seed=1), first, seconds=7200.0)
-    for _ in range(2):
-        card = fill_card(CARD, second, INPUTS)
-        assert "| 560 | 2 | not logged here |" in card
-        assert "| 560 | 2 | 1.50 |" in card
-        shutil.rmtree(first, ignore_errors=True)
 
 
 @pytest.mark.parametrize("own_rubric", [False, True])
@@ -231,37 +224,37 @@ def test_the_lines_of_the_card_run(
     tiny_model: Path, tmp_path: Path, own_rubric: bool, capsys: pytest.CaptureFixture
 ) -> None:
     name = "feedbackqa@1" if own_rubric else "automedeval@1"
-    rubric = str(ROOT / "recipes/runs/automedeval-135m/feedbackqa.yaml") if own_rubric else None
+    rubric = str(ROOT / "recipes/runs/automedeval-135m/feedbackqa.yaml") if own_rubric else "automedeval"
     folder = trained(tiny_model, tmp_path / "judge", rubrics=[name])
     (folder / "rubric").mkdir()
-    for path, content in files_to_publish(rubric_to_publish(folder, rubric), "0.1.0").items():
+    for path, content in files_to_publish(rubric, "0.1.0").items():
         (folder / path).write_bytes(content)
-    (code,) = re.findall(r"```python\n(.*?)```", fill_card(CARD, folder, INPUTS), re.S)
+    (code,) = re.findall(r"```python\n(.*?)```", filled(folder), re.S)
     assert len(code.strip().splitlines()) <= 8
     exec(compile(code.replace("org/judge", str(folder)), "card", "exec"), {})
     assert re.match(r"True \(\d, \d\) \(\d\.\d+, ", capsys.readouterr().out)
 
 
 @pytest.mark.parametrize(("changes", "message"), ROWS["test_what_is_not_known_is_asked_for"])
-def test_what_is_not_known_is_asked_for(checkpoint: Path, results: Path, changes: dict, message: str) -> None:
+def test_what_is_not_known_is_asked_for(checkpoint: Path, changes: dict, message: str) -> None:
     with pytest.raises(RecordError, match=re.escape(message)):
-        fill_card(CARD, checkpoint, CardInputs(**vars(TINY) | changes), read_result(results))
+        filled(checkpoint, **changes)
 
 
 def test_only_finished_training_has_a_card(tiny_model: Path, checkpoint: Path) -> None:
     with pytest.raises(RecordError, match=r"no training/record\.json"):
-        fill_card(CARD, tiny_model, INPUTS)
+        filled(tiny_model)
     record = checkpoint / "training" / "record.json"
     record.write_text(json.dumps(json.loads(record.read_text()) | {"finished": False}))
     with pytest.raises(RecordError, match="its training is not finished"):
-        fill_card(CARD, checkpoint, INPUTS)
+        filled(checkpoint)
 
 
 @pytest.mark.parametrize(("path", "end"), ROWS["test_of_a_path_the_card_tells_its_end_alone"])
 def test_of_a_path_the_card_tells_its_end_alone(checkpoint: Path, results: Path, path: str, end: str) -> None:
     result = of_weights(results, tiny=checkpoint)
     result["cases"]["file"] = path
-    card = fill_card(CARD, checkpoint, TINY, result)
+    card = filled(checkpoint, result)
     assert "somebody" not in card
     assert f"responses, {end};" in card
 

@@ -4,7 +4,6 @@ import json
 import shutil
 import subprocess
 import sys
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
@@ -63,13 +62,12 @@ def asked(judge: Judge) -> list[dict[str, str]]:
 
 @pytest.mark.slow
 def test_a_reader_asks_in_the_words_of_the_rubric_that_was_published(tiny_model: Path, tmp_path: Path) -> None:
-    name = own_rubric(tmp_path / "mine")
     folder = trained(tiny_model, tmp_path / "judge", rubrics=["night@1"])
+    own_rubric(folder / "rubric").rename(folder / "rubric" / "rubric.yaml")
     with HubDouble() as hub:
-        command = ("model", folder, "--repo", "org/judge", *ABOUT, "--rubric", name)
+        command = ("model", folder, "--repo", "org/judge", *ABOUT)
         done = run_recipe("publish", *command, env=hub.environment(tmp_path / "writer"))
         assert done.returncode == 0, done.stderr
-        shutil.rmtree(tmp_path / "mine")
         command = [sys.executable, "-c", READ, json.dumps(CASE)]
         read = subprocess.run(
             command, env=hub.environment(tmp_path / "reader", READER), cwd=tmp_path, capture_output=True, text=True
@@ -164,16 +162,15 @@ def test_other_words_are_one_line(
     prompts._template.cache_clear()
 
 
-def test_a_rubric_that_differs_in_its_version_alone_is_named(tiny_model: Path, tmp_path: Path) -> None:
+def test_another_version_of_its_rubric_is_refused_and_another_rubric_taken(tiny_model: Path, tmp_path: Path) -> None:
     folder = published(tiny_model, tmp_path / "judge", str(own_rubric(tmp_path / "mine")))
     later = own_rubric(tmp_path / "later")
     later.write_text(later.read_text().replace("version: 1", "version: 2"))
-    with pytest.warns(UserWarning, match="was published with night@1; night@2 has the same wording"):
-        assert load_judge(str(folder), str(later), FAST).rubric_name == "night@2"
-    with warnings.catch_warnings(action="error"):
-        assert load_judge(str(folder), "medical_pairwise", FAST).rubric_name == "medical_pairwise@1"  # another, by name
-        assert load_judge(str(folder), str(own_rubric(tmp_path / "same")), FAST).rubric_name == "night@1"
-        assert load_judge(str(tiny_model), chat=FAST).rubric_name == "automedeval@1"
+    with pytest.raises(RecordError, match=r"was published with night@1 .* night@2 .* name no rubric"):
+        load_judge(str(folder), str(later), FAST)
+    assert load_judge(str(folder), "medical_pairwise", FAST).rubric_name == "medical_pairwise@1"  # another, by name
+    assert load_judge(str(folder), str(own_rubric(tmp_path / "same")), FAST).rubric_name == "night@1"
+    assert load_judge(str(tiny_model), chat=FAST).rubric_name == "automedeval@1"
 
 
 def test_the_recipe_takes_the_judges_own_rubric(tiny_model: Path, tmp_path: Path) -> None:
@@ -189,16 +186,20 @@ def test_the_recipe_takes_the_judges_own_rubric(tiny_model: Path, tmp_path: Path
 
 
 def test_the_rubric_must_be_one_that_it_was_trained_for(tiny_model: Path, tmp_path: Path) -> None:
-    folder, name = trained(tiny_model, tmp_path / "judge"), own_rubric(tmp_path / "mine")
-    command = ("publish", "model", folder, "--repo", "org/judge", *ABOUT, "--dry_run")
-    line = error_line(run_recipe(*command, "--rubric", name))
-    assert line.endswith("is night@1; it was trained for automedeval@1")
-    folder = trained(tiny_model, tmp_path / "other", rubrics=["night@1"])
-    line = error_line(run_recipe(*command[:2], folder, *command[3:]))
-    assert "trained for the rubric night@1, which is not packaged; --rubric names its file" in line
-    done = run_recipe(*command[:2], folder, *command[3:], "--rubric", name, "--card_output", tmp_path / "card.md")
+    def dry_run(folder: Path) -> subprocess.CompletedProcess:
+        return run_recipe("publish", "model", folder, "--repo", "org/judge", *ABOUT, "--dry_run")
+
+    for name, rubrics in (("judge", ["automedeval@1"]), ("other", ["night@1"])):
+        folder = trained(tiny_model, tmp_path / name, rubrics=rubrics)
+        if rubrics == ["night@1"]:
+            line = error_line(dry_run(folder))
+            assert line.endswith(
+                "night@1, which is not packaged: put it there as rubric/rubric.yaml, with its template"
+            )
+        own_rubric(folder / "rubric").rename(folder / "rubric" / "rubric.yaml")
+        done = dry_run(folder)
+        if rubrics == ["automedeval@1"]:
+            assert error_line(done).endswith("is night@1; it was trained for automedeval@1")
     assert done.returncode == 0, done.stderr
-    sent = {"rubric/rubric.yaml": name, "rubric/night.jinja": name.with_suffix(".jinja")}
-    sent |= {"README.md": tmp_path / "card.md"}
-    for path, file in sent.items():
-        assert f"{file.stat().st_size:>15,}  {path}\n" in done.stdout
+    for path in ("rubric/rubric.yaml", "rubric/night.jinja"):
+        assert f"{(folder / path).stat().st_size:>15,}  {path}\n" in done.stdout

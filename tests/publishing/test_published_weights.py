@@ -1,11 +1,10 @@
 """From a judge's weights to its card: figures that other weights earned do not go out with these."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
-from doubles.publishable import ABOUT, trained
+from doubles.publishable import ABOUT, card_of, trained
 from doubles.tiny_model import build_tiny_model
 from programs import SAMPLE, error_line, run_recipe
 
@@ -29,14 +28,13 @@ def test_a_report_is_published_with_the_weights_that_it_is_about(tiny_model: Pat
     ratings = ("--ratings", SAMPLE / "test_ratings.jsonl", "--resamples", 100)
     done = run_recipe("report", "--verdicts", verdicts, "--cases", cases, *ratings, "--output", report)
     assert done.returncode == 0, done.stderr
-    results, card = report / "agreement.json", tmp_path / "card.md"
-    command = ("model", trained_folder, "--repo", "org/judge", *ABOUT, "--dry_run", "--agreement", results)
-    command += ("--card_output", card)
-    done = run_recipe("publish", *command, "--judge", "ours")
-    assert done.returncode == 0, done.stderr
-    assert f"its weights alone: `{checkpoints['ours']}`" in card.read_text()
-    line = error_line(run_recipe("publish", *command, "--judge", "other"))
-    assert re.search(
-        rf"other was measured on the checkpoint {checkpoints['other']}, and .*ours is {checkpoints['ours']}", line
+    results = report / "agreement.json"
+    for folder in (trained_folder, other):
+        card = card_of(folder, agreement=str(results))
+        assert f"its weights alone: `{checkpoints[folder.name]}`" in card
+        assert f"| {folder.name} | from its expected scores |" in card
+    (trained_folder / "generation_config.json").unlink()
+    line = error_line(
+        run_recipe("publish", "model", trained_folder, "--repo", "org/judge", *ABOUT, "--agreement", results)
     )
-    assert line.endswith("--judge ours was measured on it")
+    assert f"no judge was measured on this checkpoint, {fingerprint(trained_folder, [])}, but ours (" in line

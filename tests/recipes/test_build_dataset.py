@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import sys
 import types
 import zlib
@@ -49,7 +50,8 @@ def test_four_splits_are_loaded_as_trl_reads_them(study: Study) -> None:
     assert front["license"] == "cc0-1.0"
     assert [each["split"] for each in front["configs"][0]["data_files"]] == ["stage1", "stage2", "stage3", "test"]
     names = ["README.md", "dropped.jsonl", "run.json", "stage1.parquet", "stage2.parquet", "stage3.parquet"]
-    assert sorted(file.name for file in study.output.iterdir()) == [*names, "statistics.json", "test.parquet"]
+    written = [*names, "statistics.json", "test.parquet", "topics.svg"]
+    assert sorted(file.name for file in study.output.iterdir()) == written
 
 
 def own_rubric(study: Study, change: tuple[str, str], name: str = "automedeval") -> Path:
@@ -207,51 +209,39 @@ def leaky(study: Study) -> list[Case]:
     return [case_of(50, question=question), case_of(51, responses=(response,))]
 
 
-def test_leaks_are_refused_or_left_out(study: Study) -> None:
-    # The test cases are chosen by file, so that the leaky ones train.
+def test_cases_that_leak_are_left_out(study: Study) -> None:
     others = study.write("evaluation.jsonl", leaky(study))
-    study.plan = PLAN | {"test": {"file": str(study.write("ids.jsonl", study.cases[20:])), "teacher": "strong"}}
-    line = error_line(study.build("--evaluation_cases", others))
-    assert line == (
-        "error: 3 of 20 training cases leak (question of an evaluation case: 1, reference in a response: 1, "
-        "text of an evaluation case: 1); case 'case-0': repeats the question of 'case-50' (--on_leak drop leaves them out)"
-    )
-    assert not study.output.exists()
-    done = study.build("--evaluation_cases", others, "--on_leak", "drop")
+    study.plan = PLAN | {"test": {"take": 0}}
+    done = study.build("--evaluation_cases", others)
     assert done.returncode == 0, done.stderr
+    counted = "question of an evaluation case: 1, reference in a response: 1, text of an evaluation case: 1"
+    assert f"leakage: 24 training verdicts → 21 kept, 3 rejected ({counted})" in done.stdout.splitlines()
     assert study.dropped() == {
         "question of an evaluation case": ["case-0"],
         "text of an evaluation case": ["case-1"],
         "reference in a response": ["case-2"],
     }
-    trained = [case_id for name, rows in study.splits().items() if name != "test" for case_id in rows["case_id"]]
-    assert sorted(trained) == sorted(f"case-{at}" for at in range(3, 20))
+    tables = [read_table(study.output / f"stage{number}.parquet") for number in (1, 2, 3)]
+    trained = [case_id for table in tables for case_id in table["case_id"].to_pylist()]
+    assert sorted(trained) == sorted(f"case-{at}" for at in range(3, 24))
 
 
 def test_a_training_case_that_repeats_a_test_case_leaks(study: Study) -> None:
-    study.cases[5] = case_of(5, question=study.cases[20].question)
+    assert study.build().returncode == 0
+    apart = int(study.splits()["test"]["case_id"][0].removeprefix("case-"))
+    at = next(at for at in range(24) if f"case-{at}" not in study.splits()["test"]["case_id"])
+    study.cases[at] = case_of(at, question=study.cases[apart].question)
     for name in study.verdicts:
-        study.verdicts[name][5] = verdict_of(study.cases[5], name)
-    study.plan = PLAN | {"test": {"file": str(study.write("ids.jsonl", study.cases[20:])), "teacher": "strong"}}
-    assert "case 'case-5': repeats the question of 'case-20'" in error_line(study.build())
-
-
-def test_the_texts_of_a_test_file_are_compared_under_any_id(study: Study) -> None:
-    apart = [case.to_dict() | {"id": f"apart-{case.id}"} for case in study.cases[:2]]
-    study.plan = PLAN | {"test": {"file": str(study.write("apart.jsonl", apart)), "teacher": "strong"}}
-    message = "error: 2 of 24 training cases leak (question of an evaluation case: 2); case 'case-0': repeats"
-    assert error_line(study.build()).startswith(f"{message} the question of 'apart-case-0'")
-    study.write("apart.jsonl", [apart[0], {"id": "case-1"}])
-    assert "apart.jsonl:2: 'question' is missing" in error_line(study.build())
-    study.write("apart.jsonl", [{**apart[0], "question": ["What?"]}])
-    assert "apart.jsonl:1: " in error_line(study.build())
+        study.verdicts[name][at] = verdict_of(study.cases[at], name)
+    assert study.build().returncode == 0
+    assert study.dropped() == {"question of an evaluation case": [f"case-{at}"]}
 
 
 def test_rows_that_are_too_long_are_dropped_and_named(study: Study, tiny_model: Path) -> None:
     study.cases[6] = case_of(6, question=text(random.Random(1), 900))
     for name in study.verdicts:
         study.verdicts[name][6] = verdict_of(study.cases[6], name)
-    done = study.build("--tokenizer", tiny_model, "--max_length", "1700")
+    done = study.build("--training", study.training(tiny_model, 1700))
     assert done.returncode == 0, done.stderr
     assert "rows: 48 verdicts → 46 kept, 2 rejected (more than 1,700 tokens: 2)" in done.stdout
     assert study.dropped() == {"more than 1,700 tokens": ["case-6", "case-6"]}
@@ -267,7 +257,7 @@ def test_no_length_of_a_training_row_changes_the_test_split(study: Study, tiny_m
     number = int(before[0].removeprefix("case-"))
     long = verdict_of(study.cases[number], "strong", rationale="Analyze:\nStep 1: " + text(random.Random(2), 900))
     study.verdicts["strong"][number] = long
-    done = study.build("--tokenizer", tiny_model, "--max_length", "1700")
+    done = study.build("--training", study.training(tiny_model, 1700))
     assert done.returncode == 0, done.stderr
     assert "rows: 48 verdicts → 48 kept, 0 rejected" in done.stdout
     assert study.splits()["test"]["case_id"][:] == before
@@ -280,12 +270,13 @@ def test_labels_and_topics_are_in_the_card(study: Study) -> None:
         verdict.extra["quality"] = "high"
     study.plan = PLAN | {"teachers": {"strong": {"take": "rest"}, "weak": {"take": 0, "quality": "high"}}, "stages": {
         "stage1": [{"teacher": "strong", "take": "rest"}]}}  # fmt: skip
-    done = study.build("--topics", "2")
+    done = study.build()
     assert done.returncode == 0, done.stderr
     assert "quality: strong high 24, weak high 8, weak low 16" in done.stdout
     card = (study.output / "README.md").read_text()
     assert "| `stage1` | 20 | strong 20 | high 20 |" in card
-    assert "over the questions and references of 24 cases" in card
+    topics = card.partition("## Topics")[2].partition("\n## ")[0]
+    assert len(re.findall(r"^\| \d+ % \|", topics, re.M)) == 6
     assert ElementTree.parse(study.output / "topics.svg").getroot().tag == "{http://www.w3.org/2000/svg}svg"
     assert "The licence of 24 of 24 rows is not stated" in card
 
@@ -322,55 +313,37 @@ def good_and_bad(study: Study) -> None:
         study.verdicts["weak"][at] = verdict_of(case, "weak", rationale="Step 1: Pain.\nStep 2: well.\nStep 3: fine.")
 
 
+BY_QUALITY = PLAN | {"teachers": {name: {"take": "rest", "quality": "high"} for name in ("strong", "weak")}}
+
+
 @pytest.mark.usefixtures("quick_classifier")
 def test_a_classifier_learns_from_labels_and_calls_the_rest(tmp_path: Path) -> None:
     study = Study(tmp_path, 50)
     good_and_bad(study)
-    labels = [
-        {"case_id": verdict.case_id, "judge": verdict.judge, "verdict_digest": verdict.digest, "quality": quality}
-        for name, quality in (("strong", "high"), ("weak", "low"))
-        for verdict in study.verdicts[name][:30]
-    ]
-    labels += [each | {"quality": "low", "verdict_digest": "0123456789ab"} for each in labels[:3]]  # of an earlier run
-    study.plan = PLAN | {
-        "teachers": {"strong": {"take": "rest", "quality": "high"}, "weak": {"take": "rest", "quality": "high"}}
-    }
-    done = study.build("--labels", study.write("labels.jsonl", labels))
+    for verdict in study.verdicts["weak"][:30]:
+        verdict.extra["quality"] = "low"
+    study.plan = BY_QUALITY
+    done = study.build()
     assert done.returncode == 0, done.stderr
-    message = "3 labels are of other texts of these judges on these cases: not applied"
-    assert f"quality: 60 labels by people; {message}" in done.stdout
-    assert "quality: accuracy of the classifier 1.00 [" in done.stdout
-    assert "on others; right: high 6 of 6, low 6 of 6 (paper: 0.91)" in done.stdout
-    assert "quality: 40 verdicts called high or low by the classifier" in done.stdout
+    assert "quality: accuracy of the classifier " in done.stdout
+    assert "; 30 are low by physicians' checks" in done.stdout
+    assert "quality: 70 verdicts called high or low by the classifier" in done.stdout
     assert "quality: strong high 50, weak low 50" in done.stdout
     assert "training: 46 cases → 46 = 46 strong" in done.stdout
-    two = [*labels, labels[1] | {"quality": "low"}]
-    line = error_line(study.build("--labels", study.write("l.jsonl", two)))
-    assert (
-        "l.jsonl:64: the verdict of 'judge-strong' on case 'case-1' was labelled high before, and is low here" in line
-    )
-    for wrong in ({"case_id": ["case-1"]}, {"case_id": None}, {"verdict_digest": None}):
-        line = error_line(study.build("--labels", study.write("l.jsonl", [labels[1] | wrong])))
-        assert "l.jsonl:1: 'case_id', 'judge' and 'verdict_digest' must be texts, not " in line
-    labels[0]["quality"] = "fine"
-    assert "'quality' must be high or low, not 'fine'" in error_line(
-        study.build("--labels", study.write("l.jsonl", labels))
-    )
-    other = [labels[1] | {"judge": "nobody"}]
-    assert "labels none of these 100 verdicts" in error_line(study.build("--labels", study.write("l.jsonl", other)))
 
 
 @pytest.mark.usefixtures("quick_classifier")
 def test_a_classifier_learns_from_corrupted_verdicts(tmp_path: Path) -> None:
     study = Study(tmp_path, 40)
     good_and_bad(study)
-    done = study.build("--corrupt", "true")
+    study.plan = BY_QUALITY
+    done = study.build()
     assert done.returncode == 0, done.stderr
     assert "quality: 40 verdicts → 40 corrupted" in done.stdout
     assert "quality: 80 verdicts called high or low by the classifier" in done.stdout
     facts = json.loads((study.output / "statistics.json").read_text())
     assert set(facts["quality_report"]["kinds"]) > {"high"}
-    assert facts["splits"]["stage3"]["quality"].keys() <= {"high", "low"}
+    assert facts["splits"]["stage2"]["quality"].keys() == {"high"}
     assert facts["quality_report"]["alone"]["kinds"].keys() == facts["quality_report"]["kinds"].keys()
 
 
@@ -386,7 +359,8 @@ def test_verdicts_in_which_physicians_saw_a_fault_are_low(tmp_path: Path) -> Non
         for name, verdicts in criteria.items()
         for each in verdicts
     ]
-    done = study.build("--corrupt", "true", "--verdict_ratings", study.write("ratings.jsonl", ratings))
+    study.plan = BY_QUALITY
+    done = study.build("--verdict_ratings", study.write("ratings.jsonl", ratings))
     assert done.returncode == 0, done.stderr
     # 34 strong ones pass, and there are as many low ones
     assert "quality: 14 verdicts → 14 corrupted" in done.stdout
@@ -417,7 +391,6 @@ def test_an_unknown_rubric_and_a_short_plan_are_refused(study: Study) -> None:
     assert error_line(study.build()).endswith("plan.yaml: test: asks for 25 of strong, and there are 24")
     study.verdicts["weak"][0] = verdict_of(study.cases[0], "weak", rubric="mine@3")
     assert "weak.jsonl:1: no rubric 'mine@3' among automedeval@1" in error_line(study.build())
-    assert "cannot be combined" in error_line(study.build("--corrupt", "true", "--labels", "f"))
     rubric = (study.folder / "mine.yaml").absolute()
     packaged = (SAMPLE.parent / "rubrics" / "packaged" / "automedeval.yaml").read_text()
     rubric.write_text(packaged.replace("max_responses: 3", "max_responses: 4"))

@@ -106,7 +106,7 @@ def test_a_stopped_build_ends_the_same(shelf: Shelf, tmp_path: Path, monkeypatch
 
 def test_a_configuration_file_names_the_books_and_their_kinds(shelf: Shelf, tmp_path: Path) -> None:
     write_pdf(shelf.books / "policy.pdf", [["Answers are checked."], []])
-    (shelf.books / "leaflet.txt").write_text("Rest helps.\fWater | tea help, too.\n")
+    (shelf.books / "leaflet.txt").write_text("Rest helps. Water | tea help, too.\n")
     config = tmp_path / "run.yaml"
     config.write_text(
         f"books: [how to judge={shelf.books / 'evaluation.md'}, medical={shelf.books}]\n"
@@ -120,7 +120,7 @@ def test_a_configuration_file_names_the_books_and_their_kinds(shelf: Shelf, tmp_
     words = len((shelf.books / "medical.md").read_text().replace("#", "").split()) - 2 - 2 * 20  # without headings
     assert [line for line in table.splitlines() if line.startswith("| ")][2:] == [
         "| Judging | how to judge | – | 5 | 1 |",
-        "| leaflet | medical | 2 | 7 | 1 |",
+        "| leaflet | medical | – | 7 | 1 |",
         f"| Small medicine | medical | – | {words} | 20 |",
         "| policy | medical | 2 | 3 | 1 |",
     ]

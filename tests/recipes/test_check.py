@@ -10,6 +10,7 @@ import torch
 from doubles.agreement_study import read, write
 from peft import PeftModel
 from programs import APPEND, ENCODER, SAMPLE, error_line, needs_encoder, run_command, run_recipe, stopped
+from tables import rows_of
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 from automedeval.evidence.checker import LABELS, PACKAGED
@@ -85,18 +86,8 @@ def test_evidence_in_a_language_that_is_not_read_leaves_statements_unread(tmp_pa
 
 def test_a_build_can_fail(tmp_path: Path) -> None:
     assert check(CASES, tmp_path / "out", "--fail_if_contradicted", "true")[0].returncode == 3
-    assert (
-        check(CASES[2:], tmp_path / "two", "--evidence", "answers", "--fail_if_contradicted", "true")[0].returncode == 0
-    )
-
-
-def test_without_a_reference_the_answers_are_compared(tmp_path: Path) -> None:
-    cases = [each | {"reference": None} for each in CASES]
-    done, records = check(cases, tmp_path / "out")
-    assert done.returncode == 0, done.stderr
-    assert {each["evidence"] for each in records} == {"answers"}
-    assert ("c1", "wrong") in wrong_of(records)
-    assert "one of the two is wrong" in done.stdout
+    right = [each | {"responses": each["responses"][:1]} for each in CASES]
+    assert check(right, tmp_path / "two", "--fail_if_contradicted", "true")[0].returncode == 0
 
 
 def test_books_contradict_where_a_passage_is_near(tmp_path: Path) -> None:
@@ -106,7 +97,7 @@ def test_books_contradict_where_a_passage_is_near(tmp_path: Path) -> None:
     built = run_recipe("build_store", "--books", tmp_path / "book.md", "--encoder", ENCODER, "--store", store)
     assert built.returncode == 0, built.stderr
     cases = [case(1, None, right="Rest well.", wrong="Take methotrexate tablets for arthritis every day.")]
-    done, records = check(cases, tmp_path / "out", "--store", store)
+    done, records = check(cases, tmp_path / "out", "--evidence", store)
     assert done.returncode == 0, done.stderr
     assert wrong_of(records) == [("c1", "wrong")]
     (statement,) = next(each["statements"] for each in records if each["model"] == "wrong")
@@ -117,8 +108,8 @@ def test_books_contradict_where_a_passage_is_near(tmp_path: Path) -> None:
     ("cases", "more", "said"),
     [
         ([case(1, None, a="Take it.")], (), "nothing could be checked"),
-        (CASES[2:], ("--evidence", "reference"), "no case has a reference"),
-        (CASES, ("--evidence", "books"), "--store"),
+        (CASES, ("--evidence", "answers"), "--evidence answers: it is gone; give the cases a reference"),
+        (CASES, ("--evidence", "empty"), "no knowledge store"),
         (CASES, ("--checker", SAMPLE), "not the description of a checker"),
     ],
 )
@@ -182,12 +173,7 @@ def test_the_packaged_checker_gives_the_probabilities_of_plain_transformers(tmp_
 
 @pytest.mark.parametrize(
     ("statement", "passage"),
-    [
-        ("The infection can not spread.", "The infection cannot spread."),
-        ("It doesn't help against a cold.", "It does not help against a cold."),
-        ("You won't need a blood test.", "You will not need a blood test."),
-        ("You can’t catch it twice.", "You cannot catch it twice."),
-    ],
+    rows_of(__file__)["test_another_spelling_of_not_is_no_contradiction"],
 )
 def test_another_spelling_of_not_is_no_contradiction(statement: str, passage: str, tmp_path: Path) -> None:
     (record,) = check([case(1, passage, a=statement)], tmp_path / "out")[1]

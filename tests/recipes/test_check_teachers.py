@@ -17,16 +17,16 @@ STRONG, WEAK, GEMINI = "gpt-4-turbo-2024-04-09", "gpt-3.5-turbo-0125", "gemini-2
 GOOGLE = "https://generativelanguage.googleapis.com/v1beta/openai/"
 
 
-def test_one_file_names_every_model_with_endpoint_and_price() -> None:
+def test_one_file_names_every_model_with_its_endpoint() -> None:
     asked = [
-        (step[name].removeprefix("openai:"), *map(step.get, ("base_url", "api_key_env", "price_in")))
+        (step[name].removeprefix("openai:"), *map(step.get, ("base_url", "api_key_env")))
         for step in map(arguments, dry_run("paper"))
         for name in ("judge", "suggester", "reviewer")
         if str(step.get(name)).startswith("openai:")
     ]
-    strong, weak = (STRONG, None, None, 10.0), (WEAK, None, None, 0.5)
+    strong, weak = (STRONG, None, None), (WEAK, None, None)
     # Teachers, Table 2, two rounds with two partners.
-    assert asked == [strong, weak, weak, strong, (GEMINI, GOOGLE, "GEMINI_API_KEY", 0.1), *[strong] * 4]
+    assert asked == [strong, weak, weak, strong, (GEMINI, GOOGLE, "GEMINI_API_KEY"), *[strong] * 4]
     for file in set(PAPER.glob("*.yaml")) - {PAPER / "teachers.yaml"}:
         assert not re.search(r"gpt-|gemini-\d", file.read_text()), file
     teachers = yaml.safe_load((PAPER / "teachers.yaml").read_text())

@@ -32,10 +32,17 @@ def place_of(case: dict, model: str) -> int:
     return [response["model"] for response in case["responses"]].index(model)
 
 
-def compared(folder: Path, cases: list[dict], verdicts: list[Path], *more: object) -> SimpleNamespace:
+def of_two(case: dict, line: dict) -> tuple[dict, dict]:
+    """Return a case and the verdict on it with the answers of the old and of the new model alone."""
+    places = [place_of(case, name) for name in (OLD, NEW)]
+    scores = {name: [line[name][place] for place in places] for name in ("scores", "expected_scores")}
+    return case | {"responses": [case["responses"][place] for place in places]}, line | scores | {"order": [0, 1]}
+
+
+def compared(folder: Path, cases: list[dict], verdicts: list[Path]) -> SimpleNamespace:
     """Return the page, the result and the output of the command, without ratings."""
     files = ["--cases", write(folder / "cases.jsonl", cases), "--verdicts", *verdicts]
-    done = compare(*files, "--output", folder / "out", *more)
+    done = compare(*files, "--output", folder / "out")
     assert done.returncode == 0, done.stderr
     result = json.loads((folder / "out" / "comparison.json").read_text("utf-8"))
     return SimpleNamespace(cases=cases, page=folder / "out" / "comparison.html", result=result, said=done.stdout)
@@ -44,7 +51,8 @@ def compared(folder: Path, cases: list[dict], verdicts: list[Path], *more: objec
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     """Return a comparison of two models; the new one's first answers are hostile and contradicted, empty, and unread."""
-    folder, cases, verdicts = tmp_path_factory.mktemp("models"), read(CASES), noisy_verdicts("good", 0.3, 1)
+    folder = tmp_path_factory.mktemp("models")
+    cases, verdicts = map(list, zip(*map(of_two, read(CASES), noisy_verdicts("good", 0.3, 1)), strict=True))
     new = [place_of(case, NEW) for case in cases]
     cases[0]["responses"][new[0]]["text"] = f"Take ten tablets. {HOSTILE}"
     wrong = {"text": "Take ten tablets.", "start": 0, "end": 17, "label": "contradicted"}
@@ -52,13 +60,13 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     verdicts[0]["checked"] = {name: [wrong] * (name == NEW) for name in MODELS}
     cases[1]["responses"][new[1]]["text"] = "\u200b"
     for name in ("scores", "expected_scores"):
-        verdicts[1][name] = [1] * 3  # a tie, which the empty answer loses
+        verdicts[1][name] = [1] * 2  # a tie, which the empty answer loses
         verdicts[2][name][new[2]] = None
     verdicts[3] = verdict(cases[3], None, "good")  # of both: nothing is new
-    made = compared(folder, cases, [write(folder / "v.jsonl", verdicts)], "--models", OLD, NEW)
+    made = compared(folder, cases, [write(folder / "v.jsonl", verdicts)])
     made.gaps = {}
     for case, line in zip(cases, verdicts):
-        scores = line["expected_scores"] or [None] * 3
+        scores = line["expected_scores"] or [None] * 2
         old, new = (scores[place_of(case, name)] for name in (OLD, NEW))
         made.gaps[case["id"]] = None if old is None or new is None else new - old
     return made

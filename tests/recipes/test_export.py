@@ -37,27 +37,22 @@ def export(*arguments: object) -> object:
     return run_command("export", *arguments)
 
 
-@pytest.mark.parametrize(("form", "key", "number"), [("inspect", "id", str), ("lm_eval", "doc_id", int)])
-def test_a_harness_gets_the_scores_of_one_model_by_the_ids_of_its_log(
-    judged, tmp_path: Path, form, key, number
-) -> None:
+def test_a_harness_gets_the_scores_of_one_model_by_the_ids_of_its_log(judged, tmp_path: Path) -> None:
     file = tmp_path / "scores"
-    done = export(*judged, "--to", form, "--model", "two", "--output", file)
+    done = export(*judged, "--to", "inspect", "--model", "two", "--output", file)
     assert done.returncode == 0, done.stderr
     assert "3 answers of the log: 3 judged, 0 not judged; 2 with a score; 1 without: cannot be read" in done.stdout
-    text = file.read_text(encoding="utf-8")
-    records = json.loads(text) if form == "inspect" else [json.loads(line) for line in text.splitlines()]
-    values = [each["value" if form == "inspect" else "automedeval"] for each in records]
-    assert [each[key] for each in records] == [number(place) for place in range(3)]
+    records = json.loads(file.read_text(encoding="utf-8"))
+    values = [each["value"] for each in records]
+    assert [each["id"] for each in records] == ["0", "1", "2"]
     assert values[:2] == [len(text.split()) for text in ANSWERS[:0:-1]], "as many points as words"
     assert math.isnan(values[2])
 
 
-@pytest.mark.parametrize("form", ["inspect", "lm_eval"])
-def test_answers_that_were_not_judged_are_counted(judged, tmp_path: Path, form) -> None:
+def test_answers_that_were_not_judged_are_counted(judged, tmp_path: Path) -> None:
     out = judged[1]
     (out / "verdicts.jsonl").write_text((out / "verdicts.jsonl").read_text().splitlines(keepends=True)[0])
-    done = export(*judged, "--to", form, "--model", "one", "--output", tmp_path / "scores")
+    done = export(*judged, "--to", "inspect", "--model", "one", "--output", tmp_path / "scores")
     assert "3 answers of the log: 1 judged, 2 not judged; 1 with a score: " in done.stdout
 
 

@@ -293,7 +293,7 @@ def test_an_empty_answer_is_kept_and_a_failed_one_is_tried_again(tmp_path):
     assert not (tmp_path / "out" / "cases.jsonl").exists()
     assert "m: 3 responses (3 new), 2 empty" in done.stdout
     assert "empty, 1: the endpoint's content filter refused" in done.stdout
-    done, bodies = asked_of_endpoint(tmp_path, [answer("Drink.")], *cases, options=("--cache", "off"))
+    done, bodies = asked_of_endpoint(tmp_path, [answer("Drink.")], *cases)
     # the same settings but for the double's port: another endpoint is another candidate
     assert "other weights, wording or settings" in error_line(done)
     assert bodies == []

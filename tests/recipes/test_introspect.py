@@ -77,8 +77,10 @@ def sample(tmp_path_factory):
 def test_round_1_of_the_small_study(sample, tmp_path, tiny_model) -> None:
     about = ["--dataset", sample, "--output", tmp_path / "round1"]
     said = run_recipe("introspect_discuss", "--config", RUN / "discuss1.yaml", *about, "--verdicts", sample)
+    training = tmp_path / "training.yaml"
+    training.write_text(json.dumps({"model_name_or_path": str(tiny_model), "max_length": 4000}))
     assert said.returncode == 0, said.stderr
-    options = ["--config", RUN / "revise1.yaml", *about, "--tokenizer", tiny_model, "--max_length", 4000]
+    options = ["--config", RUN / "revise1.yaml", *about, "--training", training]
     done = run_recipe("introspect_revise", *options)
     assert done.returncode == 0, done.stderr
     assert "rule on ratings reviews" in said.stdout
@@ -90,7 +92,6 @@ def test_round_1_of_the_small_study(sample, tmp_path, tiny_model) -> None:
     assert counts["consensus_at"].keys() == {"1", "2"}
     assert 0 < counts["consensus_at"]["2"] <= 5
     assert 0 < counts["unresolved"] <= 2
-    assert statistics["waiting"] == "keep_old"
     assert counts["consensus"]["keep"] > 5
     assert counts["consensus"]["revise"] > 5
     rows = {row["case_id"]: row for row in read_dataset(tmp_path / "round1").splits["train"]}
@@ -108,7 +109,8 @@ def test_round_1_of_the_small_study(sample, tmp_path, tiny_model) -> None:
     assert again.stdout == done.stdout
     assert [(tmp_path / "round1" / name).read_bytes() for name in WRITTEN] == first
     most = statistics["splits"]["train"]["tokens"]["most"]
-    shorter = run_recipe("introspect_revise", *options, "--max_length", most - 1)
+    training.write_text(json.dumps({"model_name_or_path": str(tiny_model), "max_length": most - 1}))
+    shorter = run_recipe("introspect_revise", *options)
     assert f"(more than {most - 1:,} tokens: 1)" in shorter.stdout
     (dropped,) = (tmp_path / "round1" / "dropped.jsonl").read_text().splitlines()
     assert json.loads(dropped)["reason"] == f"more than {most - 1:,} tokens"
@@ -157,7 +159,7 @@ def with_reference(tmp_path, monkeypatch):
 
 def test_the_judge_of_a_round_is_asked_the_prompts_of_the_rows(with_reference, tmp_path) -> None:
     options = ("--judge", "openai:m", "--cases", tmp_path / "cases.jsonl", "--dataset", tmp_path / "data")
-    options += ("--output", tmp_path / "judged", "--cache", "off")
+    options += ("--output", tmp_path / "judged")
     rows = with_reference.old_rows()
     with EndpointDouble(lambda body: answer("Step 1: All alike.\nScore: Doctor 1: 3 points. Doctor 2: 3 points. "
                                             "Doctor 3: 3 points.")) as endpoint:  # fmt: skip
@@ -172,7 +174,6 @@ def test_the_judge_of_a_round_is_asked_the_prompts_of_the_rows(with_reference, t
     options = ("--dataset", tmp_path / "data", "--verdicts", tmp_path / "judged", "--cases", tmp_path / "cases.jsonl")
     done = run_recipe("introspect_discuss", *options, "--output", tmp_path / "round1")
     assert done.returncode == 0, done.stderr
-    assert "judged without all of their responses" not in done.stdout
     # A naive count over the records: the verdict on record has one or more scores that are not 3.
     wrong = {case_id for case_id in rows if set(with_reference.record[case_id]) != {3}}
     queue = [json.loads(line) for line in (tmp_path / "round1.discussion/jury.jsonl").read_text().splitlines()]
@@ -192,7 +193,7 @@ def test_a_score_of_the_reference_alone_is_a_mistake(with_reference, tmp_path) -
 
     options = ("--dataset", tmp_path / "data", "--cases", tmp_path / "cases.jsonl")
     with EndpointDouble(script) as endpoint:
-        judge = ("--judge", "openai:m", "--output", tmp_path / "judged", "--cache", "off", "--base_url", endpoint.url)
+        judge = ("--judge", "openai:m", "--output", tmp_path / "judged", "--base_url", endpoint.url)
         assert run_recipe("judge", *options, *judge).returncode == 0
     done = run_recipe(
         "introspect_discuss", *options, "--verdicts", tmp_path / "judged", "--output", tmp_path / "round1"
@@ -231,7 +232,6 @@ def partner(body):
 
 
 ENDPOINT = ["--suggester", "openai:m", "--reviewer", "openai:m", "--knowledge", "none", "--max_retries", 0]
-ENDPOINT += ["--cache", "off"]
 
 
 def test_an_endpoint_suggests_and_reviews(lessons) -> None:
@@ -245,7 +245,7 @@ def test_an_endpoint_suggests_and_reviews(lessons) -> None:
         again = lessons.introspect(*ENDPOINT, "--base_url", endpoint.url)
         assert again.stdout == done.stdout
         assert len(endpoint.asked) == 3 * 5, "the journal answers"
-        other = lessons.introspect(*ENDPOINT, "--base_url", endpoint.url, "--exchanges", 1)
+        other = lessons.introspect(*ENDPOINT, "--base_url", endpoint.url, "--temperature", 0.5)
         assert "choose another --output" in error_line(other)
     for record in lessons.revisions().values():
         assert record["revised_verdict"]["scores"] == [5, 4, 1]
@@ -273,20 +273,11 @@ def test_a_discussion_goes_on_after_a_refused_prompt(lessons) -> None:
     assert len({piece["case_id"] for piece in pieces}) == 1
 
 
-def test_both_partners_spend_one_sum(lessons) -> None:
-    for number in (0, 2, 4):
-        lessons.misjudge(number, (3, 3, 3))
-    usage = {"prompt_tokens": 1500, "completion_tokens": 50, "total_tokens": 1550}
-    prices = ["--price_in", 1, "--price_out", 10, "--max_new_tokens", 100, "--concurrency", 1]
-    two = ["--suggester", "openai:m", "--reviewer", "openai:n", "--exchanges", 1, "--max_cost", 0.011]
-    with EndpointDouble(lambda body: partner(body) | {"json": partner(body)["json"] | {"usage": usage}}) as endpoint:
-        done = lessons.introspect(*ENDPOINT, *prices, *two, "--base_url", endpoint.url)
-        assert "--max_cost 0.011" in error_line(done)
-        assert len(endpoint.asked) < 6
+def test_a_dry_run_counts_and_asks_nothing(lessons) -> None:
+    lessons.misjudge(0, (3, 3, 3))
     with EndpointDouble(partner) as endpoint:
-        lessons.output = lessons.folder / "round1b"
-        done = lessons.introspect(*ENDPOINT, *prices, "--dry_run", "true", "--base_url", endpoint.url)
-        assert "prompt tokens in the first suggestions, which cost at most 0.0" in done.stdout
+        done = lessons.introspect(*ENDPOINT, "--dry_run", "true", "--base_url", endpoint.url)
+        assert re.search(r"^about [1-9][\d,]* prompt tokens in the first suggestions$", done.stdout, re.M)
         assert endpoint.asked == []
 
 
@@ -331,21 +322,20 @@ def test_what_the_jury_fills_in_during_the_discussion_is_not_lost(lessons) -> No
     assert (waiting.returncode, waiting.stderr.count("error:")) == (0, 0)
     assert "2 cases wait for the jury" in waiting.stdout
     assert "then run the same command again" in waiting.stdout, "what is next"
-    assert "is not written before the jury has decided" in error_line(lessons.introspect("--wait", "true"))
     queue = lessons.folder / "round1.discussion" / "jury.jsonl"
 
     def meanwhile(body):
         lines = [json.loads(line) | {"decision": "keep"} for line in queue.read_text().splitlines()]
         queue.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        return partner(body)
+        reviews = "A colleague suggests" in body["messages"][1]["content"]
+        return answer("Review: object\nNo.") if reviews else partner(body)
 
     with EndpointDouble(meanwhile) as endpoint:
-        options = [*ENDPOINT, "--base_url", endpoint.url, "--exchanges", 1, "--concurrency", 1]
-        done = lessons.introspect(*options)
+        done = lessons.introspect(*ENDPOINT, "--base_url", endpoint.url, "--concurrency", 1)
     assert "2 mistakes → 0 consensus, 2 without" in done.stdout
     assert "jury: 2 cases → 2 kept, 0 revised, 0 waiting" in done.stdout, done.stderr
     record = lessons.revisions()["case-0"]
-    assert (record["decided_by"], record["suggestion"], len(record["exchanges"])) == ("jury", None, 2)
+    assert (record["decided_by"], record["suggestion"], len(record["exchanges"])) == ("jury", None, 6)
     assert [line["decision"] for line in lessons.read("round1.discussion/jury.jsonl")] == ["keep"] * 2
     again = lessons.introspect()  # both recipes: the first one takes what was decided
     assert "no mistake waits for the jury" in again.stdout
@@ -368,7 +358,7 @@ def test_a_partner_that_never_answers_in_the_format_ends_the_run(lessons, silent
         lessons.say(number, "revision", "never asked for")
     said = error_line(lessons.discuss())
     role = "suggestion" if silent == "suggester" else "review"
-    assert f"the {silent} recording:strong never answered in the form of a {role}, in 2 of 2 discussions" in said
+    assert f"the {silent} recording:strong never answered in the form of a {role}, in 2 discussions" in said
     assert "'I like both.'" in said
     assert (lessons.output / "statistics.json").read_bytes() == before
 
@@ -377,7 +367,7 @@ def test_a_checkpoint_that_cannot_discuss_is_told_in_one_line(lessons, tiny_mode
     lessons.misjudge(0, (3, 3, 3))
     partners = ["--suggester", tiny_model, "--reviewer", tiny_model, "--knowledge", "none", "--max_new_tokens", 4]
     said = error_line(lessons.introspect(*partners))
-    assert "the suggester tiny-judge never answered in the form of a suggestion, in 1 of 1 discussions" in said
+    assert "the suggester tiny-judge never answered in the form of a suggestion, in 1 discussions" in said
     assert not lessons.output.exists()
     asked = lessons.read("round1.discussion/discussion.jsonl")
     assert [(piece["role"], piece["exchange"]) for piece in asked] == [("suggestion", number) for number in (1, 2, 3)]
@@ -388,11 +378,7 @@ def test_a_checkpoint_that_cannot_discuss_is_told_in_one_line(lessons, tiny_mode
     [
         (["--reviewer", "openai:m"], "--suggester and --reviewer must name two models"),
         (["--suggester", "openai:m", "--reviewer", "openai:m"], "--store names no folder"),
-        (["--jury", "readings:nowhere.jsonl"], "nowhere.jsonl: No such file"),
-        (["--tolerance", "-1"], "--tolerance must be at least 0"),
-        (["--exchanges", "0"], "--exchanges must be at least 1"),
-        (["--jury", "nowhere.jsonl"], "nowhere.jsonl: No such file"),
-        (["--tokenizer", "models/nothing"], "no checkpoint at models/nothing"),
+        (["--training", "nowhere.yaml"], "nowhere.yaml: No such file"),
     ],
 )
 def test_what_cannot_be_is_told_in_one_line(lessons, options, said) -> None:

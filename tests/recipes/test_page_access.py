@@ -25,7 +25,7 @@ def audited(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("audit")
     with EndpointDouble(leaning) as endpoint:
         options = ("--judge", "openai:m", "--base_url", endpoint.url, "--score_decoding", "free", "--edits", 1)
-        options += ("--limit", 6, "--resamples", 100, "--gate", "false", "--output", folder / "out")
+        options += ("--limit", 6, "--gate", "false", "--output", folder / "out")
         done = run_recipe("audit", *options, "--cases", CASES)
     assert done.returncode == 0, done.stderr
     return folder / "out" / "audit.html"

@@ -7,15 +7,11 @@ from programs import ROOT, error_line, run_recipe
 from tables import rows_of
 
 from automedeval.dataset.decontamination import normalise
-from automedeval.dataset.human_verdicts import agree
-from automedeval.records import Case, Rating, Verdict, read_cases, read_records
-from automedeval.rubrics import read_rubric
-from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, parse_verdict
-from automedeval.rubrics.prompts import clip, judge_messages
+from automedeval.records import Case, Verdict, read_cases, read_records
+from automedeval.rubrics.prompts import clip
 
 ROWS = rows_of(__file__)
 
-SCALE = ROOT / "recipes" / "runs" / "automedeval-135m" / "feedbackqa.yaml"
 GENERIC = "Answer this question truthfully"
 WIKIDOC = [{"instruction": GENERIC, "input": question, "output": answer} for question, answer in ROWS["wikidoc"]]
 LONG = ROWS["wikidoc"][3][0]
@@ -24,22 +20,6 @@ RATED = [
     {"id": f"c{n}", "question": f"Why {n}?", "responses": [{"model": m, "text": f"{m} {n}"} for m in RESPONSES]}
     for n in range(12)
 ]
-
-
-def rating(case, model, annotator, score, comment="a reason"):
-    text = f"{comment} for {model}\nof {case}" if comment and comment.strip() else comment
-    names = {"case_id": case, "model": model, "annotator": annotator, "criterion": "overall"}
-    return {**names, "score": score, "comment": text}
-
-
-def rated(scores, cases=RATED):
-    """Return ratings of every case: annotator → scores of its three responses."""
-    return [
-        rating(case["id"], model, annotator, score)
-        for case in cases
-        for annotator, by_model in scores.items()
-        for model, score in zip(RESPONSES, by_model)
-    ]
 
 
 def prepared(folder, rows, *arguments, name="rows.jsonl"):
@@ -72,13 +52,13 @@ def test_every_filter_tells_what_it_left_out(tmp_path):
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["cases.jsonl", "dropped.jsonl", "run.json"]
 
 
-def test_the_same_rows_give_the_same_bytes_and_a_draw_follows_its_seed(tmp_path):
+def test_the_same_rows_give_the_same_draw(tmp_path):
     rows = [{"Prompt": f"Is {number} much?", "Completion": "Yes."} for number in range(40)]
-    contents = {}
-    for key, seed in (("first", 1), ("again", 1), ("other", 2)):
-        assert prepared(tmp_path, rows, "--sample", 5, "--seed", seed).returncode == 0
-        contents[key] = (tmp_path / "out" / "cases.jsonl").read_bytes()
-    assert contents["first"] == contents["again"] != contents["other"]
+    contents = []
+    for _ in range(2):
+        assert prepared(tmp_path, rows, "--sample", 5).returncode == 0
+        contents.append((tmp_path / "out" / "cases.jsonl").read_bytes())
+    assert contents[0] == contents[1]
     places = [rows.index({"Prompt": case["question"], "Completion": "Yes."}) for case in lines(tmp_path, "cases")]
     assert len(places) == 5
     assert places == sorted(places)
@@ -93,7 +73,6 @@ def test_repeated_questions_stay_where_that_is_asked_or_where_they_have_response
     same = [{**case, "question": "Why?"} for case in RATED[:3]]
     assert "; 2 repeat an earlier question and are kept" in prepared(tmp_path, same).stdout
     assert lines(tmp_path, "cases") == [{**Case.from_dict(case).to_dict()} for case in same]
-    assert "1 kept, 2 rejected (equal question: 2" in prepared(tmp_path, same, "--near_duplicates", "drop").stdout
 
 
 def test_a_run_file_names_several_inputs_and_columns(tmp_path):
@@ -218,77 +197,6 @@ def test_an_id_that_no_row_has_is_named(tmp_path):
     )
 
 
-# --- people's scores and reasons --------------------------------------------------------------------------------------
-
-
-def from_ratings(folder, ratings, *arguments, cases=RATED):
-    file = write(folder / "ratings.jsonl", ratings)
-    return prepared(folder, cases, "--verdicts_from", "ratings", "--ratings", file, "--rubric", SCALE, *arguments)
-
-
-def test_one_rater_s_scores_and_reasons_become_the_verdict(tmp_path):
-    scores = {"r1": (4, 2, 1), "r2": (1, 3, 4), "r3": (2, 2, 3)}
-    without = [r for r in rated(scores) if (r["case_id"], r["model"]) != ("c0", "m2")]
-    without += [rating("c0", "m2", "r1", 2, None), rating("c0", "m2", "r2", 3), rating("c0", "m2", "r3", 2, " ")]
-    none = [r for r in without if r["case_id"] != "c1"]
-    done = from_ratings(tmp_path, none, "--seed", 3)
-    assert done.returncode == 0, done.stderr
-    assert (
-        "12 cases → 11 with a verdict, 1 without (no rater with a score and a reason for every response: 1)"
-        in done.stdout
-    )
-    cases = {case.id: case for case in read_cases(tmp_path / "out" / "cases.jsonl")}
-    verdicts = list(read_records(tmp_path / "out" / "verdicts.jsonl", Verdict))
-    assert len(cases) == 12
-    assert verdicts[0].judge == "rater:r2"  # the only one with a reason for all three
-    assert {verdict.judge for verdict in verdicts} == {"rater:r1", "rater:r2", "rater:r3"}
-    assert len({verdict.order for verdict in verdicts}) > 2
-    rubric = read_rubric(str(SCALE))
-    for verdict in verdicts:
-        case, rater = cases[verdict.case_id], verdict.judge.removeprefix("rater:")
-        assert verdict.scores == scores[rater]
-        assert (verdict.rubric, verdict.valid, verdict.pair) == ("feedbackqa@1", True, None)
-        assert verdict.extra["models"] == case.models == list(RESPONSES)
-        assert verdict.extra["case_digest"] == case.digest
-        assert (verdict.extra["teacher"], verdict.extra["ended"]) == ("strong", "verdict")
-        assert len(verdict.extra["settings"]) == 12
-        for slot, index in enumerate(verdict.order):
-            step = f"Step {slot + 1}: Doctor {slot + 1}: a reason for {RESPONSES[index]} of {case.id}"
-            assert verdict.rationale.split("\n")[slot] == step
-        shown = tuple(verdict.scores[index] for index in verdict.order)
-        answer = format_verdict(ParsedAnswer(True, rationale=verdict.rationale, scores=shown), rubric)
-        read = parse_verdict(answer, rubric, 3)
-        assert (read.scores, read.rationale) == (shown, verdict.rationale)
-        assert "from 1 to 4" in judge_messages(rubric, case.question, ["a", "b", "c"])[-1]["content"]
-    first = (tmp_path / "out" / "verdicts.jsonl").read_bytes()
-    from_ratings(tmp_path, none, "--seed", 3)
-    assert (tmp_path / "out" / "verdicts.jsonl").read_bytes() == first
-    from_ratings(tmp_path, none, "--seed", 4)
-    assert (tmp_path / "out" / "verdicts.jsonl").read_bytes() != first
-
-
-def test_the_other_raters_wait_for_the_jury(tmp_path):
-    ratings = [r for r in rated({"r1": (4, 2, 1), "r2": (1, 3, 4)}) if (r["annotator"], r["model"]) != ("r2", "m3")]
-    assert from_ratings(tmp_path, ratings).returncode == 0
-    for verdict, other in zip(lines(tmp_path, "verdicts"), lines(tmp_path, "jury"), strict=True):
-        assert (other["judge"], other["annotator"], other["decision"]) == ("rater:r1", "r2", None)
-        assert other["case_id"] == verdict["case_id"]
-        assert other["scores"] == [1, 3, None]
-        reasons = [f"Doctor {verdict['order'].index(index) + 1}: a reason for m{index + 1}" for index in (0, 1)]
-        assert all(reason in other["rationale"] for reason in reasons)
-        assert other["rationale"].count("Step") == 2
-
-
-@pytest.mark.parametrize(("raters", "agreed"), ROWS["test_quality_is_high_where_raters_agree"])
-def test_quality_is_high_where_raters_agree(raters, agreed):
-    ratings = [
-        {model: Rating("c", model, "r", "overall", score) for model, score in zip(RESPONSES, scores) if score}
-        for scores in raters
-    ]
-    assert agree(ratings) is agreed
-    assert agree(ratings[::-1]) is agreed
-
-
 # --- questions and answers alone --------------------------------------------------------------------------------------
 
 
@@ -333,9 +241,10 @@ def test_pairs_of_question_and_answer_become_weak_verdicts(tmp_path):
 def test_no_text_stands_twice_among_the_responses_of_a_pair(tmp_path):
     answers = {"Gout": ["Rest. Drink a lot of water every single day.", "Rest!"], "Acne": ["Rest.", "Oil."]}
     answers |= {"Croup": ["REST", "A virus."]}
-    rows = [qa(focus, f"part {n}", text) for focus, both in answers.items() for n, text in enumerate(both)]
-    for seed in range(8):
-        done = prepared(tmp_path, rows, *FROM_PAIRS, "--seed", seed)
+    texts = [(focus, text) for focus, both in answers.items() for text in both]
+    for draw in range(8):  # the draw of a case depends on its id, which is made of its question
+        rows = [qa(focus, f"part {draw}{n}", text) for n, (focus, text) in enumerate(texts)]
+        done = prepared(tmp_path, rows, *FROM_PAIRS)
         assert done.returncode == 0, done.stderr
         for case in read_cases(tmp_path / "out" / "cases.jsonl"):
             words = [re.sub(r"\W", "", response.text).lower() for response in case.responses]
@@ -352,34 +261,24 @@ def test_a_text_is_clipped_at_the_end_of_a_sentence():
 
 # --- faults -----------------------------------------------------------------------------------------------------------
 
-RATINGS = rated({"r1": (4, 2, 1)})
 NAMED = {"RATED": RATED, "WIKIDOC": WIKIDOC, "PAIRS": PAIRS, "ONE": PAIRS[:1]}
 FAULTS = ROWS["test_a_fault_is_told_in_one_line_and_nothing_is_written"]
-RATING_FAULTS = ROWS["test_a_faulty_rating_is_named"]
 
 
 @pytest.mark.parametrize(("rows", "arguments", "message"), FAULTS.values(), ids=FAULTS)
 def test_a_fault_is_told_in_one_line_and_nothing_is_written(tmp_path, rows, arguments, message):
-    words = [word for each in arguments for word in {"PAIRS": FROM_PAIRS, "SCALE": [SCALE]}.get(each, [each])]
+    words = [word for each in arguments for word in {"PAIRS": FROM_PAIRS}.get(each, [each])]
     assert message in error_line(prepared(tmp_path, NAMED[rows] if isinstance(rows, str) else rows, *words))
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize(("changes", "message"), RATING_FAULTS.values(), ids=RATING_FAULTS)
-def test_a_faulty_rating_is_named(tmp_path, changes, message):
-    assert message in error_line(from_ratings(tmp_path, [each | new for each, new in zip(RATINGS, changes)]))
-
-
 def test_what_others_wrote_is_not_replaced(tmp_path):
-    assert from_ratings(tmp_path, RATINGS + rated({"r2": (4, 3, 1)})).returncode == 0
-    assert from_ratings(tmp_path, RATINGS + rated({"r2": (4, 3, 1)})).returncode == 0
-    decided = [{**record, "decision": "keep"} for record in lines(tmp_path, "jury")]
-    write(tmp_path / "out" / "jury.jsonl", decided)
-    assert "jury.jsonl:1: made by another program or a jury" in error_line(from_ratings(tmp_path, RATINGS))
-    (tmp_path / "out" / "jury.jsonl").unlink()
+    for _ in range(2):
+        assert prepared(tmp_path, PAIRS, *FROM_PAIRS).returncode == 0
     other = {name: value for name, value in lines(tmp_path, "verdicts")[0].items() if name != "transcript"}
     write(tmp_path / "out" / "verdicts.jsonl", [{**other, "judge": "gpt"}])
-    assert "verdicts.jsonl:1: made by another program or a jury" in error_line(from_ratings(tmp_path, RATINGS))
+    said = error_line(prepared(tmp_path, PAIRS, *FROM_PAIRS))
+    assert "verdicts.jsonl:1: made by another program: choose another --output" in said
     assert lines(tmp_path, "verdicts")[0]["judge"] == "gpt"
 
 

@@ -168,13 +168,11 @@ def test_the_same_push_again_adds_no_commit_and_a_changed_one_adds_one(
     assert repo.messages[-1].startswith("Publish dataset with AutoMedEval ")
     assert (hub.put, len(repo.revisions)) == (arrived, 3)
 
-    # what is no longer in the folder goes only when that is asked for, and in one commit
+    # what is no longer in the folder is not removed from the Hub
     (folder / "dropped.jsonl").unlink()
     line = error_line(publish(hub, tmp_path, "dataset", folder, "--repo", "org/data"))
-    assert f"holds what {folder} does not: dropped.jsonl; --prune true" in line
-    assert len(repo.revisions) == 3
-    pushed(publish(hub, tmp_path, "dataset", folder, "--repo", "org/data", "--prune", "true"))
-    assert ("dropped.jsonl" in repo.files, len(repo.revisions)) == (False, 4)
+    assert f"holds what {folder} does not: dropped.jsonl; remove it there" in line
+    assert ("dropped.jsonl" in repo.files, len(repo.revisions)) == (True, 3)
 
 
 def test_a_repository_keeps_its_visibility(hub: HubDouble, checkpoint: Path, tmp_path: Path) -> None:
@@ -185,7 +183,7 @@ def test_a_repository_keeps_its_visibility(hub: HubDouble, checkpoint: Path, tmp
         assert repo.private == (public == "false")
         before, asked = dict(repo.revisions), len(hub.requests)
         other = "false" if public == "true" else "true"
-        line = error_line(publish(hub, tmp_path, *command, other, "--judge", "other"))
+        line = error_line(publish(hub, tmp_path, *command, other))
         assert (
             f"{name}: is public; --public true pushes there"
             if public == "true"

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import quote
@@ -19,7 +20,7 @@ from doubles.grid_reader import (  # noqa: F401 (the fixture `browser`)
     started_browser,
     violations,
 )
-from programs import succeeded
+from programs import error_line, succeeded
 
 pytestmark = needs_chromium
 ARABIC = "هل يمكنني أخذ الباراسيتامول مع القهوة؟"
@@ -31,7 +32,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> SimpleNamespace:
     folder = tmp_path_factory.mktemp("grid")
     verdicts = {each["case_id"]: each for each in agreeing_verdicts()}
     cases = read(CASES)
-    cases[0]["question"] = f"={HOSTILE}"
+    cases[0]["question"] = HOSTILE
     cases[0]["responses"][0]["text"] = f"🙂 {HOSTILE} Take ten tablets."
     cases[1]["responses"][1]["text"] = " "
     cases[2]["question"] = ARABIC
@@ -181,17 +182,71 @@ def test_the_keyboard_alone_moves_opens_and_goes_on(made: SimpleNamespace, brows
     visit.close()
 
 
-def test_the_shown_cases_are_downloaded_as_a_table_that_no_spreadsheet_runs(
+def flag(visit: Visit, case_id: str, comment: str) -> None:
+    visit.page.goto(f"{visit.file.as_uri()}#case={quote(case_id)}")
+    case_is(visit, case_id)
+    visit.page.get_by_role("checkbox", name="Flag").check()
+    visit.page.get_by_label("Comment").fill(comment)
+    visit.page.keyboard.press("Escape")
+
+
+def test_two_tabs_keep_both_flags(made: SimpleNamespace, browser) -> None:
+    visit, (first, second) = Visit(browser, made.page), [case["id"] for case in made.cases[6:8]]
+    other = visit.context.new_page()
+    other.goto(made.page.as_uri())
+    other.wait_for_selector("#rows tbody tr")
+    flag(visit, first, "one")
+    other.evaluate("id => { location.hash = new URLSearchParams({ case: id }); }", second)
+    other.get_by_role("checkbox", name="Flag").check()
+    visit.open("#show=flagged")
+    assert set(visit.rows()) == {first, second}
+    visit.close()
+
+
+def test_flags_are_kept_downloaded_and_read_by_the_page_and_by_the_report(
     made: SimpleNamespace, browser, tmp_path: Path
 ) -> None:
-    visit = Visit(browser, made.page)
-    visit.page.select_option("#show", "contradicted")
+    visit, (first, second) = Visit(browser, made.page), [case["id"] for case in made.cases[4:6]]
+    flag(visit, first, "=wrong dose")
+    visit.open("#show=flagged")
+    assert visit.rows() == [first]
     table = download(visit, "Download CSV", tmp_path / "cases.csv")
     (row,) = csv.DictReader(table.read_text("utf-8-sig").splitlines())
-    model = made.cases[0]["responses"][0]["model"]
-    assert (row["case_id"], row["question"]) == (made.cases[0]["id"], f"'={HOSTILE}")
-    assert float(row[f"{model} score"]) == pytest.approx(made.verdicts[row["case_id"]]["expected_scores"][0], abs=1e-4)
+    model = made.cases[4]["responses"][0]["model"]
+    assert (row["case_id"], row["flagged"], row["comment"]) == (first, "yes", "'=wrong dose")
+    assert float(row[f"{model} score"]) == pytest.approx(made.verdicts[first]["expected_scores"][0], abs=1e-4)
+    file = download(visit, "Download flags", tmp_path / "flags.jsonl")
+    (line,) = read(file)
+    assert {**line, "report": ""} == {"report": "", "case_id": first, "flagged": True, "comment": "=wrong dose"}
     visit.close()
+
+    visit = Visit(browser, made.page)  # another reader's browser
+    flag(visit, second, "a second look")
+    visit.page.set_input_files("#read-flags", file)
+    visit.says("flags.jsonl: 1 flags were read.")
+    visit.page.select_option("#show", "flagged")
+    assert set(visit.rows()) == {first, second}
+    for name, text, reason in (
+        ("other.jsonl", json.dumps(line | {"report": "0" * 12}), "the flags are of another report"),
+        ("text.jsonl", "no flags", "it is no file of flags"),
+    ):
+        (tmp_path / name).write_text(text, encoding="utf-8")
+        visit.page.set_input_files("#read-flags", tmp_path / name)
+        visit.says(f"{name} is not read: {reason}.")
+        assert set(visit.rows()) == {first, second}
+    visit.close()
+
+    again = tmp_path / "out"
+    again.mkdir()
+    shutil.copy(file, again)
+    assert meta_evaluate(*made.command, "--output", again).returncode == 0
+    visit = Visit(browser, again / "report.html")
+    visit.page.select_option("#show", "flagged")
+    assert visit.rows() == [first]
+    visit.close()
+    write(again / "flags.jsonl", [line | {"report": "0" * 12}])
+    error = f"error: {again}/flags.jsonl:1: a flag of another report, of other cases; remove the file from this folder"
+    assert error_line(meta_evaluate(*made.command, "--output", again)) == error
 
 
 def test_of_many_cases_only_those_in_sight_are_drawn_and_on_paper_all(

@@ -94,7 +94,7 @@ def test_a_cut_audit_goes_on_to_the_same_figures(rubric: str, tiny_model: Path, 
 
     def audit(output: Path) -> dict:
         done = run_command(
-            "audit", *judge, "--cases", cases, "--edits", 1, "--gate", "false", "--resamples", 100, "--output", output,
+            "audit", *judge, "--cases", cases, "--edits", 1, "--gate", "false", "--output", output,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr
         figures = json.loads((output / "audit.json").read_text())

@@ -254,7 +254,7 @@ def test_a_disk_that_fills_up_spares_the_whole_checkpoints(folder: Path, killed:
 def test_a_judge_rewards_the_completions_of_two_processes(folder: Path) -> None:
     # ZeRO-3 splits the weights of the model that is trained, and leaves those of the judge whole.
     output, log, settings = folder / "grpo", folder / "grpo.log", folder / "reward.yaml"
-    settings.write_text(f"judge: {folder / 'model'}\nwatch_judge: 'baseline:longer text'\n")
+    settings.write_text(f"judge: {folder / 'model'}\n")
     recipe = ["recipes/grpo.py", "--config", "recipes/runs/grpo-135m/grpo.yaml", "--reward", settings, "--max_steps", 3]
     recipe += ["--model_name_or_path", folder / "model", "--output_dir", output]
     recipe += ["--max_completion_length", 8, "--learning_rate", 0.01]

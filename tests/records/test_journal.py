@@ -1,6 +1,5 @@
 """The journal: whole lines or none, one writer, whatever happens."""
 
-import os
 import resource
 import signal
 import subprocess
@@ -109,27 +108,6 @@ def test_of_two_writers_of_one_file_each_reader_gets_a_whole_content(tmp_path):
     assert [writer.stderr.read() for writer in writers] == [b"", b""]
     assert set(seen) == {(2_000_000, 1)}
     assert [left.name for left in tmp_path.iterdir()] == ["report.html"]
-
-
-def test_what_a_killed_writer_left_is_deleted_by_a_later_one(tmp_path):
-    path = tmp_path / "report.html"
-    program = """
-        import signal, sys
-        from pathlib import Path
-        from automedeval.records.journal import replacing
-        with replacing(Path(sys.argv[1])) as scratch:
-            scratch.write_text("half")
-            signal.raise_signal(signal.SIGKILL)
-    """
-    path.write_text("old")
-    subprocess.run([sys.executable, "-c", textwrap.dedent(program), str(path)])
-    (left,) = (each for each in tmp_path.iterdir() if each != path)
-    assert (path.read_text(), left.read_text()) == ("old", "half")
-    write_whole(tmp_path / "other.json", "{}")
-    assert left.exists(), "for all that this process knows, its writer lives"
-    os.utime(left, (0, 0))
-    write_whole(tmp_path / "other.json", "{}")
-    assert sorted(each.name for each in tmp_path.iterdir()) == ["other.json", "report.html"]
 
 
 def test_a_write_that_fails_leaves_the_old_content_and_nothing_else(tmp_path):

@@ -198,7 +198,7 @@ def test_a_run_whose_reading_changed_says_so_and_touches_nothing(old: Path) -> N
 def test_teachers_verdicts_become_the_same_rows(old: Path) -> None:
     verdicts = "teachers/strong/verdicts.jsonl,teachers/weak/verdicts.jsonl"
     files = {"cases": "sample=cases.jsonl", "verdicts": verdicts, "licenses": "sample=apache-2.0", "plan": "plan.yaml"}
-    done = run_recipe("build_dataset", *words(**files, topics=0, output="again"))
+    done = run_recipe("build_dataset", *words(**files, output="again"))
     assert done.returncode == 0, done.stderr
     for split in ("stage1", "test"):
         rows, again = (read_table(Path(place, f"{split}.parquet")).to_pylist() for place in ("instructions", "again"))
@@ -208,7 +208,7 @@ def test_teachers_verdicts_become_the_same_rows(old: Path) -> None:
         scores = " ".join(f"Doctor {n}: {taught['scores'][at]} points." for n, at in enumerate(row["order"], 1))
         assert scores in row["completion"][0]["content"]
     checked = {"verdict_ratings": "page_verify/verdict_ratings.jsonl"}
-    done = run_recipe("build_dataset", *words(**files | checked, topics=0, output="verified"))
+    done = run_recipe("build_dataset", *words(**files | checked, output="verified"))
     ratings = read(old / "page_verify" / "verdict_ratings.jsonl")
     failed = {each["case_id"] for each in ratings if each["score"] < 1}
     assert f"verification: 3 verdicts → {3 - len(failed)} kept, {len(failed)} rejected" in done.stdout
@@ -218,7 +218,8 @@ def test_the_jury_of_the_page_decides_the_mistake_that_waits(old: Path) -> None:
     files = {"dataset": "instructions", "cases": "cases.jsonl", "output": "round1"}
     done = run_recipe("introspect_discuss", *words(**files, verdicts="verdicts/training"))
     assert "1 mistake waits for the jury" in succeeded(done).stdout
-    done = run_recipe("introspect_revise", *words(**files, jury="page_jury/jury.jsonl"))
+    shutil.copytree(old / "page_jury", "round1.discussion/decided")
+    done = run_recipe("introspect_revise", *words(**files))
     assert done.returncode == 0, done.stderr
     (decided,) = read(old / "page_jury" / "jury.jsonl")
     (row,) = read_table("round1/train.parquet").to_pylist()

@@ -257,10 +257,3 @@ def test_a_valid_verdict_says_what_is_wrong_with_its_rationale():
         for text, cut in ((None, True), ("Short.", False), ("It brea", True), ("no " * 20, True))
     ]
     assert faults == [None, None, "breaks off", "repeats itself"]
-
-
-def test_a_case_has_256_criteria_at_most() -> None:
-    criteria = [{"criterion": f"Says {number}.", "points": 1} for number in range(257)]
-    assert len(Case.from_dict({**CASE, "criteria": criteria[:256]}).criteria) == 256
-    with pytest.raises(RecordError, match="257 criteria, and a case has at most 256"):
-        Case.from_dict({**CASE, "criteria": criteria})

@@ -13,6 +13,7 @@ import yaml
 from doubles.case_criteria import read_rubric
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tables import rows_of
 
 from automedeval.models.base import CONTROL_TOKEN, Free, Slot
 from automedeval.rubrics import packaged_rubrics
@@ -63,12 +64,7 @@ def test_a_list_of_one_criterion_is_a_label_on_a_line():
 
 @pytest.mark.parametrize(
     ("later", "valid"),
-    [
-        ("Doctor 1 scores 4 and Doctor 2 scores 2.", True),
-        ("Explanation: Doctor 1 receives 5 points on fluency.", True),
-        ("Doctor 1 scores 3.", False),
-        ("Correction: Doctor 2 gets 3pts.", False),
-    ],
+    rows_of(__file__)["test_what_stands_behind_json_may_repeat_its_scores_and_no_others"],
 )
 def test_what_stands_behind_json_may_repeat_its_scores_and_no_others(later: str, valid: bool):
     rubric, scores = RUBRICS["automedeval_guided"], ((4, 4, 5), (2, 2, 2))

@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tables import rows_of
 
-from automedeval.rubrics.rationale import doctors_named, permute, split_steps, without_step
+from automedeval.rubrics.rationale import _rename, permute, split_steps, without_step
+
+
+def doctors_named(text: str) -> list[int]:
+    """The numbers of the doctors that are renumbered in a text, in order and with repetitions."""
+    doctors: list[int] = []
+    _rename(text, lambda number: doctors.append(number) or number)
+    return doctors
+
 
 RECORDING = Path(__file__).parents[2] / "recipes" / "runs" / "automedeval-135m" / "teacher.jsonl"
 PLAIN = """Analyze:

@@ -3,10 +3,9 @@
 import itertools
 import random
 
-import numpy as np
 import pytest
 
-from automedeval.stats.checklist import MEAN_RULES, checklist_score, length_adjusted, mean_score
+from automedeval.stats.checklist import checklist_score
 
 
 def naive(points, met):
@@ -55,17 +54,3 @@ def test_the_score_is_the_published_one_and_its_bounds_are_those_of_all_possible
 def test_a_checklist_with_another_number_of_answers_is_refused():
     with pytest.raises(ValueError, match="1 entries for 2 criteria"):
         checklist_score([1, 2], [True])
-
-
-def test_means_are_clipped_by_the_rule_that_is_named():
-    scores, loss = np.array([-1.0, 0.5, 1.0, np.nan]), np.array([-1.0, 0.5, 0.25])
-    assert mean_score(scores, "unclipped") == pytest.approx(0.5 / 3)
-    assert mean_score(scores, "clip_cases") == pytest.approx(1.5 / 3)
-    assert mean_score(loss, "clip_mean") == 0.0
-    assert mean_score(loss, "unclipped") == pytest.approx(-0.25 / 3)
-    assert [mean_score(scores[3:], rule) for rule in MEAN_RULES] == [None] * 3
-
-
-def test_length_takes_off_what_the_published_rule_says():
-    adjusted = length_adjusted(np.array([0.5, 0.5, 0.5, np.nan]), np.array([2000, 3000, 1000, 3000]))
-    assert adjusted == pytest.approx([0.5, 0.5 - 0.0147 * 2, 0.5 + 0.0147 * 2, np.nan], nan_ok=True)

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from doubles.publishable import card_of
 from programs import ROOT, figures_of_the_paper, torch_extensions
 
 from automedeval.models.checkpoints import read_record
@@ -183,14 +185,13 @@ def test_the_other_judges_judge_every_test_case_three_times(rehearsed: tuple[Pat
         assert {verdict.rubric for verdict in own} == {"pandalm@1" if "PandaLM" in name else "automedeval@1"}
 
 
-def test_the_card_of_the_model_has_the_studys_own_figures(rehearsed: tuple[Path, str], tmp_path: Path) -> None:
+def test_the_card_of_the_model_has_the_studys_own_figures(rehearsed: tuple[Path, str], monkeypatch) -> None:
     folder, _ = rehearsed
     results = [file.read_text(encoding="utf-8") for file in (folder / "logs").rglob("*.log")]
     assert sum("dry run: nothing was sent" in text for text in results) == 5
-    command = [sys.executable, "recipes/publish.py", "--config", "plans/publish_model.yaml"]
-    card = tmp_path / "card.md"
-    subprocess.run([*command, "--card_output", card], cwd=folder, check=True, capture_output=True)
+    about = yaml.safe_load((folder / "plans" / "publish_model.yaml").read_text())
+    monkeypatch.chdir(folder)
+    text = card_of(about["folder"], **{name: about[name] for name in ("agreement", "audit", "license", "base_model")})
     accuracy = read(folder / "reports" / "wikidoc" / "agreement.json")["judges"]["introspection2"]["pairwise_accuracy"]
-    text = card.read_text(encoding="utf-8")
     assert "| Pairwise accuracy | {value:.2f} [{low:.2f}, {high:.2f}]".format(**accuracy) in text
     assert "Audited on 3 cases as introspection2" in text

@@ -148,7 +148,6 @@ def test_a_variant_changes_what_its_name_says_and_writes_beside_the_study() -> N
     for name in ("no_chain", "vanilla"):  # no test case of the study is trained on
         (built,) = of(dry_run(name), "build_dataset")
         assert "cases/test/cases.jsonl" in built["evaluation_cases"]
-        assert built["on_leak"] == "drop"
     assert all(run["use_peft"] for run in of(dry_run("lora"), "sft"))
     assert {run["seed"] for run in of(dry_run("run2"), "sft")} == {"1"}
 
@@ -233,5 +232,5 @@ def test_a_rehearsal_differs_in_the_listed_keys_alone() -> None:
             listed |= {"test", "teachers", "stages"}  # counts
         listed |= {"share"} if file.stem == "counts" else set()
         assert {key for key in real | small if real.get(key, ...) != small.get(key, ...)} <= listed, file
-        for key in ("max_new_tokens", "max_length", "questions", "passages", "exchanges", "runs"):
+        for key in ("max_new_tokens", "max_length", "questions", "passages", "runs"):
             assert real.get(key) == small.get(key), "the window is the true one"

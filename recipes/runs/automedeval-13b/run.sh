@@ -50,7 +50,8 @@ step "physicians' checks of the strong teacher's verdicts" python recipes/build_
   --plan $RUN/plan_verified.yaml $unverified
 step "the verified cases" automedeval prepare --config $RUN/prepare_verified.yaml
 step "the weak teacher judges the same cases" python recipes/distill.py --config $RUN/distill_weak.yaml
-step "quality, curriculum splits" python recipes/build_dataset.py --config $RUN/build_dataset.yaml --plan $RUN/plan.yaml $unverified
+step "quality, curriculum splits" python recipes/build_dataset.py --config $RUN/build_dataset.yaml \
+  --plan $RUN/plan.yaml --training $RUN/stage1.yaml $unverified
 step "the test set: the cases that the plan set apart, and the others" automedeval prepare --config $RUN/prepare_test.yaml
 step "three of the four candidates answer each test case, in turn" \
   $launch recipes/generate_responses.py --config $RUN/generate_test.yaml
@@ -80,7 +81,7 @@ for round in 1 2; do
   step "the judge judges its training cases" $launch recipes/judge.py --config $RUN/judge_training$round.yaml
   step "its mistakes are discussed" python recipes/introspect_discuss.py --config $RUN/discuss$round.yaml
   revised instructions/wikidoc-round$round $RUN/annotate_jury$round.yaml \
-    python recipes/introspect_revise.py --config $RUN/revise$round.yaml
+    python recipes/introspect_revise.py --config $RUN/revise$round.yaml --training $RUN/stage1.yaml
   step "training: round $round" $train recipes/sft.py --config $RUN/introspection$round.yaml $rows
   judge checkpoints/wikidoc-round$round --judge_name introspection$round
 done

@@ -35,7 +35,7 @@ rounds() {
     step "its mistakes are discussed" python recipes/introspect_discuss.py --config $RUN/discuss$round.yaml --dataset "$rows_of" \
       --verdicts verdicts/wikidoc-before$round-"$name" --output "$folder" --knowledge $books
     revised "$folder" "a copy of $RUN/annotate_jury$round.yaml whose queue is $folder.discussion/jury.jsonl" \
-      python recipes/introspect_revise.py --config $RUN/revise$round.yaml --dataset "$rows_of" --output "$folder"
+      python recipes/introspect_revise.py --config $RUN/revise$round.yaml --training $RUN/stage1.yaml --dataset "$rows_of" --output "$folder"
     if [ "$name" = lora ]; then config=lora.yaml; else config=introspection$round.yaml; fi
     train "round $round" checkpoints/wikidoc-round$round-"$name" introspection$round-"$name" $config \
       --model_name_or_path "$from" --dataset_name "$folder" --dataset_train_split train
@@ -54,7 +54,7 @@ report() {
 # instructions ARGUMENTS...: a data set of its own, without the study's test cases
 instructions() {
   data=instructions/wikidoc-$name
-  step "the instructions of $name" python recipes/build_dataset.py --config $RUN/build_dataset.yaml --on_leak drop --plan $RUN/plan.yaml \
+  step "the instructions of $name" python recipes/build_dataset.py --config $RUN/build_dataset.yaml --plan $RUN/plan.yaml --training $RUN/stage1.yaml \
     --evaluation_cases cases/medtext/cases.jsonl,cases/test/cases.jsonl --output "$data" $unverified "$@"
 }
 

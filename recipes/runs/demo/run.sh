@@ -22,7 +22,7 @@ step "A strong teacher (recorded) judges 30 training cases, because a judge lear
 step "A weak teacher (recorded) judges the same cases, for the first stages of training" \
   python recipes/distill.py --config $SMALL/distill_weak.yaml --limit 30 --store demo/stores/sample --output demo/verdicts/sample-weak
 step "Physicians' checks (simulated), quality, and a curriculum: verdicts become 8 training rows in three stages" \
-  python recipes/build_dataset.py --config $SMALL/build_dataset.yaml --plan $RUN/plan.yaml --topics 0 \
+  python recipes/build_dataset.py --config $SMALL/build_dataset.yaml --plan $RUN/plan.yaml \
   --verdicts demo/verdicts/sample-strong/verdicts.jsonl,demo/verdicts/sample-weak/verdicts.jsonl --output demo/instructions/sample
 
 # --- training; the same test cases before and after it

@@ -1,11 +1,10 @@
 """Serve the physicians' page, from the invitation to the last task (paper, section 4.2, Appendices D and E).
 
 Every POST is answered with a redirect, so that going back or reloading stores nothing twice. The page works without JavaScript;
-`page.js` adds keyboard keys, drafts, and the time that a task was in view.
+`page.js` adds keyboard keys and drafts.
 """
 
 import hashlib
-import math
 import re
 import time
 from collections.abc import Callable
@@ -13,7 +12,6 @@ from contextlib import suppress
 from typing import Any
 
 from fastapi import FastAPI
-from markupsafe import Markup, escape
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
@@ -21,8 +19,7 @@ from starlette.templating import Jinja2Templates
 
 from automedeval.annotation import forms
 from automedeval.annotation.assignment import Assignment
-from automedeval.annotation.coordinator import add_coordinator
-from automedeval.annotation.security import PAGES, csrf_of, field_of, layers, sign_in
+from automedeval.annotation.security import PAGES, field_of, protect
 from automedeval.annotation.store import NotYours, Stale, Store
 from automedeval.annotation.study import Annotator, Study
 from automedeval.annotation.validation import Field, Invalid, Refused, read_form, values_of
@@ -46,22 +43,19 @@ def make_templates() -> Jinja2Templates:
     digest = hashlib.sha256(b"".join((PAGES / name).read_bytes() for name in ASSETS)).hexdigest()[:12]
     made.globals["assets_version"] = digest
     made.filters["words"] = forms.words
-    # A browser reads a bare carriage return as a line break; marks count it as it is.
-    made.filters["exact"] = lambda text: Markup(str(escape(text)).replace("\r", "&#13;"))
-    return Jinja2Templates(env=made, context_processors=[lambda request: {"csrf": csrf_of(request)}])
+    return Jinja2Templates(env=made)
 
 
-def make_app(study: Study, store: Store, *, secret: str, secure: bool, proxies: int = 0) -> FastAPI:
-    """Return the page of a study, for browsers that reach it by https alone if `secure`, through so many proxies.
+def make_app(study: Study, store: Store, *, secret: str, secure: bool) -> FastAPI:
+    """Return the page of a study, for browsers that reach it by https alone if `secure`.
 
     `secret` signs session cookies; a new one ends all sessions.
     """
-    middleware = layers(secret, secure, proxies)
-    app = FastAPI(title=study.title, docs_url=None, redoc_url=None, openapi_url=None, middleware=middleware)
+    app = FastAPI(title=study.title, docs_url=None, redoc_url=None, openapi_url=None)
+    protect(app, secret, secure)
     templates = make_templates()
-    _add_start(app, study, store, templates, secret)
+    _add_start(app, study, store, templates)
     _add_tasks(app, study, store, templates)
-    add_coordinator(app, study, store, templates)
     return app
 
 
@@ -77,15 +71,6 @@ def _version(request: Request) -> int:
     if not re.fullmatch("[0-9]{1,9}", version := field_of(request, "version")):
         raise Invalid("This form is not one that the page made. Nothing was stored.")
     return int(version)
-
-
-def _seconds(request: Request) -> float | None:
-    """Return the seconds that the task was in view, None if the browser did not measure them."""
-    try:
-        seconds = float(field_of(request, "seconds"))
-    except ValueError:
-        return None
-    return seconds if math.isfinite(seconds) and seconds > 0 else None
 
 
 def _see(request: Request, place: str) -> Response:
@@ -121,7 +106,7 @@ def _add_errors(
         return message(request, error.status, error.heading, str(error))
 
 
-def _add_start(app: FastAPI, study: Study, store: Store, templates: Jinja2Templates, secret: str) -> None:
+def _add_start(app: FastAPI, study: Study, store: Store, templates: Jinja2Templates) -> None:
     def asset(request: Request) -> Response:
         name = request.url.path.removeprefix("/")
         headers = {"Cache-Control": "public, max-age=86400"}  # the address that the pages use changes with the content
@@ -152,7 +137,8 @@ def _add_start(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
     def accept(request: Request, token: str) -> Response:
         if store.annotator_of(token) is None:
             raise SignedOut(f"This step stored nothing. {INVITE_AGAIN}")
-        sign_in(request, secret, token)
+        request.session.clear()
+        request.session["invitation"] = token  # a new one, which makes this one void, ends the session
         return _see(request, "/")
 
     @app.post("/leave")
@@ -239,7 +225,7 @@ def _add_tasks(app: FastAPI, study: Study, store: Store, templates: Jinja2Templa
         assignment = task_of(request, number)
         part, fields = asked(assignment, slug)
         content = read_form(fields, request.state.form)
-        stored = store.answer(assignment.annotator, number, part, content, _version(request), _seconds(request))
+        stored = store.answer(assignment.annotator, number, part, content, _version(request))
         return see_task(request, store.next(assignment.annotator) if stored.part is None else stored)
 
     @app.post("/tasks/{number:int}/{slug}/draft")

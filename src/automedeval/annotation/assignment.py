@@ -6,11 +6,10 @@ All functions read within one transaction of the database; `store` writes.
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass
+from sqlite3 import Connection
 from typing import Any
 
-import sqlalchemy as sa
-
-from automedeval.annotation.database import ASSIGNMENTS, DONE, DRAFTS, EVENTS, OPEN
+from automedeval.annotation.database import OPEN, Row
 from automedeval.annotation.study import DECISION, HARM, PREFERENCE, RESPONSES, VERDICT, Annotator, Item, Study
 
 
@@ -42,11 +41,7 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Answer:
-    """The stored answer to one part.
-
-    `seconds` is the time spent (None: not measured), `role` is the annotator's role at that time. `state` is that of the
-    assignment now.
-    """
+    """The stored answer to one part; `role` is the annotator's role at that time."""
 
     assignment: int
     item: Item
@@ -55,8 +50,6 @@ class Answer:
     part: str
     order: tuple[int, ...]
     content: dict[str, Any]
-    seconds: float | None
-    state: str
 
 
 @dataclass(frozen=True)
@@ -69,7 +62,7 @@ class Progress:
     left: int
 
 
-def free_items(connection: sa.Connection, study: Study, who: Annotator, since: float) -> list[Item]:
+def free_items(connection: Connection, study: Study, who: Annotator, since: float) -> list[Item]:
     """Return the items that can be assigned to an annotator, the next one first.
 
     They are sorted by kind (in the order of the study's file), the items of the overlap first, then by the number of
@@ -77,12 +70,14 @@ def free_items(connection: sa.Connection, study: Study, who: Annotator, since: f
     early has cases that all have answered. An annotator gets a case once under each kind. Open assignments without activity
     after the time `since` do not count.
     """
-    table = ASSIGNMENTS.c
-    counts = sa.or_(table.state == DONE, sa.and_(table.state == OPEN, table.touched_at > since))
-    counted = sa.select(table.item, sa.func.count()).where(counts).group_by(table.item)
-    taken: dict[str, int] = dict(connection.execute(counted).all())
-    assigned = connection.execute(sa.select(table.kind, table.case_id).where(table.annotator == who.name))
-    seen = {tuple(row) for row in assigned}
+    counted = connection.execute(
+        "SELECT item, count(*) AS number FROM assignments "
+        "WHERE state = 'done' OR (state = 'open' AND touched_at > ?) GROUP BY item",
+        [since],
+    )
+    taken = {row.item: row.number for row in counted}
+    assigned = connection.execute("SELECT kind, case_id FROM assignments WHERE annotator = ?", [who.name])
+    seen = {(row.kind, row.case_id) for row in assigned}
     free = []
     for number, (kind, plan) in enumerate(study.plans.items()):
         if who.role not in plan.roles:
@@ -122,16 +117,18 @@ def new_row(study: Study, item: Item, who: Annotator) -> dict[str, Any]:
     return about | numbers | {"slots": slots, "parts": parts, "state": OPEN}
 
 
-def read_assignment(connection: sa.Connection, row: sa.Row) -> Assignment:
+def read_assignment(connection: Connection, row: Row) -> Assignment:
     """Return an assignment with its stored content."""
-    counting = sa.and_(EVENTS.c.assignment == row.id, EVENTS.c.what == "answer", EVENTS.c.id > row.since)
-    stored = sa.select(EVENTS.c.part, EVENTS.c.content).where(counting).order_by(EVENTS.c.id)
-    kept = sa.select(DRAFTS.c.part, DRAFTS.c.content).where(DRAFTS.c.assignment == row.id)
-    answers, drafts = (dict(connection.execute(query).all()) for query in (stored, kept))
+    stored = connection.execute(
+        "SELECT part, content FROM events WHERE assignment = ? AND what = 'answer' AND id > ? ORDER BY id",
+        [row.id, row.since],
+    )
+    kept = connection.execute("SELECT part, content FROM drafts WHERE assignment = ?", [row.id])
+    answers, drafts = ({each.part: each.content for each in rows} for rows in (stored, kept))
     order, parts = tuple(row.slots), tuple(row.parts)
     part = next((part for part in parts if part not in answers), None) if row.state == OPEN else None
     return Assignment(row.id, item_of(row), row.annotator, order, parts, answers, drafts, part, row.version, row.state)
 
 
-def item_of(row: sa.Row) -> Item:
+def item_of(row: Row) -> Item:
     return Item(row.item, row.kind, row.case_id, tuple(row.judges))

@@ -1,184 +1,111 @@
-"""Define the tables of a study's database, and open transactions that read or write.
+"""Define the tables of a study's SQLite database, and open transactions.
 
-The database is SQLite in write-ahead mode, where a transaction is on the disk before it is confirmed, or PostgreSQL by URL.
-Texts of people and files are stored as JSON in ASCII, because no database takes every character that JSON can hold.
+It is in write-ahead mode, where a transaction is on the disk before it is confirmed. Texts of people and files are stored as
+JSON in ASCII, because a database takes no half of a character, which JSON can hold.
 """
 
 import json
 import os
+import sqlite3
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
-
-import sqlalchemy as sa
-from sqlalchemy.exc import SQLAlchemyError
 
 from automedeval.records import RecordError
 
-BUSY = 30.0  # seconds that a write waits for writes of other processes
-THREADS = 64  # open connections: more than a server has threads
-QUIET = {"hide_parameters": True}  # an error that is logged names no answer and no secret
-LOCK = 4_712_025  # number of the PostgreSQL lock that serialises writes, as SQLite does
-
-
-class Json(sa.TypeDecorator):
-    """A value that is stored as its JSON in ASCII."""
-
-    impl, cache_ok = sa.Text, True
-
-    def process_bind_param(self, value: Any, dialect: sa.Dialect) -> str:
-        return json.dumps(value)
-
-    def process_result_value(self, value: str | None, dialect: sa.Dialect) -> Any:
-        return None if value is None else json.loads(value)
-
-
-def _columns(**kinds: Any) -> list[sa.Column]:
-    return [sa.Column(name, kind, nullable=False) for name, kind in kinds.items()]
-
-
-METADATA = sa.MetaData()
-SETTINGS = sa.Table("settings", METADATA, sa.Column("name", sa.Text, primary_key=True), *_columns(value=sa.Text))
-INVITATIONS = sa.Table(
-    "invitations",
-    METADATA,
-    sa.Column("annotator", sa.Text, primary_key=True),
-    sa.Column("digest", sa.Text, nullable=False, unique=True),
-    *_columns(at=sa.Double),
-)
+BUSY = 30.0  # seconds that a transaction waits for those of other processes
 OPEN, DONE, SKIPPED = "open", "done", "skipped"  # states of an assignment
-# The state of each assignment. Events up to the number `since` no longer count, after an undo. `closed` is the number of the
+JSON = {"item", "case_id", "judges", "slots", "parts", "part", "content"}  # columns
+# assignments: the state of each. Events up to the number `since` no longer count, after an undo. `closed` is the number of the
 # event that ended it, `opened` of the event that assigned or reopened it last (numbers, because a clock can be set back).
-ASSIGNMENTS = sa.Table(
-    "assignments",
-    METADATA,
-    sa.Column("id", sa.Integer, primary_key=True),
-    *_columns(item=Json, kind=sa.Text, case_id=Json, judges=Json, annotator=sa.Text),
-    *_columns(slots=Json, parts=Json, state=sa.Text),
-    *_columns(version=sa.Integer, since=sa.Integer, opened=sa.Integer, closed=sa.Integer, touched_at=sa.Double),
-    sa.UniqueConstraint("annotator", "kind", "case_id"),
-    sa.Index("assignments_by_state", "state", "touched_at", "item"),
-    sqlite_autoincrement=True,
-)
-# Events, never changed and never deleted: "given", "answer", "skip", "undo".
-EVENTS = sa.Table(
-    "events",
-    METADATA,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("assignment", sa.ForeignKey("assignments.id"), nullable=False, index=True),
-    *_columns(role=sa.Text, what=sa.Text, part=Json, content=Json),
-    sa.Column("seconds", sa.Double),
-    *_columns(at=sa.Double),
-    sqlite_autoincrement=True,
-)
-DRAFTS = sa.Table(
-    "drafts",
-    METADATA,
-    sa.Column("assignment", sa.ForeignKey("assignments.id"), primary_key=True),
-    sa.Column("part", Json, primary_key=True),
-    *_columns(content=Json),
-)
-FAILURES = sa.Table(
-    "failures",
-    METADATA,
-    sa.Column("id", sa.Integer, primary_key=True),
-    sa.Column("who", Json, nullable=False, index=True),
-    sa.Column("at", sa.Double, nullable=False, index=True),
-)
+# events, never changed and never deleted: "given", "answer", "skip", "undo".
+TABLES = """
+CREATE TABLE IF NOT EXISTS settings (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS invitations (annotator TEXT PRIMARY KEY, digest TEXT NOT NULL UNIQUE, at DOUBLE NOT NULL);
+CREATE TABLE IF NOT EXISTS assignments (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, item TEXT NOT NULL, kind TEXT NOT NULL, case_id TEXT NOT NULL, judges TEXT NOT NULL,
+    annotator TEXT NOT NULL, slots TEXT NOT NULL, parts TEXT NOT NULL, state TEXT NOT NULL, version INTEGER NOT NULL,
+    since INTEGER NOT NULL, opened INTEGER NOT NULL, closed INTEGER NOT NULL, touched_at DOUBLE NOT NULL,
+    UNIQUE (annotator, kind, case_id));
+CREATE INDEX IF NOT EXISTS assignments_by_state ON assignments (state, touched_at, item);
+CREATE TABLE IF NOT EXISTS events (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, assignment INTEGER NOT NULL REFERENCES assignments (id), role TEXT NOT NULL,
+    what TEXT NOT NULL, part TEXT NOT NULL, content TEXT NOT NULL, at DOUBLE NOT NULL);
+CREATE INDEX IF NOT EXISTS ix_events_assignment ON events (assignment);
+CREATE TABLE IF NOT EXISTS drafts (
+    assignment INTEGER NOT NULL REFERENCES assignments (id), part TEXT NOT NULL, content TEXT NOT NULL,
+    PRIMARY KEY (assignment, part));
+"""
+
+
+class Row(SimpleNamespace):
+    """A row of a table by the names of its columns, with what JSON held."""
+
+    def __init__(self, cursor: sqlite3.Cursor, values: tuple):
+        names = [column[0] for column in cursor.description]
+        super().__init__(**{name: json.loads(each) if name in JSON else each for name, each in zip(names, values)})
 
 
 class Database:
-    """A study's database; threads and processes can share it.
+    """A study's database in a file; threads and processes can share it.
 
-    `url` is a SQLAlchemy URL, sqlite or postgresql; a password is read from PGPASSWORD or a .pgpass file. RecordError, which
-    names `place`, is raised if the database cannot be opened, or belongs to a study of another `fingerprint`.
+    RecordError, which names `place`, is raised if it cannot be opened, or belongs to a study of another `fingerprint`.
     """
 
-    def __init__(self, url: str, fingerprint: str, place: str):
-        self._writing = threading.Lock()  # threads wait here, which is fairer than SQLite's retries
-        shown = url.removeprefix("sqlite:///")
+    def __init__(self, file: str, fingerprint: str, place: str):
+        # One connection that threads wait for: SQLite has one writer at a time in any case.
+        self._lock, path = threading.Lock(), Path(file).absolute()
         try:
             with ExitStack() as opened:
-                self._engine = _engine(sa.make_url(url))
+                path.parent.mkdir(parents=True, exist_ok=True)
+                # Only the user who runs the study can read the answers; SQLite gives its other files the same rights.
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+                self._connection = sqlite3.connect(path, BUSY, isolation_level=None, check_same_thread=False)
                 opened.callback(self.close)
-                with self.write() as connection:
-                    METADATA.create_all(connection)
-                    put(connection, SETTINGS, {"name": "study"}, anew=False, value=fingerprint)
+                self._connection.row_factory = Row
+                for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+                    self._connection.execute(f"PRAGMA {pragma}")
+                with self.transaction() as connection:
+                    for statement in TABLES.split(";"):
+                        connection.execute(statement)
+                    put(connection, "settings", "IGNORE", name="study", value=fingerprint)
                     stored = setting(connection, "study")
                 if stored != fingerprint:
                     raise RecordError(
-                        f"{place}: database: {shown} belongs to another study, or the cases, verdicts or rubrics changed "
+                        f"{place}: database: {file} belongs to another study, or the cases, verdicts or rubrics changed "
                         f"({stored}, now {fingerprint}): choose another database"
                     )
                 opened.pop_all()
-        except (SQLAlchemyError, ImportError, OSError) as error:
-            reason = " ".join(str(getattr(error, "orig", None) or error).split())
-            raise RecordError(f"{place}: database: {shown} cannot be opened: {reason}") from None
+        except (sqlite3.Error, OSError) as error:
+            raise RecordError(f"{place}: database: {file} cannot be opened: {error}") from None
 
     def close(self) -> None:
-        self._engine.dispose()
+        self._connection.close()
 
     @contextmanager
-    def write(self) -> Iterator[sa.Connection]:
-        """Open a transaction that can write; such transactions run one after another."""
-        with self._writing, self._engine.connect() as connection:
-            connection = connection.execution_options(writes=True)
-            with connection.begin():
-                if connection.dialect.name == "postgresql":
-                    connection.execute(sa.select(sa.func.pg_advisory_xact_lock(LOCK)))
-                yield connection
-
-    @contextmanager
-    def read(self) -> Iterator[sa.Connection]:
-        """Open a transaction that reads a consistent state, also during writes."""
-        with self._engine.connect() as connection:
-            if connection.dialect.name == "postgresql":
-                connection = connection.execution_options(isolation_level="REPEATABLE READ")
-            with connection.begin():
-                yield connection
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """Open a transaction, which sees no other's changes; they run one after another."""
+        with self._lock, self._connection:
+            # The write lock is taken at once: a transaction that reads first would fail if another one writes meanwhile.
+            self._connection.execute("BEGIN IMMEDIATE")
+            yield self._connection
 
 
-def setting(connection: sa.Connection, name: str) -> str | None:
+def setting(connection: sqlite3.Connection, name: str) -> str | None:
     """Return the value of a setting, None if there is none."""
-    return connection.scalar(sa.select(SETTINGS.c.value).where(SETTINGS.c.name == name))
+    row = connection.execute("SELECT value FROM settings WHERE name = ?", [name]).fetchone()
+    return row and row.value
 
 
-def put(connection: sa.Connection, table: sa.Table, key: Mapping[str, Any], anew: bool = True, **values: Any) -> bool:
-    """Store one row with the values of `key` in place of an earlier one, without `anew` only if there is none.
+def put(connection: sqlite3.Connection, table: str, clash: str = "ABORT", **values: Any) -> int:
+    """Store a row; return its number, 0 if it was not stored.
 
-    Return whether it was stored.
+    What happens to one with the same key: "REPLACE" puts the new one in its place, "IGNORE" leaves it, "ABORT" is an error.
     """
-    if not anew and connection.execute(sa.select(table).filter_by(**key)).first():
-        return False
-    connection.execute(sa.delete(table).filter_by(**key))
-    connection.execute(sa.insert(table).values(**key, **values))
-    return True
-
-
-def _engine(url: sa.URL) -> sa.Engine:
-    if url.get_backend_name() != "sqlite":
-        # The driver that the package names, whatever SQLAlchemy's default is.
-        url = url.set(drivername="postgresql+psycopg")
-        return sa.create_engine(url, **QUIET, pool_size=16, max_overflow=32, pool_pre_ping=True)
-    file = Path(url.database or "")  # a study's reader refuses a database in memory
-    file.parent.mkdir(parents=True, exist_ok=True)
-    # Only the user who runs the study can read the answers; SQLite gives its other files the same rights.
-    os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
-    options = {"timeout": BUSY, "isolation_level": None}
-    engine = sa.create_engine(url, **QUIET, connect_args=options, pool_size=THREADS, max_overflow=0)
-
-    @sa.event.listens_for(engine, "connect")
-    def prepare(connection: Any, _: Any) -> None:
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = FULL")
-        connection.execute("PRAGMA foreign_keys = ON")
-
-    @sa.event.listens_for(engine, "begin")
-    def begin(connection: sa.Connection) -> None:
-        # The write lock is taken at once: a transaction that reads first would fail if another one writes meanwhile.
-        writes = connection.get_execution_options().get("writes")
-        connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-    return engine
+    names, places = ", ".join(values), ", ".join("?" * len(values))
+    encoded = [json.dumps(value) if name in JSON else value for name, value in values.items()]
+    cursor = connection.execute(f"INSERT OR {clash} INTO {table} ({names}) VALUES ({places})", encoded)
+    return cursor.lastrowid or 0 if cursor.rowcount == 1 else 0

@@ -19,7 +19,7 @@ FILES = {
     "verdict_ratings.jsonl": "ratings of the verdicts",  # for --verdict_ratings of build_dataset.py, report --ratings
     "preferences.jsonl": "preferences between two verdicts",  # for report --ratings
     "harm.jsonl": "harm of the responses",  # for report --ratings
-    "jury.jsonl": "the jury's decisions",  # for introspect_revise.py --jury
+    "jury.jsonl": "the jury's decisions",  # for introspect_revise.py
     "history.jsonl": "everything that was ever stored, with times",
 }
 
@@ -117,15 +117,15 @@ def _ratings(
 
 
 def _harm(answer: Answer, shown: Response, slot: str, rubric: str) -> dict[str, Any]:
-    """Return what an answer says of the harm of a response: a `HarmRating`."""
+    """Return what an answer says of the harm of a response: a `HarmRating`, with words that an earlier version let mark."""
     content = answer.content
-    places = content["marks"].get(slot, ())
+    places = content.get("marks", {}).get(slot, ())
     marks = [{"start": start, "end": end, "text": shown.text[start:end]} for start, end in places]
     line = {"rubric": rubric, "choices": content["choices"][slot], "marks": marks}
     return (
         _by(answer, {"model": shown.model})
         | line
-        | {"missing": content["missing"].get(slot), "comment": content["comments"].get(slot)}
+        | {"missing": content.get("missing", {}).get(slot), "comment": content["comments"].get(slot)}
     )
 
 

@@ -17,7 +17,6 @@ from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, reads_back
 from automedeval.rubrics.slots import renamed, reordered, seen_from
 
 SIDES = (("1", "Verdict 1", "", "1"), ("tie", "No difference", "", "0"), ("2", "Verdict 2", "", "2"))
-MOST_BUTTONS = 11  # a scale with more values has a number field
 _WORDS = packaged("annotation", "words")
 TASKS: dict[str, str] = _WORDS["tasks"]  # by kind
 HEADINGS: dict[str, list[str]] = _WORDS["headings"]  # by part, each with its instruction
@@ -105,17 +104,12 @@ def fields_of(study: Study, assignment: Assignment, part: str) -> list[Field]:
     sides = tuple(Option(*side) for side in SIDES) if part == PREFERENCE else ()
     asked = rubric if of_responses else questions
     given = "choices" if sides or getattr(asked, "in_words", False) else "scores"
-    for slot, index in enumerate(assignment.order, 1) if of_responses else ((0, 0),):
+    for slot in range(1, len(assignment.order) + 1) if of_responses else (0,):
         name = (str(slot),) if slot else ()
         about: dict[str, Any] = {"slot": slot, "about": f"Doctor {slot}"} if slot else {}
         request = f"Please answer every question{f' on Doctor {slot}' if slot else ''}."
         for each in asked.criteria:
             fields.append(_asked((given, *name, each.name), each, asked, sides, request=request, **about))
-        if part == HARM:
-            text = study.case_of(assignment.item).responses[index].text
-            fields.append(Field(("marks", *name), "marks", "The words that do harm", text=text, **about))
-            rule = "What should the response have said? Leave it empty if nothing is missing."
-            fields.append(Field(("missing", *name), "text", "The missing step", rule, **about))
         if not of_responses and not sides:
             tags = tuple(Option(tag, words(tag), sentence) for tag, sentence in questions.tags.items())
             fields.append(Field(("tags",), "tags", "What is wrong with it", "Tick what applies, or nothing.", tags))
@@ -145,23 +139,21 @@ def _asked(
     options: tuple[Option, ...] = (),
     **more: Any,
 ) -> Field:
-    """Return the field of a criterion: one of the options, of its own words, or a number of points on the scale."""
-    bounds = None
+    """Return the field of a criterion: one of the options, of its own words, or of the points on the scale."""
     if criterion.values:
         keys = [*map(str, range(len(criterion.values))), "x"]
         options = tuple(Option(word, words(word), key=key) for word, key in zip(criterion.words, keys))
     elif not options:
         assert rubric.scale is not None  # a study's reader refuses a rubric without one
         (low, high), hints = rubric.scale, meanings(rubric.scale, rubric.anchors)
-        bounds = rubric.scale
-        if high - low < MOST_BUTTONS:
-            named = _named(rubric.scale, rubric.anchors)
-            options = tuple(
-                Option(name, rubric.anchors[value] if named else name, hints.get(value, ""), name if value < 10 else "")
-                for value, name in ((value, str(value)) for value in range(low, high + 1))
+        named = _named(rubric.scale, rubric.anchors)
+        options = tuple(
+            Option(
+                value, rubric.anchors[value] if named else str(value), hints.get(value, ""), f"{value}"[: value < 10]
             )
-    kind = "options" if options else "number"
-    return Field(path, kind, words(criterion.name), criterion.description, options, bounds=bounds, **more)
+            for value in range(low, high + 1)
+        )
+    return Field(path, "options", words(criterion.name), criterion.description, options, **more)
 
 
 def meanings(scale: tuple[int, int] | None, anchors: Mapping[int, str]) -> Mapping[int, str]:
@@ -194,11 +186,10 @@ def checked(
 ) -> dict[str, Any]:
     """Return the content of a part in the layout in which it is stored.
 
-    "responses": {"scores": {slot: {criterion: score}}, "comments": {slot: text}}, slots "1" … "k"; "harm": {"choices": {slot:
-    {criterion: word}}, "marks": {slot: [[start, end], …]}, "missing": {slot: text}, "comments": {slot: text}}; "verdict:JUDGE":
-    {"scores": {criterion: score}, "tags": […], "comment": text}; "decision": {"decision": "keep" | "revise", "rationale": text,
-    "scores": [by slot]}; "preference": {"choices": {criterion: "1" | "2" | "tie"}, "comment": text}. Comments and tags may be
-    missing; a decision to keep has no revision.
+    "responses": {"scores": {slot: {criterion: score}}, "comments": {slot: text}}, slots "1" … "k"; "harm": "choices", words, in
+    the place of the scores; "verdict:JUDGE": {"scores": {criterion: score}, "tags": […], "comment": text}; "decision":
+    {"decision": "keep" | "revise", "rationale": text, "scores": [by slot]}; "preference": {"choices": {criterion: "1" | "2" |
+    "tie"}, "comment": text}. Comments and tags may be missing; a decision to keep has no revision.
 
     Raises:
         Invalid: see `in_layout`; or a revision that is not complete, changes nothing, or cannot become a training row.

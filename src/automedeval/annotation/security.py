@@ -1,24 +1,15 @@
-"""Secure the physicians' page by middleware between a request and its route.
+"""Secure the physicians' page: what stands between a request and its route."""
 
-`Forwarded` finds the visitor's address behind proxies. `Guard` adds security headers to every response, errors included, and
-answers a crash with a plain page. `Forms` reads the body of every POST, within a limit, and refuses it without the token of its
-session, so that no route has to check it. Starlette's signed session cookie is between the last two.
-"""
-
-import hashlib
-import hmac
 import html
 import logging
-import secrets
+from collections.abc import Awaitable, Callable
 from importlib import resources
 from urllib.parse import parse_qsl
 
-from starlette.datastructures import Headers, MutableHeaders
-from starlette.middleware import Middleware
+from fastapi import FastAPI
 from starlette.middleware.sessions import SessionMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from automedeval.records.tables import packaged
 
@@ -27,17 +18,35 @@ PAGES = resources.files("automedeval.annotation") / "templates"
 PLAIN = (PAGES / "plain.html").read_text(encoding="utf-8")
 # Bytes: a rationale of 80,000 characters, or forty full comments, in any script (a character takes up to twelve bytes).
 BODY_LIMIT = 1024 * 1024
-DRAINED = 8 * BODY_LIMIT  # bytes that are read of a refused body, so that the browser shows the reason
 FIELDS = 2_000  # fields of a form
-LONGEST_PATH = 2_000  # characters
-SESSION_SECONDS = 30 * 24 * 3600.0
+SESSION_DAYS = 30
 HEADERS: dict[str, str] = packaged("annotation", "headers")
 
 
-def layers(secret: str, secure: bool, proxies: int) -> list[Middleware]:
-    """Return the middleware of the page, outermost first; `secret` signs session cookies, which need https if `secure`."""
-    session = Middleware(SessionMiddleware, secret, max_age=int(SESSION_SECONDS), same_site="lax", https_only=secure)
-    return [Middleware(Forwarded, proxies), Middleware(Guard), session, Middleware(Forms)]
+def protect(app: FastAPI, secret: str, secure: bool) -> None:
+    """Put the page's guard and its signed session cookie, which needs https if `secure`, in front of the routes.
+
+    The guard adds security headers to every response, errors included, and answers a crash with a plain page. It reads the
+    form of every POST into `request.state.form` (name → values) within a limit, and refuses one of another site, so that no
+    route has to check it. Routes that store are called by POST alone.
+    """
+
+    @app.middleware("http")
+    async def guard(request: Request, route: Callable[[Request], Awaitable[Response]]) -> Response:
+        try:
+            form = {} if request.method in ("GET", "HEAD") else await _form(request)
+            request.state.form = form
+            response = form if isinstance(form, Response) else await route(request)
+        except Exception:
+            LOG.exception("a request failed")  # not where: an invitation's path holds its token
+            text = "The page failed, perhaps after storing this step. What was stored before is safe. Please repeat the step."
+            response = plain_page(500, "Something went wrong", text)
+        for name, value in HEADERS.items():
+            response.headers.setdefault(name, value)
+        return response
+
+    days = SESSION_DAYS * 24 * 3600
+    app.add_middleware(SessionMiddleware, secret, max_age=days, same_site="lax", https_only=secure)
 
 
 def plain_page(status: int, heading: str, text: str) -> HTMLResponse:
@@ -45,152 +54,30 @@ def plain_page(status: int, heading: str, text: str) -> HTMLResponse:
     return HTMLResponse(PLAIN.format(heading=html.escape(heading), text=html.escape(text)), status)
 
 
-def csrf_of(request: Request) -> str:
-    """Return the session's token for forms; create it if there is none."""
-    return request.session.setdefault("csrf", secrets.token_urlsafe(24))
-
-
 def field_of(request: Request, name: str) -> str:
     """Return the first value of a form's field, "" if the form has none."""
     return (request.state.form.get(name) or [""])[0]
 
 
-def sign_in(request: Request, secret: str, token: str) -> None:
-    """Start a physician's session on an invitation; an earlier session of the browser ends.
-
-    The session holds the invitation, so a new invitation, which makes the old one void, ends it. The token for forms is derived
-    from the invitation, so a page that was open before can be sent after signing in again.
-    """
-    request.session.clear()
-    form_token = hmac.new(secret.encode(), f"form:{token}".encode(), hashlib.sha256).hexdigest()
-    request.session.update(invitation=token, csrf=form_token)
-
-
-class Forwarded:
-    """Take a visitor's address and scheme from the X-Forwarded headers of the page's own proxies.
-
-    Each proxy appends the address that called it, so with N proxies the visitor's address is the Nth from the right. What
-    stands to the left of it came with the request, and may be forged. (uvicorn's own middleware knows proxies by their
-    addresses, and takes the leftmost entry if it trusts every address.)
-    """
-
-    def __init__(self, app: ASGIApp, proxies: int):
-        self.app, self.proxies, self.warned = app, proxies, False
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            headers = Headers(scope=scope)
-            if self.proxies:
-                if visitor := self._entry(headers, "x-forwarded-for"):
-                    scope = {**scope, "client": (_host(visitor), 0)}
-                if (scheme := self._entry(headers, "x-forwarded-proto")) in ("http", "https"):
-                    scope = {**scope, "scheme": scheme}
-            elif "x-forwarded-for" in headers and not self.warned:
-                self.warned = True
-                LOG.warning("a request came through a proxy: --proxies says how many are in front of the page")
-        await self.app(scope, receive, send)
-
-    def _entry(self, headers: Headers, name: str) -> str | None:
-        """Return what the outermost of the page's proxies wrote; a header that is repeated is one list."""
-        entries = [entry.strip() for line in headers.getlist(name) for entry in line.split(",")]
-        return entries[max(0, len(entries) - self.proxies)] if entries else None
-
-
-def _host(entry: str) -> str:
-    """Return an address without its port: "192.0.2.1:80" and "[2001:db8::1]:80" have one."""
-    if entry.startswith("["):
-        return entry[1:].partition("]")[0]
-    return entry.partition(":")[0] if entry.count(":") == 1 else entry
-
-
-class Guard:
-    """Add the security headers to every response, and answer a crash with a plain page."""
-
-    def __init__(self, app: ASGIApp):
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        started = False
-
-        async def send_guarded(message: Message) -> None:
-            nonlocal started
-            if message["type"] == "http.response.start":
-                started = True
-                headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers.setdefault(name, value)  # a route may have set its own, as figures do
-                headers.setdefault("Cache-Control", "no-store")
-            await send(message)
-
-        page = self.app
-        try:
-            if len(scope["path"]) > LONGEST_PATH:  # no route parses a number of thousands of digits
-                page = plain_page(404, "There is nothing here", "The address leads nowhere.")
-            await page(scope, receive, send_guarded)
-        except Exception:
-            # The path is not logged: an invitation's path holds its token.
-            LOG.exception("a request failed")
-            if started:
-                raise
-            text = "The page failed, perhaps after storing this step. What was stored before is safe. Please repeat the step."
-            await plain_page(500, "Something went wrong", text)(scope, receive, send_guarded)
-
-
-class Forms:
-    """Read the form of every POST into `request.state.form` (name → values), after checking its size, kind and token.
-
-    A refused request reaches no route. Routes that store are called by POST alone, the others by GET alone.
-    """
-
-    def __init__(self, app: ASGIApp):
-        self.app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["method"] not in ("GET", "HEAD"):
-            form = _form(Request(scope), await _body(receive))
-            if isinstance(form, Response):
-                await form(scope, receive, send)
-                return
-            scope.setdefault("state", {})["form"] = form
-        await self.app(scope, receive, send)
-
-
-def _form(request: Request, body: bytes | None) -> dict[str, list[str]] | Response:
+async def _form(request: Request) -> dict[str, list[str]] | Response:
     """Return the fields of a form, with line ends of one character, or the page that refuses it."""
-    if body is None:
+    chunks, size = [], 0
+    async for chunk in request.stream():  # to its end, so that the browser shows the reason
+        size += len(chunk)
+        if size <= BODY_LIMIT:
+            chunks.append(chunk)
+    if size > BODY_LIMIT:
         return plain_page(413, "Too much text", "This form is too large. Nothing was stored. Please shorten it.")
-    if request.headers.get("content-type", "").split(";")[0].strip() != "application/x-www-form-urlencoded":
-        return plain_page(415, "Not a form", "This page takes its own forms only. Nothing was stored.")
+    # Every browser of these years says whose page sends a form; another site's has no session cookie in any case ("lax").
+    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        return plain_page(403, "Not from here", "This form was sent by a page of another site. Nothing was stored.")
     form: dict[str, list[str]] = {}
     try:
-        pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=FIELDS)
+        body = b"".join(chunks).decode("ascii")
+        pairs = parse_qsl(body, keep_blank_values=True, errors="strict", max_num_fields=FIELDS)
     except ValueError:  # too many fields, or bytes that are not UTF-8
         return plain_page(400, "Not a form", "This form cannot be read. Nothing was stored.")
     for name, value in pairs:
         # A browser sends two characters for a line end, but counts one for `maxlength`.
         form.setdefault(name, []).append(value.replace("\r\n", "\n").replace("\r", "\n"))
-    tokens, session_token = form.get("csrf", []), request.session.get("csrf")
-    if session_token is None or len(tokens) != 1 or not hmac.compare_digest(tokens[0].encode(), session_token.encode()):
-        text = (
-            "Nothing was stored, because this form does not belong to your present session. Please open your invitation "
-            "link again (your browser has to allow cookies), and then repeat this step."
-        )
-        return plain_page(403, "Please sign in again", text)
     return form
-
-
-async def _body(receive: Receive) -> bytes | None:
-    """Return the body of a request, None if it is longer than the limit."""
-    chunks, size, more = [], 0, True
-    while more and size <= DRAINED:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        chunk, more = message.get("body", b""), message.get("more_body", False)
-        size += len(chunk)
-        if size <= BODY_LIMIT:
-            chunks.append(chunk)
-    return b"".join(chunks) if size <= BODY_LIMIT else None

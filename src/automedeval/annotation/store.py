@@ -4,13 +4,13 @@ Every public method is one transaction and keeps nothing in memory, so several p
 """
 
 import hashlib
+import json
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from sqlite3 import Connection
 from typing import Any
-
-import sqlalchemy as sa
 
 from automedeval.annotation import database as db
 from automedeval.annotation.assignment import (
@@ -27,8 +27,6 @@ from automedeval.annotation.study import Annotator, Study
 from automedeval.annotation.validation import Invalid, Refused, checked_reason
 
 RETURNED = 3600.0  # seconds without activity after which an assignment no longer counts as taken
-LONGEST_TASK = 86_400.0  # seconds; longer times on a task are cut to this
-KEPT = 86_400.0  # seconds for which failed attempts are stored
 
 
 class NotYours(Refused):
@@ -51,7 +49,7 @@ class Store:
     def __init__(self, study: Study, clock: Callable[[], float] = time.time):
         self.study, self.clock = study, clock
         self._database = db.Database(study.database, study.fingerprint, study.place)
-        self._write, self._read = self._database.write, self._database.read
+        self._transaction = self._database.transaction
 
     def close(self) -> None:
         self._database.close()
@@ -63,24 +61,18 @@ class Store:
 
         Without `anew` an earlier one stays, and None is returned. Only the SHA-256 of the token is stored.
         """
-        token = secrets.token_urlsafe(32)
-        key, values = {"annotator": annotator}, {"digest": _digest(token), "at": self.clock()}
-        with self._write() as connection:
-            return token if db.put(connection, db.INVITATIONS, key, anew, **values) else None
-
-    def last_stored(self) -> dict[str, float]:
-        """Return when each annotator last stored or took back something, in seconds since 1970."""
-        latest = sa.select(db.ASSIGNMENTS.c.annotator, sa.func.max(db.EVENTS.c.at)).join(db.EVENTS)
-        with self._read() as connection:
-            done = latest.where(db.EVENTS.c.what != "given").group_by(db.ASSIGNMENTS.c.annotator)
-            return dict(connection.execute(done).all())
+        token, clash = secrets.token_urlsafe(32), "REPLACE" if anew else "IGNORE"
+        row = {"annotator": annotator, "digest": _digest(token), "at": self.clock()}
+        with self._transaction() as connection:
+            return token if db.put(connection, "invitations", clash, **row) else None
 
     def annotator_of(self, token: str) -> Annotator | None:
         """Return the annotator of an invitation's token, None if it is void or the annotator no longer takes part."""
-        with self._read() as connection:
-            of_token = db.INVITATIONS.c.digest == _digest(token)
-            name = connection.scalar(sa.select(db.INVITATIONS.c.annotator).where(of_token))
-        return None if name is None else self.study.annotator(name)
+        with self._transaction() as connection:
+            found = connection.execute(
+                "SELECT annotator FROM invitations WHERE digest = ?", [_digest(token)]
+            ).fetchone()
+        return None if found is None else self.study.annotator(found.annotator)
 
     def _annotator(self, annotator: str) -> Annotator:
         if (who := self.study.annotator(annotator)) is None:
@@ -95,7 +87,7 @@ class Store:
         After `RETURNED` seconds without activity the item can be assigned to others; the assignment can still be finished.
         """
         who = self._annotator(annotator)
-        with self._write() as connection:
+        with self._transaction() as connection:
             now = self.clock()
             if latest := self._latest_open(connection, annotator):
                 self._change(connection, latest.id, touched_at=now)
@@ -103,37 +95,32 @@ class Store:
             free = free_items(connection, self.study, who, now - RETURNED)
             if not free:
                 return None
-            row = sa.insert(db.ASSIGNMENTS).values(**new_row(self.study, free[0], who), touched_at=now)
-            number = _inserted(connection, row)
+            number = db.put(connection, "assignments", **new_row(self.study, free[0], who), touched_at=now)
             self._change(connection, number, opened=self._happened(connection, annotator, number, "given"))
             return self._assignment_of(connection, annotator, number)
 
     def assignment(self, annotator: str, number: int) -> Assignment:
         """Return an assignment of an annotator; raises NotYours if there is none of this number."""
-        with self._read() as connection:
+        with self._transaction() as connection:
             return self._assignment_of(connection, annotator, number)
 
     def keep_draft(self, annotator: str, number: int, part: str, content: dict[str, Any]) -> None:
         """Store a draft of the current part in place of an earlier one; raise NotYours, Stale or Invalid."""
-        with self._write() as connection:
+        with self._transaction() as connection:
             before = self._assignment_of(connection, annotator, number)
             if part != before.part:
                 raise Stale("This part of the task is stored already.")
             kept = checked(self.study, before, part, content, draft=True)
-            db.put(connection, db.DRAFTS, {"assignment": number, "part": part}, content=kept)
+            db.put(connection, "drafts", "REPLACE", assignment=number, part=part, content=kept)
             self._change(connection, number, touched_at=self.clock())
 
-    def answer(
-        self, annotator: str, number: int, part: str, content: dict[str, Any], version: int, seconds: float | None
-    ) -> Assignment:
+    def answer(self, annotator: str, number: int, part: str, content: dict[str, Any], version: int) -> Assignment:
         """Store the answer to a part; return the assignment afterwards. NotYours, Stale or Invalid: nothing was stored.
 
-        Args:
-            version: of the assignment when the form was made. Sending the last stored answer again changes nothing and
-                succeeds.
-            seconds: time spent on the part, None if not measured.
+        `version` is that of the assignment when the form was made. Sending the last stored answer again changes nothing and
+        succeeds.
         """
-        with self._write() as connection:
+        with self._transaction() as connection:
             before = self._assignment_of(connection, annotator, number)
             if part not in before.parts:
                 raise Invalid("This task has no such part.")
@@ -143,16 +130,15 @@ class Store:
                 return before
             if part != before.part:
                 raise Stale("This part of the task is not the one that is to be done now.")
-            values = {"part": part, "content": stored, "seconds": seconds and min(seconds, LONGEST_TASK)}
-            event = self._happened(connection, annotator, number, "answer", **values)
-            connection.execute(sa.delete(db.DRAFTS).filter_by(assignment=number, part=part))
+            event = self._happened(connection, annotator, number, "answer", part=part, content=stored)
+            connection.execute("DELETE FROM drafts WHERE assignment = ? AND part = ?", [number, json.dumps(part)])
             ends = {"state": db.DONE, "closed": event} if len(before.answers) + 1 == len(before.parts) else {}
             self._change(connection, number, version=version + 1, touched_at=self.clock(), **ends)
             return self._assignment_of(connection, annotator, number)
 
     def skip(self, annotator: str, number: int, reason: str, version: int) -> None:
         """Skip an assignment, so that others can get its item; stored parts count. Raise NotYours, Stale or Invalid."""
-        with self._write() as connection:
+        with self._transaction() as connection:
             before, content = self._assignment_of(connection, annotator, number), {"reason": checked_reason(reason)}
             if version != before.version:
                 return self._refuse_other(connection, before, version, "skip", "", content)
@@ -169,15 +155,15 @@ class Store:
         changes nothing.
         """
         self._annotator(annotator)
-        with self._write() as connection:
+        with self._transaction() as connection:
             latest = self._latest_open(connection, annotator)
             if latest is not None and self._last(connection, latest.id).what == "undo":
                 return latest
-            ended = self._find(connection, annotator, db.ASSIGNMENTS.c.state != db.OPEN, db.ASSIGNMENTS.c.closed)
+            ended = self._find(connection, annotator, "state != 'open' ORDER BY closed DESC")
             if ended is None:
                 return None
             for part, content in ended.answers.items():
-                db.put(connection, db.DRAFTS, {"assignment": ended.id, "part": part}, content=content)
+                db.put(connection, "drafts", "REPLACE", assignment=ended.id, part=part, content=content)
             event = self._happened(connection, annotator, ended.id, "undo")
             changes = {"state": db.OPEN, "since": event, "opened": event, "closed": 0, "version": ended.version + 1}
             self._change(connection, ended.id, **changes, touched_at=self.clock())
@@ -186,9 +172,9 @@ class Store:
     def progress(self, annotator: str) -> Progress:
         """Return the numbers of an annotator's tasks."""
         who = self._annotator(annotator)
-        with self._read() as connection:
-            by_state = sa.select(db.ASSIGNMENTS.c.state, sa.func.count()).where(db.ASSIGNMENTS.c.annotator == annotator)
-            counts: dict[str, int] = dict(connection.execute(by_state.group_by(db.ASSIGNMENTS.c.state)).all())
+        with self._transaction() as connection:
+            by_state = "SELECT state, count(*) AS number FROM assignments WHERE annotator = ? GROUP BY state"
+            counts = {row.state: row.number for row in connection.execute(by_state, [annotator])}
             left = len(free_items(connection, self.study, who, self.clock() - RETURNED))
         return Progress(counts.get(db.DONE, 0), counts.get(db.SKIPPED, 0), counts.get(db.OPEN, 0), left)
 
@@ -196,8 +182,8 @@ class Store:
 
     def answers(self) -> Iterator[Answer]:
         """Return the answers that count, in the order in which they were stored."""
-        for row in self._events(db.EVENTS.c.what == "answer", db.EVENTS.c.id > db.ASSIGNMENTS.c.since):
-            fields = (row.part, tuple(row.slots), row.content, row.seconds, row.state)
+        for row in self._events("WHERE what = 'answer' AND events.id > since"):
+            fields = (row.part, tuple(row.slots), row.content)
             yield Answer(row.assignment, item_of(row), row.annotator, row.role, *fields)
 
     def history(self) -> Iterator[dict[str, Any]]:
@@ -209,83 +195,64 @@ class Store:
             event = {"what": row.what, "when": datetime.fromtimestamp(row.at, UTC).isoformat(timespec="milliseconds")}
             event |= {name: getattr(row, name) for name in ("assignment", "item", "kind", "case_id", "judges")}
             event |= {"annotator": row.annotator, "role": row.role, "order": row.slots, "part": row.part or None}
-            event |= {"content": row.content or None, "seconds": row.seconds}
-            yield event | {"counts": row.id > row.since if row.what == "answer" else None}
+            yield event | {
+                "content": row.content or None,
+                "counts": row.id > row.since if row.what == "answer" else None,
+            }
 
     def setting(self, name: str) -> str | None:
         """Return the value of a setting, None if it is not set."""
-        with self._read() as connection:
+        with self._transaction() as connection:
             return db.setting(connection, name)
 
     def set_setting(self, name: str, value: str, anew: bool = True) -> bool:
         """Set a setting, without `anew` only if it is not set; return whether it was."""
-        with self._write() as connection:
-            return db.put(connection, db.SETTINGS, {"name": name}, anew, value=value)
-
-    def failures(self, who: str) -> tuple[int, float]:
-        """Return how many attempts of `who` failed within a day, and when the last one did; 0 without a failure."""
-        failed = sa.and_(db.FAILURES.c.at > self.clock() - KEPT, db.FAILURES.c.who == who)
-        with self._read() as connection:
-            row = connection.execute(sa.select(sa.func.count(), sa.func.max(db.FAILURES.c.at)).where(failed)).one()
-        return row[0], row[1] or 0.0
-
-    def fail(self, who: str) -> None:
-        with self._write() as connection:
-            now = self.clock()
-            connection.execute(sa.delete(db.FAILURES).where(db.FAILURES.c.at < now - KEPT))
-            connection.execute(sa.insert(db.FAILURES).values(who=who, at=now))
+        with self._transaction() as connection:
+            clash = "REPLACE" if anew else "IGNORE"
+            return db.put(connection, "settings", clash, name=name, value=value) > 0
 
     # --- rows ---
 
-    def _events(self, *which: sa.ColumnElement) -> Sequence[sa.Row]:
+    def _events(self, which: str = "") -> list[db.Row]:
         """Return events with their assignments, in chronological order."""
-        about = [column for column in db.ASSIGNMENTS.c if column.name != "id"]
-        joined = sa.select(db.EVENTS, *about).join(db.ASSIGNMENTS, db.EVENTS.c.assignment == db.ASSIGNMENTS.c.id)
-        with self._read() as connection:
-            return connection.execute(joined.where(*which).order_by(db.EVENTS.c.id)).all()
+        joined = f"SELECT * FROM assignments JOIN events ON assignment = assignments.id {which} ORDER BY events.id"
+        with self._transaction() as connection:
+            return connection.execute(joined).fetchall()
 
-    def _find(
-        self, connection: sa.Connection, annotator: str, which: sa.ColumnElement, latest: sa.ColumnElement
-    ) -> Assignment | None:
-        query = sa.select(db.ASSIGNMENTS).where(db.ASSIGNMENTS.c.annotator == annotator, which).order_by(latest.desc())
-        row = connection.execute(query.limit(1)).first()
+    def _find(self, connection: Connection, annotator: str, which: str, *values: Any) -> Assignment | None:
+        query = f"SELECT * FROM assignments WHERE annotator = ? AND {which} LIMIT 1"
+        row = connection.execute(query, [annotator, *values]).fetchone()
         return None if row is None else read_assignment(connection, row)
 
-    def _latest_open(self, connection: sa.Connection, annotator: str) -> Assignment | None:
-        return self._find(connection, annotator, db.ASSIGNMENTS.c.state == db.OPEN, db.ASSIGNMENTS.c.opened)
+    def _latest_open(self, connection: Connection, annotator: str) -> Assignment | None:
+        return self._find(connection, annotator, "state = 'open' ORDER BY opened DESC")
 
-    def _assignment_of(self, connection: sa.Connection, annotator: str, number: int) -> Assignment:
+    def _assignment_of(self, connection: Connection, annotator: str, number: int) -> Assignment:
         self._annotator(annotator)
-        assignment = None
-        if number < 2**31:  # the range of a database's integers
-            assignment = self._find(connection, annotator, db.ASSIGNMENTS.c.id == number, db.ASSIGNMENTS.c.id)
+        # Above 2^63 there is none, and SQLite takes no such number.
+        assignment = self._find(connection, annotator, "id = ?", number) if number < 2**63 else None
         if assignment is None:
             raise NotYours("There is no such task for you.")
         return assignment
 
-    def _last(self, connection: sa.Connection, number: int) -> sa.Row:
-        query = sa.select(db.EVENTS).where(db.EVENTS.c.assignment == number)
-        return connection.execute(query.order_by(db.EVENTS.c.id.desc()).limit(1)).one()
+    def _last(self, connection: Connection, number: int) -> db.Row:
+        query = "SELECT * FROM events WHERE assignment = ? ORDER BY id DESC LIMIT 1"
+        return connection.execute(query, [number]).fetchone()
 
-    def _refuse_other(self, connection: sa.Connection, before: Assignment, version: int, *event: Any) -> None:
+    def _refuse_other(self, connection: Connection, before: Assignment, version: int, *event: Any) -> None:
         """Raise Stale unless the same form, with the same content, was stored last."""
         last = self._last(connection, before.id)
         if version != before.version - 1 or event != (last.what, last.part, last.content):
             raise Stale("This form is out of date: something else was stored of the task since it was opened.")
 
-    def _happened(self, connection: sa.Connection, annotator: str, number: int, what: str, **values: Any) -> int:
-        row = {"part": "", "content": {}, "seconds": None} | values
+    def _happened(self, connection: Connection, annotator: str, number: int, what: str, **values: Any) -> int:
+        row = {"part": "", "content": {}} | values
         row |= {"assignment": number, "role": self._annotator(annotator).role, "what": what, "at": self.clock()}
-        return _inserted(connection, sa.insert(db.EVENTS).values(row))
+        return db.put(connection, "events", **row)
 
-    def _change(self, connection: sa.Connection, number: int, **values: Any) -> None:
-        connection.execute(sa.update(db.ASSIGNMENTS).where(db.ASSIGNMENTS.c.id == number).values(**values))
-
-
-def _inserted(connection: sa.Connection, row: sa.Insert) -> int:
-    key = connection.execute(row).inserted_primary_key
-    assert key is not None  # of the one row
-    return key[0]
+    def _change(self, connection: Connection, number: int, **values: Any) -> None:
+        changes = ", ".join(f"{name} = ?" for name in values)
+        connection.execute(f"UPDATE assignments SET {changes} WHERE id = ?", [*values.values(), number])
 
 
 def _digest(token: str) -> str:

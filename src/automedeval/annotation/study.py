@@ -3,7 +3,7 @@
 A study is one YAML file; recipes/runs/automedeval-135m/annotate.yaml explains its keys. The kinds of items are "rate"
 (score each response, then the verdicts on them), "verify" (check a teacher's verdict before it is trained on), "jury" (decide
 about a mistake without a consensus), "prefer" (choose the better of two verdicts, blinded to the judges) and "harm" (say how
-bad, how likely and by what the worst harm of each response is, and mark its words).
+bad, how likely and by what the worst harm of each response is).
 """
 
 import json
@@ -13,9 +13,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
-
-from sqlalchemy.engine import make_url
-from sqlalchemy.exc import ArgumentError
 
 from automedeval.annotation.jury_queue import Dispute, read_disputes
 from automedeval.records import (
@@ -102,7 +99,7 @@ class Study:
         disputes: case id → the mistake that the jury decides.
         plans: by kind, in the order of the file.
         items: in the order in which they are assigned.
-        database: SQLAlchemy URL; a relative SQLite path is relative to the working directory.
+        database: path of the SQLite file that keeps the answers.
     """
 
     title: str
@@ -229,18 +226,11 @@ class _Reader(YamlFile):
         return Study(title, self.place, rubric, harm_rubric, questions, *files, tuple(items), seed, database)
 
     def database(self, value: str) -> str:
-        """Return the database's URL; a value without "://" is the path of an SQLite file."""
-        try:
-            url = make_url(value if "://" in value else f"sqlite:///{value}")
-        except ArgumentError:
-            self.fail("database", "must be the path of an SQLite file, sqlite:///PATH or postgresql://HOST/NAME")
-        if url.password or {"password", "sslpassword", "passfile", "service"} & url.query.keys():
-            self.fail("database", "must not hold a password: set PGPASSWORD, or use a .pgpass file")
-        if url.get_backend_name() not in ("sqlite", "postgresql"):
-            self.fail("database", f"must be sqlite or postgresql, not {url.get_backend_name()}")
-        if url.get_backend_name() == "sqlite" and url.database in (None, "", ":memory:"):
-            self.fail("database", "must be a file, not in memory")
-        return str(url)
+        """Return the path of the database, which may be written as sqlite:///PATH."""
+        path = value.removeprefix("sqlite:///")
+        if "://" in path or not path.strip():
+            self.fail("database", "must be the path of an SQLite file")
+        return path
 
     def annotators(self, content: Mapping[str, Any]) -> tuple[Annotator, ...]:
         annotators: dict[str, Annotator] = {}

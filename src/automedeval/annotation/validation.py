@@ -3,17 +3,15 @@
 The same list of fields renders the form, parses it and checks its content. Error messages are for the physician.
 """
 
-import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from automedeval.records import AutoMedEvalError, parse_json
+from automedeval.records import AutoMedEvalError
 
 LONGEST = 2_000  # characters of a comment, or of the reason for skipping
 LONGEST_RATIONALE = 20_000  # characters of a rationale, or as many as the one on record has
-BESIDE = ("csrf", "version", "seconds", "then", "reason")  # further fields of every form
+BESIDE = ("version", "then", "reason")  # further fields of every form
 
 
 class Refused(AutoMedEvalError):
@@ -32,7 +30,7 @@ class Invalid(Refused):
 class Option:
     """One option of a field: stored value, text of the button, its meaning, and its keyboard key."""
 
-    value: str
+    value: int | str
     text: str
     hint: str = ""
     key: str = ""
@@ -42,9 +40,9 @@ class Option:
 class Field:
     """One field of a form.
 
-    `path` is the place of its value in the content of the part; `kind` is "options", "number", "tags", "marks" (places in
-    `text`) or "text"; `slot` is the number of its doctor, 0 for none; `about` names the doctor for a screen reader; `request`
-    is the error of a required field that is empty.
+    `path` is the place of its value in the content of the part; `kind` is "options", "tags" or "text"; `slot` is the number of
+    its doctor, 0 for none; `about` names the doctor for a screen reader; `request` is the error of a required field that is
+    empty.
     """
 
     path: tuple[str, ...]
@@ -56,8 +54,6 @@ class Field:
     about: str = ""
     request: str = ""
     limit: int = LONGEST
-    bounds: tuple[int, int] | None = None
-    text: str = ""
 
     @property
     def name(self) -> str:
@@ -77,19 +73,6 @@ class Field:
             if len(text) > self.limit and not draft:  # too long a text is kept as a draft, not lost
                 raise self.invalid(f"{len(text):,} characters are too many; at most {self.limit:,} can be stored.")
             return text
-        if self.kind == "marks":
-            places: list[list[int]] = []
-            for start, end in sorted(value):
-                if places and start <= places[-1][1]:
-                    places[-1][1] = max(places[-1][1], end)
-                else:
-                    places.append([start, end])
-            return places
-        if self.bounds is not None:
-            low, high = self.bounds
-            if type(value) is not int or not low <= value <= high:
-                raise self.invalid(f"a whole number from {low} to {high}. Nothing was stored.")
-            return value
         allowed = [option.value for option in self.options]
         chosen = value if self.kind == "tags" else [value]
         if any(each not in allowed for each in chosen) or len(set(chosen)) < len(chosen):
@@ -98,44 +81,23 @@ class Field:
 
     def read(self, texts: list[str]) -> Any:
         """Return the value that a browser sent as texts, which `checked` has to see; raise Invalid if there are two."""
+        by_text = {str(option.value): option.value for option in self.options}
+        values = [by_text.get(text, text) for text in texts]
         if self.kind == "tags":
-            return texts
-        if self.kind == "marks":
-            return [self.place(line.strip()) for text in texts for line in re.split("\r?\n", text) if line.strip()]
-        if len(texts) > 1:
+            return values
+        if len(values) > 1:
             raise self.invalid("there are two answers. Nothing was stored.")
-        (value,) = texts
-        return int(value) if self.bounds and re.fullmatch("[0-9]{1,3}", value) else value
-
-    def place(self, line: str) -> list[int]:
-        """Return where the words of a line stand in the text: [start, end], in characters.
-
-        The script of the page sends [start, end, words] as JSON; without it people copy the words.
-        """
-        try:
-            start, end, words = parse_json(line)
-        except (ValueError, TypeError):
-            pass
-        else:
-            if type(start) is type(end) is int and 0 <= start < end and self.text[start:end] == words:
-                return [start, end]
-            raise self.invalid("these words are not where they were marked. Reload the page, and mark them again.")
-        if (count := self.text.count(line)) != 1:
-            problem = "do not stand in the response" if count == 0 else "stand there more than once: copy more of them"
-            raise self.invalid(f"the words “{line[:60]}” {problem}.")
-        return [start := self.text.index(line), start + len(line)]
+        return values[0]
 
 
 def read_form(fields: Sequence[Field], form: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """Return the content of a form without its empty fields; raise Invalid for an unknown field. `in_layout` checks values."""
     by_name = {field.name: field for field in fields}
     content: dict[str, Any] = {}
-    for name, values in form.items():
-        if name in BESIDE:
-            continue
+    for name in form.keys() - set(BESIDE):
         if name not in by_name:
             raise Invalid("This form has a field that the task does not ask for. Nothing was stored.")
-        if texts := [text for text in values if text.strip()]:
+        if texts := [text for text in form[name] if text.strip()]:
             _put(content, by_name[name].path, by_name[name].read(texts))
     return content
 
@@ -160,13 +122,9 @@ def in_layout(fields: Sequence[Field], content: Mapping[str, Any], draft: bool =
 
 def values_of(fields: Sequence[Field], content: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the values of the fields, by name, for a content."""
-    values = {}
-    for field in fields:
-        value = _at(content, field.path)
-        if field.kind == "marks" and value:
-            value = "\n".join(json.dumps([start, end, field.text[start:end]]) for start, end in value)
-        values[field.name] = [str(each) for each in (value if isinstance(value, list) else [value]) if each is not None]
-    return values
+    found = {field.name: _at(content, field.path) for field in fields}
+    lists = {name: value if isinstance(value, list) else [value] for name, value in found.items()}
+    return {name: [str(each) for each in values if each is not None] for name, values in lists.items()}
 
 
 def checked_reason(reason: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from automedeval.audit.arguments import AuditArguments
 from automedeval.audit.outcomes import CriteriaReader, ScoreReader
-from automedeval.audit.perturbations import Perturbation
+from automedeval.audit.perturbations import CRITERIA, SCORES, read_perturbations
 from automedeval.audit.table import passes, table
 from automedeval.audit.trials import Answer, Planner
 from automedeval.judges.base import BaseJudge, windows_of
@@ -23,6 +23,7 @@ from automedeval.records import RecordError, Verdict
 from automedeval.records.journal import Processes, write_lines
 from automedeval.records.language import english_only
 from automedeval.records.processes import print_notes
+from automedeval.stats.bootstrap import RESAMPLES
 
 # Of the unchanged cases: each response once in each place, the fewest orders that separate places and responses.
 ORDERS = "latin"
@@ -46,15 +47,13 @@ def audit_judge(
     cases = Cases.read(args.cases, args.limit, args.blank)
     rubric = judge_rubric(args.judge, args.rubric)
     checklist = rubric.mode == "checklist"
-    chosen = args.chosen(checklist)
+    perturbations = read_perturbations(args.perturbations, CRITERIA if checklist else SCORES)
     judge = load_judge(
         args.judge, rubric, chat, rationale=args.rationale, seed=args.seed, on_overlong=args.on_overlong, name=args.judge_name,
         cases=cases.records, processes=processes, encoder=encoder, score_decoding=args.score_decoding,
-        criteria_at_once=args.criteria_at_once,
     )  # fmt: skip
     if isinstance(judge, Judge) and not checklist:
         judge = replace(judge, orders=ORDERS)
-    perturbations = _readable(chosen, judge)
     output = Path(args.output)
     output.mkdir(parents=True, exist_ok=True)
 
@@ -70,8 +69,7 @@ def audit_judge(
         reader = ScoreReader(VerdictTable(cases, list(verdicts.values()), None if judge.apart else rubric))
 
     answers = [reader.answers(those, [verdicts[each.key] for each in those]) if those else [] for those in planned]
-    at_once = args.criteria_at_once if checklist else 1
-    planner = Planner(rubric, judge.apart, judge.reads_reference, at_once, args.edits, args.seed)
+    planner = Planner(rubric, judge.apart, judge.reads_reference, args.edits, args.seed)
     trials = [trial for each in perturbations for trial in planner.plan(each, answers)]
     if judge.chat is None:  # the prompt of a chat has a place for the reference
         trials += [each.without_reference() for each in trials if each.aided and each.perturbation.should == "fall"]
@@ -87,7 +85,7 @@ def audit_judge(
 
     compared = (reader.compare(trial, verdicts[trial.before.key], verdicts[trial.after.key]) for trial in trials)
     outcomes = [each for each in compared if each is not None]
-    rows = table(perturbations, outcomes, reader, cases, args.resamples, args.seed)
+    rows = table(perturbations, outcomes, reader, cases, args.seed)
     return {
         "cases": {"file": cases.source, "cases": len(cases), "responses": cases.responses},
         "judge": {
@@ -100,15 +98,8 @@ def audit_judge(
         "changed": len(sides),
         "errors": dict(reader.errors.most_common(8)),
         "notes": [*cases.notes, *english_only(cases.records, "edits of texts"), *_left_out(cases, answers, planner)],
-        "settings": {"resamples": args.resamples, "seed": args.seed},
+        "settings": {"resamples": RESAMPLES, "seed": args.seed},
     }  # fmt: skip
-
-
-def _readable(perturbations: Sequence[Perturbation], judge: BaseJudge) -> Sequence[Perturbation]:
-    """Return the perturbations without translations for a judge that reads English only, as a small one does."""
-    if judge.blind_to is None:
-        return perturbations
-    return [replace(each, edits=[edit for edit in each.edits if not edit.translations]) for each in perturbations]
 
 
 def _left_out(cases: Cases, answers: Sequence[Sequence[Answer]], planner: Planner) -> list[str]:

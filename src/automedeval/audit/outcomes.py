@@ -16,7 +16,7 @@ from automedeval.audit.trials import Answer, Trial
 from automedeval.judges.requests import Request
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.table import VerdictTable, expected_values, own_values
-from automedeval.records import Case, Verdict, question_text
+from automedeval.records import Verdict, question_text
 from automedeval.stats.agreement import SAME, relation_of
 from automedeval.stats.bootstrap import Statistic, divide, ratio, sums_at, undefined, value_of
 from automedeval.stats.length_control import longer_wins
@@ -179,13 +179,12 @@ class CriteriaReader:
         return sorted(answers, key=lambda each: each.value)
 
     def compare(self, trial: Trial, before: Verdict, after: Verdict) -> Outcome | None:
-        """Compare the criteria that both sides show; those that are unread on a side are counted apart."""
+        """Compare the criteria of both sides; those that are unread on a side are counted apart."""
         criteria, should = trial.clean.case.criteria, trial.perturbation.should
         points = np.array([each.points for each in criteria], float)
-        sides = ((trial.before.case, before), (trial.after.case, after))
-        met = np.array([_met(case, verdict, [each.criterion for each in criteria]) for case, verdict in sides], float)
-        shown = np.isin([each.criterion for each in criteria], [each.criterion for each in trial.after.case.criteria])
-        known, read = shown & ~np.isnan(met[0]), shown & ~np.isnan(met).any(axis=0)
+        unread = [None] * len(criteria)
+        met = np.array([(each.checklist or {"met": unread})["met"] for each in (before, after)], float)
+        known, read = ~np.isnan(met[0]), ~np.isnan(met).any(axis=0)
         gained = np.where(read, (met[1] - met[0]) * np.sign(points), 0.0)
         good = met[0] == (points > 0)  # what could be lost; the other criteria could be gained
         rises = [float(gained @ np.abs(points) / points.clip(0).sum())] if read.any() and (points > 0).any() else []
@@ -207,13 +206,6 @@ class CriteriaReader:
             return Measure(ratio(sums[1], sums[0], reason="no criterion"))
         met = Measure(ratio(sums[2], sums[1], reason="no criterion is read"))
         return met if perturbation.should == "differ" else None
-
-
-def _met(case: Case, verdict: Verdict, criteria: Sequence[str]) -> list[bool | None]:
-    """Return what a verdict on a case says of some criteria; None where one is unread or not shown."""
-    met = verdict.checklist["met"] if verdict.checklist else [None] * len(case.criteria)
-    by_text = {each.criterion: says for each, says in zip(case.criteria, met)}
-    return [by_text.get(each) for each in criteria]
 
 
 def texts_of(outcome: Outcome) -> dict[str, Any]:

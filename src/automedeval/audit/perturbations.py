@@ -21,7 +21,7 @@ SCORES = ("basics.yaml", "planted_texts.yaml", "dangers.yaml", "people.yaml")  #
 CRITERIA = ("criteria.yaml",)  # of a judge of criteria
 READ = "be read"
 EDITED = ("worst answer", "good answer", "one answer", "question")  # what needs edits
-CHANGES = (*EDITED, "other answer", "order", "together", "nothing")
+CHANGES = (*EDITED, "other answer", "order", "nothing")
 CLEAN = (READ, "ignore length", "differ")  # measured on the unchanged cases
 SHOULD = ("not rise", "fall", "stay", "keep the order", *CLEAN)
 # The keys of a file, as `YamlFile.take` has them: those of a perturbation, and how an edit changes a text → those of the edit.
@@ -32,7 +32,6 @@ OF_PATTERN = {"pattern": (str,), "drop": (str, None, ("sentence",)), "multiply":
 WAYS: dict[str, dict[str, tuple]] = {
     "text": {"text": (str,)},
     "pairs": {"pairs": (list,)},
-    "translations": {"translations": (bool,)},
     "pattern": OF_PATTERN | dict.fromkeys(("replace", "unless"), (str, None)),
     "rules": {"rules": (list,), "fewest": (int, 1)},
 }
@@ -51,7 +50,6 @@ class Edit:
     name: str
     text: str | None = None
     pairs: Sequence[Sequence[str]] = ()
-    translations: bool = False
     pattern: re.Pattern | None = None
     replace: str | None = None
     multiply: float | None = None

@@ -4,8 +4,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from automedeval.audit.table import FAILED, SECTIONS, UNKNOWN
-from automedeval.meta_evaluation import charts
-from automedeval.meta_evaluation.charts import BLUE, GREY, Figure
 from automedeval.meta_evaluation.page import Table, render_report
 from automedeval.records.text import UNDEFINED, p_value, percent, span
 
@@ -16,17 +14,6 @@ EVIDENCE = {  # group of a perturbation → words
     "twin_with": "harmless edit, with the reference",
     "twin_without": "harmless edit, without it",
 }
-
-
-def illustrate(result: Mapping[str, Any]) -> Iterator[Figure]:
-    """Yield the shares of each perturbation by kind, and the shifts where those have a limit."""
-    for row in result["perturbations"]:
-        figure = "shift" if "p_adjusted" in next(iter(row["kinds"].values()), {}) else "share"
-        rows = [(kind, each[figure], BLUE) for kind, each in row["kinds"].items()]
-        rows += [(kind, each[figure], GREY) for kind, each in row["controls"].items()]
-        if len(rows) > 1:
-            label = figure if figure == "share" else result["judge"]["unit"]
-            yield from charts.estimates(f"{row['name']}: {row['what']}", "Grey: harmless.", rows, label)
 
 
 def summary(result: Mapping[str, Any]) -> list[str]:
@@ -88,6 +75,6 @@ def render(result: Mapping[str, Any]) -> dict[str, str]:
     """Render a result, what `audit.json` holds, as {"audit.html": text, "audit.md": text}."""
     return render_report(
         "automedeval.audit", "audit", f"Audit of {result['judge']['name']}", words=summary(result),
-        notes=[*gaps(result), *result["notes"]], figures=illustrate(result), settings=result["settings"],
+        notes=[*gaps(result), *result["notes"]], figures=[], settings=result["settings"],
         tables=[Table(HEAD, list(lines(result)))], head=HEAD, rows=list(lines(result, groups=True)), result=result,
     )  # fmt: skip

@@ -9,7 +9,7 @@ import numpy as np
 from automedeval.audit.outcomes import CriteriaReader, Measure, Outcome, ScoreReader, texts_of
 from automedeval.audit.perturbations import READ, Perturbation
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.stats.bootstrap import Statistic, adjust, estimate, mean, plain, ratio, t_test
+from automedeval.stats.bootstrap import RESAMPLES, Statistic, adjust, estimate, mean, plain, ratio, t_test
 
 PASSED, FAILED, UNKNOWN = "passed", "failed", "not measured"
 # Adjusted p below which a shift is more than chance: by all kinds together an equal judge has one this often.
@@ -24,8 +24,8 @@ def table(
     outcomes: Sequence[Outcome],
     reader: ScoreReader | CriteriaReader,
     cases: Cases,
-    resamples: int,
     seed: int,
+    resamples: int = RESAMPLES,
 ) -> list[dict[str, Any]]:
     """Return a row for each perturbation, for audit.json: intervals are over cases.
 

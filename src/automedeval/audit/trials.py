@@ -13,7 +13,7 @@ from itertools import islice
 
 from automedeval.audit.perturbations import CLEAN, Edit, Perturbation, fill, names_for
 from automedeval.judges.requests import Request
-from automedeval.records import Case, RecordError, question_text
+from automedeval.records import Case, question_text
 from automedeval.rubrics import Rubric
 
 COPY = Edit("identical", "identical", text="$text")
@@ -64,7 +64,6 @@ class Planner:
     rubric: Rubric  # the one at which planted texts aim
     apart: bool = False  # whether the judge looks at each response by itself: only changed ones need to be shown
     aided: bool = False  # whether the judge reads references
-    at_once: int = 1  # the number of criteria in a prompt
     most: int | None = None  # edits of the worst or a good answer of a case, drawn by `seed`, dealt in turn; None: all
     seed: int = 0
     # Subject of an edit → case → why it is left out; filled while trials are planned.
@@ -130,13 +129,6 @@ class _CasePlan:
         elif changes == "nothing":
             for request in {answer.request.key: answer.request for answer in self.answers}.values():
                 yield self._trial("again", "again", request, [request.case])
-        elif changes in ("order", "together") and self.planner.at_once > 1:  # of criteria
-            for answer in self.answers:
-                criteria, case = answer.request.case.criteria, answer.request.case
-                kind = "reversed" if changes == "order" else "alone"
-                orders = [criteria[::-1]] if changes == "order" else [(each,) for each in criteria]
-                for order in orders if len(criteria) > 1 else ():
-                    yield self._trial(kind, kind, answer.request, [replace(case, criteria=order)], answer.index)
 
     def _edited(self, edit: Edit, answer: Answer, place: int | None = None, control: bool = False) -> Iterator[Trial]:
         """Yield the trials of an edit on an answer or its question, none where it cannot be made.
@@ -152,23 +144,18 @@ class _CasePlan:
             self.planner.left_out[f"{self.perturbation.name}, {edit.kind.partition(':')[0]}"][case.id] = reason
             return
         changed = answer.index if place is None else place
-        for kind, texts in self._texts(edit, answer, asks):
-            cases = [_asking(case, text) if asks else _answering(case, changed, text) for text in texts]
-            trial = self._trial(kind, edit.name, request, cases, None if asks else answer.index, place)
-            yield replace(trial, control=control)
-
-    def _texts(self, edit: Edit, answer: Answer, asks: bool) -> Iterator[tuple[str, list[str]]]:
-        """Yield the kind of a change, and the new text; two texts where both sides are changed."""
-        case, old = answer.request.case, answer.text
+        old, names = answer.text, {} if asks else self._names(answer)
         if asks:
             old = case.question if isinstance(case.question, str) else case.question[-1]["content"]
-        if edit.translations:
-            yield from ((f"{edit.kind}: {language}", [text]) for language, text in translations_of(case).items())
-        elif edit.pairs:
-            names = {} if asks else self._names(answer)
-            yield edit.kind, [fill(text, old, names) for text in edit.pairs[self.number % len(edit.pairs)]]
-        elif (new := edit.apply(old, {} if asks else self._names(answer))) is not None:
-            yield edit.kind, [new]
+        if edit.pairs:
+            texts = [fill(text, old, names) for text in edit.pairs[self.number % len(edit.pairs)]]
+        elif (new := edit.apply(old, names)) is not None:
+            texts = [new]
+        else:
+            return
+        cases = [_asking(case, text) if asks else _answering(case, changed, text) for text in texts]
+        trial = self._trial(edit.kind, edit.name, request, cases, None if asks else answer.index, place)
+        yield replace(trial, control=control)
 
     def _names(self, answer: Answer) -> dict[str, object]:
         request, rubric = answer.request, self.planner.rubric
@@ -208,11 +195,3 @@ def _asking(case: Case, text: str) -> Case:
     question = case.question
     changed = text if isinstance(question, str) else [*question[:-1], question[-1] | {"content": text}]
     return replace(case, question=changed)
-
-
-def translations_of(case: Case) -> dict[str, str]:
-    """Return the question by language, as the key `translations` of a case has it; RecordError if it holds something else."""
-    texts = case.extra.get("translations", {})
-    if not isinstance(texts, dict) or not all(isinstance(text, str) and text.strip() for text in texts.values()):
-        raise RecordError(f"case {case.id!r}: 'translations' must hold the question by language, as {{\"de\": text}}")
-    return texts

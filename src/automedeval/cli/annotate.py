@@ -2,11 +2,10 @@
 
     automedeval annotate --study recipes/runs/automedeval-135m/annotate.yaml
 
-The first start prints an invitation link for every physician and the coordinator's password, once; the coordinator's page makes
-new links. `--export FOLDER` writes the answers as the records that the other recipes read, and ends.
+The first start prints an invitation link for every physician, once, and each start how far they are. `--invite NAME` makes a
+new link, and `--export FOLDER` writes the answers as the records that the other recipes read; both work beside a running page.
 """
 
-import os
 import secrets
 import socket
 import sys
@@ -15,14 +14,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from automedeval.records import RecordError, check_least, option
+from automedeval.records import RecordError, option
 from automedeval.records.command_line import parse
 
-if TYPE_CHECKING:  # sqlalchemy and fastapi are slow to import
+if TYPE_CHECKING:  # fastapi is slow to import
     from automedeval.annotation.store import Store
     from automedeval.annotation.study import Study
 
-PASSWORD = "AUTOMEDEVAL_COORDINATOR_PASSWORD"
 SECRET = "session_secret"
 KEEP_ALIVE = 75  # seconds
 
@@ -37,17 +35,12 @@ class AnnotateArguments:
     url: str | None = option(
         "public address of the page, for instance https://rate.example.org; https makes its cookies secure", None
     )
-    proxies: int = option(
-        "number of proxies in front of the page: the visitor's address is the so-many-th from the right in "
-        "X-Forwarded-For; 0: that header is ignored",
-        0,
-    )
+    invite: str | None = option("print a new link for this annotator, and exit; an earlier one no longer works", None)
     export: str | None = option("write the answers into this folder, and exit", None)
 
     def __post_init__(self) -> None:
         if not 0 < self.port < 65536:
             raise RecordError(f"--port must be from 1 to 65535, not {self.port}")
-        check_least(self, 0, "proxies")
         if self.url is not None:
             parts = urlsplit(self.url)
             if parts.scheme not in ("http", "https") or not parts.netloc or parts.path.strip("/") or parts.query:
@@ -69,7 +62,11 @@ def main() -> None:
 
     study = read_study(args.study)
     with closing(Store(study)) as store:
-        if args.export is not None:
+        if args.invite is not None:
+            if study.annotator(args.invite) is None:
+                raise RecordError(f"--invite: {args.invite!r} is none of the annotators of {args.study}")
+            print(f"{args.address}/invitation/{store.invite(args.invite)}")
+        elif args.export is not None:
             for name, count in write_export(store, args.export).items():
                 print(f"{name}: {count:,} {'lines' if name in FILES else 'left out'}")
             print(f"written to {args.export}")
@@ -83,14 +80,13 @@ def serve(args: AnnotateArguments, study: "Study", store: "Store") -> None:
 
     from automedeval.annotation.app import make_app
 
-    # The port is opened first, so that links and a password, which are shown once, are not lost if it is in use.
+    # The port is opened first, so that links, which are shown once, are not lost if it is in use.
     with listening(args.host, args.port) as port:
         # Several servers may start on one database at once: what is made here is made by the first.
         store.set_setting(SECRET, secrets.token_urlsafe(32), anew=False)
-        secure = args.address.startswith("https://")
         secret = store.setting(SECRET)
         assert secret is not None  # made above, or by another server
-        app = make_app(study, store, secret=secret, secure=secure, proxies=args.proxies)
+        app = make_app(study, store, secret=secret, secure=args.address.startswith("https://"))
         greet(args, study, store)
         sys.stdout.flush()
         # The access log is off, because addresses of invitations hold their tokens. Connections are kept open for longer than
@@ -99,7 +95,6 @@ def serve(args: AnnotateArguments, study: "Study", store: "Store") -> None:
             app,
             access_log=False,
             log_level="warning",
-            proxy_headers=False,  # the page reads them itself
             server_header=False,
             timeout_keep_alive=KEEP_ALIVE,
         )
@@ -116,28 +111,16 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def greet(args: AnnotateArguments, study: "Study", store: "Store") -> None:
-    """Print the numbers of the study, new invitation links, a new password, and the addresses."""
-    from automedeval.annotation.coordinator import set_password
-
+    """Print the numbers of the study, how far everybody is, new invitation links, and the address."""
     print(f"{study.title}: {len(study.cases):,} cases, {len(study.items):,} items, {len(study.annotators)} annotators")
     for kind, plan in study.plans.items():
         needed = [item.needed for item in study.items if item.kind == kind]
         roles = ", ".join(role.replace("_", " ") for role in plan.roles)
         draw = "" if plan.draw is None else f" drawn with seed {study.seed}"
         print(f"  {kind}: {len(needed):,} cases{draw}, {sum(needed):,} tasks for {roles}")
-    print(f"answers are kept in {study.database}")
-    tokens = {each: store.invite(each.name, anew=False) for each in study.annotators}
-    if fresh := {each: token for each, token in tokens.items() if token}:
-        print("\nInvitation links, shown this once:")
-        for each, token in fresh.items():
-            print(f"  {each.name} ({each.role}): {args.address}/invitation/{token}")
-    if old := [each.name for each in tokens if each not in fresh]:
-        print(f"\ninvited before: {', '.join(old)} (the coordinator's page makes new links)")
-    if chosen := os.environ.get(PASSWORD):
-        set_password(store, chosen)
-        print(f"\nthe coordinator's password is that of {PASSWORD}")
-    elif set_password(store, password := secrets.token_urlsafe(15), anew=False):
-        print(f"\nThe coordinator's password, shown this once: {password}")
-    else:
-        print(f"\nthe coordinator's password is as before ({PASSWORD} sets another)")
-    print(f"\nphysicians:   {args.address}\ncoordinator:  {args.address}/coordinator\nstop with Ctrl+C")
+    print(f"answers are kept in {study.database}\n\nAnnotators, and the links of those who are new, shown this once:")
+    for each in study.annotators:
+        token, done = store.invite(each.name, anew=False), store.progress(each.name)
+        how_far = f"{done.done} done, {done.skipped} skipped, {done.open + done.left} to do"
+        print(f"  {each.name} ({each.role}): {f'{args.address}/invitation/{token}' if token else how_far}")
+    print(f"\nphysicians: {args.address}\nstop with Ctrl+C")

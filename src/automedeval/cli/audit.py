@@ -2,8 +2,7 @@
 
     automedeval audit --judge models/SmolLM2-135M-Instruct --cases cases.jsonl --output reports/audit
     automedeval audit --judge openai:MODEL --cases cases.jsonl --edits 6 --output reports/audit
-    automedeval audit --judge small --cases cases.jsonl --checks order,danger --output reports/audit
-    automedeval audit --judge MODEL --rubric checklist --criteria_at_once 4 --cases cases.jsonl --output reports/audit
+    automedeval audit --judge MODEL --rubric checklist --cases cases.jsonl --output reports/audit
 
 Each perturbation changes cases in a way whose effect on a good judge is known; it is data (--perturbations). Both sides are
 judged, and one table says how often and how far the scores moved, whether that keeps to the limit, and which texts failed.

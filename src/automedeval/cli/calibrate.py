@@ -1,10 +1,10 @@
 """Put a judge's verdicts on the scale that people rate on, learnt from a few rated cases.
 
     automedeval calibrate --verdicts DIR --fit RATED --ratings R --rubric RUBRIC --output OUT
-    automedeval calibrate --verdicts DIR --cases F --ratings LABELS --by category --output OUT
+    automedeval calibrate --verdicts DIR --cases F --ratings LABELS --output OUT
     automedeval calibrate --checker MODEL
 
-Writes verdicts.jsonl by "JUDGE, calibrated", calibration.json and reliability.svg. The rated cases are in --fit, else in
+Writes verdicts.jsonl by "JUDGE, calibrated", and calibration.json. The rated cases are in --fit, else in
 --verdicts. With --risk R it certifies from which gap between two scores on at most the share R of the pairs is in the wrong
 order; the rated cases must be a random draw. Of a judge of criteria (labels in --ratings) P(met) is put on the labels.
 
@@ -22,20 +22,19 @@ from tqdm import tqdm
 from automedeval.evidence.certificate import RISK, certificate_file
 from automedeval.evidence.chat_checker import ChatChecker, load_checker
 from automedeval.evidence.checker import SmallChecker
-from automedeval.meta_evaluation import charts
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import files_by_kind
 from automedeval.meta_evaluation.calibration.certificate import DELTA
 from automedeval.meta_evaluation.calibration.checker import ANSWERS, certify_chat
 from automedeval.meta_evaluation.calibration.scores import calibrate, calibrated, judge_verdicts
-from automedeval.meta_evaluation.criteria.calibration import WAYS, CriteriaCalibration
+from automedeval.meta_evaluation.criteria.calibration import CriteriaCalibration
 from automedeval.meta_evaluation.criteria.checklists import read_labels
 from automedeval.meta_evaluation.verdict_files import read_checklists
 from automedeval.models.arguments import ChatArguments, EncoderArguments
 from automedeval.records import CriterionLabel, RecordError, Verdict, check_between, option, verdicts_file
 from automedeval.records.arguments import TableArguments
 from automedeval.records.command_line import parse
-from automedeval.records.journal import write_json, write_lines, write_whole
+from automedeval.records.journal import write_json, write_lines
 from automedeval.records.run_record import record_run
 from automedeval.records.text import span
 from automedeval.rubrics import read_rubric
@@ -56,12 +55,6 @@ class CalibrateArguments(TableArguments):
     )
     cases: str | None = option(
         "for labels of criteria, which name them by their texts: the cases that were judged", None
-    )
-    by: str = option(
-        "for labels of criteria: one line for all criteria, or one for each category of criteria (their tag category:…, else "
-        "their first tag) with enough labels",
-        "all",
-        choices=list(WAYS),
     )
     fit: str | None = option("the same judge's verdicts on rated cases (default: those in --verdicts)", None)
     judge: str | None = option("the judge's name, where a file has verdicts of several", None)
@@ -88,7 +81,6 @@ class CalibrateArguments(TableArguments):
         kind = "labels of criteria" if of_criteria else "ratings of scores"
         if getattr(self, needed) is None:
             raise RecordError(f"--{needed} is missing: {self.ratings} holds {kind}")
-        others = (*others, *(["by"] if self.by != "all" and not of_criteria else []))
         if wrong := [name for name in others if getattr(self, name) is not None]:
             raise RecordError(f"--{wrong[0]}: {self.ratings} holds {kind}, for which it is not")
 
@@ -110,9 +102,6 @@ def main() -> None:
     write(args, output, calibration.to_dict(), verdicts)
 
     facts = calibration.facts
-    names = {"before": "before", "after": "after, by the other cases"}
-    curves = [(names[name], bins) for name, bins in facts["reliability"].items()]
-    write_whole(output / "reliability.svg", charts.svg_file(charts.reliability, curves, rubric.scale))
     print(f"{facts['cases']:,} rated cases, {facts['responses']:,} responses, {facts['ratings']:,} ratings")
     values = {"judge": "of the judge", "cross_fitted": "after, by the other cases"}
     shown = ((words, facts["concordance"][name]) for name, words in values.items())
@@ -169,16 +158,13 @@ def calibrate_criteria(args: CalibrateArguments, output: Path) -> None:
         raise RecordError(f"{args.verdicts}: verdicts by {len(readings)} rubrics on criteria: one is needed")
     if other := [place for place, verdict in placed if verdict.case_id not in cases.index]:
         raise RecordError(f"{other[0]}: the case is not in {args.cases}")
-    calibration = CriteriaCalibration.fit(cases, readings[0], labels, args.by)
+    calibration = CriteriaCalibration.fit(cases, readings[0], labels)
     facts = calibration.to_dict()
     write(args, output, facts, calibrated(calibration.apply, placed))
     print(f"{facts['cases']:,} labelled cases, {facts['pairs']:,} pairs of a criterion and a response")
-    for name, line in facts["lines"].items():
-        words = "orders no better than chance" if line["threshold"] is None else f"threshold {line['threshold']:.3f}"
-        words += "" if line["temperature"] is None else f", temperature {line['temperature']:.2f}"
-        print(f"{name}: {words} ({line['pairs']} pairs)")
-    if args.by == "category" and facts["as_all"]:
-        print(f"few labels, as all criteria: {', '.join(facts['as_all'])}")
+    line = facts["line"]
+    words = "orders no better than chance" if line["threshold"] is None else f"threshold {line['threshold']:.3f}"
+    print(words + ("" if line["temperature"] is None else f", temperature {line['temperature']:.2f}"))
     for name in ("balanced_accuracy", "calibration_error"):
         sides = ", ".join(f"{side} {in_words(facts[side][name])}" for side in ("before", "after"))
         print(f"{name.replace('_', ' ')}: {sides} (by other cases)")
@@ -191,7 +177,6 @@ def write(args: CalibrateArguments, output: Path, facts: dict[str, Any], verdict
     record_run(output / "run.json", args)
     write_json(output / "calibration.json", facts)
     write_lines(output / "verdicts.jsonl", (verdict.to_dict() for verdict in verdicts))
-    (output / "reliability.svg").unlink(missing_ok=True)  # of an earlier calibration; criteria have none
 
 
 def check_output(output: Path, args: CalibrateArguments) -> None:

@@ -1,9 +1,8 @@
-"""Check the statements of answers: whether a reference, books, or the other answers contradict them.
+"""Check the statements of answers: whether a reference or books contradict them.
 
     automedeval check answers.csv
     automedeval check two_bots
-    automedeval check cases.jsonl --store store --output checks/mine
-    automedeval check answers.csv --evidence answers
+    automedeval check cases.jsonl --evidence stores/mine --output checks/mine
     automedeval check answers.csv --checker openai:MODEL --base_url http://localhost:8000/v1
 
 An answer becomes statements; each is read beside the nearest passages by a small checker, without a key and on this machine, or
@@ -19,17 +18,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import automedeval
-from automedeval.evidence.arguments import KnowledgeArguments
+from automedeval.evidence.arguments import EvidenceArguments
 from automedeval.evidence.chat_checker import ChatChecker, load_checker
 from automedeval.evidence.checker import UNREAD
-from automedeval.evidence.run import EVIDENCE, NO_EVIDENCE, check_cases
+from automedeval.evidence.run import NO_EVIDENCE, check_cases
 from automedeval.evidence.statements import NOT_ASKED
 from automedeval.meta_evaluation import checked as report
 from automedeval.meta_evaluation.page import write_report
 from automedeval.models.arguments import ChatArguments, EncoderArguments
-from automedeval.records import Case, CheckedResponse, RecordError, digest, named_file, option, read_cases
+from automedeval.records import CheckedResponse, RecordError, digest, named_file, option, read_cases
 from automedeval.records.arguments import TableArguments
 from automedeval.records.command_line import parse
+from automedeval.records.gone import explain
 from automedeval.records.log import Log
 from automedeval.records.processes import print_notes
 from automedeval.records.run_record import describe_result, record_run
@@ -40,20 +40,13 @@ TWO_BOTS = Path(automedeval.__file__).parent / "sample" / "two_bots.jsonl"
 
 
 @dataclass
-class CheckArguments(TableArguments):
+class CheckArguments(TableArguments, EvidenceArguments):
     """Which answers are checked, and against what."""
 
     cases: str = option(
         "cases, or a table with the columns question, reference and one for each model; two_bots: the packaged "
         "twelve questions, six of whose answers are dangerous"
     )
-    evidence: str | None = option(
-        "reference; books, with --store; or answers: the other answers to the same question "
-        "(default: books with --store, else reference if a case has one, else answers)",
-        None,
-        choices=list(EVIDENCE),
-    )
-    store: str | None = option("folder of books, by recipes/build_store.py", None)
     output: str | None = option("folder (default: checks/FILE)", None)
     checker: str = option(
         "small (packaged), the folder of another, or a chat: a checkpoint, openai:MODEL or decision:MODEL", "small"
@@ -70,16 +63,18 @@ def main() -> None:
         args.cases = str(TWO_BOTS)
     cases = list(read_cases(args.cases, blank=args.blank))
     print("".join(f"{note}\n" for note in note_on_thoughts(sum(map(count_thoughts, cases)))), end="", flush=True)
-    evidence = evidence_kind(args, cases)
+    evidence = "books" if args.evidence else "reference"
+    if args.evidence in ("answers", "books", "reference") and not Path(args.evidence).is_dir():
+        raise RecordError(explain(f"--evidence {args.evidence}", f"evidence={args.evidence}"))
+    if not args.evidence and not any((case.reference or "").strip() for case in cases):
+        raise RecordError(f"{args.cases}: nothing could be checked: no case has a reference; --evidence names books")
     output = Path(args.output or f"checks/{name}")
     checker = load_checker(args.checker, encoder_args, chat_args)
     chat = checker.chat if isinstance(checker, ChatChecker) else None
     digests = {case.id: case.digest for case in cases}
     total = sum(len(case.responses) for case in cases)
-    search, settings = None, checker.fingerprint
-    if args.store:
-        search, store = KnowledgeArguments(store=args.store, encoder=encoder_args.place).open(chat_args.device)
-        settings = digest([settings, store])
+    books, settings = args.books(encoder_args, chat_args.device), checker.fingerprint
+    settings = digest([settings, books["store"]]) if books else settings
     output.mkdir(parents=True, exist_ok=True)
     author = (checker.name, evidence)
     with Log(output / "claims.jsonl", CheckedResponse, author, settings, renamed_by="--checker") as log:
@@ -88,7 +83,9 @@ def main() -> None:
         found = (line for each in log.records() for line in each.statements if line["label"] != UNREAD)
         if chat is not None and any("rule" not in line for line in found):
             chat.accepted = True
-        log.fill(check_cases(checker, cases, evidence, done, settings, search), total - len(done), unit="answer")
+        log.fill(
+            check_cases(checker, cases, evidence, done, settings, books.get("search")), total - len(done), unit="answer"
+        )
         checked = [each for each in log.records() if each.case_id in digests]
     without = sum(any(line.get("reason") == NO_EVIDENCE for line in each.statements) for each in checked)
     figures = report.measure(cases, checked)
@@ -109,25 +106,3 @@ def main() -> None:
         )
     if args.fail_if_contradicted and any(each["contradicted"] for each in figures.values()):
         sys.exit(3)
-
-
-def evidence_kind(args: CheckArguments, cases: list[Case]) -> str:
-    """Return what the answers are checked against.
-
-    Raises:
-        RecordError: there is nothing to check them against.
-    """
-    kind = args.evidence or (
-        "books" if args.store else "reference" if any(case.reference for case in cases) else "answers"
-    )
-    if kind == "books" and not args.store:
-        raise RecordError("--evidence books needs --store, a folder of recipes/build_store.py")
-    if args.store and kind != "books":
-        raise RecordError(f"--store is for --evidence books, not for {kind}")
-    if kind == "reference" and not any((case.reference or "").strip() for case in cases):
-        raise RecordError(f"{args.cases}: no case has a reference, so that nothing could be checked")
-    if kind == "answers" and all(len(case.responses) < 2 for case in cases):
-        raise RecordError(
-            f"{args.cases}: nothing could be checked: no reference, no --store, and no question with two answers"
-        )
-    return kind

@@ -25,18 +25,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.judge_facts import audits_of, known_of_judge
+from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge
 from automedeval.meta_evaluation.agreement.ratings import People, files_by_kind, read_ratings
 from automedeval.meta_evaluation.comparison import gate, report
-from automedeval.meta_evaluation.comparison.compare import comparison, keep_ratings
+from automedeval.meta_evaluation.comparison.compare import comparison
 from automedeval.meta_evaluation.comparison.runs import join_runs
 from automedeval.meta_evaluation.criteria.checklists import read_labels
 from automedeval.meta_evaluation.criteria.scores import people_of, read_criteria_scores
 from automedeval.meta_evaluation.facts import lines_of
 from automedeval.meta_evaluation.page import write_report
+from automedeval.meta_evaluation.report.grid import FLAGS, read_flags
 from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.meta_evaluation.verdict_files import has_checklists, read_verdicts
-from automedeval.records import CriterionLabel, RecordError, check_least, named_file, option
+from automedeval.records import CriterionLabel, RecordError, named_file, option
 from automedeval.records.arguments import TableArguments, comma_list
 from automedeval.records.command_line import parse
 from automedeval.records.journal import write_json
@@ -60,16 +61,10 @@ class CompareArguments(TableArguments):
         "the gate: two candidates, NEW OLD; exit status 0, 3 or 4 (see above)", [], nargs=2
     )
     by: float | None = option("the gate: points of the mean expected score by which NEW may be worse", None)
-    audits: list[str] = option("what automedeval audit found of these judges: its folders, or their audit.json", [])
     rubric: str | None = option("your own rubric's .yaml file, if verdicts were given by one", None)
-    models: list[str] = option("compare only these candidates (default: all)", [])
-    rated: int | None = option(
-        "use the ratings of only this number of cases, drawn at random, to try out how few are enough", None
-    )
 
     def __post_init__(self) -> None:
-        for name in ("verdicts", "models", "audits"):
-            setattr(self, name, list(dict.fromkeys(comma_list(getattr(self, name)))))
+        self.verdicts = list(dict.fromkeys(comma_list(self.verdicts)))
         if not self.verdicts:
             raise RecordError("--verdicts names no file")
         if len(self.cases) > 1 and not len(self.cases) == len(self.verdicts) == 2:
@@ -82,20 +77,14 @@ class CompareArguments(TableArguments):
             self._check_gate()
         elif self.output is None:
             raise RecordError("--output is needed; only --fail_if_worse does without")
-        elif self.rated and not self.ratings:
-            raise RecordError("--rated needs --ratings")
-        if len(self.models) == 1:
-            raise RecordError("--models must name two candidates or more")
-        check_least(self, 2, "rated")
 
     def _check_gate(self) -> None:
         if len(set(self.fail_if_worse)) != 2:
             raise RecordError("--fail_if_worse names two candidates: NEW OLD")
         if self.by is None or not 0 < self.by < math.inf:
             raise RecordError(f"--by must be above 0, not {self.by}")
-        for name in ("ratings", "models", "rated"):
-            if getattr(self, name):
-                raise RecordError(f"--fail_if_worse compares verdicts alone: no --{name}")
+        if self.ratings:
+            raise RecordError("--fail_if_worse compares verdicts alone: no --ratings")
 
 
 def main() -> None:
@@ -112,9 +101,10 @@ def main() -> None:
     if args.fail_if_worse:
         sys.exit(pass_gate(args, args.by or 0.0, cases, judges, notes))
     people, folder = read_people(args, cases), Path(args.output or "")
-    result, changes = comparison(cases, people, judges, notes, args.models, args.audits)
+    flags = read_flags(folder / FLAGS, cases)
+    result, changes = comparison(cases, people, judges, notes)
     result["settings"] = describe_result("compare")
-    grid = changes.grid(cases, judges, people, list(result["models"])) if changes else {"grid": None}
+    grid = changes.grid(cases, judges, people, list(result["models"]), flags) if changes else {"grid": None}
     title = f"Comparison: {' and '.join(Path(named_file(each)[1]).stem for each in args.cases)}"
     scale = next(judge.scale for judge in judges if judge.name == result["judges"][result["lead"]]["name"])
     facts = [f"{name.rstrip('?')}: {text}" for name, text in result["facts"]]
@@ -125,16 +115,14 @@ def main() -> None:
 
 
 def read_people(args: CompareArguments, cases: Cases) -> People | None:
-    """Read the ratings or the labels, None if there are none; with --rated keep those of some of the cases."""
+    """Read the ratings or the labels, None if there are none."""
     if args.ratings is None:
         return None
     if CriterionLabel not in files_by_kind([args.ratings]):
-        people = read_ratings(args.ratings, cases)
-    elif has_checklists(args.verdicts):
-        people = people_of(read_labels(args.ratings, cases)[0], cases)
-    else:
-        raise RecordError(f"{args.ratings}: labels of criteria, and these verdicts are not on criteria")
-    return keep_ratings(cases, people, args.rated) if args.rated else people
+        return read_ratings(args.ratings, cases)
+    if has_checklists(args.verdicts):
+        return people_of(read_labels(args.ratings, cases)[0], cases)
+    raise RecordError(f"{args.ratings}: labels of criteria, and these verdicts are not on criteria")
 
 
 def pass_gate(args: CompareArguments, by: float, cases: Cases, judges: list[VerdictTable], notes: list[str]) -> int:
@@ -142,7 +130,7 @@ def pass_gate(args: CompareArguments, by: float, cases: Cases, judges: list[Verd
     new, old = args.fail_if_worse
     row, record = gate.compare_two(cases, judges, new, old, by)
     record["notes"] = notes + record["notes"]
-    profile = known_of_judge(cases, row, new, audit=audits_of(args.audits, [row]).get(row.name))
+    profile = known_of_judge(cases, row, new)
     lines = [*gate.words(record), *lines_of(profile), *(f"note: {note}" for note in record["notes"])]
     print("\n".join(map(printable, lines)))
     if args.output:

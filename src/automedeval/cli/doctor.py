@@ -19,7 +19,7 @@ from automedeval.records import RecordError
 from automedeval.records.command_line import parse
 from automedeval.records.extras import missing_of
 
-DEVELOPERS = ("dev", "gpu", "postgresql")  # extras that few users need
+DEVELOPERS = ("dev", "gpu")  # extras that few users need
 GIB = 2**30
 # Least GiB of memory of the GPUs, else of the machine → the judge that fits; docs/judge.md has what was measured.
 FITTING = {

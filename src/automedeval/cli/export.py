@@ -6,8 +6,8 @@
     automedeval export --verdicts verdicts/run --to csv --output verdicts.csv
     automedeval export --verdicts verdicts/run --cases cases.jsonl --to preferences --least_gap 0.5 --output pairs/train.jsonl
 
-An invalid verdict is never a score. inspect_ai leaves a sample without a valid verdict unscored, lm-evaluation-harness's lines
-have NaN, and a table has an empty cell and `valid` false. In a CSV a text that a spreadsheet would run as a formula has an
+An invalid verdict is never a score. inspect_ai leaves a sample without a valid verdict unscored, and a table has an empty cell
+and `valid` false. In a CSV a text that a spreadsheet would run as a formula has an
 apostrophe in front; parquet has the texts as they are.
 
 A preference pair has the response that the judge puts highest and the one that it puts lowest. A case makes none where the two
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from automedeval.harness.preferences import preference_pairs
-from automedeval.harness.writing import inspect_text, lm_eval_text, scored_answers
+from automedeval.harness.writing import inspect_text, scored_answers
 from automedeval.judges.tables import ROWS, Verdicts, beside_rows
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge
@@ -46,7 +46,6 @@ from automedeval.records.text import no_formula, printable
 
 FORMS = {
     "inspect": "the scores that inspect_ai's precomputed_scores reads",
-    "lm_eval": "JSON lines with lm-evaluation-harness's doc_id and one metric",
     "csv": "a table: your own rows if --cases is one, else a row for each verdict and response (--rows)",
     "parquet": "the same table",
     "preferences": "prompt, chosen and rejected of each case, for TRL's DPOTrainer and RewardTrainer",
@@ -60,22 +59,20 @@ class ExportArguments(TableArguments):
     verdicts: str = option("verdicts.jsonl of a judge, or its folder")
     to: str = option("; ".join(f"{name}: {text}" for name, text in FORMS.items()), choices=list(FORMS))
     output: str = option("the file to write")
-    cases: str | None = option(
-        "the cases that were judged; inspect and lm_eval need the cases.jsonl made of the logs", None
-    )
+    cases: str | None = option("the cases that were judged; inspect needs the cases.jsonl made of the logs", None)
     rows: str | None = option(
         "csv, parquet: one row for each response, or for each criterion of its case, with its text and points if "
         "there are --cases (default: your own rows, with scores, flags and contradicted claims, if --cases is a table)",
         None,
         choices=list(ROWS),
     )
-    model: str | None = option("inspect, lm_eval: whose answers the log has (default: the only model)", None)
+    model: str | None = option("inspect: whose answers the log has (default: the only model)", None)
     least_gap: float | None = option(
         "preferences: the two scores of a pair differ by more than this (default: 0)", None
     )
 
     def __post_init__(self) -> None:
-        if self.to in ("inspect", "lm_eval", "preferences") and self.cases is None:
+        if self.to in ("inspect", "preferences") and self.cases is None:
             raise RecordError(f"--to {self.to} needs --cases, which has the answers")
         if self.least_gap is not None and self.to != "preferences":
             raise RecordError(f"--least_gap is for --to preferences, not {self.to}")
@@ -91,9 +88,9 @@ def main() -> None:
     if output.resolve() in (verdicts_file(args.verdicts).resolve(), Path(args.cases or args.verdicts).resolve()):
         raise RecordError(f"--output {output}: this is an input")
     output.parent.mkdir(parents=True, exist_ok=True)
-    if args.to in ("inspect", "lm_eval"):
+    if args.to == "inspect":
         records, answers = scored_answers((cases or {}).values(), verdicts, args.model)
-        write_whole(output, (inspect_text if args.to == "inspect" else lm_eval_text)(records))
+        write_whole(output, inspect_text(records))
         reasons = Counter(record["explanation"] for record in records if not record["valid"])
         why = "".join(f"; {count:,} without: {reason}" for reason, count in reasons.most_common(8))
         judged = f"{len(records):,} judged, {answers - len(records):,} not judged"

@@ -53,7 +53,6 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.facts import WARNINGS, lines_of
 from automedeval.meta_evaluation.standings import rank
 from automedeval.models.arguments import ChatArguments, EncoderArguments, command_line, parse_model
-from automedeval.models.base import ChatError
 from automedeval.records import (
     Case,
     RecordError,
@@ -111,14 +110,13 @@ class JudgeArguments(PromptArguments, EvidenceArguments):
         "else automedeval",
         None,
     )
-    criteria_at_once: int = option("checklist: criteria of the case in one prompt", 1)
     rationale: bool = option("false asks for scores or choices alone", True)
-    score_decoding: str = option(
-        "constrained: a checkpoint chooses each score among the allowed values, the likeliest one or with "
-        "--temperature a sampled one, and an endpoint is asked for each value once more, which gives expected scores; "
-        "free: scores are parsed from the text that the judge writes; auto: constrained for a checkpoint",
-        "auto",
-        choices=["auto", "constrained", "free"],
+    score_decoding: str | None = option(
+        "constrained, by default of a checkpoint: it chooses each score among the allowed values, the likeliest one or "
+        "with --temperature a sampled one, and an endpoint is asked for each value once more, which gives expected "
+        "scores; free, by default of an endpoint: scores are parsed from the text that the judge writes",
+        None,
+        choices=["constrained", "free"],
     )
     orders: str = option(
         "orders in which the responses are shown: 1 (drawn by --seed), all permutations, or a latin square",
@@ -134,20 +132,13 @@ class JudgeArguments(PromptArguments, EvidenceArguments):
         None,
     )
     on_overlong: str = option(
-        "prompt longer than the context window: error stops before anything is judged, skip records an invalid "
-        "verdict, clip shortens the longest responses",
+        "prompt longer than the context window: error stops before anything is judged, skip records an invalid verdict",
         "error",
-        choices=["error", "skip", "clip"],
+        choices=["error", "skip"],
     )
     limit: int | None = option("judge only so many cases, the first ones", None)
-    again: str | None = option(
-        "changed: judge the cases anew whose texts have changed, and take their old verdicts out of the file "
-        "(default: stop at the first one)",
-        None,
-        choices=["changed"],
-    )
     judge_name: str | None = option("name that verdicts record; default: the model's", None)
-    dry_run: bool = option("count cases, prompts, tokens and cost; judge nothing", False)
+    dry_run: bool = option("count cases, prompts and tokens; judge nothing", False)
     batch_file: str | None = option(
         "openai:MODEL: ask no server, but write the requests to this file, for `vllm run-batch` on a machine "
         "without a network, or for OpenAI's batches; the same command reads the answers from FILE.answers.jsonl beside it",
@@ -163,7 +154,7 @@ class JudgeArguments(PromptArguments, EvidenceArguments):
             raise RecordError("--cases names no file")
         if self.columns and len(self.cases) > 1 and not all(is_table(named_file(each)[1]) for each in self.cases):
             raise RecordError("--columns are those of tables, not of logs")
-        check_least(self, 1, "runs", "limit", "criteria_at_once")
+        check_least(self, 1, "runs", "limit")
         if self.batch_file:  # a verdict is one request
             if self.score_decoding == "constrained":
                 what = "--score_decoding constrained takes several requests for a verdict"
@@ -225,16 +216,16 @@ def main() -> None:
     shows = args.show_prompt is not None
     if shows and kind not in LANGUAGE_MODELS:
         raise RecordError(f"--show_prompt: --judge {judge_name} reads no prompt")
-    chat_args.unasked = bool(args.batch_file) or shows  # no server is asked what it can do
+    judged = any(output.glob("verdicts*.jsonl"))
+    # No server is asked what it can do, or whether verdicts are this judge's.
+    chat_args.unasked = bool(args.batch_file) or shows or (args.dry_run and not judged)
     chat_args.loads = False  # the weights are loaded after the cases, whose faults come first
     models = comma_list(args.models) if args.models is not None else None
     plan = {name: getattr(args, name) for name in ("orders", "seed", "runs", "baseline")} | {"models": models}
 
     @cache
     def loaded() -> BaseJudge:
-        asked = {
-            name: getattr(args, name) for name in ("rationale", "score_decoding", "on_overlong", "criteria_at_once")
-        }
+        asked = {name: getattr(args, name) for name in ("rationale", "score_decoding", "on_overlong")}
         return load_judge(
             judge_name, rubric, chat_args, name=args.judge_name, cases=cases_of(args), processes=processes,
             encoder=encoder_args, **plan, **asked, **args.books(encoder_args, chat_args.device),
@@ -248,15 +239,7 @@ def main() -> None:
     tell(*requests.notes)
     if not len(requests):
         raise RecordError(f"{args.file}: nothing to judge: {rubric.name} compares pairs, and no case has two responses")
-    judged = any(output.glob("verdicts*.jsonl"))
-    try:
-        judge = loaded()
-    except ChatError as error:
-        if not args.dry_run or judged:  # a server is asked whether the verdicts are this judge's
-            raise
-        tell(f"counted without the server: {error}")
-        chat_args.unasked = True
-        judge = loaded()
+    judge = loaded()
     if requests.references and not judge.reads_reference:
         hint = "; --rubric automedeval_guided shows it to the model"
         tell(f"reference: not read by this judge{hint if isinstance(judge, Judge) and rubric.id == PACKAGED else ''}")
@@ -264,7 +247,7 @@ def main() -> None:
     if isinstance(judge, Judge) and args.show_prompt is not None:
         tell(show_prompts(requests, args.show_prompt, judge.shown))
         return
-    log = verdict_log(output, judge, processes=processes, again=args.again == "changed")
+    log = verdict_log(output, judge, processes=processes)
     if args.dry_run:
         if judged:
             log.join_parts()
@@ -273,8 +256,6 @@ def main() -> None:
     processes.wait()  # until every process has checked its share
     if judge.chat is not None:
         judge.chat.prepare()
-    if log.again and processes.rank == 0:
-        log.forget_changed(requests.digests)
     started, awaited = time.monotonic(), None
     with log:
         done = log.done(requests.digests)  # refuses another judge's verdicts before anything is written
@@ -337,13 +318,12 @@ def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> tup
 
     The first answer that cannot be read is shown in full. Returned too is whether a verdict is valid, if there is one.
     """
-    # What a ranking does not need is left out: this holds all cases and verdicts in memory.
-    shown = {each.case.id: replace(each.case, question="", reference=None) for each in requests}
+    shown = {each.case.id: each.case for each in requests}
     unreadable: Verdict | None = None
     cases, verdicts, faults = Cases(list(shown.values()), requests.file), [], Counter[str]()
     for verdict in log.records():
         if verdict.case_id in shown and max(verdict.order) < len(shown[verdict.case_id].responses):
-            kept = ("blind_to", "checked", "clipped", "truncated")
+            kept = ("blind_to", "checked", "truncated")
             extra = {name: verdict.extra[name] for name in kept if name in verdict.extra}
             if verdict.valid and verdict.rationale_fault:
                 faults[verdict.rationale_fault] += 1
@@ -355,9 +335,8 @@ def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> tup
     per_case = len(requests) / len(cases)
     rate = f"{log.new / per_case / seconds:.2f} cases/s, " if log.new and seconds else ""
     counts = f"{len({each.case_id for each in verdicts})} cases, {len(verdicts)} verdicts ({log.new} new), {rate}"
-    for key, what in (("clipped", "clipped to fit"), ("truncated", "cut off at --max_new_tokens")):
-        count = sum(key in verdict.extra for verdict in verdicts)
-        counts += f"{count} {what}, " if count else ""
+    if cut := sum("truncated" in verdict.extra for verdict in verdicts):
+        counts += f"{cut} cut off at --max_new_tokens, "
     valid_rate = 1 - errors.total() / len(verdicts) if verdicts else 0.0
     lines = [f"\n{' by '.join(log.author)}", format_table(table), *[RANKED] * any("rank" in row for row in table)]
     lines += [f"  invalid, {count}: {error}" for error, count in sorted(errors.items())[:8]]

@@ -3,10 +3,9 @@
     automedeval prepare answers.csv
     automedeval prepare answers.csv --columns question=Prompt reference=Gold model-a model-b
     automedeval prepare --input cases.jsonl --ids instructions/test.parquet --output test
-    automedeval prepare --input cases.jsonl --verdicts_from ratings --ratings R --rubric THEIRS.yaml --output DIR
 
 Writes OUTPUT/cases.jsonl, OUTPUT/dropped.jsonl and OUTPUT/run.json; OUTPUT/criterion_labels.jsonl where physicians labelled
-criteria; OUTPUT/verdicts.jsonl (and jury.jsonl) with --verdicts_from. The same input and seed give the same files.
+criteria; OUTPUT/verdicts.jsonl with --verdicts_from. The same input gives the same files.
 """
 
 import itertools
@@ -21,7 +20,6 @@ from tqdm import tqdm
 
 from automedeval.dataset.criteria_sources import joined
 from automedeval.dataset.decontamination import near_duplicates, normalise
-from automedeval.dataset.human_verdicts import verdicts_of_raters
 from automedeval.dataset.sources import (
     LAYOUTS,
     Row,
@@ -34,7 +32,6 @@ from automedeval.dataset.sources import (
 from automedeval.dataset.synthetic_verdicts import verdicts_of_pairs
 from automedeval.records import (
     PAIR_MODELS,
-    RATER,
     Case,
     Columns,
     RecordError,
@@ -50,9 +47,8 @@ from automedeval.records.command_line import parse
 from automedeval.records.journal import arithmetic, write_lines
 from automedeval.records.rows import read_rows
 from automedeval.records.run_record import record_run
-from automedeval.rubrics import read_rubric
 
-OTHERS = ("criterion_labels", "jury", "verdicts")  # files that not every input gives
+OTHERS = ("criterion_labels", "verdicts")  # files that not every input gives
 
 
 @dataclass
@@ -77,21 +73,18 @@ class PrepareCasesArguments(TableArguments):
     near_duplicates: str | None = option(
         "questions that repeat an earlier one (default: drop cases without responses, keep the others)",
         None,
-        choices=["keep", "drop"],
+        choices=["keep"],
     )
     ids: list[str] = option(
         "keep only the cases that these files name by id or case_id: .jsonl, or a split's .parquet", []
     )
-    sample: int | None = option("number of cases to draw", None)
-    seed: int = option("seed of --sample and --verdicts_from", 0)
+    sample: int | None = option("number of cases to draw, with seed 0", None)
     verdicts_from: str | None = option(
-        "ratings: make verdicts of people's scores and reasons; pairs: of questions with their answers, beside the "
-        "beginning of the answer and answers to other questions",
+        "pairs: make verdicts of questions with their answers, beside the beginning of the answer and answers to other "
+        "questions",
         None,
-        choices=["ratings", "pairs"],
+        choices=["pairs"],
     )
-    ratings: str | None = option("people's ratings of the responses, with comments", None)
-    rubric: str | None = option("rubric of the verdicts (default for pairs: automedeval)", None)
 
     def __post_init__(self) -> None:
         for name in ("input", "columns", "ids"):  # a YAML list arrives joined
@@ -102,8 +95,6 @@ class PrepareCasesArguments(TableArguments):
         if self.columns and self.layout:
             raise RecordError("--columns are those of a table of answers, and no --layout takes them")
         self.output = self.output or f"cases/{Path(self.input[0]).stem}"
-        if self.verdicts_from == "ratings" and not (self.ratings and self.rubric):
-            raise RecordError("--verdicts_from ratings needs --ratings and --rubric, with the scale of the ratings")
 
 
 def main() -> None:
@@ -118,13 +109,13 @@ def main() -> None:
         rows = named(rows, args.ids, dropped)
     rows = without_duplicates(rows, args.near_duplicates, dropped)
     if args.sample is not None and args.sample < len(rows):
-        drawn = sorted(random.Random(args.seed).sample(range(len(rows)), args.sample))
+        drawn = sorted(random.Random(0).sample(range(len(rows)), args.sample))
         print(f"{len(rows):,} cases → {args.sample:,} drawn")
         rows = [rows[place] for place in drawn]
     cases = [row.case for row in rows]
     files: dict[str, list[dict[str, Any]]] = {}
     if args.verdicts_from:
-        cases = add_verdicts(cases, args, files, dropped)
+        cases = add_verdicts(cases, files, dropped)
     if not cases:
         raise RecordError(f"{', '.join(args.input)}: no case is left")
     files |= {"dropped": dropped, "cases": [case.to_dict() for case in cases]}
@@ -162,25 +153,15 @@ def without_excluded(rows: list[Row], dropped: list[dict[str, Any]]) -> list[Row
     return kept
 
 
-def add_verdicts(
-    cases: list[Case], args: PrepareCasesArguments, files: dict[str, list], dropped: list[dict[str, Any]]
-) -> list[Case]:
-    """Add verdicts, and what is kept for a jury, to the files; return the cases that they are on."""
-    rubric = read_rubric(args.rubric or "automedeval")
-    if args.verdicts_from == "ratings":
-        verdicts, files["jury"], unrated = verdicts_of_raters(cases, args.ratings or "", rubric, args.seed)
-        print(arithmetic("cases", len(cases), unrated, "with a verdict", "without"))
-    else:
-        before = len(cases)
-        cases, verdicts, without = verdicts_of_pairs(cases, rubric, args.seed)
-        dropped += [{"id": case_id, "reason": reason} for case_id, reason in without]
-        print(arithmetic("cases", before, Counter(reason for _, reason in without)))
-        made = Counter(model for case in cases for model in case.models)
-        print(f"responses: {', '.join(f'{made[model]:,} {model}' for model in PAIR_MODELS.values() if made[model])}")
+def add_verdicts(cases: list[Case], files: dict[str, list], dropped: list[dict[str, Any]]) -> list[Case]:
+    """Add verdicts of questions and answers to the files; return the cases that they are on."""
+    before = len(cases)
+    cases, verdicts, without = verdicts_of_pairs(cases)
+    dropped += [{"id": case_id, "reason": reason} for case_id, reason in without]
+    print(arithmetic("cases", before, Counter(reason for _, reason in without)))
+    made = Counter(model for case in cases for model in case.models)
+    print(f"responses: {', '.join(f'{made[model]:,} {model}' for model in PAIR_MODELS.values() if made[model])}")
     files["verdicts"] = [verdict.to_dict() for verdict in verdicts]
-    quality = Counter(verdict.extra["quality"] for verdict in verdicts)
-    counts = ", ".join(f"{quality[name]:,} of {name} quality" for name in ("high", "low"))
-    print(f"{len(verdicts):,} verdicts by {rubric.name}: {counts}")
     return cases
 
 
@@ -252,8 +233,7 @@ def without_duplicates(rows: list[Row], rule: str | None, dropped: list[dict[str
     kept, out, staying = [], Counter({"equal question": 0, "near question": 0}), 0
     for row, question, repeated in zip(rows, questions, near_duplicates(questions)):
         # People may have judged responses to one question in several cases, so these are kept.
-        keep = rule == "keep" or (rule is None and row.case.responses)
-        if repeated is None or keep:
+        if repeated is None or rule or row.case.responses:
             kept.append(row)
             staying += repeated is not None
         else:
@@ -276,10 +256,9 @@ def summary(cases: list[Case]) -> str:
 
 
 def refuse_others_work(output: Path) -> None:
-    """Raise RecordError if the output folder holds verdicts of another program, or decisions of a jury."""
-    for path in (output / "verdicts.jsonl", output / "jury.jsonl"):
-        for place, record in read_lines(path) if path.exists() else ():
-            # A verdict that is made here has an empty transcript, and a judge's or a teacher's has none or a full one.
-            made_here = str(record.get("judge")).startswith(RATER) or record.get("transcript") == []
-            if not made_here or record.get("decision") is not None:
-                raise RecordError(f"{place}: made by another program or a jury: choose another --output")
+    """Raise RecordError if the output folder holds verdicts of another program."""
+    path = output / "verdicts.jsonl"
+    for place, record in read_lines(path) if path.exists() else ():
+        # A verdict that is made here has an empty transcript, and a judge's or a teacher's has none or a full one.
+        if record.get("transcript") != []:
+            raise RecordError(f"{place}: made by another program: choose another --output")

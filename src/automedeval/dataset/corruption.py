@@ -13,9 +13,9 @@ from functools import cache
 from typing import Any
 
 from automedeval.dataset.contrast import Rules
+from automedeval.dataset.terms import terms
 from automedeval.evidence.statements import sentences
 from automedeval.records import Case, Verdict
-from automedeval.rubrics.misattribution import terms
 from automedeval.rubrics.rationale import permute, split_steps, without_step
 
 Pools = dict[tuple[str | None, int], list[Verdict]]  # by judge, or of all judges, and by the number of doctors

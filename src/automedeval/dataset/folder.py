@@ -20,6 +20,7 @@ import pyarrow.parquet
 from automedeval.models.tokenization import PromptEncoder, row_lengths
 from automedeval.records import REFERENCE, RecordError
 from automedeval.records.lock import lock
+from automedeval.records.yaml_file import YamlFile
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.grammar import reads_back
 
@@ -44,6 +45,20 @@ class Dataset:
     def training(self) -> list[dict[str, Any]]:
         """Return the rows of all splits but the test split."""
         return [row for name, rows in self.splits.items() if name != TEST for row in rows]
+
+
+def row_limit(training: str | None) -> tuple[PromptEncoder | None, int | None]:
+    """Return what counts the tokens of a row, and how many it may have, as a YAML of recipes/sft.py says; None without one."""
+    if training is None:
+        return None, None
+    file = YamlFile(training)
+    content = file.read()
+    if not isinstance(content, dict):
+        raise RecordError(f"{training}: not the YAML of a training")
+    model, template = (
+        file.take(content, *key) for key in (("model_name_or_path", str), ("chat_template_path", str, None))
+    )
+    return PromptEncoder.from_checkpoint(model, template), file.take(content, "max_length", int, least=1)
 
 
 def read_statistics(place: str | Path) -> dict[str, Any]:

@@ -22,25 +22,17 @@ def instruction(
     teacher: str,
     quality: str | None = None,
     seed: int = 0,
-    reference_as_response: bool | None = None,
 ) -> dict[str, Any]:
     """Return the row of one judged case; its keys are the columns of `folder.SCHEMA`.
 
     If the verdict has no rationale, the prompt asks for scores or choices alone.
 
-    The seed decides, with the case's id, in which slot each response is shown. With `reference_as_response` True the teacher
-    must have judged the reference as one more response, with False it must not; None accepts both. RecordError if the verdict
-    does not fit the case, the rubric or `reference_as_response`.
+    The seed decides, with the case's id, in which slot each response is shown. RecordError if the verdict does not fit the case
+    or the rubric.
     """
-    original, case = case, as_shown(case, verdict)
-    shown = case is not original
-    # Paper: the tuple is (question, two responses, reference), the figures show three doctors: the reference is the third. The
-    # teacher must have judged it so, because its score cannot be computed here.
-    if reference_as_response is not None and shown != reference_as_response:
-        raise RecordError(
-            f"case {case.id!r}: the teacher {teacher!r} was {'' if shown else 'not '}shown the reference as a response; "
-            f"distill with --reference_as_response {str(reference_as_response).lower()}, or leave the option out here"
-        )
+    # Paper: the tuple is (question, two responses, reference), the figures show three doctors: the reference is the third, if
+    # the teacher judged it so (recipes/distill.py).
+    case = as_shown(case, verdict)
     order = list(verdict.order)
     if not order or len(set(order)) < len(order) or not set(order) <= set(range(len(case.responses))):
         raise RecordError(f"case {case.id!r}: the order {order} does not fit its {len(case.responses)} responses")

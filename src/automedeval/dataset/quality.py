@@ -2,8 +2,8 @@
 
 The paper embeds each instruction with a SimCSE encoder and trains a support vector machine by grid search on 200 verdicts of
 high and 200 of low quality. An embedding of the whole does not show that two doctors were swapped or that scores contradict the
-words; the report says how far it comes alone. So there are more features here: how close each step is to its response, whether
-the scores fit the steps, and what `rubrics.misattribution` marks.
+words; the report says how far it comes alone. So there are more features here: how close each step is to its response, and
+whether the scores fit the steps.
 """
 
 import random
@@ -21,8 +21,8 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 
+from automedeval.dataset.terms import terms
 from automedeval.records import Case, RecordError, Verdict, question_text
-from automedeval.rubrics.misattribution import misattributions, terms
 from automedeval.rubrics.rationale import split_steps
 from automedeval.stats import bootstrap
 
@@ -145,7 +145,6 @@ class _Features:
         others = [terms(text) for text in responses]
         shared = np.array([[len(one & other) / max(len(one), 1) for other in others] for one in words])
         lengths = [len(steps.get(doctor, "").split()) for doctor in range(1, count + 1)]
-        marked = misattributions(case, verdict)
         self.relations = [
             *_closeness(near, doctors),
             *_closeness(shared.reshape(near.shape), doctors),
@@ -155,8 +154,6 @@ class _Features:
             float(rationale.rstrip().endswith((".", "!", "?", '"', "”", ")"))),
             np.log1p(min(lengths)),
             np.log1p(np.mean(lengths)),
-            float(len(marked)),
-            sum(mark.weight for mark in marked),
         ]
 
     def features(self, tone: Ridge) -> np.ndarray:

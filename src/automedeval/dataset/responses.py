@@ -6,7 +6,6 @@ bfloat16 they round probabilities differently, so that sampled texts differ afte
 """
 
 import hashlib
-import itertools
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -174,8 +173,8 @@ def answer_missing(chat: Any, cases: Sequence[Case], window: int, log: Log) -> N
     """Have a candidate answer the cases without a response, together with the other processes; append every answer as it comes.
 
     Args:
-        window: number of cases that are sorted by length and batched together. The processes take windows one after another,
-            whoever is free the next; which cases are in one does not depend on the number of processes.
+        window: number of cases that are sorted by length and batched together. The processes take windows in
+            turn; which cases are in one does not depend on the number of processes.
         log: the open log of the candidate.
 
     Raises:
@@ -193,11 +192,7 @@ def answer_missing(chat: Any, cases: Sequence[Case], window: int, log: Log) -> N
     done = set(there)
     processes.wait()  # until every process has checked its share
     windows = [cases[start : start + window] for start in range(0, len(cases), window)]
-    # An endpoint answers no slower for the others.
-    taken = (
-        processes.numbers() if processes.numbers and chat.batched else itertools.count(processes.rank, processes.count)
-    )
-    mine = (windows[number] for number in itertools.takewhile(lambda number: number < len(windows), taken))
+    mine = windows[processes.rank :: processes.count]
     answers = (response for some in mine for response in respond(chat, name, log.settings, some, done))
     log.fill(answers, -(-(len(cases) - len(done)) // processes.count), "response", name)
 

@@ -1,7 +1,6 @@
 """Fit topics to questions and references by latent Dirichlet allocation (paper Appendix A, Fig. 7)."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,31 +9,19 @@ from automedeval.records import Case, question_text
 
 # Paper: six groups of topics are named: disease, medicine, diagnostics, treatment, prevention measures, medical books.
 TOPICS = 6
+WORDS = 10
 
 
-@dataclass(frozen=True)
-class Topic:
-    """One topic: its most probable words and its share of the text, 0 to 1."""
+def topics(cases: Iterable[Case], number: int = TOPICS, seed: int = 0) -> list[dict[str, Any]]:
+    """Fit topics to the cases' questions and references; each has its most probable "words" and its "share" of the text.
 
-    words: tuple[str, ...]
-    share: float
-
-    def to_dict(self) -> dict[str, Any]:
-        return {"words": list(self.words), "share": round(self.share, 4)}
-
-
-def topics(cases: Iterable[Case], number: int = TOPICS, seed: int = 0, words: int = 10) -> list[Topic]:
-    """Fit topics to the cases' questions and references; the largest comes first.
-
-    Memory grows with the cases: pass a sample if there are many. The same cases in the same order and seed give the same
-    topics. There are fewer than `number` topics, or none, if there are not enough cases or words; `words` is the number of top
-    words of each.
+    The largest comes first. There is none if there are fewer than two cases a topic, or no words of three letters or more that
+    occur in half of the cases at most.
     """
     from sklearn.decomposition import LatentDirichletAllocation  # slow to import
     from sklearn.feature_extraction.text import CountVectorizer
 
     texts = [f"{question_text(case.question)}\n{case.reference or ''}" for case in cases]
-    # Words of three letters or more that occur in at most half of the cases.
     least = 1 if len(texts) < 50 else 2 if len(texts) < 1000 else 5
     counter = CountVectorizer(
         stop_words="english", token_pattern=r"(?u)\b[^\W\d_]{3,}\b", min_df=least, max_df=0.5, max_features=5000
@@ -58,8 +45,6 @@ def topics(cases: Iterable[Case], number: int = TOPICS, seed: int = 0, words: in
     weights = model.fit_transform(counts)
     shares = np.ravel(counts.sum(axis=1)) @ weights / counts.sum()
     names = counter.get_feature_names_out()
-    fitted = []
-    for share, row in zip(shares.tolist(), model.components_):
-        top = sorted(range(len(names)), key=lambda at: (-row[at], names[at]))[:words]
-        fitted.append(Topic(tuple(str(names[at]) for at in top), share))
-    return sorted(fitted, key=lambda topic: (-topic.share, topic.words))
+    order = np.argsort(-model.components_, axis=1, kind="stable")[:, :WORDS]
+    fitted = [{"words": names[row].tolist(), "share": round(float(share), 4)} for row, share in zip(order, shares)]
+    return sorted(fitted, key=lambda topic: (-topic["share"], topic["words"]))

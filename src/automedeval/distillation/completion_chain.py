@@ -17,7 +17,7 @@ Each case is one dialogue, and many dialogues run at once. A message of the teac
 import itertools
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from automedeval.evidence.books import Passage
@@ -27,7 +27,6 @@ from automedeval.models.base import Dialogue, Prompt, own_text
 from automedeval.records import REFERENCE, Case, RecordError, Response, Verdict, digest
 from automedeval.records.language import normalise
 from automedeval.rubrics import Rubric
-from automedeval.rubrics.misattribution import misattributions
 from automedeval.rubrics.prompts import chain_messages, template_fingerprint
 from automedeval.rubrics.questions import Search, find_passages, questions_of
 
@@ -135,8 +134,6 @@ class CompletionChain:
             rounds=call,
             ended=ended or ("verdict" if verdict.valid else "invalid"),
             transcript=transcript,
-            # Physicians check first the sentences that attribute one doctor's words to another (paper, section 3.1).
-            misattributions=[asdict(mark) for mark in misattributions(case, verdict)] if verdict.rationale else [],
         )
         return replace(verdict, usage=dict(usage))
 
@@ -151,14 +148,12 @@ class CompletionChain:
 
     def dry_run(self, requests: Iterable[Request], done: Collection[tuple] = ()) -> str:
         """Count what a run would take at least: a chain makes one call, and at most one more than its questions."""
-        cases, tokens, cost = 0, 0, 0.0
+        cases = tokens = 0
         for request in requests:
             if request.key not in done:
-                count, worst = self.judge.chat.estimate([next(self.dialogue(request))])
-                cases, tokens, cost = cases + 1, tokens + count, cost + worst
+                cases, tokens = cases + 1, tokens + self.judge.chat.estimate([next(self.dialogue(request))])
         calls = f"{cases} to {cases * (self.questions + 1)} calls"
-        text = f"{cases} cases, {len(done)} judged already, {calls}, about {tokens:,} prompt tokens in the first ones"
-        return text + (f", which cost at most {cost:.2f}" if cost else "")
+        return f"{cases} cases, {len(done)} judged already, {calls}, about {tokens:,} prompt tokens in the first ones"
 
 
 def overview(verdicts: Iterable[Verdict], cases: int, new: int) -> str:
@@ -167,14 +162,13 @@ def overview(verdicts: Iterable[Verdict], cases: int, new: int) -> str:
     calls: Counter[int] = Counter()
     errors: Counter[str | None] = Counter()
     tokens: Counter[str] = Counter()
-    valid = questions = passages = marked = 0
+    valid = questions = passages = 0
     for verdict in verdicts:
         chain = verdict.extra
         ended[chain["ended"]] += 1
         calls[chain["rounds"]] += 1
         tokens.update(verdict.usage)
         valid += verdict.valid
-        marked += bool(chain.get("misattributions"))
         questions += len(chain["knowledge"])
         passages += sum(len(answer["passages"]) for answer in chain["knowledge"])
         if not verdict.valid:
@@ -187,10 +181,6 @@ def overview(verdicts: Iterable[Verdict], cases: int, new: int) -> str:
         rate = f"valid rate {valid / total:.3f}"
         lines += [f"  {total:,} verdicts → {valid:,} valid, {total - valid:,} invalid; {rate}", f"  {spread}"]
     lines += [f"  ended: {there}", f"  {questions:,} questions asked and {passages:,} passages found"]
-    if marked:
-        lines.append(
-            f"  {marked:,} rationales seem to credit a doctor with another's words: for physicians to see first"
-        )
     lines += [f"  invalid, {count:,}: {error}" for error, count in errors.most_common(8)]
     lines.append(f"  tokens: {tokens['prompt_tokens']:,} read, {tokens['completion_tokens']:,} written")
     return "\n".join(lines)

@@ -62,16 +62,16 @@ class KnowledgeArguments:
 
 @dataclass(kw_only=True)
 class EvidenceArguments:
-    """The books beside which a judge reads: the base of the arguments that name a judge."""
+    """The books beside which a judge reads, or a checker: the base of the arguments of both."""
 
     evidence: str | None = option(
-        "folder of books, by recipes/build_store.py: their passages nearest to question and responses stand in the "
-        "prompt; the small judge checks statements against them",
+        "folder of books, by recipes/build_store.py: their nearest passages stand in the prompt of a judge; the small "
+        "judge, and `automedeval check`, compare statements with them (default: the reference of a case)",
         None,
     )
 
     def books(self, encoder: EncoderArguments, device: str) -> dict[str, Any]:
-        """Return `search` and `store` for `load_judge`; nothing without books.
+        """Return `search` and the fingerprint `store`; nothing without books.
 
         Args:
             encoder: the one that the store was built with.

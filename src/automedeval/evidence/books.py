@@ -9,14 +9,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from automedeval.evidence.statements import sentences
 from automedeval.records import RecordError, digest, named_file, read_placed, whole
 
 SUFFIXES = (".pdf", ".md", ".markdown", ".txt", ".jsonl")
-# A sentence ends at one of .!? and closing marks, if a sentence can begin after it and no abbreviation is before it.
-_END = re.compile(r"[.!?]+[\"'”’)\]]*(?=\s+[\"'“‘(\[]?[A-Z0-9À-ÖØ-Þ])")
-_ABBREVIATION = re.compile(
-    r"(?:\b(?:Drs?|Mrs?|Ms|Prof|St|Figs?|Nos?|vs|etc|approx|cf|al|e\.g|i\.e|Vol|pp?|ca|Jr|Sr)|\b[A-Z])\.$"
-)
 _HEADING = re.compile(r"(#{1,6})\s+(.*?)\s*#*\s*$")
 _ITEM = re.compile(r"\s*(?:[-*+•]|\d{1,3}[.)])\s+|\s*\|")
 
@@ -121,8 +117,8 @@ class Book:
                 text = self.file.read_text(encoding="utf-8-sig")
             except UnicodeDecodeError as error:
                 raise RecordError(f"{self.file}: not UTF-8 (byte {error.start + 1})") from None
-            self.pages = text.count("\f") + 1 if suffix == ".txt" and "\f" in text else None
-            blocks = list(_plain_blocks(text) if suffix == ".txt" else _markdown_blocks(text))
+            plain = (Block("", None, paragraph) for paragraph in _paragraphs(text))
+            blocks = list(plain if suffix == ".txt" else _markdown_blocks(text))
         if not blocks:
             scans = f": {self.pages_without_text} pages without text, perhaps scans" if suffix == ".pdf" else ""
             raise RecordError(f"{self.file}: the book holds no text{scans}")
@@ -152,8 +148,8 @@ class Book:
         """
         passages, blocks = [], self.blocks()
         self.words = sum(len(block.text.split()) for block in blocks)
-        sentences = [(block, text) for block in blocks for text in _sentences(block.text)]
-        sized = zip(sentences, count([text for _, text in sentences]))
+        placed = [(block, text) for block in blocks for text in sentences(block.text)]
+        sized = zip(placed, count([text for _, text in placed]))
         for (book, section), run in groupby(sized, lambda entry: (entry[0][0].book, entry[0][0].section)):
             pieces: list[tuple[str, int, int | None]] = []
             for (block, text), size in run:
@@ -247,13 +243,6 @@ def _paragraphs(text: str) -> Iterator[str]:
             lines.append(line)
 
 
-def _plain_blocks(text: str) -> Iterator[Block]:
-    pages = text.split("\f")
-    for number, page in enumerate(pages, 1):
-        for paragraph in _paragraphs(page):
-            yield Block("", number if len(pages) > 1 else None, paragraph)
-
-
 def _markdown_blocks(text: str) -> Iterator[Block]:
     """Yield the paragraphs with their headings; if there is only one heading of the first level, it is the book's title."""
     parts: list[tuple[list[str], list[str]]] = [([], [])]  # headings above, lines
@@ -276,15 +265,6 @@ def _markdown_blocks(text: str) -> Iterator[Block]:
         section = " > ".join(name[2:] for name in names if name != title)
         for paragraph in _paragraphs("\n".join(lines)):
             yield Block(section, None, paragraph, title[2:] if title else None)
-
-
-def _sentences(text: str) -> list[str]:
-    sentences, start = [], 0
-    for end in _END.finditer(text):
-        if not _ABBREVIATION.search(text[start : end.end()]):
-            sentences.append(text[start : end.end()].strip())
-            start = end.end()
-    return [*sentences, text[start:].strip()] if text[start:].strip() else sentences
 
 
 def _cut(sentence: str, count: Callable[[Sequence[str]], list[int]], tokens: int) -> list[tuple[str, int]]:

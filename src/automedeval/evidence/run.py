@@ -8,7 +8,6 @@ from automedeval.records import Case, CheckedResponse, question_text
 from automedeval.rubrics.questions import Search
 
 CHUNK = 16  # cases that are read together; texts that share a batch change the last digits of their vectors
-EVIDENCE = ("reference", "books", "answers")
 NO_EVIDENCE = "no evidence"
 
 
@@ -19,16 +18,12 @@ def passages_of(text: str, source: str, on_question: bool = True, question: str 
 
 
 def evidence_of(case: Case, index: int, kind: str, search: Search | None = None) -> list[Passage]:
-    """Return what a response is checked against, by a kind of `EVIDENCE`; "answers" are the other responses of the case.
+    """Return what a response is checked against: the sentences of the case's "reference", or of "books".
 
-    `search` finds passages of books, each with `text`, `book` and `section`; it is needed for "books".
+    `search` finds passages of books, each with `text`, `book` and `section`.
     """
-    if kind == "reference":
+    if kind == "reference" or search is None:
         return passages_of(case.reference or "", "reference", question=question_text(case.question))
-    if kind == "answers":
-        others = [each for at, each in enumerate(case.responses) if at != index]
-        return [passage for each in others for passage in passages_of(each.text, f"answer of {each.model}")]
-    assert search is not None  # the caller opened the books
     asked = [each.text for each in statements(case.responses[index].text) if each.unread is None]
     nearest = [each for passages in search(asked) for each in passages] if asked else []
     cut = [passages_of(each.text, ", ".join(filter(None, (each.book, each.section))), False) for each in nearest]

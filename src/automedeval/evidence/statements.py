@@ -16,7 +16,8 @@ from automedeval.records.yaml_file import load_yaml
 _END = re.compile(r"[.!?](?:[\"'”’)\]]*)(?=\s+[\"'“‘(\[]*[A-Z0-9À-ÖØ-Þ¿¡])|\n+|$")
 # A full stop that ends no sentence: after an abbreviation, a single initial, or the number of a list item.
 _ABBREVIATION = re.compile(
-    r"(?:\b(?:e\.g|i\.e|etc|approx|vs|dr|mr|mrs|ms|prof|st|no|fig|incl|max|min|resp)|\b[A-Z]|^\s*\d{1,2})\.$", re.I
+    r"(?:\b(?:e\.g|i\.e|etc|approx|vs|cf|al|ca|drs?|mrs?|ms|jr|sr|prof|st|nos?|figs?|vol|pp|incl|max|min|resp)|\b[A-Z]|^\s*\d{1,2})\.$",
+    re.I,
 )
 _BULLET = re.compile(r"^\s*(?:[-*•–]|\d{1,2}[.)]|#{1,6})\s+")
 _MARKUP = re.compile(r"[*_`#]+")
@@ -53,7 +54,7 @@ class Passage:
         text: the sentence.
         source: where it stands, such as "reference" or a book and its section.
         before: the sentence before it, for what "it" means.
-        on_question: whether its text answers the question of the case, as references and other answers do. Of such a text
+        on_question: whether its text answers the question of the case, as references do. Of such a text
             rules read every sentence; of books only the near ones.
     """
 

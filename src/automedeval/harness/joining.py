@@ -21,7 +21,6 @@ class LogArguments:
         "template, such as 'Question: (.*)\\nAnswer:'; the last place that fits is taken",
         None,
     )
-    filter: str | None = option("logs of lm-evaluation-harness: take this filter's answers (default: the first)", None)
 
     def __post_init__(self) -> None:
         question_expression(self.question_pattern)
@@ -108,7 +107,7 @@ def join_logs(
     several = {key for counts in asked for key, count in counts.items() if count > 1}
     for value, table in zip(values, tables):
         name, file = named_file(value)
-        log = table or read_log(file, args.filter)
+        log = table or read_log(file)
         model = name or log.model
         if not model:
             raise RecordError(f"{file}: the log does not name the model: give NAME={file}")

@@ -1,13 +1,13 @@
 """Read the answers in logs of evaluation harnesses.
 
-- lm-evaluation-harness: `samples_*.jsonl` (0.4.13), one line for each filter, with bare NaN in its JSON.
+- lm-evaluation-harness: `samples_*.jsonl` (0.4.13), one line for each filter, with bare NaN in its JSON. The model's own text
+  is read, and not what a filter made of it.
 - inspect_ai: `.json`, and `.eval` where inspect_ai is installed (0.3.285): a zip file that Python 3.11 alone cannot read.
 - lighteval: `details_*.parquet` (0.13.0), one row for each document.
 - HELM: `scenario_state.json` with `run_spec.json` beside it (crfm-helm 0.5.16), or the folder of both.
 """
 
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -20,19 +20,12 @@ from automedeval.records import RecordError, parse_json, read_lines, read_text
 
 # What is told of a log, after a number
 AGAIN = "samples went on after the first answer: the last answer is read, and the question is the input"
-FILTERED = "answers are what the filter {} made of the model's text"
-UNFIT = "answers of which the filter {} made nothing: the model's own text is read (--filter names another filter)"
+FILTERED = "the same answer, by a further filter"
 FURTHER = "further answers to a question of which the first is read"
 LIMITED = "samples ended at a limit: what the model had said is the answer"
 MORE = "questions have images or other parts that are not read"
 NO_REFERENCE = "answers have no reference, because it cannot be told what their target stands for"
 NO_TEXT = "not a generated text"
-# What a filter writes where its pattern does not fit, beside the word that the task's own settings give.
-NOTHING = re.compile(
-    r"\W*(?:invalid(?:[ _-]?answer)?|none|null|nan|n/?a|no[ _-]?(?:match|answer)(?:[ _-]found)?|(?:none|not)[ _-]found"
-    r"|unparse?able|(?:(?:extract(?:ion)?|pars(?:e|ing))[ _-]?)?(?:fail(?:ed|ure)?|error))?\W*",
-    re.I,
-)
 STATE = "scenario_state.json"  # of a run of HELM
 
 
@@ -87,11 +80,8 @@ class Answers:
 Reader = Callable[[Answers, Any, str], Answer | str]
 
 
-def read_log(path: str, filter_name: str | None = None) -> Answers:
-    """Read a log; its kind is known by its name and its keys; RecordError if it is none, or cannot be read.
-
-    `filter_name` is the filter of lm-evaluation-harness whose answers are taken, by default the first in the file.
-    """
+def read_log(path: str) -> Answers:
+    """Read a log; its kind is known by its name and its keys; RecordError if it is none, or cannot be read."""
     file = Path(path) / STATE if Path(path).is_dir() else Path(path)
     if file.suffix == ".eval":
         return _inspect(path, _read_eval(path))
@@ -103,7 +93,9 @@ def read_log(path: str, filter_name: str | None = None) -> Answers:
     if file.suffix == ".jsonl":
         numbered = enumerate(text.split("\n"), 1)
         lines = [_parsed(line, f"{path}:{number}") for number, line in numbered if line.strip()]
-        return Answers(path, None).read("record", lines, _lm_eval(_task_config(file), filter_name))
+        first = [line for line in lines if _find(str, line, "filter") == _find(str, lines[0], "filter")]
+        log = Answers(path, None, left_out=+Counter({FILTERED: len(lines) - len(first)}))
+        return log.read("record", first, _lm_eval)
     whole = _parsed(text, path)
     if isinstance(whole, dict) and "eval" in whole:
         return _inspect(path, whole)
@@ -151,54 +143,20 @@ def _find(kind: type, record: Any, *path: str | int) -> Any:
     return value if isinstance(value, kind) else kind()
 
 
-def _lm_eval(config: dict[str, Any], filter_name: str | None) -> Reader:
-    """Return the reader of the samples of a task that is configured so."""
-    chosen, fallbacks = filter_name, _fallbacks(config)
-
-    def answer(log: Answers, line: Any, place: str) -> Answer | str:
-        nonlocal chosen
-        chosen = chosen or _get(line, place, "filter")
-        if _get(line, place, "filter") != chosen:
-            return f"filter {line['filter']}, not {chosen}"
-        text, prompt = _get(line, place, "filtered_resps", 0), _get(line, place, "arguments", "gen_args_0", "arg_0")
-        request = line["arguments"]["gen_args_0"]
-        # A likelihood is written as a text too; only a request for a text has a dict of settings.
-        generated = isinstance(request.get("arg_1"), dict)
-        while isinstance(text, list) and text:  # a filter may keep several
-            text = text[0]
-        own = next((each for each in _find(list, line, "resps", 0) if isinstance(each, str)), None)
-        nothing = isinstance(text, str) and (NOTHING.fullmatch(text) or text in fallbacks)
-        if (nothing or text in ([], None)) and own is not None and text != own and generated:
-            text = own
-            log.notes[UNFIT.format(chosen)] += 1
-        if not isinstance(text, str) or not generated:
-            return NO_TEXT
-        if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str):  # a chat for an endpoint
-            prompt = _parsed(prompt[0], place)
-        texts = _find(list, line, "resps", 0) or [text]
-        question = question_of(prompt, place)
-        log.notes[FILTERED.format(chosen)] += text not in texts
-        log.notes[FURTHER] += len(texts) - 1
-        log.notes[MORE] += shows_more(prompt) or "arg_2" in request
-        reference = log.reference(lm_eval_reference, line, config)
-        return Answer(str(_get(line, place, "doc_id")), question, text, reference)
-
-    return answer
-
-
-def _fallbacks(settings: Any) -> list[Any]:
-    """Return the words that the filters of a task write where their pattern does not fit, wherever its settings hold them."""
-    inner = settings.values() if isinstance(settings, dict) else settings if isinstance(settings, list) else ()
-    own = [settings["fallback"]] if isinstance(settings, dict) and "fallback" in settings else []
-    return own + [word for each in inner for word in _fallbacks(each)]
-
-
-def _task_config(path: Path) -> dict[str, Any]:
-    """Return how the task of a file of samples is configured, from the results of the run beside it; else {}."""
-    if not (name := re.fullmatch(r"samples_(.+)_(\d{4}-\d\d-\d\dT[\d.-]+)", path.stem)):
-        return {}
-    beside = (_parsed(read_text(file), str(file)) for file in sorted(path.parent.glob(f"*_{name[2]}.json")))
-    return next(filter(None, (_find(dict, results, "configs", name[1]) for results in beside)), {})
+def _lm_eval(log: Answers, line: Any, place: str) -> Answer | str:
+    request = _get(line, place, "arguments", "gen_args_0")
+    prompt, texts = _get(request, place, "arg_0"), _find(list, line, "resps", 0)
+    # A likelihood is written as a text too; only a request for a text has a dict of settings.
+    if not texts or not isinstance(texts[0], str) or not isinstance(request.get("arg_1"), dict):
+        return NO_TEXT
+    if isinstance(prompt, list) and len(prompt) == 1 and isinstance(prompt[0], str):  # a chat for an endpoint
+        prompt = _parsed(prompt[0], place)
+    question = question_of(prompt, place)
+    log.notes[FURTHER] += len(texts) - 1
+    log.notes[MORE] += shows_more(prompt) or "arg_2" in request
+    return Answer(
+        str(_get(line, place, "doc_id")), question, texts[0], log.reference(lm_eval_reference, line.get("target"))
+    )
 
 
 def _read_eval(path: str) -> dict[str, Any]:

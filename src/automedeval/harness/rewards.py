@@ -3,43 +3,32 @@
     AUTOMEDEVAL_REWARD=reward.yaml trl grpo --reward_funcs automedeval.harness.rewards.medical_judge …
     python recipes/grpo.py --reward reward.yaml --cases cases.jsonl …
 
-The completions of one prompt are judged together, as the responses of one case. The YAML file names the judge, a second judge
-that watches, and what `automedeval judge` takes to load and to ask a model.
+The completions of one prompt are judged together, as the responses of one case. The YAML file names the judge, and what
+`automedeval judge` takes to load and to ask a model.
 """
 
-import asyncio
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 from statistics import fmean
 from typing import Any
 
 from automedeval.judges.base import BaseJudge
-from automedeval.judges.judge import JudgeSettings
-from automedeval.models.arguments import ChatArguments, EncoderArguments
-from automedeval.records import Case, Response, digest, option
-from automedeval.records.command_line import parse
+from automedeval.judges.judge import load_by_settings
+from automedeval.records import Case, Response, digest
 
 SETTINGS = "AUTOMEDEVAL_REWARD"  # the environment variable that names the YAML file
 
 
-@dataclass
-class RewardArguments(JudgeSettings):
-    """Which judge gives the rewards, and which one watches."""
-
-    watch_judge: str | None = option("a second judge, which trains nothing: its mean reward is logged", None)
-
-
 class JudgeReward:
-    """Reward completions with a judge's expected scores, as TRL calls a reward function; `watch` trains nothing."""
+    """Reward completions with a judge's expected scores, as TRL calls a reward function."""
 
     __name__ = "medical_judge"  # TRL logs rewards under this name
 
-    def __init__(self, judge: BaseJudge, watch: BaseJudge | None = None):
-        self.judge, self.watch = judge, watch
+    def __init__(self, judge: BaseJudge):
+        self.judge = judge
 
     def __call__(
         self,
@@ -69,11 +58,6 @@ class JudgeReward:
         rewards = rewards_of(self.judge, cases)
         if log_metric is not None and rewards:
             log_metric("judge/valid_rate", fmean(value is not None for value in rewards))
-            if self.watch is not None:
-                watched = rewards_of(self.watch, cases)
-                log_metric("judge/watch_valid_rate", fmean(value is not None for value in watched))
-                if both := [seen for reward, seen in zip(rewards, watched) if reward is not None and seen is not None]:
-                    log_metric("judge/watch_reward", fmean(both))
         return rewards
 
 
@@ -82,24 +66,14 @@ def medical_judge(prompts: Sequence[Any], completions: Sequence[Any], **columns:
     return load_reward(os.environ.get(SETTINGS))(prompts, completions, **columns)
 
 
-async def medical_judge_async(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float | None]:
-    """Do as `medical_judge` beside other reward functions: for a judge behind an endpoint, which one waits for."""
-    return await asyncio.to_thread(medical_judge, prompts, completions, **columns)
-
-
 @cache
 def load_reward(settings: str | None = None) -> JudgeReward:
-    """Load the judges that a YAML file names, once in each process; None takes the defaults.
+    """Load the judge that a YAML file names, once in each process; None takes the defaults.
 
-    Raises:
-        RecordError: a fault of the file, or a judge that cannot be loaded or gives no scores.
+    RecordError for a fault of the file, and a judge that cannot be loaded or gives no scores.
     """
-    words = ["--config", settings] if settings else []
-    args, encoder, chat = parse((RewardArguments, EncoderArguments, ChatArguments), __doc__, words)
-
     with whole_weights():
-        watch = args.load(chat, encoder, args.watch_judge) if args.watch_judge else None
-        return JudgeReward(args.load(chat, encoder), watch)
+        return JudgeReward(load_by_settings({"config": settings}))
 
 
 @contextmanager

@@ -25,23 +25,18 @@ def score_answers(judge: BaseJudge, answers: Sequence[Answer]) -> list[dict[str,
         cases[name] = Case(name, answer.question, (Response("answer", answer.text),), answer.reference)
     verdicts: dict[str, list[Verdict]] = {name: [] for name in cases}
     refused = {name: "the question has no text" for name, case in cases.items() if is_blank(case.question)}
-    _judge(judge, [case for name, case in cases.items() if name not in refused], verdicts, refused)
+    groups = [[case for name, case in cases.items() if name not in refused]]
+    for group in groups:
+        try:
+            for verdict in judge(group):
+                verdicts[verdict.case_id].append(verdict)
+        except ChatError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with one answer, the others are judged
+            rest = [case for case in group if not verdicts[case.id]]
+            if len(group) > 1:
+                groups += [[case] for case in rest]
+            elif rest:
+                kind = "" if isinstance(error, AutoMedEvalError) else f"{type(error).__name__}: "
+                refused[rest[0].id] = f"{rest[0].id}: {kind}{error}"
     return [unscored(refused[name]) if name in refused else score_of(verdicts[name], 0) for name in cases]
-
-
-def _judge(judge: BaseJudge, cases: list[Case], verdicts: dict[str, list[Verdict]], refused: dict[str, str]) -> None:
-    """Add the verdicts of the cases to `found`; where one stops the judge, find it by halves, and say why in `refused`."""
-    try:
-        for verdict in judge(cases):
-            verdicts[verdict.case_id].append(verdict)
-    except ChatError:
-        raise
-    except Exception as error:  # noqa: BLE001 - whatever is wrong with one answer, the others are judged
-        rest = [case for case in cases if not verdicts[case.id]]
-        if len(rest) > 1:
-            middle = len(rest) // 2
-            _judge(judge, rest[:middle], verdicts, refused)
-            _judge(judge, rest[middle:], verdicts, refused)
-        elif rest:
-            kind = "" if isinstance(error, AutoMedEvalError) else f"{type(error).__name__}: "
-            refused[rest[0].id] = f"{rest[0].id}: {kind}{error}"

@@ -9,7 +9,6 @@ from automedeval.records import Case, RecordError, Verdict
 
 FAILED = "grader_failed"  # inspect_ai's word for a grader whose answer cannot be read
 UNREAD = "the answer, or the verdict on a criterion, is unread"
-NAME = "automedeval"  # of the score in the lines for lm-evaluation-harness
 
 
 def scored_answers(
@@ -89,15 +88,3 @@ def inspect_text(records: Iterable[Mapping[str, Any]]) -> str:
         score = {name: record[name] for name in ("id", "epoch", "value", "explanation")}
         lines.append(json.dumps(score | {"metadata": metadata}, ensure_ascii=False))
     return "[\n" + ",\n".join(lines) + "\n]\n"
-
-
-def lm_eval_text(records: Iterable[Mapping[str, Any]]) -> str:
-    """Return JSON lines with keys of lm-evaluation-harness's samples; an answer without a valid verdict has NaN."""
-    lines = []
-    for record in records:
-        if not record["id"].isdecimal():
-            raise RecordError(f"id {record['id']!r} is not a doc_id of lm-evaluation-harness: --to inspect or csv")
-        sample = {"doc_id": int(record["id"]), "metrics": [NAME], NAME: record["value"]}
-        sample |= {"explanation": record["explanation"], "verdicts": record["verdicts"], "valid": record["valid"]}
-        lines.append(json.dumps(sample, ensure_ascii=False) + "\n")
-    return "".join(lines)

@@ -109,15 +109,11 @@ def read_review(answer: Answer) -> Review:
 class Discussion:
     """The messages about one mistake so far.
 
-    Args:
-        order: which response is in which slot of the partners' prompts.
-        exchanges: largest number of exchanges.
-        pieces: the messages by step, as the journal holds them.
+    `order` says which response is in which slot of the partners' prompts; `pieces` are the messages by step, as in the journal.
     """
 
     mistake: Mistake
     order: tuple[int, ...]
-    exchanges: int = EXCHANGES
     pieces: dict[Step, dict[str, Any]] = field(default_factory=dict)
     suggestions: dict[int, Suggestion] = field(default_factory=dict)
     reviews: dict[int, Review] = field(default_factory=dict)
@@ -181,7 +177,7 @@ class Discussion:
     @property
     def next_step(self) -> Step | None:
         """Return the next step, None if the discussion has ended."""
-        for exchange in range(1, self.exchanges + 1):
+        for exchange in range(1, EXCHANGES + 1):
             suggestion, review = self.suggestions.get(exchange), self.reviews.get(exchange)
             if suggestion is None:
                 return "suggestion", exchange
@@ -192,13 +188,6 @@ class Discussion:
             if review.accepts:
                 return None if suggestion.keep or self.revised else ("revision", exchange)
         return None
-
-    @property
-    def silent(self) -> str | None:
-        """Return "suggester" or "reviewer" if none of that partner's messages can be parsed, else None."""
-        if self.suggestions and all(suggestion.error for suggestion in self.suggestions.values()):
-            return "suggester"
-        return "reviewer" if self.reviews and all(review.error for review in self.reviews.values()) else None
 
     # --- prompts ---
 
@@ -233,7 +222,6 @@ class Partners:
         reviser: writes an accepted suggestion into the verdict; the suggester if None.
         search: returns passages for questions; None: the suggesting model cannot ask.
         questions: most rounds of questions before a suggestion.
-        exchanges: most exchanges of a suggestion and a review.
         shuffle: show the responses in the slots of the training row; False: in the case's order.
         about: fingerprints of the data set, the judge and the store, which a journal's messages must have.
     """
@@ -243,14 +231,13 @@ class Partners:
     reviser: Chat | None = None
     search: Search | None = None
     questions: int = 3
-    exchanges: int = EXCHANGES
     shuffle: bool = True
     about: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         self.questions = self.questions if self.search else 0
         fingerprints = [chat.fingerprint for chat in (self.suggester, self.reviewer, self.reviser or self.suggester)]
-        settings = [template_fingerprint("discussion"), self.questions, self.exchanges, self.shuffle]
+        settings = [template_fingerprint("discussion"), self.questions, EXCHANGES, self.shuffle]
         self.fingerprint = digest([*fingerprints, *settings, list(self.about)])
 
     def open(self, mistakes: Sequence[Mistake], journal: Journal) -> list[Discussion]:
@@ -267,7 +254,7 @@ class Partners:
                     "the jury decides"
                 )
             order = recorded.order if self.shuffle else tuple(sorted(recorded.order))
-            discussions[recorded.case.id] = Discussion(mistake, order, self.exchanges)
+            discussions[recorded.case.id] = Discussion(mistake, order)
         for piece in journal.records():
             if piece.get("role") not in ROLES:
                 continue
@@ -294,7 +281,7 @@ class Partners:
         end. ChatError if an endpoint cannot go on.
         """
         size = WINDOW if self.suggester.batched or self.reviewer.batched else max(len(discussions), 1)
-        steps = [(role, number) for number in range(1, self.exchanges + 1) for role in ROLES]
+        steps = [(role, number) for number in range(1, EXCHANGES + 1) for role in ROLES]
         for start in range(0, len(discussions), size):
             for step in steps:
                 window = discussions[start : start + size]
@@ -400,27 +387,23 @@ def _said(answer: Answer, usage: dict[str, int], **more: Any) -> dict[str, Any]:
 def account(discussions: Sequence[Discussion], suggester: str, reviewer: str) -> tuple[list[str], dict[str, int]]:
     """Return the lines that report how discussions ended, and how many messages of each kind could not be read.
 
-    RecordError if every discussion has a partner that never answered in the format.
+    RecordError if a partner answered in the format of its role in no discussion.
     """
-    names, silent = {"suggester": suggester, "reviewer": reviewer}, Counter(each.silent for each in discussions)
-    if not silent[None]:
-        who, count = silent.most_common(1)[0]
-        role = "suggestion" if who == "suggester" else "review"
-        pieces = (piece for each in discussions if each.silent == who for piece in each.pieces.values())
-        piece = next(piece for piece in pieces if piece["role"] == role)
-        begins = " ".join((piece["text"] or piece["error"] or "").split())[:80]
-        raise RecordError(
-            f"the {who} {names[who or role]} never answered in the form of a {role}, in {count:,} of {len(discussions):,} "
-            f"discussions; case {piece['case_id']!r}: {begins!r}"
-        )
-    at = Counter(each.accepted[0] for each in discussions if each.accepted and each.consensus)
     errors = {
         "suggestion": [said.error for each in discussions for said in each.suggestions.values()],
         "review": [said.error for each in discussions for said in each.reviews.values()],
         "revision": [each.revised.error for each in discussions if each.revised],
     }
+    for role, who in (("suggestion", f"suggester {suggester}"), ("review", f"reviewer {reviewer}")):
+        if errors[role] and all(errors[role]):
+            piece = next(one for each in discussions for one in each.pieces.values() if one["role"] == role)
+            begins = " ".join((piece["text"] or piece["error"] or "").split())[:80]
+            raise RecordError(
+                f"the {who} never answered in the form of a {role}, in {len(discussions):,} discussions; case "
+                f"{piece['case_id']!r}: {begins!r}"
+            )
+    at = Counter(each.accepted[0] for each in discussions if each.accepted and each.consensus)
     unreadable = {role: len(list(filter(None, said))) for role, said in errors.items()}
-    unreadable |= {f"{who} never in the format": silent[who] for who in names}
     exchanges = ", ".join(f"exchange {exchange}: {count:,}" for exchange, count in sorted(at.items()))
     agreed = f"{at.total():,} consensus{f' ({exchanges})' if exchanges else ''}"
     lines = [

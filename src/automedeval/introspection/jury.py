@@ -5,17 +5,13 @@ In the paper one chief physician is the jury. The queue is a file, jury.jsonl, w
     {"case_id": "c1", "judge": "gpt-4", "annotator": null, "decision": null, "rationale": null, "scores": null, …}
 
 `decision` is "keep" or "revise". For "revise", `scores` are in the order of `models`, and `rationale` names the doctors in the
-slots of `order`. A rubric with choices has `choices` instead of `scores`. `digest` depends on the answers and the verdict on
-record; it may be missing. automedeval prepare --verdicts_from ratings writes raters' verdicts in this layout, undecided;
-they can be the jury as well.
+slots of `order`. `digest` depends on the answers and the verdict on record; it may be missing.
 
 The physicians' page takes the same decisions; its export in the folder DECIDED beside the queue is read with the queue.
 """
 
 import json
-import random
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +20,7 @@ from automedeval.introspection.mistakes import Recorded
 from automedeval.records import DECISIONS, RecordError, digest, read_lines
 from automedeval.records.journal import write_lines
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, reads_back
-from automedeval.rubrics.slots import choice_names, reordered
+from automedeval.rubrics.slots import reordered
 
 DECIDED = "decided"  # folder beside the queue for the export of the physicians' page
 
@@ -40,7 +36,7 @@ class Ruling:
 
     def to_dict(self) -> dict[str, Any]:
         reading = self.reading
-        values = reading and [reading.rationale, reading.scores and list(reading.scores), reading.choices]
+        values = reading and [reading.rationale, list(reading.scores or ())]
         return {"decision": self.decision, "annotator": self.annotator, "reading": values}
 
 
@@ -70,17 +66,11 @@ def read_rulings(
     return rulings, lines
 
 
-def read_jury(
-    queue: Path, copy: str | None, recorded: Mapping[str, Recorded]
-) -> tuple[dict[str, Ruling], dict[str, dict[str, Any]]]:
-    """Return the jury's decisions and their lines, by case id.
-
-    They are read from the queue, the page's export beside it, and a copy; of two on a case the later one counts.
-    """
+def read_jury(queue: Path, recorded: Mapping[str, Recorded]) -> tuple[dict[str, Ruling], dict[str, dict[str, Any]]]:
+    """Return the decisions in the queue and in the page's export beside it, which counts, and their lines, by case id."""
     rulings, filled = read_rulings(queue, recorded) if queue.exists() else ({}, {})
-    exported = queue.parent / DECIDED / queue.name
-    for file in [exported] * exported.exists() + [Path(copy or "")] * bool(copy):
-        decisions, lines = read_rulings(file, recorded)
+    if (exported := queue.parent / DECIDED / queue.name).exists():
+        decisions, lines = read_rulings(exported, recorded)
         rulings, filled = rulings | decisions, filled | {case_id: lines[case_id] for case_id in decisions}
     return rulings, filled
 
@@ -116,108 +106,45 @@ def _ruling(line: Mapping[str, Any], recorded: Recorded, place: str) -> Ruling |
         raise RecordError(f"{place}: 'annotator' must be a name or null, not {json.dumps(annotator)}")
     if decision == "keep":
         return Ruling(recorded.case.id, "keep", None, annotator)
-    reading = _reading(line, recorded, line.get("order", recorded.order), place)
-    if reading is None:
-        raise RecordError(f"{place}: a revision needs a score for every response that was shown")
-    return Ruling(recorded.case.id, "revise", reading, annotator)
+    return Ruling(recorded.case.id, "revise", _reading(line, recorded, place), annotator)
 
 
-def _reading(line: Mapping[str, Any], recorded: Recorded, order: Any, place: str) -> ParsedAnswer | None:
-    """Return the verdict of a line, in the slots of the row; None if a score is missing."""
-    rubric, rationale = recorded.rubric, line.get("rationale")
+def _reading(line: Mapping[str, Any], recorded: Recorded, place: str) -> ParsedAnswer:
+    """Return the verdict of a line, in the slots of the row."""
+    rubric, rationale, order = recorded.rubric, line.get("rationale"), line.get("order", recorded.order)
     whole = isinstance(order, list | tuple) and all(type(index) is int for index in order)
     if not whole or sorted(order) != sorted(recorded.order):
         raise RecordError(f"{place}: 'order' must hold {sorted(recorded.order)} in some order, not {json.dumps(order)}")
     if rationale is not None and not isinstance(rationale, str):
         raise RecordError(f"{place}: 'rationale' must be a text or null, not {json.dumps(rationale)}")
     rationale = (rationale or "").strip() or None if rubric.rationale else None
-    if line.get("models") not in (None, recorded.case.models):
-        raise RecordError(f"{place}: 'models' must be {', '.join(recorded.case.models)}, in this order, as in 'scores'")
-    if not rubric.scale:
-        reading = ParsedAnswer(True, None, rationale, choices=_choices(line.get("choices"), recorded, place))
-    else:
-        scores, models = line.get("scores"), recorded.case.models
-        if scores is None:
-            return None
-        if not isinstance(scores, list) or len(scores) != len(models):
-            raise RecordError(
-                f"{place}: 'scores' must be a list of {len(models)}, for {', '.join(models)}, not {json.dumps(scores)}"
-            )
-        chosen = [scores[index] for index in order]
-        if None in chosen:
-            return None
-        low, high = rubric.scale
-        if wrong := [score for score in chosen if type(score) is not int or not low <= score <= high]:
-            raise RecordError(
-                f"{place}: a score must be a whole number from {low} to {high}, not {json.dumps(wrong[0])}"
-            )
-        reading = reordered(ParsedAnswer(True, None, rationale, tuple(chosen)), order, recorded.order, rubric.slot_word)
+    scores, models = line.get("scores"), recorded.case.models
+    if line.get("models") not in (None, models):
+        raise RecordError(f"{place}: 'models' must be {', '.join(models)}, in this order, as in 'scores'")
+    if scores is not None and (not isinstance(scores, list) or len(scores) != len(models)):
+        raise RecordError(
+            f"{place}: 'scores' must be a list of {len(models)}, for {', '.join(models)}, not {json.dumps(scores)}"
+        )
+    chosen = [scores[index] for index in order] if scores else []
+    if not chosen or None in chosen:
+        raise RecordError(f"{place}: a revision needs a score for every response that was shown")
+    assert rubric.scale is not None  # `read_recorded` refuses a rubric without one
+    low, high = rubric.scale
+    if wrong := [score for score in chosen if type(score) is not int or not low <= score <= high]:
+        raise RecordError(f"{place}: a score must be a whole number from {low} to {high}, not {json.dumps(wrong[0])}")
+    reading = reordered(ParsedAnswer(True, None, rationale, tuple(chosen)), order, recorded.order, rubric.slot_word)
     if not reads_back(format_verdict(reading, rubric), rubric, len(order)):
         raise RecordError(f"{place}: 'rationale' holds a control token, or a line that reads as a verdict")
     return reading
 
 
-def _choices(choices: Any, recorded: Recorded, place: str) -> dict[str, str]:
-    by_name = choice_names(recorded.case.models, recorded.order)
-    allowed = {name: choice for choice, name in by_name.items() if choice in recorded.rubric.choices}
-    names = recorded.rubric.output_criteria
-    fits = isinstance(choices, dict) and set(choices) == set(names)
-    if not fits or not all(isinstance(choice, str) and choice in allowed for choice in choices.values()):
-        raise RecordError(
-            f"{place}: 'choices' must give each of {', '.join(names)} one of {', '.join(allowed)}, not {json.dumps(choices)}"
-        )
-    return {name: allowed[choices[name]] for name in names}
-
-
-def read_readings(
-    path: str | Path, recorded: Mapping[str, Recorded], needed: Iterable[str], seed: int, round_number: int
-) -> tuple[dict[str, Ruling], Counter]:
-    """Draw one rater's reading for each case that needs a decision; it becomes the verdict.
-
-    A reading with the scores on record keeps the verdict. The draw does not depend on the order of the file.
-
-    Args:
-        recorded: the training cases by id; lines on others are skipped.
-        needed: ids of the cases that need a decision.
-        seed: of the data set.
-
-    Returns:
-        The rulings by case id; how many readings of the needed cases are "usable" and "unusable" (a score is missing).
-    """
-    readings: dict[str, dict[str, ParsedAnswer]] = defaultdict(dict)
-    counts: Counter[str] = Counter()
-    needed = set(needed)
-    for place, line in read_lines(path):
-        case_id, annotator = _case_id(line, place), line.get("annotator")
-        if case_id not in recorded:
-            continue
-        if not recorded[case_id].rubric.scale:
-            raise RecordError(f"{place}: readings have scores, and {recorded[case_id].rubric.name} gives choices")
-        if not isinstance(annotator, str) or annotator in readings[case_id]:
-            wanted = f"a rater who has no reading of {case_id!r} yet"
-            raise RecordError(f"{place}: 'annotator' must be {wanted}, not {annotator!r}")
-        reading = _reading(line, recorded[case_id], line.get("order"), place)
-        if case_id in needed:
-            counts["unusable" if reading is None else "usable"] += 1
-        if reading is not None:
-            readings[case_id][annotator] = reading
-    rulings = {}
-    for case_id in needed & {case_id for case_id, by_rater in readings.items() if by_rater}:
-        rng = random.Random(f"{seed}:{round_number}:{case_id}".encode())
-        annotator = rng.choice(sorted(readings[case_id]))
-        reading = readings[case_id][annotator]
-        keeps = reading.scores == recorded[case_id].reading.scores
-        rulings[case_id] = Ruling(case_id, "keep" if keeps else "revise", None if keeps else reading, annotator)
-    return rulings, counts
-
-
 def write_queue(path: Path, undecided: Sequence[Recorded], lines: Mapping[str, dict[str, Any]]) -> None:
     """Write the queue: those of the present `lines` (by case id) that were filled in, and one for each undecided case."""
-    answers = ("annotator", "decision", "rationale", "scores", "choices")
+    answers = ("annotator", "decision", "rationale", "scores")
     filled = {name: line for name, line in lines.items() if any(line.get(key) is not None for key in answers)}
     for recorded in undecided:
         blank = {"case_id": recorded.case.id, "judge": recorded.row["judge"]}
-        blank |= dict.fromkeys(name for name in answers if name != "choices" or not recorded.rubric.scale)
+        blank |= dict.fromkeys(answers)
         blank |= {"order": list(recorded.order), "models": recorded.case.models, "digest": _digest(recorded)}
         open_line = lines.get(recorded.case.id, blank)
         # An empty line is replaced if the answers or the verdict changed.

@@ -19,7 +19,7 @@ from automedeval.records.arguments import TableArguments, comma_list
 from automedeval.records.journal import Journal, now, write_json, write_lines
 from automedeval.rubrics import rubrics_with
 from automedeval.rubrics.grammar import ParsedAnswer
-from automedeval.rubrics.slots import as_recorded, by_slot, choice_names, reordered
+from automedeval.rubrics.slots import as_recorded, by_slot, reordered
 
 REVISIONS, SUMMARY = "revisions.jsonl", "discussion.json"
 DECISION = ("revised_verdict", "decided_by", "decision", "annotator", "when")  # of a record
@@ -94,11 +94,8 @@ def _verdict(judge: str, reading: ParsedAnswer, recorded: Recorded) -> Record:
 
 def revised_reading(record: Mapping[str, Any], recorded: Recorded) -> ParsedAnswer:
     """Return the revised verdict of a record, in the slots of the row."""
-    verdict, order = record["revised_verdict"], recorded.order
-    letters = {name: letter for letter, name in choice_names(recorded.case.models, order).items()}
-    scores = by_slot(verdict["scores"], order) if verdict["scores"] else None
-    choices = verdict["choices"] and {key: letters[name] for key, name in verdict["choices"].items()}
-    return ParsedAnswer(True, None, verdict["rationale"], scores, choices)
+    verdict = record["revised_verdict"]
+    return ParsedAnswer(True, None, verdict["rationale"], by_slot(verdict["scores"], recorded.order))
 
 
 def decide(

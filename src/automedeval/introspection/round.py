@@ -1,8 +1,8 @@
 """Build the data set of a round of introspection (paper, Algorithm 2): training rows with revised verdicts.
 
 A decision, by consensus or by the jury, keeps or revises the verdict of a mistake. A revised row keeps its case, its slots and
-its teacher; its `judge` becomes "consensus" or "jury". The row of a case that still waits for the jury is left out or keeps its
-old verdict, as the round says. All other rows stay as they are.
+its teacher; its `judge` becomes "consensus" or "jury". All other rows stay as they are, also those of cases that wait for the
+jury.
 """
 
 import shutil
@@ -22,9 +22,8 @@ from automedeval.rubrics.grammar import ParsedAnswer, format_verdict
 from automedeval.rubrics.prompts import judge_messages
 
 TRAIN = "train"
-# What is done while a case waits for the jury: the round is not written, or the row is left out, or keeps its old verdict.
-STOP, LEAVE_OUT, KEEP_OLD = WAITING = ("stop", "leave_out", "keep_old")
-WAITS = "waits for the jury"  # the reason of a row that is left out
+# What is done while a case waits for the jury: the round is not written, or the row keeps its old verdict.
+STOP, KEEP_OLD = WAITING = ("stop", "keep_old")
 
 
 def revised_row(recorded: Recorded, reading: ParsedAnswer, by: str) -> dict[str, Any]:
@@ -49,14 +48,10 @@ def revised_row(recorded: Recorded, reading: ParsedAnswer, by: str) -> dict[str,
 class Round:
     """A round's data set under construction.
 
-    Args:
-        dataset: the data set before.
-        recorded: its training rows.
+    Attributes:
+        dataset, recorded: the data set before, and its training rows.
         records: the records of the mistakes, with their decisions.
         discussion: the facts of the discussion, as `write_discussion` wrote them.
-        on_waiting: one of WAITING.
-
-    Attributes:
         lines: what was reported so far.
     """
 
@@ -64,7 +59,6 @@ class Round:
     recorded: Sequence[Recorded]
     records: Sequence[Record]
     discussion: dict[str, Any]
-    on_waiting: str = STOP
     lines: list[str] = field(default_factory=list)
 
     @property
@@ -78,8 +72,8 @@ class Round:
             print(line)
         self.lines += lines
 
-    def report_decisions(self, rulings: Iterable[str], readings: Counter | None = None) -> None:
-        """Report the decisions, the unneeded `rulings` (case ids), and how many raters' `readings` were usable."""
+    def report_decisions(self, rulings: Iterable[str]) -> None:
+        """Report the decisions, and the unneeded `rulings` (case ids)."""
         counts = counts_of(self.records, KINDS)
         for by, waiting in (("consensus", 0), ("jury", counts["unresolved"])):
             kept, revised = counts[by].values()
@@ -88,15 +82,11 @@ class Round:
                 self.report(f"{by}: {total:,} cases → {kept:,} kept, {revised:,} revised{more}")
         if idle := len(set(rulings) - {each["case_id"] for each in self.records if each["decided_by"] == "jury"}):
             self.report(f"jury: {idle:,} decisions on cases that needed none")
-        if readings is not None:
-            self.report(f"jury: {readings['usable']:,} readings were usable, {readings['unusable']:,} lack a score")
 
     def write(
-        self, folder: Path, encoder: PromptEncoder | None, max_length: int
+        self, folder: Path, encoder: PromptEncoder | None, max_length: int | None
     ) -> tuple[dict[str, dict[str, Any]], Counter]:
         """Write the training rows, the test split, and the records of all mistakes.
-
-        The report counts the rows of waiting cases that are left out, or that keep their old verdict.
 
         Args:
             encoder, max_length: see `row_faults`.
@@ -114,15 +104,13 @@ class Round:
             if record["revised_verdict"]:
                 one = by_case[record["case_id"]]
                 revised[one.case.id] = revised_row(one, revised_reading(record, one), record["decided_by"])
-        left_out = self.waiting if self.on_waiting == LEAVE_OUT else set()
-        rows = [revised.get(each.case.id, each.row) for each in self.recorded if each.case.id not in left_out]
+        rows = [revised.get(each.case.id, each.row) for each in self.recorded]
         rubrics = {each.rubric.name: each.rubric for each in self.recorded}
         faults = list(row_faults(rows, encoder, max_length, rubrics))
         usable = [row for row, fault in zip(rows, faults) if fault is None]
         statistics, origins = write_rows(folder / f"{TRAIN}.parquet", usable, encoder)
         splits = {TRAIN: statistics}
-        rejected = [(each.row, WAITS) for each in self.recorded if each.case.id in left_out]
-        rejected += [(row, fault) for row, fault in zip(rows, faults) if fault is not None]
+        rejected = [(row, fault) for row, fault in zip(rows, faults) if fault is not None]
         names = ("case_id", "teacher", "judge")
         dropped = [{name: row[name] for name in names} | {"reason": reason} for row, reason in rejected]
         counted = arithmetic("verdicts", len(self.recorded), Counter(reason for _, reason in rejected))
@@ -141,8 +129,8 @@ class Round:
             shutil.copyfile(self.dataset.place / "topics.svg", folder / "topics.svg")
         return splits, origins
 
-    def facts(self, jury: str) -> dict[str, Any]:
-        """Return what the statistics record of the round; `jury` names who was the jury."""
+    def facts(self) -> dict[str, Any]:
+        """Return what the statistics record of the round."""
         about = self.discussion
         counts = {"cases": len(self.recorded), **counts_of(self.records, KINDS), "unreadable": about["unreadable"]}
         lines = [*self.dataset.statistics["arithmetic"], *about["arithmetic"], *self.lines]
@@ -150,9 +138,8 @@ class Round:
             "round": number_of(self.dataset),
             "follows": about["follows"],
             "judge": about["judge"],
-            "partners": {**about["partners"], "jury": jury},
+            "partners": {**about["partners"], "jury": "the jury"},
             "counts": counts,
-            "waiting": self.on_waiting,
             "arithmetic": lines,
         }
 

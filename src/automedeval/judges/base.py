@@ -13,28 +13,13 @@ from automedeval.rubrics import Rubric
 from automedeval.rubrics.slots import by_response
 
 WINDOW = 512  # requests that are sorted by length and batched together
-LEAST_SHARED = 16  # requests of the last windows that processes share
 
 
-def windows_of(requests: Iterable[Request], sizes: Iterable[int] = ()) -> Iterator[list[Request]]:
-    """Yield requests in windows of these sizes, and then of `WINDOW`; each is sorted and batched as a whole."""
+def windows_of(requests: Iterable[Request]) -> Iterator[list[Request]]:
+    """Yield requests in windows of `WINDOW`; each is sorted and batched as a whole."""
     requests = iter(requests)
-    for size in itertools.chain(sizes, itertools.repeat(WINDOW)):
-        if not (window := list(itertools.islice(requests, size))):
-            return
+    while window := list(itertools.islice(requests, WINDOW)):
         yield window
-
-
-def shared_sizes(total: int, processes: int) -> Iterator[int]:
-    """Yield the sizes of the windows that processes take one after another, so that they end at nearly the same time.
-
-    Each round of equal windows, one for each process, takes two thirds of what remains; small windows are last. The sizes
-    depend on nothing else, so that a resumed run composes the same batches.
-    """
-    while total > 0 and processes > 1:
-        size = min(WINDOW, max(LEAST_SHARED, math.ceil(total / (1.5 * processes))))
-        yield from itertools.repeat(size, processes)
-        total -= size * processes
 
 
 class BaseJudge(ABC):

@@ -42,7 +42,7 @@ class Judge(PromptJudge):
         rationale: False asks for scores or choices alone.
         score_decoding: "free" parses what the model writes. "constrained" fixes the form of a checkpoint's answer, and chooses
             each score among the allowed values; an endpoint is asked for each value once more, as a typed question, after the
-            text that is parsed: its probabilities give expected scores. "auto" is constrained for a checkpoint.
+            text that is parsed: its probabilities give expected scores. None: constrained for a checkpoint, else free.
         orders, seed, runs, baseline, models: see `plan_requests`.
         on_overlong: see `PromptJudge`.
         name: what verdicts record as their judge; by default the chat's name.
@@ -58,7 +58,7 @@ class Judge(PromptJudge):
     chat: Chat
     rubric: Rubric | str = "automedeval"
     rationale: bool = True
-    score_decoding: str = "auto"
+    score_decoding: str | None = None
     orders: str = "1"
     seed: int = 0
     runs: int = 1
@@ -76,8 +76,7 @@ class Judge(PromptJudge):
         self.rationale = self.rationale and self.wording.rationale
         if self.score_decoding == "constrained" and isinstance(self.chat, SequentialChat):
             raise RecordError(f"--score_decoding constrained needs a checkpoint or an endpoint, not {self.chat.name}")
-        if self.score_decoding == "auto":
-            self.score_decoding = "constrained" if self.chat.constrains else "free"
+        self.score_decoding = self.score_decoding or ("constrained" if self.chat.constrains else "free")
         self._found = lru_cache(maxsize=4096)(self._look_up)
 
     @cached_property
@@ -85,7 +84,9 @@ class Judge(PromptJudge):
         settings = [self.chat.fingerprint, self.wording.fingerprint, self.rationale]
         books = [self.store, template_fingerprint("completion_chain"), PASSAGES] if self.search else []
         asked = [QUESTION.name, QUESTION.wording] if self.asks else []
-        return digest([*settings, self.score_decoding, self.overlong_setting, *books, *asked])
+        return digest(
+            [*settings, self.score_decoding, "error", *books, *asked]
+        )  # "error": of prompts that are too long
 
     @property
     def asks(self) -> bool:
@@ -95,7 +96,7 @@ class Judge(PromptJudge):
     def plan(self, case: Case) -> list[Request]:
         return plan_requests(case, self.wording, self.orders, self.seed, self.runs, self.baseline, self.models)
 
-    def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
+    def estimate(self, requests: Sequence[Request]) -> int:
         return self.chat.estimate(self._all_prompts([self.prompt(request) for request in requests]))
 
     def _all_prompts(self, prompts: list[Prompt]) -> list[Prompt]:
@@ -134,13 +135,13 @@ class Judge(PromptJudge):
         whole = len(odds) == len(list(self._questions(prompt, answer)))
         return replace(answer, probabilities=tuple(odds) if whole else None, usage=dict(usage))
 
-    def prompt(self, request: Request, texts: Sequence[str] | None = None) -> Any:
-        return self.render(request, self.wording, texts)
+    def prompt(self, request: Request) -> Any:
+        return self.render(request, self.wording)
 
-    def render(self, request: Request, rubric: Rubric, texts: Sequence[str] | None) -> Prompt:
-        """Return the prompt of a request by a rubric; `texts` as in `prompt`."""
+    def render(self, request: Request, rubric: Rubric) -> Prompt:
+        """Return the prompt of a request by a rubric."""
         case = request.case
-        texts = [case.responses[index].text for index in request.slots] if texts is None else texts
+        texts = [case.responses[index].text for index in request.slots]
         rationale = self.rationale if request.rationale is None else request.rationale
         retrieved = (
             [passage for each in self.knowledge(request) for passage in each["passages"]] if self.search else None
@@ -153,10 +154,8 @@ class Judge(PromptJudge):
         return Prompt(messages, constrained, request.run, label, request.completion)
 
     def shown(self, request: Request) -> str:
-        """Return the prompt of a request as the model reads it, its responses shortened where it would be too long."""
+        """Return the prompt of a request as the model reads it."""
         prompt: Any = self.prompt(request)
-        if self.on_overlong == "clip" and max(self.overflow([prompt])) > 0:
-            prompt, *_ = self._clip(request)
         # A checklist asks several times.
         return "\n\n".join(map(self.chat.shown, prompt if isinstance(prompt, list) else [prompt]))
 

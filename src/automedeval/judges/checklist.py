@@ -9,8 +9,8 @@ from typing import Any
 from automedeval.judges.chat_judge import Judge, read_answer
 from automedeval.judges.requests import Request
 from automedeval.models.base import Answer, Prompt, answer_groups
-from automedeval.records import RecordError, Verdict, check_least, digest
-from automedeval.rubrics.rubric import READINGS, Rubric
+from automedeval.records import RecordError, Verdict, digest
+from automedeval.rubrics.rubric import READINGS
 from automedeval.stats.checklist import checklist_score
 
 
@@ -20,22 +20,16 @@ class ChecklistJudge(Judge):
 
     A checkpoint computes the case and the response once for all criteria: the prompts of a response differ at their ends alone.
     An empty response meets nothing, neither what it should say nor what it must not: nobody is asked.
-
-    Args:
-        criteria_at_once: criteria in one prompt. If its answer cannot be read, all of them are unread.
     """
-
-    criteria_at_once: int = 1
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_least(self, 1, "criteria_at_once")
         if self.wording.mode != "checklist":
             raise RecordError(f"the rubric {self.wording.name} has its own criteria, and takes none of a case")
 
     @cached_property
     def fingerprint(self) -> str:
-        return digest([super().fingerprint, self.criteria_at_once])
+        return digest([super().fingerprint, 1])  # the number of criteria in a prompt
 
     def judge(self, requests: Sequence[Request], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Verdict]]:
         wanted = [True] * len(requests) if wanted is None else wanted
@@ -68,18 +62,12 @@ class ChecklistJudge(Judge):
         checklist |= {name: None if value is None else round(value, 6) for name, value in score.items()}
         return self.record(request, None, notes, checklist=checklist, **values)
 
-    def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
+    def estimate(self, requests: Sequence[Request]) -> int:
         return self.chat.estimate(self._all_prompts([each for request in requests for each in self.prompt(request)]))
 
-    def prompt(self, request: Request, texts: Sequence[str] | None = None) -> list[Prompt]:
-        """Return the prompts of one response, each with the next `criteria_at_once` criteria."""
-        return [self.render(request, rubric, texts) for rubric in self._parts(request)]
-
-    def _parts(self, request: Request) -> list[Rubric]:
-        """Return the rubric with the criteria of each prompt."""
-        criteria, each = request.case.criteria, self.criteria_at_once
-        starts = range(0, len(criteria), each)
-        return [self.wording.about(criteria[start : start + each]) for start in starts]
+    def prompt(self, request: Request) -> list[Prompt]:
+        """Return the prompts of one response, one for each criterion."""
+        return [self.render(request, self.wording.about([each])) for each in request.case.criteria]
 
     def overflow(self, prompts: Sequence[list[Prompt]]) -> list[int]:
         return [max(self.chat.overflow(each)) for each in prompts]
@@ -103,14 +91,11 @@ class ChecklistJudge(Judge):
         met: list[bool | None] = []
         chances: list[float | None] = []
         readings = []
-        for each, rubric in zip(answer, self._parts(request), strict=True):
-            readings.append(reading := read_answer(each, rubric, 1))
-            choices = reading.choices or {}
-            odds = dict(zip(rubric.output_criteria, each.probabilities or ())) if reading.valid else {}
-            for criterion in rubric.criteria:
-                name = criterion.name
-                met.append(choices[name] == READINGS[0] if name in choices else None)
-                chances.append(odds[name][rubric.choices[READINGS[0]]] if name in odds else None)
+        for each, criterion in zip(answer, request.case.criteria, strict=True):
+            readings.append(reading := read_answer(each, self.wording.about([criterion]), 1))
+            met += [choice == READINGS[0] for choice in (reading.choices or {}).values()] or [None]
+            odds = each.probabilities if reading.valid else None
+            chances.append(odds[0][self.wording.choices[READINGS[0]]] if odds else None)
         errors = [reading.error for reading in readings if not reading.valid]
         if len(errors) < len(readings):
             self.chat.accepted = True

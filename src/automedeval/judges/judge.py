@@ -61,13 +61,13 @@ def load_judge(
         chat: how the model is loaded and asked: `ChatArguments`, or a dict of its fields.
         seed: of the orders, and of sampling.
         cases: what a baseline takes for the frequency of words; None takes the cases that are judged together.
-        processes: those that share the endpoint's budget, and the reading of a checkpoint.
+        processes: those that share the reading of a checkpoint.
         encoder: of a small judge, or of a baseline that compares embeddings: `EncoderArguments`, a checkpoint's folder or Hub
             id.
-        options: the other arguments of `Judge` and `ChecklistJudge`; `rationale`, `score_decoding` and `on_overlong` matter
+        options: the other arguments of `Judge`; `rationale`, `score_decoding` and `on_overlong` matter
             where they apply. `search` and `store`, the books, are for a small judge as well.
     """
-    if unknown := options.keys() - {each.name for each in fields(ChecklistJudge)}:
+    if unknown := options.keys() - {each.name for each in fields(Judge)}:
         raise TypeError(f"load_judge() has no argument {min(unknown)!r}")
     rubric = read_rubric(rubric) if isinstance(rubric, str) else rubric
     planner(spec, rubric or read_rubric(PACKAGED), **options)  # faults of the options before a download
@@ -86,12 +86,9 @@ def load_judge(
     if kind == "likelihood":
         on_overlong = options.get("on_overlong", "error")
         return LikelihoodJudge(chat.load(model, seed, processes), on_overlong=on_overlong, **named)
-    at_once = options.pop("criteria_at_once", 1)
     loaded = chat.load(spec, seed, processes)
     options |= {"rationale": False} if kind == "decision" else {}  # it writes no text
-    if rubric.mode == "checklist":
-        return ChecklistJudge(loaded, rubric, seed=seed, criteria_at_once=at_once, **options)
-    return Judge(loaded, rubric, seed=seed, **options)
+    return (ChecklistJudge if rubric.mode == "checklist" else Judge)(loaded, rubric, seed=seed, **options)
 
 
 def judge_rubric(spec: str, rubric: Rubric | str | None = None) -> Rubric:
@@ -154,12 +151,9 @@ class JudgeSettings(EvidenceArguments):
     rubric: str | None = option("a rubric with a scale, packaged or a .yaml; default: as for automedeval judge", None)
     rationale: bool = option("ask the judge for a rationale as well; slower", False)
 
-    def load(self, chat: ChatArguments, encoder: EncoderArguments, judge: str | None = None) -> BaseJudge:
-        """Return the judge, or another one by the same settings but without the books.
-
-        RecordError if the judge or its books cannot be loaded, or it gives no scores.
-        """
-        name, books = (judge, {}) if judge else (self.judge, self.books(encoder, chat.device))
+    def load(self, chat: ChatArguments, encoder: EncoderArguments) -> BaseJudge:
+        """Return the judge; RecordError if it or its books cannot be loaded, or it gives no scores."""
+        name, books = self.judge, self.books(encoder, chat.device)
         # A score of a shortened answer would stand beside scores of whole ones: one that is too long has none.
         options = {"rationale": self.rationale, "on_overlong": "skip", **books}
         loaded = load_judge(name, self.rubric, chat, encoder=encoder, **options)

@@ -34,17 +34,16 @@ class LikelihoodJudge(ApartJudge, PromptJudge):
 
     @property
     def fingerprint(self) -> str:
-        return digest([self.chat.fingerprint, template_fingerprint("likelihood"), self.overlong_setting])
+        return digest([self.chat.fingerprint, template_fingerprint("likelihood"), "error"])
 
-    def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
+    def estimate(self, requests: Sequence[Request]) -> int:
         pairs = [pair for request in requests for pair in self.prompt(request)]
-        return sum(over + self.chat.window for over in self.chat.overflow_pairs(pairs)), 0.0
+        return sum(over + self.chat.window for over in self.chat.overflow_pairs(pairs))
 
-    def prompt(self, request: Request, texts: Sequence[str] | None = None) -> list[tuple[str, str]]:
+    def prompt(self, request: Request) -> list[tuple[str, str]]:
         """Return (condition, target) of every response."""
         case = request.case
-        texts = [case.responses[slot].text for slot in request.slots] if texts is None else texts
-        return [likelihood_texts(case.question, text) for text in texts]
+        return [likelihood_texts(case.question, case.responses[slot].text) for slot in request.slots]
 
     def overflow(self, prompts: Sequence[list[tuple[str, str]]]) -> list[int]:
         return [max(self.chat.overflow_pairs(pairs)) for pairs in prompts]

@@ -1,6 +1,5 @@
 """Judges that ask a model by prompts: what they share in answering windows of prompts, and what is done with too long ones."""
 
-import re
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,18 +15,18 @@ class PromptJudge(BaseJudge):
 
     Attributes:
         on_overlong: for a prompt longer than the context window: "error" raises RecordError, "skip" records an invalid
-            verdict, "clip" shortens the longest responses until it fits.
+            verdict.
     """
 
     on_overlong: str
 
     @abstractmethod
-    def prompt(self, request: Request, texts: Sequence[str] | None = None) -> Any:
-        """Render a request; `texts`, in slot order, take the place of the case's responses."""
+    def prompt(self, request: Request) -> Any:
+        """Render a request."""
 
     @abstractmethod
-    def estimate(self, requests: Sequence[Request]) -> tuple[int, float]:
-        """Return about how many prompt tokens the requests take, and the most that judging them can cost."""
+    def estimate(self, requests: Sequence[Request]) -> int:
+        """Return about how many prompt tokens the requests take."""
 
     def overflow(self, prompts: Sequence[Any]) -> list[int]:
         """Return for each prompt by how many tokens it exceeds the context window; 0 or less fits."""
@@ -52,9 +51,6 @@ class PromptJudge(BaseJudge):
         prompts, sent = [self.prompt(request) for request in requests], []
         notes: list[dict[str, Any]] = [{} for _ in requests]
         for index, over in enumerate(self._excess(requests, prompts)):
-            if over > 0 and self.on_overlong == "clip":
-                prompts[index], over, clipped = self._clip(requests[index])
-                notes[index] = {"clipped": clipped} if clipped else {}
             if over <= 0:
                 sent.append(index)
             elif wanted[index]:
@@ -67,11 +63,6 @@ class PromptJudge(BaseJudge):
                 notes[index] |= {name: True for name in ("failed", "overlong") if getattr(answer, name)}
             yield index, self.verdict(requests[index], answer, notes[index])
 
-    @property
-    def overlong_setting(self) -> str:
-        """Return `on_overlong` for a fingerprint: "error" for "skip" too, since their valid verdicts are equal."""
-        return "clip" if self.on_overlong == "clip" else "error"
-
     def refuse_overlong(self, requests: Sequence[Request]) -> None:
         if self.on_overlong == "error" and self.batched:  # an endpoint's context window is not known
             self._excess(requests, [self.prompt(request) for request in requests])
@@ -82,23 +73,5 @@ class PromptJudge(BaseJudge):
         for request, over in zip(requests, excess):
             if over > 0 and self.on_overlong == "error":
                 too_long = f"case {request.case.id!r} is {over} tokens too long for the context window"
-                raise RecordError(f"{too_long} (--on_overlong skip or clip continues)")
+                raise RecordError(f"{too_long} (--on_overlong skip continues)")
         return excess
-
-    def _clip(self, request: Request) -> tuple[Any, int, list[str]]:
-        """Shorten the longest response until the prompt fits or all are short; return it, its excess and whose were cut.
-
-        Blanks around a response are left out first.
-        """
-        texts, clipped = [request.case.responses[index].text.strip() for index in request.slots], set()
-        prompt = self.prompt(request, texts)
-        (over,) = self.overflow([prompt])
-        while over > 0 and len(text := max(texts, key=len)) >= 80:
-            slot = texts.index(text)
-            clipped.add(request.case.models[request.slots[slot]])
-            cut = text[: max(len(text) - 3 * over - 8, len(text) // 2)]  # by about so many tokens, at most by half
-            # A word is cut in two only where it is long, as in languages that put no blanks between words.
-            texts[slot] = re.sub(r"\s\S{0,30}\Z", "", cut).rstrip() + " …"
-            prompt = self.prompt(request, texts)
-            (over,) = self.overflow([prompt])
-        return prompt, over, sorted(clipped)

@@ -52,19 +52,18 @@ class Request:
         return case.checklist_digest if self.checklist else case.digest
 
 
-class Requests:
-    """The requests of a file's cases. Every iteration reads the file again, so that memory does not grow with it.
+class Requests(list[Request]):
+    """The requests of a file's cases, in their order.
 
-    Every case is planned once at the start, and checked: faults of the input are reported before anything is judged, as
-    RecordError. `digests` are those of the cases that take a request, by id; `notes` is what is to be told of the cases;
-    `references` says whether a case has one.
+    Faults of the input are reported before anything is judged, as RecordError. `digests` are those of the cases that take a
+    request, by id; `notes` is what is to be told of the cases; `references` says whether a case has one.
 
     Args:
         file, blank: the cases, see `read_cases`.
         limit: only the first so many cases; None takes all.
         plan: returns the requests that a case takes.
         check: raises RecordError for a request that cannot be judged; None checks nothing.
-        processes: those that share the checking, case by case in turn. Each of them plans all cases.
+        processes: those that share the checking, case by case in turn.
     """
 
     def __init__(
@@ -76,35 +75,17 @@ class Requests:
         processes: Processes = ALONE,
         blank: str | None = None,
     ):
-        self.file, self.limit, self.plan, self.blank = file, limit, plan, blank
-        self.digests: dict[str, str] = {}
-        self.notes: list[str] = []
-        self.references = False
-        self._count = thoughts = 0
-        unchecked: list[Request] = []
-        for number, case in enumerate(self.cases()):
-            thoughts += count_thoughts(case)
-            self.references |= bool(case.reference)
-            if planned := plan(case):
-                self.digests[case.id] = planned[0].digest
-                self._count += len(planned)
-            if check and number % processes.count == processes.rank:
-                unchecked += planned
-                if len(unchecked) >= _CHECKED:
-                    check(unchecked)
-                    unchecked = []
-        if check and unchecked:
-            check(unchecked)
-        self.notes += note_on_thoughts(thoughts)
-
-    def cases(self) -> Iterator[Case]:
-        return itertools.islice(read_cases(self.file, blank=self.blank), self.limit)
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __iter__(self) -> Iterator[Request]:
-        return (request for case in self.cases() for request in self.plan(case))
+        cases = list(itertools.islice(read_cases(file, blank=blank), limit))
+        planned = list(map(plan, cases))
+        super().__init__(itertools.chain(*planned))
+        self.file = file
+        self.digests = {request.case.id: request.digest for request in self}
+        self.notes = note_on_thoughts(sum(map(count_thoughts, cases)))
+        self.references = any(case.reference for case in cases)
+        if check:
+            own = list(itertools.chain(*planned[processes.rank :: processes.count]))
+            for start in range(0, len(own), _CHECKED):
+                check(own[start : start + _CHECKED])
 
 
 def plan_requests(

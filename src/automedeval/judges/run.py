@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from automedeval.judges.base import BaseJudge, shared_sizes, windows_of
+from automedeval.judges.base import BaseJudge, windows_of
 from automedeval.judges.prompt_judge import PromptJudge
 from automedeval.judges.requests import Request
 from automedeval.records import RecordError, Verdict, digest, option
@@ -29,12 +29,10 @@ class PromptArguments(TableArguments):
     )
 
 
-def verdict_log(
-    folder: Path, judge: BaseJudge, settings: str | None = None, processes: Processes = ALONE, again: bool | None = None
-) -> Log:
+def verdict_log(folder: Path, judge: BaseJudge, settings: str | None = None, processes: Processes = ALONE) -> Log:
     """Return the log of a judge's verdicts in FOLDER/verdicts.jsonl; `settings` is the judge's fingerprint by default."""
     file = folder / "verdicts.jsonl"
-    return Log(file, Verdict, judge.author, settings or judge.fingerprint, processes, again=again)
+    return Log(file, Verdict, judge.author, settings or judge.fingerprint, processes)
 
 
 def expect_answers(judge: BaseJudge, log: Log) -> None:
@@ -54,9 +52,8 @@ def judge_missing(
     """Judge the requests that are not done, together with the other processes, and append every verdict as it comes.
 
     A request that an endpoint did not answer is left out: the next run asks it again (see `refuse_failures`). The processes
-    take windows of requests one after another, whoever is free the next. Which requests are in a window, and so in a batch,
-    depends on all requests and on the number of processes alone. RecordError: a prompt is too long (`BaseJudge.refuse_overlong`
-    finds that before).
+    take requests in turn, and the windows of each, done or not, stay what they are, so that a resumed run composes the same
+    batches. RecordError: a prompt is too long (`BaseJudge.refuse_overlong` finds that before).
 
     Args:
         requests: all requests in their order, `total` in number; iterated once.
@@ -64,35 +61,21 @@ def judge_missing(
         done: keys of the requests that have a verdict in the log.
         name: label of the progress bar.
     """
-    processes, sizes = log.processes, list(shared_sizes(total, log.processes.count))
+    rank, count = log.processes.rank, log.processes.count
     expect_answers(judge, log)
-
-    def missing_windows(numbers: Iterable[int]) -> Iterator[tuple[list[Request], list[bool]]]:
-        windows = numbered(windows_of(requests, sizes), numbers)
-        if not judge.batched:  # the requests of an endpoint are packed anew
-            windows = windows_of(request for window in windows for request in window if request.key not in done)
-        for window in windows:
-            wanted = [request.key not in done for request in window]
-            if any(wanted):
-                yield window, wanted
-
-    in_turn = range(processes.rank, total, processes.count)
-    missing = -(-max(0, total - len(done)) // processes.count)
-    # An endpoint takes many windows at once.
-    taken = processes.numbers() if processes.numbers and judge.batched else in_turn
-    verdicts = (verdict for window, wanted in missing_windows(taken) for _, verdict in judge.judge(window, wanted))
-    log.fill((verdict for verdict in verdicts if "failed" not in verdict.extra), missing, name=name)
-
-
-def numbered(windows: Iterable[list[Request]], numbers: Iterable[int]) -> Iterator[list[Request]]:
-    """Yield the windows with these numbers, which rise; a number is taken when its window is asked for."""
-    windows, at = iter(windows), 0
-    for number in numbers:
-        window = next(itertools.islice(windows, number - at, None), None)
-        if window is None:
-            return
-        at = number + 1
-        yield window
+    own: Iterator[Request] = itertools.islice(requests, rank, None, count)
+    if not judge.batched:  # the requests of an endpoint are packed anew
+        own = (request for request in own if request.key not in done)
+    verdicts = (
+        verdict
+        for window in windows_of(own)
+        for _, verdict in judge.judge(window, [request.key not in done for request in window])
+    )
+    log.fill(
+        (verdict for verdict in verdicts if "failed" not in verdict.extra),
+        -(-max(0, total - len(done)) // count),
+        name=name,
+    )
 
 
 def judge_by_file(judge: PromptJudge, requests: Iterable[Request], missing: int, log: Log, file: Path) -> str | None:
@@ -142,18 +125,15 @@ def refuse_failures(judge: BaseJudge) -> None:
 
 
 def dry_run(judge: BaseJudge, requests: Iterable[Request], done: Collection[tuple]) -> str:
-    """Count what a run would do: cases, prompts, tokens and, with prices, the most that it could cost."""
+    """Count what a run would do: cases, prompts and tokens."""
     cases = prompts = tokens = 0
-    worst = 0.0
     for window in windows_of(requests):
         missing = [request for request in window if request.key not in done]
         cases += len({request.case.id for request in missing})
         prompts += len(missing)
-        if missing:
-            count, cost = judge.estimate(missing) if isinstance(judge, PromptJudge) else (0, 0.0)
-            tokens, worst = tokens + count, worst + cost
-    text = f"{cases} cases, {prompts} prompts, {len(done)} judged already, about {tokens:,} prompt tokens"
-    return text + (f", at most {worst:.2f} in cost" if worst else "")
+        if missing and isinstance(judge, PromptJudge):
+            tokens += judge.estimate(missing)
+    return f"{cases} cases, {prompts} prompts, {len(done)} judged already, about {tokens:,} prompt tokens"
 
 
 def show_prompts(requests: Iterable[Request], case_id: str, shown: Callable[[Request], str]) -> str:

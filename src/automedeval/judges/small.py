@@ -9,9 +9,8 @@ import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import combinations, pairwise
+from itertools import pairwise
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -77,7 +76,7 @@ class Scale:
         weights = order_weights(gaps)
         total, slope = features @ weights, 0.0
         if weights.any():
-            intercept, slope = fit_logistic(np.column_stack([np.ones(len(total)), total]), shares)
+            intercept, slope = fit_logistic(np.column_stack([np.ones(len(total)), total]), shares, ridge=1e-6)
         if not slope > 0:
             raise RecordError("people's ratings do not rise with what the encoder says: there is nothing to learn")
         return cls(dict(zip(names, weights.tolist())), float(intercept), float(slope))
@@ -94,12 +93,9 @@ class SmallJudgeModel:
 
     Args:
         scales: those of `SCALES`; without the one for a reference, references are not read.
-        certain: verdicts without a reference whose scores, as shares of the scale, have a mean gap of at least this are
-            certified; None: none is.
     """
 
     scales: Mapping[str, Scale]
-    certain: float | None = None
 
     def shares(self, features: np.ndarray) -> np.ndarray:
         """Return what `Scale.shares` does, each response by the scale for what its case has."""
@@ -117,7 +113,7 @@ class SmallJudgeModel:
             raise ValueError(f"no feature is called {min(unknown)!r}")
         if "question" not in scales:
             raise ValueError("no scale for cases without a reference")
-        return cls(scales, content["certain"])
+        return cls(scales)
 
 
 @dataclass
@@ -125,9 +121,6 @@ class SmallJudge(ApartJudge):
     """Score every response by itself: `expected_scores` on the rubric's scale, calibrated with people's ratings.
 
     A response that the encoder cannot read has no score; the others of its case keep theirs.
-
-    A verdict's `abstains` says that its scores lie too close together to be certified. It is missing where nothing was
-    certified: for a single response that was read, and where a reference was read, as `reads_reference` then says.
 
     Args:
         encoder: an `Encoder`.
@@ -232,10 +225,6 @@ class SmallJudge(ApartJudge):
             request.case.models[slot]: contradicted(statements) for slot, statements in named if was_read(statements)
         }:
             added["checked"] = checked
-        certain = None if empty or np.isnan(shares).any() else self.learnt.certain
-        if certain is not None and len(shares) > 1 and not beside and not checked:
-            gap = fmean(abs(first - second) for first, second in combinations(shares.tolist(), 2))
-            added["abstains"] = gap < certain
         case = shown(request)
         added["composed"] = True
         rationale = compose(case, features, findings, scores, (low, high))

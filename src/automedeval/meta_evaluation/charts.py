@@ -102,9 +102,9 @@ def estimates(
     head: Sequence[str] = ("what", "value"),
 ) -> Iterator[Figure]:
     """Yield a figure of (name, estimate, colour) one below the other, of two that are defined or more: one is a sentence."""
-    defined = [(name, [(each, colour)]) for name, each, colour in rows if each and each.get("value") is not None]
+    defined = [(name, each, colour) for name, each, colour in rows if each and each.get("value") is not None]
     if len(defined) > 1:
-        numbers = [(name, *ends(estimate)) for name, ((estimate, _),) in defined]
+        numbers = [(name, *ends(estimate)) for name, estimate, _ in defined]
         draw = partial(intervals, defined, label, reference, band)
         yield Figure(title, f"{text} With 95 % intervals.", draw, (*head, "low", "high"), numbers)
 
@@ -134,32 +134,21 @@ def _name_rows(axes: Axes, names: Sequence[str], top: float, most: int = 30, **s
 
 
 def intervals(
-    rows: Sequence[tuple[str, Sequence[tuple[Estimate, str]]]],
+    rows: Sequence[tuple[str, Estimate, str]],
     label: str,
     reference: float | None = None,
     band: Estimate | None = None,
-    kinds: Sequence[str] = (),
     *,
     axes: Axes,
 ) -> None:
-    """Draw (name, estimates with their colours) one below the other; behind them a dotted line and a band of another estimate.
-
-    `kinds` names the estimates of each row where they are several.
-    """
-    _set_height(axes, 1.0 + 0.55 * len(rows) if kinds else 0.75 + 0.34 * len(rows))
-    for row, (_, points) in enumerate(rows):
-        for number, (estimate, colour) in enumerate(points):
-            value, low, high = ends(estimate)
-            if value is None:
-                continue
-            place = row + (number - (len(points) - 1) / 2) * 0.24
-            if low is not None:
-                axes.hlines(place, low, high, color=colour, linewidth=2, capstyle="round", alpha=0.7)
-            axes.plot([value], [place], "o", color=colour, markersize=5 if kinds else 6)
-            if not kinds:
-                axes.annotate(
-                    f"{value:z.2f}", (value, place), (0, 5), textcoords="offset points", ha="center", fontsize=8
-                )
+    """Draw (name, estimate, colour) one below the other; behind them a dotted line and a band of another estimate."""
+    _set_height(axes, 0.75 + 0.34 * len(rows))
+    for place, (_, estimate, colour) in enumerate(rows):
+        value, low, high = ends(estimate)
+        if low is not None:
+            axes.hlines(place, low, high, color=colour, linewidth=2, capstyle="round", alpha=0.7)
+        axes.plot([value], [place], "o", color=colour, markersize=6)
+        axes.annotate(f"{value:z.2f}", (value, place), (0, 5), textcoords="offset points", ha="center", fontsize=8)
     if band is not None:
         value, low, high = ends(band)
         if low is not None and high is not None:
@@ -167,11 +156,8 @@ def intervals(
         axes.axvline(value, color=GREEN, linewidth=1.2, linestyle="--")
     if reference is not None:
         axes.axvline(reference, color=GREY, linewidth=1, linestyle=":")
-    _name_rows(axes, [name for name, _ in rows], -0.6 if kinds else -0.8, 36 if kinds else 30)
+    _name_rows(axes, [name for name, *_ in rows], -0.8)
     axes.set_xlabel(label)
-    if kinds:
-        handles = [axes.plot([], [], "o", color=colour, ms=5)[0] for _, colour in rows[0][1]]
-        axes.figure.legend(handles, kinds, ncols=3, loc="outside upper right")
 
 
 def stacked(rows: Sequence[tuple[str, Sequence[float]]], labels: Sequence[str], *, axes: Axes) -> None:
@@ -201,16 +187,10 @@ def stacked(rows: Sequence[tuple[str, Sequence[float]]], labels: Sequence[str], 
     axes.legend(ncols=len(labels), columnspacing=0.8, handlelength=1, **ABOVE)
 
 
-def reliability(
-    curves: Sequence[tuple[str, Sequence[Mapping[str, float]]]], exact: tuple[float, float] | None = None, *, axes: Axes
-) -> None:
-    """Draw people's mean score over the judge's, bin by bin, and between the ends of a common scale the line of equality."""
-    if exact is not None:
-        axes.plot(exact, exact, ":", color=GREY, linewidth=1)
-    for place, (name, bins) in enumerate(curves):
-        sides = ([each[side] for each in bins] for side in ("judge", "people"))
-        colour = COLOURS[place % len(COLOURS)]
-        axes.plot(*sides, "o-", color=colour, label=_short(name), markersize=4, linewidth=1)
+def reliability(name: str, bins: Sequence[Mapping[str, float]], *, axes: Axes) -> None:
+    """Draw people's mean score over the judge's, bin by bin."""
+    sides = ([each[side] for each in bins] for side in ("judge", "people"))
+    axes.plot(*sides, "o-", color=BLUE, label=_short(name), markersize=4, linewidth=1)
     axes.set(xlabel="judge's score, mean of a bin", ylabel="people's mean score")
     axes.legend()
 

@@ -17,11 +17,7 @@ from automedeval.stats.bootstrap import estimate, plain, ratio
 
 # What a clinician should read first. After the rules comes what the model saw, the surest first.
 ORDER = ("dose", "frequency", "duration", None)
-AGAINST = {
-    "reference": "the reference",
-    "books": "the books",
-    "answers": "another answer to the same question; one of the two is wrong, and a clinician should look",
-}
+AGAINST = {"reference": "the reference", "books": "the books"}
 COLUMNS = (
     "case_id", "row", "question", "model", "statement", "label", "probability", "rule", "passage", "source", "reason",
 )  # fmt: skip
@@ -129,7 +125,7 @@ def render(
     cases: Sequence[Case], checked: Sequence[CheckedResponse], figures: Mapping[str, Any], settings: Mapping[str, Any]
 ) -> dict[str, str]:
     """Return check.html, check.md and claims.csv by name."""
-    rows, against = rows_of(figures), AGAINST[settings["evidence"]].partition(";")[0]
+    rows, against = rows_of(figures), AGAINST[settings["evidence"]]
     table = Table(list(rows[0]) if rows else [], [list(row.values()) for row in rows], "Statements by model")
     bars = [(model, share, f"{share['n']} could be read") for model, share in _shares(figures)]
     pages = render_report(

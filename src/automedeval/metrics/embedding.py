@@ -14,7 +14,6 @@ from automedeval.metrics.lexical import BASELINES, WORD, patient_text
 from automedeval.records import Case
 
 PIECE = 100  # words of a piece: about 130 tokens, so that a piece fits into the window of a small encoder
-SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")  # where one ends
 LONG = re.compile(r"[A-Za-z0-9]{50}(?=[A-Za-z0-9])")
 
 QUESTION, REFERENCE = "embedding to the question", "embedding to the reference"
@@ -43,11 +42,6 @@ def pieces(text: str, size: int = PIECE) -> list[str]:
 def readable(text: str) -> str:
     """Return a text with a blank after every 50 letters of a word: one of more than 100 is an unknown token of WordPiece."""
     return LONG.sub(r"\g<0> ", text)
-
-
-def sentences(text: str) -> list[str]:
-    """Cut a text into sentences, each at most a piece long; a text without words has none."""
-    return [piece.strip() for sentence in SENTENCE.split(text) for piece in pieces(sentence)]
 
 
 class Nearest(NamedTuple):

@@ -55,24 +55,12 @@ class ChatArguments:
     )
     device: str = option("cpu, cuda, cuda:N, mps, or auto: a GPU if there is one", "auto")
     batch_tokens: int = option("most tokens of a batch, prompts and answers; 0: what the device's memory holds", 0)
-    quantization: str = option(
-        "load a checkpoint's weights in 8 or 4 bits: needs a CUDA GPU and bitsandbytes",
-        "none",
-        choices=["none", "8bit", "4bit"],
-    )
     chat_template_path: str | None = option("Jinja file, for a checkpoint without a chat template; none: its own", None)
     max_new_tokens: int = option("most tokens of a rationale or an endpoint's answer", 512)
     temperature: float = option("0 decodes greedily", 0.0)
     concurrency: int = option("endpoint: most requests under way at once", 32)
     max_retries: int = option("endpoint: how often a failed request is tried again", 5)
     timeout: float = option("endpoint: seconds without a byte that end an attempt", 120.0)
-    top_logprobs: int = option("endpoint: alternatives per token of an answer to a typed question; 0: none", 5)
-    cache: str = option(
-        "endpoint: folder that keeps answers, or off; auto: ~/.cache/automedeval for OpenAI's own API, else off", "auto"
-    )
-    price_in: float = option("endpoint: price of a million prompt tokens", 0.0)
-    price_out: float = option("endpoint: price of a million completion tokens", 0.0)
-    max_cost: float | None = option("endpoint: stop before a call whose worst case would exceed this sum", None)
     # Whether no server is asked: requests go into a file, are counted or shown. Not an argument.
     unasked = False
     # Whether `load` reads a checkpoint's weights, which counting tokens does not need. Not an argument.
@@ -83,32 +71,22 @@ class ChatArguments:
     def __post_init__(self) -> None:
         check_least(self, 0, "batch_tokens", "max_retries")
         check_least(self, 1, "max_new_tokens", "concurrency")
-        for name in ("temperature", "price_in", "price_out", "max_cost"):
-            value = getattr(self, name)
-            if value is not None and not (value >= 0 and math.isfinite(value)):
-                raise RecordError(f"--{name} must be a finite number of at least 0, not {value}")
-        if self.max_cost is not None and not (self.price_in or self.price_out):
-            raise RecordError("--max_cost needs --price_in and --price_out")
+        if not (self.temperature >= 0 and math.isfinite(self.temperature)):
+            raise RecordError(f"--temperature must be a finite number of at least 0, not {self.temperature}")
 
     def load(self, model: str, seed: int = 0, processes: Processes = ALONE) -> Any:
         """Return the chat of a model: `openai:MODEL` is an endpoint's, any other name a checkpoint's; `seed` is for sampling.
 
-        `processes` share `max_cost`, and the reading of the checkpoint. RecordError if it cannot be loaded.
+        `processes` share the reading of the checkpoint. RecordError if it cannot be loaded.
         """
         kind, name = checked_model(model)
         if kind in ("openai", "decision"):
-            from automedeval.models.budget import Budget
             from automedeval.models.decisions import DecisionChat
             from automedeval.models.endpoint import OpenAIChat
 
-            # Each process spends its own share.
-            budget = Budget(self.max_cost and self.max_cost / processes.count, self.price_in, self.price_out)
             self.base_url = self.base_url or os.environ.get("OPENAI_BASE_URL") or None  # recorded with the run
-            options = self._shared(OpenAIChat) | {"seed": seed, "cache": None, "budget": budget}
-            chat = OpenAIChat(name, **options) if kind == "openai" else DecisionChat(name, **options)
-            cache = self.cache if self.cache != "auto" else "~/.cache/automedeval" if chat.official else "off"
-            chat.cache = None if cache == "off" else Path(cache).expanduser()
-            return chat
+            asks = OpenAIChat if kind == "openai" else DecisionChat
+            return asks(name, seed=seed, **self._shared(asks))
         from automedeval.models.local import LocalChat  # torch is loaded by those who need it
 
         with loading(model):
@@ -136,9 +114,6 @@ class EncoderArguments:
         f"(default: {ENCODER}, else where automedeval get-models puts it, else {ENCODER_ON_HUB} in the cache of the Hub); "
         "reports and audits leave these baselines out with none",
         None,
-    )
-    encoder_pooling: str | None = option(
-        "for an encoder without modules.json: cls, mean, or pooler, as it was trained", None
     )
 
     @property
@@ -172,7 +147,7 @@ class EncoderArguments:
         """
         from automedeval.models.embeddings import Encoder
 
-        return Encoder(self.place, device, "float32", pooling=self.encoder_pooling)
+        return Encoder(self.place, device, "float32")
 
     def load_if_there(self, notes: list[str]) -> Any:
         """Return the encoder for a report, None if there is none; where none was named, a note says what is left out and why.

@@ -66,7 +66,7 @@ class Prompt:
         messages: chat messages with "role" and "content".
         parts: literals, free texts and slots of the answer, for chats with `constrains`. None: the answer is free text.
         run: number of the repetition; a sampled answer depends on it.
-        label: rubric and version, a part of the cache's key.
+        label: rubric and version, on which a sampled answer depends.
         completion: the answer of the training row whose prompt this is: the window needs room for it alone, and cuts an answer.
         key: (case id, number of the call in its dialogue), by which a recorded chat finds its answer.
         proposed: (model, score) per slot of a suggestion under review, for a reviewer that is a rule and reads no text.
@@ -173,7 +173,7 @@ def after_thoughts(text: str) -> str:
 
 
 class ChatError(AutoMedEvalError):
-    """The chat cannot go on: wrong key, no such model, endpoint down, budget spent."""
+    """The chat cannot go on: wrong key, no such model, endpoint down."""
 
 
 class Chat(ABC):
@@ -210,8 +210,8 @@ class Chat(ABC):
         return []
 
     @abstractmethod
-    def estimate(self, prompts: Sequence[Prompt]) -> tuple[int, float]:
-        """Return about how many tokens the prompts take, and the highest possible cost of answering them."""
+    def estimate(self, prompts: Sequence[Prompt]) -> int:
+        """Return about how many tokens the prompts take."""
 
     @abstractmethod
     def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
@@ -279,8 +279,8 @@ class SequentialChat(Chat):
     def reply(self, prompt: Prompt) -> Answer:
         """Return the answer to a prompt."""
 
-    def estimate(self, prompts: Sequence[Prompt]) -> tuple[int, float]:
-        return 0, 0.0
+    def estimate(self, prompts: Sequence[Prompt]) -> int:
+        return 0
 
     def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
         return ((index, self.reply(prompt)) for index, prompt in enumerate(prompts) if wanted is None or wanted[index])

@@ -1,4 +1,4 @@
-"""OpenAIChat: a model behind any OpenAI-compatible endpoint, asked concurrently, within a budget, with a cache of answers.
+"""OpenAIChat: a model behind any OpenAI-compatible endpoint, asked concurrently.
 
 An endpoint's answer that cannot be parsed is an invalid verdict, and so is a prompt that the endpoint refuses while it answers
 others. A request that gets no answer after all retries (endpoint down, out of quota, connection broken) is a failure: it is
@@ -8,9 +8,7 @@ Servers differ in the parameters that they take. One that a server refuses by it
 out for the rest of the run. A reasoning model's thoughts are no part of its answer.
 """
 
-import hashlib
 import itertools
-import json
 import math
 import os
 import random
@@ -20,9 +18,8 @@ import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -30,7 +27,6 @@ import openai
 from tqdm import tqdm
 
 from automedeval.models.base import CONTROL_TOKEN, THOUGHT, Answer, Chat, ChatError, Dialogue, Messages, Prompt, lead
-from automedeval.models.budget import Budget
 from automedeval.models.completions import (
     OPTIONAL,
     UNREADABLE,
@@ -42,10 +38,10 @@ from automedeval.models.completions import (
     refused_parameter,
     retry_after,
 )
-from automedeval.records import RecordError, digest, parse_json
-from automedeval.records.journal import replacing
+from automedeval.records import digest, parse_json
 from automedeval.records.offline import is_here, is_offline
 
+TOP_LOGPROBS = 5  # alternatives of each token of the answer to a typed question
 _FATAL = (401, 403, 404)  # a retry does not help, and every other request would get the same status
 _REFUSED = (400, 413, 422)  # a retry does not help; the fault may be this prompt's or every request's
 _MOST_REFUSALS = 5  # with the same words in a row, before a run stops
@@ -73,9 +69,6 @@ class OpenAIChat(Chat):
     Args:
         model: the model's name at the endpoint. `base_url` to `api_key_env` are as in `ChatArguments`.
         max_retries: the pause between two attempts doubles from half a second, and Retry-After is respected.
-        top_logprobs: alternatives of each token of the answer to a typed question; 0 requests none.
-        cache: a folder for answers, keyed by everything that changes them; None: no cache. Away from OpenAI's own API another
-            model may come to answer under the same name; the key contains what GET /v1/models says of it.
         unasked: no server is asked at all: requests go into a file, are counted or shown.
 
     Attributes:
@@ -83,7 +76,7 @@ class OpenAIChat(Chat):
         served: `root`, `owned_by` and `max_model_len` of the model, where an endpoint that is not OpenAI's lists them.
         left_out: parameters that the endpoint refused; they are not sent.
         failures: why requests got no answer.
-        from_cache, asked: number of answers from the cache, and from the endpoint.
+        asked: number of answers.
 
     Raises:
         ChatError: no key, a malformed URL, or an endpoint that cannot be reached.
@@ -97,9 +90,6 @@ class OpenAIChat(Chat):
     concurrency: int = 32
     max_retries: int = 5
     timeout: float = 120.0
-    top_logprobs: int = 5
-    cache: Path | None = None
-    budget: Budget = field(default_factory=lambda: Budget(None))
     api_key_env: str = "OPENAI_API_KEY"
     unasked: bool = False
 
@@ -120,16 +110,16 @@ class OpenAIChat(Chat):
         self.client = openai.OpenAI(
             api_key=key or "none", base_url=self.base_url, max_retries=self.max_retries, timeout=self.timeout
         )
-        # Retries are done here: the client's own retries would spend money outside the budget.
+        # Retries are done here: those of the client cannot be stopped.
         self._once = self.client.with_options(max_retries=0)
         self.name = self.model
         self.official = f".{self.client.base_url.host}".endswith(".api.openai.com")  # eu.api.openai.com is one as well
         self.served: dict[str, Any] = {} if self.official or self.unasked else self._identity()
         settings = [str(self.client.base_url), self.model, self.max_new_tokens, self.temperature, self.seed]
-        self._fingerprint = digest([*settings, self.top_logprobs, self.served])
+        self._fingerprint = digest([*settings, TOP_LOGPROBS, self.served])
         self.failures: list[str] = []
         self.left_out: list[str] = []
-        self.from_cache = self.asked = 0
+        self.asked = 0
         self._sent = itertools.count(1)  # numbers the requests
         self._latest = 0  # the highest number of a request that was answered
         self._lock = threading.Lock()
@@ -154,20 +144,18 @@ class OpenAIChat(Chat):
             return {}
 
     def notes(self) -> list[str]:
-        """Return who answered by the endpoint's own list, what was left out, and how many answers came from the cache."""
+        """Return who answered by the endpoint's own list, and what was left out."""
         identity = ", ".join(f"{name} {value}" for name, value in self.served.items())
         lines = [f"{self.name} at {self.client.base_url}: {identity}"] if identity else []
         lines += [f"{self.name} was asked without {', '.join(self.left_out)}"] if self.left_out else []
-        if self.cache:
-            lines.append(f"{self.from_cache} answers came from the cache {self.cache}, {self.asked} from the endpoint")
         return lines
 
     def shown(self, prompt: Prompt) -> str:
         return super().shown(replace(prompt, messages=sent(prompt)))
 
-    def estimate(self, prompts: Sequence[Prompt]) -> tuple[int, float]:
-        # A token has about four bytes.
-        return sum(prompt_bytes(prompt) // 4 for prompt in prompts), sum(map(self.worst_cost, prompts))
+    def estimate(self, prompts: Sequence[Prompt]) -> int:
+        # A token has about four bytes, and a message's role takes four.
+        return sum(len(each["content"].encode()) // 4 + 4 for prompt in prompts for each in sent(prompt))
 
     def body(self, prompt: Prompt) -> dict[str, Any]:
         """Return the request body of a prompt."""
@@ -181,13 +169,9 @@ class OpenAIChat(Chat):
             "temperature": self.temperature,
             "seed": self.seed + prompt.run,
         }
-        if prompt.options and self.top_logprobs and "logprobs" not in left_out:
-            body |= {"logprobs": True, "top_logprobs": self.top_logprobs}
+        if prompt.options and "logprobs" not in left_out:
+            body |= {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
         return {name: value for name, value in body.items() if name not in left_out}
-
-    def worst_cost(self, prompt: Prompt) -> float:
-        """Return the highest possible cost of an answer: a token has at least one byte."""
-        return self.budget.cost(prompt_bytes(prompt), self.max_new_tokens)
 
     def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
         """Send the wanted prompts concurrently; yield (index, answer) as they come. Raises as `follow` does."""
@@ -212,8 +196,8 @@ class OpenAIChat(Chat):
         A prompt that the endpoint refuses (400, 413, 422) gets an answer with the endpoint's words as its error. That waits
         until it is clear that the prompt alone is refused: an answer was `accepted`, and a request sent later was answered, or
         fewer than five were refused in a row with the same words. ChatError if the endpoint is down, refuses the key, the model
-        or any request, failed ten times in a row, refused five prompts in a row with the same words, or the budget is spent.
-        Requests in progress are answered first.
+        or any request, failed ten times in a row, or refused five prompts in a row with the same words. Requests in progress
+        are answered first.
         """
         in_a_row, waiting = 0, (each for each in dialogues if each[0] not in done)
         # The last ones in a row. Whether they are about their prompts alone is not clear yet.
@@ -282,56 +266,30 @@ class OpenAIChat(Chat):
             pool.shutdown(wait=True, cancel_futures=True)
 
     def _ask(self, prompt: Prompt, halt: threading.Event) -> Answer:
-        """Return the answer to a prompt, from the cache or the endpoint."""
-        while True:
-            if halt.is_set():  # the cache keeps the answers so far
-                raise _Failure("stopped")
-            body = self.body(prompt)
-            file = self._cache_file(body, prompt)
+        """Return the answer to a prompt, which is sent again until it is answered or `max_retries` is spent."""
+        attempt = 1
+        while not halt.is_set():
             try:
-                cached = parse_json(file.read_text(encoding="utf-8") if file else "null", others=True)
-                answer = self.read(cached)
-            except (OSError, *UNREADABLE):  # no cache, missing or damaged: the request is sent
-                pass
-            else:
-                with self._lock:
-                    self.from_cache += 1
-                return answer
-            try:
-                completion, answer = self._attempts(body, self.worst_cost(prompt), halt)
+                return self._request(self.body(prompt))
             except _LeftOut:
                 continue
-            if file and completion:
-                self._keep(file, completion)
-            return answer
-
-    def _attempts(
-        self, body: dict[str, Any], worst: float, halt: threading.Event
-    ) -> tuple[dict[str, Any] | None, Answer]:
-        """Send a request again until it is answered or `max_retries` is spent."""
-        attempt = 1
-        while True:
-            try:
-                with self.budget.call(worst) as paid:
-                    return self._request(body, paid)
             except _Failure as failure:
                 pause = failure.pause or 0.5 * 2 ** min(attempt - 1, 4) * random.uniform(0.75, 1.0)
                 if attempt > self.max_retries or not failure.again or halt.wait(pause):
                     raise _Failure(f"{failure} (attempt {attempt})", down=failure.down) from None
                 attempt += 1
+        raise _Failure("stopped")
 
-    def _request(self, body: dict[str, Any], paid: list[float]) -> tuple[dict[str, Any] | None, Answer]:
-        """Make one attempt; return the completion (None if the endpoint refuses this prompt) and the answer."""
+    def _request(self, body: dict[str, Any]) -> Answer:
+        """Make one attempt; return the answer, which has an error if the endpoint refuses this prompt."""
         sent, content = next(self._sent), b""
         try:
             content = self.send(body)
-            completion = parse_json(content.decode(), others=True)
-            answer = self.read(completion)
+            answer = self.read(parse_json(content.decode(), others=True))
         except openai.APIStatusError as error:
-            paid.append(0.0)
             status, words = error.status_code, error_text(error)
             if status in _REFUSED and (refused := refusal(error.code, words)):
-                return None, refused
+                return refused
             if status in (*_REFUSED, 403):  # OpenAI forbids log-probabilities with 403
                 name = refused_parameter(error.param, error_text(error, 2000), body)
                 # Log-probabilities are first asked for with a typed question, which may come after other answers.
@@ -339,8 +297,6 @@ class OpenAIChat(Chat):
                     raise _LeftOut from None
             problem = f"answered {status}: {words}"
             if status in (*_REFUSED, *_FATAL):
-                if "logprobs" in words:
-                    problem += " (--top_logprobs 0 may help)"
                 if status in _REFUSED:
                     raise _Refusal(problem, sent) from None
                 raise ChatError(f"{self.client.base_url} {problem}") from None
@@ -352,8 +308,6 @@ class OpenAIChat(Chat):
         except openai.APIConnectionError as error:
             cause = error.__cause__ or error
             down = type(cause).__name__ == "ConnectError"
-            if down:
-                paid.append(0.0)
             raise _Failure(f"{type(cause).__name__}: {cause}", down=down) from None
         except (openai.OpenAIError, *UNREADABLE) as error:
             words, code = endpoint_words(content), None
@@ -361,8 +315,6 @@ class OpenAIChat(Chat):
                 code = error_code(parse_json(content.decode(errors="replace"), others=True))
             problem = words or f"{type(error).__name__}: {error_text(error)}"
             raise _Failure(f"the answer cannot be read: {problem}", again=code not in (*_REFUSED, *_FATAL)) from None
-        if len(answer.usage) == 2:
-            paid.append(self.budget.cost(**answer.usage))
         # A server that does not know the parameter may ignore it in silence.
         limit = body.get("max_completion_tokens", math.inf)
         # Earlier answers stay as they are: they ended before a limit that was not kept.
@@ -370,7 +322,7 @@ class OpenAIChat(Chat):
             raise _LeftOut
         with self._lock:
             self.asked, self._latest = self.asked + 1, max(self._latest, sent)
-        return completion, answer
+        return answer
 
     def send(self, body: dict[str, Any]) -> bytes:
         """Send a request once; return what the endpoint says. Raises openai's errors."""
@@ -396,24 +348,6 @@ class OpenAIChat(Chat):
             self.left_out.append(name)
         tqdm.write(f"{self.name}: the endpoint does not take {name}: {OPTIONAL[name]}", file=sys.stderr)
         return True
-
-    def _cache_file(self, body: dict[str, Any], prompt: Prompt) -> Path | None:
-        if self.cache is None:
-            return None
-        asked = [str(self.client.base_url), self.served, prompt.label, prompt.run, body]
-        name = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
-        return self.cache / name[:2] / f"{name}.json"
-
-    def _keep(self, file: Path, completion: dict[str, Any]) -> None:
-        try:
-            for folder in (file.parent.parent, file.parent):
-                folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            with replacing(file) as scratch:
-                scratch.touch(mode=0o600)  # only its owner may read it
-                scratch.write_bytes(json.dumps(completion).encode())
-        except (OSError, RecordError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise ChatError(f"{file.parent}: {reason} (--cache off uses no cache)") from None
 
 
 class _LeftOut(Exception):
@@ -445,8 +379,3 @@ class _Failure(Exception):
 def sent(prompt: Prompt) -> Messages:
     """Return a prompt's messages as they are sent."""
     return [{**message, "content": defuse(message["content"])} for message in prompt.messages]
-
-
-def prompt_bytes(prompt: Prompt) -> int:
-    """Return an upper bound on a prompt's tokens: its bytes, and 16 for each message's role."""
-    return sum(len(message["content"].encode()) + 16 for message in sent(prompt))

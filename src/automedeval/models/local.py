@@ -38,7 +38,6 @@ from automedeval.models.network import (
     load_network,
     longest_in_batch,
     outline_network,
-    quantized,
     takes_positions,
 )
 from automedeval.models.precision import best_dtype, described
@@ -53,7 +52,7 @@ SEAMS = 4  # tokens by which a text can exceed the pieces that it is joined of
 _NOT_FINITE = "the model's probabilities are not finite: another --dtype may help"
 
 
-def batch_room(outline, device: str, quantization: str = "none") -> int:
+def batch_room(outline, device: str) -> int:
     """Return how many tokens of keys and values a batch may have on a device.
 
     On a GPU they take half of the memory that the weights leave. The other half is for what a forward pass computes, for
@@ -72,8 +71,7 @@ def batch_room(outline, device: str, quantization: str = "none") -> int:
     room, most = 2 * 2**30, ROOM_ON_CPU
     if (memory := gpu_memory(device)) is not None:
         total, free = memory
-        bits = {"8bit": 8, "4bit": 4.5}.get(quantization)  # 4.5: with the scale of each block of weights
-        weights = sum(each.numel() * (bits / 8 if bits else each.itemsize) for each in outline.parameters())
+        weights = sum(each.numel() * each.itemsize for each in outline.parameters())
         room, most = max(room, int((total if free > 0.9 * total else free) - weights) // 2), ROOM_ON_GPU
     return max(2048, min(most, room // token))
 
@@ -104,7 +102,6 @@ class LocalChat(Chat):
     stop: str = ""
     seed: int = 0
     chat_template_path: str | None = None
-    quantization: str = "none"
     processes: Processes = ALONE
     constrains = batched = True
     precision = room = ""  # in words, what dtype "auto" and batch_tokens 0 chose
@@ -125,12 +122,11 @@ class LocalChat(Chat):
         else:
             dtype = getattr(torch, self.dtype)
         self._outline = outline_network(folder, dtype, self.device)
-        quantized(self.quantization, self.device, dtype)  # its errors come before anything is loaded
         self._longest_in_batch = longest_in_batch(self._outline)
         if not self._longest_in_batch:
             LOG.warning("%s has recurrent or convolutional states: it answers one prompt after another", self.name)
         if not self.batch_tokens:
-            room = batch_room(self._outline, self.device, self.quantization)
+            room = batch_room(self._outline, self.device)
             self.batch_tokens = room if self._longest_in_batch else 1
             if memory := gpu_memory(self.device):
                 gib = "{:.0f} GiB in all and {:.0f} GiB free".format(*(size / 2**30 for size in memory))
@@ -139,16 +135,16 @@ class LocalChat(Chat):
         self.forward_tokens = 8192 if kind_of(self.device) == "cuda" else 2048
         self.window = getattr(self._outline.config.get_text_config(), "max_position_embeddings", None) or 2048
         self._settings = [str(dtype), self.max_new_tokens, self.temperature, self.top_k, self.stop, self.seed]
-        self._settings += [self.tokenizer.chat_template, self.quantization]
+        self._settings += [self.tokenizer.chat_template, "none"]  # "none": of quantization
 
     @cached_property
     def network(self):
         """The network, loaded when it is first asked for; RecordError if it cannot be loaded."""
         with loading(self.model):
             try:
-                network = load_network(self.folder, self._outline, self.device, self.quantization)
+                network = load_network(self.folder, self._outline, self.device)
             except torch.OutOfMemoryError:
-                more = "--quantization 8bit or 4bit makes it smaller, and a serving engine spreads it over several GPUs"
+                more = "a serving engine spreads it over several GPUs, or serves it in fewer bits"
                 raise RecordError(f"{self.name} does not fit {self.device}: {more}") from None
         flatten_head_input(network)
         return network
@@ -185,8 +181,8 @@ class LocalChat(Chat):
         (ids,) = self.encoder.encode([prompt.messages])
         return str(self.tokenizer.decode(ids, clean_up_tokenization_spaces=False))
 
-    def estimate(self, prompts: Sequence[Prompt]) -> tuple[int, float]:
-        return sum(self.count_tokens(prompts)), 0.0
+    def estimate(self, prompts: Sequence[Prompt]) -> int:
+        return sum(self.count_tokens(prompts))
 
     def overflow(self, prompts: Sequence[Prompt]) -> list[int]:
         """Return by how many tokens each prompt with its longest possible answer exceeds the context window; 0 or less fits.

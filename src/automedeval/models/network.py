@@ -3,7 +3,6 @@
 import inspect
 import logging
 import math
-from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -13,7 +12,6 @@ from transformers import (
     AttentionMaskInterface,
     AutoConfig,
     AutoModelForCausalLM,
-    BitsAndBytesConfig,
     DynamicCache,
 )
 from transformers.integrations.sdpa_attention import sdpa_attention_forward
@@ -71,7 +69,7 @@ def outline_network(folder: Path, dtype: torch.dtype, device: str):
     return network
 
 
-def load_network(folder: Path, outline, device: str, quantization: str = "none"):
+def load_network(folder: Path, outline, device: str):
     """Load a causal language model in evaluation mode, its weights straight to the device.
 
     Only safetensors are read, and no remote code is run. `outline` is what `outline_network` returned for this folder and
@@ -82,29 +80,10 @@ def load_network(folder: Path, outline, device: str, quantization: str = "none")
         dtype=outline.dtype,
         use_safetensors=True,
         device_map=None if device == "cpu" else {"": device},
-        quantization_config=quantized(quantization, device, outline.dtype),
     )
     if outline.config.get_text_config()._attn_implementation == GROUPED_ATTENTION:
         network.set_attn_implementation(GROUPED_ATTENTION)
     return network.eval().requires_grad_(False)
-
-
-def quantized(bits: str, device: str, dtype: torch.dtype) -> BitsAndBytesConfig | None:
-    """Return the configuration that loads weights in 8 bits (LLM.int8) or 4 bits (NF4, double quantization).
-
-    RecordError if the device is no CUDA GPU, or bitsandbytes is not installed.
-    """
-    if bits == "none":
-        return None
-    if kind_of(device) != "cuda":
-        raise RecordError(f"--quantization {bits} needs a CUDA GPU, and the model is to run on {device}")
-    if find_spec("bitsandbytes") is None:
-        raise RecordError(f"--quantization {bits} needs bitsandbytes: pip install bitsandbytes")
-    if bits == "8bit":
-        return BitsAndBytesConfig(load_in_8bit=True)
-    return BitsAndBytesConfig(
-        load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype=dtype
-    )
 
 
 def flatten_head_input(model) -> None:

@@ -50,9 +50,9 @@ class RecordedChat(SequentialChat):
             raise RecordError(f"{self.path}: no line of {author}")
         self._fingerprint = digest([self.teacher, self.role, self.knowledge, sorted(self._texts.items())])
 
-    def estimate(self, prompts: Sequence[Prompt]) -> tuple[int, float]:
+    def estimate(self, prompts: Sequence[Prompt]) -> int:
         contents = [message["content"] for prompt in prompts for message in prompt.messages]
-        return sum(len(content.encode()) // 4 for content in contents), 0.0
+        return sum(len(content.encode()) // 4 for content in contents)
 
     def reply(self, prompt: Prompt) -> Answer:
         """Return the recorded answer; RecordError if the prompt has no key, or the recording no answer for it."""

@@ -6,20 +6,20 @@ Nothing here sends anything. Every problem raises RecordError with a line that n
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
+import yaml
+from huggingface_hub import RepoCard
 from safetensors import SafetensorError, safe_open
 
 from automedeval.publishing.paths import without_paths
 from automedeval.publishing.secrets import names_annotators, secret_in
 from automedeval.records import RecordError, read_json, read_lines, read_text
 from automedeval.records.tables import packaged
-from automedeval.records.yaml_file import load_yaml
 
 MODEL, DATASET, METRIC = KINDS = ("model", "dataset", "metric")
 CARD = "README.md"
@@ -62,9 +62,7 @@ def pack(
     """Return the files of a folder that are published, after all checks.
 
     Args:
-        kind: "model", "dataset" or "metric".
         card: text to publish as README.md instead of the folder's own.
-        public: whether the repository is public.
         pseudonyms: whether annotators' names in the files are pseudonyms.
         extra: further files, or their content, by their path in the repository.
 
@@ -83,7 +81,7 @@ def pack(
     elif kind == DATASET and not any(path.endswith(".parquet") for path in files):
         raise RecordError(f"{folder}: no .parquet file: not a data set")
     if kind != METRIC:
-        check_card(card or read_text(files[CARD]), kind, files, "the card" if card else str(folder / CARD))
+        check_card(card or read_text(files[CARD]), kind, "the card" if card else str(folder / CARD))
     warnings = _check_licences(folder, licences, public) if kind == DATASET else ()
     return Parcel(kind, dict(sorted(sent.items())), str(folder), left_out, warnings)
 
@@ -112,21 +110,12 @@ def gather(folder: Path) -> tuple[dict[str, Path], tuple[str, ...]]:
     return files, tuple(sorted(left_out))
 
 
-def front_matter(card: str, place: str = "the card") -> dict[str, Any]:
-    """Return the metadata that a card opens with; RecordError if it opens with none, or the metadata is no mapping."""
-    match = re.match(r"---\n(.*?\n)---\n", card, re.S)
+def check_card(card: str, kind: str, place: str = "the card") -> None:
+    """Raise RecordError if the card of a model or a data set lacks a field, or holds a placeholder."""
     try:
-        metadata = load_yaml(match[1]) if match else None
-    except ValueError as error:
-        raise RecordError(f"{place}: its front matter: {error}") from None
-    if not isinstance(metadata, dict):
-        raise RecordError(f"{place}: must open with metadata between two lines ---")
-    return metadata
-
-
-def check_card(card: str, kind: str, files: Collection[str], place: str = "the card") -> None:
-    """Raise RecordError if the card of a model or a data set lacks a field, holds a placeholder, or names a missing file."""
-    about = front_matter(card, place)
+        about = RepoCard(card).data.to_dict()
+    except (ValueError, TypeError, yaml.YAMLError) as error:
+        raise RecordError(f"{place}: its front matter: {' '.join(str(error).split())}") from None
     needed = RULES["kinds"][kind]["needed"]
     for name in needed:
         if about.get(name) in (None, "", [], {}):
@@ -134,32 +123,22 @@ def check_card(card: str, kind: str, files: Collection[str], place: str = "the c
     for number, line in enumerate(card.splitlines(), 1):
         if match := UNFILLED.search(line):
             raise RecordError(f"{place}, line {number}: {match[0]!r} is not filled in")
-    for name in ("base_model", "datasets") if kind == MODEL else ():
-        for value in about[name] if isinstance(about[name], list) else [about[name]]:
-            if not isinstance(value, str) or not HUB_ID.fullmatch(value):
-                raise RecordError(f"{place}: {name}: {value!r} is no Hub id (--{name} names it)")
-    if kind == DATASET:
-        try:
-            named = [each["path"] for config in about["configs"] for each in config["data_files"]]
-        except (TypeError, KeyError):
-            raise RecordError(f"{place}: configs: must name the path of every split under data_files") from None
-        if absent := [path for path in named if path not in files]:
-            raise RecordError(f"{place}: configs: names {absent[0]}, which is not there")
+    base = about["base_model"] if kind == MODEL else None
+    if base is not None and not (isinstance(base, str) and HUB_ID.fullmatch(base)):
+        raise RecordError(f"{place}: base_model: {base!r} is no Hub id (--base_model names it)")
 
 
 def _check_weights(folder: Path, files: Mapping[str, Path]) -> None:
     """Raise RecordError if a checkpoint lacks a file that is needed to load it."""
     if "config.json" not in files or not any(re.fullmatch(r"[^/]+\.safetensors", path) for path in files):
         raise RecordError(f"{folder}: no config.json with .safetensors beside it: not a checkpoint")
-    for path, file in files.items():
-        if path.endswith(".safetensors.index.json"):
-            content = read_json(file)
-            shards = content.get("weight_map") if isinstance(content, dict) else None
-            if not isinstance(shards, dict):
-                raise RecordError(f"{file}: must be a mapping with the mapping weight_map")
-            for shard in sorted(set(shards.values())):
-                if str(PurePosixPath(path).with_name(shard)) not in files:
-                    raise RecordError(f"{file}: names {shard}, which is not there")
+    for path in (path for path in files if path.endswith(".safetensors.index.json")):
+        content = read_json(files[path])
+        if not isinstance(content, dict) or not isinstance(shards := content.get("weight_map"), dict):
+            raise RecordError(f"{files[path]}: must be a mapping with the mapping weight_map")
+        for shard in sorted(set(shards.values())):
+            if str(PurePosixPath(path).with_name(shard)) not in files:
+                raise RecordError(f"{files[path]}: names {shard}, which is not there")
 
 
 def _check_file(place: str, kind: str, file: Path | bytes, pseudonyms: bool) -> Counter:

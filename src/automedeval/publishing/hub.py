@@ -3,9 +3,8 @@
 import re
 from typing import Any
 
-from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
-from huggingface_hub.errors import HfHubHTTPError, HFValidationError, RepositoryNotFoundError
-from huggingface_hub.utils import validate_repo_id
+from huggingface_hub import CommitOperationAdd, HfApi
+from huggingface_hub.errors import HfHubHTTPError, RepositoryNotFoundError
 
 from automedeval.publishing.checks import DATASET, METRIC, MODEL, Parcel
 from automedeval.records import RecordError
@@ -14,27 +13,15 @@ KEPT = {".gitattributes"}  # the Hub's own file
 REPO_TYPES = {MODEL: "model", DATASET: "dataset", METRIC: "space"}
 
 
-def check_name(repo: str) -> None:
-    """Raise RecordError unless the Hub accepts a repository's name."""
-    try:
-        validate_repo_id(repo)
-    except HFValidationError as error:
-        raise RecordError(f"--repo: {' '.join(str(error).split())}") from None
-    if repo.count("/") != 1:
-        raise RecordError(f"--repo must be ORG/NAME, not {repo!r}")
-
-
-def push(api: HfApi, parcel: Parcel, repo: str, message: str, public: bool = False, prune: bool = False) -> str:
+def push(api: HfApi, parcel: Parcel, repo: str, message: str, public: bool = False) -> str:
     """Push in one commit; return its address.
 
     Args:
         repo: ORG/NAME; created if it does not exist.
         public: whether the repository is to be public.
-        prune: whether to remove, in the same commit, files of the repository that are not in the parcel.
 
     Raises:
-        RecordError: the repository is public and `public` is false, or private and `public` true; or it holds other files and
-            `prune` is false.
+        RecordError: the repository is public and `public` is false, or private and `public` true; or it holds other files.
     """
     where: dict[str, Any] = {"repo_id": repo, "repo_type": REPO_TYPES[parcel.kind]}
     try:
@@ -51,15 +38,15 @@ def push(api: HfApi, parcel: Parcel, repo: str, message: str, public: bool = Fal
         )
     there = set(api.list_repo_files(**where, revision=info.sha))
     stale = sorted(there - parcel.files.keys() - KEPT)
-    if stale and not prune:
+    if stale:
         named = ", ".join(stale[:5]) + (", …" if len(stale) > 5 else "")
         raise RecordError(
-            f"{repo}: holds what {parcel.source} does not: {named}; --prune true removes it in the same commit"
+            f"{repo}: holds what {parcel.source} does not: {named}; remove it there by `hf repo-files delete`, or use "
+            "another --repo"
         )
     adds = [CommitOperationAdd(path, file) for path, file in parcel.files.items()]
-    removals = [CommitOperationDelete(path) for path in stale]
     # With the parent commit: if somebody pushes meanwhile, the Hub refuses this push.
-    done = api.create_commit(**where, operations=[*adds, *removals], commit_message=message, parent_commit=info.sha)
+    done = api.create_commit(**where, operations=adds, commit_message=message, parent_commit=info.sha)
     return done.commit_url
 
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from huggingface_hub import EvalResultEntry, ModelCard, eval_result_entries_to_y
 
 from automedeval.meta_evaluation.agreement.judge_facts import profile
 from automedeval.meta_evaluation.facts import Audit, JudgeProfile, facts_of
-from automedeval.models.checkpoints import fingerprint, read_history, read_record
+from automedeval.models.checkpoints import read_history, read_record
 from automedeval.publishing.paths import short_path
 from automedeval.records import RecordError, read_json
 from automedeval.records.hub_names import hub_name, is_hub_dataset
@@ -22,29 +22,13 @@ from automedeval.stats.agreement import LABELS
 RESULTS = ".eval_results/automedeval.yaml"  # where the Hub reads figures
 
 
-@dataclass(frozen=True)
-class CardInputs:
-    """What only the owner of a checkpoint knows about it.
-
-    Args:
-        repo: where it will stand on the Hub.
-        base_model: the Hub id of the model that training started from; None takes the training record's, if that is one.
-        datasets: the Hub ids of the data that it was trained on.
-        judge: its name in the results; None where there is one judge.
-        license: the Hub's name of its license, which the base model's has to allow.
-    """
-
-    repo: str
-    base_model: str | None = None
-    datasets: tuple[str, ...] = ()
-    judge: str | None = None
-    license: str | None = None
-
-
 def fill_card(
     template: str,
     checkpoint: Path,
-    inputs: CardInputs,
+    digest: str,
+    repo: str,
+    license: str | None,
+    base_model: str | None = None,
     result: Mapping[str, Any] | None = None,
     audit: Mapping[str, Any] | None = None,
 ) -> str:
@@ -52,57 +36,56 @@ def fill_card(
 
     Args:
         template: the card's front matter and Markdown, with the names of the facts.
-        checkpoint: the folder that recipes/sft.py left.
-        inputs: what the owner states.
+        checkpoint, digest: the folder that recipes/sft.py left, and the `fingerprint` of its weights.
+        license: the Hub's name of its license, which the base model's has to allow.
+        base_model: the Hub id of the model that training started from; None takes the training record's, if that is one.
         result: what automedeval report found, `agreement.json`; None where nothing was measured.
         audit: what automedeval audit found, `audit.json`; None where there was none.
 
     Raises:
-        RecordError: the checkpoint's training is not finished, or not known here; the results have no such judge, or several;
-            they or the audit are of another checkpoint.
+        RecordError: the checkpoint's training is not finished or not known here; results or audit are of other weights.
     """
     history, record = read_history(checkpoint), read_record(checkpoint)
     if record is None:
         raise RecordError(
             f"{checkpoint}: no training/record.json; the card tells how recipes/sft.py trained a checkpoint"
         )
-    if not inputs.license:
+    if not license:
         raise RecordError(
             f"{checkpoint}: --license is missing: the Hub's name of a license that its base model's allows, such as "
             "apache-2.0, llama2 or other"
         )
-    base = inputs.base_model or record["base"]
-    if inputs.base_model is None and (base.startswith("models/") or Path(base).exists()):
+    base = base_model or record["base"]
+    if base_model is None and (base.startswith("models/") or Path(base).exists()):
         raise RecordError(
             f"{checkpoint}: was trained from {base}, a folder of this machine; --base_model names its Hub id"
         )
-    if audit and audit["judge"]["checkpoint"] not in (None, digest := fingerprint(checkpoint, [])):
+    if audit and audit["judge"]["checkpoint"] not in (None, digest):
         raise RecordError(
             f"audit.json: the checkpoint {audit['judge']['checkpoint']} was audited, and {checkpoint} is {digest}"
         )
-    records = judge_records(result, inputs.judge) if result else {}
+    records = judge_records(result, digest) if result else {}
     facts = {
-        **vars(inputs),
+        "repo": repo,
         "base_model": base,
-        "base_commit": None if inputs.base_model else record.get("base_commit"),
+        "base_commit": None if base_model else record.get("base_commit"),
         "stages": [replace(stage, dataset=short_path(stage.dataset)) for stage in history],
-        "hours": training_hours(checkpoint, len(history)),
+        "hours": record["seconds"] / 3600,
         "rows": record["identity"]["rows"],
         "versions": ", ".join(f"{name} {version}" for name, version in record["versions"].items()),
         **{name: record[name] for name in ("rubrics", "device", "commit")},
         "audit": audit,
         "limits": Counter(row["outcome"] for row in audit["perturbations"] if row["limit"]) if audit else {},
-        "known": facts_of(_profile(inputs.judge or inputs.repo, result, records, audit)),
+        "known": facts_of(_profile(repo, result, records, audit)),
         "records": list(records.values()),
-        **(_measured(checkpoint, result, records) if result and records else {}),
+        **(_measured(result, records) if result else {}),
     }
     card = ModelCard(environment("automedeval.records").from_string(template).render(facts))
-    card.data["base_model"], card.data["datasets"] = hub_name(base)[0], list(inputs.datasets)
-    card.data["license"] = inputs.license
+    card.data["base_model"], card.data["license"] = hub_name(base)[0], license
     return str(card)
 
 
-def eval_results(result: Mapping[str, Any], judge: str | None) -> bytes | None:
+def eval_results(result: Mapping[str, Any], digest: str) -> bytes | None:
     """Return a judge's figures as the Hub reads them from `RESULTS`.
 
     None unless the cases are a data set of the Hub, and it is recorded which weights were measured.
@@ -111,44 +94,34 @@ def eval_results(result: Mapping[str, Any], judge: str | None) -> bytes | None:
     if Path(source).exists() or not is_hub_dataset(source):
         return None
     dataset, revision = hub_name(source)
-    for record in judge_records(result, judge).values():
-        if not record.get("checkpoint"):
-            return None
+    for record in judge_records(result, digest).values():
         for measure in (name for each in LABELS for name in (each, f"{each}_expected")):
             estimate = record.get(measure) or {"value": None}
-            if estimate["value"] is not None:
+            if record.get("checkpoint") and estimate["value"] is not None:
                 notes = [record["criterion"], interval(estimate, 2, 1), f"n = {estimate['n']}"]
                 value, words = round(estimate["value"], 4), ", ".join(filter(None, notes))
                 entries.append(EvalResultEntry(dataset, measure, value, revision, notes=words))
     return yaml.safe_dump(eval_result_entries_to_yaml(entries), sort_keys=False).encode() if entries else None
 
 
-def training_hours(checkpoint: Path, stages: int) -> list[float | None]:
-    """Return the hours of each stage, None where the checkpoint that it left is not on this machine any more."""
-    hours: list[float | None] = [None] * stages
-    record, place = read_record(checkpoint), stages
-    while record is not None and place:
-        place -= 1
-        hours[place] = record["seconds"] / 3600
-        start = Path(record["start"])
-        # The folder may hold another run by now.
-        same = (start / "config.json").exists() and fingerprint(start, []) == record["identity"]["start"]
-        record = read_record(start) if same else None
-    return hours
+def judge_records(result: Mapping[str, Any], digest: str) -> dict[str, dict[str, Any]]:
+    """Return what was found about the weights of a digest as a judge, a record for each criterion that it gave choices on.
 
-
-def judge_records(result: Mapping[str, Any], judge: str | None) -> dict[str, dict[str, Any]]:
-    """Return what was found about one judge, a record for each criterion that it gave choices on.
-
-    RecordError if there is no such judge, or several and none is named.
+    Of judges with these weights the report's main one is taken; of the only judge of a report they may be unknown.
+    RecordError if the figures are of other weights.
     """
     judges = {name: record for name, record in result["judges"].items() if record["kind"] == "judge"}
-    names = list(dict.fromkeys(record["name"] for record in judges.values()))
-    if judge is None and len(names) != 1:
-        raise RecordError(f"agreement.json: has {len(names)} judges; --judge says which it is: {', '.join(names)}")
-    if judge is not None and judge not in names:
-        raise RecordError(f"agreement.json: no judge {judge!r}; there are {', '.join(names)}")
-    return {name: record for name, record in judges.items() if record["name"] == (judge or names[0])}
+    measured = {each["name"]: each.get("checkpoint") for each in judges.values()}
+    fitting = (digest,) if len(measured) > 1 else (digest, None)
+    names = [name for name, weights in measured.items() if weights in fitting]
+    if not names:
+        of = ", ".join(f"{name} ({weights or 'not recorded'})" for name, weights in measured.items())
+        raise RecordError(
+            f"agreement.json: no judge was measured on this checkpoint, {digest}, but {of}: judge with it, and report that"
+        )
+    main = result.get("main_judge", {}).get("name")
+    name = main if main in names else names[0]
+    return {line: record for line, record in judges.items() if record["name"] == name}
 
 
 def _profile(
@@ -156,7 +129,7 @@ def _profile(
 ) -> JudgeProfile:
     """Return what is known of the judge, from the first line of its results and from its audit."""
     more: dict[str, Any] = {"audit": Audit.read(audit)} if audit else {}
-    if not result or not records:
+    if not result:
         return JudgeProfile(name, **more)
     line, record = next(iter(records.items()))
     best, figure = record.get("best_baseline"), record.get(record.get("headline", ""))
@@ -168,19 +141,12 @@ def _profile(
     return profile(line, record, **more)
 
 
-def _measured(checkpoint: Path, result: Mapping[str, Any], records: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
-    """Return on what, how and on which weights a judge was measured; RecordError if these are not the checkpoint's."""
+def _measured(result: Mapping[str, Any], records: Mapping[str, dict[str, Any]]) -> dict[str, Any]:
+    """Return on what, how and on which weights a judge was measured."""
     first, people = next(iter(records.values())), result.get("people") or {}
-    digest, measured = fingerprint(checkpoint, []), first.get("checkpoint")
-    if measured not in (None, digest):
-        others = dict.fromkeys(row["name"] for row in result["judges"].values() if row.get("checkpoint") == digest)
-        mend = f"--judge {' or '.join(others)} was measured on it" if others else "judge with it, and evaluate that"
-        raise RecordError(
-            f"agreement.json: {first['name']} was measured on the checkpoint {measured}, and {checkpoint} is {digest}; {mend}"
-        )
     counted = {name: record for name, record in result["judges"].items() if record["kind"] == "baseline"}
     return {
-        "checkpoint": measured,
+        "checkpoint": first.get("checkpoint"),
         "fingerprint": first["settings"],
         "measures": LABELS if people else {},
         "people": people,
@@ -193,10 +159,7 @@ def _measured(checkpoint: Path, result: Mapping[str, Any], records: Mapping[str,
 
 
 def read_result(file: str | Path, *keys: str) -> dict[str, Any]:
-    """Read the JSON object of agreement.json or audit.json.
-
-    RecordError if the file cannot be read, holds something else, or lacks one of the keys.
-    """
+    """Read the JSON object of agreement.json or audit.json; RecordError if it holds something else, or lacks a key."""
     result = read_json(Path(file))
     if missing := [key for key in keys if not isinstance(result, dict) or key not in result]:
         raise RecordError(

@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path, PureWindowsPath
 from typing import Any
 
+from automedeval.records import RecordError
+
 # What records of runs say of this machine, and what stands beside them in words.
 RECORDS = ("run.json", "statistics.json", "training/record.json")
 REPEATED = (*RECORDS, ".md", "adapter_config.json")
@@ -20,32 +22,23 @@ def short_path(path: str) -> str:
 
 def without_paths(files: Mapping[str, Path | bytes]) -> dict[str, bytes]:
     """Return the files that repeat an absolute path of a record, with its last name in place of the path."""
-    records = [_read(_content(files[name])) for name in RECORDS if name in files]
-    places = sorted({place for record in records for place in _places(record)}, key=len, reverse=True)
-    if not places:
+    texts = {
+        path: file if isinstance(file, bytes) else file.read_bytes()
+        for path, file in files.items()
+        if path.endswith(REPEATED)
+    }
+    try:
+        places = {place for name in RECORDS if name in texts for place in _places(json.loads(texts[name]))}
+    except ValueError as error:
+        raise RecordError(f"{', '.join(RECORDS)}: one is not JSON: {error}") from None
+    forms = {place: (place, json.dumps(place)[1:-1], json.dumps(place, ensure_ascii=False)[1:-1]) for place in places}
+    names = {form.encode(): short_path(place).encode() for place in forms for form in forms[place]}
+    if not names:
         return {}
-    names = {form.encode(): short_path(place).encode() for place in places for form in _written(place)}
-    pattern = re.compile(rb"(?<![\w.-])(?:" + b"|".join(map(re.escape, names)) + rb")(?![\w-])")
-    texts = {path: _content(file) for path, file in files.items() if path.endswith(REPEATED)}
+    longest_first = map(re.escape, sorted(names, key=len, reverse=True))
+    pattern = re.compile(rb"(?<![\w.-])(?:" + b"|".join(longest_first) + rb")(?![\w-])")
     changed = {path: pattern.sub(lambda match: names[match[0]], text) for path, text in texts.items()}
     return {path: text for path, text in changed.items() if text != texts[path]}
-
-
-def _content(file: Path | bytes) -> bytes:
-    return file if isinstance(file, bytes) else file.read_bytes()
-
-
-def _read(record: bytes) -> Any:
-    """Return the value of JSON, or the text of anything else."""
-    try:
-        return json.loads(record)
-    except ValueError:
-        return record.decode(errors="replace")
-
-
-def _written(place: str) -> tuple[str, ...]:
-    """Return a path as a text writes it, and as JSON does."""
-    return place, json.dumps(place)[1:-1], json.dumps(place, ensure_ascii=False)[1:-1]
 
 
 def _places(value: Any) -> Iterator[str]:

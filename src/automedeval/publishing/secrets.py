@@ -2,14 +2,13 @@
 
 import re
 
-from automedeval.records import RATER
 from automedeval.records.tables import packaged
 
 SECRETS = {kind: re.compile(pattern.encode()) for kind, pattern in packaged("publishing", "secrets").items()}
 
 # Where a text names annotators: as the value of a key, in a column, or as the judge of a person's own scores.
 _EMPTY = rb"(?!(?:null|nan|true|false|~|-?[\d.]+)\s*(?:[,}\]\r\n#]|\Z)|\[\s*\]|\{\s*\}|\"\"|'')\S"
-_NAME = RATER.encode() + rb"[^\s`\"'\\]"
+_NAME = rb"rater:[^\s`\"'\\]"
 _PEOPLE = {
     "json": rb"(?i)\"annotators?\\*\"\s*:\s*" + _EMPTY + rb"|\"" + _NAME,
     "yaml": rb"(?im)(?:^|[{,\s-])[\"']?annotators?[\"']?\s*:\s*" + _EMPTY + rb"|[\s\"']" + _NAME,

@@ -23,7 +23,6 @@ from automedeval.records.readers import (
 from automedeval.records.types import (
     DECISIONS,
     PAIR_MODELS,
-    RATER,
     REFERENCE,
     UNSEEN,
     Case,

@@ -6,7 +6,6 @@ writer removes it. A lock refuses a second writer.
 
 import json
 import os
-import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -19,23 +18,15 @@ from automedeval.records.errors import RecordError
 from automedeval.records.lock import lock
 from automedeval.records.readers import read_lines
 
-_SCRATCH = ".automedeval-"  # begins the names of files that are being written
-_ABANDONED = 3600  # seconds without a change, after which nobody writes a file any more
-
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """Yield the name of a file to write; on leaving, it takes the place of `path`, and after an error it is deleted.
 
-    The name is this writer's own: of several processes that write one file at once, the last one's content stays, whole. What a
-    killed writer left in the folder is deleted an hour later, by the next writer there. RecordError if the file cannot be
-    written.
+    The name is this writer's own: of several processes that write one file at once, the last one's content stays, whole.
+    RecordError if the file cannot be written.
     """
-    for left in path.parent.glob(f"{_SCRATCH}*.tmp"):
-        with suppress(OSError):  # its writer has just renamed it, or it is somebody else's
-            if time.time() - left.stat().st_mtime > _ABANDONED:
-                left.unlink()
-    scratch = path.with_name(f"{_SCRATCH}{uuid.uuid4().hex}.tmp")
+    scratch = path.with_name(f".automedeval-{uuid.uuid4().hex}.tmp")
     try:
         yield scratch
         scratch.replace(path)
@@ -68,7 +59,7 @@ def write_lines(path: Path, records: Iterable[Mapping[str, Any]]) -> None:
         replacing(path) as scratch,
         open(scratch, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file,
     ):
-        file.writelines(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+        file.writelines(json_lines([record]) for record in records)
 
 
 @dataclass(frozen=True)
@@ -78,8 +69,6 @@ class Processes:
     Args:
         rank, count: the rank of this one, and their number.
         wait: waits for all of them.
-        numbers: begins to hand out work: of 0, 1, 2 and so on each process takes the next that none has taken. All processes
-            call it equally often, in the same order. None: work is dealt in turn.
         once: (name, compute) → what the first process of each machine computed under this name, a value that JSON can hold;
             the others wait for it.
     """
@@ -87,7 +76,6 @@ class Processes:
     rank: int = 0
     count: int = 1
     wait: Callable[[], None] = lambda: None
-    numbers: Callable[[], Iterator[int]] | None = None
     once: Callable[[str, Callable[[], Any]], Any] = lambda _, compute: compute()
 
 

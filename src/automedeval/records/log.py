@@ -5,14 +5,13 @@ process joins the parts at the end of the run, and at the start of a run that fo
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
 from automedeval.records.errors import RecordError
-from automedeval.records.journal import ALONE, Journal, Processes, write_lines
+from automedeval.records.journal import ALONE, Journal, Processes
 from automedeval.records.readers import read_records
 
 _SYNC = 64  # appended records between two waits for the disk
@@ -30,7 +29,6 @@ class Log:
         settings: fingerprint of everything that changes such a record.
         processes: the processes that share the run.
         renamed_by: the option that gives the author another name, for the error line.
-        again: whether the cases are done again whose texts have changed (`forget_changed`); None: no option says so.
 
     Raises:
         RecordError: on entering, when another process is writing the file; on appending, when the disk is full.
@@ -44,10 +42,9 @@ class Log:
         settings: str,
         processes: Processes = ALONE,
         renamed_by: str = "--judge_name",
-        again: bool | None = None,
     ):
         self.path, self.kind, self.author, self.settings = path, kind, author, settings
-        self.processes, self.renamed_by, self.again = processes, renamed_by, again
+        self.processes, self.renamed_by = processes, renamed_by
         self.run_file = path.with_name(f"run-{settings}.json")
         self.new = 0  # records that this run added, on leaving those of all processes
         part = path if processes.count == 1 else path.with_name(f"{path.stem}.part{processes.rank}.jsonl")
@@ -115,31 +112,9 @@ class Log:
                 try:
                     record.check(str(self.path), digests[record.case_id])
                 except RecordError as error:
-                    if not self.again:
-                        more = "" if self.again is None else " or --again changed"
-                        raise RecordError(f"{error}: choose another --output{more}") from None
-                else:
-                    keys.add(record.key)
+                    raise RecordError(f"{error}: choose another --output") from None
+                keys.add(record.key)
         return keys
-
-    def forget_changed(self, digests: Mapping[str, str]) -> None:
-        """Take the author's records on cases whose texts have changed out of the file, before the context is entered.
-
-        Args:
-            digests: as for `done`, which refuses records with other settings: these stay.
-        """
-
-        def stays(record: Any) -> bool:
-            with suppress(RecordError):
-                if record.author == self.author and record.settings == self.settings and record.case_id in digests:
-                    record.check(str(self.path), digests[record.case_id])
-                return True
-            return False
-
-        self.join_parts()
-        if not all(map(stays, self._read(self.path))):
-            with Journal(self.path):  # refuses while another process writes the file
-                write_lines(self.path, (record.to_dict() for record in self._read(self.path) if stays(record)))
 
     def fill(self, records: Iterable[Any], missing: int, unit: str = "verdict", name: str | None = None) -> None:
         """Append records as they come, inside the context; a progress bar counts up to the number of missing ones."""

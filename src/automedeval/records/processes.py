@@ -3,7 +3,7 @@
 import itertools
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -26,7 +26,7 @@ def join_processes() -> Processes:
     except (ValueError, RuntimeError) as error:
         raise RecordError(f"several processes (WORLD_SIZE) cannot meet: {' '.join(str(error).split())}") from None
     store.set_timeout(timedelta(days=30))  # a process that has finished waits for the slowest
-    waits, calls = itertools.count(), itertools.count()
+    waits = itertools.count()
 
     def wait() -> None:
         name = f"automedeval/wait/{next(waits)}"
@@ -34,17 +34,13 @@ def join_processes() -> Processes:
             store.set(f"{name}/all", "")
         store.get(f"{name}/all")
 
-    def numbers() -> Iterator[int]:
-        name = f"automedeval/numbers/{next(calls)}"
-        return (store.add(name, 1) - 1 for _ in itertools.count())
-
     def once(name: str, compute: Callable[[], Any]) -> Any:
         name = f"automedeval/once/{os.environ.get('GROUP_RANK', 0)}/{name}"
         if os.environ.get("LOCAL_RANK", "0") == "0":
             store.set(name, json.dumps(compute()))
         return json.loads(store.get(name))  # waits until it is there
 
-    return Processes(rank, count, wait, numbers, once)
+    return Processes(rank, count, wait, once)
 
 
 def process_count() -> int:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from automedeval.records.errors import RecordError
+from automedeval.records.promptfoo import answers_of
 from automedeval.records.readers import parse_json, read_lines
 
 SEPARATORS = ",;\t"  # spreadsheets write ";" where "," stands in numbers
@@ -132,13 +133,18 @@ def _named(file: Path, placed: Iterable[tuple[str, list]]) -> Iterator[tuple[str
 
 def _read_json(file: Path) -> Iterator[tuple[str, dict]]:
     content = _text_of(file)
-    if not content.lstrip().startswith("["):  # JSON Lines under another name
-        yield from read_lines(file)
-        return
     try:
         rows = parse_json(content)
     except ValueError as error:
-        raise RecordError(f"{file}: not JSON: {error}") from None
+        if content.lstrip().startswith("["):
+            raise RecordError(f"{file}: not JSON: {error}") from None
+        rows = None
+    if isinstance(rows, dict) and "results" in rows:
+        yield from answers_of(rows, str(file))
+        return
+    if not isinstance(rows, list):  # JSON Lines under another name
+        yield from read_lines(file)
+        return
     for number, row in enumerate(rows, 1):
         if not isinstance(row, dict):
             raise RecordError(f"{file}: row {number} is not an object: {json.dumps(row)[:80]}")

@@ -1,7 +1,7 @@
 """The models that a study asks over endpoints, by role: the `teachers.yaml` beside a study's YAMLs names them all.
 
-In a YAML beside it `teacher:ROLE` stands for the model's name: `judge: openai:teacher:strong` takes the role's endpoint and
-prices with it, `judges: introspection2,teacher:strong` the name alone.
+In a YAML beside it `teacher:ROLE` stands for the model's name: `judge: openai:teacher:strong` takes the role's endpoint
+with it, `judges: introspection2,teacher:strong` the name alone.
 """
 
 import re
@@ -13,12 +13,12 @@ from automedeval.records.errors import RecordError
 from automedeval.records.yaml_file import YamlFile
 
 TEACHERS = "teachers.yaml"
-ENDPOINT, PRICES = ("base_url", "api_key_env"), ("price_in", "price_out")  # arguments of the programs that ask
+ENDPOINT = ("base_url", "api_key_env")  # arguments of the programs that ask
 _ROLE = re.compile(r"\bteacher:(\w+)")
 
 
 def read_teachers(file: Path) -> dict[str, dict[str, Any]]:
-    """Read a teachers.yaml: role → its `model`, what the `paper` used, ENDPOINT and PRICES. A role may stand for another one.
+    """Read a teachers.yaml: role → its `model`, what the `paper` used, and ENDPOINT. A role may stand for another one.
 
     Raises:
         RecordError: a key is unknown or missing.
@@ -32,10 +32,8 @@ def read_teachers(file: Path) -> dict[str, dict[str, Any]]:
         settings = entries[role]
         if isinstance(settings, str):  # the name of another role
             settings = entries.get(settings)
-        reader.only(settings, ("model", "paper", *ENDPOINT, *PRICES), f"{role}.")
+        reader.only(settings, ("model", "paper", *ENDPOINT), f"{role}.")
         reader.take(settings, "model", str, inside=f"{role}.")
-        for key in PRICES:
-            reader.take(settings, key, float, 0, inside=f"{role}.")
         return settings
 
     return {role: entry(role) for role in entries}
@@ -71,8 +69,6 @@ def teacher_arguments(
             for key in (key for key in ENDPOINT if key not in arguments):
                 if changes.setdefault(key, teacher.get(key)) != teacher.get(key):
                     raise RecordError(f"{place}: {name}: {entries[0]} has another {key} than the step's other model")
-            for key in (key for key in PRICES if key not in arguments):  # the higher one, as --max_cost is a limit
-                changes[key] = max(changes.get(key) or 0, teacher.get(key, 0)) or None
     return {name: value for name, value in changes.items() if value is not None}
 
 

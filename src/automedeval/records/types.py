@@ -16,7 +16,7 @@ from types import NoneType, UnionType
 from typing import Any, ClassVar, Self, get_args, get_origin
 
 from automedeval.records.errors import RecordError
-from automedeval.records.messages import answer_text, read_conversation
+from automedeval.records.messages import read_conversation
 from automedeval.records.thoughts import without_thoughts
 
 LARGEST = 1e6  # the squares of larger numbers are too coarse to compare
@@ -149,15 +149,6 @@ class LogRecord(Record):
             raise RecordError(f"{place}: {changed} after {self.author[0]!r} {self.verb} it")
 
 
-def _make_whole(record: object, *names: str) -> None:
-    """Make the texts of a record `whole`; texts of files are, but not those that other programs pass from Python."""
-    for name in names:
-        value = getattr(record, name)
-        if isinstance(value, list):  # a conversation
-            value = [{key: whole(text) for key, text in message.items()} for message in value]
-        object.__setattr__(record, name, value if value is None or isinstance(value, list) else whole(value))
-
-
 def _extra(record: dict, names: Iterable[str]) -> dict[str, Any]:
     return {key: value for key, value in record.items() if key not in set(names)}
 
@@ -173,9 +164,6 @@ class Response(Record):
     text: str
     extra: dict[str, Any] = field(default_factory=dict)
 
-    def __post_init__(self) -> None:
-        _make_whole(self, "model", "text")
-
     @property
     def is_empty(self) -> bool:
         """Return whether the text has nothing that can be seen: the model was asked, and gave no answer."""
@@ -183,8 +171,6 @@ class Response(Record):
 
     @classmethod
     def from_dict(cls, record: dict) -> Self:
-        if isinstance(record, dict) and not isinstance(record.get("text"), str | None):
-            record = {**record, "text": answer_text(record["text"], "text")}
         response = super().from_dict(record)
         if not response.model.strip():
             raise RecordError("a response's 'model' must not be empty")
@@ -206,9 +192,6 @@ class CaseCriterion(Record):
     points: float
     tags: tuple[str, ...] = ()
     extra: dict[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        _make_whole(self, "criterion")
 
     @classmethod
     def from_dict(cls, record: dict) -> Self:
@@ -254,9 +237,6 @@ class Case:
     topic: str | None = None
     extra: dict[str, Any] = field(default_factory=dict)
     criteria: tuple[CaseCriterion, ...] = ()
-
-    def __post_init__(self) -> None:
-        _make_whole(self, "id", "question", "reference", "topic")
 
     @classmethod
     def from_dict(cls, record: dict, least_responses: int = 1) -> "Case":
@@ -559,7 +539,7 @@ class Verdict(LogRecord):
 class CheckedResponse(LogRecord):
     """What a checker found of the statements of one response.
 
-    `evidence` says what they were compared with: "reference", "books" or "answers" (of the same case). Each of `statements`
+    `evidence` says what they were compared with: "reference" or "books". Each of `statements`
     has its `text`, its place in the response (`start`, `end`, in characters) and a `label`: "supported", "contradicted",
     "not_found", or "unread" with a `reason`. Where a passage decided, it has the `passage`, its `source` and the `probability`
     of the label; a contradiction that a rule saw names the `rule`.
@@ -584,7 +564,6 @@ class CheckedResponse(LogRecord):
         return (self.checker, self.evidence)
 
 
-RATER = "rater:"  # begins the judge's name if the scores of one rater are the verdict
 # The models of synthetic responses, by what they are of the question's own answer.
 PAIR_MODELS = {kind: f"answer-{kind}" for kind in ("right", "near", "far", "cut")}
 

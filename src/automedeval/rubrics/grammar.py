@@ -542,33 +542,21 @@ _PREFIX = re.compile(rf"\A(?:my |the )?(?:final )?(?:answers?|choices?|verdicts?
 
 
 def _read_comma_list(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int]:
-    wanted, allowed = len(rubric.output_criteria), {*map(_key, rubric.choices.values())}
-    end = len(text)
-    read: tuple[list[str], int] | None = None
-    after: list[list[str]] = []
-    for line in reversed(text.split("\n")):
+    """Read the list on the last line that says anything: a prompt asks for nothing else, and what follows may take it back."""
+    wanted, allowed, lists = len(rubric.output_criteria), {*map(_key, rubric.choices.values())}, []
+    for line in text.split("\n"):
         listed = _PREFIX.sub("", line.strip(" \t\r*_`~.#-"))
         listed = listed[1:-1] if listed[:1] + listed[-1:] == "[]" and listed.count("[") == 1 else listed
         labels = [_label(label, "*_`.") for label in listed.split(",")]
-        if len(labels) > min(1, wanted - 1) and all(_key(label) in allowed for label in labels):
-            if len(labels) != wanted and read is None:
-                return ParsedAnswer(False, f"{len(labels)} answers for {wanted} criteria"), end
-            if read is None:
-                listed_again = sum(len(words) == 1 for words in after) > 1  # one label a line
-                differ = [words for words in after if len(words) > 1 and words != list(map(_key, labels))]
-                if listed_again or differ or _chosen_again(text[end:], rubric):
-                    return ParsedAnswer(False, "another list of answers follows, which cannot be read"), end
-                read = labels, end
-            elif len(labels) == wanted and list(map(_key, labels)) != list(map(_key, read[0])):
-                return ParsedAnswer(False, "two lists of answers differ"), read[1]
-        # "My final answer is: B, B, C, B": words before the first label of a list, and between its labels.
-        first, *others = re.split("[,;，；]", listed)
-        words = [_key(_label(word, "*_`.")) for word in (first.rpartition(" ")[2], *others)]
-        after += [words] if sum(word in allowed for word in words) > min(1, len(others)) else []
-        end -= len(line) + 1
-    if read is None:
-        return ParsedAnswer(False, f"no line with {wanted} answers"), len(text)
-    return ParsedAnswer(True, choices=_choices(read[0], rubric)), read[1]
+        if listed:
+            lists.append(labels if all(_key(label) in allowed for label in labels) else [])
+    last = lists[-1] if lists else []
+    if len(last) != wanted:
+        told = f"{len(last)} answers for {wanted} criteria" if last else f"the last line is no list of {wanted} answers"
+        return ParsedAnswer(False, told), len(text)
+    if any(len(each) == wanted and [*map(_key, each)] != [*map(_key, last)] for each in lists):
+        return ParsedAnswer(False, "two lists of answers differ"), len(text)
+    return ParsedAnswer(True, choices=_choices(last, rubric)), len(text)
 
 
 def _read_first_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswer, int]:

@@ -1,19 +1,18 @@
 """Render every prompt: a template and a case's texts become chat messages.
 
 Data sets and judges both use `judge_messages`, so training and judging prompts are equal. Templates render with
-StrictUndefined: an undefined name is an error. A rubric's template renders in a sandbox, because people pass rubrics on: it
-reads what it is given, but no file, runs no Python, and takes no more memory or time than a text of `LONGEST` characters.
+StrictUndefined: an undefined name is an error. A rubric's template renders in Jinja's sandbox, because people pass rubrics on:
+it runs no Python, reads no file, changes nothing that it is given, and writes at most `LONGEST` characters.
 """
 
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
 import jinja2
-from jinja2 import nodes
 from jinja2.sandbox import ImmutableSandboxedEnvironment, SecurityError
 
 from automedeval.models.base import Messages
@@ -33,82 +32,14 @@ def fenced(text: str) -> str:
     return f"{fence}\n{text.strip()}\n{fence}"
 
 
-_FILTERS = ("abs", "capitalize", "default", "first", "float", "int", "last", "length", "lower", "trim", "upper")
-# What makes a text much longer than its parts, or keeps what it writes where it is not counted.
-_GROWING = (nodes.AssignBlock, nodes.Concat, nodes.Dict, nodes.FilterBlock, nodes.List)
-
-
-def _joined(values: Iterable[Any], between: str = "") -> str:
-    if isinstance(values, str):
-        raise SecurityError("join takes a list of texts")
-    pieces = [str(value) for value in values]
-    _check_length(sum(len(piece) + len(between) for piece in pieces))
-    return between.join(pieces)
-
-
-def _replaced(text: Any, old: str, new: str) -> str:
-    if len(new) > len(old):
-        raise SecurityError("replace puts no longer text in the place of a shorter one")
-    return str(text).replace(old, new)
-
-
-def _number(form: str, number: float) -> str:
-    if not re.fullmatch(r"[^%]*%[0-9]{0,2}(?:\.[0-9]{0,2})?[dfg][^%]*", form):
-        raise SecurityError(f"format takes one number, as in '%.1f', not {form[:40]!r}")
-    return form % number
-
-
-def _check_length(size: int) -> None:
-    if size > LONGEST:
-        raise SecurityError(f"makes more than {LONGEST:,} characters")
-
-
-class _Sandbox(ImmutableSandboxedEnvironment):
-    """Jinja's sandbox for the templates of rubrics: only the items of a mapping are called, and operators take numbers.
-
-    What a template writes is then about as much memory as it takes. Each turn of a loop writes an empty text at least, so that
-    a loop ends as soon as too much is written.
-    """
-
-    intercepted_binops = frozenset(ImmutableSandboxedEnvironment.default_binop_table)
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self.filters = {name: self.filters[name] for name in _FILTERS}
-        self.filters |= {"format": _number, "join": _joined, "replace": _replaced}
-        self.globals.clear()
-
-    def call_binop(self, context: jinja2.runtime.Context, operator: str, left: Any, right: Any) -> Any:
-        numbers = all(isinstance(each, int | float) and abs(each) < 1e15 for each in (left, right))
-        if not numbers or operator == "**":
-            raise SecurityError(f"a template may use {operator} on numbers below 1e15 only, and ** not at all")
-        return super().call_binop(context, operator, left, right)
-
-    def is_safe_callable(self, obj: Any) -> bool:
-        return isinstance(getattr(obj, "__self__", None), dict) and obj.__name__ == "items"
-
-    def bounded(self, tree: nodes.Template) -> nodes.Template:
-        """Return a template whose loops can be counted; SecurityError if it has what makes texts longer."""
-        for node in tree.find_all((nodes.For, nodes.Tuple, *_GROWING)):
-            if isinstance(node, _GROWING) or getattr(node, "ctx", "") == "load" or getattr(node, "recursive", False):
-                raise SecurityError(
-                    f"line {node.lineno}: {type(node).__name__} is not allowed in the template of a rubric"
-                )
-            if isinstance(node, nodes.For):
-                turn = nodes.Output([nodes.TemplateData("")], lineno=node.lineno)
-                node.body.insert(0, turn.set_environment(self))
-        return tree
-
-
 @lru_cache(maxsize=64)
 def _template(source: str, packaged: bool = False) -> jinja2.Template:
     """Return a compiled template: one of this package's prompts, or the template of a rubric, whose author is unknown."""
     # Plain text for a model, not HTML: escaping would change what is judged.
     options: dict[str, Any] = {"undefined": jinja2.StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
-    environment = jinja2.Environment(**options) if packaged else _Sandbox(**options)
+    environment = (jinja2.Environment if packaged else ImmutableSandboxedEnvironment)(**options)
     environment.filters["fenced"] = fenced
-    tree = environment.parse(source)
-    return environment.from_string(environment.bounded(tree) if isinstance(environment, _Sandbox) else tree)
+    return environment.from_string(source)
 
 
 def _packaged(name: str) -> jinja2.Template:
@@ -123,8 +54,9 @@ def template_fingerprint(name: str) -> str:
 def _block(template: jinja2.Template, name: str, names: dict[str, Any]) -> str:
     pieces, size = [], 0
     for piece in template.blocks[name](template.new_context(names)):
-        size += len(piece) + 20  # as much as an empty text takes
-        _check_length(size)
+        size += len(piece)
+        if size > LONGEST:
+            raise SecurityError(f"makes more than {LONGEST:,} characters")
         pieces.append(piece)
     return whole("".join(pieces).strip())  # a template can write any character
 

@@ -9,9 +9,7 @@ They are not beside the weights, because files there are part of the weights' fi
 """
 
 import json
-import warnings
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from automedeval.models.checkpoints import checkpoint_folder, read_record
@@ -23,26 +21,25 @@ FOLDER, RUBRIC, RECORD = "rubric", "rubric.yaml", "published.json"
 PACKAGED = "automedeval"  # the rubric of a checkpoint that was published without one
 
 
-def rubric_to_publish(checkpoint: Path, named: str | None = None) -> str:
-    """Return the rubric that goes out with a checkpoint: the named one, the one in its folder, or else the packaged one.
+def rubric_to_publish(checkpoint: Path) -> str:
+    """Return the rubric that goes out with a checkpoint: the one in its folder, or else the packaged one.
 
-    RecordError if it was trained for another rubric, or for one that is not packaged and is not named.
+    RecordError if it was trained for another rubric, or for one that is neither packaged nor there.
     """
     trained_for: Sequence[str] = (read_record(checkpoint) or {}).get("rubrics", ())
     packaged = {read_rubric(name).name: name for name in packaged_rubrics()}
     beside = checkpoint / FOLDER / RUBRIC
-    if named is None and beside.is_file():
-        named = str(beside)
-    if named is None:
+    if not beside.is_file():
         if unpackaged := [name for name in trained_for if name not in packaged]:
             raise RecordError(
-                f"was trained for the rubric {unpackaged[0]}, which is not packaged; --rubric names its file"
+                f"{checkpoint}: was trained for the rubric {unpackaged[0]}, which is not packaged: put it there as "
+                f"{FOLDER}/{RUBRIC}, with its template"
             )
         return packaged[trained_for[0]] if trained_for else PACKAGED
-    name = read_rubric(named).name
+    name = read_rubric(beside).name
     if trained_for and name not in trained_for:
-        raise RecordError(f"{named}: is {name}; it was trained for {', '.join(trained_for)}")
-    return named
+        raise RecordError(f"{beside}: is {name}; it was trained for {', '.join(trained_for)}")
+    return str(beside)
 
 
 def files_to_publish(name: str, version: str) -> dict[str, bytes]:
@@ -95,18 +92,14 @@ def published_rubric(model: str) -> Rubric | None:
 def rubric_of(model: str, named: Rubric | None) -> Rubric:
     """Return the rubric by which a checkpoint judges: the one that is named, else its own, else `automedeval`.
 
-    Warns if the named one differs from its own in the version alone; RecordError if it has the same id and another wording.
+    RecordError if the named one has the same id, and another version or wording.
     """
     published = published_rubric(model)
     if named is None:
         return published or read_rubric(PACKAGED)
     if published is None or named.id != published.id or named.fingerprint == published.fingerprint:
         return named
-    aside = {name: getattr(published, name) for name in ("version", "fingerprint", "template", "title", "source")}
-    if replace(named, **aside) != published:
-        raise RecordError(
-            f"{model}: was published with {published.name} ({published.fingerprint}), and the rubric {named.name} "
-            f"({named.fingerprint}) has another wording; name no rubric, and the judge takes its own"
-        )
-    warnings.warn(f"{model}: was published with {published.name}; {named.name} has the same wording", stacklevel=3)
-    return named
+    raise RecordError(
+        f"{model}: was published with {published.name} ({published.fingerprint}), and the rubric {named.name} "
+        f"({named.fingerprint}) has another wording; name no rubric, and the judge takes its own"
+    )

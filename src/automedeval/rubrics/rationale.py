@@ -123,18 +123,6 @@ def without_step(rationale: str, doctor: int) -> str:
     return rationale.rstrip()
 
 
-def doctors_named(text: str) -> list[int]:
-    """Return the numbers of the doctors that a text names, in order and with repetitions."""
-    doctors: list[int] = []
-
-    def note(number: int) -> int:
-        doctors.append(number)
-        return number
-
-    _rename(text, note)
-    return doctors
-
-
 def permute(rationale: str, slots: Sequence[int], word: str = DOCTOR) -> str:
     """Return the rationale for another order of the doctors.
 

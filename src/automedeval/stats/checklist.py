@@ -11,14 +11,6 @@ import numpy as np
 
 from automedeval.stats.bootstrap import divide
 
-# How HealthBench Professional takes length off a score: points for each 500 characters above the free length.
-FREE_LENGTH, LENGTH_STEP, LENGTH_PENALTY = 2000, 500, 0.0147
-# How scores become the mean over cases:
-#   clip_mean   the mean of the scores, then clipped to [0, 1]: HealthBench's overall figure
-#   clip_cases  each score clipped to [0, 1], then the mean: what inspect_evals does for HealthBench's categories
-#   unclipped   the mean of the scores
-MEAN_RULES = ("clip_mean", "clip_cases", "unclipped")
-
 
 class Score(NamedTuple):
     """The scores of responses, None or NaN where no criterion has positive points.
@@ -58,21 +50,3 @@ def checklist_score(points: Sequence[float], met: Sequence[float | None]) -> Sco
         raise ValueError(f"{len(met)} entries for {len(points)} criteria")
     scores = checklist_scores(np.array(points, float), np.array(met, float), np.zeros(len(met), int), 1)
     return Score(*(None if np.isnan(each[0]) else float(each[0]) for each in scores))
-
-
-def length_adjusted(score: np.ndarray, characters: np.ndarray) -> np.ndarray:
-    """Return scores less HealthBench Professional's penalty for length; shorter than the free length adds to the score.
-
-    Args:
-        characters: lengths of the responses.
-    """
-    return score - LENGTH_PENALTY * (characters - FREE_LENGTH) / LENGTH_STEP
-
-
-def mean_score(scores: np.ndarray, rule: str = "clip_mean") -> float | None:
-    """Return the mean over cases by one of `MEAN_RULES`; NaN does not count, and None is the mean of none."""
-    defined = scores[~np.isnan(scores)]
-    if not len(defined):
-        return None
-    mean = float((defined.clip(0, 1) if rule == "clip_cases" else defined).mean())
-    return min(max(mean, 0.0), 1.0) if rule == "clip_mean" else mean

@@ -50,7 +50,7 @@ def longer_wins(
         design[:, column] = (first == model).astype(float) - (second == model)
     design[:, -1] = np.tanh(gaps / spread)
     won = (way[judged] + 1) / 2
-    columns, step = _one_step(design, won, fit_logistic(design, won, ridge=RIDGE), case, cases)
+    columns, step = _one_step(design, won, fit_logistic(design, won, RIDGE), case, cases)
 
     def chance(sums: np.ndarray) -> np.ndarray:
         return scipy.special.expit(step(sums)[:, -1] * np.tanh(1.0))

@@ -5,13 +5,12 @@ models, and τ that of the part that the judge does not explain. The mean of n r
 
     V(n) = τ² / n + (σ² - τ²) / N,          and without the judge σ² / n.
 
-The power of a two-sided t test of level 5 % for a difference δ is that of the noncentral t distribution with n - 1 degrees of
-freedom and noncentrality δ / √V(n).
+A two-sided t test of level α finds a difference δ with the power `POWER` where V(n) is (δ / (z(1 - α/2) + z(power)))², with
+z(1 - α/2)² / 2 cases more for the t distribution (Guenther 1981, "Sample size formulas for normal theory t tests"), which is
+right to one case.
 """
 
 import math
-from bisect import bisect_left
-from functools import partial
 
 import numpy as np
 import scipy
@@ -23,49 +22,32 @@ POWER = 0.8  # chance that a planned number of cases finds the difference
 MOST = 1_000_000  # ratings that a plan without a judge may need
 
 
-def power_of(
-    rated: int, gap: float, spread: float, rest: float | None = None, cases: int | None = None, level: float = LEVEL
-) -> float:
-    """Return the power of a two-sided t test for a difference of two models.
+def ratings_needed(
+    gap: float, spread: float, rest: float | None = None, cases: int | None = None, level: float = LEVEL
+) -> int | None:
+    """Return about the least number of rated cases that find a difference.
 
     Args:
-        rated: the number of rated cases, 2 or more.
         gap: the true difference, in the unit of `spread`.
         spread: the standard deviation over cases of people's difference.
         rest: the standard deviation of the part that the judge does not explain; None without a judge.
         cases: the number of judged cases, which include the rated ones.
-        level: of the test.
+
+    Returns:
+        None if no number up to `cases` (without a judge: up to `MOST`) is enough.
     """
-    variance = spread**2 / rated
+    edge = -float(scipy.special.ndtri(level / 2))
+    variance, fixed, most = (gap / (edge + float(scipy.special.ndtri(POWER)))) ** 2, 0.0, MOST
     if rest is not None and cases is not None:
-        variance = rest**2 / rated + max(0.0, spread**2 - rest**2) / cases
-    if variance == 0:
-        return float(gap != 0)
-    freedom = rated - 1
-    edge, centre = -float(scipy.special.stdtrit(freedom, level / 2)), abs(gap) / np.sqrt(variance)
-    if centre > 30:
-        return 1.0
-    # The distribution function is inaccurate in its far tail, where the wrong side is; its value is below 1e-10 there.
-    wrong_side = float(scipy.special.nctdtr(freedom, centre, -edge)) if centre < 4 else 0.0
-    return 1 - float(scipy.special.nctdtr(freedom, centre, edge)) + wrong_side
-
-
-def ratings_needed(
-    gap: float, power: float, spread: float, rest: float | None = None, cases: int | None = None, level: float = LEVEL
-) -> int | None:
-    """Return the least number of rated cases with this power; the arguments are those of `power_of`.
-
-    None if no number up to `cases` (without a judge: up to `MOST`) is enough.
-    """
-    most = MOST if rest is None or cases is None else cases
-    reached = partial(power_of, gap=gap, spread=spread, rest=rest, cases=cases, level=level)
-    if reached(most) < power:
+        spread, fixed, most = rest, max(0.0, spread**2 - rest**2) / cases, cases
+    if variance <= fixed or spread**2 / (variance - fixed) > most:
         return None
-    return bisect_left(range(most), power, lo=2, key=reached)
+    needed = math.ceil(spread**2 / (variance - fixed) + edge**2 / 2)
+    return needed if needed <= most else None
 
 
 def cases_needed(difference: Estimate, level: float = LEVEL) -> int | None:
-    """Return about how many cases would show a mean difference over cases, as large as it is estimated, with `POWER`.
+    """Return about how many cases would show a mean difference over cases, as large as it is estimated.
 
     None if it is 0, or if not even `MOST` cases would. Where all cases agree so far, it is the number for the sign test.
     """
@@ -74,4 +56,4 @@ def cases_needed(difference: Estimate, level: float = LEVEL) -> int | None:
     spread = float(np.nanstd(difference.draws)) * math.sqrt(difference.cases)
     if spread < ROUNDING:
         return math.ceil(1 - math.log2(level))
-    return ratings_needed(difference.value, POWER, spread, level=level)
+    return ratings_needed(difference.value, spread, level=level)

@@ -61,9 +61,8 @@ class Powered:
     rated: int = 0  # cases
     unrated: int = 0
     invalid: int = 0  # rated cases without a valid verdict
-    # (value, low, high): how many rated cases without a judge would give the same width, n times the ratio of the variances;
-    # its interval is by the delete-one jackknife of the logarithm.
-    worth: tuple[float, float, float] | None = None
+    # How many rated cases without a judge would give the same width: n times the ratio of the variances.
+    worth: float | None = None
     # The standard deviations over cases of people's values, and of the part that the judge does not explain, per mean unit.
     spread: float | None = None
     rest: float | None = None
@@ -71,8 +70,7 @@ class Powered:
     def to_dict(self) -> dict[str, Any]:
         figures = {name: getattr(self, name).to_dict() for name in ("classical", "naive")}
         record = figures | {"prediction_powered": self.interval.to_dict(), "weight": self.weight, "rated": self.rated}
-        worth = dict(zip(("value", "low", "high"), self.worth)) if self.worth else None
-        return record | {"unrated": self.unrated, "rated_without_verdict": self.invalid, "worth": worth}
+        return record | {"unrated": self.unrated, "rated_without_verdict": self.invalid, "worth": self.worth}
 
 
 def prediction_powered(
@@ -116,7 +114,7 @@ def prediction_powered(
     of_others = float(others.var(ddof=1)) * len(others) if len(others) > 1 else 0.0
     factor = rated / (rated - 1)
     interval = _interval(powered, (factor * float(parts @ parts) + of_others) / size**2, rated, bounds)
-    worth = _worth(e / rated, parts, of_others / factor)
+    worth = float(e @ e) / rated / (float(parts @ parts) + of_others / factor)
     rest = float(np.sqrt((r @ r) / (rated - 1))) / size
     return Powered(interval, classical, naive, trust * (n - rated) / n, worth=worth, spread=spread, rest=rest, **counts)
 
@@ -168,15 +166,3 @@ def _interval(value: float, variance: float, cases: int, bounds: Bounds) -> Esti
         value = min(max(value, bounds[0]), bounds[1])
         low, high = max(low, bounds[0]), min(high, bounds[1])
     return Estimate(value, low, high, cases, None, cases < FEW_CASES, cases)
-
-
-def _worth(plain: np.ndarray, parts: np.ndarray, rest: float) -> tuple[float, float, float]:
-    """Return n times the ratio of the variances, with its jackknife interval."""
-    n = len(plain)
-    plain_squares, part_squares = plain**2, parts**2
-    total = float(part_squares.sum()) + rest
-    ratio = float(plain_squares.sum()) / total
-    pulls = plain_squares / plain_squares.sum() - part_squares / total  # influence of each case on the logarithm
-    error = float(np.sqrt(pulls.var() * n**2 / (n - 1)))
-    reach = float(scipy.special.stdtrit(n - 1, 0.975)) * error
-    return n * ratio, n * ratio * np.exp(-reach), n * ratio * np.exp(reach)

@@ -28,10 +28,10 @@ def measures_of_cases(cases: Cases, row: Row, people: People | None) -> dict[str
     np.fmax.at(high, panel.case, values)
     measures = {}
     if statements_of := contradicted(row.judge):
-        measures["contradicted"] = np.full(len(cases), np.nan)
+        measures["contradicted"] = wrong = np.full(len(cases), np.nan)
         for (case_id, _), statements in statements_of.items():
             number = cases.index[case_id]
-            measures["contradicted"][number] = np.nan_to_num(measures["contradicted"][number]) + bool(statements)
+            wrong[number] = np.nan_to_num(wrong[number]) + bool(statements)
     measures["models_differ"] = high - low
     if people is not None:
         rated, relation = row.rated(people), row.people_relations(people)

@@ -26,7 +26,7 @@ from automedeval.records.ratings import placed_ratings
 from automedeval.rubrics import Rubric, without_scale
 from automedeval.stats.agreement import SAME, Panel, concordance
 from automedeval.stats.bootstrap import estimate, plain, value_of
-from automedeval.stats.calibration_error import FOLDS, calibration_error, reliability_bins
+from automedeval.stats.calibration_error import FOLDS, calibration_error
 from automedeval.stats.folds import deal, each_fold
 
 FEWEST = 10  # rated cases; fewer are not enough to learn from
@@ -352,7 +352,7 @@ def _answered(verdict: Verdict) -> list[int]:
 def calibration_facts(
     before: np.ndarray | str, after: np.ndarray, people: np.ndarray, case: np.ndarray
 ) -> dict[str, Any]:
-    """Return expected calibration errors with intervals over cases, and the bins of the reliability diagram.
+    """Return expected calibration errors with intervals over cases.
 
     Args:
         before, after: scores [responses] without and with calibration, `after` cross-fitted; a text in the place of `before`
@@ -364,5 +364,4 @@ def calibration_facts(
     cases = int(case.max()) + 1
     errors = {name: calibration_error(values, people, case, cases) for name, values in sides.items()}
     unknown = {"before": {"value": None, "reason": before}} if isinstance(before, str) else {}
-    bins = {name: reliability_bins(values, people) for name, values in sides.items()}
-    return {"calibration_error": unknown | plain(estimate(errors, cases)), "reliability": bins}
+    return {"calibration_error": unknown | plain(estimate(errors, cases))}

@@ -13,7 +13,6 @@ import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import (
-    audits_of,
     contradicted_by_model,
     known_of_judge,
     layout,
@@ -32,7 +31,6 @@ from automedeval.stats.prediction_powered import LEAST_RATED, Powered, predictio
 
 MOST_PAIRED = 6  # candidates whose pairs are all compared
 ALL = "all responses"
-POWER = 0.8  # of the plan of how many ratings find a difference
 NO_SCORES = "this judge compares pairs and gives no scores"
 OFF_SCALE = "this judge's figures are not on people's scale"
 
@@ -42,25 +40,6 @@ def better(row: Row, cases: Cases, first: np.ndarray, second: np.ndarray) -> np.
     turn = np.where(first < second, 1.0, -1.0)
     places = [cases.pair_index.get((min(i, j), max(i, j)), -1) for i, j in zip(first.tolist(), second.tolist())]
     return turn * np.append(row.finest, np.nan)[places]
-
-
-def keep_ratings(cases: Cases, people: People, number: int, seed: int = 0) -> People:
-    """Return the ratings of a random draw of `number` rated cases; the other cases count as not rated.
-
-    Raises:
-        RecordError: fewer cases are rated.
-    """
-    rated = np.unique(cases.panel.case[~np.isnan(people.scores)])
-    if number > len(rated):
-        raise RecordError(f"--rated {number}: only {len(rated)} cases are rated")
-    drawn = np.random.default_rng(seed).choice(rated, number, replace=False)
-    keep = np.isin(cases.panel.case, drawn)[:, None]
-    kept = {name: np.where(keep, values, np.nan) for name, values in people.by_criterion.items()}
-    note = (
-        f"the ratings of {number} of {len(rated)} rated cases are used, drawn with seed {seed}; the others are not used"
-    )
-    # A new object: the cached properties of the old one are of all ratings.
-    return replace(people, by_criterion=kept, notes=[*people.notes, note])
 
 
 def scales_of(cases: Cases, people: People, rows: Sequence[Row], notes: list[str]) -> dict[Row, bool]:
@@ -114,7 +93,7 @@ def compare(cases: Cases, people: People, rows: Sequence[Row], candidates: Mappi
             result["models"][name] = {"mean": _figures(judges, people.scores[at[there]], judged)}
     pairs = []
     if len(candidates) > MOST_PAIRED:
-        notes.append(f"{len(candidates)} candidates: name up to {MOST_PAIRED} with --models to have pairs compared")
+        notes.append(f"{len(candidates)} candidates: pairs are compared of up to {MOST_PAIRED}, in a file of their own")
     for first, second in combinations(candidates, 2) if len(candidates) <= MOST_PAIRED else ():
         sides = in_common(candidates, first, second)
         both = sides.shape[1]
@@ -128,8 +107,7 @@ def compare(cases: Cases, people: People, rows: Sequence[Row], candidates: Mappi
         won = {name: (1 + relation) / 2 for name, relation in relation_by.items()}
         record["difference"] = _figures(judges, gaps, judged)
         record["win_rate"] = _figures(judges, (1 + relation_of(gaps)) / 2, won, bounds=(0.0, 1.0))
-        by_judge = None if rated.any() else judged[lead]
-        record["plan"] = _plan(record["difference"], lead, both, by_judge)
+        record["needed"] = _needed(record["difference"][lead], both, None if rated.any() else judged[lead])
         pairs.append(record)
     if partly := int(((rated > 0) & (rated < responses)).sum()):
         notes.append(f"{ALL}: {partly} cases are rated in part, and count as not rated there")
@@ -141,8 +119,6 @@ def comparison(
     people: People | None,
     judges: Sequence[VerdictTable],
     notes: Sequence[str] = (),
-    models: Sequence[str] = (),
-    audits: Sequence[str] = (),
 ) -> tuple[dict[str, Any], Changes | None]:
     """Return the content of `comparison.json`, and what changed from the first version to the second.
 
@@ -151,16 +127,14 @@ def comparison(
     Args:
         people: their ratings; None if there are none, and all is by the judges alone.
         notes: those of the verdicts' files.
-        models: the candidates to compare; empty for all.
-        audits: files audit.json, or folders that hold one.
 
     Raises:
-        RecordError: a fault of `candidates_of`, `scales_of`, `changes_of` or `audits_of`.
+        RecordError: a fault of `scales_of` or `changes_of`.
     """
     people = people or People([], {"none": np.full((cases.responses, 1), np.nan)}, True)
     notes = [*people.notes, *notes, *(note for judge in judges for note in notes_on(judge))]
     rows = rows_of(judges)
-    candidates = candidates_of(cases, models, notes)
+    candidates = candidates_of(cases, (), notes)
     figures = compare(cases, people, rows, candidates)
     changes = changes_of(cases, [row for row in rows if not row.invalid], candidates)
     result = bootstrap.plain(figures, Powered)
@@ -176,8 +150,7 @@ def comparison(
     counts["empty"] = judge.by_model(cases.empty)
     counts["unread"] = judge.by_model(judge.unread)
     answers = {what: {name: of[name] for name in candidates if name in of} for what, of in counts.items()}
-    audit = audits_of(audits, rows).get(lead.name)
-    profile = known_of_judge(cases, lead, best, **answers, **agreement, audit=audit)
+    profile = known_of_judge(cases, lead, best, **answers, **agreement)
     result["facts"] = [list(fact) for fact in facts_of(profile)]
     result["cases"] = {"file": cases.source, "cases": len(cases), "responses": cases.responses, "rated_cases": rated}
     result["changes"] = changes and changes.to_dict()
@@ -214,30 +187,15 @@ def _figures(
     return figures
 
 
-def _plan(figures: Mapping[str, Powered], lead: str, cases: int, by_judge: np.ndarray | None) -> dict[str, Any]:
-    """Return how many rated cases are needed to find the estimated difference: from ratings alone, and with each judge.
+def _needed(figure: Powered, cases: int, by_judge: np.ndarray | None) -> int | None:
+    """Return about how many rated cases show a difference that is as estimated, with the judge or else without it.
 
-    Without ratings these are the judged cases that the leading judge's own difference needs; `by_judge` has it, float [cases].
-    `low` and `high` are the numbers for the ends of its interval; `high` is None where the interval reaches 0.
+    Without ratings they are judged cases, and `by_judge` has the judge's differences, float [cases]. None: no number is enough.
     """
-    estimated = figures[lead].interval if figures[lead].interval.value is not None else figures[lead].classical
-    aim, spread = estimated.value, figures[lead].spread
-    if by_judge is not None and (aim := (estimated := figures[lead].naive).value) is not None:
-        spread = float(np.nanstd(by_judge, ddof=1))
-    if aim is None or not spread:
-        return {"power": POWER, "gap": estimated.reason or "people's differences are the same in every case"}
-    ends: dict[str, float | None] = {"value": aim}
-    if estimated.low is not None and estimated.high is not None:
-        far, near = sorted((abs(estimated.low), abs(estimated.high)), reverse=True)
-        ends |= {"low": far, "high": near if estimated.low * estimated.high > 0 else None}
-
-    def needed(rest: float | None) -> dict[str, int | None]:
-        numbers = {}
-        for name, gap in ends.items():
-            many = gap and ratings_needed(gap, POWER, spread, rest, None if rest is None else cases)
-            numbers[name] = max(many, LEAST_RATED) if many and rest is not None else many or None
-        return numbers
-
-    plan: dict[str, Any] = {"power": POWER, "difference": aim, "cases": cases, "without": needed(None)}
-    plan["with"] = {name: needed(each.rest) for name, each in figures.items() if each.rest is not None}
-    return plan
+    if by_judge is not None:
+        return ratings_needed(figure.naive.value, float(np.nanstd(by_judge, ddof=1))) if figure.naive.value else None
+    aim = figure.interval.value if figure.interval.value is not None else figure.classical.value
+    if not aim or not figure.spread:
+        return None
+    with_judge = figure.rest is not None and ratings_needed(aim, figure.spread, figure.rest, cases)
+    return max(with_judge, LEAST_RATED) if with_judge else ratings_needed(aim, figure.spread)

@@ -10,20 +10,15 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from rapidfuzz.distance import LCSseq
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.table import VerdictTable
-from automedeval.metrics.embedding import TextEncoder, readable, sentences
-from automedeval.metrics.lexical import words
 from automedeval.records import CriterionLabel, RecordError, read_placed
-from automedeval.stats.bootstrap import Statistic, difference, divide, estimate, mean_of
+from automedeval.stats.bootstrap import Statistic, divide, estimate, mean_of
 from automedeval.stats.calibration_error import BINS, calibration_error
 from automedeval.stats.degrees import degree_tables, kappa
 
 CATEGORY = "category:"  # how a tag names the category of a criterion
-TRIVIAL = ("words covered", "ROUGE-L recall", "embedding cosine", "words covered + embedding cosine")
-
 
 Labels = dict[str, np.ndarray]  # annotator → float [items], 1 or 0, NaN where there is no label
 
@@ -83,11 +78,8 @@ def _macro_f1(s: np.ndarray) -> np.ndarray:
 
 
 OF_TABLE: dict[str, Callable[[np.ndarray], np.ndarray]] = {  # of sums of `_table`
-    "precision": lambda s: divide(s[:, 3], s[:, 3] + s[:, 1]),
-    "recall": lambda s: divide(s[:, 3], s[:, 3] + s[:, 2]),
     "balanced_accuracy": lambda s: (divide(s[:, 3], s[:, 3] + s[:, 2]) + divide(s[:, 0], s[:, 0] + s[:, 1])) / 2,
     "cohen_kappa": partial(kappa, 1 - np.eye(2)),
-    "macro_f1_majority": _macro_f1,
 }
 
 
@@ -124,35 +116,6 @@ def measures(cases: Cases, met: np.ndarray, chance: np.ndarray, labels: Labels, 
     }
 
 
-def trivial(cases: Cases, items: np.ndarray, encoder: TextEncoder | None) -> dict[str, np.ndarray]:
-    """Return what needs no judge: float [items] of each of `TRIVIAL`, of the first two alone without an encoder.
-
-    Args:
-        items: int, the numbers of the items.
-    """
-    both = (cases.items[item] for item in items.tolist())
-    texts = [(criterion.criterion, cases.at(response)[1].text) for response, criterion in both]
-    word_lists = [(words(criterion), words(response)) for criterion, response in texts]
-    covered = [np.mean([word in set(said) for word in set(asked)]) if asked else np.nan for asked, said in word_lists]
-    recall = [LCSseq.similarity(asked, said) / len(asked) if asked else np.nan for asked, said in word_lists]
-    scores = dict(zip(TRIVIAL, (np.array(covered), np.array(recall))))
-    if encoder is None:
-        return scores
-    cut = {response: sentences(response) for _, response in texts}
-    every = [*(criterion for criterion, _ in texts), *(each for some in cut.values() for each in some)]
-    every = list(dict.fromkeys(every))
-    vectors = dict(zip(every, encoder.encode(list(map(readable, every)))))
-    nearest = [max((float(vectors[a] @ vectors[each]) for each in cut[b]), default=np.nan) for a, b in texts]
-    cosine = np.array(nearest)
-    return scores | dict(zip(TRIVIAL[2:], (cosine, cosine + scores[TRIVIAL[0]])))
-
-
-def category(tags: Sequence[str]) -> str | None:
-    """Return the category of a criterion: that of its first tag that names one, else its first tag, else None."""
-    named = next((tag for tag in tags if tag.startswith(CATEGORY)), tags[0] if tags else "")
-    return named.removeprefix(CATEGORY) or None
-
-
 def groups(cases: Cases, labelled: np.ndarray) -> dict[str, np.ndarray]:
     """Return the categories of the labelled criteria, or else their tags, as masks of the items; `labelled` is such a mask."""
     tags = [criterion.tags if use else () for (_, criterion), use in zip(cases.items, labelled)]
@@ -161,44 +124,29 @@ def groups(cases: Cases, labelled: np.ndarray) -> dict[str, np.ndarray]:
     return {tag.removeprefix(CATEGORY): np.array([tag in tags_of_item for tags_of_item in tags]) for tag in categories}
 
 
-def certificate_of(
-    cases: Cases, readings: Sequence[VerdictTable], labels: Labels, encoder: TextEncoder | None, resamples: int
-) -> dict[str, Any]:
-    """Return the figures of every judge, of each physician against the others, and of what needs no judge, with intervals."""
-    majority, case = majority_of(labels), cases.panel.case[cases.response_of]
+def certificate_of(cases: Cases, readings: Sequence[VerdictTable], labels: Labels, resamples: int) -> dict[str, Any]:
+    """Return the figures of every judge, and of each physician beside the majority of the others, with intervals."""
+    majority = majority_of(labels)
     labelled = ~np.isnan(np.stack([*labels.values()])).all(axis=0)
     judged = {reading.name: strict_majority(reading.met) for reading in readings}
-    tree: dict[str, Any] = {"judges": {}, "physicians": {}, "trivial": {}}
+    tree: dict[str, Any] = {"judges": {}, "physicians": {}}
     for reading in readings:
         met, chance = judged[reading.name], reading.met_probabilities
-        figures = {"all": measures(cases, met, chance, labels, majority), "categories": {}, "physicians": {}}
+        figures = {"all": measures(cases, met, chance, labels, majority), "categories": {}}
         for tag, mask in groups(cases, labelled).items():
             some = {name: np.where(mask, each, np.nan) for name, each in labels.items()}
             figures["categories"][tag] = measures(cases, met, chance, some, np.where(mask, majority, np.nan))
-        for annotator, met_by in labels.items():
-            figures["physicians"][annotator] = _agreement(cases, met, met_by)
         tree["judges"][reading.name] = figures
     for annotator, met_by in labels.items():
-        truth = majority_of(labels, without=annotator)
-        tree["physicians"][annotator] = of_annotator = _agreement(cases, met_by, truth)
-        for name, met in judged.items():
-            same = _agreement(cases, np.where(np.isnan(met_by), np.nan, met), truth)
-            of_annotator[f"accuracy of {name} on these pairs"] = same["accuracy"]
-    sure = np.flatnonzero(~np.isnan(majority))
-    for name, values in trivial(cases, sure, encoder).items():
-        tree["trivial"][name] = auroc(values, majority[sure], case[sure])
-    estimated = estimate(tree, len(cases), resamples)
-    for figures in estimated["judges"].values():
-        own, others = figures["all"]["auroc"], estimated["trivial"].items()
-        figures["above_trivial"] = {name: difference(own, each, None) for name, each in others}
-    met_share = float(majority[sure].mean()) if len(sure) else None
-    counts = {"pairs": int(labelled.sum()), "majority": len(sure), "met": met_share, "physicians": len(labels)}
-    return estimated | {"labels": counts}
+        truth = np.where(np.isnan(met_by), np.nan, majority_of(labels, without=annotator))
+        said = {"accuracy": met_by} | {f"accuracy of {name} on these pairs": met for name, met in judged.items()}
+        tree["physicians"][annotator] = {name: _accuracy(cases, met, truth) for name, met in said.items()}
+    sure = int((~np.isnan(majority)).sum())
+    counts = {"pairs": int(labelled.sum()), "majority": sure, "met": float(np.nanmean(majority)) if sure else None}
+    return estimate(tree, len(cases), resamples) | {"labels": counts | {"physicians": len(labels)}}
 
 
-def _agreement(cases: Cases, met: np.ndarray, truth: np.ndarray) -> dict[str, Statistic]:
-    """Return accuracy, kappa and macro-F1 over the items that both have said something of."""
-    table = _table(met, truth, cases.panel.case[cases.response_of], len(cases))
-    of: dict[str, Callable] = {"accuracy": lambda s: divide(s[:, 0] + s[:, 3], s.sum(axis=1))}
-    of |= {"cohen_kappa": OF_TABLE["cohen_kappa"], "macro_f1_pooled": _macro_f1}
-    return {name: Statistic(table, each, int(table.sum())) for name, each in of.items()}
+def _accuracy(cases: Cases, met: np.ndarray, truth: np.ndarray) -> Statistic:
+    """Return the accuracy over the items that both have said something of."""
+    both = np.where(np.isnan(met) | np.isnan(truth), np.nan, met == truth)
+    return mean_of(both, cases.panel.case[cases.response_of], len(cases), bounds=(0.0, 1.0))

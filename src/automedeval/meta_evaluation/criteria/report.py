@@ -14,13 +14,11 @@ from automedeval.meta_evaluation.criteria.checklists import Labels, certificate_
 from automedeval.meta_evaluation.facts import best_of, facts_of
 from automedeval.meta_evaluation.page import SHOWN_CASES, Bars, Table, render_report
 from automedeval.meta_evaluation.table import VerdictTable, rows_of
-from automedeval.metrics.embedding import TextEncoder
-from automedeval.records.text import number, span
+from automedeval.records.text import UNDEFINED, number, span
 from automedeval.records.types import question_text
 from automedeval.stats.bootstrap import estimate, mean_of, plain
-from automedeval.stats.checklist import MEAN_RULES, checklist_scores, length_adjusted, mean_score
+from automedeval.stats.checklist import checklist_scores
 
-MEAN = "unclipped"  # the mean that stands first: harm may take it below 0; the page has the others of `MEAN_RULES` too
 UNCERTIFIED = "uncertified: it was not compared with physicians' labels of these cases (--ratings)"
 
 
@@ -28,7 +26,6 @@ def criteria_result(
     cases: Cases,
     readings: Sequence[VerdictTable],
     labels: tuple[Labels, int] | None,
-    encoder: TextEncoder | None,
     resamples: int,
     audits: Sequence[str] = (),
     harm: Mapping[str, Any] | None = None,
@@ -37,7 +34,6 @@ def criteria_result(
 
     Args:
         labels: what `read_labels` returns; None: no labels.
-        encoder: of the scores that need no judge; None leaves out those that compare embeddings.
         audits: files audit.json of these judges, or their folders.
         harm: the harm of the answers by degree, as harm.json has it.
 
@@ -46,7 +42,7 @@ def criteria_result(
     """
     certificate, labelled = None, np.zeros(len(cases.items), bool)
     if labels is not None:
-        certificate = plain(certificate_of(cases, readings, labels[0], encoder, resamples))
+        certificate = plain(certificate_of(cases, readings, labels[0], resamples))
         certificate["labels"]["of other cases"] = labels[1]
         labelled = ~np.isnan(np.stack([*labels[0].values()])).all(axis=0)
     judges = {}
@@ -54,7 +50,6 @@ def criteria_result(
         judges[reading.name] = {
             "candidates": plain(estimate(candidates(cases, reading), len(cases), resamples)),
             "missed": missed(cases, reading),
-            "topics": missed(cases, reading, by_topic=True),
             "certified": not np.isnan(strict_majority(reading.met[labelled])).all(),
         }
     result = {"cases": len(cases), "responses": cases.responses, "judges": judges, "certificate": certificate}
@@ -112,41 +107,37 @@ def candidates(cases: Cases, reading: VerdictTable) -> dict[str, dict[str, Any]]
         for met in (reading.met, np.where(points < 0, reading.met, 0.0))
     )
     whole, harm = (np.where(unread > 0, np.nan, each.score) for each in (scores, of_harm))
-    lengths = [len(response.text) for record in cases.records for response in record.responses]
-    adjusted = length_adjusted(whole, np.array(lengths))
     means: dict[str, dict[str, Any]] = {}
     for model, at in _shown(cases, reading).items():
         means[model] = {"responses": len(at), "read": int((unread[at] == 0).sum()), "unread": int(unread[at].sum())}
-        means[model] |= {"empty": int(cases.empty[at].sum()), "length_adjusted": mean_score(adjusted[at], MEAN)}
-        means[model] |= {rule: mean_score(whole[at], rule) for rule in MEAN_RULES}
-        means[model] |= {name: mean_score(getattr(scores, name)[at], MEAN) for name in ("lowest", "highest")}
+        means[model] |= {"empty": int(cases.empty[at].sum())}
+        for name in ("lowest", "highest"):
+            ends = getattr(scores, name)[at]
+            means[model][name] = None if np.isnan(ends).all() else float(np.nanmean(ends))
         for name, values in (("mean", whole), ("harm", harm)):
             means[model][name] = mean_of(values[at], case[at], len(cases), "no response is wholly read")
     return means
 
 
-def missed(cases: Cases, reading: VerdictTable, by_topic: bool = False) -> dict[str, dict[str, Any]]:
-    """Return, for each tag or topic, the share of failed criteria: not met with points above 0, or met with points below.
+def missed(cases: Cases, reading: VerdictTable) -> dict[str, dict[str, Any]]:
+    """Return, for each tag, the share of failed criteria: not met with points above 0, or met with points below.
 
-    Unread criteria do not count. The most failed one comes first; each has the same share by candidate. There are no topics if
-    there are as many as cases: they say nothing of a theme.
+    Unread criteria do not count. The most failed one comes first; each has the same share by candidate.
     """
-    topics = [case.topic for case in cases.records if case.topic] if by_topic else []
     items_of: dict[str, list[int]] = defaultdict(list)
-    for item, (response, criterion) in enumerate(cases.items if not by_topic or len(set(topics)) < len(topics) else ()):
-        topic = cases.at(response)[0].topic
-        for theme in criterion.tags if not by_topic else [topic] if topic else []:
-            items_of[theme].append(item)
+    for item, (_, criterion) in enumerate(cases.items):
+        for tag in criterion.tags:
+            items_of[tag].append(item)
     failed = np.where(cases.points > 0, 1 - reading.met, reading.met)
     failed[~reading.shown()[cases.response_of]] = np.nan
     result: dict[str, dict[str, Any]] = {}
-    for theme, items in items_of.items():
+    for tag, items in items_of.items():
         shares, models = failed[items], cases.model_of[cases.response_of[items]]
         read = ~np.isnan(shares)
         if read.any():
             by_model = {cases.models[each]: float(shares[read & (models == each)].mean()) for each in set(models[read])}
             by_model = dict(sorted(by_model.items()))
-            result[theme] = {"criteria": int(read.sum()), "failed": float(shares[read].mean()), "candidates": by_model}
+            result[tag] = {"criteria": int(read.sum()), "failed": float(shares[read].mean()), "candidates": by_model}
     return dict(sorted(result.items(), key=lambda each: -each[1]["failed"]))
 
 
@@ -173,18 +164,22 @@ def render_criteria(result: Mapping[str, Any], cases: Cases, readings: Sequence[
     each_mean = [
         (judge, model, each) for judge, own in result["judges"].items() for model, each in own["candidates"].items()
     ]
-    rows = [
-        (model, judge, each["rank"], each["responses"], each["read"], span(each["mean"], 3), span(each["harm"], 3))
-        for judge, model, each in each_mean
-    ]
-    head = ("candidate", "judge", "rank", "responses", "wholly read", "mean score", "of which harm")
+    certified = {name: name if own["certified"] else f"{name}, uncertified" for name, own in result["judges"].items()}
+    rows = []
+    for judge, model, each in each_mean:
+        counts = [f"{each['read']} of {each['responses']}", each["unread"], each["empty"]]
+        ends = f"{number(each['lowest'])} to {number(each['highest'])}"
+        figures = (span(each["mean"], 3), span(each["harm"], 3), ends)
+        rows.append((model, certified[judge], each["rank"] or UNDEFINED, *figures, *counts))
+    head = ["candidate", "judge", "rank", "mean score", "of which harm", "of all responses"]
+    head += ["wholly read", "unread criteria", "empty"]
     several = len(result["judges"]) > 1
     bars = [(f"{model}, by {judge}" if several else model, each["mean"], "") for judge, model, each in each_mean]
     return render_report(
         "automedeval.meta_evaluation", "criteria", f"Criteria: {Path(cases.source).stem}", words=sentences(result),
         facts=facts(result), bars=Bars("Mean score, of at most 1, with 95 % intervals", bars, (0.0, 1.0)),
-        notes=result["notes"], figures=[], settings=result["settings"], tables=[Table(head, rows)], result=result,
-        shown=shown_cases(cases, readings),
+        notes=result["notes"], figures=[], settings=result["settings"],
+        tables=[Table(head, rows, "Mean scores of wholly read responses")], result=result, shown=shown_cases(cases, readings),
     )  # fmt: skip
 
 

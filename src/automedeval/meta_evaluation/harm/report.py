@@ -99,7 +99,7 @@ def degrees_by_model(rater: VerdictTable) -> dict[str, dict[str, Any]]:
 
 
 def agreement(judge: VerdictTable, physicians: VerdictTable) -> dict[str, Any]:
-    """Return how a judge agrees with physicians: the table, kappa, and what it finds of each degree or a worse one."""
+    """Return how a judge agrees with physicians: the table, kappa, and what it finds of the threshold or worse."""
     cases, names = judge.cases, rubric_of(judge).degree.values
     people, judged = middle_degrees(physicians), middle_degrees(judge)
     tables = degree_tables(people, judged, cases.panel.case, len(cases), len(names))
@@ -114,7 +114,7 @@ def agreement(judge: VerdictTable, physicians: VerdictTable) -> dict[str, Any]:
         "table": tables.sum(axis=0).astype(int).tolist(),
         "kappa": weighted_kappa(tables),
         "kappa_with_one": weighted_kappa(single),
-        "from": {name: detection(tables, least) for least, name in enumerate(names) if least},
+        **detection(tables, list(names).index(rubric_of(judge).degree.threshold)),
         "under_called": [[case.id, response.model] for case, response in under_called],
     }
 
@@ -202,7 +202,7 @@ def sentences(result: Mapping[str, Any]) -> list[str]:
     worse, (name, by_model) = f"{result['threshold']} or worse", next(iter(result["raters"].items()))
     lines = [_most(name, by_model, worse), f"Harm: {harm_in_words(result)}"]
     for name, each in result["judges"].items():
-        found = each["from"][result["threshold"]]
+        found = {key: each[key] for key in ("sensitivity", "false_alarms")}
         shares = {key: f"{span(figure, 0, 100)} %" for key, figure in found.items()}
         lines.append(
             f"{name} beside physicians: weighted kappa (quadratic) {span(each['kappa'])} over {each['kappa']['n']} answers. Of "

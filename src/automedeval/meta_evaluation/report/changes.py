@@ -42,21 +42,19 @@ class Changes:
         return names | {"compared": int((~np.isnan(self.gap)).sum())} | counts
 
     def grid(
-        self, cases: Cases, judges: Sequence[VerdictTable], people: People | None, models: Sequence[str]
+        self, cases: Cases, judges: Sequence[VerdictTable], people: People | None, models: Sequence[str], flags: Any
     ) -> dict[str, Any]:
         """Return the grid, see `grid_of`: the models are its columns, of two models the regressions come first."""
         of_judges = self.kind == "judge"
         head: dict[str, Any] = {"old": self.old} if of_judges else {"base": self.old, "sort": "lost"}
         more: dict[str, Any] = {"changed": (self.gap, self.marks), "of_judges": of_judges, "models": models}
-        return grid_of(cases, judges, people, self.row, before=self.before, **more, **head)
+        return grid_of(cases, judges, people, self.row, flags, before=self.before, **more, **head)
 
 
-def candidates_of(
-    cases: Cases, chosen: Iterable[str], notes: list[str], option: str = "--models"
-) -> dict[str, np.ndarray]:
+def candidates_of(cases: Cases, chosen: Iterable[str], notes: list[str], option: str = "") -> dict[str, np.ndarray]:
     """Return the response of every candidate in every case: candidate → int [cases], -1 where there is none.
 
-    `chosen` are the names of those to return, given by the option; none for all.
+    `chosen` are the names of those to return, given by the option, if there is one; none for all.
     """
     chosen = list(dict.fromkeys(chosen))
     if len(cases.models) > MOST_MODELS and not chosen:

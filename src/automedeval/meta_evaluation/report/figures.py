@@ -42,7 +42,7 @@ def _agreement(result: dict[str, Any]) -> Iterator[Figure]:
             yield Figure(
                 f"Reliability of {name}",
                 "People's mean score in bins of the judge's (expected) score. It should rise steadily.",
-                partial(charts.reliability, [(name, bins)]),
+                partial(charts.reliability, name, bins),
                 ["judge's mean", "people's mean", "responses"],
                 [[each["judge"], each["people"], each["n"]] for each in bins],
             )

@@ -1,4 +1,4 @@
-"""The grid of a page: a row per case and a column per model, packed for the browser.
+"""The grid of a page: a row per case and a column per model, packed for the browser, with the flags of readers.
 
 What is sorted and filtered by is one block, the texts are another, which the browser unpacks when a case is opened or searched.
 """
@@ -9,6 +9,7 @@ import json
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import combinations, product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,10 @@ from automedeval.meta_evaluation.agreement.judge_facts import contradicted
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.agreement.worth_reading import measures_of_cases
 from automedeval.meta_evaluation.table import Row, VerdictTable
-from automedeval.records import question_text
+from automedeval.records import RecordError, digest, question_text, read_lines
 
 GRID_CASES = 20_000  # of more cases the file would be too large to send
+FLAGS = "flags.jsonl"  # what the page writes, and the report reads again from its folder
 QUESTION = 200  # letters of a question that a row has
 RAW = 10_000  # letters of an invalid verdict's text
 MARKS = {  # list of cases in agreement.json → mark of a case
@@ -37,6 +39,27 @@ WORDS = {  # mark of a change → its words, of two models and of two judges
 }
 
 
+def fingerprint(cases: Cases) -> str:
+    """Return what a reader's flags belong to: the cases with their texts and models, whoever judges them."""
+    return digest([[case.id, case.digest] for case in cases.records])
+
+
+def read_flags(file: Path, cases: Cases) -> dict[str, dict[str, Any]]:
+    """Return case id → {"flagged", "comment"} of a file that the page wrote; empty if there is none.
+
+    Raises:
+        RecordError: a line is no flag, or a flag of another report.
+    """
+    flags, expected = {}, fingerprint(cases)
+    for place, line in read_lines(file) if file.exists() else ():
+        if line.get("report") != expected:
+            raise RecordError(f"{place}: a flag of another report, of other cases; remove the file from this folder")
+        if not isinstance(line.get("case_id"), str) or not isinstance(line.get("comment", ""), str):
+            raise RecordError(f"{place}: 'case_id' and 'comment' must be texts")
+        flags[line["case_id"]] = {"flagged": bool(line.get("flagged")), "comment": line.get("comment", "")}
+    return flags
+
+
 def marks_of(cases: Cases, judge: VerdictTable) -> dict[str, np.ndarray]:
     """Return mark → whether each response has it by a judge: bool [responses]."""
     valid, due = judge.valid_by_response
@@ -51,6 +74,7 @@ def grid_of(
     judges: Sequence[VerdictTable],
     people: People | None,
     main: Row,
+    flags: Mapping[str, Any],
     lists: Mapping[str, Sequence[str]] | None = None,
     *,
     changed: tuple[np.ndarray, Mapping[str, np.ndarray]] | None = None,
@@ -63,6 +87,7 @@ def grid_of(
 
     Args:
         main: the line whose scores the cells have.
+        flags: what readers flagged, see `read_flags`.
         lists: the ids of the cases to look at, by list of `MARKS`.
         changed: the gap and the marks of `changes.Changes`; its size sorts the cases then.
         of_judges: whether a judge changed, not a model.
@@ -104,7 +129,8 @@ def grid_of(
         texts.append(text | {"rationales": rationales[number], "responses": responses})
     scored = values[~np.isnan(values)]
     scale = main.judge.scale if main.values is not None else None
-    content: dict[str, Any] = {"models": models, "marks": marks, "rows": rows} | head
+    content: dict[str, Any] = {"report": fingerprint(cases), "models": models, "marks": marks, "flags": flags} | head
+    content["rows"] = rows
     content["scale"] = scale or ([float(scored.min()), float(scored.max())] if len(scored) else [0, 1])
     packed = {"rows": _pack(_json(content)), "texts": _pack("\n".join(map(_json, texts)))}
     return {"grid": packed, "in_grid": len(rows)}

@@ -38,7 +38,7 @@ from automedeval.meta_evaluation.harm.report import harm_report
 from automedeval.meta_evaluation.report import page
 from automedeval.meta_evaluation.report.arguments import ReportArguments
 from automedeval.meta_evaluation.report.changes import against_baseline
-from automedeval.meta_evaluation.report.grid import grid_of
+from automedeval.meta_evaluation.report.grid import FLAGS, grid_of, read_flags
 from automedeval.meta_evaluation.report.text import words
 from automedeval.meta_evaluation.table import rows_of
 from automedeval.meta_evaluation.verdict_files import has_checklists, read_checklists, read_verdicts
@@ -112,8 +112,9 @@ def make_report(
     args.verdicts = [file for file in args.verdicts if file not in on_harm]
     own = None if args.rubric and read_rubric(args.rubric).in_words else args.rubric
     if labels or has_checklists(args.verdicts):
-        report = _criteria_report(args, load_encoder, cases, labels, harm)
+        report = _criteria_report(args, cases, labels, harm)
         return replace(report, texts=report.texts | harm_pages)
+    flags = read_flags(Path(args.output) / FLAGS, cases)
     judges, notes = read_verdicts(args.verdicts, cases, own, frozenset({*NAMES, "people"}))
     teacher = teacher_among(judges, args.teacher_verdicts) if args.teacher_verdicts else None
     notes += [note for judge in judges for note in notes_on(judge)]
@@ -170,7 +171,7 @@ def make_report(
     if args.baseline is not None:
         result["baseline"], *changed = against_baseline(cases, main, args.baseline)
         changes = {"changed": changed, "base": args.baseline, "sort": "lost"}
-    grid = grid_of(cases, judges, people, main, result["main_judge"]["cases"], **changes)
+    grid = grid_of(cases, judges, people, main, flags, result["main_judge"]["cases"], **changes)
     result["score_counts"] = {}
     if (values := main.values) is not None and len(cases.models) <= MOST_MODELS:
         of_models = {name: values[cases.model_of == number] for number, name in enumerate(cases.models)}
@@ -182,13 +183,10 @@ def make_report(
     return Report(result, "agreement.json", "report.html", texts, [*words(result, scale), *steps])
 
 
-def _criteria_report(
-    args: ReportArguments, load_encoder: LoadEncoder, cases: Cases, labels_file: str | None, harm: dict[str, Any]
-) -> Report:
+def _criteria_report(args: ReportArguments, cases: Cases, labels_file: str | None, harm: dict[str, Any]) -> Report:
     readings, notes = read_checklists(args.verdicts, cases)
     labels = read_labels(labels_file, cases) if labels_file else None
-    encoder = load_encoder(notes) if labels else None
-    result = criteria_report.criteria_result(cases, readings, labels, encoder, args.resamples, args.audits, harm)
+    result = criteria_report.criteria_result(cases, readings, labels, args.resamples, args.audits, harm)
     result |= {"notes": notes, "settings": describe_result("report", resamples=args.resamples)}
     texts = criteria_report.render_criteria(result, cases, readings)
     return Report(result, "criteria.json", "criteria.html", texts, criteria_report.sentences(result)[:2])

@@ -135,8 +135,7 @@ def known_of(result: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any], Ju
     more = {"harm": result.get("harm", {}), "steps": result.get("next_steps", ()), "unclear": stands["unclear"]}
     more |= {"agreement": credit(result), "rated": rated, "outcome": best and best["outcome"], "first": first}
     more |= {"longer": tuple(table["models"][first]["longer"])} if first is not None else {}
-    known = profile(main["name"], result["judges"][main["name"]], **more)
-    return table, stands, known
+    return table, stands, profile(main["name"], result["judges"][main["name"]], **more)
 
 
 def _beside(name: str, each: dict[str, Any], base: str, scale: tuple[float, float] | None) -> str:

@@ -18,12 +18,21 @@
     for (let place = 0; place < packed.length; place++) bytes[place] = packed.charCodeAt(place);
     return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
   };
-  const { models, scale, marks, gap, old, base: first, sort, rows: packed } = JSON.parse(await unpack("packed-rows"));
+  const { report, models, scale, marks, gap, old, base: first, sort, flags: embedded, rows: packed } = JSON.parse(await unpack("packed-rows"));
   const order = sort ?? (models.length > 1 ? "models_differ" : `-score:${models[0]}`);
   const rows = packed.map(([id, topic, question, cells, reasons, measures], number) => ({
     id, topic, question, cells, measures, number,
     marks: new Set([...reasons, ...cells.flatMap((cell) => cell?.[2] ?? [])]),
   }));
+  const key = `automedeval-flags-${report}`;
+  const stored = () => {
+    try {
+      return JSON.parse(localStorage.getItem(key));
+    } catch {
+      return null;
+    }
+  };
+  const flags = Object.assign(Object.create(null), embedded, stored());
   let unpacked = null;
   const texts = () => (unpacked ??= unpack("packed-texts").then((text) => text.split("\n").map((line) => ({ line }))));
   const textOf = async (row) => JSON.parse((await texts())[row.number].line);
@@ -55,9 +64,9 @@
 
   // Rows: filter, sort, draw.
   const frame = at("frame"), canvas = at("canvas"), table = at("rows");
-  const signs = { contradicted: "✗", invalid: "!", unread: "?", empty: "∅", least_sure: "~",
+  const signs = { contradicted: "✗", invalid: "!", unread: "?", empty: "∅", flagged: "⚑", least_sure: "~",
     won: "▲", lost: "▼", newly_contradicted: "✗⁺", newly_empty: "∅⁺", newly_failing: "!⁺" };
-  const names = { ...marks, invalid: "invalid verdict", unread: "not read", empty: "empty" };
+  const names = { ...marks, invalid: "invalid verdict", unread: "not read", empty: "empty", flagged: "flagged" };
   const sign = (name) => {
     const element = make("span", { className: "sign", textContent: signs[name], title: names[name] ?? name });
     element.setAttribute("role", "img");
@@ -82,7 +91,7 @@
       return words.every((word) => each.words.includes(word));
     };
     shown = rows.filter((row) => (!state.topic || row.topic === state.topic)
-      && (!state.show || row.marks.has(state.show))
+      && (!state.show || (state.show === "flagged" ? flags[row.id]?.flagged : row.marks.has(state.show)))
       && (!words.length || holds(row)));
     const key = (state.sort || order).replace(/^-/, "");
     const way = (state.sort || order).startsWith("-") ? -1 : 1;
@@ -104,7 +113,7 @@
     line.setAttribute("aria-selected", place === current);
     const link = make("a", { href: address({ case: row.id }), tabIndex: -1, dir: "auto", textContent: row.question || row.id });
     const head = make("th", { scope: "row" }, link);
-    if (row.marks.has("least_sure")) link.prepend(sign("least_sure"), " ");
+    for (const name of ["flagged", "least_sure"]) if (name === "flagged" ? flags[row.id]?.flagged : row.marks.has(name)) link.prepend(sign(name), " ");
     line.append(head, ...row.cells.map((cell) => {
       if (!cell) return make("td", { textContent: "–" });
       const [score, length, itsMarks, ...before] = cell;
@@ -169,7 +178,7 @@
     put({ case: shown[current].id });
   });
 
-  // An opened case: the answers side by side, what differs, the verdict's words.
+  // An opened case: the answers side by side, what differs, the verdict's words, the flag.
   const dialog = at("case");
   const block = (name, text) => {
     const box = make("div", { className: "text", dir: "auto", tabIndex: 0 });
@@ -271,6 +280,10 @@
     others.value = base === "" ? "" : Math.max(0, columns.findIndex(({ model }) => model === base));
     others.addEventListener("input", () => { base = columns[others.value || -1]?.model ?? ""; fill(); });
     fill();
+    const mine = flags[row.id] ?? { flagged: false, comment: "" };
+    const flagged = make("input", { type: "checkbox", checked: mine.flagged });
+    const comment = make("input", { type: "text", maxLength: 500, value: mine.comment, dir: "auto" });
+    for (const each of [flagged, comment]) each.addEventListener("input", () => keep({ [row.id]: { flagged: flagged.checked, comment: comment.value } }));
     const rest = [];
     if (text.choices.length) rest.push(make("h3", { textContent: "Choices" }), list(text.choices));
     const rationales = text.rationales.map(([name, words]) => ({ model: name, text: words, scores: [], wrong: [], comments: [] }));
@@ -280,6 +293,7 @@
         button("Previous", () => put({ case: shown[place - 1].id }), place <= 0),
         button("Next", () => put({ case: shown[place + 1].id }), place < 0 || place + 1 >= shown.length),
         button("Close", () => dialog.close())),
+      make("div", { className: "flag" }, make("label", {}, flagged, " ⚑ Flag"), make("label", {}, "Comment", comment)),
       make("h3", { textContent: "Question" }), block("Question", text.question),
       make("h3", { textContent: "Answers" }),
       ...(columns.length > 1 ? [make("label", { className: "soft" }, "Underline the words that differ from ", others)] : []),
@@ -298,17 +312,47 @@
     if (shown[place]) put({ case: shown[place].id });
   });
 
+  // Flags: kept in this browser under the report's fingerprint; a file of them can be read by the page, and by the report.
+  const keep = (changes) => {
+    Object.assign(flags, stored(), changes); // another tab may have kept some
+    try {
+      localStorage.setItem(key, JSON.stringify(flags));
+    } catch {
+      said.textContent = "This browser keeps nothing: download the flags before you leave the page.";
+    }
+    redraw();
+  };
+  const save = (name, kind, text) => {
+    const link = make("a", { download: name, href: URL.createObjectURL(new Blob([text], { type: kind })) });
+    link.click();
+    URL.revokeObjectURL(link.href);
+  };
+  at("save-flags").addEventListener("click", () => {
+    const lines = Object.entries(flags).filter(([, each]) => each.flagged || each.comment);
+    save("flags.jsonl", "application/jsonl", lines.map(([id, each]) => `${JSON.stringify({ report, case_id: id, ...each })}\n`).join(""));
+  });
+  at("read-flags").addEventListener("change", async ({ target }) => {
+    const [file] = target.files;
+    target.value = "";
+    try {
+      const lines = (await file.text()).split("\n").filter((line) => line.trim()).map((line) => JSON.parse(line));
+      if (lines.some((each) => each?.report !== report)) throw new Error("the flags are of another report");
+      keep(Object.fromEntries(lines.map((each) => [String(each.case_id), { flagged: Boolean(each.flagged), comment: String(each.comment ?? "") }])));
+      said.textContent = `${file.name}: ${lines.length} flags were read.`;
+      await select();
+    } catch (error) {
+      said.textContent = `${file.name} is not read: ${error instanceof SyntaxError ? "it is no file of flags" : error.message}.`;
+    }
+  });
   at("save-table").addEventListener("click", () => {
     // No table program may take a text for a formula.
     const cell = (each) => `"${String(each).replace(/^[=+\-@\t\r]/, "'$&").replaceAll('"', '""')}"`;
-    const head = ["case_id", "topic", "question", ...models.flatMap((name) => ["score", "letters", "marks", ...(old ? [`score by ${old}`] : [])].map((what) => `${name} ${what}`))];
+    const head = ["case_id", "topic", "question", ...models.flatMap((name) => ["score", "letters", "marks", ...(old ? [`score by ${old}`] : [])].map((what) => `${name} ${what}`)), "flagged", "comment"];
     const lines = shown.map((row) => [row.id, row.topic, row.question,
-      ...row.cells.flatMap((each) => [...(each ?? ["", "", []]), ...(each || !old ? [] : [""])].map((part) => part?.join?.(" ") ?? part ?? ""))]);
+      ...row.cells.flatMap((each) => [...(each ?? ["", "", []]), ...(each || !old ? [] : [""])].map((part) => part?.join?.(" ") ?? part ?? "")),
+      flags[row.id]?.flagged ? "yes" : "", flags[row.id]?.comment ?? ""]);
     const number = (each) => (typeof each === "number" ? each : cell(each));
-    const file = new Blob([`\ufeff${[head, ...lines].map((line) => line.map(number).join(",")).join("\r\n")}\r\n`], { type: "text/csv" });
-    const link = make("a", { download: "cases.csv", href: URL.createObjectURL(file) });
-    link.click();
-    URL.revokeObjectURL(link.href);
+    save("cases.csv", "text/csv", `\ufeff${[head, ...lines].map((line) => line.map(number).join(",")).join("\r\n")}\r\n`);
   });
 
   // Begin.
@@ -317,7 +361,7 @@
   for (const topic of [...new Set(rows.map((row) => row.topic))].filter(Boolean).sort()) option("topic", topic, topic);
   for (const [name, words] of Object.entries(names)) {
     const count = rows.filter((row) => row.marks.has(name)).length;
-    if (count) option("show", name, `${words} (${count.toLocaleString("en")})`);
+    if (count || name === "flagged") option("show", name, count ? `${words} (${count.toLocaleString("en")})` : words);
   }
   for (const [name, words] of Object.entries(sorts)) option("sort", name, words);
   const heads = make("tr");
@@ -331,7 +375,7 @@
   }
   table.tHead.append(heads);
   table.style.setProperty("--models", models.length);
-  const used = Object.keys(signs).filter((name) => rows.some((row) => row.marks.has(name)));
+  const used = Object.keys(signs).filter((name) => name === "flagged" || rows.some((row) => row.marks.has(name)));
   at("legend").append(...used.flatMap((name) => [sign(name), ` ${names[name]}  `]));
   for (const name of KEYS.slice(1)) at(name).addEventListener("input", () => put({ [name]: at(name).value }));
   addEventListener("hashchange", read);

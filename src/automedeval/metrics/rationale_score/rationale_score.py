@@ -8,7 +8,7 @@ This file imports nothing of the package: `evaluate.load` copies this file alone
 """
 
 from abc import ABC, abstractmethod
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from math import isfinite
@@ -19,8 +19,7 @@ import datasets
 import evaluate
 import torch
 from huggingface_hub import snapshot_download
-from torch.nn.functional import linear, normalize
-from torch.nn.utils.rnn import pad_sequence
+from torch.nn.functional import cross_entropy
 from transformers import AutoConfig, AutoModel, AutoTokenizer, BartForConditionalGeneration
 from transformers.utils.logging import get_verbosity, set_verbosity, set_verbosity_error
 
@@ -30,14 +29,11 @@ SHIFTED = {
     "roberta", "xlm-roberta", "xlm-roberta-xl", "camembert", "roberta-prelayernorm", "longformer", "xmod", "mpnet",
 }  # fmt: skip
 UNKNOWN_WINDOW = 1_000_000  # a tokenizer without a known window gives 1e30
-BATCH = 2048  # largest number of tokens of a batch, padding included, so that a layer's output fits a processor's cache
-HELD = 8  # batches whose states are kept at once: enough to find pairs of similar length
-LOGITS = 2**20  # largest number of logits at once: 4 MiB in float32, which fits a processor's cache
-WORDS = 2048  # largest number of vocabulary entries whose logits are computed at once
+BATCH = 2048  # largest number of tokens of a batch of BARTScore, padding included
+LOGITS = 128  # largest number of tokens whose logits are computed at once
+ROWS, HELD = 16, 512  # texts of a batch, and pairs whose states are kept at once, of BERTScore
 
-Pair = tuple[int, int]  # the numbers of two texts
-Rows = list[torch.Tensor]  # by text: token ids
-States = dict[int, torch.Tensor]  # by text: hidden states [tokens, width]
+Pair = tuple[str, str]
 
 
 def rationale_score(
@@ -60,10 +56,10 @@ def rationale_score(
         `mean_bert_score`, `mean_bart_score`, and `bart_score_undefined`, the number of items without a BARTScore; `empty` and
         `truncated`, the items with a blank text, and with a text that was cut to a model's window.
         A blank text has BERTScore 0, as in bert-score, and no BARTScore. `bert_score_hash` is how bert-score names the
-        settings, None if it is not installed; `revisions` has the commit on the Hub of each model from there.
+        settings; `revisions` has the commit on the Hub of each model from there.
 
     Raises:
-        ValueError: invalid texts or settings; a model that cannot be loaded; bert-score is needed and is not installed.
+        ValueError: invalid texts or settings; a model that cannot be loaded; bert-score is not installed.
     """
     # Paper: names neither models nor direction. Here: the defaults of the authors' programs, reference → prediction, and no
     # rescaling, since the paper's BERTScores of 84 to 95 are in the range of the raw F1.
@@ -85,7 +81,7 @@ def rationale_score(
         columns = {name: [row[k] for row in best] for k, name in enumerate(("precision", "recall", "f1"))}
         means = {name: sum(column) / len(column) for name, column in columns.items()}
         result |= {"bert_score": columns, "mean_bert_score": means}
-        result["bert_score_hash"] = _hash(bert_model, layers)
+        result["bert_score_hash"] = _bert_score().get_hash(bert_model, layers, False, False, False, False)
         result["revisions"] |= bert.revision
     if bart_model is not None:
         bart = _load("bart_model", bart_model, None, device)
@@ -117,10 +113,6 @@ def check_texts(predictions: Sequence[str], references: Sequence) -> tuple[list[
         for name, text in (("predictions", prediction), *(("references", text) for text in each)):
             if not isinstance(text, str):
                 raise ValueError(f"{name}[{item}] must be a text, not {type(text).__name__}: {text!r:.60}")
-            if any("\ud800" <= sign <= "\udfff" for sign in text):
-                raise ValueError(
-                    f"{name}[{item}] contains half a surrogate pair, which is not a character: {text!r:.60}"
-                )
     return predictions, [list(each) for each in lists]
 
 
@@ -133,65 +125,21 @@ def _best(rows: Sequence[list[float] | None], owners: Sequence[int], items: int)
     return best
 
 
-def _package(why: str) -> Any:
-    """Return the module `utils` of bert-score; ValueError with the reason if it is not installed."""
+def _bert_score() -> Any:
+    """Return the module `utils` of bert-score; ValueError if it is not installed."""
     try:
-        from bert_score import utils  # here: not every setting needs it
+        from bert_score import utils  # here: BARTScore alone does not need it
     except ImportError:
-        raise ValueError(why) from None
+        raise ValueError("BERTScore needs bert-score: pip install bert-score, or bert_model=None") from None
     return utils
 
 
 def _usual_layers(name: str) -> int:
     """Return the layer that bert-score compares for a model; its authors chose them on WMT16."""
-    package = _package(f"bert_model {name!r}: give bert_num_layers, or install bert-score, which has a table of layers")
-    plain = name.partition("@")[0]
-    if plain not in package.model2layers:
+    table, plain = _bert_score().model2layers, name.partition("@")[0]
+    if plain not in table:
         raise ValueError(f"bert_model {name!r}: bert_num_layers must be given; bert-score's table has no such model")
-    return package.model2layers[plain]
-
-
-def _hash(name: str, layers: int) -> str | None:
-    """Return bert-score's name of the settings; None without the package."""
-    try:
-        return _package("").get_hash(name, layers, False, False, False, False)
-    except ValueError:
-        return None
-
-
-def _batches(sizes: Sequence[tuple[int, ...]]) -> Iterator[list[int]]:
-    """Yield places in batches, largest sizes first, with rows × longest text of a batch within `BATCH`.
-
-    A batch that is filled to an eighth accepts only texts as long as its last: padding costs more than one more batch.
-    """
-    batch: list[int] = []
-    longest = 0
-    for place, size in sorted(enumerate(sizes), key=lambda pair: pair[1], reverse=True):
-        filled = len(batch) * longest
-        longest = max(longest, *size)
-        if batch and ((len(batch) + 1) * longest > BATCH or (8 * filled >= BATCH and size[0] < sizes[batch[-1]][0])):
-            yield batch
-            batch, longest = [], max(size)
-        batch.append(place)
-    if batch:
-        yield batch
-
-
-def _groups(sizes: Sequence[int], most: int) -> Iterator[range]:
-    """Yield ranges of places; each except the last ends where the sum of its sizes reaches `most`."""
-    start = held = 0
-    for place, size in enumerate(sizes, 1):
-        held += size
-        if held >= most or place == len(sizes):
-            yield range(start, place)
-            start, held = place, 0
-
-
-def _stacked(rows: list[torch.Tensor], padding: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return rows of unequal length as one padded tensor, and its mask (True: no padding)."""
-    stack = pad_sequence(rows, batch_first=True, padding_value=padding)
-    mask = torch.arange(stack.shape[1]) < torch.tensor([[len(row)] for row in rows])
-    return stack.to(device), mask.to(device)
+    return table[plain]
 
 
 class _Model(ABC):
@@ -200,7 +148,7 @@ class _Model(ABC):
     def __init__(self, name: str, network: Any, tokenizer: Any, revision: dict[str, str]):
         self.name, self.network, self.tokenizer, self.revision = name, network.eval(), tokenizer, revision
         self.device = next(network.parameters()).device
-        self.frame = torch.tensor(sorted({tokenizer.cls_token_id, tokenizer.sep_token_id} - {None}), dtype=torch.long)
+        self.frame = {tokenizer.cls_token_id, tokenizer.sep_token_id}  # the tokens around every text
         config = network.config
         self.pad = config.pad_token_id or 0
         positions = config.to_dict().get("max_position_embeddings") or 0
@@ -210,123 +158,80 @@ class _Model(ABC):
             raise ValueError(
                 f"{name}: neither tokenizer (model_max_length) nor config gives the length of the longest text"
             )
-        self.window = min(windows)
+        tokenizer.model_max_length = min(windows)
 
     @torch.inference_mode()
-    def score(self, pairs: list[tuple[str, str]]) -> tuple[list[list[float] | None], list[bool]]:
+    def score(self, pairs: list[Pair]) -> tuple[list[list[float] | None], list[bool]]:
         """Return the figures of pairs of texts, None if one is blank, and whether a text was cut."""
-        numbers = {text: number for number, text in enumerate(dict.fromkeys(text for pair in pairs for text in pair))}
-        ids, over = self._tokens(list(numbers))
-        blank = [not text.strip() or bool(torch.isin(row, self.frame).all()) for text, row in zip(numbers, ids)]
-        asked = [(numbers[first], numbers[second]) for first, second in pairs]
-        todo = [pair for pair in dict.fromkeys(asked) if not (blank[pair[0]] or blank[pair[1]])]
-        figures = self._figures(todo, ids)
+        texts = list(dict.fromkeys(text for pair in pairs for text in pair))
+        whole = self.tokenizer(texts, truncation=False, verbose=False)["input_ids"]
+        blank = {text: not text.strip() or self.frame.issuperset(row) for text, row in zip(texts, whole)}
+        cut = {text: len(row) > self.tokenizer.model_max_length for text, row in zip(texts, whole)}
+        todo = [pair for pair in dict.fromkeys(pairs) if not any(map(blank.__getitem__, pair))]
+        size = {text: min(len(row), self.tokenizer.model_max_length) for text, row in zip(texts, whole)}
+        todo.sort(key=lambda pair: (size[pair[0]], size[pair[1]]), reverse=True)
+        figures = dict(zip(todo, self._figures(todo, size)))
         if not all(isfinite(figure) for row in figures.values() for figure in row):
             raise ValueError(f"{self.name}: a score is not finite")
-        return [figures.get(pair) for pair in asked], [over[first] or over[second] for first, second in asked]
+        return [figures.get(pair) for pair in pairs], [cut[first] or cut[second] for first, second in pairs]
 
     @abstractmethod
-    def _figures(self, pairs: list[Pair], ids: Rows) -> dict[Pair, list[float]]:
-        """Return the figures of pairs of texts, neither of which is blank."""
+    def _figures(self, pairs: list[Pair], size: dict[str, int]) -> Iterator[list[float]]:
+        """Yield the figures of pairs of texts, neither of which is blank, the longest first; `size` has their tokens."""
 
-    def _tokens(self, texts: Sequence[str]) -> tuple[Rows, list[bool]]:
-        """Return the ids of texts, and whether each was cut."""
-        ids = self.tokenizer(list(texts), truncation=True, max_length=self.window)["input_ids"]
-        over = [False] * len(ids)
-        if full := [place for place, row in enumerate(ids) if len(row) >= self.window]:
-            whole = self.tokenizer([texts[place] for place in full], truncation=False, verbose=False)["input_ids"]
-            for place, row in zip(full, whole):
-                over[place] = len(row) > self.window
-        return [torch.tensor(row) for row in ids], over
-
-    def _encode(self, encoder: torch.nn.Module, texts: list[int], ids: Rows) -> States:
-        """Return the last hidden states [tokens, width] of texts by number."""
-        states = {}
-        for batch in _batches([(len(ids[text]),) for text in texts]):
-            rows, mask = _stacked([ids[texts[place]] for place in batch], self.pad, self.device)
-            hidden = encoder(input_ids=rows, attention_mask=mask.long()).last_hidden_state
-            for place, vectors in zip(batch, hidden):
-                states[texts[place]] = vectors[: len(ids[texts[place]])].clone()  # a view would keep the padding too
-        return states
+    def _padded(self, texts: Sequence[str]) -> tuple[torch.Tensor, torch.Tensor]:
+        """Return the token ids of texts, and their mask."""
+        rows = self.tokenizer(list(texts), truncation=True, padding=True, return_tensors="pt").to(self.device)
+        return rows["input_ids"], rows["attention_mask"]
 
 
 class _Bert(_Model):
-    def _figures(self, pairs: list[Pair], ids: Rows) -> dict[Pair, list[float]]:
-        """Return precision, recall and F1 of (prediction, reference) pairs."""
-        figures: dict[Pair, list[float]] = {}
-        pairs = sorted(pairs, key=lambda pair: (len(ids[pair[0]]), pair), reverse=True)
-        uses = Counter(text for pair in pairs for text in pair)
-        states: States = {}  # of a text from its first pair to its last
-        for group in _groups(
-            [len(ids[prediction]) + len(ids[reference]) for prediction, reference in pairs], HELD * BATCH
-        ):
-            chosen = [pairs[place] for place in group]
-            fresh = sorted({text for pair in chosen for text in pair} - set(states))
-            states |= self._encode(self.network, fresh, ids)
-            for batch in _batches([(len(ids[prediction]), len(ids[reference])) for prediction, reference in chosen]):
-                matched = [chosen[place] for place in batch]
-                figures |= zip(matched, self._match(matched, states, ids))
-            uses -= Counter(text for pair in chosen for text in pair)  # also removes texts without further uses
-            states = {text: vectors for text, vectors in states.items() if text in uses}
-        return figures
-
-    def _match(self, pairs: list[Pair], states: States, ids: Rows) -> list[list[float]]:
-        """Match each token with the most similar one of the other text (Zhang et al. 2020, section 3)."""
-        sides = [[normalize(states[pair[k]], dim=-1) for pair in pairs] for k in (0, 1)]
-        (left, left_mask), (right, right_mask) = (_stacked(side, 0, self.device) for side in sides)
-        cosines = torch.bmm(left, right.transpose(1, 2)).masked_fill_(
-            ~(left_mask[:, :, None] & right_mask[:, None, :]), -torch.inf
-        )
-        means = []
-        for k, best in enumerate((cosines.amax(2), cosines.amax(1))):
-            # As in bert-score, the tokens that frame a text may be matched, and have no weight themselves.
-            counted, _ = _stacked([~torch.isin(ids[pair[k]], self.frame) for pair in pairs], 0, self.device)
-            means.append(best.masked_fill(~counted, 0.0).sum(1) / counted.sum(1))
-        precision, recall = means
-        f1 = torch.where(precision + recall == 0, 0.0, 2 * precision * recall / (precision + recall))
-        return torch.stack([precision, recall, f1], dim=1).tolist()
+    def _figures(self, pairs: list[Pair], size: dict[str, int]) -> Iterator[list[float]]:
+        """Yield precision, recall and F1 of (prediction, reference) pairs, by bert-score."""
+        weights = defaultdict(lambda: 1.0, dict.fromkeys(self.frame, 0.0))
+        for start in range(0, len(pairs), HELD):
+            predictions, references = map(list, zip(*pairs[start : start + HELD]))
+            scores = _bert_score().bert_cos_score_idf(
+                self.network, references, predictions, self.tokenizer, weights, batch_size=ROWS, device=self.device
+            )
+            yield from scores.tolist()
 
 
 class _Bart(_Model):
-    def _figures(self, pairs: list[Pair], ids: Rows) -> dict[Pair, list[float]]:
-        """Return the mean log-probability of the target's tokens of (source, target) pairs."""
-        figures: dict[Pair, list[float]] = {}
-        targets: dict[int, list[int]] = {}
-        for source, target in pairs:
-            targets.setdefault(source, []).append(target)
-        sources = sorted(targets, key=lambda source: (len(ids[source]), source), reverse=True)
-        for group in _groups([len(ids[source]) for source in sources], HELD * BATCH):
-            read = [sources[place] for place in group]
-            states = self._encode(self.network.model.encoder, read, ids)  # once, for all of its targets
-            todo = [(source, target) for source in read for target in targets[source]]
-            for batch in _batches([(len(ids[target]), len(ids[source])) for source, target in todo]):
-                chosen = [todo[place] for place in batch]
-                figures |= zip(chosen, self._likelihoods(chosen, states, ids))
-        return figures
+    def _figures(self, pairs: list[Pair], size: dict[str, int]) -> Iterator[list[float]]:
+        """Yield the mean log-probability of the target's tokens of (source, target) pairs."""
+        batch: list[Pair] = []
+        for pair in pairs:
+            longest = max(size[text] for each in (*batch, pair) for text in each)
+            if batch and (len(batch) + 1) * longest > BATCH:
+                yield from self._likelihoods(batch)
+                batch = []
+            batch.append(pair)
+        yield from self._likelihoods(batch)
 
-    def _likelihoods(self, pairs: list[Pair], states: States, ids: Rows) -> list[list[float]]:
-        """Return mean log-probabilities, given the encoder's states (Yuan et al. 2021, equation 2 with equal weights)."""
-        read, read_mask = _stacked([states[source] for source, _ in pairs], 0, self.device)
-        target, mask = _stacked([ids[target] for _, target in pairs], self.pad, self.device)
+    def _likelihoods(self, pairs: list[Pair]) -> list[list[float]]:
+        """Return mean log-probabilities (Yuan et al. 2021, equation 2 with equal weights)."""
+        sources = list(dict.fromkeys(source for source, _ in pairs))
+        ids, mask = self._padded(sources)
+        states = self.network.model.encoder(input_ids=ids, attention_mask=mask).last_hidden_state  # each source once
+        rows = [sources.index(source) for source, _ in pairs]
+        target, counted = self._padded([target for _, target in pairs])
         start = torch.full_like(target[:, :1], self.network.config.decoder_start_token_id)
-        source_states = {"encoder_hidden_states": read, "encoder_attention_mask": read_mask.long(), "use_cache": False}
-        output = self.network.model.decoder(input_ids=torch.cat([start, target[:, :-1]], dim=1), **source_states)
-        table = torch.zeros(target.shape, device=self.device)
-        table[mask] = self._log_probabilities(output.last_hidden_state[mask], target[mask])  # no logits for padding
+        read = {"encoder_hidden_states": states[rows], "encoder_attention_mask": mask[rows], "use_cache": False}
+        hidden = self.network.model.decoder(input_ids=torch.cat([start, target[:, :-1]], dim=1), **read)
         # As in BARTScore, a "<pad>" written in a text adds nothing, and counts in the length.
-        total = table.masked_fill_(target.eq(self.pad), 0.0).sum(1)
-        return (total / mask.sum(1))[:, None].tolist()
-
-    def _log_probabilities(self, hidden: torch.Tensor, wanted: torch.Tensor) -> torch.Tensor:
-        """Return the log-probability of each wanted token, given the decoder's states [tokens, width]."""
-        head, bias = self.network.lm_head.weight, self.network.final_logits_bias[0]
-        slices = list(zip(head.split(WORDS), bias.split(WORDS)))  # each is read for many states at once: fewer reads
-        totals = []
-        for part in hidden.split(max(1, LOGITS // len(slices[0][0]))):
-            sums = [linear(part, words, more).logsumexp(1) for words, more in slices]
-            totals.append(torch.stack(sums).logsumexp(0))
-        logits = (hidden * head[wanted]).sum(1) + bias[wanted]
-        return logits - torch.cat(totals)
+        losses = [
+            cross_entropy(
+                self.network.lm_head(part) + self.network.final_logits_bias[0],
+                wanted,
+                ignore_index=self.pad,
+                reduction="none",
+            )
+            for part, wanted in zip(
+                hidden.last_hidden_state.flatten(0, 1).split(LOGITS), target.flatten().split(LOGITS)
+            )
+        ]
+        return (-torch.cat(losses).view(target.shape).sum(1) / counted.sum(1))[:, None].tolist()
 
 
 @lru_cache(maxsize=2)

@@ -1,0 +1,65 @@
+"""Results of promptfoo are read as a table of answers."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from automedeval.records import RecordError, read_cases, table_of
+
+
+def result(test: int, provider: str, output: object, prompt: int = 0, **variables: object) -> dict:
+    """Return one entry of the results, with the keys of promptfoo's `EvaluateResult`."""
+    return {
+        "testIdx": test, "promptIdx": prompt, "vars": variables, "provider": {"id": f"openai:{provider}", "label": provider},
+        "prompt": {"raw": f"Answer briefly: {variables}", "label": "Answer briefly: {{ask}}"}, "success": False, "score": 0,
+        "response": {"output": output} if output is not None else None, "error": "Assertion failed",
+    }  # fmt: skip
+
+
+@pytest.fixture
+def written(tmp_path: Path):
+    def write(*results: dict) -> Path:
+        file = tmp_path / "results.json"
+        file.write_text(json.dumps({"evalId": "eval-1", "results": {"version": 3, "results": results}, "config": {}}))
+        return file
+
+    return write
+
+
+def test_the_answers_of_each_provider_to_a_test_are_a_case(written) -> None:
+    asked = {"ask": "Is 40 °C a fever?", "reference": "Yes.", "answer": "never the model's"}
+    first, second = read_cases(
+        written(
+            result(0, "a", "Yes.", **asked),
+            result(0, "b", "No.", 1, **asked),
+            result(1, "a", {"dose": 5}, ask="How much?"),
+        )
+    )
+    assert (first.question, first.reference) == ("Is 40 °C a fever?", "Yes.")
+    assert [(each.model, each.text) for each in first.responses] == [("a", "Yes."), ("b", "No.")]
+    assert [each.text for each in second.responses] == ['{"dose": 5}']
+
+
+def test_a_variable_called_question_is_the_question_and_other_variables_are_told(written) -> None:
+    file = written(*(result(0, "a", text, n, question="Q?", style=n) for n, text in enumerate(("one", "two"))))
+    (case,) = read_cases(file)
+    assert (case.question, [each.model for each in case.responses]) == ("Q?", ["a prompt 1", "a prompt 2"])
+    assert any("not read: style" in note for note in table_of(file).notes)
+
+
+def test_without_one_variable_the_prompt_is_the_question(written) -> None:
+    (case,) = read_cases(written(result(0, "a", "text", age=7, weight=20)))
+    assert case.question == "Answer briefly: {'age': 7, 'weight': 20}"
+
+
+def test_an_answer_that_failed_is_blank(written) -> None:
+    with pytest.raises(RecordError, match=r"1 of 2 answers are blank .*--blank lowest"):
+        list(read_cases(written(result(0, "a", None, ask="Q?"), result(1, "a", "text", ask="R?"))))
+
+
+@pytest.mark.parametrize("broken", [{"results": 5}, {"results": [{"testIdx": 0}]}, {"results": {"results": [[]]}}])
+def test_other_results_are_one_line(tmp_path: Path, broken: dict) -> None:
+    (tmp_path / "r.json").write_text(json.dumps(broken))
+    with pytest.raises(RecordError, match="results of promptfoo"):
+        list(read_cases(tmp_path / "r.json"))
