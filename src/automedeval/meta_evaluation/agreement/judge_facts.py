@@ -1,7 +1,7 @@
 """What is known of a judge by its verdicts, its audit and the ratings of its cases: its record, and facts beside a ranking."""
 
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -43,24 +43,6 @@ def audits_of(places: Sequence[str], rows: Sequence[Row]) -> dict[str, Audit]:
             raise RecordError(f"{file}: an audit of {which}; no judge of these verdicts has them")
         by_line |= dict.fromkeys(audited, audit)
     return by_line
-
-
-def layout(judge: VerdictTable) -> str:
-    """Return in how many prompts the responses of a case are shown, in words; other orders and runs show the same."""
-    if judge.kind == "baseline":
-        return ""
-    composed = any("composed" in each.extra for each in judge.verdicts)
-    if composed or without_scale(judge.rubric_name) or all(len(each.order) == 1 for each in judge.verdicts):
-        return "each response by itself"
-    groups: dict[str, set[frozenset[int]]] = defaultdict(set)
-    for verdict in judge.verdicts:
-        groups[verdict.case_id].add(frozenset(verdict.order))
-    counts = zip(*((len(each), max(map(len, each)), len(frozenset().union(*each))) for each in groups.values()))
-    prompts, shown, responses = (" to ".join(map(str, sorted({min(each), max(each)}))) for each in counts)
-    if prompts == "1":
-        return f"one prompt with all {responses} responses of a case"
-    mean = "" if judge.of_pairs else ", and a score is their mean"
-    return f"{prompts} prompts a case, each with {shown} of its {responses} responses{mean}"
 
 
 def blind_to(judge: VerdictTable) -> list[str] | None:
@@ -145,7 +127,7 @@ def record_of(cases: Cases, row: Row) -> dict[str, Any]:
     judge = row.judge
     faults = Counter(each.rationale_fault for each in judge.valid if each.rationale_fault)
     record: dict[str, Any] = {"kind": judge.kind, "name": judge.name, "judge": judge.judge, "rubric": judge.rubric_name}
-    record |= {"layout": layout(judge), "criterion": row.criterion, "blind_to": blind_to(judge)}
+    record |= {"criterion": row.criterion, "blind_to": blind_to(judge)}
     record |= {"settings": judge.settings, "checkpoint": judge.checkpoint, "contradicted": contradicted_by_model(judge)}
     record |= {"verdicts": int(judge.verdicts_due.sum()), "errors": dict(judge.errors.most_common(8))}
     record |= {"rationale_faults": dict(sorted(faults.items())), "foreign": foreign(judge)}

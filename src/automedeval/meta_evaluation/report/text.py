@@ -1,6 +1,5 @@
 """Put the result into words: first the answer, which model scores highest and what is known of the judge, then the rest."""
 
-from collections.abc import Iterable
 from itertools import zip_longest
 from typing import Any
 
@@ -17,7 +16,7 @@ from automedeval.meta_evaluation.facts import (
     trust,
 )
 from automedeval.meta_evaluation.page import Bars, Table
-from automedeval.records.text import UNDEFINED, against_best, in_a_row, interval, percent, span
+from automedeval.records.text import UNDEFINED, against_best, interval, percent, span
 
 READ_FIRST = 8  # cases that a line names
 HALF = "A tie counts as half; guessing gives 50 %."
@@ -26,17 +25,6 @@ HALF = "A tie counts as half; guessing gives 50 %."
 def real_judges(result: dict[str, Any]) -> dict[str, dict]:
     """Return the records of judges that are no baselines."""
     return {name: record for name, record in result["judges"].items() if record["kind"] == "judge"}
-
-
-def layout(records: Iterable[dict[str, Any]]) -> str:
-    """Say in which prompts judges, {"name", "layout"}, saw the responses of a case, for captions: the most frequent first."""
-    judges: dict[str, list[str]] = {}
-    for record in records:
-        judges.setdefault(record["layout"], []).append(record["name"])
-    first, *others = sorted(judges, key=lambda each: -len(judges[each]))
-    return "; ".join(
-        [f"Layout: {first}", *(f"of {in_a_row(list(dict.fromkeys(judges[each])))}: {each}" for each in others)]
-    )
 
 
 def headline(result: dict[str, Any], scale: tuple[float, float] | None) -> str:
@@ -176,7 +164,7 @@ def _judge(result: dict[str, Any]) -> str:
     name, judges = result["main_judge"]["name"], real_judges(result)
     text = f"{name}, with the rubric {judges[name]['rubric']}"
     text += f" (of {len(judges)} judges; --main_judge names another)" if len(judges) > 1 else ""
-    return f"{text}; {judges[name]['layout']}."
+    return f"{text}."
 
 
 def credit(result: dict[str, Any]) -> list[str]:
