@@ -153,7 +153,7 @@ def endpoint_words(body: Any, most: int = 200) -> str:
 def _said(body: Any) -> Iterator[str]:
     if isinstance(body, Mapping):
         yield ".".join(map(str, body["loc"])) if isinstance(body.get("loc"), list) else ""  # FastAPI's name of a field
-        yield str((error_code(body) if "error" not in body else None) or "")
+        yield str(body.get("code")) if re.fullmatch("[45][0-9][0-9]", str(body.get("code"))) else ""
         for name in ("error", "errors", "message", "detail", "msg", "raw", "metadata", "choices"):
             yield from _said(body.get(name))
     elif isinstance(body, list):
@@ -161,17 +161,6 @@ def _said(body: Any) -> Iterator[str]:
     elif body is not None:
         page = re.sub(r"<(script|style)\b.*?</\1>|<[^>]{0,500}>", " ", str(body), flags=re.I | re.S)
         yield " ".join(html.unescape(page).split())
-
-
-def error_code(body: Any) -> int | None:
-    """Return the HTTP status that an error in a body names as its code; None if it names none."""
-    if isinstance(body, list):
-        return next(filter(None, map(error_code, body)), None)
-    if not isinstance(body, Mapping):
-        return None
-    codes = [body.get(name) for name in ("code", "status", "status_code")]
-    own = next((int(str(code)) for code in codes if re.fullmatch("[45][0-9][0-9]", str(code))), None)
-    return own or error_code(body.get("error")) or error_code(body.get("choices"))
 
 
 def error_text(error: Exception, most: int = 200) -> str:

@@ -9,7 +9,6 @@ out for the rest of the run. A reasoning model's thoughts are no part of its ans
 """
 
 import itertools
-import math
 import os
 import random
 import re
@@ -17,7 +16,6 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -32,7 +30,6 @@ from automedeval.models.completions import (
     UNREADABLE,
     answer_from_completion,
     endpoint_words,
-    error_code,
     error_text,
     refusal,
     refused_parameter,
@@ -310,16 +307,8 @@ class OpenAIChat(Chat):
             down = type(cause).__name__ == "ConnectError"
             raise _Failure(f"{type(cause).__name__}: {cause}", down=down) from None
         except (openai.OpenAIError, *UNREADABLE) as error:
-            words, code = endpoint_words(content), None
-            with suppress(ValueError):
-                code = error_code(parse_json(content.decode(errors="replace"), others=True))
-            problem = words or f"{type(error).__name__}: {error_text(error)}"
-            raise _Failure(f"the answer cannot be read: {problem}", again=code not in (*_REFUSED, *_FATAL)) from None
-        # A server that does not know the parameter may ignore it in silence.
-        limit = body.get("max_completion_tokens", math.inf)
-        # Earlier answers stay as they are: they ended before a limit that was not kept.
-        if answer.usage.get("completion_tokens", 0) > limit and self._leave_out("max_completion_tokens", late=True):
-            raise _LeftOut
+            problem = endpoint_words(content) or f"{type(error).__name__}: {error_text(error)}"
+            raise _Failure(f"the answer cannot be read: {problem}") from None
         with self._lock:
             self.asked, self._latest = self.asked + 1, max(self._latest, sent)
         return answer
