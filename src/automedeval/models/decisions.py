@@ -42,7 +42,7 @@ class DecisionChat(OpenAIChat):
     def send(self, body: dict[str, Any]) -> bytes:
         if not self.systemone:
             try:
-                return self._once.decisions.with_raw_response.create(**body).content
+                return self.client.decisions.with_raw_response.create(**body).content
             except openai.NotFoundError as error:
                 try:
                     answered = self._systemone(body)
@@ -64,7 +64,7 @@ class DecisionChat(OpenAIChat):
             for number, each in enumerate(body["questions"])
         }
         asked = {"model": body["model"], "state": state, "questions": questions}
-        return json.dumps(self._once.post("/systemone", body=asked, cast_to=object)).encode()
+        return json.dumps(self.client.post("/systemone", body=asked, cast_to=object)).encode()
 
     def read(self, completion: Mapping[str, Any]) -> Answer:
         """Return the likeliest option of each question with the probabilities of all; an error where one is refused."""
