@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from automedeval.models.base import Answer, ChatError, Tokens, after_thoughts
-from automedeval.records import parse_json
+from automedeval.models.base import Answer, Tokens, after_thoughts
+from automedeval.records import RecordError, parse_json, read_lines
 
 # The exceptions of parsing text that is not JSON, or JSON of an unexpected shape.
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -88,22 +88,14 @@ def _token_bytes(token: Mapping[str, Any]) -> bytes:
 
 
 def batch_answers(path: Path) -> Iterator[tuple[str, Answer | None]]:
-    """Yield (custom id, answer) of each line of a file with the answers of a batch; ChatError at a line that is not one.
+    """Yield (custom id, answer) of each line of a file with the answers of a batch; RecordError at a line that is not one.
 
     The answer is None if the request failed, and may be sent again.
     """
-    try:
-        with path.open(encoding="utf-8", newline="\n") as file:
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    try:
-                        record = parse_json(line, others=True)
-                        name = record["custom_id"]
-                    except UNREADABLE:
-                        raise ChatError(f"{path}, line {number}: not an answer of a batch: no custom_id") from None
-                    yield name, _batch_answer(record)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ChatError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    for place, record in read_lines(path):
+        if not isinstance(record.get("custom_id"), str):
+            raise RecordError(f"{place}: not an answer of a batch: no custom_id")
+        yield record["custom_id"], _batch_answer(record)
 
 
 def _batch_answer(record: Mapping[str, Any]) -> Answer | None:
