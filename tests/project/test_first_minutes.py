@@ -145,7 +145,7 @@ def test_the_packaged_sample_is_judged_by_its_name_and_the_report_has_its_rating
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "verdicts" / "sample-baseline-longer text" / "verdicts.jsonl").is_file()
     (line,) = re.findall(r"^The report: automedeval (.*)$", done.stdout, re.M)
-    reported = run_command(*shlex.split(line), "--resamples", "100", "--baselines", "false")
+    reported = run_command(*shlex.split(line), "--resamples", "100", "--encoder", "none")
     assert reported.returncode == 0, reported.stderr
     assert (tmp_path / "reports" / "sample-baseline-longer text" / "report.html").is_file()
 
