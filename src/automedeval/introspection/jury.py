@@ -34,11 +34,6 @@ class Ruling:
     reading: ParsedAnswer | None = None
     annotator: str | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        reading = self.reading
-        values = reading and [reading.rationale, list(reading.scores or ())]
-        return {"decision": self.decision, "annotator": self.annotator, "reading": values}
-
 
 def read_rulings(
     path: str | Path, recorded: Mapping[str, Recorded]
