@@ -121,8 +121,6 @@ def main() -> None:
     files |= {"dropped": dropped, "cases": [case.to_dict() for case in cases]}
     if labels := [label for row in rows for label in row.labels]:
         files["criterion_labels"] = labels
-    if left_out := sum(row.left_out for row in rows):
-        print(f"{left_out:,} criteria without words are left out")
     output.mkdir(parents=True, exist_ok=True)
     for name, records in files.items():
         write_lines(output / f"{name}.jsonl", records)

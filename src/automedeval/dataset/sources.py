@@ -31,14 +31,13 @@ class Row(NamedTuple):
     """One row of a public set: its place in the file and its unchecked case.
 
     With `own_id` the id comes from the source: ratings may refer to it, so it is kept. `labels` are people's labels of the
-    case's criteria, `left_out` is the number of criteria without words.
+    case's criteria.
     """
 
     place: str
     case: Case
     own_id: bool = False
     labels: tuple[dict[str, Any], ...] = ()
-    left_out: int = 0
 
 
 class Layout(NamedTuple):
@@ -83,7 +82,6 @@ READERS: dict[str, Callable[[dict], Case]] = {
     "healthbench_meta": criteria_sources.meta_evaluation,
     "healthbench": criteria_sources.healthbench,
     "healthbench_professional": criteria_sources.professional,
-    "kqa": criteria_sources.kqa,
     "wikidoc": _wikidoc,
     "medtext": lambda row: _pair(row, _text(row, "Prompt"), "Completion"),
     "cases": partial(Case.from_dict, least_responses=0),
@@ -126,7 +124,7 @@ def rows_as_cases(
             if not layout.own_ids:
                 case = replace(case, id=_source_id(source, case))
             labels = criteria_sources.physicians(row, case) if layout.labels else ()
-            yield Row(place, case, layout.own_ids, labels, criteria_sources.without_words(row))
+            yield Row(place, case, layout.own_ids, labels)
         except RecordError as error:
             raise RecordError(f"{place}: {error}") from None
 
