@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import automedeval
-from automedeval.dataset.card import write_card
-from automedeval.dataset.folder import new_dataset, row_limit
+from automedeval.dataset.folder import new_dataset, row_limit, write_card
 from automedeval.introspection.jury import DECIDED, read_jury, write_queue
 from automedeval.introspection.revisions import REVISIONS, RoundArguments, decide, read_discussion
 from automedeval.introspection.round import STOP, WAITING, Round

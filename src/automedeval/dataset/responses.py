@@ -166,13 +166,9 @@ def respond(chat: Any, name: str, settings: str, cases: Sequence[Case], done: se
 def answer_missing(chat: Any, cases: Sequence[Case], window: int, log: Log) -> None:
     """Have a candidate answer the cases without a response, together with the other processes; append every answer as it comes.
 
-    Args:
-        window: number of cases that are sorted by length and batched together. The processes take windows in
-            turn; which cases are in one does not depend on the number of processes.
-        log: the open log of the candidate.
-
-    Raises:
-        RecordError: a question is too long, was not answered for a reason of its own, or has changed since it was answered.
+    The processes take windows of so many cases, which are batched together, in turn; which cases are in one does not depend on
+    the number of processes. RecordError if a question is too long, was not answered for a reason of its own, or has changed
+    since it was answered.
     """
     (name,), processes = log.author, log.processes
     for case in cases[processes.rank :: processes.count]:

@@ -9,7 +9,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -88,6 +88,10 @@ READERS: dict[str, Callable[[dict], Case]] = {
     "criteria": criteria_sources.questions,
     "criteria_table": criteria_sources.table,
 }
+EXCLUSIONS = [
+    (each["name"], each["field"], re.compile(each["pattern"], re.IGNORECASE))
+    for each in packaged("dataset", "exclusions")
+]
 LAYOUTS = {name: Layout(name, READERS[name], **about) for name, about in packaged("dataset", "layouts").items()}
 
 
@@ -101,11 +105,8 @@ def rows_as_cases(
 ) -> Iterator[Row]:
     """Yield each row as a case with a stable id: SOURCE-ROWID, or SOURCE- and twelve digits over the row's content.
 
-    Args:
-        unread: counts the filled cells in columns that the layout does not have; None: there may be none.
-
-    Raises:
-        RecordError: a row lacks a key of the layout, has a column that it does not have, or a value that is not text.
+    `unread` counts the filled cells in columns that the layout does not have; None: there may be none. RecordError if a row
+    lacks a key, has such a column, or a value that is not text.
     """
     for place, row in rows:
         if unread is not None:
@@ -166,21 +167,10 @@ def identified(rows: Iterable[Row]) -> Iterator[Row]:
         yield row
 
 
-@dataclass(frozen=True)
-class Exclusion:
-    """A pattern that excludes cases: its name, and the field that it is searched in."""
-
-    name: str
-    field: str
-    pattern: re.Pattern
-
-    def fits(self, case: Case) -> bool:
-        """Return whether the pattern is found; a field that is null does not fit."""
-        value = getattr(case, self.field)
-        return value is not None and bool(self.pattern.search(question_text(value)))
-
-
-def read_exclusions() -> list[Exclusion]:
-    """Read the packaged exclusion patterns."""
-    entries = packaged("dataset", "exclusions")
-    return [Exclusion(each["name"], each["field"], re.compile(each["pattern"], re.IGNORECASE)) for each in entries]
+def excluded(case: Case) -> str | None:
+    """Return the name of the first packaged exclusion pattern that fits a case, None if none does; null fits none."""
+    for name, field, pattern in EXCLUSIONS:
+        value = getattr(case, field)
+        if value is not None and pattern.search(question_text(value)):
+            return name
+    return None
