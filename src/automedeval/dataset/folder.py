@@ -18,8 +18,7 @@ import pyarrow.parquet
 
 from automedeval.models.tokenization import PromptEncoder, row_lengths
 from automedeval.records import REFERENCE, RecordError, digest
-from automedeval.records.journal import write_json, write_whole
-from automedeval.records.lock import lock
+from automedeval.records.journal import lock, write_json, write_whole
 from automedeval.records.templates import environment
 from automedeval.records.yaml_file import YamlFile
 from automedeval.rubrics import Rubric

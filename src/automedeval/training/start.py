@@ -15,7 +15,7 @@ from torch.utils.cpp_extension import get_default_build_root
 from transformers.hf_argparser import string_to_bool
 
 from automedeval.models.attention import attention_here
-from automedeval.models.precision import bfloat16_missing
+from automedeval.models.device import bfloat16_missing
 from automedeval.records import RecordError
 from automedeval.records.yaml_file import YamlFile
 from automedeval.training.stages import refuse_unused
