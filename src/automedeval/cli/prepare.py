@@ -21,10 +21,11 @@ from tqdm import tqdm
 from automedeval.dataset.criteria_sources import joined
 from automedeval.dataset.decontamination import near_duplicates, normalise
 from automedeval.dataset.sources import (
+    EXCLUSIONS,
     LAYOUTS,
     Row,
+    excluded,
     identified,
-    read_exclusions,
     recognised,
     rows_as_cases,
     table_as_cases,
@@ -121,8 +122,6 @@ def main() -> None:
     files |= {"dropped": dropped, "cases": [case.to_dict() for case in cases]}
     if labels := [label for row in rows for label in row.labels]:
         files["criterion_labels"] = labels
-    if left_out := sum(row.left_out for row in rows):
-        print(f"{left_out:,} criteria without words are left out")
     output.mkdir(parents=True, exist_ok=True)
     for name, records in files.items():
         write_lines(output / f"{name}.jsonl", records)
@@ -136,11 +135,9 @@ def main() -> None:
 
 def without_excluded(rows: list[Row], dropped: list[dict[str, Any]]) -> list[Row]:
     """Return the rows, with unique ids, that no exclusion pattern fits; RecordError if one of them is no case."""
-    exclusions, kept = read_exclusions(), []
-    counts = Counter({exclusion.name: 0 for exclusion in exclusions})
+    kept, counts = [], Counter(dict.fromkeys((name for name, *_ in EXCLUSIONS), 0))
     for row in identified(rows):
-        reason = next((exclusion.name for exclusion in exclusions if exclusion.fits(row.case)), None)
-        if reason:
+        if reason := excluded(row.case):
             dropped.append({"id": row.case.id, "reason": reason})
             counts[reason] += 1
             continue

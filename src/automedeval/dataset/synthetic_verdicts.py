@@ -25,10 +25,8 @@ def verdicts_of_pairs(cases: Sequence[Case]) -> tuple[list[Case], list[Verdict],
     topic ("far"), and the beginning of the true answer ("cut"), which an answer that is too short does not have. None is longer
     than `WORDS` words.
 
-    A case with responses is a RecordError.
-
-    Returns:
-        The cases with such responses; their verdicts; (case id, reason) of the cases for which there is no such answer.
+    Return the cases with such responses; their verdicts; (case id, reason) of the cases for which there is no such answer. A
+    case with responses is a RecordError.
     """
     rubric = read_rubric("automedeval")
     settings = digest(["pairs", rubric.fingerprint, sorted(SCORES.items()), WORDS, SEED])
