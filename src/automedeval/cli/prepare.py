@@ -33,7 +33,6 @@ from automedeval.dataset.synthetic_verdicts import verdicts_of_pairs
 from automedeval.records import (
     PAIR_MODELS,
     Case,
-    Columns,
     RecordError,
     check_least,
     option,
@@ -42,7 +41,7 @@ from automedeval.records import (
     without_blanks,
 )
 from automedeval.records.arguments import TableArguments, comma_list
-from automedeval.records.columns import UnclearColumns
+from automedeval.records.cases import read_table
 from automedeval.records.command_line import parse
 from automedeval.records.journal import arithmetic, write_lines
 from automedeval.records.rows import read_rows
@@ -174,8 +173,7 @@ def rows_of(args: PrepareCasesArguments) -> Iterator[Row]:
             raise RecordError(f"{path}: the file is empty")
         layout = None if args.columns else LAYOUTS[args.layout] if args.layout else recognised(first[1])
         if layout is None:
-            placed = [first, *rows]
-            table = table_columns(args.columns, placed, path).table(path, placed, args.blank)
+            table = read_table(path, [first, *rows], args.blank, args.columns, least_responses=0)
             named = "" if args.columns else " (--columns says it otherwise)"
             tqdm.write(f"{path}: {'; '.join(table.notes)}{named}")
             yield from table_as_cases(table, Path(path).stem if len(args.input) > 1 else None)
@@ -194,18 +192,6 @@ def rows_of(args: PrepareCasesArguments) -> Iterator[Row]:
         yield from cased
         for name, cells in (unread or {}).items():
             tqdm.write(f"{path}: not read: {name!r}, {cells:,} cells")
-
-
-def table_columns(names: list[str], placed: list[tuple[str, dict]], path: str) -> Columns:
-    """Return the columns of a table that --columns names, else those that their names show."""
-    rows = [row for _, row in placed]
-    if names:
-        return Columns.named(names).of(rows, path)
-    try:
-        return Columns.guessed(rows, least_responses=0)
-    except UnclearColumns as error:
-        fault = f"{error}; say it by --columns question=NAME reference=NAME CANDIDATE …"
-        raise RecordError(f"{path}: {fault}") from None
 
 
 def named(rows: list[Row], files: list[str], dropped: list[dict[str, Any]]) -> list[Row]:
