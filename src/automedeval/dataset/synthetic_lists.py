@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from automedeval.records import PAIR_MODELS, Case, RecordError, Response
+from automedeval.records import Case, RecordError, Response
 from automedeval.records.language import normalise
 from automedeval.rubrics.prompts import clip
 
@@ -53,7 +53,7 @@ def lists_of_pairs(cases: Sequence[Case]) -> tuple[list[tuple[Case, list[int]]],
         by_kind = {kind: text for kind, text in texts.items() if text}
         kinds = list(by_kind)
         rng.shuffle(kinds)
-        responses = tuple(Response(PAIR_MODELS[kind], by_kind[kind]) for kind in kinds)
+        responses = tuple(Response(f"answer-{kind}", by_kind[kind]) for kind in kinds)
         made.append((replace(case, responses=responses), [SCORES[kind] for kind in kinds]))
     return made, without
 
