@@ -12,10 +12,9 @@ from importlib.metadata import PackageNotFoundError, metadata, version
 import psutil
 
 import automedeval
-from automedeval.judges.judge import UNTRAINED, VARIABLE, default_judge
+from automedeval.judges.judge import VARIABLE, default_judge
 from automedeval.models.arguments import EncoderArguments
 from automedeval.models.model_paths import HERE, user_models
-from automedeval.records import RecordError
 from automedeval.records.command_line import parse
 from automedeval.records.extras import missing_of
 
@@ -34,8 +33,7 @@ def machine() -> list[str]:
     """Return lines on the versions and the hardware."""
     import torch  # slow to import
 
-    from automedeval.models.device import best_device
-    from automedeval.models.precision import best_dtype, described
+    from automedeval.models.device import best_device, best_dtype, described
 
     device = best_device()
     memory = psutil.virtual_memory()
@@ -80,14 +78,7 @@ def judge(encoder: EncoderArguments) -> list[str]:
     """Return lines on the small judge, on the judge where none is named, and on what to do next."""
     missing = [] if encoder.is_there() else ["automedeval get-models"]
     lines = [f"packaged small judge: {'needs ' + missing[0] if missing else 'ready'}"]
-    try:
-        chosen = default_judge(encoder)
-    except RecordError:
-        chosen = None
-    if chosen is None:
-        lines.append("judge without --judge: none")
-    else:
-        why = f" (from {VARIABLE})" if os.environ.get(VARIABLE) else ""
-        why = f" ({UNTRAINED})" if not why and chosen.startswith("likelihood:") else why
-        lines.append(f"judge without --judge: {chosen}{why}")
+    lines.append(
+        f"judge without --judge: {default_judge()}" + (f" (from {VARIABLE})" if os.environ.get(VARIABLE) else "")
+    )
     return [*lines, "", f"next: {' && '.join([*missing, 'automedeval judge sample'])}"]

@@ -8,7 +8,6 @@ from automedeval.meta_evaluation.facts import best_of
 from automedeval.meta_evaluation.page import Bars, Table, render_report
 from automedeval.meta_evaluation.report.changes import WORDS
 from automedeval.meta_evaluation.report.text import is_clear
-from automedeval.meta_evaluation.report.text import layout as layout_of
 from automedeval.records.text import number, span
 
 KINDS = {"classical": "ratings alone", "naive": "judge alone", "prediction_powered": "ratings and judge"}
@@ -27,11 +26,9 @@ def words(result: Result) -> list[str]:
     kind, alone = ("prediction_powered", f"ratings and {lead} together") if rated else ("naive", f"{lead} alone")
     changed = _changed(result["changes"])
     if not pairs:
-        return [
-            "There is one model, and nothing to compare it with.",
-            *changed,
-            *_gain([result["all"]["mean"][lead]], lead, "the mean score of all responses"),
-        ]
+        means = [each["mean"][lead] for each in result["models"].values()]
+        alone = "There is one model, and nothing to compare it with."
+        return [alone, *changed, *_gain(means, lead, "its mean score")]
     figures = [pair["difference"][lead] for pair in pairs]
     defined = [(pair, figure) for pair, figure in zip(pairs, figures) if figure[kind]["low"] is not None]
     if not defined:
@@ -127,11 +124,10 @@ def _gain(figures: Sequence[Result], lead: str, what: str) -> list[str]:
 
 def tables(result: Result) -> list[Table]:
     """Return the mean scores by the leading judge, for the summary, and every figure by every judge."""
-    rated, lead, layout = result["cases"]["rated_cases"], result["lead"], layout_of(result["judges"].values())
+    rated, lead = result["cases"]["rated_cases"], result["lead"]
     kinds = KINDS if rated else JUDGE_ALONE
     head = ["what", "judge", *kinds.values(), *(["weight of the judge", "rated", "equivalent"] if rated else [])]
-    means = {name: each["mean"] for name, each in {"all responses": result["all"], **result["models"]}.items()}
-    groups = {"Mean scores": means}
+    groups = {"Mean scores": {name: each["mean"] for name, each in result["models"].items()}}
     for title, key in (
         ("Differences of mean scores", "difference"),
         ("Shares of pairs won, ties counted half", "win_rate"),
@@ -148,7 +144,7 @@ def tables(result: Result) -> list[Table]:
                 more = [number(figure["weight"], 2), f"{figure['rated']}{without}", number(figure["worth"], 0)]
                 rows.append([name, judge, *(span(figure[kind], 3) for kind in kinds), *(more if rated else [])])
         if records:
-            found.append(Table(head, rows, f"{title}. {layout}"))
+            found.append(Table(head, rows, title))
     main = [[row[0], *row[2 : 2 + len(kinds)]] for row in found[0].rows if row[1] == lead]
     return [Table(["mean score", *kinds.values()], main), *found]
 
