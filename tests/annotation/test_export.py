@@ -198,7 +198,7 @@ def test_report_reports_on_five_cases_of_two_physicians(tmp_path: Path, opened, 
     lines = read(tmp_path / "out" / "ratings.jsonl")
     exported = {(line["annotator"], line["case_id"], line["model"]): line["score"] for line in lines}
     assert {key: exported[key] for key in ratings} == ratings
-    options = ["--verdicts", SAMPLE / "verdicts.jsonl", "--cases", SAMPLE / "train_cases.jsonl", "--baselines", "false"]
+    options = ["--verdicts", SAMPLE / "verdicts.jsonl", "--cases", SAMPLE / "train_cases.jsonl", "--encoder", "none"]
     options += ["--resamples", 200, "--output", tmp_path / "report"]
     names = ("ratings", "verdict_ratings", "preferences")
     options += ["--ratings", *(tmp_path / "out" / f"{name}.jsonl" for name in names)]

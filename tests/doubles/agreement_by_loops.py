@@ -186,8 +186,6 @@ class Loops:
         record["checkpoint"] = checkpoints.pop() or None if len(checkpoints) == 1 else None
         record["unread"] = {} if row.kind == "baseline" else row.unread()
         record |= {"valid_rate": share(units), "prefers_longer": self.prefers_longer(row.relations)}
-        if slots := row.slots(valid):
-            record["slots"] = slots
         if alike := row.alike(valid):
             record["order_consistency"] = share(alike)
         return record | (self.agreement(row) if self.ratings is not None else {})
@@ -477,28 +475,6 @@ class Row:
         better = -1 if self.criterion in WORSE else 1
         sign = {"first": better, "second": -better, "tie": 0, "neither": 0, None: None}
         return {pair: sign[choice] for pair, choice in choices.items()}
-
-    def slots(self, valid: list[dict]) -> list[Figure]:
-        """Return by how much a slot's values lie above the mean of their verdict, one figure per slot."""
-        units: dict[int, list] = {}
-        if self.rubric in ("likelihood@1", "baseline@1", "counted"):
-            return []
-        for verdict in valid:
-            case = self.loops.number[verdict["case_id"]]
-            if self.criterion is not None:
-                answer = self.answer(verdict)
-                way = self.of_choices({0: answer})[0]
-                if not way:  # ties are left out
-                    continue
-                first, second = sorted(verdict["order"])
-                values = {first: way / 2, second: -way / 2}
-            else:
-                scores = verdict["scores"] or verdict["expected_scores"]
-                values = {place: scores[place] for place in verdict["order"]}
-            if len(values) > 1 and None not in values.values():
-                for slot, place in enumerate(verdict["order"]):
-                    units.setdefault(slot, []).append((case, values[place] - mean(list(values.values()))))
-        return [share(units[slot], None) for slot in sorted(units)]
 
     def alike(self, valid: list[dict]) -> list[tuple[int, float]]:
         """Return (case, 1 or 0) for every pair and run with several orders: whether the pair is judged alike in all."""

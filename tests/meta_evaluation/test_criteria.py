@@ -19,7 +19,7 @@ ROWS = rows_of(__file__)
 
 
 def report(folder, *more, **options):
-    args = ("--verdicts", folder / "verdicts.jsonl", "--cases", folder / "cases.jsonl", "--baselines", "false")
+    args = ("--verdicts", folder / "verdicts.jsonl", "--cases", folder / "cases.jsonl", "--encoder", "none")
     return run_recipe("report", *args, "--output", folder / "out", "--resamples", "200", *more, **options)
 
 

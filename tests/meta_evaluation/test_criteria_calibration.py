@@ -83,7 +83,7 @@ def test_a_certificate_of_the_calibrated_verdicts_is_the_one_that_was_printed(st
     folder, _ = study
     assert calibrate(folder, out="again").returncode == 0
     facts = json.loads((folder / "again" / "calibration.json").read_text())
-    args = ("--verdicts", folder / "again", "--cases", folder / "cases.jsonl", "--baselines", "false")
+    args = ("--verdicts", folder / "again", "--cases", folder / "cases.jsonl", "--encoder", "none")
     args += ("--ratings", folder / "labels.jsonl", "--output", folder / "report", "--resamples", 100)
     succeeded(run_command("report", *args))
     result = json.loads((folder / "report" / "criteria.json").read_text())

@@ -120,7 +120,7 @@ def test_a_judge_that_read_nothing_that_is_labelled_is_uncertified(study, tmp_pa
     labels = write(tmp_path / "labels.jsonl", [label])
     others = [each | {"judge": "other"} for each in verdicts if each["case_id"] != "c1"]
     file = write(tmp_path / "verdicts.jsonl", [*verdicts, *others])
-    args = ("--cases", folder / "cases.jsonl", "--ratings", labels, "--baselines", "false", "--resamples", 100)
+    args = ("--cases", folder / "cases.jsonl", "--ratings", labels, "--encoder", "none", "--resamples", 100)
     succeeded(run_command("report", "--verdicts", file, *args, "--output", tmp_path / "out"))
     assert "other is uncertified" in told(tmp_path / "out")
     assert "j is uncertified" not in told(tmp_path / "out")

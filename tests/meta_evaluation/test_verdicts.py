@@ -10,7 +10,7 @@ from doubles.agreement_study import write
 from doubles.introspection_study import case_of, verdict_of
 
 from automedeval.meta_evaluation.agreement.cases import Cases
-from automedeval.meta_evaluation.agreement.judge_facts import layout, sees_reference
+from automedeval.meta_evaluation.agreement.judge_facts import sees_reference
 from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.meta_evaluation.verdict_files import read_verdicts
 from automedeval.records import Verdict
@@ -76,21 +76,3 @@ def test_a_judge_by_likelihood_is_not_shown_the_reference(tmp_path: Path) -> Non
     for rubric, shown in ((LIKELIHOOD, False), ("somebodys@1", None)):
         records = [replace(verdict_of(case, (1, 2, 3)), rubric=rubric) for case in CASES.records]
         assert sees_reference(read_back(tmp_path, records)) is shown
-
-
-def test_the_layout_counts_the_prompts_of_a_case_and_what_they_show(tmp_path: Path) -> None:
-    """Other orders and runs of a prompt show the same; baselines of likelihood see each response by itself."""
-    all_three = read_back(tmp_path, verdicts(3))
-    assert layout(all_three) == "one prompt with all 3 responses of a case"
-    pairs = list(combinations(range(3), 2))
-    case = CASES.records[0]
-    for number, words in (
-        (3, "3 prompts a case, each with 2 of its 3 responses, and a score is their mean"),
-        (1, "one prompt with all 2 responses of a case"),
-    ):
-        shown = [verdict_of(case, [1, 2, 3], order=pair, run=run) for pair in pairs[:number] for run in (0, 1)]
-        assert layout(VerdictTable(CASES, shown)) == words
-    mixed = [*verdicts(3), *(verdict_of(case, [1, 2, 3], order=pair) for pair in pairs)]
-    assert layout(VerdictTable(CASES, mixed)).startswith("1 to 4 prompts a case, each with 3 of its 3 responses")
-    alone = [replace(verdict, rubric=LIKELIHOOD) for verdict in verdicts(3)]
-    assert layout(VerdictTable(CASES, alone)) == "each response by itself"

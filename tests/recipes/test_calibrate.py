@@ -65,7 +65,7 @@ def test_other_recipes_take_the_verdicts(args: list, tmp_path: Path) -> None:
     succeeded(run_recipe(
         "report", "--verdicts", tmp_path / "out", "--cases", write(tmp_path / "cases.jsonl", cases),
         "--ratings", tmp_path / "ratings.jsonl", "--output", tmp_path / "report", "--resamples", 100,
-        "--baselines", "false",
+        "--encoder", "none",
     ))  # fmt: skip
     record = json.loads((tmp_path / "report" / "agreement.json").read_text())["judges"]["likelihood:tiny, calibrated"]
     assert record["valid_rate"]["value"] == 0.8

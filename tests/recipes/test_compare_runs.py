@@ -67,7 +67,7 @@ def test_two_runs_give_the_figures_of_one_file_with_both(runs: dict, tmp_path: P
     assert changes["newly_contradicted"] == 28
     page = (tmp_path / "out" / "comparison.html").read_text("utf-8")
     assert f'<th scope="row" dir="auto">{RTL}</th>' in page
-    assert "Mean scores. Layout: each response by itself" in page
+    assert "<caption>Mean scores</caption>" in page
 
 
 def test_two_runs_pass_the_gate(runs: dict) -> None:

@@ -25,7 +25,7 @@ from doubles.agreement_study import (
 from programs import error_line, succeeded
 from scipy.stats import pearsonr
 
-from automedeval.meta_evaluation.report import page
+from automedeval.meta_evaluation.report import grid
 from automedeval.records import Verdict, text
 
 
@@ -264,7 +264,7 @@ def test_hostile_texts_and_names_stay_text(tmp_path):
 
 
 def test_many_cases_are_sampled_and_it_is_said(tmp_path, monkeypatch):
-    monkeypatch.setattr(page, "GRID_CASES", 20)
+    monkeypatch.setattr(grid, "GRID_CASES", 20)
     text = made(tmp_path, agreeing_verdicts(), ratings=RATINGS).page
     assert "20 of 30 cases are here" in text
 

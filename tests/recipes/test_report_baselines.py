@@ -80,9 +80,6 @@ def test_the_report_says_whether_a_judge_is_better_than_the_best_baseline(tmp_pa
     assert "pairs: harmfulness is better than every baseline." in printed
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
     assert "turned is worse than the best baseline, " in page
-    without, printed = evaluated(tmp_path, agreeing_verdicts(), "--baselines", "false")
-    assert without["judges"]["echo"]["best_baseline"] is None
-    assert "baseline" not in printed
 
 
 def test_without_an_encoder_a_note_says_what_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -141,7 +141,7 @@ def test_a_link_opens_a_case_with_its_answers_side_by_side(made: SimpleNamespace
     }  # what the other lacks is underlined
     visit.page.keyboard.press("Escape")
     visit.page.wait_for_selector("#case", state="hidden")
-    assert "case=" not in visit.page.url
+    playwright.expect(visit.page).not_to_have_url(re.compile("case="))
     visit.open(f"#case={quote(made.cases[3]['id'])}")
     case_is(visit, made.cases[3]["id"])
     invalid = visit.page.locator("#case .response", has_text="Invalid verdict of echo: no score line")

@@ -50,7 +50,6 @@ def test_shares_by_hand_with_intervals_over_cases(tmp_path):
     page = report.page
     assert "Preference between echo and other" in page
     assert "Figure 5b" in page
-    assert "On overall people prefer echo's verdicts" in page.replace("&#39;", "'")
     assert '<th scope="row">overall</th><td>0.53' in page
 
 
@@ -66,7 +65,6 @@ def test_figure_shows_both_judges_ties_and_every_annotator(tmp_path):
     fluency = result["preferences"][0]["criteria"]["fluency"]
     assert fluency["tie"]["value"] == 1
     assert fluency["margin"]["value"] == 0
-    assert "On fluency people have no clear preference" in page
 
 
 def test_more_than_two_judges_and_a_few_other_cases(tmp_path):

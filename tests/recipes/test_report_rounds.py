@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
-from doubles.agreement_study import CASES, FAST, RATINGS, meta_evaluate, pairwise_verdicts, right_verdicts, told, write
+from doubles.agreement_study import CASES, FAST, RATINGS, meta_evaluate, pairwise_verdicts, right_verdicts, write
 from programs import succeeded
 
 from automedeval.records.text import span as formatted
@@ -56,9 +56,6 @@ def test_three_rounds_are_followed_and_forecast(tmp_path):
     assert "three rounds fit exactly" in page
     assert '<h2 id="rounds">Rounds</h2>' in page
     assert "Rounds of introspection" in page
-    assert "The curve has no interval: three rounds fit exactly" in told(tmp_path / "out")
-    assert "50.0 % after round 1" not in told(tmp_path / "out")  # the first and the last are said
-    assert "40.0 % after round 0 (r0; " in told(tmp_path / "out")
     assert set(result["judges"]) >= {"r0", "r1", "r2", "longer text"}
 
 
@@ -83,7 +80,6 @@ def test_five_rounds_have_intervals(tmp_path):
 def test_two_rounds_are_too_few_and_it_is_said(tmp_path):
     result, page = followed(tmp_path, rounds=2)
     assert result["rounds"]["forecast"] == {"reason": "too few rounds for a forecast"}
-    assert "There is no forecast for further rounds: too few rounds for a forecast." in told(tmp_path / "out")
     assert "too few rounds for a forecast" in page
     assert "fitted curve" not in page
 

@@ -336,9 +336,6 @@ def test_runs_without_a_valid_verdict_count_and_judges_are_tested_on_the_same_pa
 
 # --- the page
 
-ALL = "one prompt with all 4 responses of a case"
-PAIRS = "6 prompts a case, each with 2 of its 4 responses"
-
 
 def tables_of(page: str) -> list[list[list[tuple[str, str, str]]]]:
     """Return the lines of each table that has a caption, a line as (tag, scope, text) of its cells."""
@@ -374,15 +371,6 @@ def test_the_table_can_be_read_without_seeing_it(reported: tuple) -> None:
     assert differences["gpt"][1] == "N/A"
 
 
-def test_the_page_says_how_each_judge_was_shown_the_responses(reported: tuple) -> None:
-    result, page = reported
-    layouts = {name: record["layout"] for name, record in result["judges"].items() if record["kind"] == "judge"}
-    assert layouts.pop("pairs: correctness") == PAIRS
-    assert set(layouts.values()) == {ALL}
-    for layout in (ALL, PAIRS):
-        assert f"<td>{layout}</td>" in page
-
-
 def test_the_caption_says_what_the_papers_says_and_how_the_tests_were_made(reported: tuple) -> None:
     result, page = reported
     icc = result["people"]["reliability"]["mean of the criteria"]
@@ -390,17 +378,13 @@ def test_the_caption_says_what_the_papers_says_and_how_the_tests_were_made(repor
     assert "The tests are t-tests, two-sided and paired" in page
     assert f"Agreement among 3 raters (crossed), mean of the criteria: ICC(A,1) {icc['ICC(A,1)']['value']:.2f}" in page
     assert "alpha (interval)" in page
-    assert (
-        "On Accuracy triple, ours is above base; below pairs: correctness; not clearly different from gpt, lazy."
-        in page
-    )
 
 
 # --- rounds, trainings, bad input
 
 
 def test_rounds_are_the_means_of_the_table_and_the_first_judge_is_the_main_one(study: Path, tmp_path: Path) -> None:
-    result, page = evaluate(study, tmp_path, "--rounds", "base,lazy,ours", "--baselines", "false")
+    result, page = evaluate(study, tmp_path, "--rounds", "base,lazy,ours", "--encoder", "none")
     assert result["table2"]["ours"] == result["main_judge"]["name"] == "gpt"
     for line in result["rounds"]["table"]:
         cell = row_of(result["table2"], line["judge"])["cells"]["triple_accuracy"]

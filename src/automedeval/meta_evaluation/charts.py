@@ -7,7 +7,7 @@ estimate is {"value", "low", "high"}.
 import io
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -92,23 +92,6 @@ def svg_file(draw: Draw, *arguments: Any) -> str:
     return re.sub(r"(<svg [^>]*>)", rf"\1{colour}", text, count=1)
 
 
-def estimates(
-    title: str,
-    text: str,
-    rows: Sequence[tuple[str, Estimate | None, str]],
-    label: str,
-    reference: float | None = None,
-    band: Estimate | None = None,
-    head: Sequence[str] = ("what", "value"),
-) -> Iterator[Figure]:
-    """Yield a figure of (name, estimate, colour) one below the other, of two that are defined or more: one is a sentence."""
-    defined = [(name, each, colour) for name, each, colour in rows if each and each.get("value") is not None]
-    if len(defined) > 1:
-        numbers = [(name, *ends(estimate)) for name, estimate, _ in defined]
-        draw = partial(intervals, defined, label, reference, band)
-        yield Figure(title, f"{text} With 95 % intervals.", draw, (*head, "low", "high"), numbers)
-
-
 def _set_height(axes: Axes, inches: float) -> None:
     figure = axes.get_figure(root=True)
     assert figure is not None  # `svg` made the axes
@@ -133,15 +116,8 @@ def _name_rows(axes: Axes, names: Sequence[str], top: float, most: int = 30, **s
     axes.set_ylim(len(names) - 0.4, top)
 
 
-def intervals(
-    rows: Sequence[tuple[str, Estimate, str]],
-    label: str,
-    reference: float | None = None,
-    band: Estimate | None = None,
-    *,
-    axes: Axes,
-) -> None:
-    """Draw (name, estimate, colour) one below the other; behind them a dotted line and a band of another estimate."""
+def concordances(rows: Sequence[tuple[str, Estimate, str]], ceiling: Estimate | None, *, axes: Axes) -> None:
+    """Draw (name, estimate, colour) one below the other; behind them one half, and the ceiling as a band."""
     _set_height(axes, 0.75 + 0.34 * len(rows))
     for place, (_, estimate, colour) in enumerate(rows):
         value, low, high = ends(estimate)
@@ -149,15 +125,14 @@ def intervals(
             axes.hlines(place, low, high, color=colour, linewidth=2, capstyle="round", alpha=0.7)
         axes.plot([value], [place], "o", color=colour, markersize=6)
         axes.annotate(f"{value:z.2f}", (value, place), (0, 5), textcoords="offset points", ha="center", fontsize=8)
-    if band is not None:
-        value, low, high = ends(band)
+    if ceiling is not None:
+        value, low, high = ends(ceiling)
         if low is not None and high is not None:
             axes.axvspan(low, high, color=GREEN, alpha=0.15, linewidth=0)
         axes.axvline(value, color=GREEN, linewidth=1.2, linestyle="--")
-    if reference is not None:
-        axes.axvline(reference, color=GREY, linewidth=1, linestyle=":")
+    axes.axvline(0.5, color=GREY, linewidth=1, linestyle=":")
     _name_rows(axes, [name for name, *_ in rows], -0.8)
-    axes.set_xlabel(label)
+    axes.set_xlabel("concordance with people")
 
 
 def stacked(rows: Sequence[tuple[str, Sequence[float]]], labels: Sequence[str], *, axes: Axes) -> None:

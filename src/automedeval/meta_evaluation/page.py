@@ -63,13 +63,9 @@ def render_report(
     Args:
         room: the package whose `templates` hold `NAME.html.jinja`, which extends the shared page.
         words: the results in sentences, the difference and its trust first.
-        notes: gaps and assumptions.
-        figures: the `charts.Figure`s.
         settings: how the results were made: "command", "version" and "commit".
         tables: the summary shows the first of them, the page those with a caption.
         facts: what is known of the judge, and how sure the result is: name → text.
-        further: sentences after the facts.
-        commands: what to run next.
         links: (address on the page, words) of the cases to read first.
         scripts: the files of the HTML page's script, the only one that the page allows.
         context: what else the room's template names.

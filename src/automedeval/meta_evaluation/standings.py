@@ -26,14 +26,7 @@ BEST_FIRST = (WON, MEAN, WHOLE, "highest")  # the columns by which the table is 
 def rank(
     cases: Cases, verdicts: Sequence[Verdict], rubric: Rubric, file: Path
 ) -> tuple[list[dict[str, Any]], JudgeProfile]:
-    """Return one row per model, the highest first, and what is known of the judge.
-
-    Args:
-        cases: the cases as they were shown.
-        verdicts: those of one judge by one rubric on these cases, one or more.
-        rubric: that of the run; a judge without a scale follows none.
-        file: the verdicts' file.
-    """
+    """Return one row per model, the highest first, and what is known of the one judge that gave the verdicts in the file."""
     if rubric.in_words:
         return by_degrees(cases, verdicts, rubric)
     if rubric.mode == "checklist":

@@ -480,22 +480,6 @@ class Row:
         return self.relations if self.expected is None else self.judge.relations(self.expected)
 
     @cached_property
-    def slots(self) -> np.ndarray | None:
-        """By how much slots raise a value: float [slots, 2, cases] (see `slot_effects`).
-
-        A choice counts as half a point above for the response that it prefers; ties are left out. None where the judge has no
-        scale.
-        """
-        judge = self.judge
-        if self.criterion is None:
-            return judge.slot_effects(judge.own) if judge.has_orders else None
-        relations = judge.choice_relations(self.criterion, judge.codes(self.criterion))
-        # Entries of a verdict stand in the order of the case: the first of the two has the relation, the second its opposite.
-        group = judge.panel.group
-        way = np.where(np.diff(group, prepend=-1) != 0, 0.5, -0.5)
-        return judge.slot_effects(np.where(relations[group] == 0, np.nan, way * relations[group]))
-
-    @cached_property
     def consistent(self) -> np.ndarray | None:
         """The number of pairs judged alike in several orders, and of all pairs in several orders: float [2, cases]."""
         judge = self.judge

@@ -33,10 +33,6 @@ def read_verdicts(
 ) -> Tables:
     """Read verdicts of scores or choices; the notes are on the files and the cases, those on a judge are its `notes()`.
 
-    Args:
-        paths, reserved: as `read_tables` has them.
-        rubric: the path of a user's own rubric, for its scale and polarities.
-
     Raises:
         RecordError: a fault of `read_tables`; a verdict that does not fit its case or its rubric's scale; no verdict by the
             user's own rubric.
@@ -55,11 +51,7 @@ def read_verdicts(
 
 
 def read_checklists(paths: Sequence[str], cases: Cases) -> Tables:
-    """Read verdicts on the criteria of cases.
-
-    Raises:
-        RecordError: a fault of `read_tables`, or a verdict on other texts, on other criteria, or without a checklist.
-    """
+    """Read verdicts on the criteria of cases, see `read_tables` and `check_checklist`."""
     return read_tables(paths, cases, check_checklist)
 
 

@@ -17,12 +17,7 @@ LEVEL = 0.05  # p-value below which a judge is called better or worse
 
 
 def measure_baselines(cases: Cases, encoder: TextEncoder | None, notes: list[str]) -> list[VerdictTable]:
-    """Return the baselines that have a score for some response of these cases.
-
-    Args:
-        encoder: of the baselines that compare embeddings; None leaves them out.
-        notes: the report's notes; those on what a baseline lacks are added.
-    """
+    """Return the baselines that have a score for some response; without an encoder none that compares embeddings."""
     scores = {name: score(cases.records) for name, score in BASELINES.items()}
     if encoder is not None:
         with tqdm(desc="embeddings", unit="piece") as bar:

@@ -40,11 +40,7 @@ class Cases:
 
     @classmethod
     def read(cls, path: str, limit: int | None = None, blank: str | None = None) -> "Cases":
-        """Read the first `limit` cases of a file, or all; `blank` as `read_cases` has it.
-
-        Raises:
-            RecordError: a fault of `read_cases`.
-        """
+        """Read the first `limit` cases of a file, or all, with `read_cases`."""
         table = table_of(path, blank=blank)
         notes = [f"{path}: {'; '.join(table.notes)}"] if table and len(table.notes) > 1 else []
         records = list(islice(read_cases(path, blank=blank), limit))
@@ -127,11 +123,7 @@ class Cases:
     ) -> Iterator[tuple[str, Any]]:
         """Yield the ("file:line", record) that are about these cases; at the end note how many were left out.
 
-        Args:
-            source, what: the file, and what it holds: a word and its preposition, as "rating of".
-
-        Raises:
-            RecordError: none is about these cases.
+        RecordError if none is. `what` is a word and its preposition, as "rating of".
         """
         word, preposition = what.split()
         others: Counter[str] = Counter()

@@ -47,8 +47,7 @@ def meta_evaluate(
 
     Args:
         judges: judges, and after them the baselines.
-        people, choices, verdict_ratings, preferences: what people gave, see `ratings`; None or empty where they gave none.
-        resamples: of the bootstrap over cases.
+        choices, verdict_ratings, preferences: as `ratings` reads them.
         main: the line of the main judge; by default that of the first judge.
     """
     rows = rows_of(judges)

@@ -1,7 +1,7 @@
 """What is known of a judge by its verdicts, its audit and the ratings of its cases: its record, and facts beside a ranking."""
 
 import json
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -26,11 +26,7 @@ RECORDED = ("blind_to", "contradicted", "empty", "foreign", "rationale_faults", 
 
 
 def audits_of(places: Sequence[str], rows: Sequence[Row]) -> dict[str, Audit]:
-    """Read audits, files audit.json or folders that hold one; return the name of a line → the audit of its judge.
-
-    Raises:
-        RecordError: a file is no audit, or of none of these judges.
-    """
+    """Read audits, files audit.json or folders that hold one; return the name of a line → the audit of its judge."""
     by_line: dict[str, Audit] = {}
     for place in places:
         file = Path(place) / "audit.json" if Path(place).is_dir() else Path(place)
@@ -47,24 +43,6 @@ def audits_of(places: Sequence[str], rows: Sequence[Row]) -> dict[str, Audit]:
             raise RecordError(f"{file}: an audit of {which}; no judge of these verdicts has them")
         by_line |= dict.fromkeys(audited, audit)
     return by_line
-
-
-def layout(judge: VerdictTable) -> str:
-    """Return in how many prompts the responses of a case are shown, in words; other orders and runs show the same."""
-    if judge.kind == "baseline":
-        return ""
-    composed = any("composed" in each.extra for each in judge.verdicts)
-    if composed or without_scale(judge.rubric_name) or all(len(each.order) == 1 for each in judge.verdicts):
-        return "each response by itself"
-    groups: dict[str, set[frozenset[int]]] = defaultdict(set)
-    for verdict in judge.verdicts:
-        groups[verdict.case_id].add(frozenset(verdict.order))
-    counts = zip(*((len(each), max(map(len, each)), len(frozenset().union(*each))) for each in groups.values()))
-    prompts, shown, responses = (" to ".join(map(str, sorted({min(each), max(each)}))) for each in counts)
-    if prompts == "1":
-        return f"one prompt with all {responses} responses of a case"
-    mean = "" if judge.of_pairs else ", and a score is their mean"
-    return f"{prompts} prompts a case, each with {shown} of its {responses} responses{mean}"
 
 
 def blind_to(judge: VerdictTable) -> list[str] | None:
@@ -149,15 +127,13 @@ def record_of(cases: Cases, row: Row) -> dict[str, Any]:
     judge = row.judge
     faults = Counter(each.rationale_fault for each in judge.valid if each.rationale_fault)
     record: dict[str, Any] = {"kind": judge.kind, "name": judge.name, "judge": judge.judge, "rubric": judge.rubric_name}
-    record |= {"layout": layout(judge), "criterion": row.criterion, "blind_to": blind_to(judge)}
+    record |= {"criterion": row.criterion, "blind_to": blind_to(judge)}
     record |= {"settings": judge.settings, "checkpoint": judge.checkpoint, "contradicted": contradicted_by_model(judge)}
     record |= {"verdicts": int(judge.verdicts_due.sum()), "errors": dict(judge.errors.most_common(8))}
     record |= {"rationale_faults": dict(sorted(faults.items())), "foreign": foreign(judge)}
     record |= {"empty": judge.by_model(cases.empty), "unread": judge.by_model(judge.unread)}
     record["valid_rate"] = bootstrap.ratio(judge.verdicts_valid, judge.verdicts_due, reason="no verdict")
     record["prefers_longer"] = prefers_longer(cases, row.relations)
-    if row.slots is not None and len(row.slots):
-        record["slots"] = [bootstrap.mean(total, count, int(count.sum())) for total, count in row.slots]
     if row.consistent is not None:
         record["order_consistency"] = bootstrap.ratio(*row.consistent)
     return record
@@ -178,11 +154,7 @@ def prefers_longer(cases: Cases, relation: np.ndarray) -> bootstrap.Statistic:
 
 
 def profile(name: str, record: Mapping[str, Any], **more: Any) -> JudgeProfile:
-    """Return what the record of a judge in agreement.json says of it.
-
-    Args:
-        more: further arguments of `JudgeProfile`, or others than those that are found here.
-    """
+    """Return what the record of a judge in agreement.json says of it; `more` are further arguments of `JudgeProfile`."""
     known = {each: record[each] for each in RECORDED if each in record}
     known |= {"valid": record["valid_rate"]["value"], "prefers_longer": record["prefers_longer"]["value"]}
     if audit := record.get("audit"):
@@ -191,12 +163,7 @@ def profile(name: str, record: Mapping[str, Any], **more: Any) -> JudgeProfile:
 
 
 def known_of_judge(cases: Cases, row: Row, first: str | None = None, **more: Any) -> JudgeProfile:
-    """Return what is known of a judge, or of a judge of pairs on one criterion, by its verdicts.
-
-    Args:
-        first: the model that is first, or that is compared; None: none.
-        more: as `profile` has it.
-    """
+    """Return what is known of a line by its verdicts; `first` is the model that is first, or that is compared."""
     record = record_of(cases, row)
     for figure in ("valid_rate", "prefers_longer"):
         value = bootstrap.value_of(record[figure], len(cases))

@@ -39,12 +39,10 @@ def paper_table(
     """Return the table, figures as `Estimate`.
 
     Args:
-        rows: the judges of `lines`, and others.
         lines: of `lines_over_runs`.
         main: the name of a line of the judge that every other one is tested against.
         rationales: what `compare_rationales` found, as `Statistic`s and as `Estimate`s from the same resamples; None: the
             table has no columns for rationales.
-        resamples: of the estimates and of the standard errors.
 
     Returns:
         "columns"; "scores", own or expected, that all figures are from; "ours"; "rows": for each judge "judge", "names", "runs"

@@ -42,11 +42,7 @@ KINDS = {
 
 
 def files_by_kind(files: Sequence[str]) -> dict[type, str]:
-    """Return the kind of ratings → the file that holds them, as the first record says.
-
-    Raises:
-        RecordError: two files of one kind.
-    """
+    """Return the kind of ratings → the file that holds them, as the first record says; of each kind there may be one."""
     found: dict[type, str] = {}
     for file in files:
         first = next((row for _, row in read_rows(file)), {})
@@ -85,9 +81,6 @@ class People:
     def leave_one_out(self, panel: Panel) -> tuple[Panel, np.ndarray, np.ndarray, np.ndarray] | None:
         """Return each rater beside the mean of the others, which is the ceiling for a judge; None with one rater.
 
-        Args:
-            panel: of the responses that are rated.
-
         Returns:
             The panel once for each rater, with the responses that are kept; which of these they are, bool [raters × responses];
             the rater's own scores and the others' mean, float [kept].
@@ -116,15 +109,7 @@ def read_ratings(path: str, cases: Cases, raters: str | None = None) -> People:
 def gather_ratings(
     placed: Iterable[tuple[str, Rating]], cases: Cases, source: str, raters: str | None = None
 ) -> People:
-    """Lay out ratings as arrays.
-
-    Args:
-        placed: ("file:line", rating) as `read_placed` yields them; source: the name of their file.
-        raters: "crossed", "anonymous", or None: crossed if all raters rated all that was rated.
-
-    Raises:
-        RecordError: a fault of `check_ratings`, or no rating of any of these cases.
-    """
+    """Lay out ratings as arrays; raters are "crossed", "anonymous", or crossed if all of them rated all that was rated."""
     notes: list[str] = []
     placed = cases.known(placed, source, "rating of", notes)
     scores: dict[tuple[int, str, str], float] = {}
@@ -178,8 +163,7 @@ def read_verdict_ratings(
             Where the judge has no verdict on the case, it stays.
 
     Raises:
-        RecordError: a second rating of one verdict by one annotator on one criterion, a score that is no usable number, or no
-            rating of any of these verdicts.
+        RecordError: no rating of any of these verdicts.
     """
     scores: dict[str, dict[str, list[tuple[int, float]]]] = defaultdict(lambda: defaultdict(list))
     digests: dict[tuple[str, str], set[str]] = defaultdict(set)
@@ -218,11 +202,7 @@ Preferences = dict[tuple[str, str], dict[str, list[tuple[int, str, int]]]]
 def gather_preferences(
     placed: Iterable[tuple[str, Preference]], cases: Cases, source: str
 ) -> tuple[Preferences, list[str]]:
-    """Return people's preferences between the verdicts of every two judges, and notes.
-
-    Raises:
-        RecordError: a preference that is given twice, a judge called "tie", or no preference about any of these cases.
-    """
+    """Return people's preferences between the verdicts of every two judges, and notes."""
     preferences: Preferences = {}
     notes: list[str] = []
     on_cases = cases.known(placed, source, "preference about", notes)
@@ -238,9 +218,6 @@ def gather_preferences(
 
 def preference_shares(preferences: Preferences, cases: int) -> list[dict[str, Any]]:
     """Return, for every two judges and every criterion, the shares of votes for the first, for a tie and for the second.
-
-    Args:
-        cases: the number of cases.
 
     Returns:
         {"judges", "criteria": {criterion: {"first", "tie", "second", "margin", "annotators", "cases"}}} each, shares and

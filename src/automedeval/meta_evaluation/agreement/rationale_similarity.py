@@ -59,7 +59,6 @@ def compare_rationales(
     """Compare judges' rationales with the teacher's on the same responses of the same case.
 
     Args:
-        judges: judges of verdict files; baselines are passed over.
         score: takes predictions, lists of references and `settings`, and returns what `rationale_score` does; of several
             references the best figure counts.
 

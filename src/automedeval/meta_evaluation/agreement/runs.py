@@ -88,10 +88,7 @@ def over_runs(figures: Mapping[str, Mapping[int, Estimate]], bounds: Bounds = No
 
 
 def lines_over_runs(judges: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a line per judge with its measures averaged over its runs, in the order of the judges.
-
-    Args:
-        judges: the judges' figures by `meta_evaluate`, as `Estimate` from one bootstrap.
+    """Return a line per judge with its measures averaged over its runs, from the records of `meta_evaluate`.
 
     Returns:
         "judge"; "names" of its trainings; "runs", how many are averaged; "of", whether these are trainings or runs of one
@@ -120,14 +117,7 @@ def check_names(option: str, names: Sequence[str], allowed: Sequence[str]) -> No
 
 
 def main_row(rows: Sequence[Row], wanted: str | None) -> Row:
-    """Return the line of a judge, or the first one.
-
-    Args:
-        wanted: the name of a line or of a judge; the name of a judge of pairs is its first criterion. None: the first.
-
-    Raises:
-        RecordError: no line or judge has the name.
-    """
+    """Return the line of this name, or the first of the judge of this name; None: the first of all."""
     named = [row for row in rows if wanted in (None, row.name, row.judge.name)]
     if wanted is not None and not named:
         check_names("--main_judge", [wanted], [row.name for row in rows])
@@ -135,11 +125,7 @@ def main_row(rows: Sequence[Row], wanted: str | None) -> Row:
 
 
 def follow_rounds(lines: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str, Any]:
-    """Return the accuracies of rounds 0, 1, 2, … and a forecast for further rounds.
-
-    Args:
-        lines: of `lines_over_runs`. A round's accuracy is the mean over the runs of its judge.
-        names: the judges in the order of their rounds.
+    """Return the accuracies of rounds 0, 1, 2, …, the means over the runs of their judges, and a forecast for further rounds.
 
     Returns:
         "names"; "scores", own or expected, that the accuracies are from; "values", the triple accuracies; "table", a line

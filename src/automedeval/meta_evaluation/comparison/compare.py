@@ -15,7 +15,6 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import (
     contradicted_by_model,
     known_of_judge,
-    layout,
     notes_on,
 )
 from automedeval.meta_evaluation.agreement.ratings import People
@@ -76,7 +75,7 @@ def compare(cases: Cases, people: People, rows: Sequence[Row], candidates: Mappi
     relations, rated = cases.panel.relations(people.scores), ~np.isnan(people.scores)
     result: dict[str, Any] = {"lead": lead, "judges": {}, "models": {}}
     for row, on_scale in judges.items():
-        about: dict[str, Any] = {"name": row.judge.name, "layout": layout(row.judge), "on_scale": on_scale}
+        about: dict[str, Any] = {"name": row.judge.name, "on_scale": on_scale}
         about["concordance"] = concordance(cases.panel, relations, row.finest)
         result["judges"][row.name] = about | {"cases_with_verdict": int((row.judge.verdicts_valid > 0).sum())}
     for name, at in candidates.items():

@@ -8,7 +8,6 @@ from automedeval.meta_evaluation.facts import best_of
 from automedeval.meta_evaluation.page import Bars, Table, render_report
 from automedeval.meta_evaluation.report.changes import WORDS
 from automedeval.meta_evaluation.report.text import is_clear
-from automedeval.meta_evaluation.report.text import layout as layout_of
 from automedeval.records.text import number, span
 
 KINDS = {"classical": "ratings alone", "naive": "judge alone", "prediction_powered": "ratings and judge"}
@@ -125,7 +124,7 @@ def _gain(figures: Sequence[Result], lead: str, what: str) -> list[str]:
 
 def tables(result: Result) -> list[Table]:
     """Return the mean scores by the leading judge, for the summary, and every figure by every judge."""
-    rated, lead, layout = result["cases"]["rated_cases"], result["lead"], layout_of(result["judges"].values())
+    rated, lead = result["cases"]["rated_cases"], result["lead"]
     kinds = KINDS if rated else JUDGE_ALONE
     head = ["what", "judge", *kinds.values(), *(["weight of the judge", "rated", "equivalent"] if rated else [])]
     groups = {"Mean scores": {name: each["mean"] for name, each in result["models"].items()}}
@@ -145,7 +144,7 @@ def tables(result: Result) -> list[Table]:
                 more = [number(figure["weight"], 2), f"{figure['rated']}{without}", number(figure["worth"], 0)]
                 rows.append([name, judge, *(span(figure[kind], 3) for kind in kinds), *(more if rated else [])])
         if records:
-            found.append(Table(head, rows, f"{title}. {layout}"))
+            found.append(Table(head, rows, title))
     main = [[row[0], *row[2 : 2 + len(kinds)]] for row in found[0].rows if row[1] == lead]
     return [Table(["mean score", *kinds.values()], main), *found]
 

@@ -39,9 +39,6 @@ class ReportArguments(TableArguments):
         choices=["crossed", "anonymous"],
     )
     rubric: str | None = option("your own rubric's .yaml file, if verdicts were given by one", None)
-    baselines: bool = option(
-        "compare with baselines: longer text, BM25, ROUGE-L, random scores, embeddings (see --encoder)", True
-    )
     rounds: list[str] = option(
         "names of the judges of introspection rounds 0, 1, 2, …, for a forecast (needs --ratings)", []
     )

@@ -11,8 +11,7 @@ import numpy as np
 from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import People
-from automedeval.meta_evaluation.report.grid import marks_of, pack_grid
-from automedeval.meta_evaluation.report.page import MARKS, case_records
+from automedeval.meta_evaluation.report.grid import NEWLY, WORDS, grid_of, marks_of
 from automedeval.meta_evaluation.table import Row, VerdictTable
 from automedeval.records import RecordError, question_text
 from automedeval.records.text import in_a_row
@@ -20,12 +19,6 @@ from automedeval.stats.agreement import relation_of
 from automedeval.stats.bootstrap import Estimate
 from automedeval.stats.prediction_powered import prediction_powered
 
-NEWLY = {"contradicted": ("contradicted",), "empty": ("empty",), "failing": ("unread", "invalid")}
-WORDS = {  # mark of a change → its words, of two models and of two judges
-    "won": ("better", "scored higher"),
-    "lost": ("worse", "scored lower"),
-    **{f"newly_{name}": (f"newly {name}",) * 2 for name in NEWLY},
-}
 DIGEST = re.compile(r"[0-9a-f]{12}(/epoch-\d+)?")  # an id that says nothing, of a table without ids
 FIRST_WORDS = 60  # letters of a question that stand for its id
 
@@ -51,33 +44,11 @@ class Changes:
     def grid(
         self, cases: Cases, judges: Sequence[VerdictTable], people: People | None, models: Sequence[str], flags: Any
     ) -> dict[str, Any]:
-        """Return what `grid.html.jinja` needs: the cases with the models as columns, of two models the regressions first."""
-        records = case_records(cases, judges, people, self.row, {})
-        more = {"models": models, "before": self.before}
-        more |= {"old": self.old} if self.kind == "judge" else {"base": self.old, "sort": "lost"}
-        packed = grid_of_changes(cases, records, self.row, flags, self.gap, self.marks, self.kind == "judge", **more)
-        return {"grid": packed, "in_grid": len(records)}
-
-
-def grid_of_changes(
-    cases: Cases,
-    records: list[dict[str, Any]],
-    row: Row,
-    flags: Mapping[str, Any],
-    gap: np.ndarray,
-    marked: Mapping[str, np.ndarray],
-    of_judges: bool = False,
-    **more: Any,
-) -> dict[str, str]:
-    """Return the packed grid of cases, which are sorted by the size of a change; `more` is what `pack_grid` takes."""
-    largest = {"won": gap, "lost": -gap, "models_differ": np.abs(gap)}
-    for record in records:
-        start, end = cases.start[cases.index[record["id"]] :][:2]
-        record["measures"].pop("models_differ", None)
-        if not np.isnan(gap[start:end]).all():
-            record["measures"] |= {name: float(np.nanmax(each[start:end])) for name, each in largest.items()}
-    marks = {name: words[of_judges] for name, words in WORDS.items()} | MARKS
-    return pack_grid(cases, records, row, marks, flags, marked=marked, gap="size of the change", **more)
+        """Return the grid, see `grid_of`: the models are its columns, of two models the regressions come first."""
+        of_judges = self.kind == "judge"
+        head: dict[str, Any] = {"old": self.old} if of_judges else {"base": self.old, "sort": "lost"}
+        more: dict[str, Any] = {"changed": (self.gap, self.marks), "of_judges": of_judges, "models": models}
+        return grid_of(cases, judges, people, self.row, flags, before=self.before, **more, **head)
 
 
 def candidates_of(cases: Cases, chosen: Iterable[str] = (), option: str = "") -> dict[str, np.ndarray]:
@@ -117,14 +88,7 @@ def paired_difference(gaps: np.ndarray) -> Estimate:
 
 
 def changes_of(cases: Cases, rows: Sequence[Row], candidates: Mapping[str, np.ndarray]) -> Changes | None:
-    """Find what changed: between the first two judges on one scale; else between the first two candidates.
-
-    Args:
-        rows: the lines of the judges.
-        candidates: see `candidates_of`.
-
-    Returns:
-        None where there is one judge and one candidate.
+    """Find what changed: between the first two judges on one scale; else between the first two candidates, if there are two.
 
     Raises:
         RecordError: the versions have no case in common.

@@ -30,13 +30,16 @@ def _agreement(result: dict[str, Any]) -> Iterator[Figure]:
     rows = [
         (name, each[each["headline"]], charts.BLUE if name in judges else charts.GREY)
         for name, each in result["judges"].items()
+        if each[each["headline"]]["value"] is not None
     ]
     ceiling = result["people"].get("ceiling", {}).get("concordance")
     band = ceiling if ceiling and ceiling["value"] is not None else None
     text = "Concordance of every judge. Dotted: one half, which is what guessing gives."
     text += " Dashed: one rater against the mean of the others." if band else ""
-    label, head = "concordance with people", ("judge", "concordance")
-    yield from charts.estimates("Agreement with people", text, rows, label, 0.5, band, head)
+    if len(rows) > 1:  # one is a sentence
+        numbers = [(name, *ends(estimate)) for name, estimate, _ in rows]
+        draw, head = partial(charts.concordances, rows, band), ("judge", "concordance", "low", "high")
+        yield Figure("Agreement with people", f"{text} With 95 % intervals.", draw, head, numbers)
     for name, record in judges.items():
         if len(bins := record["reliability"]) > 1:
             yield Figure(

@@ -1,4 +1,4 @@
-"""The grid of the report's page: a row per case and a column per model, packed for the browser, with the flags of readers.
+"""The grid of a page: a row per case and a column per model, packed for the browser, with the flags of readers.
 
 What is sorted and filtered by is one block, the texts are another, which the browser unpacks when a case is opened or searched.
 """
@@ -6,7 +6,9 @@ What is sorted and filtered by is one block, the texts are another, which the br
 import base64
 import gzip
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,27 @@ import numpy as np
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import contradicted
+from automedeval.meta_evaluation.agreement.ratings import People
+from automedeval.meta_evaluation.agreement.worth_reading import measures_of_cases
 from automedeval.meta_evaluation.table import Row, VerdictTable
-from automedeval.records import RecordError, digest, read_lines
+from automedeval.records import RecordError, digest, question_text, read_lines
 
 GRID_CASES = 20_000  # of more cases the file would be too large to send
 FLAGS = "flags.jsonl"  # what the page writes, and the report reads again from its folder
 QUESTION = 200  # letters of a question that a row has
+RAW = 10_000  # letters of an invalid verdict's text
+MARKS = {  # list of cases in agreement.json → mark of a case
+    "contradicted": "contradicted",
+    "models_differ": "models differ",
+    "people_disagree": "people disagree",
+    "least_sure": "judge unsure",
+}
+NEWLY = {"contradicted": ("contradicted",), "empty": ("empty",), "failing": ("unread", "invalid")}
+WORDS = {  # mark of a change → its words, of two models and of two judges
+    "won": ("better", "scored higher"),
+    "lost": ("worse", "scored lower"),
+    **{f"newly_{name}": (f"newly {name}",) * 2 for name in NEWLY},
+}
 
 
 def fingerprint(cases: Cases) -> str:
@@ -52,63 +69,120 @@ def marks_of(cases: Cases, judge: VerdictTable) -> dict[str, np.ndarray]:
     return {"contradicted": np.array(wrong, bool), "empty": cases.empty, "unread": judge.unread, "invalid": invalid}
 
 
-def pack_grid(
+def grid_of(
     cases: Cases,
-    records: Sequence[Mapping[str, Any]],
+    judges: Sequence[VerdictTable],
+    people: People | None,
     main: Row,
-    marks: Mapping[str, str],
     flags: Mapping[str, Any],
+    lists: Mapping[str, Sequence[str]] | None = None,
     *,
+    changed: tuple[np.ndarray, Mapping[str, np.ndarray]] | None = None,
+    of_judges: bool = False,
     models: Sequence[str] = (),
-    marked: Mapping[str, np.ndarray] | None = None,
     before: Sequence[np.ndarray] = (),
     **head: str,
-) -> dict[str, str]:
-    """Return {"rows", "texts"}: two gzip streams in base64, JSON and JSON Lines, of the cases in the order of the records.
+) -> dict[str, Any]:
+    """Return what `grid.html.jinja` needs: "grid", {"rows", "texts"} as gzip in base64, and "in_grid", how many cases it has.
 
     Args:
-        records: the cases as `page.case_records` lays them out.
-        marks: list of cases to look at → its mark in words.
+        main: the line whose scores the cells have.
         flags: what readers flagged, see `read_flags`.
+        lists: the ids of the cases to look at, by list of `MARKS`.
+        changed: the gap and the marks of `changes.Changes`; its size sorts the cases then.
+        of_judges: whether a judge changed, not a model.
         models: the columns; by default all models.
-        marked: further marks → whether each response has it: bool [responses].
         before: the scores that stand below the main judge's in place of the lengths: one float [responses], or none.
-        head: "gap", the name of the measure `models_differ`, and "base", the model with which answers are compared first.
+        head: "base", the model with which answers are compared first; "old", the old judge; "sort", the first order.
     """
-    models = models or cases.models
-    values = main.ranking_values
-    marked = marks_of(cases, main.judge) | dict(marked or {})
-    rows = []
-    for record in records:
-        number = cases.index[record["id"]]
-        cells: dict[str, list[Any]] = {}
-        for place, response in enumerate(record["responses"], int(cases.start[number])):
-            names = [name for name in marked if marked[name][place]]
-            scores = [None if np.isnan(each[place]) else round(float(each[place]), 4) for each in (values, *before)]
-            cells[response["model"]] = [scores[0], len(response["text"]), names, *scores[1:]]
-        question = " ".join(record["question"].split())
-        question = question if len(question) <= QUESTION else f"{question[:QUESTION]}…"
-        in_row = [cells.get(model) for model in models]
-        rows.append([record["id"], record["topic"] or "", question, in_row, record["reasons"], record["measures"]])
+    judges = [judge for judge in judges if judge.kind == "judge"]
+    models, values = models or cases.models, main.ranking_values
+    listed = {name: set(ids) for name, ids in (lists or {}).items()}
+    measures, marks, marked = measures_of_cases(cases, main, people), MARKS, marks_of(cases, main.judge)
+    if changed is not None:
+        gap, more = changed
+        for name, size in {"won": gap, "lost": -gap, "models_differ": np.abs(gap)}.items():
+            measures[name] = np.full(len(cases), np.nan)
+            np.fmax.at(measures[name], cases.panel.case, size)
+        marks, marked = {name: words[of_judges] for name, words in WORDS.items()} | MARKS, marked | dict(more)
+        head["gap"] = "size of the change"
+    wrong, rationales = contradicted(main.judge), _rationales(judges)
+    rows, texts = [], []
+    for number in _shown(cases, listed):
+        case, cells, responses = cases.records[number], {}, []
+        for place, response in enumerate(case.responses, int(cases.start[number])):
+            if response.model in models:
+                scores = [None if np.isnan(each[place]) else round(float(each[place]), 4) for each in (values, *before)]
+                names = [name for name in marked if marked[name][place]]
+                cells[response.model] = [scores[0], len(response.text), names, *scores[1:]]
+                said: dict[str, Any] = {"scores": _scores(judges, place), "people": _ratings(people, place)}
+                said["comments"] = people.comments.get(place, []) if people is not None else []
+                said["wrong"] = _in_utf16(response.text, wrong.get((case.id, response.model), []))
+                responses.append({"model": response.model, "text": response.text} | said)
+        question = question_text(case.question)
+        short = " ".join(question.split())
+        short = short if len(short) <= QUESTION else f"{short[:QUESTION]}…"
+        reasons = [name for name, ids in listed.items() if case.id in ids]
+        sizes = {name: float(each[number]) for name, each in measures.items() if not np.isnan(each[number])}
+        rows.append([case.id, case.topic or "", short, [cells.get(model) for model in models], reasons, sizes])
+        text = {"question": question, "reference": case.reference, "choices": _choices(cases, judges, number)}
+        texts.append(text | {"rationales": rationales[number], "responses": responses})
     scored = values[~np.isnan(values)]
     scale = main.judge.scale if main.values is not None else None
-    content: dict[str, Any] = {
-        "report": fingerprint(cases),
-        "models": models,
-        "marks": marks,
-        "flags": flags,
-        "rows": rows,
-    } | head
+    content: dict[str, Any] = {"report": fingerprint(cases), "models": models, "marks": marks, "flags": flags} | head
+    content["rows"] = rows
     content["scale"] = scale or ([float(scored.min()), float(scored.max())] if len(scored) else [0, 1])
-    return {"rows": _pack(_json(content)), "texts": _pack("\n".join(_json(_texts(each, models)) for each in records))}
+    packed = {"rows": _pack(_json(content)), "texts": _pack("\n".join(map(_json, texts)))}
+    return {"grid": packed, "in_grid": len(rows)}
 
 
-def _texts(record: Mapping[str, Any], models: Sequence[str]) -> dict[str, Any]:
-    """Return what the page shows of an opened case."""
-    names = ("question", "reference", "choices", "rationales")
-    responses = [each for each in record["responses"] if each["model"] in models]
-    responses = [each | {"wrong": _in_utf16(each["text"], each["wrong"])} for each in responses]
-    return {name: record[name] for name in names} | {"responses": responses}
+def _shown(cases: Cases, listed: Mapping[str, set[str]]) -> list[int]:
+    """Return the numbers of the cases to show, in the order of the file: all, or the listed and the first ones."""
+    first = [cases.index[case_id] for ids in listed.values() for case_id in sorted(ids)]
+    chosen = set(list(dict.fromkeys([*first, *cases.file_order]))[:GRID_CASES])
+    return [number for number in cases.file_order if number in chosen]
+
+
+def _rationales(judges: Sequence[VerdictTable]) -> dict[int, list[tuple[str, str]]]:
+    """Return number of a case → every judge's first rationale, and the texts of invalid verdicts, with their titles."""
+    said: dict[int, list[tuple[str, str]]] = defaultdict(list)
+    for judge in judges:
+        for number, text in judge.rationales.items():
+            said[number].append((f"Rationale of {judge.name}", text))
+    for judge in judges:
+        for number, verdict in zip(judge.case_of.tolist(), judge.verdicts):
+            if not verdict.valid and verdict.raw:
+                said[number].append((f"Invalid verdict of {judge.name}: {verdict.error}", verdict.raw[:RAW]))
+    return said
+
+
+def _choices(cases: Cases, judges: Sequence[VerdictTable], number: int) -> list[tuple[str, str]]:
+    """Return the choices of each judge of pairs on each pair of a case, in words."""
+    case, start, lines = cases.records[number], int(cases.start[number]), []
+    for judge, (first, second) in product(judges, combinations(range(len(case.responses)), 2)):
+        pair = cases.pair_index[start + first, start + second]
+        names = [case.models[first], case.models[second], "tie", "neither"]
+        choices = [f"{name}: {names[codes[pair]]}" for name, codes in judge.choices.items() if codes[pair] >= 0]
+        lines += [(f"{judge.name}, {names[0]} : {names[1]}", ", ".join(choices))] if choices else []
+    return lines
+
+
+def _scores(judges: Sequence[VerdictTable], place: int) -> list[tuple[str, float]]:
+    """Return the scores that a response has: by judge, and by criterion where a judge scores criteria by themselves."""
+    scores_of = []
+    for judge in judges:
+        scores_of.append((judge.name, judge.mixed[place]))
+        scores_of += [(f"{judge.name}: {name}", scores[place]) for name, scores in judge.criterion_scores.items()]
+    return [(name, float(score)) for name, score in scores_of if not np.isnan(score)]
+
+
+def _ratings(people: People | None, place: int) -> str | None:
+    """Return people's mean score of a response, and each rater's."""
+    if people is None or np.isnan(people.scores[place]):
+        return None
+    scores = zip(people.annotators, people.by_annotator[place].round(2))
+    each = [f"{name} {score:g}" for name, score in scores if not np.isnan(score)]
+    return f"{people.scores[place]:.2f} ({', '.join(each[:8])}{', …' if len(each) > 8 else ''})"
 
 
 def _in_utf16(text: str, statements: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

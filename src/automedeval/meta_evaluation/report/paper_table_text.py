@@ -1,4 +1,4 @@
-"""Put the table in the form of the paper's Table 2 into words: its cells, why some are N/A, and how the judges differ."""
+"""Put the table in the form of the paper's Table 2 into words: its cells, and why some are N/A."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -67,19 +67,3 @@ def reasons(table: Record) -> dict[str, list[str]]:
             elif "difference" in cell and cell["p"] is None:
                 gaps.append((cell["difference"].get("reason", "no p-value"), row["judge"], f"the test of {label}"))
     return by_reason(gaps)
-
-
-def sentences(table: Record) -> list[str]:
-    """Say, for every column, which judges differ from ours at p < 0.05, adjusted."""
-    lines, compared_to = [], table["ours"]
-    for name in table["columns"]:
-        sides: dict[str, list[str]] = {"above": [], "below": [], "not clearly different from": []}
-        for row in table["rows"]:
-            cell = row["cells"][name]
-            if row["judge"] != compared_to and cell["p_adjusted"] is not None:
-                clear = "below" if cell["difference"]["value"] > 0 else "above"
-                side = clear if cell["p_adjusted"] < 0.05 else "not clearly different from"
-                sides[side].append(row["judge"])
-        if parts := [f"{side} {', '.join(judges)}" for side, judges in sides.items() if judges]:
-            lines.append(f"On {COLUMNS[name].label}, {compared_to} is {'; '.join(parts)}.")
-    return lines

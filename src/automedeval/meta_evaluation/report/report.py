@@ -37,8 +37,8 @@ from automedeval.meta_evaluation.harm.readings import harm_files
 from automedeval.meta_evaluation.harm.report import harm_report
 from automedeval.meta_evaluation.report import page
 from automedeval.meta_evaluation.report.arguments import ReportArguments
-from automedeval.meta_evaluation.report.changes import against_baseline, grid_of_changes
-from automedeval.meta_evaluation.report.grid import FLAGS, pack_grid, read_flags
+from automedeval.meta_evaluation.report.changes import against_baseline
+from automedeval.meta_evaluation.report.grid import FLAGS, grid_of, read_flags
 from automedeval.meta_evaluation.report.text import words
 from automedeval.meta_evaluation.table import rows_of
 from automedeval.meta_evaluation.verdict_files import has_checklists, read_checklists, read_verdicts
@@ -120,7 +120,7 @@ def make_report(
     notes += [note for judge in judges for note in notes_on(judge)]
     rows = rows_of(judges)
     lines = list(trainings_of({row.name: (row.judge.name, row.criterion) for row in rows}))
-    if args.baselines and ratings:
+    if ratings:
         notes += english_only(cases.records, "baselines that count words or compare embeddings")
     check_names("--rounds", args.rounds, lines)
     main = main_row(rows, args.main_judge)
@@ -140,7 +140,7 @@ def make_report(
         preferences, more = gather_preferences(read_placed(file, Preference), cases, file)
         notes += more
     encoder, baselines = None, []
-    if args.baselines and people is not None:
+    if people is not None:
         encoder = load_encoder(notes)
         baselines = measure_baselines(cases, encoder, notes)
     by_people = (people, choices, verdict_ratings, preferences)
@@ -167,20 +167,18 @@ def make_report(
     result["settings"] = settings | {"encoder": encoder and f"{encoder.name} ({encoder.fingerprint})"}
     scale = main.judge.scale
     study, commands = ({}, []) if ratings or Choice in given else _rating_study(args, cases, options)
-    lists = result["main_judge"]["cases"]
-    shown = page.case_records(cases, judges, people, main, lists)
-    if args.baseline is None:
-        grid = pack_grid(cases, shown, main, page.MARKS, flags)
-    else:
-        result["baseline"], gap, marked = against_baseline(cases, main, args.baseline)
-        grid = grid_of_changes(cases, shown, main, flags, gap, marked, base=args.baseline, sort="lost")
+    changes: dict[str, Any] = {}
+    if args.baseline is not None:
+        result["baseline"], *changed = against_baseline(cases, main, args.baseline)
+        changes = {"changed": changed, "base": args.baseline, "sort": "lost"}
+    grid = grid_of(cases, judges, people, main, flags, result["main_judge"]["cases"], **changes)
     result["score_counts"] = {}
     if (values := main.values) is not None and len(cases.models) <= MOST_MODELS:
         of_models = {name: values[cases.model_of == number] for number, name in enumerate(cases.models)}
         result["score_counts"] = {name: histogram(scores, values) for name, scores in of_models.items()}
     name = Path(args.cases).stem  # a run's own file is always called so
     title = "Report: " + (", ".join(cases.models[:3]) if name == "cases" else name)
-    texts = study | harm_pages | page.render(result, title, len(shown), grid, commands, scale, harm_lines[2:])
+    texts = study | harm_pages | page.render(result, title, grid, commands, scale, harm_lines[2:])
     steps = [f"Next step: {' '.join(result['next_steps'])}"] * bool(result["next_steps"])
     return Report(result, "agreement.json", "report.html", texts, [*words(result, scale), *steps])
 

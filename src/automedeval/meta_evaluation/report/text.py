@@ -1,10 +1,9 @@
 """Put the result into words: first the answer, which model scores highest and what is known of the judge, then the rest."""
 
-from collections.abc import Iterable
 from itertools import zip_longest
 from typing import Any
 
-from automedeval.meta_evaluation.agreement.candidates import LEVEL, standing
+from automedeval.meta_evaluation.agreement.candidates import standing
 from automedeval.meta_evaluation.agreement.judge_facts import profile
 from automedeval.meta_evaluation.facts import (
     LEAST_RATED,
@@ -17,8 +16,7 @@ from automedeval.meta_evaluation.facts import (
     trust,
 )
 from automedeval.meta_evaluation.page import Bars, Table
-from automedeval.meta_evaluation.report import paper_table_text
-from automedeval.records.text import UNDEFINED, against_best, in_a_row, interval, percent, span
+from automedeval.records.text import UNDEFINED, against_best, interval, percent, span
 
 READ_FIRST = 8  # cases that a line names
 HALF = "A tie counts as half; guessing gives 50 %."
@@ -27,17 +25,6 @@ HALF = "A tie counts as half; guessing gives 50 %."
 def real_judges(result: dict[str, Any]) -> dict[str, dict]:
     """Return the records of judges that are no baselines."""
     return {name: record for name, record in result["judges"].items() if record["kind"] == "judge"}
-
-
-def layout(records: Iterable[dict[str, Any]]) -> str:
-    """Say in which prompts judges, {"name", "layout"}, saw the responses of a case, for captions: the most frequent first."""
-    judges: dict[str, list[str]] = {}
-    for record in records:
-        judges.setdefault(record["layout"], []).append(record["name"])
-    first, *others = sorted(judges, key=lambda each: -len(judges[each]))
-    return "; ".join(
-        [f"Layout: {first}", *(f"of {in_a_row(list(dict.fromkeys(judges[each])))}: {each}" for each in others)]
-    )
 
 
 def headline(result: dict[str, Any], scale: tuple[float, float] | None) -> str:
@@ -177,7 +164,7 @@ def _judge(result: dict[str, Any]) -> str:
     name, judges = result["main_judge"]["name"], real_judges(result)
     text = f"{name}, with the rubric {judges[name]['rubric']}"
     text += f" (of {len(judges)} judges; --main_judge names another)" if len(judges) > 1 else ""
-    return f"{text}; {judges[name]['layout']}."
+    return f"{text}."
 
 
 def credit(result: dict[str, Any]) -> list[str]:
@@ -219,7 +206,7 @@ def beside(result: dict[str, Any]) -> list[str]:
 
 
 def further(result: dict[str, Any]) -> list[str]:
-    """Return sentences on what the answer leaves out: confidence, other judges, people's choices and preferences, rounds."""
+    """Return sentences on what the answer leaves out: agreement, other judges, people's choices."""
     sentences, judges, main = beside(result), real_judges(result), result["main_judge"]["name"]
     for gap, names in gaps(result).items():
         if set(names) != {main}:
@@ -230,12 +217,6 @@ def further(result: dict[str, Any]) -> list[str]:
     for judge in dict.fromkeys(record["name"] for record in judges.values()):
         if "people" in result or judge != result["judges"][main]["name"]:
             sentences += _chosen(judge, result.get("choices", {}).get(judge, {}))
-    for compared in result.get("preferences", []):
-        sentences += _preferred(compared)
-    if "table2" in result:
-        sentences += paper_table_text.sentences(result["table2"])
-    if "rounds" in result:
-        sentences += _rounds(result["rounds"])
     return sentences
 
 
@@ -277,32 +258,6 @@ def gaps(result: dict[str, Any]) -> dict[str, list[str]]:
     return judges
 
 
-def _rounds(rounds: dict[str, Any]) -> list[str]:
-    """Say what the rounds of introspection reached, and what further ones are expected to reach."""
-    sentences = []
-    ends_of_table = [(line, line["triple_accuracy"]) for line in (rounds["table"][0], rounds["table"][-1])]
-    if len(rounds["table"]) > 1 and all(share["value"] is not None for _, share in ends_of_table):
-        ends = (
-            f"{100 * share['value']:.1f} % after round {line['round']} ({line['judge']}; {interval(share)})"
-            for line, share in ends_of_table
-        )
-        sentences.append(f"Triple accuracy is {' and '.join(ends)}.")
-    forecast = rounds["forecast"]
-    if "reason" in forecast:
-        return [*sentences, f"There is no forecast for further rounds: {forecast['reason']}."]
-    sentences.append(
-        f"The limit of the curve fitted to the rounds is {100 * forecast['a']:.1f} %. "
-        f"From round {forecast['round_of_small_rest']} on it is less than half a point away."
-    )
-    expected = forecast["next"][0]
-    if expected["low"] is None:
-        sentences.append(f"The curve has no interval: {forecast['no_interval']}.")
-    else:
-        value = f"{100 * expected['value']:.1f} % ({interval(expected)})"
-        sentences.append(f"On the same cases round {expected['round']} is expected at {value}.")
-    return sentences
-
-
 def _chosen(judge: str, criteria: dict[str, dict[str, Any]]) -> list[str]:
     """Say how often a judge makes the choice that most people made."""
     parts = [
@@ -311,18 +266,3 @@ def _chosen(judge: str, criteria: dict[str, dict[str, Any]]) -> list[str]:
         if record["accuracy"]["value"] is not None
     ]
     return [f"{judge} makes the choice of most people in {', '.join(parts)}."] if parts else []
-
-
-def _preferred(compared: dict[str, Any]) -> list[str]:
-    """Say which of two judges' verdicts people preferred; one of them only at p < 0.05, adjusted."""
-    first, second = compared["judges"]
-    sentences = []
-    for criterion, record in compared["criteria"].items():
-        shares = f"{first} in {percent(record['first']['value'])} of {record['first']['n']} choices "
-        shares += f"({interval(record['first'])}), {second} in {percent(record['second']['value'])} "
-        shares += f"({interval(record['second'])}), a tie in {percent(record['tie']['value'])}"
-        better = first if record["margin"]["value"] > 0 else second
-        clear = record["p_adjusted"] is not None and record["p_adjusted"] < LEVEL
-        prefer = f"prefer {better}'s verdicts" if clear else "have no clear preference"
-        sentences.append(f"On {criterion} people {prefer}: {shares}.")
-    return sentences
