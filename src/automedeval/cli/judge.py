@@ -140,7 +140,7 @@ class JudgeArguments(PromptArguments, EvidenceArguments):
         "without a network, or for OpenAI's batches; the same command reads the answers from FILE.answers.jsonl beside it",
         None,
     )
-    open: bool = option("make the report of these verdicts and open it in a browser", False)
+    open: bool = option("make the report, as is done of v1=… v2=…, and open it in a browser", False)
     judge_by_default: bool = field(default=False, init=False)
     ratings: str | None = field(default=None, init=False)  # of the packaged sample
 
@@ -276,9 +276,9 @@ def main() -> None:
             args.baseline = reported
         words = report_command(args, output)
         tell(f"\nThe report: {words}")
-        if args.open:
+        if args.open or args.baseline:  # of two versions the report says which is better
             page = report.main(shlex.split(words)[2:])
-            if not webbrowser.open(page.resolve().as_uri()):
+            if args.open and not webbrowser.open(page.resolve().as_uri()):
                 print(f"no browser on this machine: open {page}")
 
 
