@@ -17,8 +17,8 @@ from scipy.stats import pearsonr, spearmanr
 
 WORSE = {"harmfulness"}  # criteria of medical_pairwise whose choice is the worse response
 SAME = 1e-9
-MEASURES = ("pairwise_accuracy", "pairwise_accuracy_untied", "concordance", "triple_accuracy", "listwise_accuracy")
-CORRELATIONS = ("spearman", "pearson", "spearman_within_case", "pearson_within_case")
+MEASURES = ("pairwise_accuracy", "concordance", "triple_accuracy")
+CORRELATIONS = ("spearman", "pearson")
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,6 @@ def accuracies(groups: Sequence[tuple[int, Sequence[tuple[int | None, int | None
     """
     rated = [(case, people, judge) for case, pairs in groups for people, judge in pairs if people is not None]
     untied = [each for each in rated if each[1] != 0]
-    lists = [(case, [pair for pair in pairs if pair[0] is not None]) for case, pairs in groups]
     triples = []
     for case, pairs in groups:
         size = next(size for size in itertools.count() if size * (size - 1) // 2 >= len(pairs))
@@ -79,10 +78,8 @@ def accuracies(groups: Sequence[tuple[int, Sequence[tuple[int | None, int | None
                 triples.append((case, float(all(people == judge for people, judge in pairs_of_three))))
     return {
         "pairwise_accuracy": share([(case, float(people == judge)) for case, people, judge in rated]),
-        "pairwise_accuracy_untied": share([(case, float(people == judge)) for case, people, judge in untied]),
         "concordance": share([(case, (judge == people) + 0.5 * (judge == 0)) for case, people, judge in untied]),
         "triple_accuracy": share(triples),
-        "listwise_accuracy": share([(case, float(all(p == j for p, j in pairs))) for case, pairs in lists if pairs]),
     }
 
 
@@ -105,8 +102,6 @@ def correlations(groups: Sequence[tuple[int, Sequence[tuple[float | None, float 
             return correlation(kind, [pair for case in drawn for at, points in both if at == case for pair in points])
 
         figures[kind] = Figure(pooled, sum(len(points) for _, points in both), cases)
-        within = [(case, correlation(kind, points)) for case, points in both]
-        figures[f"{kind}_within_case"] = share([each for each in within if each[1] is not None], None)
     return figures
 
 

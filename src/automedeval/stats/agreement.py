@@ -14,7 +14,7 @@ from itertools import combinations
 
 import numpy as np
 
-from automedeval.stats.bootstrap import Statistic, divide, mean, mean_of, ratio, undefined
+from automedeval.stats.bootstrap import Statistic, divide, mean_of, ratio, undefined
 from automedeval.stats.degrees import degree_tables, kappa
 
 SAME = 1e-9
@@ -89,17 +89,16 @@ class Panel:
         return Panel(group, self.case_of[groups], self.cases)
 
     def per_case(self, values: np.ndarray, of: str = "pairs") -> np.ndarray:
-        """Sum values of pairs, triples, responses or groups over each case."""
+        """Sum values of pairs, triples or responses over each case."""
         if of == "triples":
             index = self.case[self.pairs[0][self.triples[:, 0]]]
         else:
-            index = {"pairs": self.case[self.pairs[0]], "responses": self.case, "groups": self.case_of}[of]
+            index = {"pairs": self.case[self.pairs[0]], "responses": self.case}[of]
         return np.bincount(index, weights=values, minlength=self.cases)
 
-    def per_group(self, values: np.ndarray, of: str = "pairs") -> np.ndarray:
-        """Sum values of pairs or responses over each group."""
-        index = self.group[self.pairs[0]] if of == "pairs" else self.group
-        return np.bincount(index, weights=values, minlength=len(self.case_of))
+    def per_group(self, values: np.ndarray) -> np.ndarray:
+        """Sum values of responses over each group."""
+        return np.bincount(self.group, weights=values, minlength=len(self.case_of))
 
 
 def concordance(panel: Panel, people: np.ndarray, judge: np.ndarray) -> Statistic:
@@ -116,52 +115,33 @@ def accuracies(panel: Panel, people: np.ndarray, judge: np.ndarray) -> dict[str,
     Pairs without a relation of people are left out. A missing relation of the judge counts as wrong.
 
     - pairwise_accuracy (the paper's Accuracy 2-tuple): share of pairs with the same relation; a tie is a third outcome.
-    - pairwise_accuracy_untied: the same over pairs that people did not tie.
     - concordance: over pairs that people did not tie, the mean of 1 if the judge orders them alike, 1/2 if it ties, else 0.
     - triple_accuracy (the paper's Accuracy triple): share of the sets of three responses of a group whose three pairs have the
       same relation. Sets in which a relation of people is missing are left out.
-    - listwise_accuracy: share of groups in which every pair has the same relation. With three responses in every group it is
-      the triple accuracy.
     """
     rated = ~np.isnan(people)
     right = rated & (people == judge)
-    untied = rated & (people != 0)
-    groups = panel.per_group(rated) > 0
-    all_right = groups & (panel.per_group(rated & ~right) == 0)
     rated_triples, right_triples = (which[panel.triples].all(axis=1) for which in (rated, right))
     in_cases = panel.per_case
     no_pair, no_triple = "people rated no pair of responses", "no case has three responses that people rated"
     right_of_three, all_of_three = (in_cases(each, "triples") for each in (right_triples, rated_triples))
-    no_order = "people tied every pair" if rated.any() else no_pair
     return {
         "pairwise_accuracy": ratio(in_cases(right), in_cases(rated), reason=no_pair),
-        "pairwise_accuracy_untied": ratio(in_cases(right & untied), in_cases(untied), reason=no_order),
         "concordance": concordance(panel, people, judge),
         "triple_accuracy": ratio(right_of_three, all_of_three, reason=no_triple),
-        "listwise_accuracy": ratio(in_cases(all_right, "groups"), in_cases(groups, "groups"), reason=no_pair),
     }
 
 
 def correlations(panel: Panel, people: np.ndarray, judge: np.ndarray) -> dict[str, Statistic]:
-    """Return the correlations of scores [responses] of people and of a judge, pooled over responses and within cases.
-
-    Responses without one of the scores are left out. `_within_case` is the mean over the cases' correlations, without the
-    cases in which people or the judge gave all responses the same score; n is the number of cases.
-    """
-    both = ~np.isnan(people) & ~np.isnan(judge)
-    ranks = (_ranks(panel, people, both), _ranks(panel, judge, both))
-    return {
-        "spearman": rank_correlation(panel, people, judge),
-        "pearson": _pearson(panel, people, judge, both),
-        "spearman_within_case": _within_case(panel, *ranks, both),
-        "pearson_within_case": _within_case(panel, people, judge, both),
-    }
+    """Return the correlations of scores [responses] of people and of a judge, over all responses that both scored."""
+    return {"spearman": rank_correlation(panel, people, judge), "pearson": _pearson(panel, people, judge)}
 
 
 NOT_CONSTANT = "undefined: all scores of one side are the same"
 
 
-def _pearson(panel: Panel, people: np.ndarray, judge: np.ndarray, both: np.ndarray) -> Statistic:
+def _pearson(panel: Panel, people: np.ndarray, judge: np.ndarray) -> Statistic:
+    both = ~np.isnan(people) & ~np.isnan(judge)
     x, y = (_centred(values, both) for values in (people, judge))
     columns = np.column_stack([panel.per_case(v, "responses") for v in (both, x, y, x * x, y * y, x * y)])
     return Statistic(columns, _pearson_of_sums, int(both.sum()), NOT_CONSTANT)
@@ -181,32 +161,6 @@ def _pearson_of_sums(sums: np.ndarray) -> np.ndarray:
         least = SAME**2 * n
         constant = (xx - x * x / n <= least + 1e-12 * xx) | (yy - y * y / n <= least + 1e-12 * yy)
         return np.where(constant | (n < 2), np.nan, (xy - x * y / n) / np.sqrt(np.abs(spread)))
-
-
-def _within_case(panel: Panel, people: np.ndarray, judge: np.ndarray, both: np.ndarray) -> Statistic:
-    per_group = panel.per_group
-    count = np.maximum(per_group(both, "responses"), 1)
-    x, y = (
-        np.where(both, values - (per_group(np.where(both, values, 0.0), "responses") / count)[panel.group], 0.0)
-        for values in (people, judge)
-    )
-    xx, yy, xy = (per_group(values, "responses") for values in (x * x, y * y, x * y))
-    defined = (xx > 1e-18) & (yy > 1e-18)
-    values = np.where(defined, xy / np.sqrt(np.where(defined, xx * yy, 1.0)), 0.0)
-    sums = (panel.per_case(values, "groups"), panel.per_case(defined, "groups"))
-    return mean(*sums, int(defined.sum()), "undefined: in every case all scores of one side are the same")
-
-
-def _ranks(panel: Panel, values: np.ndarray, both: np.ndarray) -> np.ndarray:
-    """Return each response's midrank within its group, NaN where it has none."""
-    masked = np.where(both, values, np.nan)
-    first, second = panel.pairs
-    relation = panel.relations(masked)
-    ranks = np.where(both, 1.0, np.nan)
-    for index, sign in ((first, 1.0), (second, -1.0)):
-        above = np.where(np.isnan(relation), 0.0, (sign * relation + 1) / 2)
-        ranks += np.bincount(index, weights=above, minlength=len(ranks))
-    return ranks
 
 
 def rank_correlation(panel: Panel, people: np.ndarray, judge: np.ndarray) -> Statistic:
@@ -310,6 +264,6 @@ def choice_agreement(people: np.ndarray, judge: np.ndarray, case: np.ndarray, ca
     return {"accuracy": right, "kappa": Statistic(tables.reshape(cases, -1), of, int(valid.sum()), reason)}
 
 
-ACCURACIES = ("pairwise_accuracy", "pairwise_accuracy_untied", "concordance", "triple_accuracy", "listwise_accuracy")
-CORRELATIONS = ("spearman", "pearson", "spearman_within_case", "pearson_within_case")
+ACCURACIES = ("pairwise_accuracy", "concordance", "triple_accuracy")
+CORRELATIONS = ("spearman", "pearson")
 LABELS = {name: name.replace("_", " ").capitalize() for name in ACCURACIES + CORRELATIONS}
