@@ -129,9 +129,7 @@ def generate(
         answer_missing(chat, cases, args.window, log)
     records, failures = answered(log, cases), list(getattr(chat, "failures", ()))
     if processes.rank == 0:
-        timing = {"responses": log.new, "seconds": round(time.monotonic() - started, 1)}
-        record_run(log.run_file, args, chat_args, timing=timing)
-        print(summary(name, list(records.values()), **timing))
+        print(summary(name, list(records.values()), log.new, time.monotonic() - started))
     print_notes(chat.notes(), processes)
     del chat
     gc.collect()  # the next candidate needs the memory
