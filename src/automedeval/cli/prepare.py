@@ -21,10 +21,11 @@ from tqdm import tqdm
 from automedeval.dataset.criteria_sources import joined
 from automedeval.dataset.decontamination import near_duplicates, normalise
 from automedeval.dataset.sources import (
+    EXCLUSIONS,
     LAYOUTS,
     Row,
+    excluded,
     identified,
-    read_exclusions,
     recognised,
     rows_as_cases,
     table_as_cases,
@@ -107,8 +108,6 @@ def main() -> None:
         files["criterion_labels"] = labels
     elif (output / "criterion_labels.jsonl").exists():
         print(f"{output / 'criterion_labels.jsonl'} was there before, and is not of these cases")
-    if left_out := sum(row.left_out for row in rows):
-        print(f"{left_out:,} criteria without words are left out")
     output.mkdir(parents=True, exist_ok=True)
     for name, records in files.items():
         write_lines(output / f"{name}.jsonl", records)
@@ -120,11 +119,9 @@ def main() -> None:
 
 def without_excluded(rows: list[Row], dropped: list[dict[str, Any]]) -> list[Row]:
     """Return the rows, with unique ids, that no exclusion pattern fits; RecordError if one of them is no case."""
-    exclusions, kept = read_exclusions(), []
-    counts = Counter({exclusion.name: 0 for exclusion in exclusions})
+    kept, counts = [], Counter(dict.fromkeys((name for name, *_ in EXCLUSIONS), 0))
     for row in identified(rows):
-        reason = next((exclusion.name for exclusion in exclusions if exclusion.fits(row.case)), None)
-        if reason:
+        if reason := excluded(row.case):
             dropped.append({"id": row.case.id, "reason": reason})
             counts[reason] += 1
             continue
