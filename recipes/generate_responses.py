@@ -119,7 +119,7 @@ def generate(
     """Have one candidate answer what is missing; return its answers, old and new, by case id, and the failures."""
     chat = chat_args.load(model, args.seed, processes)
     settings, file = set_up(chat, parse_model(model)[0] != "openai"), Path(args.output) / "responses.jsonl"
-    log, started = Log(file, Generated, (name,), settings, processes, "--names"), time.monotonic()
+    log, started = Log(file, Generated, (name,), settings, processes), time.monotonic()
     with log:
         answered(log, cases)  # refuses another candidate's answers before anything is written
         if processes.rank == 0:
