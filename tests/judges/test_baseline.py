@@ -129,19 +129,6 @@ def rows_of(folder: Path) -> dict[str, dict]:
     return {row["name"]: row for row in json.loads((folder / "audit.json").read_text())["perturbations"]}
 
 
-@needs_encoder
-@pytest.mark.slow
-def test_an_audit_takes_embeddings_as_a_judge(tmp_path: Path) -> None:
-    done = run_recipe(
-        "audit", "--judge", f"baseline:{QUESTION}", "--cases", CASES, "--limit", 6, "--edits", 1,
-        "--gate", "false", "--output", tmp_path / "audit",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    table = rows_of(tmp_path / "audit")
-    assert table["copy"]["share"]["value"] == table["repeat"]["share"]["value"] == 0.0
-    assert table["planting"]["shift"]["n"] == 6
-
-
 def test_bm25_takes_the_rarity_of_words_from_the_whole_file(tmp_path: Path) -> None:
     case, other = Case.from_dict(TWO), Case.from_dict(TWO | {"id": "two"})
     collection = Collection.of([case, other])
@@ -180,19 +167,6 @@ def test_an_audit_shows_what_a_count_can_be_talked_into(tmp_path: Path) -> None:
         assert [verdict["expected_scores"][at] for at in verdict["order"]] == [
             whole.expected_scores[at] for at in verdict["order"]
         ]
-
-
-def test_counts_are_put_on_the_scale_that_people_rate_on(tmp_path: Path) -> None:
-    records = judged(tmp_path, LONGER)
-    for name, verdicts in (("rated", records[:20]), ("fresh", records[20:])):
-        write(tmp_path / f"{name}.jsonl", verdicts)
-    done = run_recipe(
-        "calibrate", "--verdicts", tmp_path / "fresh.jsonl", "--fit", tmp_path / "rated.jsonl", "--ratings", RATINGS,
-        "--rubric", "automedeval", "--output", tmp_path / "calibrated",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    calibrated = [each["expected_scores"] for each in read(tmp_path / "calibrated" / "verdicts.jsonl")]
-    assert all(1 <= score <= 5 for scores in calibrated for score in scores)
 
 
 def test_what_a_count_cannot_do_is_one_line(tmp_path: Path) -> None:

@@ -116,14 +116,10 @@ def refuse_failures(judge: BaseJudge) -> None:
 
 def dry_run(judge: BaseJudge, requests: Iterable[Request], done: Collection[tuple]) -> str:
     """Count what a run would do: cases, prompts and tokens."""
-    cases = prompts = tokens = 0
-    for window in windows_of(requests):
-        missing = [request for request in window if request.key not in done]
-        cases += len({request.case.id for request in missing})
-        prompts += len(missing)
-        if missing and isinstance(judge, PromptJudge):
-            tokens += judge.estimate(missing)
-    return f"{cases} cases, {prompts} prompts, {len(done)} judged already, about {tokens:,} prompt tokens"
+    missing = [request for request in requests if request.key not in done]
+    cases = len({request.case.id for request in missing})
+    tokens = judge.estimate(missing) if isinstance(judge, PromptJudge) else 0
+    return f"{cases} cases, {len(missing)} prompts, {len(done)} judged already, about {tokens:,} prompt tokens"
 
 
 def show_prompts(requests: Iterable[Request], case_id: str, shown: Callable[[Request], str]) -> str:

@@ -33,7 +33,7 @@ else:  # read from its file: `import transformers` takes longer than all else th
 
 class _OneLine:
     def error(self, message: str) -> NoReturn:
-        value = re.match(r"argument --(\w+): invalid choice: '(.*?)'", message)
+        value = re.match(r"argument --(\w+)(?:/\S+)?: invalid choice: '(.*?)'", message)
         told = gone.explain(message, "=".join(value.groups()) if value else "")
         raise RecordError(f"{told} (--help_all lists what there is)")
 
