@@ -185,12 +185,7 @@ class ChatChecker:
 
 
 def load_checker(spec: str, encoder: EncoderArguments, chat: ChatArguments) -> SmallChecker | ChatChecker:
-    """Load the checker that a name stands for; RecordError if there is none, or it cannot be loaded.
-
-    Args:
-        spec: "small" (the packaged one), the folder of another small checker, `openai:MODEL`, or a checkpoint.
-        chat: how a chat is loaded and asked.
-    """
+    """Load "small" (the packaged checker), the folder of another, or a chat; RecordError if it cannot be loaded."""
     if spec.startswith("split:"):
         raise RecordError(explain(f"--checker {spec}", "split:"))
     kind, model = checked_model(spec)
