@@ -32,14 +32,9 @@ PACKAGED = Path(__file__).parent / "packaged" / "small"
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found of one statement.
+    """What was found of one statement: "supported", "contradicted", "not_found" or "unread".
 
-    Args:
-        statement: with its place in the answer.
-        label: "supported", "contradicted", "not_found" or "unread".
-        probability: of the label, by the model; 1 for a rule. None without a passage.
-        passage: the one that decided; None without one.
-        rule: which rule saw the contradiction, of `rules.contradiction`; None if the model did.
+    `probability` is that of the label, by the model, or 1 for a `rule` of `contradiction`; `passage` is the one that decided.
     """
 
     statement: Statement
@@ -66,8 +61,7 @@ class SmallChecker:
     """Check statements against passages.
 
     Args:
-        encoder: an `Encoder`, for the nearest passages.
-        pair_reader: a `PairReader` with the adapter and three labels.
+        encoder, pair_reader: an `Encoder`, for the nearest passages, and a `PairReader` with the adapter and three labels.
         adapter: the fingerprint of the adapter.
         threshold: least probability of a contradiction by the model that is called one.
         precision: the share of the statements called contradicted that are, where as many are contradicted as are clean.

@@ -126,13 +126,8 @@ def parse_verdict(text: str, rubric: Rubric, slots: int = 2, *, truncated: bool 
     counts. One after it that is malformed (a slot twice or too many, a score off the scale or not a whole number), has other
     scores of all slots or cannot be read makes the answer invalid; an incomplete one does not.
 
-    Args:
-        slots: number of responses in the prompt.
-        truncated: the output ended at its token limit. Then only an answer at the end of the text counts, because an earlier
-            one may be a quotation.
-
-    Returns:
-        The parsed answer; if `valid` is False, `error` says why, and there are no scores or choices.
+    `slots` is the number of responses in the prompt. Of a text that was `truncated` at its token limit only an answer at the
+    end counts, because an earlier one may be a quotation. An invalid answer has an `error`, and no scores or choices.
     """
     control = CONTROL_TOKEN.search(text)
     if control:
