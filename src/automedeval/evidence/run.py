@@ -22,8 +22,9 @@ def evidence_of(case: Case, index: int, kind: str, search: Search | None = None)
 
     `search` finds passages of books, each with `text`, `book` and `section`.
     """
-    if kind == "reference" or search is None:
+    if kind == "reference":
         return passages_of(case.reference or "", "reference", question=question_text(case.question))
+    assert search is not None  # the caller opened the books
     asked = [each.text for each in statements(case.responses[index].text) if each.unread is None]
     nearest = [each for passages in search(asked) for each in passages] if asked else []
     cut = [passages_of(each.text, ", ".join(filter(None, (each.book, each.section))), False) for each in nearest]
