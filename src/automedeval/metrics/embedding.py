@@ -54,13 +54,10 @@ def nearest(
     """Compare the responses of cases with their questions, or their references.
 
     Each piece is encoded once, so that equal texts have equal scores. A piece longer than the encoder's window is cut there.
-
-    Args:
-        names: some of `EMBEDDINGS`.
-        on_batch: called with the number of pieces that were encoded, after each batch.
+    `on_batch` is called with the number of pieces that were encoded, after each batch.
 
     Returns:
-        name → one entry for each response of all cases.
+        name, one of `EMBEDDINGS` → one entry for each response of all cases.
     """
     sides = {name: [pieces(readable(EMBEDDINGS[name](case) or "")) for case in cases] for name in names}
     responses = [  # those of a case with nothing to compare with are not encoded
