@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from automedeval.records import PAIR_MODELS, Case, question_text
+from automedeval.records import Case, question_text
 from automedeval.records.language import normalise
 
 WORDS = 12  # of a shingle; a shorter text occurs in many answers
@@ -168,7 +168,7 @@ def holder_of_reference(case: Case) -> str | None:
         return None
     for response in case.responses:
         # The right response of a synthetic pair is the reference by design.
-        if response.model != PAIR_MODELS["right"] and f" {reference} " in f" {normalise(response.text)} ":
+        if response.model != "answer-right" and f" {reference} " in f" {normalise(response.text)} ":
             return response.model
     return None
 
