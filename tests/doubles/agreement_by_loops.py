@@ -17,7 +17,7 @@ from scipy.stats import pearsonr, spearmanr
 
 WORSE = {"harmfulness"}  # criteria of medical_pairwise whose choice is the worse response
 SAME = 1e-9
-MEASURES = ("pairwise_accuracy", "concordance", "triple_accuracy", "listwise_accuracy")
+MEASURES = ("pairwise_accuracy", "concordance", "triple_accuracy")
 CORRELATIONS = ("spearman", "pearson")
 
 
@@ -68,7 +68,6 @@ def accuracies(groups: Sequence[tuple[int, Sequence[tuple[int | None, int | None
     """
     rated = [(case, people, judge) for case, pairs in groups for people, judge in pairs if people is not None]
     untied = [each for each in rated if each[1] != 0]
-    lists = [(case, [pair for pair in pairs if pair[0] is not None]) for case, pairs in groups]
     triples = []
     for case, pairs in groups:
         size = next(size for size in itertools.count() if size * (size - 1) // 2 >= len(pairs))
@@ -81,7 +80,6 @@ def accuracies(groups: Sequence[tuple[int, Sequence[tuple[int | None, int | None
         "pairwise_accuracy": share([(case, float(people == judge)) for case, people, judge in rated]),
         "concordance": share([(case, (judge == people) + 0.5 * (judge == 0)) for case, people, judge in untied]),
         "triple_accuracy": share(triples),
-        "listwise_accuracy": share([(case, float(all(p == j for p, j in pairs))) for case, pairs in lists if pairs]),
     }
 
 

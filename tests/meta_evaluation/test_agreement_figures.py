@@ -237,7 +237,7 @@ def check(folder: Path, files: dict[str, Any]) -> None:
     main = figures["main_judge"]
     row = next(row for row in loops.rows if row.name == main["name"])
     compare(main["valid_rates"], loops.valid_rates(row), "valid rates", count)
-    intervals = ("valid_rate", "prefers_longer", "concordance", "triple_accuracy", "listwise_accuracy", "spearman")
+    intervals = ("valid_rate", "prefers_longer", "concordance", "triple_accuracy", "spearman")
     for judge, record in wanted["judges"].items():
         for name in (*intervals, "pearson_expected"):
             if (figure := record.get(name)) and figure.of(range(count)) is not None:

@@ -38,7 +38,7 @@ def test_reports_agreement_with_intervals_ceiling_and_baselines(tmp_path):
         assert {"value", "low", "high", "n"} <= estimate.keys()
         assert estimate["low"] <= estimate["value"] <= estimate["high"], name
     assert echo["pairwise_accuracy"]["n"] == 90
-    assert echo["listwise_accuracy"]["n"] == 30
+    assert echo["triple_accuracy"]["n"] == 30
     assert echo["concordance"]["value"] > 0.85
     assert set(result["judges"]) == {
         "echo",

@@ -236,8 +236,8 @@ class VerdictTable:
         Verdicts on one response, and those that lack a value, are left out.
         """
         panel = self.panel
-        count = panel.per_group(np.ones(len(values)), "responses")
-        apart = values - (panel.per_group(values, "responses") / np.maximum(count, 1))[panel.group]
+        count = panel.per_group(np.ones(len(values)))
+        apart = values - (panel.per_group(values) / np.maximum(count, 1))[panel.group]
         apart[count[panel.group] < 2] = np.nan
         slots = range(self.slot[~np.isnan(apart)].max(initial=-1) + 1)
         here = [np.where(self.slot == slot, apart, np.nan) for slot in slots]

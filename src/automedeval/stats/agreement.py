@@ -89,17 +89,16 @@ class Panel:
         return Panel(group, self.case_of[groups], self.cases)
 
     def per_case(self, values: np.ndarray, of: str = "pairs") -> np.ndarray:
-        """Sum values of pairs, triples, responses or groups over each case."""
+        """Sum values of pairs, triples or responses over each case."""
         if of == "triples":
             index = self.case[self.pairs[0][self.triples[:, 0]]]
         else:
-            index = {"pairs": self.case[self.pairs[0]], "responses": self.case, "groups": self.case_of}[of]
+            index = {"pairs": self.case[self.pairs[0]], "responses": self.case}[of]
         return np.bincount(index, weights=values, minlength=self.cases)
 
-    def per_group(self, values: np.ndarray, of: str = "pairs") -> np.ndarray:
-        """Sum values of pairs or responses over each group."""
-        index = self.group[self.pairs[0]] if of == "pairs" else self.group
-        return np.bincount(index, weights=values, minlength=len(self.case_of))
+    def per_group(self, values: np.ndarray) -> np.ndarray:
+        """Sum values of responses over each group."""
+        return np.bincount(self.group, weights=values, minlength=len(self.case_of))
 
 
 def concordance(panel: Panel, people: np.ndarray, judge: np.ndarray) -> Statistic:
@@ -119,13 +118,9 @@ def accuracies(panel: Panel, people: np.ndarray, judge: np.ndarray) -> dict[str,
     - concordance: over pairs that people did not tie, the mean of 1 if the judge orders them alike, 1/2 if it ties, else 0.
     - triple_accuracy (the paper's Accuracy triple): share of the sets of three responses of a group whose three pairs have the
       same relation. Sets in which a relation of people is missing are left out.
-    - listwise_accuracy: share of groups in which every pair has the same relation. With three responses in every group it is
-      the triple accuracy.
     """
     rated = ~np.isnan(people)
     right = rated & (people == judge)
-    groups = panel.per_group(rated) > 0
-    all_right = groups & (panel.per_group(rated & ~right) == 0)
     rated_triples, right_triples = (which[panel.triples].all(axis=1) for which in (rated, right))
     in_cases = panel.per_case
     no_pair, no_triple = "people rated no pair of responses", "no case has three responses that people rated"
@@ -134,12 +129,11 @@ def accuracies(panel: Panel, people: np.ndarray, judge: np.ndarray) -> dict[str,
         "pairwise_accuracy": ratio(in_cases(right), in_cases(rated), reason=no_pair),
         "concordance": concordance(panel, people, judge),
         "triple_accuracy": ratio(right_of_three, all_of_three, reason=no_triple),
-        "listwise_accuracy": ratio(in_cases(all_right, "groups"), in_cases(groups, "groups"), reason=no_pair),
     }
 
 
 def correlations(panel: Panel, people: np.ndarray, judge: np.ndarray) -> dict[str, Statistic]:
-    """Return the correlations of scores of people and of a judge over all responses that have both, float [responses]."""
+    """Return the correlations of scores [responses] of people and of a judge, over all responses that both scored."""
     return {"spearman": rank_correlation(panel, people, judge), "pearson": _pearson(panel, people, judge)}
 
 
@@ -270,6 +264,6 @@ def choice_agreement(people: np.ndarray, judge: np.ndarray, case: np.ndarray, ca
     return {"accuracy": right, "kappa": Statistic(tables.reshape(cases, -1), of, int(valid.sum()), reason)}
 
 
-ACCURACIES = ("pairwise_accuracy", "concordance", "triple_accuracy", "listwise_accuracy")
+ACCURACIES = ("pairwise_accuracy", "concordance", "triple_accuracy")
 CORRELATIONS = ("spearman", "pearson")
 LABELS = {name: name.replace("_", " ").capitalize() for name in ACCURACIES + CORRELATIONS}

@@ -66,8 +66,8 @@ def _agreement(result: dict[str, Any]) -> Iterator[Figure]:
 
 def _rounds(rounds: dict[str, Any]) -> Iterator[Figure]:
     table, forecast = rounds["table"], rounds["forecast"]
-    accuracies = {line["round"]: line["triple_accuracy"] for line in table}
-    measured = [(place, estimate) for place, estimate in accuracies.items() if estimate["value"] is not None]
+    accuracies = [(line["round"], line["triple_accuracy"]) for line in table]
+    measured = [(place, estimate) for place, estimate in accuracies if estimate["value"] is not None]
     if not measured:
         return
     curve = None if "reason" in forecast else Curve(*(forecast[name] for name in "abc"))
@@ -79,17 +79,13 @@ def _rounds(rounds: dict[str, Any]) -> Iterator[Figure]:
         drawn = [(step / 8, curve.at(step / 8)) for step in range(8 * end + 1)]
         text += " Dashed: the fitted curve of the paper's Appendix F. Dotted: its limit. Open circles: its forecasts"
         text += ", with 95 % intervals." if forecast["next"][0]["low"] is not None else "."
-    nothing = {"value": None, "low": None, "high": None}
-    rows = []
-    for place in range(end + 1):
-        judge = table[place]["judge"] if place < len(table) else "forecast"
-        row = [place, judge, *ends(accuracies.get(place, nothing)), curve and curve.at(place)]
-        rows.append([*row, *ends(ahead.get(place, nothing))[1:]])
+    rows = [[line["round"], line["judge"], *ends(line["triple_accuracy"])] for line in table]
+    rows += [[place, "forecast", *ends(each)] for place, each in ahead.items()]
     yield Figure(
         "Rounds of introspection",
         text,
         partial(charts.rounds, measured, drawn, list(ahead.items()), None if curve is None else curve.a),
-        ["round", "judge", "measured", "low", "high", "curve", "curve low", "curve high"],
+        ["round", "judge", "triple accuracy", "low", "high"],
         rows,
     )
 
