@@ -15,7 +15,7 @@ from automedeval.records.text import format_table
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("automedeval", "torch", "transformers", "trl", "numpy")
-BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16", "sve_bf16"}  # as in `automedeval.models.precision`, which loads torch
+BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16", "sve_bf16"}  # as in `automedeval.models.device`, which loads torch
 IDLE = 0.1  # most cores that other programs may use on average
 
 

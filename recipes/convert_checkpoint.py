@@ -30,8 +30,7 @@ from safetensors.torch import save_file
 from automedeval.models.checkpoints import FILES, check_architecture, checkpoint_folder, loading
 from automedeval.records import RecordError, option, read_json
 from automedeval.records.command_line import parse, run
-from automedeval.records.journal import write_json
-from automedeval.records.lock import lock
+from automedeval.records.journal import lock, write_json
 from automedeval.training.base_model import TEXTS, load_tokenizer, round_trip_faults
 
 PICKLES, INDEX = "pytorch_model*.bin", "pytorch_model.bin.index.json"

@@ -52,7 +52,7 @@ def main() -> None:
     if args.show_prompt is not None or (args.dry_run and not judged):  # no server is asked
         chat_args.unasked, chat_args.loads = True, False
     chain = chain_of(args, books, chat_args)
-    requests = Requests(args.cases, args.limit, lambda case: [chain.plan(case)], blank=args.blank)
+    requests = Requests(args.cases, args.limit, lambda case: [chain.plan(case)], args.blank)
     if table := table_of(args.cases, blank=args.blank):
         print(f"{args.cases}: {'; '.join(table.notes)}")
     if args.show_prompt is not None:

@@ -17,9 +17,8 @@ from tqdm import tqdm
 from automedeval.evidence.arguments import KnowledgeArguments
 from automedeval.introspection.discussion import Partners, account
 from automedeval.introspection.jury import read_jury, write_queue
-from automedeval.introspection.mistakes import Mistake, find_mistakes, read_judge
+from automedeval.introspection.mistakes import find_mistakes, read_judge
 from automedeval.introspection.revisions import RoundArguments, decide, record_of, write_discussion
-from automedeval.introspection.rule_reviewer import RuleOnRatings
 from automedeval.models.arguments import ChatArguments, parse_model
 from automedeval.models.replay import RecordedChat
 from automedeval.records import RecordError, option, verdicts_file
@@ -35,19 +34,22 @@ class DiscussArguments(RoundArguments):
 
     verdicts: str = option("file or folder of the judge's verdicts on all training cases")
     suggester: str | None = option(
-        "model that suggests and revises: openai:MODEL, recording:FILE, or a checkpoint (default: nobody "
-        "discusses, every mistake goes to the jury)",
+        "model that suggests and revises: openai:MODEL or recording:FILE (default: nobody discusses, every mistake goes "
+        "to the jury)",
         None,
     )
-    reviewer: str | None = option(
-        "model that accepts or objects: as --suggester, or ratings:FILE, a rule on people's ratings", None
-    )
+    reviewer: str | None = option("model that accepts or objects: as --suggester", None)
     dry_run: bool = option("count mistakes and tokens; ask no model", False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if bool(self.suggester) != bool(self.reviewer):
             raise RecordError("--suggester and --reviewer must name two models; without both the jury decides alone")
+        for model in filter(None, (self.suggester, self.reviewer)):
+            if parse_model(model)[0] not in ("openai", "recording"):
+                raise RecordError(
+                    f"{model}: partners are openai:MODEL or recording:FILE; serve a checkpoint as an endpoint"
+                )
 
 
 def main() -> None:
@@ -64,7 +66,7 @@ def main() -> None:
     with Journal(args.discussion / "discussion.jsonl") as journal:
         if args.suggester and mistakes:
             about = [dataset.statistics["fingerprint"], judge.name, judge.settings or ""]
-            partners = partners_of(args, books, chat_args, about, mistakes)
+            partners = partners_of(args, books, chat_args, about)
             names = {"suggester": partners.suggester.name, "reviewer": partners.reviewer.name}
             opened = partners.open(mistakes, journal)
             if args.dry_run:
@@ -95,17 +97,13 @@ def main() -> None:
     print(f"{queue}: {wait} for the jury; next: recipes/introspect_revise.py with the same --output")
 
 
-def partners_of(args: Any, books: Any, chat_args: Any, about: list[str], mistakes: list[Mistake]) -> Partners:
+def partners_of(args: Any, books: Any, chat_args: Any, about: list[str]) -> Partners:
     """Return both partners, with the suggesting model's reference books."""
 
     def partner(model: str, role: str) -> Any:
         kind, file = parse_model(model)
         if kind == "recording":
             return RecordedChat(file, "strong", books.knowledge if role == "suggestion" else "none", role)
-        if kind == "ratings" and role == "review":
-            rule = RuleOnRatings(file)
-            rule.check(mistake.recorded.case for mistake in mistakes)
-            return rule
         return chat_args.load(model, 0)
 
     kinds = [parse_model(model)[0] for model in (args.suggester, args.reviewer)]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import automedeval
-from automedeval.dataset.card import card_facts, write_card
+from automedeval.dataset.card import write_card
 from automedeval.dataset.folder import new_dataset, row_limit
 from automedeval.introspection.jury import DECIDED, read_jury, write_queue
 from automedeval.introspection.revisions import REVISIONS, RoundArguments, decide, read_discussion
@@ -61,10 +61,9 @@ def main() -> None:
         )
         return
     with new_dataset(args.output) as folder:
-        splits, written = this.write(folder, encoder, max_length)
+        facts = dataset.statistics | this.write(folder, encoder, max_length)
         if encoder is None:
             this.report("rows: no --training is given, so no length was checked")
-        facts = dataset.statistics | card_facts(splits, written)
         facts |= this.facts()
         facts |= {"folder": Path(args.output).name, "version": automedeval.__version__, "max_length": max_length}
         facts |= {"tokenizer": encoder and Path(encoder.tokenizer.name_or_path).name}

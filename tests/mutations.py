@@ -24,10 +24,8 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from queue import Queue
 
 import pytest
 
@@ -62,6 +60,9 @@ class Mutation:
         """Return the hash by which changes are drawn."""
         place = f"{SEED} {self.file} {self.function} {self.before} {self.text} {self.number}"
         return hashlib.sha256(place.encode()).hexdigest()
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} {self.function} {self.before!r} -> {self.text.strip() or 'without not'!r}"
 
 
 def changes(source: bytes, tree: ast.Module) -> Iterator[tuple[ast.AST, str, int, int, str]]:
@@ -153,40 +154,24 @@ def cover(workers: str, files: list[str], slow: bool) -> None:
     (ROOT / "coverage.json").write_text(json.dumps({"percent": share, "reached": reached}), "utf-8")
 
 
-def run(count: int, slow: bool, workers: int) -> None:
-    """Apply each drawn change to a copy of the checkout, run the tests that reach it, and print what became of it."""
+def run(count: int, slow: bool) -> None:
+    """Apply each drawn change to a checkout of the last commit, run the tests that reach it, and print what became of it."""
     reached = json.loads((ROOT / "coverage.json").read_text("utf-8"))["reached"]
     ends: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory() as place, ThreadPoolExecutor(workers) as pool:
-        copies: Queue[Path] = Queue()
-        for number in range(workers):
-            copies.put(copied(Path(place, str(number))))
-
-        def told(mutation: Mutation) -> str:
-            copy, begun = copies.get(), time.monotonic()
-            try:
-                end = outcome(copy, mutation, reached.get(mutation.file, {}).get(str(mutation.line), []), slow)
-            finally:
-                copies.put(copy)
-            ends[end.partition(" ")[0]] += 1
-            where = f"{mutation.file}:{mutation.line} {mutation.before!r}{mutation.text or 'without not'!r}"
-            return f"{where}: {end}, {time.monotonic() - begun:.0f} s"
-
+    with tempfile.TemporaryDirectory() as place:
+        copy = Path(place, "copy")
+        subprocess.run(["git", "worktree", "add", "--quiet", "--detach", copy], cwd=ROOT, check=True)
         try:
-            for number, line in enumerate(pool.map(told, mutations(ROOT)[:count]), 1):
-                print(number, line, flush=True)
+            for name in (".venv", "models"):
+                (copy / name).symlink_to(ROOT / name)
+            for number, each in enumerate(mutations(ROOT)[:count], 1):
+                begun = time.monotonic()
+                end = outcome(copy, each, reached.get(each.file, {}).get(str(each.line), []), slow)
+                ends[end.partition(" ")[0]] += 1
+                print(f"{number} {each}: {end}, {time.monotonic() - begun:.0f} s", flush=True)
         finally:
-            for _ in range(workers):
-                subprocess.run(["git", "worktree", "remove", "--force", copies.get()], cwd=ROOT, check=True)
+            subprocess.run(["git", "worktree", "remove", "--force", copy], cwd=ROOT, check=True)
     print(", ".join(f"{number} {end}" for end, number in ends.items()))
-
-
-def copied(place: Path) -> Path:
-    """Return a new checkout of the last commit, with the environment and models of this one."""
-    subprocess.run(["git", "worktree", "add", "--quiet", "--detach", place], cwd=ROOT, check=True)
-    for name in (".venv", "models"):
-        (place / name).symlink_to(ROOT / name)
-    return place
 
 
 def outcome(copy: Path, mutation: Mutation, tests: list[str], slow: bool) -> str:
@@ -223,16 +208,15 @@ def main() -> None:
     parser.add_argument("what", choices=["cover", "run", "list"])
     parser.add_argument("--count", type=int, default=60, help="how many changes")
     parser.add_argument("--slow", action="store_true", help="also the tests with the mark `slow`")
-    parser.add_argument("--workers", default="2", help="how many processes at once")
+    parser.add_argument("--workers", default="2", help="how many processes at once `cover` uses")
     parser.add_argument("files", nargs="*", help="files of tests for `cover`; all if none is named")
     given = parser.parse_args()
     if given.what == "cover":
         cover(given.workers, given.files, given.slow)
     elif given.what == "run":
-        run(given.count, given.slow, int(given.workers))
+        run(given.count, given.slow)
     else:
-        for each in mutations(ROOT)[: given.count]:
-            print(f"{each.file}:{each.line} {each.function} {each.before!r} -> {each.text.strip() or 'without not'!r}")
+        print(*mutations(ROOT)[: given.count], sep="\n")
 
 
 if __name__ == "__main__":

@@ -11,8 +11,6 @@ from programs import run_command
 
 from automedeval.annotation.export import write_export
 from automedeval.annotation.store import Store
-from automedeval.annotation.study import read_study
-from automedeval.records import RecordError
 
 
 @pytest.fixture
@@ -89,9 +87,3 @@ def test_words_that_an_earlier_version_let_mark_are_exported(store, tmp_path) ->
     text = next(each.text for each in store.study.cases["case-1"].responses if each.model == line["model"])
     assert line["marks"] == [{"start": 0, "end": 4, "text": text[:4]}]
     assert (line["missing"], line["comment"], line["rubric"]) == ("Ask about the kidneys.", "Dangerous.", "harm@1")
-
-
-def test_a_rubric_with_a_scale_is_refused(tmp_path) -> None:
-    path = write_study(tmp_path, ("harm",), harm_rubric="automedeval")
-    with pytest.raises(RecordError, match=r"harm_rubric: automedeval@1 has a scale or choices"):
-        read_study(path)

@@ -60,11 +60,11 @@ def test_the_jury_is_shown_both_verdicts_and_the_discussion(round_1, tmp_path: P
     assert (dispute.judged.judge, dispute.judged.scores, dispute.judged.valid) == ("judge", (3, 3, 3), True)
     assert (unread.judged.valid, unread.judged.error) == (False, "no score line")
     said = [f"{role} {number}" for number in (1, 2, 3) for role in ("Suggestion", "Review")]
-    assert [each.title for each in dispute.exchanges] == said
-    suggestion, objection, *_ = dispute.exchanges
-    assert suggestion.order == (0, 1, 2)
-    assert "Doctor 3 is ash" in renamed(suggestion.text, suggestion.order, (1, 2, 0))
-    assert "Not Doctor 2, objection 1" in renamed(objection.text, objection.order, (1, 2, 0))
+    assert [title for title, _ in dispute.exchanges] == said
+    (_, suggestion), (_, objection), *_ = dispute.exchanges
+    assert dispute.shown == (0, 1, 2)
+    assert "Doctor 3 is ash" in renamed(suggestion, dispute.shown, (1, 2, 0))
+    assert "Not Doctor 2, objection 1" in renamed(objection, dispute.shown, (1, 2, 0))
     assert (study.case_of(study.items[0]).models, sorted(order)) == (list(MODELS), [0, 1, 2])
 
 

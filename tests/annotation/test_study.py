@@ -44,16 +44,6 @@ def test_the_sample_study(monkeypatch) -> None:
     assert shown <= recorded
 
 
-def test_the_sample_study_shows_its_jury_in_a_comment(tmp_path: Path) -> None:
-    lines = SAMPLE_STUDY.read_text().splitlines()
-    start = next(number for number, line in enumerate(lines) if line.startswith("# jury:"))
-    shown = [line.removeprefix("# ") for line in lines[start : start + 3]]
-    jury = yaml.safe_load("\n".join(shown))["jury"]
-    assert jury.keys() == {"queue", "roles"}
-    settings = yaml.safe_load((SAMPLE_STUDY.parent / "discuss1.yaml").read_text())
-    assert jury["queue"] == f"{settings['output']}.discussion/jury.jsonl"
-
-
 def test_the_packaged_questions_are_the_papers() -> None:
     questions = read_questions()
     assert [criterion.name for criterion in questions.criteria] == ["knowledge", "attribution", "fluency"]

@@ -10,10 +10,12 @@ import pyarrow.parquet
 import pytest
 from doubles.tiny_dataset import FACTS
 
-from automedeval.dataset.card import card_facts, fingerprint, write_card
-from automedeval.dataset.folder import SCHEMA, new_dataset, row_faults, write_rows
+from automedeval.dataset.card import write_card
+from automedeval.dataset.folder import SCHEMA, new_dataset, row_faults, write_splits
 from automedeval.records import RecordError
+from automedeval.rubrics import read_rubric
 
+RUBRIC = read_rubric("automedeval")
 KILLED = """
 import os, signal, sys
 from pathlib import Path
@@ -81,20 +83,22 @@ class Numbers:
 
 def test_rows_are_written_in_order_and_counted(tmp_path: Path) -> None:
     rows = [row_of(at, quality="high" if at % 3 else None) for at in range(900)]
-    faults = list(row_faults(iter(rows), Numbers(), 599, None))
+    said = [{"role": "assistant", "content": "Score: Doctor 1: 3 points. Doctor 2: 4 points."}]
+    faults = row_faults([row | {"completion": said} for row in rows], Numbers(), 599, {RUBRIC.name: RUBRIC})
     assert faults == [None] * 600 + ["more than 599 tokens"] * 300
-    statistics, origins = write_rows(tmp_path / "stage1.parquet", iter(rows[:600]), Numbers())
+    facts = write_splits(tmp_path, {"stage1": rows[:600]}, Numbers())
+    statistics = facts["splits"]["stage1"]
     table = pyarrow.parquet.read_table(tmp_path / "stage1.parquet")
     assert table.column("case_id").to_pylist() == [str(at) for at in range(600)]
     assert statistics["rows"] == 600
     assert statistics["quality"] == {"high": 400, "not stated": 200}
     assert statistics["tokens"] == {"median": 300, "most": 599}
-    assert origins == {("not stated", "not stated", "strong", "t", "automedeval@1", False): 600}
+    assert facts["sources"] == [{"source": "not stated", "license": "not stated", "rows": 600}]
 
 
 def test_the_fingerprint_changes_with_every_row(tmp_path: Path) -> None:
     def of(*rows: dict) -> str:
-        return fingerprint({"stage1": write_rows(tmp_path / "x.parquet", rows)[0]})
+        return write_splits(tmp_path, {"stage1": rows})["fingerprint"]
 
     same = of(row_of(1), row_of(2))
     assert len(same) == 12
@@ -102,28 +106,25 @@ def test_the_fingerprint_changes_with_every_row(tmp_path: Path) -> None:
     assert len({same, of(row_of(2), row_of(1)), of(row_of(1)), of(), of(row_of(1), row_of(2, judge="u"))}) == 5
 
 
-def faults_on_card(folder: Path, facts: dict, **more: object) -> str:
-    """Return the last section but one of the card that is written of some facts."""
-    tokens = {"tokens": {"median": 1, "most": 2}, "teacher": {}}
-    splits = {name: split | tokens for name, split in facts["splits"].items()}
-    write_card(folder, FACTS | facts | {"splits": splits, "folder": "tiny", "rubrics": {}} | more)
-    return (folder / "README.md").read_text().partition("## Known faults\n")[2].partition("\n## ")[0]
+def faults_on_card(folder: Path, splits: dict, **more: object) -> tuple[dict, str]:
+    """Return the facts of some rows, and the last section but one of the card that is written of them."""
+    facts = write_splits(folder, splits)
+    write_card(folder, FACTS | facts | {"folder": "tiny", "rubrics": {}} | more)
+    return facts, (folder / "README.md").read_text().partition("## Known faults\n")[2].partition("\n## ")[0]
 
 
 def test_known_faults_are_told_from_the_facts(tmp_path: Path) -> None:
-    splits = {"stage1": {"rows": 5, "quality": {"high": 3, "not stated": 2}, "fingerprint": "0"}}
-    splits |= {"test": {"rows": 0, "quality": {}, "fingerprint": "1"}}
-    written = {("s", "mit", "strong", "t", "r", False): 4, ("s", "not stated", "strong", "t", "r", True): 1}
-    facts = card_facts(splits, written)
+    rows = [row_of(at, source="s", license="mit", quality="high" if at < 3 else None) for at in range(4)]
+    last = row_of(4, source="s", models=["a", "reference"])
+    facts, told = faults_on_card(tmp_path, {"stage1": [*rows, last], "test": []}, unrated=7, tokenizer=None)
     sources = [{"source": "s", "license": "mit", "rows": 4}, {"source": "s", "license": "not stated", "rows": 1}]
     assert facts["sources"] == sources
-    assert facts["teachers"] == [{"teacher": "strong", "judge": "t", "rubric": "r", "rows": 5}]
+    assert facts["licenses"] == ["mit", "not stated"]
+    assert facts["teachers"] == [{"teacher": "strong", "judge": "t", "rubric": "automedeval@1", "rows": 5}]
     assert facts["reference_rows"] == 1
-    told = faults_on_card(tmp_path, facts, unrated=7, tokenizer=None)
     for part in ("rated 7 verdicts of 5 rows;", "quality of 2 of 5 rows is not stated", "licence of 1 of 5 rows"):
         assert part in told
     assert "Lengths were not" in told
     assert "single row: test" in told
-    clean = {"stage1": {"rows": 3, "quality": {"high": 3}, "fingerprint": "0"}}
-    facts = card_facts(clean, {("s", "mit", "strong", "t", "r", False): 3})
-    assert faults_on_card(tmp_path, facts, unrated=0, tokenizer="x").count("\n- ") == 1
+    _, clean = faults_on_card(tmp_path, {"stage1": rows[:3]}, unrated=0, tokenizer="x")
+    assert clean.count("\n- ") == 1

@@ -126,19 +126,12 @@ def test_a_verdict_that_does_not_fit_its_case_is_refused(change: dict, told: str
     assert "'c1'" in str(caught.value)
 
 
-def test_choices_about_a_pair_follow_the_slots() -> None:
+def test_choices_about_a_pair_are_no_instructions() -> None:
     case = replace(CASE, responses=CASE.responses[:2])
-    names = PAIRWISE.output_criteria
-    neutral = {criterion.name: criterion.neutral for criterion in PAIRWISE.criteria}
-    choices = {name: ("ash", "birch", neutral[name])[at % 3] for at, name in enumerate(names)}
+    choices = dict.fromkeys(PAIRWISE.output_criteria, "ash")
     verdict = Verdict("c1", "t", PAIRWISE.name, (1, 0), ("birch", "ash"), valid=True, choices=choices)
-    for seed in range(8):
-        row = instruction(case, verdict, PAIRWISE, "strong", seed=seed)
-        reading = parse_verdict(row["completion"][0]["content"], PAIRWISE)
-        shown = dict(zip("ab", (case.models[index] for index in row["order"])))
-        assert {name: shown.get(choice, choice) for name, choice in reading.choices.items()} == choices
-    with pytest.raises(RecordError, match="do not fit the rubric's criteria"):
-        instruction(case, replace(verdict, choices={names[0]: "oak"}), PAIRWISE, "strong")
+    with pytest.raises(RecordError, match="by medical_pairwise@1 has choices; instructions are made of one score"):
+        instruction(case, verdict, PAIRWISE, "strong")
 
 
 @pytest.mark.parametrize(

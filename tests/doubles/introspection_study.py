@@ -2,7 +2,6 @@
 
 import json
 import random
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from subprocess import CompletedProcess
@@ -12,8 +11,8 @@ from doubles.agreement_study import read, write
 from doubles.tiny_dataset import FACTS
 from programs import run_recipe
 
-from automedeval.dataset.card import card_facts, write_card
-from automedeval.dataset.folder import read_dataset, write_rows
+from automedeval.dataset.card import write_card
+from automedeval.dataset.folder import read_dataset, write_splits
 from automedeval.dataset.instructions import instruction
 from automedeval.introspection.mistakes import Recorded, read_recorded
 from automedeval.records import Case, Verdict
@@ -86,14 +85,11 @@ class Lessons:
         if teacher is None:
             made = zip(self.cases, self.record.values(), self.order.values())
             teacher = [verdict_of(case, scores, "teacher", order=order) for case, scores, order in made]
-        place, splits, origins = self.folder / "data", {}, Counter()
+        place = self.folder / "data"
         place.mkdir(exist_ok=True)
-        judged = list(zip(self.cases, teacher))
-        for name, part in {"stage1": judged[:3], "stage2": judged[3:-1], "test": judged[-1:]}.items():
-            rows = [instruction(case, verdict, AUTOMEDEVAL, "strong", "high") for case, verdict in part]
-            splits[name], written = write_rows(place / f"{name}.parquet", rows)
-            origins += written
-        facts = card_facts(splits, origins) | FACTS | {"folder": "data", "rubrics": {}, "arithmetic": ["8 cases"]}
+        rows = [instruction(case, verdict, AUTOMEDEVAL, "strong", "high") for case, verdict in zip(self.cases, teacher)]
+        written = write_splits(place, {"stage1": rows[:3], "stage2": rows[3:-1], "test": rows[-1:]})
+        facts = written | FACTS | {"folder": "data", "rubrics": {}, "arithmetic": ["8 cases"]}
         write_card(place, facts)
         self.write("cases.jsonl", [case.to_dict() for case in self.cases])
 

@@ -7,7 +7,6 @@ import numpy as np
 from doubles.introspection_study import MODELS, case_of
 from programs import ROOT
 
-from automedeval.meta_evaluation.calibration.scores import Calibration
 from automedeval.records import Rating, Verdict
 from automedeval.rubrics import Rubric, read_rubric
 
@@ -52,8 +51,3 @@ def people(verdicts: Sequence[Verdict], noise: float = 0.0, seed: int = 1, rubri
             scores = np.clip(np.round(scores + rng.normal(0, noise, len(scores))), *rubric.scale)
         ratings += rated(verdict, scores.tolist())
     return ratings
-
-
-def fitted(number: int = 30, noise: float = 0.0) -> Calibration:
-    verdicts = study(number)
-    return Calibration.fit(verdicts, people(verdicts, noise), FEEDBACK)

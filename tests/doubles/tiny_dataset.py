@@ -2,13 +2,12 @@
 
 import itertools
 import json
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from automedeval.dataset.card import card_facts, write_card
-from automedeval.dataset.folder import write_rows
+from automedeval.dataset.card import write_card
+from automedeval.dataset.folder import write_splits
 from automedeval.dataset.instructions import instruction
 from automedeval.records import Case, Verdict
 from automedeval.rubrics import read_rubric
@@ -22,7 +21,6 @@ FACTS: dict[str, Any] = {
     "quality_by": "nobody",
     "quality_report": None,
     "topics": [],
-    "topic_cases": 0,
     "tokenizer": None,
     "max_length": 2048,
     "seed": 0,
@@ -45,11 +43,9 @@ def tiny_row(number: int, teacher: str = "strong") -> dict[str, Any]:
 def build_instructions(folder: Path, sizes: Mapping[str, int], **statistics: Any) -> Path:
     """Write a data set with so many rows in each split; return its folder."""
     folder.mkdir(parents=True)
-    splits, origins, numbers = {}, Counter(), itertools.count()
-    for name, size in sizes.items():  # numbers go on from split to split
-        splits[name], written = write_rows(folder / f"{name}.parquet", map(tiny_row, itertools.islice(numbers, size)))
-        origins += written
-    facts = card_facts(splits, origins) | FACTS | {"folder": folder.name}
+    numbers = itertools.count()  # they go on from split to split
+    splits = {name: list(map(tiny_row, itertools.islice(numbers, size))) for name, size in sizes.items()}
+    facts = write_splits(folder, splits) | FACTS | {"folder": folder.name}
     facts["rubrics"] = {"automedeval@1": read_rubric("automedeval").fingerprint}
     write_card(folder, facts | statistics)
     return folder

@@ -7,7 +7,6 @@ import pytest
 from doubles.introspection_study import (
     AUTOMEDEVAL,
     MODELS,
-    Lessons,
     case_of,
     rationale_of,
     recorded_of,
@@ -18,8 +17,7 @@ from doubles.introspection_study import (
 from automedeval.evidence.books import Passage
 from automedeval.introspection.discussion import Partners, account, read_review, read_suggestion
 from automedeval.introspection.mistakes import Mistake
-from automedeval.introspection.rule_reviewer import RuleOnRatings
-from automedeval.models.base import Answer, Chat, SequentialChat
+from automedeval.models.base import Answer, SequentialChat
 from automedeval.records import RecordError
 from automedeval.records.journal import Journal
 
@@ -299,63 +297,9 @@ def test_a_journal_of_others_is_refused(tmp_path) -> None:
         assert keep.open([mistake_of(1)], journal)[0].pieces == {}, "another case's discussion is not its own"
 
 
-class Batched(Scripted):
-    """A chat that answers in batches, as a checkpoint does, always the same."""
-
-    batched = True
-    follow = Chat.follow
-
-    def answer(self, prompts, wanted=None):
-        self.shown.append([prompt.key[0] for prompt in prompts])
-        yield from ((index, Answer(self.lines[0])) for index in range(len(prompts)))
-
-
-def test_a_checkpoint_gets_the_same_batches_after_an_interruption(tmp_path) -> None:
-    mistakes, file = [mistake_of(number) for number in range(3)], tmp_path / "discussion.jsonl"
-    suggester, reviewer = Batched("Suggestion: keep"), Batched("Review: accept", name="r")
-    partners = Partners(suggester, reviewer)
-    with Journal(file) as journal:
-        list(partners.lead(partners.open(mistakes, journal), journal))
-    whole = [json.loads(line) for line in file.read_text().splitlines()]
-    assert [(piece["case_id"], piece["role"]) for piece in whole] == [
-        (f"case-{number}", role) for role in ("suggestion", "review") for number in range(3)
-    ]
-    file.write_text("".join(json.dumps(piece) + "\n" for piece in whole[:2]))
-    with Journal(file) as journal:
-        discussions = partners.open(mistakes, journal)
-        new = list(partners.lead(discussions, journal))
-    assert [(piece["case_id"], piece["role"]) for piece in new] == [
-        (piece["case_id"], piece["role"]) for piece in whole[2:]
-    ]
-    assert all(discussion.consensus for discussion in discussions)
-    every = ["case-0", "case-1", "case-2"]
-    assert suggester.shown == reviewer.shown == [every, every]
-
-
 def test_partners_need_a_score_line(tmp_path) -> None:
     recorded = mistake_of().recorded
     pairwise = SimpleNamespace(name="medical_pairwise@1", grammar="json")
     other = Mistake(SimpleNamespace(rubric=pairwise, case=recorded.case), "choices", verdict_of(case_of(0), (1, 1, 1)))
     with Journal(tmp_path / "d.jsonl") as journal, pytest.raises(RecordError, match="a rubric with a score line"):
         Partners(Scripted(), Scripted()).open([other], journal)
-
-
-def test_the_rule_on_ratings_looks_at_order_alone(tmp_path) -> None:
-    lessons = Lessons(tmp_path)
-    ratings = [("ash", 4, "a"), ("ash", 5, "b"), ("birch", 1, "a"), ("cedar", 1, "a")]
-    about = {"case_id": "case-0", "criterion": "relevancy"}
-    file = lessons.write("ratings.jsonl", [about | {"model": m, "score": s, "annotator": a} for m, s, a in ratings])
-    rule = RuleOnRatings(file)
-
-    def review(scores):
-        prompt = SimpleNamespace(key=("case-0", 1), proposed=tuple(zip(MODELS, scores)))
-        ((_, answer),) = rule.answer([prompt])
-        return answer.text
-
-    assert review((3, 2, 1)) == review((3, 1, 2)) == review((5, 1, 1)) == "Review: accept"
-    assert "Doctor 1 above Doctor 2 (4.50 and 1.00)" in review((3, 3, 1))
-    assert "Doctor 1 above Doctor 3" in review((3, 1, 4))
-    assert read_review(Answer(review((3, 3, 1)))).accepts is False
-    rule.check([case_of(0)])
-    with pytest.raises(RecordError, match="no rating of 'ash' in case 'case-1'"):
-        rule.check([case_of(1)])

@@ -1,6 +1,5 @@
 """Judging by the criteria of a case: a checkpoint and an endpoint."""
 
-import csv
 import json
 
 import numpy as np
@@ -169,11 +168,6 @@ def test_verdicts_of_earlier_judges_say_what_decided_and_are_read_as_others(tmp_
     figures = json.loads((tmp_path / "r" / "criteria.json").read_text())["judges"]["small"]["candidates"]
     assert figures["a"]["mean"]["value"] == figures["b"]["mean"]["value"]
     assert [figures["a"][name] for name in ("lowest", "highest")] == [(5 - 4) / 8, 5 / 8]
-    table = tmp_path / "table.csv"
-    done = run_command("export", *options, "--to", "csv", "--rows", "criteria", "--output", table)
-    assert done.returncode == 0, done.stderr
-    rows = list(csv.DictReader(table.open(newline="")))
-    assert [row["probability"] for row in rows] == ["0.9", "0.2", ""] * 2
 
 
 def test_a_checklist_has_no_criteria_of_its_own(tmp_path):

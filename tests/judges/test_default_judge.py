@@ -7,7 +7,7 @@ import pytest
 
 from automedeval.judges.judge import default_judge
 from automedeval.models.arguments import EncoderArguments
-from automedeval.models.model_paths import find_model, generating_models, user_models
+from automedeval.models.model_paths import find_model, user_models
 from automedeval.records import RecordError
 
 
@@ -28,25 +28,15 @@ def put(folder: Path, architecture: str) -> Path:
     return folder
 
 
-def test_the_order_is_variable_small_likelihood_none(machine, monkeypatch):
+def test_the_small_judge_judges_unless_the_environment_names_another(machine, monkeypatch):
     encoder = EncoderArguments()
-    with pytest.raises(RecordError, match=r"no judge is on this machine; .*\n  automedeval get-models$"):
-        default_judge(encoder)
-    put(machine / "models" / "broken", "x").joinpath("config.json").write_text("{")
-    there = put(machine / "cache" / "automedeval" / "models" / "writer", "LlamaForCausalLM")
-    assert default_judge(encoder) == f"likelihood:{there}"
-    put(machine / "models" / "zebra", "Qwen2ForCausalLM")
-    assert default_judge(encoder) == "likelihood:models/zebra", "the folder that one works in comes first"
+    assert default_judge() == "small"
+    with pytest.raises(RecordError, match=r"no encoder at .*; `automedeval get-models` gets it$"):
+        encoder.load()
     put(machine / "cache" / "automedeval" / "models" / "all-MiniLM-L6-v2", "BertModel")
-    assert default_judge(encoder) == "small"
-    assert [folder.name for folder in generating_models()] == ["zebra", "writer"]
     assert Path(encoder.place) == find_model("all-MiniLM-L6-v2") == user_models() / "all-MiniLM-L6-v2"
     monkeypatch.setenv("AUTOMEDEVAL_JUDGE", "openai:m")
-    assert default_judge(encoder) == "openai:m"
-
-
-def test_a_named_encoder_is_enough_for_the_small_judge(machine):
-    assert default_judge(EncoderArguments(encoder="elsewhere")) == "small"
+    assert default_judge() == "openai:m"
 
 
 def test_the_folder_for_models_follows_where_caches_are_kept(machine, monkeypatch):

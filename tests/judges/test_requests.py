@@ -1,14 +1,12 @@
 """Which prompts a case takes."""
 
-import json
 from collections import Counter
 from itertools import combinations, permutations
 
 import pytest
 
-from automedeval.judges.requests import Requests, plan_requests
+from automedeval.judges.requests import plan_requests
 from automedeval.records import Case, RecordError, Response
-from automedeval.records.journal import Processes
 from automedeval.rubrics import read_rubric
 
 LISTWISE, PAIRWISE, GUIDED = map(read_rubric, ("automedeval", "medical_pairwise", "instruction_pairwise"))
@@ -92,29 +90,3 @@ def test_what_is_not_there_is_refused():
     with pytest.raises(RecordError, match="has no reference"):
         plan_requests(case(2), GUIDED)
     assert len(plan_requests(case(2, reference="So."), GUIDED)) == 1
-
-
-def test_each_request_is_checked_once_by_one_of_the_processes(tmp_path):
-    file, seen = tmp_path / "cases.jsonl", []
-    cases = [case(3, name=f"c{number}") for number in range(1200)]
-    file.write_text("".join(json.dumps(case.to_dict()) + "\n" for case in cases))
-
-    def plan(case):
-        return plan_requests(case, PAIRWISE)
-
-    for rank in range(2):
-        requests = Requests(str(file), None, plan, seen.extend, Processes(rank, 2))
-        assert (len(requests), requests.digests) == (3600, {case.id: case.digest for case in cases})
-    keys = [request.key for request in seen]
-    assert len(keys) == len(set(keys)) == 3600
-
-
-def test_what_the_check_refuses_is_refused_at_the_start(tmp_path):
-    file = tmp_path / "cases.jsonl"
-    file.write_text("".join(json.dumps(case(2, name=f"c{number}").to_dict()) + "\n" for number in range(3)))
-
-    def refuse(requests):
-        raise RecordError(f"{requests[-1].case.id} is too long")
-
-    with pytest.raises(RecordError, match="c2 is too long"):
-        Requests(str(file), None, lambda one: plan_requests(one, LISTWISE), refuse)

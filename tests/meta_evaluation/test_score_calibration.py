@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from doubles import likelihood_verdicts
 from doubles.introspection_study import MODELS, case_of, verdict_of
 from doubles.likelihood_verdicts import FEEDBACK, rated
 
-from automedeval.meta_evaluation.calibration.scores import FEWEST, Calibration, RisingLine, calibration_facts
+from automedeval.meta_evaluation.calibration.scores import FEWEST, Calibration, calibration_facts
 from automedeval.records import Rating, RecordError, Verdict
 from automedeval.rubrics import read_rubric
 from automedeval.stats.bootstrap import estimate
@@ -63,15 +64,15 @@ def test_its_steps_are_those_of_an_independent_isotonic_regression() -> None:
     y = np.array([rating.score for rating in ratings])
     steps = IsotonicRegression().fit_transform(x, y)
     levels = np.unique(np.round(steps, 6))
-    assert [height for _, height in calibration.line.knots] == pytest.approx(levels.tolist(), abs=1e-6)
+    assert [height for _, height in calibration.knots] == pytest.approx(levels.tolist(), abs=1e-6)
     centres = [x[np.abs(steps - level) < 1e-5].mean() for level in levels]
-    assert [centre for centre, _ in calibration.line.knots] == pytest.approx(centres, abs=1e-5)
+    assert [centre for centre, _ in calibration.knots] == pytest.approx(centres, abs=1e-5)
 
 
 def test_the_judges_order_stays_and_ties_are_rare() -> None:
     verdicts = study(100)
     calibration = Calibration.fit(verdicts, people(verdicts, 0.8), FEEDBACK)
-    (first, low), (last, high) = calibration.line.knots[0], calibration.line.knots[-1]
+    (first, low), (last, high) = calibration.knots[0], calibration.knots[-1]
     values = np.linspace(first, last, 50)
     points = [calibration.apply(scored(99, [value, None, None]), "new").expected_scores[0] for value in values.tolist()]
     assert (np.diff(points) > 0).all()
@@ -94,10 +95,10 @@ def test_readings_of_a_response_count_together_as_one() -> None:
     verdicts, ratings = study(), people(study(), 0.5)
     again = [replace(verdict, run=1) for verdict in verdicts]
     first, second = (Calibration.fit(each, ratings, FEEDBACK) for each in (verdicts, verdicts + again))
-    assert first.line == second.line
+    assert first.knots == second.knots
     assert first.facts == second.facts
     some = [*verdicts, *again[:7]]
-    assert Calibration.fit(some, ratings, FEEDBACK).line == first.line
+    assert Calibration.fit(some, ratings, FEEDBACK).knots == first.knots
     assert Calibration.fit(verdicts[::-1], ratings, FEEDBACK).to_dict() == first.to_dict()
 
 
@@ -106,10 +107,10 @@ def test_whole_scores_serve_where_a_verdict_has_no_others() -> None:
     verdicts[3] = replace(verdicts[3], expected_scores=None)
     calibration = Calibration.fit(verdicts, people(study()), FEEDBACK)
     assert calibration.source == "scores"
-    assert {centre for centre, _ in calibration.line.knots} <= {1.0, 2.0, 3.0, 4.0, 5.0}
+    assert {centre for centre, _ in calibration.knots} <= {1.0, 2.0, 3.0, 4.0, 5.0}
     fresh = calibration.apply(scored(99, [1.2, None, 4.9]), "new")
     assert fresh.expected_scores[1] is fresh.scores[1] is None
-    assert fresh.expected_scores[0] == pytest.approx(calibration.line.knots[0][1])
+    assert fresh.expected_scores[0] == pytest.approx(calibration.knots[0][1])
     with pytest.raises(RecordError, match="case 'case-99': the verdict has no scores"):
         calibration.apply(replace(scored(99, [1.0, 2.0, 3.0]), scores=None), "new")
 
@@ -121,7 +122,7 @@ def test_an_invalid_verdict_stays_invalid_and_gets_no_score() -> None:
     assert (fresh.judge, fresh.rubric) == ("new", "feedbackqa@1")
     with_invalid = [*study(), verdict_of(case_of(99), None)]
     more = people(study()) + rated(with_invalid[-1], (1, 1, 4))
-    assert Calibration.fit(with_invalid, more, FEEDBACK).line.knots == calibration.line.knots
+    assert Calibration.fit(with_invalid, more, FEEDBACK).knots == calibration.knots
 
 
 def test_other_settings_are_refused_and_the_fingerprint_follows() -> None:
@@ -129,10 +130,62 @@ def test_other_settings_are_refused_and_the_fingerprint_follows() -> None:
     with pytest.raises(RecordError, match="case 'case-99': judged with other settings"):
         calibration.apply(scored(99, [1.0, 2.0, 3.0], extra={"settings": "s2"}), "new")
     assert calibration.apply(scored(99, [1.0, 2.0, 3.0]), "new").extra["settings"] == calibration.fingerprint
-    changes = ({"line": RisingLine(((1.0, 2.0),))}, {"cuts": (1.0,)}, {"source": "scores"}, {"settings": "s2"})
+    changes = ({"knots": ((1.0, 2.0),)}, {"cuts": (1.0,)}, {"source": "scores"}, {"settings": "s2"})
     turned = [replace(calibration, **change) for change in changes]
     assert len({each.fingerprint for each in (calibration, *turned)}) == 5
     assert json.loads(json.dumps(calibration.to_dict()))["from"] == "expected_scores"
+
+
+def test_what_nobody_rated_or_could_be_judged_says_nothing() -> None:
+    verdicts, ratings = study(), people(study(), 0.5)
+    strangers = [*rated(scored(900, [1.0, 2.0, 3.0]), (9, 9)), replace(ratings[0], model="a stranger")]
+    plain = Calibration.fit(verdicts, ratings, FEEDBACK)
+    more = Calibration.fit([*verdicts, scored(951, [5.0, 1.0, 2.0])], ratings + strangers, FEEDBACK)
+    assert more.to_dict() == plain.to_dict()
+    missing = [rating for rating in ratings if rating.case_id != verdicts[0].case_id or rating.model != MODELS[1]]
+    assert Calibration.fit(verdicts, missing, FEEDBACK).facts["responses"] == 179
+
+
+def test_log_likelihoods_are_put_on_the_scale_as_scores_are() -> None:
+    """Half of the verdicts leave one response out: unread, empty, or not shown. Only the empty one has a score, the lowest."""
+    found = {}
+    for kind in ("unread", "empty", "not shown"):
+        verdicts = []
+        for at, verdict in enumerate(likelihood_verdicts.study(30)):
+            values = list(verdict.expected_scores)
+            if at % 2:
+                values[1] = None if kind == "unread" else -9.0
+                verdict = replace(verdict, expected_scores=tuple(values))
+                verdict = replace(verdict, order=(0, 2)) if kind == "not shown" else verdict
+                verdict = replace(verdict, extra=verdict.extra | ({"empty": [MODELS[1]]} if kind == "empty" else {}))
+            verdicts.append(verdict)
+        ratings = likelihood_verdicts.people(likelihood_verdicts.study(30), 0.5)
+        ratings = [each for each in ratings if each.model != MODELS[1] or int(each.case_id[5:]) % 2 == 0]
+        calibration = Calibration.fit(verdicts[:20], ratings, FEEDBACK)
+        fresh = [calibration.apply(verdict, "new").expected_scores for verdict in verdicts[20:]]
+        found[kind] = calibration.knots, fresh
+    knots, scores = found["not shown"]
+    assert found["unread"] == (knots, scores)
+    lowest = [(one, 1.0, three) if at % 2 else (one, two, three) for at, (one, two, three) in enumerate(scores)]
+    assert found["empty"] == (knots, lowest)
+
+
+def test_a_score_that_nobody_gave_is_never_given_and_a_higher_point_never_has_the_lower_score() -> None:
+    verdicts, rng = study(300), np.random.default_rng(3)
+    ratings = [rating for verdict in verdicts[:100] for rating in rated(verdict, rng.choice([2, 4], 3).tolist())]
+    calibration = Calibration.fit(verdicts[:100], ratings, FEEDBACK)
+    assert calibration.levels == (2, 4)
+    fresh = [calibration.apply(verdict, "judge") for verdict in verdicts[100:]]
+    both = sorted(pair for each in fresh for pair in zip(each.expected_scores, each.scores))
+    assert {score for _, score in both} == {2, 4}
+    assert [score for _, score in both] == sorted(score for _, score in both)
+
+
+def test_what_the_verdict_was_made_of_stays_in_it() -> None:
+    calibration, verdict = Calibration.fit(study(), people(study()), FEEDBACK), scored(99, [1.0, 2.0, 3.0])
+    applied = calibration.apply(verdict, "new")
+    assert applied.extra == verdict.extra | {"settings": calibration.fingerprint}
+    assert (applied.case_id, applied.order, applied.run) == (verdict.case_id, verdict.order, verdict.run)
 
 
 VERDICTS = study()

@@ -112,8 +112,8 @@ def served(model: Path, log: Path) -> Iterator[str]:
 def test_a_real_server_of_typed_decisions_gives_the_probabilities_of_the_pipeline(tmp_path: Path) -> None:
     folder = build_tiny_model(tmp_path / "m")
     questions = [
-        Question("q@1", "score", "How good is {answer}?", tuple("12345")),
-        Question("r@1", "choice", "{answer}?", ("x", "y")),
+        Question("q@1", "How good is {answer}?", tuple("12345")),
+        Question("r@1", "{answer}?", ("x", "y")),
     ]
     prompts = [question.prompt({"answer": text}) for question in questions for text in ("rest", "a long walk at night")]
     with served(folder, tmp_path / "log") as url:

@@ -298,7 +298,7 @@ def test_an_empty_answer_says_why(reply, why):
 
 
 def test_the_odds_of_a_typed_question_are_those_after_the_thoughts():
-    question = Question("q", "score", "How good?", ("3", "4", "5"))
+    question = Question("q", "How good?", ("3", "4", "5"))
     tokens = [{"token": each, "logprob": 0.0, "top_logprobs": []} for each in ("<think>", "4", "</think>", "\n")]
     tokens += level("4", t4=0.75, t5=0.25)["json"]["choices"][0]["logprobs"]["content"]
     for content in ("<think>4</think>\n4", "4"):  # a server with a parser of thoughts lists their tokens all the same

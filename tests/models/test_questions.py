@@ -16,7 +16,7 @@ from automedeval.models.local import LocalChat
 from automedeval.models.questions import Judgement, Question
 from automedeval.records import RecordError
 
-TRUE = Question("true@1", "yes_no", "{passage} Is it true that {statement}?", ("Yes", "No", "Maybe"))
+TRUE = Question("true@1", "{passage} Is it true that {statement}?", ("Yes", "No", "Maybe"))
 STATES = [
     {"passage": "Take 5 mg a week.", "statement": "the tablet is taken daily"},
     {"passage": "Take 5 mg a week. Never take it with milk, tea, coffee or wine.", "statement": "{passage}"},
@@ -57,7 +57,7 @@ def test_a_checkpoint_gives_the_odds_of_transformers_in_batches() -> None:
     for name, asked in kinds.items():
         request = {"state": "Rest for two days.", "questions": {name: asked}}
         ((inputs, (question,)),) = decide.preprocess(request)["prompts"]
-        ours = Question(name, "choice", "{text}", tuple(question.labels))
+        ours = Question(name, "{text}", tuple(question.labels))
         text = tokenizer.decode(inputs["input_ids"][0])
         ids = tokenizer(text, add_special_tokens=False).input_ids
         assert ids == inputs["input_ids"][0].tolist()
@@ -71,7 +71,7 @@ def test_a_checkpoint_gives_the_odds_of_transformers_in_batches() -> None:
 def test_options_that_begin_with_one_token_are_told_apart_by_all_of_theirs(tiny_model) -> None:
     chat = LocalChat(str(tiny_model), dtype="float32", device="cpu")
     tokenizer, model = chat.tokenizer, AutoModelForCausalLM.from_pretrained(tiny_model, dtype="float32")
-    alike = Question("alike", "choice", "Which?", ("response_a", "response_b"))
+    alike = Question("alike", "Which?", ("response_a", "response_b"))
     ((_, reply),) = chat.answer([prompt := alike.prompt({})])
     ids = tokenizer.apply_chat_template(prompt.messages, add_generation_prompt=True, return_dict=True).input_ids
     totals = []
@@ -85,15 +85,13 @@ def test_options_that_begin_with_one_token_are_told_apart_by_all_of_theirs(tiny_
     assert list(alike.read(reply).probabilities.values()) == pytest.approx(expected, abs=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("kind", "options"), [("scale", ("1", "2")), ("choice", ("A",)), ("choice", ("A", "a")), ("score", "x" * 27)]
-)
-def test_a_question_that_is_none(kind, options) -> None:
+@pytest.mark.parametrize("options", [("A",), ("A", "a"), "x" * 27])
+def test_a_question_that_is_none(options) -> None:
     with pytest.raises(RecordError, match="question q: "):
-        Question("q", kind, "", tuple(options))
+        Question("q", "", tuple(options))
 
 
-LETTERS = Question("letters", "choice", "Which?", ("A", "B", "C"))
+LETTERS = Question("letters", "Which?", ("A", "B", "C"))
 
 
 @pytest.mark.parametrize(("name", "text", "option"), rows_of(__file__)["test_how_a_text_is_read"])
@@ -109,7 +107,7 @@ def test_an_answer_without_an_option_gives_its_reason() -> None:
     assert TRUE.read(Answer("It depends.")).error == "'It depends.' is not one of Yes, No, Maybe"
 
 
-LEVELS = Question("levels", "score", "How good?", tuple("12345"))
+LEVELS = Question("levels", "How good?", tuple("12345"))
 
 
 @pytest.mark.parametrize(
@@ -117,7 +115,7 @@ LEVELS = Question("levels", "score", "How good?", tuple("12345"))
     [
         (LEVELS, "4", {"4": 0.5, " 5": 0.3, "x": 0.1}, {"4": 0.625, "5": 0.375}),
         (LEVELS, "4", {"4": 0.3, "The": 0.7}, None),  # it was about to say something else
-        (Question("tens", "score", "", ("1", "2", "10")), "1", {"1": 0.9, "2": 0.1}, None),  # "1" of "10"
+        (Question("tens", "", ("1", "2", "10")), "1", {"1": 0.9, "2": 0.1}, None),  # "1" of "10"
         (LEVELS, "4", {}, None),
     ],
 )

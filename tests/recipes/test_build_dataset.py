@@ -18,7 +18,6 @@ from programs import SAMPLE, error_line
 from pyarrow.parquet import read_table
 
 from automedeval.records import Case, Response
-from automedeval.rubrics import read_rubric
 
 
 @pytest.fixture
@@ -79,21 +78,6 @@ def test_a_rationale_is_renumbered_in_the_words_of_its_rubric(study: Study, slot
         assert f"Step {birch + 1}: Response {birch} is birch's.\n" in completion
         assert f"Step {ash + 1}: Response {ash} is ash's, below Doctor {birch}.\n" in completion
         assert f"Response {birch}: 4 points." in completion
-
-
-def test_a_rationale_on_a_and_b_stays_with_the_pair_that_it_is_on(study: Study) -> None:
-    choices = dict.fromkeys(read_rubric("just_eval_pairwise").output_criteria, "birch")
-    pairwise = {"rubric": "just_eval_pairwise@1", "pair": ("ash", "birch"), "scores": None, "choices": choices}
-    for verdicts in study.verdicts.values():  # each shows birch as A
-        verdicts[:] = [replace(each, **pairwise, rationale="A is right. Response B is wrong.") for each in verdicts]
-    done = study.build()
-    assert done.returncode == 0, done.stderr
-    for row in (row for split in study.splits().values() for row in split):
-        verdict = json.loads(row["completion"][0]["content"])
-        assert verdict["rationale"] == "A is right. Response B is wrong."
-        assert set(verdict["choices"].values()) == {"A"}
-        birch = next(each for each in study.cases if each.id == row["case_id"]).responses[1].text
-        assert f"Response A:\n~~~\n{birch}" in row["prompt"][-1]["content"]
 
 
 def test_every_filter_tells_its_arithmetic_and_names_what_it_dropped(study: Study) -> None:

@@ -49,7 +49,7 @@ def on_the_scale(args: list, fitted: list[Verdict], others: list[Verdict]) -> tu
 
 def test_verdicts_come_onto_the_scale(args: list, tmp_path: Path) -> None:
     facts, said = on_the_scale(args, study(20), [*study(24)[20:], invalid_of(24)])
-    assert len(facts["weights"]) == 3
+    assert [height for _, height in facts["knots"]] == sorted(height for _, height in facts["knots"])
     assert json.loads((tmp_path / "out" / "run.json").read_text())["arguments"]["rubric"] == "automedeval"
     assert "before none (judged by likelihood@1, not on this scale); after 0." in said
     assert facts["calibration_error"]["before"]["value"] is None
@@ -169,7 +169,7 @@ def test_scores_beside_log_likelihoods_are_refused(scores: list, tmp_path: Path)
     file = write(tmp_path / "verdicts.jsonl", [scored(20), replace(study(22)[21], judge="judge")])
     assert f"{file}:2: scores together with numbers without a scale" in error_line(calibrate(*scores))
     write(file, [replace(study(22)[21], judge="judge")])
-    assert f"{file}:1: case 'case-21': numbers by likelihood@1 are not scores" in error_line(calibrate(*scores))
+    assert f"{file}:1: case 'case-21': judged by likelihood@1, and the verdicts" in error_line(calibrate(*scores))
     assert not (tmp_path / "out").exists()
 
 
@@ -216,4 +216,4 @@ def test_a_step_of_the_line_is_the_mean_of_its_targets(tmp_path: Path) -> None:
         for model, scores in zip(MODELS, ((4, 2, 1), (5, 4, 5)))
         for (annotator, criterion), score in zip((("ann", "a"), ("ann", "b"), ("bea", "a")), scores)
     ]
-    assert Calibration.fit(verdicts, ratings, AUTOMEDEVAL).line.knots == ((2.0, 2.0), (4.0, 4.75))
+    assert Calibration.fit(verdicts, ratings, AUTOMEDEVAL).knots == ((2.0, 2.0), (4.0, 4.75))

@@ -19,7 +19,7 @@ from programs import ROOT, error_line, run_recipe
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
-from automedeval.records.lock import lock
+from automedeval.records.journal import lock
 
 
 class Program:

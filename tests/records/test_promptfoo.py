@@ -4,6 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
+from doubles.agreement_study import read
+from programs import run_command
 
 from automedeval.records import RecordError, read_cases, table_of
 
@@ -63,3 +65,12 @@ def test_other_results_are_one_line(tmp_path: Path, broken: dict) -> None:
     (tmp_path / "r.json").write_text(json.dumps(broken))
     with pytest.raises(RecordError, match="results of promptfoo"):
         list(read_cases(tmp_path / "r.json"))
+
+
+def test_they_are_judged_by_the_command(written, tmp_path: Path) -> None:
+    file = written(
+        *(result(0, name, text, ask="Is 40 °C a fever?") for name, text in (("a", "Yes."), ("b", "No, no.")))
+    )
+    done = run_command("judge", file, "--judge", "baseline:longer text", "--output", tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert [each["expected_scores"] for each in read(tmp_path / "out" / "verdicts.jsonl")] == [[1, 2]]

@@ -63,20 +63,6 @@ def test_classical_and_naive_are_what_they_say() -> None:
     assert powered.worth == pytest.approx(60 * (width(powered.classical) / width(powered.interval)) ** 2)
 
 
-def test_clusters_weigh_as_their_units_do_and_are_not_taken_apart() -> None:
-    rng = np.random.default_rng(1)
-    units = rng.integers(1, 5, 200).astype(float)
-    shared = rng.normal(size=200)
-    people = np.where(np.arange(200) < 50, units * (3 + shared), np.nan)
-    judge = units * (1 + shared) + rng.normal(size=200) * units**0.5
-    powered = prediction_powered(people, judge, units)
-    assert powered.classical.value == pytest.approx(np.nansum(people) / units[:50].sum())
-    # every response of a case says the same: more responses a case are not more evidence
-    alike = prediction_powered(3 * people / units, 3 * judge / units, np.full(200, 3.0))
-    single = prediction_powered(people / units, judge / units)
-    assert alike.interval.to_dict() == pytest.approx(single.interval.to_dict())
-
-
 def test_scale_and_direction_of_a_judge_do_not_matter() -> None:
     people, judge = study()
     plain, turned = prediction_powered(people, judge), prediction_powered(people, 40 - 7 * judge)
@@ -139,7 +125,7 @@ def test_a_win_rate_of_all_or_nothing_has_the_exact_bound() -> None:
 
 
 @pytest.mark.parametrize("judge", ["good", "biased", "useless"])
-@pytest.mark.parametrize("figure", ["mean score", "clusters of 1 to 5", "win rate"])
+@pytest.mark.parametrize("figure", ["mean score", "win rate"])
 def test_intervals_hold_in_simulation(simulation: dict[str, float], figure: str, judge: str) -> None:
     name = f"{figure}, {judge} judge"
     # 600 draws: four standard errors of a coverage of 95 % are 3.6 points

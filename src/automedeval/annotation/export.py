@@ -45,7 +45,7 @@ def exported(store: Store) -> tuple[dict[str, str], dict[str, int]]:
                     comment = content["comments"].get(slot)
                     lines[name] += _ratings(answer, {"model": shown.model}, content[given][slot], comment)
                 else:
-                    lines[name].append(_harm(answer, shown, slot, study.harm_rubric.name))
+                    lines[name].append(_harm(answer, shown, slot, study.rubric_of(item).name))
         elif part == PREFERENCE:
             lines["preferences.jsonl"] += _preferences(answer)
         elif part == DECISION:

@@ -59,9 +59,8 @@ def sheet_of(study: Study, assignment: Assignment, part: str) -> Sheet:
     elif part == DECISION:
         dispute = study.disputes[case.id]
         shown = [("The verdict on record", dispute.recorded), ("The verdict that differs from it", dispute.judged)]
-        exchanges = [
-            (each.title, renamed(each.text, each.order, order, rubric.slot_word)) for each in dispute.exchanges
-        ]
+        word = rubric.slot_word
+        exchanges = [(title, renamed(text, dispute.shown, order, word)) for title, text in dispute.exchanges]
     elif part == PREFERENCE:
         anchors = {}
         places = enumerate(assignment.order, 1)

@@ -16,24 +16,15 @@ REVISIONS = "revisions.jsonl"
 
 
 @dataclass(frozen=True)
-class Exchange:
-    """One message of a discussion; `title` is "Suggestion 1" or "Review 1", `order` gives the slots of its doctors."""
-
-    title: str
-    text: str
-    order: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class Dispute:
     """A mistake that waits for the jury.
 
     Args:
         line: the line of the queue; its order and models are exported.
         case: the case with the responses that were judged: its own, or these and the reference.
-        rubric: the rubric of the verdict on record.
         recorded, judged: the verdict on record, and the judge's, which may be invalid.
-        exchanges: the messages of the discussion, in order.
+        exchanges: title, as "Suggestion 1" or "Review 1", and text of each message of the discussion, in order.
+        shown: which response is in which slot of these messages.
     """
 
     line: Mapping[str, Any]
@@ -41,7 +32,8 @@ class Dispute:
     rubric: Rubric
     recorded: Verdict
     judged: Verdict
-    exchanges: tuple[Exchange, ...]
+    exchanges: tuple[tuple[str, str], ...]
+    shown: tuple[int, ...]
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -97,11 +89,11 @@ def _dispute(line: Mapping[str, Any], record: Mapping[str, Any], case: Case, rub
     recorded = verdict(old, record["order"], True, None)
     if line.get("judge") not in (None, recorded.judge):
         raise RecordError(f"is on a verdict of {line['judge']!r}, and the one on record is of {old['judge']!r}")
-    shown = tuple(record["shown"] or record["order"])
     exchanges = tuple(
-        Exchange(f"{piece['role'].capitalize()} {piece['exchange']}", text, shown)
+        (f"{piece['role'].capitalize()} {piece['exchange']}", text)
         for piece in record["exchanges"]
         if piece["role"] in ("suggestion", "review") and (text := own_text(piece["text"] or "").strip())
     )
     other = verdict(judged, judged["order"], judged["valid"], judged["error"])
-    return Dispute(line, as_shown(case, recorded), rubrics[name], recorded, other, exchanges)
+    shown = tuple(record["shown"] or record["order"])
+    return Dispute(line, as_shown(case, recorded), rubrics[name], recorded, other, exchanges, shown)

@@ -40,7 +40,7 @@ ORDERS = ("file", "random")
 # Parts of an assignment; the part on a judge's verdict is VERDICT and the judge's name.
 RESPONSES, VERDICT, DECISION, PREFERENCE, HARM = "responses", "verdict:", "decision", "preference", "harm"
 KEYS = (
-    "title", "cases", "blank", "limit", "verdicts", "rubric", "verdict_rubric", "harm_rubric", *KINDS, "annotators", "order",
+    "title", "cases", "blank", "limit", "verdicts", "rubric", "verdict_rubric", *KINDS, "annotators", "order",
     "seed", "database",
 )  # fmt: skip
 _ASSIGNED = ("raters", "overlap", "draw", "roles")
@@ -92,7 +92,7 @@ class Study:
 
     Args:
         title, place: its title, and its file.
-        rubric, harm_rubric, verdict_questions: the questions about responses, about their harm, and about verdicts.
+        rubric, verdict_questions: the questions about responses, and about verdicts; about harm it is the rubric `harm`.
         cases: by id, with the responses that are shown: those of the case, and the reference if a teacher judged it as one.
         response_counts: case id → number of the case's own responses; a further one is the reference.
         verdicts: (case id, judge) → the verdict to rate or compare.
@@ -105,7 +105,6 @@ class Study:
     title: str
     place: str
     rubric: Rubric
-    harm_rubric: Rubric
     verdict_questions: Questions
     cases: Mapping[str, Case]
     response_counts: Mapping[str, int]
@@ -128,7 +127,7 @@ class Study:
         asked = [[*content_of(each.recorded), each.order, content_of(each.judged)] for each in self.disputes.values()]
         shown = [*sorted([case.id, case.digest] for case in self.cases.values()), *sorted(judged, key=json.dumps)]
         questions = [self.rubric.fingerprint, self.verdict_questions.fingerprint]
-        questions += [self.harm_rubric.fingerprint] if "harm" in self.plans else []
+        questions += [read_rubric("harm").fingerprint] if "harm" in self.plans else []
         return digest([*questions, *shown, *sorted(asked, key=json.dumps)])
 
     def annotator(self, name: str) -> Annotator | None:
@@ -145,7 +144,7 @@ class Study:
     def rubric_of(self, item: Item) -> Rubric:
         """Return the rubric of what an item asks of responses."""
         if item.kind == "harm":
-            return self.harm_rubric
+            return read_rubric("harm")
         return self.disputes[item.case_id].rubric if item.kind == "jury" else self.rubric
 
 
@@ -179,7 +178,7 @@ class _Reader(YamlFile):
         title, database = self.take(content, "title", str), self.database(self.take(content, "database", str))
         seed, order = self.take(content, "seed", int, 0), self.take(content, "order", str, "file", ORDERS)
         annotators = self.annotators(content)
-        rubric, harm_rubric, questions = self.rubrics(content)
+        rubric, questions = self.rubrics(content)
         every = self.cases(content)
         limit = self.take(content, "limit", int, len(every), least=1)
         cases = dict(list(every.items())[:limit])
@@ -223,7 +222,7 @@ class _Reader(YamlFile):
                 items.append(Item(key, plan.kind, case_id, judges[case_id], needed))
         counts = {case.id: len(case.responses) for case in every.values()}
         files = (cases, counts, verdicts, disputes, annotators, plans)
-        return Study(title, self.place, rubric, harm_rubric, questions, *files, tuple(items), seed, database)
+        return Study(title, self.place, rubric, questions, *files, tuple(items), seed, database)
 
     def database(self, value: str) -> str:
         """Return the path of the database, which may be written as sqlite:///PATH."""
@@ -247,9 +246,8 @@ class _Reader(YamlFile):
             self.fail("annotators", "needs one annotator at least")
         return tuple(annotators.values())
 
-    def rubrics(self, content: Mapping[str, Any]) -> tuple[Rubric, Rubric, Questions]:
-        asked_of_verdicts = "verification" if "verify" in content else "verdict"
-        named = (("rubric", "automedeval"), ("harm_rubric", "harm"), ("verdict_rubric", asked_of_verdicts))
+    def rubrics(self, content: Mapping[str, Any]) -> tuple[Rubric, Questions]:
+        named = (("rubric", "automedeval"), ("verdict_rubric", "verification" if "verify" in content else "verdict"))
         read: list[Any] = []
         for key, default in named:
             name = self.take(content, key, str, default)
@@ -257,15 +255,13 @@ class _Reader(YamlFile):
                 read.append(read_questions(name) if key == "verdict_rubric" else read_rubric(name))
             except RubricError as error:
                 self.fail(key, str(error))
-        rubric, harm_rubric, questions = read
+        rubric, questions = read
         asked = {"rate": "rating responses", "verify": "checking verdicts", "prefer": "comparing verdicts"}
         if not rubric.scale and (needing := [text for kind, text in asked.items() if kind in content]):
             self.fail("rubric", f"{rubric.name} gives choices about pairs; {needing[0]} needs a scale")
-        if not harm_rubric.in_words:
-            self.fail("harm_rubric", f"{harm_rubric.name} has a scale or choices; harm is answered in words")
         if unknown := [tag for tag in questions.tags if tag not in TAGS]:
             self.fail("verdict_rubric", f"the tag {unknown[0]!r} is none of {', '.join(TAGS)}")
-        return rubric, harm_rubric, questions
+        return rubric, questions
 
     def cases(self, content: Mapping[str, Any]) -> dict[str, Case]:
         cases: dict[str, Case] = {}

@@ -18,8 +18,7 @@ import sys
 from pathlib import Path
 
 from automedeval.audit import report
-from automedeval.audit.arguments import AuditArguments
-from automedeval.audit.audit import audit_judge
+from automedeval.audit.audit import AuditArguments, audit_judge
 from automedeval.meta_evaluation.page import write_report
 from automedeval.models.arguments import ChatArguments, EncoderArguments
 from automedeval.records.command_line import parse

@@ -103,10 +103,6 @@ def main() -> None:
 
     facts = calibration.facts
     print(f"{facts['cases']:,} rated cases, {facts['responses']:,} responses, {facts['ratings']:,} ratings")
-    values = {"judge": "of the judge", "cross_fitted": "after, by the other cases"}
-    shown = ((words, facts["concordance"][name]) for name, words in values.items())
-    words = ", ".join(f"{words} {'none' if value is None else f'{value:.3f}'}" for words, value in shown)
-    print(f"concordance there: {words}")
     errors = [f"{name} {in_words(error)}" for name, error in facts["calibration_error"].items()]
     print(f"expected calibration error there, in points: {'; '.join(errors)} (by the other cases)")
     valid = sum(verdict.valid for verdict in verdicts)

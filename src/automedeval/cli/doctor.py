@@ -12,23 +12,14 @@ from importlib.metadata import PackageNotFoundError, metadata, version
 import psutil
 
 import automedeval
-from automedeval.judges.judge import UNTRAINED, VARIABLE, default_judge
+from automedeval.judges.judge import VARIABLE, default_judge
 from automedeval.models.arguments import EncoderArguments
 from automedeval.models.model_paths import HERE, user_models
-from automedeval.records import RecordError
 from automedeval.records.command_line import parse
 from automedeval.records.extras import missing_of
 
 DEVELOPERS = ("dev", "gpu")  # extras that few users need
 GIB = 2**30
-# Least GiB of memory of the GPUs, else of the machine → the judge that fits; docs/judge.md has what was measured.
-FITTING = {
-    100: "a model of 70B and more behind a serving engine: --judge openai:MODEL --base_url URL",
-    70: "--judge Qwen/Qwen2.5-32B-Instruct",
-    19: "--judge Qwen/Qwen2.5-7B-Instruct",
-    11: "--judge Qwen/Qwen2.5-Coder-1.5B-Instruct",
-    0: "the small judge: no --judge",
-}
 
 
 def main() -> None:
@@ -42,34 +33,22 @@ def machine() -> list[str]:
     """Return lines on the versions and the hardware."""
     import torch  # slow to import
 
-    from automedeval.models.device import best_device
-    from automedeval.models.precision import best_dtype, described
+    from automedeval.models.device import best_device, best_dtype, described
 
     device = best_device()
-    process = psutil.Process()
-    cores = (
-        len(process.cpu_affinity()) if hasattr(process, "cpu_affinity") else psutil.cpu_count()
-    )  # macOS tells no affinity
     memory = psutil.virtual_memory()
     where = f"Python {platform.python_version()}, {platform.system()} {platform.machine()}"
     lines = [
         f"automedeval {automedeval.__version__}, {where}",
         f"torch {torch.__version__}, transformers {version('transformers')}",
         f"models compute in {described(best_dtype(device), device)}",
-        f"{cores} cores, {memory.total / GIB:.1f} GiB of memory, {memory.available / GIB:.1f} GiB free",
+        f"{psutil.cpu_count()} cores, {memory.total / GIB:.1f} GiB of memory, {memory.available / GIB:.1f} GiB free",
     ]
-    room = min(memory.total / GIB, 12)  # without a GPU a larger model takes hours
     if device.startswith("cuda"):
         free, total = torch.cuda.mem_get_info()
-        together = total * torch.cuda.device_count() / GIB  # a checkpoint is loaded on one of them, a server uses all
-        room = together if together >= max(FITTING) else total / GIB
-        lines.append(f"{torch.cuda.get_device_name()}: {total / GIB:.1f} GiB of memory, {free / GIB:.1f} GiB free")
-    return [*lines, f"a judge that fits: {fitting(room)}"]
-
-
-def fitting(room: float) -> str:
-    """Return the judge for so many GiB of memory."""
-    return next(judge for least, judge in FITTING.items() if room >= least)
+        name = f"{torch.cuda.device_count()} × {torch.cuda.get_device_name()}"
+        lines.append(f"{name}: {total / GIB:.1f} GiB of memory, {free / GIB:.1f} GiB free")
+    return lines
 
 
 def models() -> list[str]:
@@ -99,14 +78,7 @@ def judge(encoder: EncoderArguments) -> list[str]:
     """Return lines on the small judge, on the judge where none is named, and on what to do next."""
     missing = [] if encoder.is_there() else ["automedeval get-models"]
     lines = [f"packaged small judge: {'needs ' + missing[0] if missing else 'ready'}"]
-    try:
-        chosen = default_judge(encoder)
-    except RecordError:
-        chosen = None
-    if chosen is None:
-        lines.append("judge without --judge: none")
-    else:
-        why = f" (from {VARIABLE})" if os.environ.get(VARIABLE) else ""
-        why = f" ({UNTRAINED})" if not why and chosen.startswith("likelihood:") else why
-        lines.append(f"judge without --judge: {chosen}{why}")
+    lines.append(
+        f"judge without --judge: {default_judge()}" + (f" (from {VARIABLE})" if os.environ.get(VARIABLE) else "")
+    )
     return [*lines, "", f"next: {' && '.join([*missing, 'automedeval judge sample'])}"]

@@ -7,8 +7,7 @@
     automedeval export --verdicts verdicts/run --cases cases.jsonl --to preferences --least_gap 0.5 --output pairs/train.jsonl
 
 An invalid verdict is never a score. inspect_ai leaves a sample without a valid verdict unscored, and a table has an empty cell
-and `valid` false. In a CSV a text that a spreadsheet would run as a formula has an
-apostrophe in front; parquet has the texts as they are.
+and `valid` false; a text that a spreadsheet would run as a formula has an apostrophe in front.
 
 A preference pair has the response that the judge puts highest and the one that it puts lowest. A case makes none where the two
 lie --least_gap or less apart, where two verdicts disagree about them, or where the judge abstains.
@@ -20,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from automedeval.harness.preferences import preference_pairs
-from automedeval.harness.writing import inspect_text, scored_answers
-from automedeval.judges.tables import ROWS, Verdicts, beside_rows
+from automedeval.harness.scoring import inspect_text, scored_answers
+from automedeval.judges.tables import Verdicts, beside_rows
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import known_of_judge
 from automedeval.meta_evaluation.facts import lines_of
@@ -40,14 +39,13 @@ from automedeval.records import (
 )
 from automedeval.records.arguments import TableArguments
 from automedeval.records.command_line import parse
-from automedeval.records.journal import arithmetic, replacing, write_lines, write_whole
+from automedeval.records.journal import arithmetic, write_lines, write_whole
 from automedeval.records.rows import read_rows
 from automedeval.records.text import no_formula, printable
 
 FORMS = {
     "inspect": "the scores that inspect_ai's precomputed_scores reads",
-    "csv": "a table: your own rows if --cases is one, else a row for each verdict and response (--rows)",
-    "parquet": "the same table",
+    "csv": "a table: your own rows if --cases is one, else a row for each verdict and response",
     "preferences": "prompt, chosen and rejected of each case, for TRL's DPOTrainer and RewardTrainer",
 }
 
@@ -60,12 +58,6 @@ class ExportArguments(TableArguments):
     to: str = option("; ".join(f"{name}: {text}" for name, text in FORMS.items()), choices=list(FORMS))
     output: str = option("the file to write")
     cases: str | None = option("the cases that were judged; inspect needs the cases.jsonl made of the logs", None)
-    rows: str | None = option(
-        "csv, parquet: one row for each response, or for each criterion of its case, with its text and points if "
-        "there are --cases (default: your own rows, with scores, flags and contradicted claims, if --cases is a table)",
-        None,
-        choices=list(ROWS),
-    )
     model: str | None = option("inspect: whose answers the log has (default: the only model)", None)
     least_gap: float | None = option(
         "preferences: the two scores of a pair differ by more than this (default: 0)", None
@@ -99,19 +91,15 @@ def main() -> None:
         return
     if args.to == "preferences":
         return export_preferences(args, Cases(list((cases or {}).values()), args.cases), output)
-    own = table_of(args.cases, blank=args.blank) if args.cases and args.rows is None else None
+    own = table_of(args.cases, blank=args.blank) if args.cases else None
     if own and cases and not verdicts[0].choices:
         table = beside_rows(
             [row for _, row in read_rows(args.cases or "", split="test")], own.columns, cases.values(), verdicts
         )
     else:
-        table = verdicts.to_pandas(args.rows or ROWS[0], (cases or {}).values())
-    if args.to == "parquet":
-        with replacing(output) as scratch:
-            table.to_parquet(scratch, index=False)
-    else:  # quoted, because a carriage return would end a row
-        safe = table.apply(lambda column: column.map(no_formula))
-        write_whole(output, safe.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC))
+        table = verdicts.to_pandas((cases or {}).values())
+    safe = table.apply(lambda column: column.map(no_formula))
+    write_whole(output, safe.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC))  # a carriage return would end a row
     invalid = sum(not verdict.valid for verdict in verdicts)
     print(f"{len(verdicts):,} verdicts, {invalid:,} invalid, {len(table):,} rows: {printable(str(output))}")
 

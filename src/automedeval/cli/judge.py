@@ -10,15 +10,13 @@ Writes OUTPUT/verdicts.jsonl as it goes; the same command again does only what i
 Logs are joined into OUTPUT/cases.jsonl. Not for clinical use.
 """
 
-import itertools
 import json
 import shlex
 import time
 import webbrowser
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
 
 import automedeval
@@ -26,12 +24,10 @@ from automedeval.cli import report
 from automedeval.evidence.arguments import EvidenceArguments
 from automedeval.harness.joining import LogArguments, is_log, is_table, join_logs
 from automedeval.introspection.mistakes import read_recorded
-from automedeval.judges.base import BaseJudge
 from automedeval.judges.chat_judge import Judge
 from automedeval.judges.judge import (
     CRITERIA,
     LANGUAGE_MODELS,
-    UNTRAINED,
     VARIABLE,
     default_judge,
     judge_rubric,
@@ -96,7 +92,7 @@ class JudgeArguments(PromptArguments, EvidenceArguments):
         "small (packaged), checkpoint (folder or Hub id), openai:MODEL (an endpoint, see "
         "--base_url), likelihood:CHECKPOINT (how likely a response makes the question), "
         "small:FOLDER (of recipes/fit_small_judge.py), or baseline:NAME (as in a report); "
-        f"default: {VARIABLE}, else small, else the likelihood of a model on this machine",
+        f"default: {VARIABLE}, else small",
         None,
     )
     output: str | None = option("folder (default: verdicts/FILE-JUDGE)", None)
@@ -168,14 +164,14 @@ class JudgeArguments(PromptArguments, EvidenceArguments):
         """The file of the cases, once logs are joined into one (`cases_file`)."""
         return self.cases[0]
 
-    def complete(self, encoder: EncoderArguments) -> tuple[str, Path]:
+    def complete(self) -> tuple[str, Path]:
         """Put in what was not given, and the files of the packaged sample; return the judge and the output folder.
 
         Raises:
-            RecordError: no judge is on this machine, or --batch_file is asked of one that is no endpoint.
+            RecordError: --batch_file is asked of a judge that is no endpoint.
         """
         if self.judge is None:
-            self.judge, self.judge_by_default = default_judge(encoder), True
+            self.judge, self.judge_by_default = default_judge(), True
         if self.batch_file and parse_model(self.judge)[0] != "openai":
             raise RecordError("--batch_file needs --judge openai:MODEL, the name that the model will be served by")
         name = Path(named_file(self.cases[0])[1]).stem
@@ -189,7 +185,7 @@ def main() -> None:
     """Judge what is missing, then print the standings of the models."""
     kinds = (JudgeArguments, LogArguments, EncoderArguments, ChatArguments)
     args, log_args, encoder_args, chat_args = parse(kinds, __doc__, first=("cases", "judge", "output"))
-    judge_name, output = args.complete(encoder_args)
+    judge_name, output = args.complete()
     processes, kind = join_processes(), parse_model(judge_name)[0]
 
     def tell(*lines: str) -> None:
@@ -204,9 +200,6 @@ def main() -> None:
     reported = args.baseline or version  # the baseline of the report
     # by other rubrics than pairwise ones it changes nothing that is judged
     args.baseline = reported if rubric.mode == "pairwise" and not args.dataset else None
-    given = args.rubric or args.dataset or rubric.mode == "checklist" or processes.rank > 0
-    if not given and all(case.criteria for case in cases_of(args)):
-        tell(f"the criteria of the cases are not read: that takes a language model, {CRITERIA}")
     if rubric.in_words:
         args.ratings = None  # the sample's are of scores
     if args.batch_file and (processes.count > 1 or rubric.mode == "checklist"):
@@ -219,28 +212,26 @@ def main() -> None:
     judged = any(output.glob("verdicts*.jsonl"))
     # No server is asked what it can do, or whether verdicts are this judge's.
     chat_args.unasked = bool(args.batch_file) or shows or (args.dry_run and not judged)
-    chat_args.loads = False  # the weights are loaded after the cases, whose faults come first
+    chat_args.loads = False  # the weights are loaded after the prompts, of which one may be too long
     models = comma_list(args.models) if args.models is not None else None
     plan = {name: getattr(args, name) for name in ("orders", "seed", "runs", "baseline")} | {"models": models}
-
-    @cache
-    def loaded() -> BaseJudge:
-        asked = {name: getattr(args, name) for name in ("rationale", "score_decoding", "on_overlong")}
-        return load_judge(
-            judge_name, rubric, chat_args, name=args.judge_name, cases=cases_of(args), processes=processes,
-            encoder=encoder_args, **plan, **asked, **args.books(encoder_args, chat_args.device),
-        )  # fmt: skip
-
-    # The length of prompts takes a tokenizer, all else about a case no model: it is loaded when the first cases are planned.
-    unknown = args.dry_run or shows or args.on_overlong != "error" or kind in ("openai", "decision")
-    check = None if unknown else lambda requests: loaded().refuse_overlong(requests)
     planned = plan_from_dataset(args, args.dataset, rubric) if args.dataset else planner(judge_name, rubric, **plan)
-    requests = Requests(args.file, args.limit, planned, check, processes, args.blank)
+    requests = Requests(args.file, args.limit, planned, args.blank)
     tell(*requests.notes)
-    if not len(requests):
+    if not (args.rubric or args.dataset or rubric.mode == "checklist") and all(
+        case.criteria for case in requests.cases
+    ):
+        tell(f"the criteria of the cases are not read: that takes a language model, {CRITERIA}")
+    if not requests:
         raise RecordError(f"{args.file}: nothing to judge: {rubric.name} compares pairs, and no case has two responses")
-    judge = loaded()
-    if requests.references and not judge.reads_reference:
+    asked = {name: getattr(args, name) for name in ("rationale", "score_decoding", "on_overlong")}
+    judge = load_judge(
+        judge_name, rubric, chat_args, name=args.judge_name, cases=requests.cases, processes=processes, encoder=encoder_args,
+        **plan, **asked, **args.books(encoder_args, chat_args.device),
+    )  # fmt: skip
+    if not (args.dry_run or shows):
+        judge.refuse_overlong(requests[processes.rank :: processes.count])
+    if any(case.reference for case in requests.cases) and not judge.reads_reference:
         hint = "; --rubric automedeval_guided shows it to the model"
         tell(f"reference: not read by this judge{hint if isinstance(judge, Judge) and rubric.id == PACKAGED else ''}")
     args.score_decoding = getattr(judge, "score_decoding", args.score_decoding)
@@ -291,11 +282,6 @@ def main() -> None:
                 print(f"no browser on this machine: open {page}")
 
 
-def cases_of(args: JudgeArguments) -> Iterator[Case]:
-    """Return the cases that are judged; they are read when they are asked for."""
-    return itertools.islice(read_cases(args.file, blank=args.blank), args.limit)
-
-
 def folder_name(judge: str) -> str:
     """Return a judge's name as a part of a folder's name: `likelihood:models/x` is likelihood-x."""
     kind, model = parse_model(judge)
@@ -308,8 +294,7 @@ def what_is_judged(args: JudgeArguments, judge: str) -> list[str]:
     if table is not None:
         lines.append(f"{args.file}: {'; '.join(table.notes)} (--columns says it otherwise)")
     if args.judge_by_default:
-        untrained = f": {UNTRAINED}" if judge.startswith("likelihood:") else ""
-        lines.append(f"judge: {judge}{untrained} (--judge names another)")
+        lines.append(f"judge: {judge} (--judge names another)")
     return lines
 
 

@@ -5,7 +5,7 @@ The steps are: verify, measure lengths, label quality, assign to splits, compare
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from tqdm import tqdm
 from automedeval.dataset.corruption import corrupt, share_line
 from automedeval.dataset.curriculum import Assignment, Key, Plan, assign, shuffled
 from automedeval.dataset.decontamination import Evaluation
-from automedeval.dataset.folder import row_faults, write_rows
+from automedeval.dataset.folder import row_faults, write_splits
 from automedeval.dataset.instructions import instruction
 from automedeval.dataset.quality import Labelled, QualityClassifier
 from automedeval.dataset.teacher_verdicts import Fact, JudgedCases
@@ -80,12 +80,15 @@ class InstructionSet:
         self.report(f"{line}; {len(self.unrated):,} unrated ones pass", *verification.lines())
         return verification
 
-    def rows(self, keys: Sequence[Key], step: str) -> Iterator[dict[str, Any]]:
-        """Yield the rows of these verdicts, see `instruction`; `step` names the progress bar."""
-        for key in tqdm(keys, desc=step, unit="row"):
-            fact = self.judged.facts[key]
-            rubric = self.rubrics[fact.verdict.rubric]
-            yield instruction(fact.case, fact.verdict, rubric, key[1], fact.quality, self.plan.seed)
+    def rows(self, keys: Sequence[Key], step: str) -> list[dict[str, Any]]:
+        """Return the rows of these verdicts, see `instruction`; `step` names the progress bar."""
+        facts = ((key[1], self.judged.facts[key]) for key in tqdm(keys, desc=step, unit="row"))
+        return [
+            instruction(
+                each.case, each.verdict, self.rubrics[each.verdict.rubric], teacher, each.quality, self.plan.seed
+            )
+            for teacher, each in facts
+        ]
 
     def find_untrainable(self, encoder: PromptEncoder | None, max_length: int | None) -> None:
         """Find the verdicts that no row to train on can be made of, so that the plan's counts are of rows that are trained on.
@@ -169,20 +172,10 @@ class InstructionSet:
         reasons = self.judged.filter("training verdicts", lambda key, _: leaks.get(key[0]), assignment.training)
         self.report(f"leakage: {reasons}")
 
-    def write(
-        self, assignment: Assignment, folder: Path, encoder: PromptEncoder | None
-    ) -> tuple[dict[str, dict[str, Any]], Counter]:
-        """Write the rows of every split (see `write_rows`); those of the test split may be too long to train on.
-
-        Returns:
-            split → statistics, and number of rows by `folder.origin`.
-        """
-        splits = {}
-        origins: Counter[tuple] = Counter()
-        for name, keys in self.written(assignment).items():
-            splits[name], written = write_rows(folder / f"{name}.parquet", self.rows(keys, name), encoder)
-            origins += written
-        return splits, origins
+    def write(self, assignment: Assignment, folder: Path, encoder: PromptEncoder | None) -> dict[str, Any]:
+        """Write the rows of every split; return the facts of `write_splits`."""
+        rows = {name: self.rows(keys, name) for name, keys in self.written(assignment).items()}
+        return write_splits(folder, rows, encoder)
 
     def written(self, assignment: Assignment) -> dict[str, list[Key]]:
         """Return split → its verdicts, without those that were dropped."""

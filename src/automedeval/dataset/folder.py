@@ -1,14 +1,13 @@
 """Read and write the folder of an instruction data set: parquet splits and statistics.json.
 
-`write_rows` writes one split. `new_dataset` has the folder built beside its place, and moves it there when it is complete.
+`write_splits` writes the splits. `new_dataset` has the folder built beside its place, and moves it there when it is complete.
 """
 
 import hashlib
-import itertools
 import json
 import shutil
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from automedeval.models.tokenization import PromptEncoder, row_lengths
-from automedeval.records import REFERENCE, RecordError
-from automedeval.records.lock import lock
+from automedeval.records import REFERENCE, RecordError, digest
+from automedeval.records.journal import lock
 from automedeval.records.yaml_file import YamlFile
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.grammar import reads_back
@@ -28,7 +27,7 @@ MESSAGES = pa.list_(pa.struct([("role", pa.string()), ("content", pa.string())])
 _TYPES = {"prompt": MESSAGES, "completion": MESSAGES, "order": pa.list_(pa.int32()), "models": pa.list_(pa.string())}
 COLUMNS = "prompt completion case_id teacher judge quality rubric order models prompt_digest source license"
 SCHEMA = pa.schema([(name, _TYPES.get(name, pa.string())) for name in COLUMNS.split()])
-WINDOW = 256  # rows that are tokenized and written together
+UNSTATED = "not stated"
 COUNTED = ("teacher", "judge", "quality", "rubric", "source", "license")
 TEST = "test"  # the split that no run trains on
 
@@ -136,64 +135,60 @@ def new_dataset(place: str | Path) -> Iterator[Path]:
 
 
 def row_faults(
-    rows: Iterable[Mapping[str, Any]],
+    rows: Sequence[Mapping[str, Any]],
     encoder: PromptEncoder | None,
     max_length: int | None,
-    rubrics: Mapping[str, Rubric] | None,
-) -> Iterator[str | None]:
-    """Yield for each row why training cannot use it, None if it can.
+    rubrics: Mapping[str, Rubric],
+) -> list[str | None]:
+    """Return for each row why training cannot use it, None if it can.
 
     Args:
         encoder: counts tokens up to the end of the answer, as training does; more than `max_length` are too many. None counts
             nothing.
-        rubrics: by name; the completion must be readable by the row's rubric. None checks nothing.
+        rubrics: by name; the completion must be readable by the row's rubric.
     """
-    rows = iter(rows)
-    while window := list(itertools.islice(rows, WINDOW)):
-        for row, length in zip(window, row_lengths(window, encoder)):
-            completion = row["completion"][0]["content"]
-            if length is not None and max_length is not None and length > max_length:
-                yield f"more than {max_length:,} tokens"
-            elif rubrics and not reads_back(completion, rubrics[row["rubric"]], len(row["order"])):
-                yield "completion cannot be read back"
-            else:
-                yield None
+    faults: list[str | None] = []
+    for row, length in zip(rows, row_lengths(rows, encoder)):
+        fault = None
+        if length is not None and max_length is not None and length > max_length:
+            fault = f"more than {max_length:,} tokens"
+        elif not reads_back(row["completion"][0]["content"], rubrics[row["rubric"]], len(row["order"])):
+            fault = "completion cannot be read back"
+        faults.append(fault)
+    return faults
 
 
-def write_rows(
-    file: Path, rows: Iterable[Mapping[str, Any]], encoder: PromptEncoder | None = None
-) -> tuple[dict[str, Any], Counter]:
-    """Write the rows of one split to a parquet file; return their statistics, and how many there are by `origin`.
+def write_splits(
+    folder: Path, splits: Mapping[str, Sequence[Mapping[str, Any]]], encoder: PromptEncoder | None = None
+) -> dict[str, Any]:
+    """Write the rows of each split to a parquet file; return the facts of the card that follow from them.
 
     Args:
-        rows: their keys are the columns of SCHEMA.
+        splits: the keys of their rows are the columns of SCHEMA.
         encoder: counts tokens up to the end of the answer, as training does; None counts nothing.
     """
-    digest, tokens, number = hashlib.sha256(), [], 0
-    counts: dict[str, Counter] = {name: Counter() for name in COUNTED}
-    origins: Counter[tuple] = Counter()
-    rows = iter(rows)
-    with pa.parquet.ParquetWriter(file, SCHEMA, compression="zstd") as writer:
-        while window := list(itertools.islice(rows, WINDOW)):
-            for row, length in zip(window, row_lengths(window, encoder)):
-                digest.update(json.dumps(row, sort_keys=True).encode())
-                for name, counter in counts.items():
-                    counter[row[name] or "not stated"] += 1
-                origins[origin(row)] += 1
-                tokens += [] if length is None else [length]
-            number += len(window)
-            writer.write_table(pa.Table.from_pylist(window, schema=SCHEMA))
-    tokens.sort()
-    statistics = {
-        "rows": number,
-        "fingerprint": digest.hexdigest()[:12],
-        **{name: dict(sorted(counter.items())) for name, counter in counts.items()},
-        "tokens": {"median": tokens[len(tokens) // 2] if tokens else None, "most": tokens[-1] if tokens else None},
+    facts, sources, teachers = {}, Counter[tuple](), Counter[tuple]()
+    for name, rows in splits.items():
+        table = pa.Table.from_pylist(list(rows), schema=SCHEMA)
+        pa.parquet.write_table(table, folder / f"{name}.parquet", compression="zstd")
+        sources.update((row["source"] or UNSTATED, row["license"] or UNSTATED) for row in rows)
+        teachers.update((row["teacher"], row["judge"], row["rubric"]) for row in rows)
+        texts = "".join(json.dumps(row, sort_keys=True) for row in rows)
+        tokens = sorted(filter(None, row_lengths(rows, encoder)))
+        facts[name] = {
+            "rows": len(rows),
+            "fingerprint": hashlib.sha256(texts.encode()).hexdigest()[:12],
+            **{key: dict(sorted(Counter(row[key] or UNSTATED for row in rows).items())) for key in COUNTED},
+            "tokens": {"median": tokens[len(tokens) // 2] if tokens else None, "most": tokens[-1] if tokens else None},
+        }
+    return {
+        # of all rows of all splits: what ties a model to the data it was trained on
+        "fingerprint": digest([[name, facts[name]["fingerprint"]] for name in sorted(facts)]),
+        "splits": facts,
+        "licenses": sorted({license for _, license in sources}),
+        "sources": [dict(zip(("source", "license", "rows"), (*key, sources[key]))) for key in sorted(sources)],
+        "teachers": [
+            dict(zip(("teacher", "judge", "rubric", "rows"), (*key, teachers[key]))) for key in sorted(teachers)
+        ],
+        "reference_rows": sum(row["models"][-1] == REFERENCE for rows in splits.values() for row in rows),
     }
-    return statistics, origins
-
-
-def origin(row: Mapping[str, Any]) -> tuple[str, str, str, str, str, bool]:
-    """Return a row's source, licence, teacher, judge and rubric, and whether the reference is one of its responses."""
-    source, license = (row[name] or "not stated" for name in ("source", "license"))
-    return source, license, row["teacher"], row["judge"], row["rubric"], row["models"][-1] == REFERENCE

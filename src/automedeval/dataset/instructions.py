@@ -12,23 +12,16 @@ from automedeval.records import Case, RecordError, Verdict, as_shown, digest
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict
 from automedeval.rubrics.prompts import judge_messages
-from automedeval.rubrics.slots import by_slot, choice_names, renamed
+from automedeval.rubrics.slots import by_slot, renamed
 
 
 def instruction(
-    case: Case,
-    verdict: Verdict,
-    rubric: Rubric,
-    teacher: str,
-    quality: str | None = None,
-    seed: int = 0,
+    case: Case, verdict: Verdict, rubric: Rubric, teacher: str, quality: str | None = None, seed: int = 0
 ) -> dict[str, Any]:
     """Return the row of one judged case; its keys are the columns of `folder.SCHEMA`.
 
-    If the verdict has no rationale, the prompt asks for scores or choices alone.
-
-    The seed decides, with the case's id, in which slot each response is shown. RecordError if the verdict does not fit the case
-    or the rubric.
+    If the verdict has no rationale, the prompt asks for scores alone. The seed decides, with the case's id, in which slot each
+    response is shown. RecordError if the verdict does not fit the case or the rubric, or is not a score for each response.
     """
     # Paper: the tuple is (question, two responses, reference), the figures show three doctors: the reference is the third, if
     # the teacher judged it so (recipes/distill.py).
@@ -37,10 +30,8 @@ def instruction(
     if not order or len(set(order)) < len(order) or not set(order) <= set(range(len(case.responses))):
         raise RecordError(f"case {case.id!r}: the order {order} does not fit its {len(case.responses)} responses")
     rationale = verdict.rationale.strip() if rubric.rationale and verdict.rationale else ""
-    # Paper: slots are permuted, and the doctors in the rationale renumbered; otherwise the judge learns slot = model. What a
-    # rationale says of "A" and "B" cannot be told from other words, so these stay as the judge saw them.
-    if rubric.scale or not rationale:
-        random.Random(f"{seed}:{case.id}".encode()).shuffle(order)
+    # Paper: slots are permuted, and the doctors in the rationale renumbered; otherwise the judge learns slot = model.
+    random.Random(f"{seed}:{case.id}".encode()).shuffle(order)
     shown_rationale = renamed(rationale, verdict.order, order, rubric.slot_word) if rationale else None
     reading = _reading(case, verdict, rubric, order, shown_rationale)
     texts = [case.responses[index].text for index in order]
@@ -63,21 +54,15 @@ def instruction(
 
 def _reading(case: Case, verdict: Verdict, rubric: Rubric, order: Sequence[int], rationale: str | None) -> ParsedAnswer:
     """Return the verdict with the responses in this order; check that it fits the case and the rubric."""
-    models = case.models
     place = f"case {case.id!r}: the verdict of {verdict.judge!r} by {rubric.name}"
-    if rubric.scores_criteria:
-        raise RecordError(f"{place} scores several criteria; instructions are made of one score for each response")
-    if rubric.scale:
-        scores = verdict.scores or ()
-        if len(scores) != len(models):
-            raise RecordError(f"{place} has {len(scores)} scores for {len(models)} responses")
-        values = by_slot(scores, order)
-        low, high = rubric.scale
-        if any(value is None or not low <= value <= high for value in values):
-            raise RecordError(f"{place}: scores must be from {low} to {high}, not {list(values)}")
-        return ParsedAnswer(True, rationale=rationale, scores=values)
-    letters = {name: choice for choice, name in choice_names(models, order).items()}
-    choices = {name: letters.get(choice, "") for name, choice in (verdict.choices or {}).items()}
-    if set(choices) != set(rubric.output_criteria) or not set(choices.values()) <= set(rubric.choices):
-        raise RecordError(f"{place}: its choices {verdict.choices} do not fit the rubric's criteria and choices")
-    return ParsedAnswer(True, rationale=rationale, choices=choices)
+    if rubric.scale is None or rubric.scores_criteria:
+        what = "scores several criteria" if rubric.scale else "has choices"
+        raise RecordError(f"{place} {what}; instructions are made of one score for each response")
+    scores = verdict.scores or ()
+    if len(scores) != len(case.models):
+        raise RecordError(f"{place} has {len(scores)} scores for {len(case.models)} responses")
+    values = by_slot(scores, order)
+    low, high = rubric.scale
+    if any(value is None or not low <= value <= high for value in values):
+        raise RecordError(f"{place}: scores must be from {low} to {high}, not {list(values)}")
+    return ParsedAnswer(True, rationale=rationale, scores=values)

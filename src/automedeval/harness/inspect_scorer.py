@@ -11,10 +11,15 @@ from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import TaskState
 
 from automedeval.harness.logs import Answer
-from automedeval.harness.questions import lettered, question_expression, question_in, question_of, with_options
-from automedeval.harness.references import reference_of_letters
-from automedeval.harness.scoring import score_answers
-from automedeval.harness.writing import FAILED
+from automedeval.harness.questions import (
+    lettered,
+    question_expression,
+    question_in,
+    question_of,
+    reference_of_letters,
+    with_options,
+)
+from automedeval.harness.scoring import FAILED, score_answers
 from automedeval.judges.base import BaseJudge
 from automedeval.judges.judge import load_by_settings
 

@@ -33,7 +33,8 @@ def is_log(value: str) -> bool:
     if not value.endswith(".json") or not Path(value).is_file():
         return False
     try:
-        return isinstance(read_json(Path(value), others=True), dict)
+        content = read_json(Path(value), others=True)
+        return isinstance(content, dict) and ("eval" in content or "results" not in content)  # else promptfoo's
     except RecordError:  # whoever reads it as a table says what is wrong
         return False
 

@@ -14,8 +14,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from automedeval.harness.questions import Question, lettered, question_of, shows_more, text_of, with_options
-from automedeval.harness.references import lm_eval_reference, reference_of, reference_of_choices, reference_of_letters
+from automedeval.harness.questions import (
+    Question,
+    lettered,
+    lm_eval_reference,
+    question_of,
+    reference_of,
+    reference_of_choices,
+    reference_of_letters,
+    shows_more,
+    text_of,
+    with_options,
+)
 from automedeval.records import RecordError, parse_json, read_lines, read_text
 
 # What is told of a log, after a number

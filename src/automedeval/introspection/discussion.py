@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import Any
 
 from automedeval.introspection.mistakes import Mistake
-from automedeval.models.base import WINDOW, Answer, Chat, Dialogue, Messages, Prompt, own_text
+from automedeval.models.base import Answer, Chat, Dialogue, Messages, Prompt, own_text
 from automedeval.records import RecordError, digest
 from automedeval.records.journal import Journal, now
 from automedeval.records.language import normalise
@@ -276,26 +276,19 @@ class Partners:
     def lead(self, discussions: Sequence[Discussion], journal: Journal) -> Iterator[dict[str, Any]]:
         """Lead discussions to their end; append every message to the journal, and yield it.
 
-        A checkpoint answers a window of discussions in batches, and all of it again if a message is missing, so that batches do
-        not depend on interruptions. If an endpoint fails on a prompt, that discussion waits, and there is a RecordError in the
-        end. ChatError if an endpoint cannot go on.
+        If an endpoint fails on a prompt, that discussion waits, and there is a RecordError in the end. ChatError if an endpoint
+        cannot go on.
         """
-        size = WINDOW if self.suggester.batched or self.reviewer.batched else max(len(discussions), 1)
-        steps = [(role, number) for number in range(1, EXCHANGES + 1) for role in ROLES]
-        for start in range(0, len(discussions), size):
-            for step in steps:
-                window = discussions[start : start + size]
-                reached = {each.case_id: each for each in window if step in each.pieces or each.next_step == step}
-                known = {case_id for case_id, each in reached.items() if step in each.pieces}
-                chat, dialogue = self._role(step[0])
-                order = reached if chat.batched else sorted(reached)
-                dialogues = ((case_id, dialogue(reached[case_id], step[1])) for case_id in order)
-                for case_id, content in chat.follow(dialogues, known):
-                    piece = {"case_id": case_id, "role": step[0], "exchange": step[1], **content}
-                    piece |= {"when": now(), "settings": self.fingerprint, "digest": reached[case_id].mistake.digest}
-                    journal.append(piece)
-                    self._add(reached[case_id], piece)
-                    yield piece
+        for role, exchange in [(role, number) for number in range(1, EXCHANGES + 1) for role in ROLES]:
+            reached = {each.case_id: each for each in discussions if each.next_step == (role, exchange)}
+            chat, dialogue = self._role(role)
+            dialogues = ((case_id, dialogue(reached[case_id], exchange)) for case_id in sorted(reached))
+            for case_id, content in chat.follow(dialogues):
+                piece = {"case_id": case_id, "role": role, "exchange": exchange, **content}
+                piece |= {"when": now(), "settings": self.fingerprint, "digest": reached[case_id].mistake.digest}
+                journal.append(piece)
+                self._add(reached[case_id], piece)
+                yield piece
             journal.sync()
         if waiting := sum(discussion.next_step is not None for discussion in discussions):
             failures = [each for chat in (self.suggester, self.reviewer) for each in getattr(chat, "failures", ())]
@@ -319,9 +312,9 @@ class Partners:
         discussion.add(piece)
         self._role(piece["role"])[0].accepted |= not piece["error"]
 
-    def _prompt(self, discussion: Discussion, messages: Messages, call: int, **more: Any) -> Prompt:
+    def _prompt(self, discussion: Discussion, messages: Messages, call: int) -> Prompt:
         label = f"discussion:{template_fingerprint('discussion')}"
-        return Prompt(messages, label=label, key=(discussion.case_id, call), **more)
+        return Prompt(messages, label=label, key=(discussion.case_id, call))
 
     def _suggestion(self, discussion: Discussion, exchange: int) -> Dialogue:
         """Have the suggesting model ask questions, and suggest; return the message."""
@@ -362,9 +355,7 @@ class Partners:
             turns.append(Turn(text, "suggested", names))
             before = number
         messages = discussion.messages("review", turns, suggestion=discussion.suggestions[first].shown)
-        models, scores = discussion.mistake.recorded.case.models, discussion.suggestions[exchange].scores
-        proposed = tuple((models[index], score) for index, score in zip(discussion.order, scores))
-        answer = yield self._prompt(discussion, messages, exchange, proposed=proposed)
+        answer = yield self._prompt(discussion, messages, exchange)
         return _said(answer, answer.usage)
 
     def _revision(self, discussion: Discussion, exchange: int) -> Dialogue:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from automedeval.dataset.folder import TEST, Dataset, origin, row_faults, write_rows
+from automedeval.dataset.folder import TEST, Dataset, row_faults, write_splits
 from automedeval.introspection.mistakes import KINDS, Recorded
 from automedeval.introspection.revisions import REVISIONS, Record, counts_of, revised_reading
 from automedeval.models.tokenization import PromptEncoder
@@ -83,19 +83,10 @@ class Round:
         if idle := len(set(rulings) - {each["case_id"] for each in self.records if each["decided_by"] == "jury"}):
             self.report(f"jury: {idle:,} decisions on cases that needed none")
 
-    def write(
-        self, folder: Path, encoder: PromptEncoder | None, max_length: int | None
-    ) -> tuple[dict[str, dict[str, Any]], Counter]:
-        """Write the training rows, the test split, and the records of all mistakes.
+    def write(self, folder: Path, encoder: PromptEncoder | None, max_length: int | None) -> dict[str, Any]:
+        """Write the training rows, the test split, and the records of all mistakes; return the facts of `write_splits`.
 
-        Args:
-            encoder, max_length: see `row_faults`.
-
-        Returns:
-            split → statistics, and number of rows by `folder.origin`.
-
-        Raises:
-            RecordError: no training row is left.
+        RecordError if no training row is left. For `encoder` and `max_length` see `row_faults`.
         """
         # Paper: Table 1 says "All Blocks" for the rounds; section 3.3 updates the data set with the revised instances.
         by_case = {each.case.id: each for each in self.recorded}
@@ -105,29 +96,24 @@ class Round:
                 one = by_case[record["case_id"]]
                 revised[one.case.id] = revised_row(one, revised_reading(record, one), record["decided_by"])
         rows = [revised.get(each.case.id, each.row) for each in self.recorded]
-        rubrics = {each.rubric.name: each.rubric for each in self.recorded}
-        faults = list(row_faults(rows, encoder, max_length, rubrics))
+        faults = row_faults(rows, encoder, max_length, {each.rubric.name: each.rubric for each in self.recorded})
         usable = [row for row, fault in zip(rows, faults) if fault is None]
-        statistics, origins = write_rows(folder / f"{TRAIN}.parquet", usable, encoder)
-        splits = {TRAIN: statistics}
         rejected = [(row, fault) for row, fault in zip(rows, faults) if fault is not None]
         names = ("case_id", "teacher", "judge")
         dropped = [{name: row[name] for name in names} | {"reason": reason} for row, reason in rejected]
-        counted = arithmetic("verdicts", len(self.recorded), Counter(reason for _, reason in rejected))
+        counted = arithmetic("verdicts", len(rows), Counter(reason for _, reason in rejected))
         old = len(self.waiting - {row["case_id"] for row, _ in rejected})
         more = f"; {old:,} wait for the jury and keep their old verdict" if old else ""
         self.report(f"rows: {counted}; {len(revised):,} revised{more}")
         if not usable:
             raise RecordError(f"{self.dataset.place}: no training row is left")
-        if TEST in self.dataset.splits:
-            shutil.copyfile(self.dataset.place / f"{TEST}.parquet", folder / f"{TEST}.parquet")
-            splits[TEST] = self.dataset.statistics["splits"][TEST]
-            origins.update(map(origin, self.dataset.splits[TEST]))
+        apart = {name: rows for name, rows in self.dataset.splits.items() if name == TEST}
+        written = write_splits(folder, {TRAIN: usable, **apart}, encoder)
         write_lines(folder / "dropped.jsonl", dropped)
         write_lines(folder / REVISIONS, self.records)
         if (self.dataset.place / "topics.svg").exists():
             shutil.copyfile(self.dataset.place / "topics.svg", folder / "topics.svg")
-        return splits, origins
+        return written
 
     def facts(self) -> dict[str, Any]:
         """Return what the statistics record of the round."""

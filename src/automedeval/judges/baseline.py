@@ -19,13 +19,8 @@ from automedeval.rubrics import COUNTED
 class BaselineJudge(ApartJudge):
     """Score every response by itself with a baseline: `expected_scores` without a scale, by no model that was trained to judge.
 
-    RecordError: there is no such baseline, or it needs an encoder.
-
-    Args:
-        baseline: one of `metrics.embedding.NAMES`.
-        collection: the word frequencies of BM25; None takes those of the cases that are judged together.
-        models: only these models' responses are judged.
-        encoder: for a baseline of `metrics.embedding.EMBEDDINGS`; the others need none.
+    Without a `collection` BM25 takes the word frequencies of the cases that are judged together. RecordError: there is no such
+    baseline in `metrics.embedding.NAMES`, or it needs an encoder.
     """
 
     baseline: str

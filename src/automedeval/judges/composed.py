@@ -25,10 +25,7 @@ def compose(
 ) -> str:
     """Return the rationale in four steps: what is asked, what each response covers, what contradicts evidence, the scores.
 
-    Args:
-        features: of the responses that were judged, float [responses, FEATURES], NaN where one was not read.
-        findings: of each response; empty where there was no evidence.
-        scores: of each response, on `scale`.
+    `features` are float [responses, FEATURES], NaN where one was not read; `findings` are empty where there was no evidence.
     """
     steps = [f"What is asked: {quoted(asked_last(case.question))}"]
     near, covered = (features[:, FEATURES.index(name)] for name in ("late_interaction", "covered"))

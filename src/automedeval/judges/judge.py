@@ -19,7 +19,6 @@ from automedeval.judges.small import load_small_judge
 from automedeval.metrics.embedding import EMBEDDINGS
 from automedeval.metrics.lexical import Collection
 from automedeval.models.arguments import ChatArguments, EncoderArguments, checked_model, parse_model
-from automedeval.models.model_paths import generating_models
 from automedeval.records import Case, RecordError, option
 from automedeval.records.command_line import parse
 from automedeval.records.journal import ALONE, Processes
@@ -30,7 +29,6 @@ CRITERIA = "--judge MODEL or openai:MODEL with --rubric checklist"  # what reads
 _PLAN = ("orders", "seed", "runs", "baseline", "models")  # the options of `plan_requests`
 VARIABLE = "AUTOMEDEVAL_JUDGE"
 LANGUAGE_MODELS = ("checkpoint", "openai", "decision")
-UNTRAINED = "it was not trained to judge, so trust its order of the models little"
 
 
 def load_judge(
@@ -129,18 +127,9 @@ def planner(spec: str, rubric: Rubric, **options: Any) -> Callable[[Case], list[
     return partial(plan_apart, models=plan.get("models"))
 
 
-def default_judge(encoder: EncoderArguments) -> str:
-    """Return the name of the judge, as `load_judge` takes it; `encoder` is that of the small judge.
-
-    RecordError if there is none on this machine.
-    """
-    if judge := os.environ.get(VARIABLE):
-        return judge
-    if encoder.is_there():
-        return "small"
-    if models := generating_models():
-        return f"likelihood:{models[0]}"
-    raise RecordError("no judge is on this machine; the small one is there after\n  automedeval get-models")
+def default_judge() -> str:
+    """Return the name of the judge where none is given: what AUTOMEDEVAL_JUDGE says, else the small one."""
+    return os.environ.get(VARIABLE) or "small"
 
 
 @dataclass
@@ -163,14 +152,10 @@ class JudgeSettings(EvidenceArguments):
 
 
 def load_by_settings(values: Mapping[str, Any]) -> BaseJudge:
-    """Load the judge that settings name.
+    """Load the judge that settings name: those of `JudgeSettings`, `ChatArguments` and `EncoderArguments`.
 
-    Args:
-        values: `JudgeSettings`, `ChatArguments` and `EncoderArguments` by name; `config` names a YAML file of them, whose
-            values the others override.
-
-    Raises:
-        RecordError: a setting is unknown or wrong, or a fault of `JudgeSettings.load`.
+    `config` names a YAML file of them, whose values the others override. RecordError: a setting is unknown or wrong, or a fault
+    of `JudgeSettings.load`.
     """
     words = [f"--{name}={value}" for name, value in values.items() if value is not None]
     settings, encoder, chat = parse((JudgeSettings, EncoderArguments, ChatArguments), __doc__, words)

@@ -4,7 +4,7 @@ from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from automedeval.judges.base import BaseJudge
+from automedeval.judges.base import BaseJudge, windows_of
 from automedeval.judges.requests import Request
 from automedeval.models.base import Answer
 from automedeval.records import RecordError, Verdict
@@ -65,7 +65,8 @@ class PromptJudge(BaseJudge):
 
     def refuse_overlong(self, requests: Sequence[Request]) -> None:
         if self.on_overlong == "error" and self.batched:  # an endpoint's context window is not known
-            self._excess(requests, [self.prompt(request) for request in requests])
+            for window in windows_of(requests):
+                self._excess(window, [self.prompt(request) for request in window])
 
     def _excess(self, requests: Sequence[Request], prompts: Sequence[Any]) -> list[int]:
         """Return what `overflow` does; raise RecordError, naming the case, if a prompt is too long and that is an error."""

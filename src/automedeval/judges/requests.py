@@ -9,11 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from automedeval.records import Case, RecordError, read_cases
-from automedeval.records.journal import ALONE, Processes
 from automedeval.records.thoughts import count_thoughts, note_on_thoughts
 from automedeval.rubrics import Rubric
-
-_CHECKED = 512  # requests that are checked together: the long ones of them are tokenized at once
 
 
 @dataclass(frozen=True)
@@ -53,39 +50,19 @@ class Request:
 
 
 class Requests(list[Request]):
-    """The requests of a file's cases, in their order.
+    """The requests of the `cases` of a file, the first `limit` ones, in their order; `file` and `blank` as in `read_cases`.
 
     Faults of the input are reported before anything is judged, as RecordError. `digests` are those of the cases that take a
-    request, by id; `notes` is what is to be told of the cases; `references` says whether a case has one.
-
-    Args:
-        file, blank: the cases, see `read_cases`.
-        limit: only the first so many cases; None takes all.
-        plan: returns the requests that a case takes.
-        check: raises RecordError for a request that cannot be judged; None checks nothing.
-        processes: those that share the checking, case by case in turn.
+    request, by id; `notes` is what is to be told of the cases.
     """
 
     def __init__(
-        self,
-        file: str,
-        limit: int | None,
-        plan: Callable[[Case], Sequence[Request]],
-        check: Callable[[Sequence[Request]], None] | None = None,
-        processes: Processes = ALONE,
-        blank: str | None = None,
+        self, file: str, limit: int | None, plan: Callable[[Case], Sequence[Request]], blank: str | None = None
     ):
-        cases = list(itertools.islice(read_cases(file, blank=blank), limit))
-        planned = list(map(plan, cases))
-        super().__init__(itertools.chain(*planned))
-        self.file = file
+        self.file, self.cases = file, list(itertools.islice(read_cases(file, blank=blank), limit))
+        super().__init__(request for case in self.cases for request in plan(case))
         self.digests = {request.case.id: request.digest for request in self}
-        self.notes = note_on_thoughts(sum(map(count_thoughts, cases)))
-        self.references = any(case.reference for case in cases)
-        if check:
-            own = list(itertools.chain(*planned[processes.rank :: processes.count]))
-            for start in range(0, len(own), _CHECKED):
-                check(own[start : start + _CHECKED])
+        self.notes = note_on_thoughts(sum(map(count_thoughts, self.cases)))
 
 
 def plan_requests(

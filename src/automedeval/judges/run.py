@@ -53,13 +53,8 @@ def judge_missing(
 
     A request that an endpoint did not answer is left out: the next run asks it again (see `refuse_failures`). The processes
     take requests in turn, and the windows of each, done or not, stay what they are, so that a resumed run composes the same
-    batches. RecordError: a prompt is too long (`BaseJudge.refuse_overlong` finds that before).
-
-    Args:
-        requests: all requests in their order, `total` in number; iterated once.
-        log: the open log of the verdicts.
-        done: keys of the requests that have a verdict in the log.
-        name: label of the progress bar.
+    batches. RecordError: a prompt is too long (`BaseJudge.refuse_overlong` finds that before). `done` are the keys of the
+    requests that have a verdict in the open log; `name` is the label of the progress bar.
     """
     rank, count = log.processes.rank, log.processes.count
     expect_answers(judge, log)
@@ -82,13 +77,8 @@ def judge_by_file(judge: PromptJudge, requests: Iterable[Request], missing: int,
     """Record the verdicts that the answers to a file of requests give, and write the requests that have no answer.
 
     FILE.answers.jsonl beside FILE.jsonl has the answers. A request that several verdicts need, for cases of equal texts, is
-    written once. Return what is to be done next, None if no request is left; ChatError if a line of the answers is none.
-
-    Args:
-        judge: an endpoint's, which asks once for a verdict.
-        requests: those without a verdict, `missing` in number.
-        log: the open log of the verdicts.
-        file: where the requests are written, in the layout of OpenAI's batches and `vllm run-batch`.
+    written once, in the layout of OpenAI's batches and `vllm run-batch`. Return what is to be done next, None if no request is
+    left; ChatError if a line of the answers is none. The judge is an endpoint's, which asks once for a verdict.
     """
     from automedeval.models.completions import batch_answers
 

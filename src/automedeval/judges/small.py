@@ -44,9 +44,8 @@ SCALES = {"question": QUESTION, "reference": FEATURES}  # what is read without a
 class Scale:
     """How features become a share of a scale, from 0, its lowest score, to 1.
 
-    Args:
-        weights: of the features that are read, by name; each 0 or more.
-        intercept, slope: of the logistic function of their weighted sum.
+    `weights` are those of the features that are read, by name, each 0 or more; the others are those of the logistic function
+    of the weighted sum.
     """
 
     weights: Mapping[str, float]
@@ -55,19 +54,10 @@ class Scale:
 
     @classmethod
     def fit(cls, names: Sequence[str], features: np.ndarray, shares: np.ndarray, panel: Panel) -> "Scale":
-        """Learn from people.
+        """Learn from people weights that put the pairs of a case in their order, and a logistic function of the weighted sum.
 
-        The weights are those that put the pairs of a case in people's order. The logistic function of the weighted sum is
-        fitted to people's scores.
-
-        Args:
-            names: those of `FEATURES` that are read.
-            features: float [responses, FEATURES].
-            shares: people's mean scores as shares of their scale: float [responses].
-            panel: the cases of the responses.
-
-        Raises:
-            RecordError: people's scores do not depend on the features.
+        `names` are those of `FEATURES` that are read, `features` float [responses, FEATURES], `shares` people's mean scores as
+        shares of their scale, float [responses]. RecordError if these do not depend on the features.
         """
         features = features[:, [FEATURES.index(name) for name in names]]
         first, second = panel.pairs
@@ -89,11 +79,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class SmallJudgeModel:
-    """What a small judge learnt from people.
-
-    Args:
-        scales: those of `SCALES`; without the one for a reference, references are not read.
-    """
+    """What a small judge learnt from people: the `SCALES`; without the one for a reference, references are not read."""
 
     scales: Mapping[str, Scale]
 
@@ -120,19 +106,8 @@ class SmallJudgeModel:
 class SmallJudge(ApartJudge):
     """Score every response by itself: `expected_scores` on the rubric's scale, calibrated with people's ratings.
 
-    A response that the encoder cannot read has no score; the others of its case keep theirs.
-
-    Args:
-        encoder: an `Encoder`.
-        pair_reader: the encoder with the adapter for relevance.
-        learnt: what was learnt from people.
-        adapter: the fingerprint of the adapter.
-        rubric: its scale is the one of the scores.
-        models: only these models' responses are judged.
-        name: what verdicts record as their judge.
-        checker: checks the statements of responses; None: none are checked.
-        search: finds passages of books, which statements are checked against too.
-        store: fingerprint of the store and the search.
+    A response that the encoder cannot read has no score; the others of its case keep theirs. Without a `checker` no statement
+    is checked; it checks against the reference, and by a `search` against books. `adapter` and `store` are fingerprints.
     """
 
     encoder: Any
@@ -241,12 +216,8 @@ def load_small_judge(
 ) -> SmallJudge:
     """Load the small judge that recipes/fit_small_judge.py wrote to a folder, or the packaged one, with the packaged checker.
 
-    Args:
-        options: `models`, `name`, `search` and `store` of `SmallJudge`.
-
-    Raises:
-        RecordError: the folder holds none, a library or the encoder is missing, the adapter is of another encoder, or there are
-            books and no checker reads them beside the responses.
+    RecordError: the folder holds none, a library or the encoder is missing, the adapter is of another encoder, or there are
+    books and no checker reads them.
     """
     file = folder / "judge.json"
     try:

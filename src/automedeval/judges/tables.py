@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     import pandas
     from datasets import Dataset
 
-ROWS = ("responses", "criteria")  # what a row of a table of verdicts is
 NOT_RESPONSES = ("id", "question", "reference", "topic")
 
 
@@ -79,23 +78,21 @@ def _cases_of(dataset: "Dataset", models: Sequence[str], blank: str | None) -> I
 class Verdicts(list[Verdict]):
     """A list of verdicts that can be a table: `Verdicts(judge(cases)).to_pandas()`."""
 
-    def to_pandas(self, rows: str = "responses", cases: Iterable[Case] = ()) -> "pandas.DataFrame":
-        """Return one row for every verdict and response that it shows, or for every criterion of these.
+    def to_pandas(self, cases: Iterable[Case] = ()) -> "pandas.DataFrame":
+        """Return one row for every verdict and response that it shows.
 
         What a verdict does not have is missing. A response that a valid verdict could not read, and one of which it left a
-        criterion unread, has no score; an empty one has the lowest. RecordError: "criteria" of verdicts that are not by
-        criteria.
+        criterion unread, has no score; an empty one has the lowest.
 
         Args:
-            rows: one of `ROWS`.
-            cases: the cases that were judged, for the texts and points of their criteria.
+            cases: the cases that were judged, for their questions and rows.
 
         Returns:
             The columns case_id, row (in the user's table, from 1) and question where they are known, model, judge, rubric, run,
-            slot (from 0, as shown), valid and empty; of "responses" then score, expected_score, one column `score_CRITERION`
-            for every criterion that a rubric scores and `choice_CRITERION` for every one of a pairwise rubric, by criteria of
-            the cases score, lowest and highest (`Score`) and the numbers criteria_met, criteria_not_met and criteria_unread; of
-            "criteria" then criterion (its number from 1), text, points, met and probability. rationale and error are last.
+            slot (from 0, as shown), valid and empty; then score, expected_score, one column `score_CRITERION` for every
+            criterion that a rubric scores and `choice_CRITERION` for every one of a pairwise rubric, by criteria of the cases
+            score, lowest and highest (`Score`) and the numbers criteria_met, criteria_not_met and criteria_unread; rationale
+            and error.
         """
         import pandas  # comes with datasets
 
@@ -107,8 +104,8 @@ class Verdicts(list[Verdict]):
                 about |= {"model": models[index], "judge": verdict.judge}
                 about |= {"rubric": verdict.rubric, "run": verdict.run, "slot": slot, "valid": verdict.valid}
                 about["empty"] = models[index] in verdict.empty
-                parts = _scores(verdict, index) if rows == ROWS[0] else _criteria(verdict, by_id.get(verdict.case_id))
-                table += [about | each | {"rationale": verdict.rationale, "error": verdict.error} for each in parts]
+                said = _scores(verdict, index) | {"rationale": verdict.rationale, "error": verdict.error}
+                table.append(about | said)
         return pandas.DataFrame(table)
 
 
@@ -165,7 +162,7 @@ def _place(verdict: Verdict, case: Case | None) -> dict[str, Any]:
     return {name: value for name, value in (("row", row), ("question", question)) if value is not None}
 
 
-def _scores(verdict: Verdict, index: int) -> list[dict[str, Any]]:
+def _scores(verdict: Verdict, index: int) -> dict[str, Any]:
     """Return what a verdict says of a response."""
     if verdict.checklist:
         met = verdict.checklist["met"]
@@ -173,22 +170,8 @@ def _scores(verdict: Verdict, index: int) -> list[dict[str, Any]]:
             f"criteria_{name}": met.count(kind) for name, kind in (("met", True), ("not_met", False), ("unread", None))
         }
         ends = {name: verdict.checklist[name] for name in ("lowest", "highest")}
-        return [{"score": verdict.value(index)} | ends | counts]
+        return {"score": verdict.value(index)} | ends | counts
     scores = {name.removesuffix("s"): getattr(verdict, name) for name in ("scores", "expected_scores")}
     scores |= {f"score_{name}": values for name, values in (verdict.criterion_scores or {}).items()}
     scores = {name: values and values[index] for name, values in scores.items()}
-    return [scores | {f"choice_{name}": choice for name, choice in (verdict.choices or {}).items()}]
-
-
-def _criteria(verdict: Verdict, case: Case | None) -> list[dict[str, Any]]:
-    """Return what a verdict says of each criterion; one entry if it is invalid and the criteria are not known."""
-    if verdict.valid and not verdict.checklist:
-        raise RecordError(f"{verdict.rubric}: the verdicts are not by criteria of the cases")
-    checklist = verdict.checklist or {}
-    about = [{"text": each.criterion, "points": each.points} for each in case.criteria] if case else []
-    met = checklist.get("met") or [None] * (len(about) or 1)
-    chances = checklist.get("met_probabilities") or [None] * len(met)
-    return [
-        {"criterion": number} | criterion | {"met": is_met, "probability": chance}
-        for number, (criterion, is_met, chance) in enumerate(zip(about or [{}] * len(met), met, chances), 1)
-    ]
+    return scores | {f"choice_{name}": choice for name, choice in (verdict.choices or {}).items()}

@@ -16,7 +16,7 @@ from automedeval.records.journal import ALONE, Processes
 
 ENCODER = "models/all-MiniLM-L6-v2"  # where `make demo` puts it
 ENCODER_ON_HUB = "sentence-transformers/all-MiniLM-L6-v2"
-_KINDS = ("openai", "decision", "likelihood", "baseline", "small", "recording", "ratings")
+_KINDS = ("openai", "decision", "likelihood", "baseline", "small", "recording")
 
 
 def parse_model(spec: str) -> tuple[str, str]:
@@ -95,9 +95,8 @@ class ChatArguments:
                 local.prepare()
         if local.precision:
             self.computed[local.name] = local.precision
-        for chosen in filter(None, [local.precision, local.room]):
             if processes.rank == 0:
-                print(f"{local.name}: {chosen}", file=sys.stderr)
+                print(f"{local.name}: {local.precision}", file=sys.stderr)
         return local
 
     def _shared(self, kind: type) -> dict[str, Any]:
@@ -168,10 +167,8 @@ class EncoderArguments:
 def command_line(command: str, run: Mapping[str, Any], takes: Sequence[type], **options: Any) -> str:
     """Return a command to paste that goes on from a run: where its data goes, and how its judge answers, are the run's.
 
-    Args:
-        run: the arguments in the run's record.
-        takes: the dataclasses whose options are carried over where the run did not leave them at their defaults.
-        options: further options of the command; a list has several values, and None, "" and [] are left out.
+    The options of the dataclasses `takes` are carried over where the run, by the arguments in its record, did not leave them at
+    their defaults. Of the further ones a list has several values, and None, "" and [] are left out.
     """
     carried = {each.name: run.get(each.name, each.default) for kind in takes for each in fields(kind) if each.init}
     defaults = {each.name: each.default for kind in takes for each in fields(kind)}

@@ -69,7 +69,6 @@ class Prompt:
         label: rubric and version, on which a sampled answer depends.
         completion: the answer of the training row whose prompt this is: the window needs room for it alone, and cuts an answer.
         key: (case id, number of the call in its dialogue), by which a recorded chat finds its answer.
-        proposed: (model, score) per slot of a suggestion under review, for a reviewer that is a rule and reads no text.
         options: of a typed question: the answer is one of these, and what counts is how likely each of them is.
     """
 
@@ -79,7 +78,6 @@ class Prompt:
     label: str = ""
     completion: str | None = None
     key: tuple[str, int] | None = None
-    proposed: tuple[tuple[str, int], ...] | None = None
     options: tuple[str, ...] | None = None
 
     @property

@@ -16,11 +16,9 @@ from torch.nn import functional
 
 
 class Bert:
-    """Read texts, or pairs of texts, by a checkpoint that `embeddings.plain_window` knows.
+    """Read texts, or pairs of texts, by a checkpoint that `embeddings.plain_window` knows, cut to `window` tokens.
 
-    Args:
-        window: most tokens of a text, or of two together, of which the longer one is cut.
-        adapter: folder of a LoRA adapter with a head, as `cross_encoder.save_adapter` writes it; it is added to the weights.
+    A LoRA adapter with a head, as `cross_encoder.save_adapter` writes it, is added to the weights.
     """
 
     def __init__(

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -63,9 +62,6 @@ def checkpoint_folder(model: str, weights: str = "*.safetensors") -> Path:
         if not (folder / "config.json").exists():
             raise RecordError(f"{model} is a folder without a config.json: not a checkpoint")
         return folder
-    if served := SERVED.fullmatch(model):
-        url = "" if re.match("gpt|chatgpt|o[0-9]", served[1], re.I) else " with the --base_url of its endpoint"
-        raise RecordError(f"no checkpoint {model!r} on this machine: did you mean openai:{served[1]}{url}?")
     name, revision = hub_name(model)
     if name.count("/") > 1 or name.startswith((".", "/", "~", "models/")):
         raise RecordError(f"no checkpoint at {model} or in {user_models()}")
@@ -81,14 +77,6 @@ def checkpoint_folder(model: str, weights: str = "*.safetensors") -> Path:
         ) from None
     note_commit(model, folder.name)
     return folder
-
-
-# Names of models that only an endpoint has; openai/gpt-oss-20b is a checkpoint of the Hub.
-SERVED = re.compile(
-    r"(?:[a-z]+[:/]){0,2}((?:gpt-?[345]|chatgpt|o[1345](?:$|-)|claude|gemini-|grok-|command-[ar]|deepseek-(?:chat|reasoner)"
-    r"|mistral-(?:large|medium|small)-latest)[^/\s]*)",
-    re.I,
-)
 
 
 @contextmanager

@@ -28,12 +28,9 @@ def load_cross_encoder(
 ) -> CrossEncoder:
     """Return the cross-encoder of an encoder's folder, with an adapter of `save_adapter` or with a new head, in float32.
 
-    RecordError if there is no such adapter, or it is one of another encoder.
-
-    Args:
-        trainable: whether the adapter stays beside the weights. Else it is added to them, which is faster.
-        labels: the numbers that its head gives.
-        tokens: of both texts together; the longer of the two is cut.
+    A `trainable` adapter stays beside the weights; else it is added to them, which is faster. The head gives `labels` numbers,
+    and the longer text is cut so that both have at most `tokens`. RecordError if there is no such adapter, or it is one of
+    another encoder.
     """
     with _quiet():  # both libraries report that the head is new, which it always is
         model = CrossEncoder(

@@ -14,9 +14,8 @@ from transformers import DynamicCache
 from transformers.cache_utils import Cache, DynamicLayer
 from transformers.generation.utils import ALL_CACHE_NAMES
 
-from automedeval.models.device import kind_of
+from automedeval.models.device import cpu_has, kind_of
 from automedeval.models.network import GROUPED_ATTENTION, longest_in_batch, takes_positions
-from automedeval.models.precision import cpu_has
 
 
 def cache_dtype(model, device: str | torch.device) -> torch.dtype:

@@ -1,8 +1,17 @@
-"""The device that a model runs on where none is named, its kind, and its memory."""
+"""The device that a model runs on where none is named, its memory, and the number format that it computes fast and right.
+
+Without instructions for bfloat16 torch computes it correctly, but several times more slowly than float32.
+`AUTOMEDEVAL_BF16=off` treats every device as one without them, so that the other path can be tried on any machine.
+"""
 
 import os
 
 import torch
+
+from automedeval.records import RecordError
+
+# By their names in `torch.cpu.get_capabilities`: x86 (AVX-512 BF16, AMX), 64-bit Arm.
+_CPU_BFLOAT16 = ("avx512_bf16", "amx_bf16", "bf16", "sve_bf16")
 
 
 def best_device() -> str:
@@ -28,3 +37,44 @@ def gpu_memory(device: str) -> tuple[int, int] | None:
         return None
     free, total = torch.cuda.mem_get_info(device)
     return total, free
+
+
+def cpu_has(feature: str) -> bool:
+    """Return whether the processor has an instruction set extension, by its name in `torch.cpu.get_capabilities`."""
+    return bool(torch.cpu.get_capabilities().get(feature))
+
+
+def bfloat16_missing(device: str) -> str:
+    """Return why bfloat16 should not be chosen on a device ("cpu", "cuda:0", "mps"); "" if the device computes it fast.
+
+    RecordError if AUTOMEDEVAL_BF16 has a value other than "off".
+    """
+    switch = os.environ.get("AUTOMEDEVAL_BF16", "")
+    if switch not in ("", "off"):
+        raise RecordError(f"AUTOMEDEVAL_BF16={switch}: must be off or unset")
+    if switch:
+        return "AUTOMEDEVAL_BF16=off"
+    if device.startswith("cuda"):  # T4 and V100 emulate it
+        has = torch.cuda.is_bf16_supported(including_emulation=False)
+        return "" if has else "this GPU has no bfloat16 instructions"
+    if device.startswith("mps"):  # emulated on the older ones, and missing before macOS 14
+        return "bfloat16 is not used on MPS"
+    return "" if any(map(cpu_has, _CPU_BFLOAT16)) else "this processor has no bfloat16 instructions"
+
+
+def best_dtype(device: str, stored: torch.dtype | None = None) -> torch.dtype:
+    """Return the format to compute in where nobody chose one.
+
+    bfloat16 where the device computes it fast. Else float32, except on a GPU for a checkpoint whose weights are `stored` in
+    float16: its activations were made for the smaller range of float16, those of other checkpoints may exceed it.
+    """
+    if not bfloat16_missing(device):
+        return torch.bfloat16
+    on_gpu = device.startswith("cuda") and not os.environ.get("AUTOMEDEVAL_BF16")
+    return torch.float16 if on_gpu and stored == torch.float16 else torch.float32
+
+
+def described(dtype: torch.dtype, device: str) -> str:
+    """Return a choice of `best_dtype` in words: the format, the device and, if it is not bfloat16, why."""
+    why = bfloat16_missing(device)
+    return f"{str(dtype).removeprefix('torch.')} on {device}" + (f" ({why})" if why else "")

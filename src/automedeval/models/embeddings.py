@@ -69,7 +69,7 @@ class Encoder:
     def _loaded_dtype(self) -> "torch.dtype":
         import torch
 
-        from automedeval.models.precision import best_dtype
+        from automedeval.models.device import best_dtype
 
         return best_dtype(self.device) if self._dtype == "auto" else getattr(torch, self._dtype)
 

@@ -31,7 +31,7 @@ from automedeval.models.base import (
 )
 from automedeval.models.checkpoints import checkpoint_folder, file_digests, fingerprint_of, loading
 from automedeval.models.decoding import Prefix, Rows, SingleRow, Written, cache_dtype, compete, draw, write_free
-from automedeval.models.device import best_device, gpu_memory, kind_of
+from automedeval.models.device import best_device, best_dtype, described, gpu_memory, kind_of
 from automedeval.models.model_paths import find_model
 from automedeval.models.network import (
     flatten_head_input,
@@ -40,7 +40,6 @@ from automedeval.models.network import (
     outline_network,
     takes_positions,
 )
-from automedeval.models.precision import best_dtype, described
 from automedeval.models.tokenization import PromptEncoder, read_template
 from automedeval.records import RecordError
 from automedeval.records.journal import ALONE, Processes
@@ -104,7 +103,7 @@ class LocalChat(Chat):
     chat_template_path: str | None = None
     processes: Processes = ALONE
     constrains = batched = True
-    precision = room = ""  # in words, what dtype "auto" and batch_tokens 0 chose
+    precision = ""  # in words, what dtype "auto" chose
     _prefix: Prefix = field(default_factory=Prefix, repr=False)
     _final: dict[Free, set[int]] = field(default_factory=dict, repr=False)
 
@@ -128,9 +127,6 @@ class LocalChat(Chat):
         if not self.batch_tokens:
             room = batch_room(self._outline, self.device)
             self.batch_tokens = room if self._longest_in_batch else 1
-            if memory := gpu_memory(self.device):
-                gib = "{:.0f} GiB in all and {:.0f} GiB free".format(*(size / 2**30 for size in memory))
-                self.room = f"batches of up to {self.batch_tokens:,} tokens on {self.device} ({gib})"
         # About how many prompt tokens a forward pass takes: a GPU should not wait between two, and a CPU's caches are small.
         self.forward_tokens = 8192 if kind_of(self.device) == "cuda" else 2048
         self.window = getattr(self._outline.config.get_text_config(), "max_position_embeddings", None) or 2048

@@ -3,8 +3,6 @@
 import os
 from pathlib import Path
 
-from automedeval.records import read_json
-
 HERE = Path("models")
 
 
@@ -28,17 +26,3 @@ def find_model(model: str) -> Path | None:
         return folder if folder.is_dir() else None
     places = (place / folder.name for place in (HERE, user_models()))
     return next((place for place in places if (place / "config.json").is_file()), None)
-
-
-def generating_models() -> list[Path]:
-    """Return the folders of the checkpoints that write text, those in ./models first, each sorted by name."""
-    folders = [file.parent for place in (HERE, user_models()) for file in sorted(place.glob("*/config.json"))]
-    return [folder for folder in folders if _generates(folder)]
-
-
-def _generates(folder: Path) -> bool:
-    try:
-        named = read_json(folder / "config.json", others=True)["architectures"]
-        return any(str(name).endswith(("ForCausalLM", "ForConditionalGeneration")) for name in named)
-    except (ValueError, KeyError, TypeError):
-        return False  # what cannot be read cannot be used

@@ -17,13 +17,8 @@ TOKENS = 256  # of question and piece together; the longer of the two is cut
 class PairReader:
     """Give the numbers of the head for pairs of texts, in float32. The weights are loaded when they are first needed.
 
-    RecordError if there is no adapter; when it is loaded, that it is one of another encoder.
-
-    Args:
-        base: folder of the encoder.
-        adapter: folder of the adapter, see `cross_encoder.save_adapter`.
-        labels: the numbers of the head.
-        tokens: most of both texts together; the longer of the two is cut.
+    `base` is the folder of the encoder, `adapter` that of `cross_encoder.save_adapter`; the longer text is cut so that both
+    have at most `tokens`. RecordError if there is no adapter; when it is loaded, that it is one of another encoder.
     """
 
     def __init__(self, base: Path, adapter: Path, device: str = "auto", labels: int = 1, tokens: int = TOKENS):

@@ -14,7 +14,6 @@ from automedeval.models.base import Answer, Messages, Prompt, own_text
 from automedeval.records import RecordError
 from automedeval.records.yaml_file import load_yaml
 
-KINDS = ("score", "choice", "yes_no")
 MOST = 26  # options of a question
 CUT_OFF = "the answer was cut off at its token limit"
 
@@ -50,22 +49,18 @@ class Question:
 
     Args:
         name: what records call it, with the version of its wording.
-        kind: "score" (whole numbers, lowest first), "choice", or "yes_no", whose options may have one between the two.
         wording: what the model reads; `{passage}` and its kin are replaced by the state.
         options: as the model writes them.
 
     Raises:
-        RecordError: an unknown kind, or options that are no 2 to 26 different ones.
+        RecordError: options that are no 2 to 26 different ones.
     """
 
     name: str
-    kind: str
     wording: str
     options: tuple[str, ...]
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            raise RecordError(f"question {self.name}: the kind {self.kind!r} is not one of {', '.join(KINDS)}")
         if not 2 <= len({each.casefold() for each in self.options}) == len(self.options) <= MOST:
             raise RecordError(f"question {self.name}: {len(self.options)} options; it takes 2 to {MOST} different ones")
 
@@ -122,6 +117,6 @@ def read_questions(file: Traversable) -> dict[str, Question]:
     """Return the questions of a YAML file by their keys, each named by its key and its version."""
     entries = load_yaml(file.read_bytes())
     return {
-        key: Question(f"{key}@{each['version']}", each["kind"], each["wording"].strip(), tuple(each["options"]))
+        key: Question(f"{key}@{each['version']}", each["wording"].strip(), tuple(each["options"]))
         for key, each in entries.items()
     }

@@ -20,12 +20,8 @@ _KINDS = {"case_id": str, "teacher": str, "role": str, "knowledge": str, "round"
 class RecordedChat(SequentialChat):
     """The recorded answers of one teacher in one role. A prompt's `key` selects the answer; its text has no influence.
 
-    RecordError: the file cannot be read, a line lacks a key or occurs twice, or the teacher has no line.
-
-    Args:
-        teacher: "strong" or "weak", whose lines of the recording, JSON Lines, are used.
-        knowledge: "chain" for the lines of completion chains, "none" for those of a teacher that may not ask.
-        role: the task of the teacher; "judge" gives verdicts.
+    `knowledge` is "chain" for the lines of completion chains, "none" for those of a teacher that may not ask. RecordError: the
+    file cannot be read, a line lacks a key or occurs twice, or the teacher has no line.
     """
 
     path: str | Path

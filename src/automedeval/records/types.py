@@ -9,9 +9,10 @@ import json
 import math
 import re
 import unicodedata
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import MISSING, dataclass, field, fields, replace
 from functools import cache
+from itertools import pairwise
 from types import NoneType, UnionType
 from typing import Any, ClassVar, Self, get_args, get_origin
 
@@ -76,7 +77,8 @@ def _json_kinds(annotation: Any) -> tuple[type, ...]:
     return tuple(accepted for kind in kinds for accepted in {float: (int, float), tuple: (list,)}.get(kind, (kind,)))
 
 
-def _read_layout(kind: Any) -> list[tuple[str, tuple[type, ...], tuple[type, ...], bool]]:
+@cache
+def _layout(kind: Any) -> list[tuple[str, tuple[type, ...], tuple[type, ...], bool]]:
     """Return (name, types, types of a tuple's items, whether it must be given) of each field but `extra`."""
     layout = []
     for each in fields(kind):
@@ -87,9 +89,6 @@ def _read_layout(kind: Any) -> list[tuple[str, tuple[type, ...], tuple[type, ...
     return [each for each in layout if each[0] != "extra"]
 
 
-_layout: Callable[[Any], list[tuple[str, tuple[type, ...], tuple[type, ...], bool]]] = cache(_read_layout)
-
-
 @dataclass(frozen=True)
 class Record:
     """A dataclass that JSON objects are read as and written from, field by field; `extra` keeps the unknown keys."""
@@ -98,7 +97,7 @@ class Record:
     def from_dict(cls, record: dict) -> Self:
         """Return the record in a JSON object; RecordError if a key is missing or has a value of another type."""
         fields: dict[str, Any] = {}
-        for name, kinds, items, needed in _layout(cls):
+        for name, kinds, items, needed in _layout(cls):  # type: ignore[arg-type]
             if needed or name in record:
                 value = take(record, name, kinds)
                 listed = isinstance(value, list)
@@ -107,7 +106,7 @@ class Record:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the record as a JSON object."""
-        fields = {name: getattr(self, name) for name, *_ in _layout(type(self))}
+        fields = {name: getattr(self, name) for name, *_ in _layout(type(self))}  # type: ignore[arg-type]
         fields = {name: list(value) if isinstance(value, tuple) else value for name, value in fields.items()}
         return fields | getattr(self, "extra", {})
 
@@ -254,10 +253,10 @@ class Case:
         responses = tuple(Response.from_dict(response) for response in entries)
         if len(responses) < least_responses:
             raise RecordError(f"case {case_id!r} has no response")
-        names = [response.model for response in responses]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise RecordError(f"case {case_id!r} has two responses of the model {twice[0]!r}")
+        names = sorted(response.model for response in responses)
+        if twice := next((name for name, other in pairwise(names) if name == other), None):
+            raise RecordError(f"case {case_id!r} has two responses of the model {twice!r}")
+        reference = take(record, "reference", (str, NoneType), None)
         try:
             criteria = criteria_of(take(record, "criteria", (list, NoneType), None) or [])
         except RecordError as error:
@@ -266,9 +265,7 @@ class Case:
             case_id,
             question,
             responses,
-            without_thoughts(reference)
-            if (reference := take(record, "reference", (str, NoneType), None))
-            else reference,
+            reference and without_thoughts(reference),
             take(record, "topic", (str, NoneType), None),
             _extra(record, ("id", "question", "responses", "reference", "topic", "criteria")),
             criteria,

@@ -15,7 +15,7 @@ from torch.utils.cpp_extension import get_default_build_root
 from transformers.hf_argparser import string_to_bool
 
 from automedeval.models.attention import attention_here
-from automedeval.models.precision import bfloat16_missing
+from automedeval.models.device import bfloat16_missing
 from automedeval.records import RecordError
 from automedeval.records.yaml_file import YamlFile
 from automedeval.training.stages import refuse_unused
@@ -51,11 +51,10 @@ def parse_run(parser: "TrlParser") -> tuple[Any, ...]:
 
 
 def without_bfloat16(parser: "TrlParser", given: list[str]) -> list[str]:
-    """Return the arguments that replace a YAML's bfloat16 on a device without instructions for it.
+    """Return the arguments that replace a YAML's bfloat16 by float32 on a processor without instructions for it.
 
-    A processor computes in float32. A GPU gets autocast to float16, with weights in float32 because the scaled gradients of
-    float16 weights are not supported. What the command line, `given`, says counts: it comes later. Without a GPU and without
-    `use_cpu` nothing is replaced: transformers refuses such a run, which should not go on unnoticed on a CPU.
+    What the command line, `given`, says counts: it comes later. Without `use_cpu` nothing is replaced:
+    transformers refuses such a run, which should not go on unnoticed on a CPU.
     """
     if "--config" in given[:-1]:
         written = YamlFile(given[given.index("--config") + 1]).read()
@@ -63,11 +62,9 @@ def without_bfloat16(parser: "TrlParser", given: list[str]) -> list[str]:
             parser.set_defaults_with_config(**written)
     asked = parser.parse_known_args(given)[0]
     on_cpu = asked.use_cpu or string_to_bool(os.environ.get("ACCELERATE_USE_CPU", "false"))
-    if not (on_cpu or torch.cuda.is_available()) or not bfloat16_missing("cpu" if on_cpu else "cuda"):
+    if not on_cpu or not bfloat16_missing("cpu"):
         return []
-    half = not on_cpu and not asked.fp16 and asked.bf16 is not False and not os.environ.get("AUTOMEDEVAL_BF16")
-    weights = ["--dtype", "float32"] if asked.dtype == "bfloat16" else []
-    return ["--bf16", "false", *(["--fp16", "true"] if half else []), *weights]
+    return ["--bf16", "false", *(["--dtype", "float32"] if asked.dtype == "bfloat16" else [])]
 
 
 @contextmanager

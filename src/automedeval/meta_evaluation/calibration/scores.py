@@ -1,17 +1,13 @@
 """Put a judge's verdicts on the scale that people rate on, learnt from a few rated cases.
 
-A response gets a point on people's scale and a whole score. The whole score comes from cut points, so that the scores have the
-shares that they have among people's ratings (equipercentile linking, Kolen & Brennan, chapter 2): points are means, and if they
-were rounded, nearly every response would have the same score.
-
-`RisingLine`: the point is a rising function of the judge's score, by isotonic regression.
-
-`LikelihoodLine`: the features of a response are how far its log-likelihood lies above the mean of its case, and that
-mean. The point is a linear function of both, by least squares; the weight within a case is 0 or more.
+A response gets a point on people's scale and a whole score. The point is a rising function of the judge's score, or of its mean
+log-likelihood, by isotonic regression. The whole score comes from cut points, so that the scores have the shares that they have
+among people's ratings (equipercentile linking, Kolen & Brennan, chapter 2): points are means, and if they were rounded, nearly
+every response would have the same score.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -24,8 +20,8 @@ from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.records import Case, Rating, RecordError, Response, Verdict, digest, read_placed, verdicts_file
 from automedeval.records.ratings import placed_ratings
 from automedeval.rubrics import Rubric, without_scale
-from automedeval.stats.agreement import SAME, Panel, concordance
-from automedeval.stats.bootstrap import estimate, plain, value_of
+from automedeval.stats.agreement import SAME
+from automedeval.stats.bootstrap import estimate, plain
 from automedeval.stats.calibration_error import FOLDS, calibration_error
 from automedeval.stats.folds import deal, each_fold
 
@@ -33,72 +29,38 @@ FEWEST = 10  # rated cases; fewer are not enough to learn from
 DIGITS = 6  # of what is learnt, and of the values that it is applied to
 
 
-@dataclass(frozen=True)
-class RisingLine:
-    """A rising line from a judge's scores to people's."""
-
-    # (judge's score, people's score), ascending in both; straight lines between them, level beyond them.
-    knots: tuple[tuple[float, float], ...]
-
-    @staticmethod
-    def features(verdict: Verdict, source: str) -> dict[int, tuple[float, ...]]:
-        """Return index of a response → (score,), of those that are neither empty nor unread."""
-        values = getattr(verdict, source)
-        if without_scale(verdict.rubric):
-            raise RecordError(f"case {verdict.case_id!r}: numbers by {verdict.rubric} are not scores")
-        if values is None:
-            what = source.replace("_", " ")
-            raise RecordError(f"case {verdict.case_id!r}: the verdict has no {what}: nothing else can be calibrated")
-        return {place: (values[place],) for place in _answered(verdict) if values[place] is not None}
-
-    @classmethod
-    def fit(cls, x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> "RisingLine":
-        """Return the line through the centres of the steps of isotonic regression of y on x."""
-        y = np.round(y, 9)  # people's scores within 1e-9 are equal, in whatever order their ratings were summed
-        levels, level = np.unique(x[:, 0], return_inverse=True)
-        weights = np.bincount(level, weights=weight)
-        fitted = scipy.optimize.isotonic_regression(np.bincount(level, weights=weight * y) / weights, weights=weights)
-        block = np.repeat(np.arange(len(fitted.blocks) - 1), np.diff(fitted.blocks))
-        heights = fitted.x[fitted.blocks[:-1]]
-        centres = np.bincount(block, weights=weights * levels) / np.bincount(block, weights=weights)
-        return cls(tuple(zip(centres.round(DIGITS).tolist(), heights.round(DIGITS).tolist())))
-
-    def points(self, x: np.ndarray) -> np.ndarray:
-        centres, heights = zip(*self.knots)
-        return np.interp(x[:, 0], centres, heights)
-
-    def to_cut(self, x: np.ndarray) -> np.ndarray:
-        """Return what is compared with the cuts: the scores, because points beyond the knots are equal."""
-        return x[:, 0]
+Knots = tuple[tuple[float, float], ...]
 
 
-@dataclass(frozen=True)
-class LikelihoodLine:
-    """A linear function from the features of a likelihood judge's verdicts to people's scores."""
+def rising(x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> Knots:
+    """Return the knots of the line through the centres of the steps of isotonic regression of y on x."""
+    y = np.round(y, 9)  # people's scores within 1e-9 are equal, in whatever order their ratings were summed
+    levels, level = np.unique(x, return_inverse=True)
+    weights = np.bincount(level, weights=weight)
+    fitted = scipy.optimize.isotonic_regression(np.bincount(level, weights=weight * y) / weights, weights=weights)
+    block = np.repeat(np.arange(len(fitted.blocks) - 1), np.diff(fitted.blocks))
+    heights = fitted.x[fitted.blocks[:-1]]
+    centres = np.bincount(block, weights=weights * levels) / np.bincount(block, weights=weights)
+    return tuple(zip(centres.round(DIGITS).tolist(), heights.round(DIGITS).tolist()))
 
-    # Of the value within the case and of its mean, in points per nat per token; the intercept.
-    weights: tuple[float, ...]
 
-    @staticmethod
-    def features(verdict: Verdict, source: str) -> dict[int, tuple[float, ...]]:
-        """Return index of a response → (value less the case's mean, mean), of those that are neither empty nor unread."""
-        if verdict.scores is not None or verdict.expected_scores is None:
-            raise RecordError(f"case {verdict.case_id!r}: only verdicts without a scale are calibrated here")
-        values = {place: verdict.values[place] for place in _answered(verdict)}
-        mean = float(np.mean(list(values.values()))) if values else 0.0
-        return {place: (value - mean, mean) for place, value in values.items()}
+def points_of(knots: Knots, x: np.ndarray) -> np.ndarray:
+    """Return the points at the judge's scores."""
+    centres, heights = zip(*knots)
+    return np.interp(x, centres, heights)
 
-    @classmethod
-    def fit(cls, x: np.ndarray, y: np.ndarray, weight: np.ndarray) -> "LikelihoodLine":
-        """Return the least-squares line; the weight within cases is 0 or more, so that no order turns."""
-        design = np.column_stack([x, np.ones(len(x))])
-        weights = scipy.optimize.lsq_linear(design, y, ([0, -np.inf, -np.inf], np.inf), method="bvls").x
-        return cls(tuple(weights.round(DIGITS).tolist()))
 
-    def points(self, x: np.ndarray) -> np.ndarray:
-        return x @ self.weights[:2] + self.weights[2]
-
-    to_cut = points
+def values_of(verdict: Verdict, source: str) -> dict[int, float]:
+    """Return index of a response → its score, of those that are neither empty nor unread."""
+    values, models = getattr(verdict, source), models_of(verdict)
+    if values is None:
+        what = source.replace("_", " ")
+        raise RecordError(f"case {verdict.case_id!r}: the verdict has no {what}: nothing else can be calibrated")
+    return {
+        place: values[place]
+        for place in verdict.values
+        if models[place] not in verdict.empty and values[place] is not None
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,10 +69,12 @@ class Calibration:
 
     rubric: Rubric  # of people's scale
     source: str  # "expected_scores", or "scores" of a judge whose verdicts do not all have expected scores
-    line: RisingLine | LikelihoodLine  # the learnt function from features of a response to a point
+    # (judge's score, people's score), ascending in both; straight lines between them, level beyond them.
+    knots: Knots
     levels: tuple[int, ...]  # the whole scores that people gave, ascending; no other is given
-    cuts: tuple[float, ...]  # between one level and the next, in the judge's scores or in points
+    cuts: tuple[float, ...]  # between one level and the next, in the judge's scores
     settings: str | None  # the settings fingerprint of the judge; verdicts with other settings are refused
+    judged_by: Sequence[str]  # the rubrics of the judge's verdicts; those by others are refused
     facts: Mapping[str, Any]  # what the fit measured on the rated cases, for calibration.json
 
     @staticmethod
@@ -118,22 +82,21 @@ class Calibration:
         """Learn from one judge's verdicts on rated cases.
 
         Args:
-            verdicts: either all with or all without a scale; of verdicts without a scale one per case. Invalid verdicts and
-                responses without a rating are passed over; all verdicts on a response together weigh one.
+            verdicts: either all with or all without a scale. Invalid verdicts and responses without a rating are passed over;
+                all verdicts on a response together weigh one.
             ratings: on the rubric's scale; ratings of other responses are passed over.
 
         Raises:
             RecordError: the rubric has no scale, a rating is off it or given twice, a verdict names no models, the verdicts are
                 of several judges, there are too few rated cases, or people's ratings do not depend on the verdicts.
         """
-        kind = LikelihoodLine if without_scale(verdicts[0].rubric) else RisingLine
         table, rated = beside_people(verdicts, ratings, rubric)
         valid = sorted(table.valid, key=lambda each: (each.case_id, each.order, each.run))
         source = "expected_scores" if all(each.expected_scores is not None for each in valid) else "scores"
         starts = [int(table.cases.start[table.cases.index[verdict.case_id]]) for verdict in valid]
-        features = ((start, kind.features(verdict, source)) for start, verdict in zip(starts, valid))
-        entries = [(start + place, row) for start, rows in features for place, row in rows.items()]
-        entries = [(response, row) for response, row in entries if not np.isnan(rated.scores[response])]
+        values = ((start, values_of(verdict, source)) for start, verdict in zip(starts, valid))
+        entries = [(start + place, value) for start, each in values for place, value in each.items()]
+        entries = [(response, value) for response, value in entries if not np.isnan(rated.scores[response])]
         # Responses are numbered in the order of their first entries, and cases in that of their ids.
         responses = {response: number for number, response in enumerate(dict.fromkeys(key for key, _ in entries))}
         shown = np.array(list(responses), int)
@@ -145,39 +108,37 @@ class Calibration:
         if len(set(people.tolist())) == 1:
             raise RecordError(f"every response is rated {people[0]:g}: there is nothing to learn")
         of = np.array([responses[key] for key, _ in entries])
-        x, weight = np.array([row for _, row in entries], float), 1 / np.bincount(of)[of]
-        line = kind.fit(x, people[of], weight)
-        if np.ptp(line.points(x)) < SAME:
+        x, weight = np.array([value for _, value in entries], float), 1 / np.bincount(of)[of]
+        knots = rising(x, people[of], weight)
+        if np.ptp(points_of(knots, x)) < SAME:
             raise RecordError("people's ratings do not rise with what the judge gives: there is nothing to learn")
         single = np.concatenate([scores[shown].ravel() for scores in rated.by_criterion.values()])
         single = single[~np.isnan(single)]
         levels, counts = np.unique(np.floor(single + 0.5).astype(int), return_counts=True)
         shares = np.cumsum(counts)[:-1] / len(single)
-        cuts = np.quantile(line.to_cut(x), shares, weights=weight, method="inverted_cdf")
+        # Of the scores, and not of the points, which are equal beyond the knots.
+        cuts = np.quantile(x, shares, weights=weight, method="inverted_cdf")
         after = np.empty(len(people))
         for held in each_fold(deal(case, FOLDS)):
             in_fold = held[of]
-            points = kind.fit(x[~in_fold], people[of][~in_fold], weight[~in_fold]).points(x)
-            after[held] = np.bincount(of, points.clip(*_scale(rubric)) * weight)[held]
-        values = np.bincount(of, x[:, 0] * weight)
+            points = points_of(rising(x[~in_fold], people[of][~in_fold], weight[~in_fold]), x)
+            after[held] = np.bincount(of, points * weight)[held]
+        judged = np.bincount(of, x * weight)
         facts: dict[str, Any] = {"cases": len(names), "responses": len(case), "ratings": len(single)}
-        panel, facts["concordance"] = Panel(case, np.arange(len(names)), len(names)), {}
-        for name, scores in (("judge", values), ("cross_fitted", after)):
-            figure = concordance(panel, panel.relations(people), panel.relations(scores))
-            value = value_of(figure, len(names))
-            facts["concordance"][name] = round(value, 4) if np.isfinite(value) else None  # None: people order no pair
         rubrics = sorted({verdict.rubric for verdict in valid})
-        before = values if rubrics == [rubric.name] else f"judged by {', '.join(rubrics)}, not on this scale"
+        before = judged if rubrics == [rubric.name] else f"judged by {', '.join(rubrics)}, not on this scale"
         return Calibration(
-            rubric=rubric, source=source, line=line, levels=tuple(levels.tolist()),
-            cuts=tuple(cuts.round(DIGITS).tolist()), settings=verdicts[0].settings,
+            rubric=rubric, source=source, knots=knots, levels=tuple(levels.tolist()),
+            cuts=tuple(cuts.round(DIGITS).tolist()), settings=verdicts[0].settings, judged_by=rubrics,
             facts=facts | calibration_facts(before, after, people, case),
         )  # fmt: skip
 
     @property
     def fingerprint(self) -> str:
         """Return twelve hexadecimal digits over the judge's settings and what was learnt."""
-        return digest([self.settings, self.rubric.fingerprint, self.source, asdict(self.line), self.levels, self.cuts])
+        return digest(
+            [self.settings, self.rubric.fingerprint, self.source, {"knots": self.knots}, self.levels, self.cuts]
+        )
 
     def apply(self, verdict: Verdict, name: str) -> Verdict:
         """Return the verdict on the rubric's scale, under the judge's new name; an invalid verdict stays invalid.
@@ -185,9 +146,12 @@ class Calibration:
         Raises:
             RecordError: the verdict is of another judge, or of other settings, than the verdicts that this was learnt from.
         """
+        where = f"case {verdict.case_id!r}"
         if verdict.settings != self.settings:
-            where = f"case {verdict.case_id!r}"
             raise RecordError(f"{where}: judged with other settings than the verdicts to calibrate with")
+        if verdict.valid and verdict.rubric not in self.judged_by:
+            learnt = ", ".join(self.judged_by)
+            raise RecordError(f"{where}: judged by {verdict.rubric}, and the verdicts to calibrate with by {learnt}")
         extra = {**verdict.extra, "settings": self.fingerprint}
         fresh = replace(  # the scores are on the judge's scale
             verdict, judge=name, rubric=self.rubric.name, extra=extra,
@@ -198,19 +162,17 @@ class Calibration:
         models, scale = models_of(verdict), _scale(self.rubric)
         scores: list[int | None] = [None] * len(verdict.scores or verdict.expected_scores or ())
         expected: list[float | None] = [None] * len(scores)
-        for place, row in self.line.features(verdict, self.source).items():
-            x = np.array([row])
+        for place, value in values_of(verdict, self.source).items():
             # Rounded as the cuts are: one of them is the very value of some response.
-            level = np.searchsorted(self.cuts, self.line.to_cut(x).round(DIGITS))
-            scores[place] = self.levels[level.item()]
-            expected[place] = self.line.points(x).clip(*scale).round(DIGITS).item()
+            scores[place] = self.levels[int(np.searchsorted(self.cuts, round(value, DIGITS)))]
+            expected[place] = round(points_of(self.knots, np.array([value])).item(), DIGITS)
         for place in verdict.order:
             if models[place] in verdict.empty:  # whatever was learnt of answers
                 scores[place], expected[place] = scale[0], float(scale[0])
         return replace(fresh, scores=tuple(scores), expected_scores=tuple(expected))
 
     def to_dict(self) -> dict[str, Any]:
-        learnt = asdict(self.line) | {"levels": list(self.levels), "cuts": list(self.cuts)}
+        learnt = {"knots": self.knots, "levels": list(self.levels), "cuts": list(self.cuts)}
         about = {"rubric": self.rubric.name, "judge_settings": self.settings, "from": self.source}
         return about | learnt | dict(self.facts)
 
@@ -277,7 +239,7 @@ def judge_verdicts(place: str, judge: str | None) -> Iterator[tuple[str, Verdict
 
     Raises:
         RecordError: several judges and no name, no judge of that name, scores together with log-likelihoods, or a verdict that
-            stands twice; of a judge that gives log-likelihoods, a case that stands twice.
+            stands twice.
     """
     path = verdicts_file(place)
     seen, names, kinds = set(), set(), set()
@@ -286,14 +248,12 @@ def judge_verdicts(place: str, judge: str | None) -> Iterator[tuple[str, Verdict
             names.add(verdict.judge)
             if len(names) > 1:
                 raise RecordError(f"{path}: verdicts of {', '.join(sorted(names))}: choose one with --judge")
-            unscaled = without_scale(verdict.rubric)
-            kinds.add(unscaled)
+            kinds.add(without_scale(verdict.rubric))
             if len(kinds) > 1:
                 raise RecordError(f"{where}: scores together with numbers without a scale: calibrate them separately")
-            key = verdict.case_id if unscaled else verdict.key
-            if key in seen:
+            if verdict.key in seen:
                 raise RecordError(f"{where}: case {verdict.case_id!r} has a verdict already")
-            seen.add(key)
+            seen.add(verdict.key)
             yield where, verdict
     if not names:
         raise RecordError(f"{path}: no verdict of {'any judge' if judge is None else f'the judge {judge!r}'}")
@@ -341,12 +301,6 @@ def _case_of(verdict: Verdict) -> Case:
     """Return what a verdict says of its case: the models, and the question of a table."""
     responses = tuple(Response(model, "") for model in models_of(verdict))
     return Case(verdict.case_id, verdict.extra.get("question") or "", responses)
-
-
-def _answered(verdict: Verdict) -> list[int]:
-    """Return the responses of which a verdict says something, and that are not empty, as indices in the case, ascending."""
-    models = models_of(verdict)
-    return [place for place in verdict.values if models[place] not in verdict.empty]
 
 
 def calibration_facts(

@@ -29,7 +29,6 @@ from automedeval.stats.power import ratings_needed
 from automedeval.stats.prediction_powered import LEAST_RATED, Powered, prediction_powered
 
 MOST_PAIRED = 6  # candidates whose pairs are all compared
-ALL = "all responses"
 NO_SCORES = "this judge compares pairs and gives no scores"
 OFF_SCALE = "this judge's figures are not on people's scale"
 
@@ -73,19 +72,12 @@ def compare(cases: Cases, people: People, rows: Sequence[Row], candidates: Mappi
     judges = scales_of(cases, people, rows, notes)
     lead = next(iter(judges)).name
     scores = {row.name: row.values for row in judges if row.values is not None}
-    # The mean of all responses is from sums over cases.
-    responses, rated, total, *totals = (
-        cases.panel.per_case(values, "responses")
-        for values in (np.ones(cases.responses), ~np.isnan(people.scores), people.scores, *scores.values())
-    )
-    mean = _figures(judges, total, dict(zip(scores, totals)), responses)
-    relations = cases.panel.relations(people.scores)
-    result: dict[str, Any] = {"lead": lead, "judges": {}}
+    relations, rated = cases.panel.relations(people.scores), ~np.isnan(people.scores)
+    result: dict[str, Any] = {"lead": lead, "judges": {}, "models": {}}
     for row, on_scale in judges.items():
         about: dict[str, Any] = {"name": row.judge.name, "on_scale": on_scale}
         about["concordance"] = concordance(cases.panel, relations, row.finest)
         result["judges"][row.name] = about | {"cases_with_verdict": int((row.judge.verdicts_valid > 0).sum())}
-    result |= {"all": {"responses": cases.responses, "mean": mean}, "models": {}}
     for name, at in candidates.items():
         if (there := at >= 0).any():
             judged = {judge: values[at[there]] for judge, values in scores.items()}
@@ -105,11 +97,9 @@ def compare(cases: Cases, people: People, rows: Sequence[Row], candidates: Mappi
         judged = relation_by | {name: values[sides[0]] - values[sides[1]] for name, values in scores.items()}
         won = {name: (1 + relation) / 2 for name, relation in relation_by.items()}
         record["difference"] = _figures(judges, gaps, judged)
-        record["win_rate"] = _figures(judges, (1 + relation_of(gaps)) / 2, won, bounds=(0.0, 1.0))
+        record["win_rate"] = _figures(judges, (1 + relation_of(gaps)) / 2, won, (0.0, 1.0))
         record["needed"] = _needed(record["difference"][lead], both, None if rated.any() else judged[lead])
         pairs.append(record)
-    if partly := int(((rated > 0) & (rated < responses)).sum()):
-        notes.append(f"{ALL}: {partly} cases are rated in part, and count as not rated there")
     return bootstrap.estimate(result, len(cases)) | {"pairs": pairs, "notes": notes}
 
 
@@ -128,12 +118,12 @@ def comparison(
         notes: those of the verdicts' files.
 
     Raises:
-        RecordError: a fault of `scales_of` or `changes_of`.
+        RecordError: a fault of `candidates_of`, `scales_of` or `changes_of`.
     """
     people = people or People([], {"none": np.full((cases.responses, 1), np.nan)}, True)
     notes = [*people.notes, *notes, *(note for judge in judges for note in notes_on(judge))]
     rows = rows_of(judges)
-    candidates = candidates_of(cases, (), notes)
+    candidates = candidates_of(cases)
     figures = compare(cases, people, rows, candidates)
     changes = changes_of(cases, [row for row in rows if not row.invalid], candidates)
     result = bootstrap.plain(figures, Powered)
@@ -169,13 +159,12 @@ def _figures(
     judges: Mapping[Row, bool],
     people: np.ndarray,
     judged: Mapping[str, np.ndarray],
-    units: np.ndarray | None = None,
     bounds: tuple[float, float] | None = None,
 ) -> dict[str, Powered]:
     """Return three estimates of a figure by every judge; a judge without values has that of the ratings alone."""
     figures = {}
     for row, on_scale in judges.items():
-        powered = prediction_powered(people, judged.get(row.name, np.full(len(people), np.nan)), units, bounds)
+        powered = prediction_powered(people, judged.get(row.name, np.full(len(people), np.nan)), bounds)
         if row.name not in judged:
             gap = bootstrap.Estimate(None, reason=NO_SCORES)
             powered = replace(powered, interval=gap, naive=gap, weight=None, worth=None, rest=None, invalid=0)

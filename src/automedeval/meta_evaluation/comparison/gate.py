@@ -38,7 +38,8 @@ def compare_two(
     (row, *_) = rows_of(judges)
     if row.criterion is not None or row.judge.scale is None:
         raise RecordError(f"{row.judge.name} gives no scores on a known scale, and --fail_if_worse needs them")
-    candidates = candidates_of(cases, (new, old), notes := [], "--fail_if_worse")
+    notes: list[str] = []
+    candidates = candidates_of(cases, (new, old), "--fail_if_worse")
     values = row.ranking_values
     new_at, old_at = in_common(candidates, new, old)
     differences = values[new_at] - values[old_at]

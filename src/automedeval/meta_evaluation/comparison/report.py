@@ -26,11 +26,9 @@ def words(result: Result) -> list[str]:
     kind, alone = ("prediction_powered", f"ratings and {lead} together") if rated else ("naive", f"{lead} alone")
     changed = _changed(result["changes"])
     if not pairs:
-        return [
-            "There is one model, and nothing to compare it with.",
-            *changed,
-            *_gain([result["all"]["mean"][lead]], lead, "the mean score of all responses"),
-        ]
+        means = [each["mean"][lead] for each in result["models"].values()]
+        alone = "There is one model, and nothing to compare it with."
+        return [alone, *changed, *_gain(means, lead, "its mean score")]
     figures = [pair["difference"][lead] for pair in pairs]
     defined = [(pair, figure) for pair, figure in zip(pairs, figures) if figure[kind]["low"] is not None]
     if not defined:
@@ -129,8 +127,7 @@ def tables(result: Result) -> list[Table]:
     rated, lead = result["cases"]["rated_cases"], result["lead"]
     kinds = KINDS if rated else JUDGE_ALONE
     head = ["what", "judge", *kinds.values(), *(["weight of the judge", "rated", "equivalent"] if rated else [])]
-    means = {name: each["mean"] for name, each in {"all responses": result["all"], **result["models"]}.items()}
-    groups = {"Mean scores": means}
+    groups = {"Mean scores": {name: each["mean"] for name, each in result["models"].items()}}
     for title, key in (
         ("Differences of mean scores", "difference"),
         ("Shares of pairs won, ties counted half", "win_rate"),

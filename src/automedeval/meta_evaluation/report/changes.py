@@ -51,16 +51,20 @@ class Changes:
         return grid_of(cases, judges, people, self.row, flags, before=self.before, **more, **head)
 
 
-def candidates_of(cases: Cases, chosen: Iterable[str], notes: list[str], option: str = "") -> dict[str, np.ndarray]:
+def candidates_of(cases: Cases, chosen: Iterable[str] = (), option: str = "") -> dict[str, np.ndarray]:
     """Return the response of every candidate in every case: candidate → int [cases], -1 where there is none.
 
-    `chosen` are the names of those to return, given by the option, if there is one; none for all.
+    Args:
+        chosen: the names of the candidates to return; empty for all.
+        option: what named them, if anything did.
+
+    Raises:
+        RecordError: a name of `chosen` that no candidate has, or names of all that are no models.
     """
     chosen = list(dict.fromkeys(chosen))
     if len(cases.models) > MOST_MODELS and not chosen:
         names = f"{len(cases.models)} model names in {len(cases)} cases"
-        notes.append(f"{names}: these are not models, and candidates are not compared")
-        return {}
+        raise RecordError(f"{cases.source}: {names}: these are not models, and candidates are not compared")
     if unknown := [name for name in chosen if name not in cases.models]:
         names = in_a_row([*cases.models[:8], *["…"] * (len(cases.models) > 8)])
         raise RecordError(f"{option}: {cases.source} has no model {unknown[0]!r}; it has {names}")
@@ -122,7 +126,7 @@ def against_baseline(cases: Cases, row: Row, baseline: str) -> tuple[dict[str, A
     Raises:
         RecordError: no model has this name.
     """
-    responses = candidates_of(cases, [baseline, *cases.models], [], "--baseline")
+    responses = candidates_of(cases, [baseline, *cases.models], "--baseline")
     gaps, marks = np.full(cases.responses, np.nan), {name: np.zeros(cases.responses, bool) for name in WORDS}
     values = row.ranking_values
     record: dict[str, Any] = {"name": baseline, "models": {}, "questions": {}}

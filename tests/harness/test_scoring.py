@@ -1,11 +1,11 @@
-"""`harness.writing`: an answer without a valid verdict is no score."""
+"""`harness.scoring`: an answer without a valid verdict is no score."""
 
 import json
 import math
 
 import pytest
 
-from automedeval.harness.writing import inspect_text, scored_answers
+from automedeval.harness.scoring import inspect_text, scored_answers
 from automedeval.records import Case, RecordError, Response, Verdict
 
 

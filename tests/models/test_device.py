@@ -8,9 +8,9 @@ import pytest
 import torch
 from programs import ENCODER, SAMPLE, error_line, needs_encoder, run_recipe, succeeded
 
+from automedeval.models.device import best_dtype, bfloat16_missing
 from automedeval.models.embeddings import Encoder
 from automedeval.models.local import LocalChat
-from automedeval.models.precision import best_dtype, bfloat16_missing
 
 FAST = {"Xeon with AMX": {"amx_bf16": True, "avx512_bf16": True}, "Zen 4": {"avx512_bf16": True}, "Arm": {"bf16": True}}
 SLOW = {"AVX2": {"avx2": True}, "Xeon of 2019": {"avx512_f": True, "avx512_vnni": True}}
