@@ -16,9 +16,8 @@ from pathlib import Path
 
 import automedeval
 from automedeval.dataset.builder import InstructionSet
-from automedeval.dataset.card import write_card
 from automedeval.dataset.curriculum import read_plan
-from automedeval.dataset.folder import new_dataset, row_limit
+from automedeval.dataset.folder import new_dataset, row_limit, write_card
 from automedeval.dataset.quality import QualityClassifier
 from automedeval.dataset.teacher_verdicts import JudgedCases
 from automedeval.dataset.topics import topics

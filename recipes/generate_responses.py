@@ -24,7 +24,6 @@ from automedeval.dataset.responses import (
     format_file,
     question_messages,
     set_up,
-    sort_responses,
     summary,
     write_cases,
 )
@@ -101,7 +100,6 @@ def main() -> None:
         failures += failed
     # --- 3. Write the cases, if nothing is missing ---------------------------------------------------------------------------
     if processes.rank == 0 and not missing:
-        sort_responses(folder / "responses.jsonl", cases, names)
         write_cases(folder / "cases.jsonl", cases, responses)
         print(f"{len(cases):,} cases, {sum(map(len, responses)):,} responses added: {folder / 'cases.jsonl'}")
     processes.wait()  # a process that ends with an error stops the others

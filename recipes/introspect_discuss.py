@@ -87,8 +87,7 @@ def main() -> None:
         return
     records = [record_of(mistake, discussions.get(mistake.case_id)) for mistake in mistakes]
     rulings, filled = read_jury(queue, by_case)
-    with Journal(args.discussion / "discussion.jsonl") as journal:
-        decide(records, rulings, by_case, journal)
+    decide(records, rulings, by_case)
     facts = {"follows": dataset.statistics["fingerprint"], "judge": {"name": judge.name, "settings": judge.settings}}
     write_discussion(args.discussion, records, **facts, partners=names, unreadable=unreadable, arithmetic=lines)
     open_cases = [by_case[record["case_id"]] for record in records if record["decided_by"] is None]

@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import automedeval
-from automedeval.dataset.card import write_card
-from automedeval.dataset.folder import new_dataset, row_limit
+from automedeval.dataset.folder import new_dataset, row_limit, write_card
 from automedeval.introspection.jury import DECIDED, read_jury, write_queue
 from automedeval.introspection.revisions import REVISIONS, RoundArguments, decide, read_discussion
 from automedeval.introspection.round import STOP, WAITING, Round
 from automedeval.records import option
 from automedeval.records.command_line import parse, run
-from automedeval.records.journal import Journal, write_lines
+from automedeval.records.journal import write_lines
 from automedeval.records.run_record import record_run
 
 
@@ -46,8 +45,7 @@ def main() -> None:
     records, discussion = read_discussion(args.discussion, dataset)
     by_case, queue = {each.case.id: each for each in recorded}, args.discussion / "jury.jsonl"
     rulings, filled = read_jury(queue, by_case)
-    with Journal(args.discussion / "discussion.jsonl") as journal:
-        decide(records, rulings, by_case, journal)
+    decide(records, rulings, by_case)
     this = Round(dataset, recorded, records, discussion)
     write_queue(queue, [by_case[case_id] for case_id in by_case if case_id in this.waiting], filled)
     write_lines(args.discussion / REVISIONS, records)

@@ -3,15 +3,16 @@
     python recipes/train_cross_encoder.py --config recipes/runs/small-judge/weak.yaml
     python recipes/train_cross_encoder.py --config recipes/runs/small-judge/people.yaml
 
-A case is a list: its question, and of each response the piece that is nearest to the question, with a score, which is that of
-a verdict or the mean of people's ratings. The model learns, from every two responses of a case with different scores, which one
-is better (RankNet, Burges et al. 2005). sentence-transformers trains. Writes OUTPUT_DIR/adapter; the same command resumes.
+A case is a list: its question, and of each response the piece that is nearest to the question, with a score, which is the mean
+of people's ratings. Without --ratings the responses are made of the questions' own answers (`lists_of_pairs`). The model
+learns, from every two responses of a case with different scores, which one is better (RankNet, Burges et al. 2005).
+sentence-transformers trains. Writes OUTPUT_DIR/adapter; the same command resumes.
 """
 
 import random
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,7 @@ from sentence_transformers.cross_encoder import CrossEncoderTrainingArguments
 from sentence_transformers.cross_encoder.losses import RankNetLoss
 
 from automedeval.dataset.decontamination import Evaluation
+from automedeval.dataset.synthetic_lists import lists_of_pairs
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import read_ratings
 from automedeval.metrics.embedding import QUESTION, nearest, pieces
@@ -30,7 +32,6 @@ from automedeval.models.embeddings import Encoder
 from automedeval.records import (
     Case,
     RecordError,
-    Verdict,
     check_least,
     check_patterns,
     option,
@@ -40,10 +41,9 @@ from automedeval.records import (
 from automedeval.records.arguments import TableArguments, comma_list
 from automedeval.records.command_line import parse, run
 from automedeval.records.journal import arithmetic
-from automedeval.records.readers import read_placed
 from automedeval.training.adapter import train_adapter
 
-Scored = tuple[Case, list[float | None]]  # a case and the scores of its responses, None where one has none
+Scored = tuple[Case, Sequence[float | None]]  # a case and the scores of its responses, None where one has none
 LORA = {"r": 16, "lora_alpha": 32, "lora_dropout": 0.05}  # rank, scale and dropout of the adapter
 
 
@@ -52,8 +52,11 @@ class ListArguments(TableArguments):
     """What is learnt from, and the adapter."""
 
     cases: list[str] = option("files of cases")
-    verdicts: list[str] = option("files of verdicts with scores on them", [])
-    ratings: list[str] = option("files of people's ratings, one for each of --cases", [])
+    ratings: list[str] = option(
+        "files of people's ratings, one for each of --cases (default: the cases' own answers, their beginnings, and "
+        "answers to other questions are put in order)",
+        [],
+    )
     evaluation_cases: list[str] = option("cases that the judge is evaluated on; what repeats them is left out", [])
     only: str | None = option("regular expression; only cases whose id has it", None)
     lists: int | None = option("number of cases to draw", None)
@@ -61,12 +64,10 @@ class ListArguments(TableArguments):
     start: str | None = option("folder of a run of this program to start from", None)
 
     def __post_init__(self) -> None:
-        for name in ("cases", "verdicts", "ratings", "evaluation_cases"):
+        for name in ("cases", "ratings", "evaluation_cases"):
             setattr(self, name, comma_list(getattr(self, name)))
         check_least(self, 1, "lists")
         check_patterns(self, "only")
-        if bool(self.verdicts) == bool(self.ratings):
-            raise RecordError("the scores are those of --verdicts or of --ratings: give one of the two")
         if self.ratings and len(self.ratings) != len(self.cases):
             raise RecordError(f"{len(self.cases)} files of --cases and {len(self.ratings)} of --ratings")
 
@@ -94,16 +95,11 @@ def main() -> None:
 
 def scored_cases(args: ListArguments) -> Iterator[Scored]:
     """Yield cases with the scores of their responses."""
-    if args.verdicts:
-        cases = {case.id: case for path in args.cases for case in read_cases(path, blank=args.blank)}
-        for path in args.verdicts:
-            for place, verdict in read_placed(path, Verdict):
-                if (case := cases.get(verdict.case_id)) is None:
-                    raise RecordError(f"{place}: no case {verdict.case_id!r} in {', '.join(args.cases)}")
-                verdict.check(place, case.digest)
-                if verdict.valid and verdict.scores:
-                    yield case, list(verdict.scores)
-        return
+    if not args.ratings:
+        alone = [case for path in args.cases for case in read_cases(path, least_responses=0)]
+        made, without = lists_of_pairs(alone)
+        print(arithmetic("cases", len(alone), without))
+        yield from made
     for path, ratings in zip(args.cases, args.ratings):
         cases = Cases(list(read_cases(path, blank=args.blank)), path)
         scores = iter(read_ratings(ratings, cases).scores.tolist())

@@ -100,7 +100,6 @@ def play(path: str) -> None:
     judges = teacher_arguments(
         yaml.safe_load((PLANS / "figure5.yaml").read_text(encoding="utf-8")),
         str(PLANS / "figure5.yaml"),
-        read_teachers(PLANS / "teachers.yaml"),
     )["judges"]
     stand_in(path, Path(), judges.split(","))
 

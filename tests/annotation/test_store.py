@@ -1,22 +1,19 @@
 """The physicians' answers in SQLite: given out fairly, stored once, never lost, taken back on request."""
 
 import json
-import re
 import sqlite3
 import subprocess
 import sys
-import threading
 from collections import Counter
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from doubles.small_study import PHYSICIANS, a_study, filled, finish, send
-from programs import ROOT, free_port
+from programs import ROOT
 
 from automedeval.annotation.store import NotYours, Store
-from automedeval.cli.annotate import AnnotateArguments, serve
 from automedeval.records import RecordError
 
 
@@ -164,7 +161,6 @@ sys.path.insert(0, {tests!r})
 from doubles.small_study import finish
 from automedeval.annotation.store import Stale, Store
 from automedeval.annotation.study import read_study
-from automedeval.cli.annotate import AnnotateArguments, serve
 store = Store(replace(read_study({study!r}), database={url!r}))
 names = sys.argv[1:]
 while names:
@@ -197,42 +193,6 @@ def test_processes_that_write_at_once_lose_nothing_and_store_nothing_twice(datab
     assert per_item == {f"case-{at}": 6 if at < 2 else 2 for at in range(20)}
     assert len(stored) == 2 * sum(per_item.values())
     store.close()
-
-
-def test_servers_that_start_at_once_make_one_secret_and_one_link_each(
-    database: str, tmp_path: Path, monkeypatch, capsys
-) -> None:
-    study, meeting, made = replace(a_study(tmp_path), database=database), threading.Barrier(2), []
-
-    def together(read):
-        def wrapped(*args):
-            value = read(*args)
-            with suppress(threading.BrokenBarrierError):
-                meeting.wait(2)  # both have read before either writes
-            return value
-
-        return wrapped
-
-    monkeypatch.setattr(Store, "setting", together(Store.setting))
-    monkeypatch.setattr("automedeval.annotation.app.make_app", lambda *_, secret, **__: made.append(secret))
-    monkeypatch.setattr("uvicorn.Server.run", lambda *_, **__: None)
-    stores = [Store(study) for _ in range(2)]
-
-    def start(store: Store) -> None:
-        serve(AnnotateArguments("study.yaml", port=free_port()), study, store)
-
-    servers = [threading.Thread(target=start, args=(store,)) for store in stores]
-    for server in servers:
-        server.start()
-    for server in servers:
-        server.join(60)
-    printed = capsys.readouterr().out
-    assert (len(made), len(set(made))) == (2, 1)
-    links = re.findall(r"  (\w+) \(\w+\): \S+/invitation/(\S+)", printed)
-    assert sorted(name for name, _ in links) == sorted(PHYSICIANS)
-    assert {stores[0].annotator_of(token).name for _, token in links} == set(PHYSICIANS)
-    for store in stores:
-        store.close()
 
 
 def test_another_studys_database_is_refused_and_more_annotators_are_welcome(
@@ -292,14 +252,6 @@ def test_an_error_of_the_database_names_no_answer(open_store) -> None:
     with pytest.raises(sqlite3.Error, match="no column named role") as raised:
         send(store, task, filled(task) | {"comments": {"1": "My sister had that."}})
     assert "sister" not in str(raised.value)
-
-
-def test_a_setting_is_replaced(open_store) -> None:
-    store = open_store()
-    assert store.setting("secret") is None
-    store.set_setting("secret", "one")
-    store.set_setting("secret", "two")
-    assert store.setting("secret") == "two"
 
 
 def test_events_are_only_ever_added(open_store) -> None:

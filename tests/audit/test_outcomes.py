@@ -17,7 +17,6 @@ RUBRIC, PAIRWISE = read_rubric("automedeval"), read_rubric("medical_pairwise")
 MODELS = ("alder", "birch", "cedar")
 READING = Perturbation("reading", "nothing", "be read")
 ORDER = Perturbation("order", "order", "keep the order")
-LENGTH = Perturbation("length", "nothing", "ignore length")
 
 
 def case_of(number: int, texts=("One two.", "One two three four.", "One.")) -> Case:
@@ -99,18 +98,6 @@ def test_order_is_undefined_where_every_response_keeps_its_place() -> None:
     one_order = measured(cases, [verdict(number, (2, 0, 1), (1, 2, 3)) for number in range(3)], ORDER)
     assert np.isnan(value(one_order.share, cases))
     assert "one order" in one_order.share.reason
-
-
-@pytest.mark.parametrize(("scores", "first"), [((3, 5, 1), {"birch", "alder"}), ((3, 1, 5), {"alder", "cedar"})])
-def test_the_texts_of_length_are_those_of_the_side_that_wins_more(scores: tuple, first: set[str]) -> None:
-    cases = cases_of(12)
-    verdicts = [verdict(number, (0, 1, 2), scores) for number in range(12)]
-    length = measured(cases, verdicts, LENGTH)
-    assert (value(length.share, cases) > 0.5) == (scores[1] == 5)
-    winners = {MODELS[response % 3] for response, how in length.shown if how.startswith("put first, ")}
-    assert winners == first
-    words = {int(how.split()[2]) for response, how in length.shown if MODELS[response % 3] == "birch"}
-    assert words == {4}
 
 
 # --- two sides of a trial

@@ -120,7 +120,7 @@ def test_a_text_is_added_unless_it_says_where() -> None:
 
 def test_limits_are_said_in_words() -> None:
     assert PACKAGED["order"].limit == "at most 0.1, shift at most 0.25"
-    assert PACKAGED["length"].limit == "at least 0.3, at most 0.7"
+    assert PACKAGED["reading"].limit == "at least 0.95"
 
 
 @pytest.mark.parametrize(("content", "message"), ROWS["test_a_faulty_file_is_one_line"])

@@ -126,7 +126,7 @@ def test_copies_paraphrases_and_repeats() -> None:
     (again,) = Planner(RUBRIC).plan(PACKAGED["repeat"], [answers])
     assert again.after.case.id != case.id
     assert again.after.case.digest == case.digest
-    for measured in ("reading", "length", "order"):
+    for measured in ("reading", "order"):
         assert Planner(RUBRIC).plan(PACKAGED[measured], [answers]) == []
 
 

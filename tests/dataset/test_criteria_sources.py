@@ -8,7 +8,7 @@ from programs import error_line, run_recipe
 from tables import rows_of
 
 ROWS = rows_of(__file__)
-HEALTHBENCH, PROFESSIONAL, META, KQA = ROWS["records"].values()
+HEALTHBENCH, PROFESSIONAL, META = ROWS["records"].values()
 
 
 def lines_of(path):
@@ -50,16 +50,9 @@ def test_the_meta_evaluation_becomes_a_case_for_each_completion_and_labels(tmp_p
 
 def test_labels_of_an_earlier_input_are_named(tmp_path):
     assert "was there before" not in prepared(tmp_path, [META])[0].stdout
-    result, _ = prepared(tmp_path, [KQA])
+    result, _ = prepared(tmp_path, [HEALTHBENCH])
     assert f"{tmp_path / 'out' / 'criterion_labels'}.jsonl was there before, and is not of these cases" in result.stdout
     assert result.stdout.count("was there before") == 1
-
-
-def test_statements_of_kqa_have_points_and_those_without_words_are_counted(tmp_path):
-    result, read = prepared(tmp_path, [KQA])
-    assert "1 criteria without words are left out" in result.stdout
-    (case,) = read("cases")
-    assert [(each["criterion"], each["points"]) for each in case["criteria"]] == [("It is safe", 1.0), ("Ask", 0.5)]
 
 
 def test_a_table_has_a_row_for_each_criterion(tmp_path):

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tables import rows_of
 
+from automedeval.dataset import decontamination
 from automedeval.dataset.decontamination import (
     Evaluation,
     ShingleIndex,
@@ -18,7 +19,7 @@ from automedeval.dataset.decontamination import (
     normalise,
     shingles,
 )
-from automedeval.records import Case, RecordError, Response
+from automedeval.records import Case, Response
 
 ROWS = rows_of(__file__)
 
@@ -179,7 +180,9 @@ def test_near_duplicates_are_those_that_comparing_all_pairs_finds(texts, thresho
             if own and len(own & runs(texts[other], 3)) >= threshold * len(own | runs(texts[other], 3)) - 1e-9
         ]
         expected.append(fits[0] if fits else None)
-    found = near_duplicates(texts, threshold)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(decontamination, "SIMILAR", threshold)
+        found = near_duplicates(texts)
     # Of several texts that stay, an equal one is named first; whether a text stays does not depend on that.
     assert [repeated is None for repeated in found] == [repeated is None for repeated in expected]
     for text, repeated, first in zip(texts, found, expected):
@@ -197,21 +200,14 @@ def test_near_duplicates_name_the_first_text_that_stays():
     more = f"{long} please"
     texts = ["What is gout?", long, "what is GOUT", more, "What is acne?", more, "", "", "What causes gout?"]
     assert near_duplicates(texts) == [None, None, 0, 1, None, 1, None, None, None]
-    assert near_duplicates(texts, threshold=1.0) == [None, None, 0, None, None, 3, None, None, None]
     assert near_duplicates([]) == []
 
 
 def test_a_chain_of_small_changes_keeps_what_is_far_from_everything_kept():
-    words = [f"w{number}" for number in range(40)]
-    chain = [" ".join(words[start : start + 30]) for start in (0, 1, 2, 3, 4, 5)]
-    # 28 shingles each; one step apart: 27 of 29 in common, three steps apart 25 of 31
-    assert near_duplicates(chain, 0.85) == [None, 0, 0, None, 3, 3]
-
-
-@pytest.mark.parametrize("threshold", [0, -0.5, 1.01, float("nan")])
-def test_a_threshold_beyond_its_range_is_refused(threshold):
-    with pytest.raises(RecordError, match="above 0 and at most 1"):
-        near_duplicates(["a"], threshold)
+    words = [f"w{number}" for number in range(60)]
+    chain = [" ".join(words[start : start + 50]) for start in (0, 1, 2, 3, 4, 5)]
+    # 48 shingles each; two steps apart: 46 of 50 in common, three steps apart 45 of 51
+    assert near_duplicates(chain) == [None, 0, 0, None, 3, 3]
 
 
 @given(TEXTS, st.lists(st.sampled_from("abcdef"), max_size=20).map(" ".join))

@@ -10,8 +10,7 @@ import pyarrow.parquet
 import pytest
 from doubles.tiny_dataset import FACTS
 
-from automedeval.dataset.card import write_card
-from automedeval.dataset.folder import SCHEMA, new_dataset, row_faults, write_splits
+from automedeval.dataset.folder import SCHEMA, new_dataset, row_faults, write_card, write_splits
 from automedeval.records import RecordError
 from automedeval.rubrics import read_rubric
 

@@ -5,7 +5,7 @@ import pyarrow.parquet
 import pytest
 from tables import rows_of
 
-from automedeval.dataset.sources import LAYOUTS, identified, read_exclusions, recognised, rows_as_cases, table_as_cases
+from automedeval.dataset.sources import LAYOUTS, excluded, identified, recognised, rows_as_cases, table_as_cases
 from automedeval.records import Case, Columns, RecordError, Response, read_cases
 from automedeval.records.rows import read_rows
 
@@ -132,7 +132,7 @@ def test_a_file_that_holds_no_rows_is_named(tmp_path, name, content, told):
 @pytest.mark.parametrize(("question", "reference", "name"), TABLES["test_what_the_packaged_patterns_leave_out"])
 def test_what_the_packaged_patterns_leave_out(question, reference, name):
     case = Case("c", question, (), reference)
-    assert next((one.name for one in read_exclusions() if one.fits(case)), None) == name
+    assert excluded(case) == name
 
 
 def test_cases_without_responses_are_read_where_that_is_asked(tmp_path):

@@ -12,7 +12,6 @@ import hashlib
 import json
 import os
 import re
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -89,32 +88,20 @@ class Repo:
 
 @dataclass
 class Fault:
-    """A fault of the next requests that match: an error's status, or a connection that is cut or held.
-
-    The connection is cut after `after` bytes of the body of a PUT or of the answer to a GET. With `hold` it stays open
-    instead, and `held` is set.
-    """
+    """The status of an error that the next requests get that match."""
 
     method: str
     path: str  # a regular expression
-    status: int | None = None
-    after: int | None = None
-    hold: bool = False
+    status: int
     times: int = 1
-    headers: dict[str, str] = field(default_factory=dict)
-    held: threading.Event = field(default_factory=threading.Event)
 
 
 class Refusal(Exception):
     """An error response of the Hub."""
 
-    def __init__(self, status: int, message: str, code: str | None = None, headers: dict[str, str] | None = None):
+    def __init__(self, status: int, message: str, code: str | None = None):
         super().__init__(message)
-        self.status, self.code, self.headers = status, code, headers or {}
-
-
-class Cut(Exception):
-    """The connection ends here."""
+        self.status, self.code = status, code
 
 
 class HubDouble(LocalServer):
@@ -167,17 +154,16 @@ class HubDouble(LocalServer):
             self.requests.append((handler.command, path))
             fault = self._fault(handler.command, path)
         try:
-            body = self._receive(handler, fault)
-            if fault is not None and fault.status is not None:
-                raise Refusal(fault.status, "so says the double", headers=fault.headers)
+            body = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
+            if fault is not None:
+                raise Refusal(fault.status, "so says the double")
             with self._lock:
                 answer = self._answer(handler, path, parse_qs(query), body)
-            self._send(handler, answer, fault)
+            self._send(handler, answer)
         except Refusal as refusal:
-            headers = {"X-Error-Message": str(refusal), **refusal.headers}
-            headers |= {"X-Error-Code": refusal.code} if refusal.code else {}
-            self._send(handler, (refusal.status, {"error": str(refusal)}, headers), None)
-        except (Cut, ConnectionError):
+            headers = {"X-Error-Message": str(refusal)} | ({"X-Error-Code": refusal.code} if refusal.code else {})
+            self._send(handler, (refusal.status, {"error": str(refusal)}, headers))
+        except ConnectionError:
             handler.close_connection = True
 
     def _fault(self, method: str, path: str) -> Fault | None:
@@ -187,18 +173,7 @@ class HubDouble(LocalServer):
                 return fault
         return None
 
-    def _receive(self, handler: BaseHTTPRequestHandler, fault: Fault | None) -> bytes:
-        """Read a request's body, or as much of it as a fault lets through."""
-        length = int(handler.headers.get("Content-Length") or 0)
-        if fault is None or fault.after is None or handler.command != "PUT":
-            return handler.rfile.read(length)
-        handler.rfile.read(min(fault.after, length))
-        if fault.hold:
-            fault.held.set()
-            self._closing.wait(60)
-        raise Cut
-
-    def _send(self, handler: BaseHTTPRequestHandler, answer: tuple, fault: Fault | None) -> None:
+    def _send(self, handler: BaseHTTPRequestHandler, answer: tuple) -> None:
         status, content, headers = answer
         kind = "bytes" if isinstance(content, bytes) else "json"
         content = content if kind == "bytes" else json.dumps(content).encode()
@@ -208,10 +183,6 @@ class HubDouble(LocalServer):
         handler.end_headers()
         if handler.command == "HEAD":
             return
-        if fault is not None and fault.after is not None:
-            handler.wfile.write(content[: fault.after])
-            handler.wfile.flush()
-            raise Cut
         handler.wfile.write(content)
 
     # --- what it answers: status, content, headers
@@ -236,7 +207,7 @@ class HubDouble(LocalServer):
                 {},
             )
         if match := RESOLVE.fullmatch(path):
-            return self._file(self._repo(match, token), match, handler.headers.get("Range"))
+            return self._file(self._repo(match, token), match)
         if match := API.fullmatch(path):
             return self._api(self._repo(match, token), match["rest"] or "", token, handler, query, body)
         raise Refusal(404, "no such page")
@@ -337,23 +308,14 @@ class HubDouble(LocalServer):
         place = repo.name if repo.kind == "model" else f"{repo.kind}s/{repo.name}"
         return 200, {"success": True, "commitOid": name, "commitUrl": f"{self.url}/{place}/commit/{name}"}, {}
 
-    def _file(self, repo: Repo, match: re.Match, wanted: str | None) -> tuple:
+    def _file(self, repo: Repo, match: re.Match) -> tuple:
         files = repo.at(match["revision"])
         if match["path"] not in files:
             raise Refusal(404, "Entry not found", "EntryNotFound")
         file = files[match["path"]]
         name = next(name for name, held in repo.revisions.items() if held is files)
-        headers = {
-            "ETag": f'"{file.sha256 if file.lfs else file.blob}"',
-            "X-Repo-Commit": name,
-            "Accept-Ranges": "bytes",
-        }
-        if wanted is None:
-            return 200, file.content, headers
-        start, _, end = wanted.removeprefix("bytes=").partition("-")
-        last = min(int(end) if end else len(file.content) - 1, len(file.content) - 1)
-        headers |= {"Content-Range": f"bytes {start}-{last}/{len(file.content)}"}
-        return 206, file.content[int(start) : last + 1], headers
+        etag = f'"{file.sha256 if file.lfs else file.blob}"'
+        return 200, file.content, {"ETag": etag, "X-Repo-Commit": name}
 
 
 def _entry(path: str, file: File) -> dict[str, Any]:

@@ -11,8 +11,7 @@ from doubles.agreement_study import read, write
 from doubles.tiny_dataset import FACTS
 from programs import run_recipe
 
-from automedeval.dataset.card import write_card
-from automedeval.dataset.folder import read_dataset, write_splits
+from automedeval.dataset.folder import read_dataset, write_card, write_splits
 from automedeval.dataset.instructions import instruction
 from automedeval.introspection.mistakes import Recorded, read_recorded
 from automedeval.records import Case, Verdict

@@ -43,7 +43,7 @@ def trained(model: Path, folder: Path, history: tuple[str, ...] = ("stage1",), *
     return folder
 
 
-def card_of(folder: Path, **about: str) -> str:
+def card_of(folder: Path, **about: str | None) -> str:
     """Return the card that recipes/publish.py sends with a checkpoint."""
     recipe = runpy.run_path(str(ROOT / "recipes" / "publish.py"))
     args = recipe["PublishArguments"]("model", "org/judge", str(folder))

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from automedeval.dataset.card import write_card
-from automedeval.dataset.folder import write_splits
+from automedeval.dataset.folder import write_card, write_splits
 from automedeval.dataset.instructions import instruction
 from automedeval.records import Case, Verdict
 from automedeval.rubrics import read_rubric

@@ -16,10 +16,7 @@ import yaml
 
 GIVEN = yaml.safe_load((Path(__file__).parents[1] / "data" / "harness" / "make_logs.yaml").read_text(encoding="utf-8"))
 QUESTIONS, TASKS = GIVEN["questions"], GIVEN["tasks"]
-ROWS = [
-    {"question": f"Question number {number}?"} | row | {"within": {"texts": row["list"]}}
-    for number, row in enumerate(GIVEN["rows"])
-]
+ROWS = [{"question": f"Question number {number}?"} | row for number, row in enumerate(GIVEN["rows"])]
 
 
 def lm_eval_log(folder: Path) -> None:

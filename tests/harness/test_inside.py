@@ -72,17 +72,6 @@ def test_an_answer_that_stops_the_judge_has_no_score_and_the_others_have(
     assert len(judged) == len(referred), "no answer was judged twice"
 
 
-def test_inspect_finds_the_scorer_by_its_name(
-    harness: Callable[..., str], logs: dict[str, Path], tmp_path: Path
-) -> None:
-    command = ["inspect", "score", logs["json"], "--scorer", "automedeval/judge", "--action", "append"]
-    command += ["-S", "judge=baseline:longer text", "--output-file", tmp_path / "scored.json"]
-    harness(*command, "--display", "none")
-    log = json.loads((tmp_path / "scored.json").read_text(encoding="utf-8"))
-    lengths = [len(each["output"]["choices"][0]["message"]["content"].split()) for each in log["samples"]]
-    assert [each["scores"]["judge"]["value"] for each in log["samples"]] == lengths
-
-
 @needs_encoder
 def test_the_scorer_marks_down_what_a_store_contradicts(
     harness: Callable[..., str], logs: dict[str, Path], tmp_path: Path

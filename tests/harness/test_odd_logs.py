@@ -45,7 +45,7 @@ GIVEN: dict[str, tuple[Callable[[dict], str | None], list[int]]] = {
     "letter": (lambda row: "AB"[row["right"]], [0, 1, 2, 3, 4]),
     "letter_in_brackets": (lambda row: f"({'AB'[row['right']]})", [0, 1, 2, 3, 4]),
     "sentence": (lambda row: f"It is {row['reference']}", [0, 3, 4]),
-    **dict.fromkeys(("number", "list", "nested", "index", "index_of_words", "index_of_nothing"), (str, [])),
+    **dict.fromkeys(("number", "list", "index"), (str, [])),
 }
 
 

@@ -119,7 +119,6 @@ def test_the_sure_are_told_from_the_others(study: Study) -> None:
     certificate = check(study, 0.2)
     assert (certificate["risk"], certificate["delta"], certificate["units"]) == (0.2, 0.1, RATED)
     assert 0 < certificate["kept"] < FRESH == certificate["cases"]
-    assert "of a random kept case is wrong with a probability of 0.2 at most" in certificate["promise"]
     assert "at most 0.2 of the pairs are wrong, with a probability of 90 % (" in done.stdout
     left = FRESH - certificate["kept"]
     assert f"of 20 cases the judge is sure of {certificate['kept']}, and abstains on {left}\n" in done.stdout
@@ -152,7 +151,7 @@ def test_where_nothing_can_be_certified_it_abstains_on_all_and_says_so(tmp_path:
     assert f"nothing can be certified: {needed}" in done.stdout
     assert "of 20 cases the judge is sure of 0, and abstains on 20" in done.stdout
     certificate = study.certificate()
-    assert (certificate["threshold"], certificate["promise"], certificate["kept"]) == (None, None, 0)
+    assert (certificate["threshold"], certificate["kept"]) == (None, 0)
     assert [each["abstains"] for each in study.written()] == [True] * FRESH
 
 

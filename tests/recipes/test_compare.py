@@ -219,7 +219,6 @@ def test_invalid_verdicts_are_counted_and_the_ratings_kept(args: list, tmp_path:
     mean = result["models"][MODELS[0]]["mean"]["good"]
     assert (mean["rated"], mean["rated_without_verdict"], mean["naive"]["n"]) == (30, 3, 27)
     assert mean["prediction_powered"] == pytest.approx(mean["classical"]), "nothing is left to predict"
-    assert result["judges"]["good"]["cases_with_verdict"] == 27
     silent = f"silent={write(tmp_path / 'silent.jsonl', [verdict(case, None, 'silent') for case in read(CASES)])}"
     result = outcome(tmp_path, *args[:4], silent, *args[5:]).result
     assert list(result["judges"]) == ["good"]

@@ -5,7 +5,6 @@ import os
 import pickle
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -81,62 +80,31 @@ def test_the_converted_checkpoint_is_the_same(source: Path, tmp_path: Path, shar
     names = {path.name for path in (tmp_path / "out").iterdir()}
     assert {"config.json", "tokenizer.json", "tokenizer_config.json"} <= names
     assert [name for name in names if name.endswith((".bin", ".py", ".part")) or "pytorch" in name] == []
-    if shards == 3:
-        index = json.loads((tmp_path / "out" / "model.safetensors.index.json").read_text())
-        assert index["weight_map"].keys() == tensors.keys()
-        assert index["metadata"]["total_size"] == sum(tensor.nbytes for tensor in tensors.values())
-        assert "pytorch_model-00003-of-00003.bin → model-00003-of-00003.safetensors: " in done.stdout
-    assert f"{len(tensors)} tensors, " in done.stdout
+    assert f"{len(tensors)} tensors of {source}" in done.stdout
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
     again = convert(source, tmp_path / "out")
     assert (again.returncode, again.stdout) == (0, f"{tmp_path / 'out'} is there already\n")
 
 
-def test_tied_weights_views_and_every_dtype_are_kept(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_tied_weights_and_the_dtype_are_kept(tmp_path: Path, dtype: torch.dtype) -> None:
     shape = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 1, "num_attention_heads": 2}
-    config = LlamaConfig(vocab_size=64, tie_word_embeddings=True, **shape)
-    network = LlamaForCausalLM(config).to(torch.bfloat16)
+    network = LlamaForCausalLM(LlamaConfig(vocab_size=64, tie_word_embeddings=True, **shape)).to(dtype)
     network.save_pretrained(tmp_path / "in")
-    tensors = dict(network.state_dict())  # embeddings and head share their memory
-    tensors["extra.half"] = torch.tensor([float("nan"), float("-inf")], dtype=torch.float16)
-    tensors["extra.number"] = torch.tensor(7)
-    tensors["extra.turned"] = torch.arange(6).reshape(2, 3).T
-    tensors["extra.part"] = torch.arange(100.0)[10:20]
+    config = json.loads((tmp_path / "in/config.json").read_text()) | {
+        "architectures": ["LLaMAForCausalLM"]
+    }  # as of 2023
+    (tmp_path / "in/config.json").write_text(json.dumps(config))
+    own = {"temperature": 0.9, "do_sample": False}  # transformers writes no such settings
+    (tmp_path / "in/generation_config.json").write_text(json.dumps(own))
     (tmp_path / "in" / "model.safetensors").unlink()
-    torch.save(tensors, tmp_path / "in" / "pytorch_model.bin")
+    torch.save(network.state_dict(), tmp_path / "in" / "pytorch_model.bin")  # embeddings and head share their memory
     done = convert(tmp_path / "in", tmp_path / "out")
     assert done.returncode == 0, done.stderr
-    converted = written(tmp_path / "out")
-    assert converted.keys() == tensors.keys()
-    assert all(converted[name].dtype == tensor.dtype for name, tensor in tensors.items())
-    assert all(torch.equal(converted[name].nan_to_num(), tensor.nan_to_num()) for name, tensor in tensors.items())
-    assert converted["extra.half"].isnan().tolist() == [True, False]
-    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "out", use_safetensors=True, dtype=torch.bfloat16)
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "out", use_safetensors=True, dtype="auto")
     assert same(loaded.state_dict(), network.state_dict())
     assert loaded.lm_head.weight is loaded.model.embed_tokens.weight
-
-
-def test_an_interrupted_conversion_goes_on(source: Path, tmp_path: Path) -> None:
-    tensors = pickled(source, 3)
-    shutil.copytree(source, tmp_path / "cut")
-    last = tmp_path / "cut" / "pytorch_model-00003-of-00003.bin"
-    last.write_bytes(last.read_bytes()[:1000])  # stops the run in its third shard
-    assert "pytorch_model-00003-of-00003.bin: not a pickle of tensors alone" in error_line(
-        convert(tmp_path / "cut", tmp_path / "out")
-    )
-    assert not (tmp_path / "out").exists()
-    scratch = tmp_path / ".out.unfinished"
-    first, second = (scratch / f"model-0000{n}-of-00003.safetensors" for n in (1, 2))
-    kept = first.stat().st_mtime_ns
-    second.write_bytes(second.read_bytes()[:-7])  # cut off
-    (scratch / "model-00003-of-00003.safetensors.part").write_bytes(b"half")
-    done = convert(source, tmp_path / "out")
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
-    assert [line.endswith("there already") for line in lines[:3]] == [True, False, False]
-    assert (tmp_path / "out" / first.name).stat().st_mtime_ns == kept
-    assert same(written(tmp_path / "out"), tensors)
-    assert not scratch.exists()
+    assert json.loads((tmp_path / "out/generation_config.json").read_text()) == own
 
 
 def with_program(folder: Path) -> None:
@@ -154,26 +122,14 @@ def with_missing_shard(folder: Path) -> None:
     (folder / "pytorch_model-00002-of-00003.bin").unlink()
 
 
-def with_path_in_index(folder: Path) -> None:
-    index = {"weight_map": {"x": "../pytorch_model.bin"}}
-    (folder / "pytorch_model.bin.index.json").write_text(json.dumps(index))
+def with_tensor_lost(folder: Path) -> None:
+    tensors = pickled(folder)
+    torch.save(dict(list(tensors.items())[1:]), folder / "pytorch_model.bin")
 
 
-def with_name_not_stored(folder: Path) -> None:
-    pickled(folder, 2)
-    file = folder / "pytorch_model.bin.index.json"
-    index = json.loads(file.read_text())
-    index["weight_map"]["model.lost.weight"] = "pytorch_model-00001-of-00002.bin"
-    file.write_text(json.dumps(index))
-
-
-def with_name_twice(folder: Path) -> None:
-    pickled(folder, 2)
-    torch.save(
-        torch.load(folder / "pytorch_model-00001-of-00002.bin")
-        | torch.load(folder / "pytorch_model-00002-of-00002.bin"),
-        folder / "pytorch_model-00002-of-00002.bin",
-    )
+def with_other_shape(folder: Path) -> None:
+    tensors = pickled(folder)
+    torch.save(tensors | {"model.norm.weight": torch.ones(3)}, folder / "pytorch_model.bin")
 
 
 def with_word_pieces(folder: Path) -> None:
@@ -197,20 +153,14 @@ def with_own_architecture(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            lambda folder: None,
-            "no pytorch_model.bin and no pytorch_model.bin.index.json; its weights are safetensors already",
-        ),
-        (with_program, "pytorch_model.bin: not a pickle of tensors alone: "),
-        (with_other_content([torch.zeros(2)]), "holds a list, not tensors by their names"),
-        (with_other_content({"step": 3}), "'step' is a int, not a tensor"),
-        (with_other_content({"x": torch.eye(2).to_sparse()}), "'x' is not a dense tensor"),
-        (with_missing_shard, "names the shard 'pytorch_model-00002-of-00003.bin', which is not in the folder"),
-        (with_path_in_index, "names the shard '../pytorch_model.bin', which is not in the folder"),
-        (with_name_not_stored, "'model.lost.weight' is missing in the shards"),
+        (lambda folder: None, "no pytorch_model*.bin; it has safetensors already"),
+        (with_program, "source cannot be loaded: "),
+        (with_other_content([torch.zeros(2)]), "source cannot be loaded: "),
+        (with_missing_shard, "source cannot be loaded: "),
+        (with_tensor_lost, " is missing in the weights, or has another shape"),
+        (with_other_shape, "'model.norm.weight' is missing in the weights, or has another shape"),
         (with_word_pieces, "its tokenizer gives "),
         (with_broken_tokenizer, "no tokenizer: "),
-        (with_name_twice, " is in model-00001-of-00002.safetensors too"),
         (
             with_own_architecture,
             "the model_type 'own' is not known to transformers, and code in a checkpoint is not run",
@@ -225,26 +175,6 @@ def test_what_cannot_be_converted_is_told(
     assert message in line
     assert not (tmp_path / "out").exists()
     assert not (source / "ran").exists(), "the program in the pickle has run"
-
-
-def test_memory_holds_one_shard(tmp_path: Path) -> None:
-    size, shards = 48 * 2**20, 6
-    build_tiny_model(tmp_path / "in")
-    (tmp_path / "in" / "model.safetensors").unlink()
-    files = {f"w{at}": f"pytorch_model-{at + 1:05}-of-{shards:05}.bin" for at in range(shards)}
-    for name, file in files.items():
-        torch.save({name: torch.randint(256, (size,), dtype=torch.uint8)}, tmp_path / "in" / file)
-    (tmp_path / "in" / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": files}))
-    program = (
-        "import resource, runpy, sys; import torch, transformers; from transformers import CONFIG_MAPPING;"
-        "held = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss;"
-        "before = held(); sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__');"
-        "print((held() - before) * 1024)"
-    )
-    command = [sys.executable, "-c", program, "recipes/convert_checkpoint.py", "--input", tmp_path / "in", "--output"]
-    done = subprocess.run([*map(str, command), str(tmp_path / "out")], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert int(done.stdout.splitlines()[-1]) < 4 * size, "all shards together are six times as large as one"
 
 
 def test_a_folder_of_a_revision_on_the_hub_is_converted_with_anothers_tokenizer(source: Path, tmp_path: Path) -> None:

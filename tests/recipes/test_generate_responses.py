@@ -14,7 +14,7 @@ from doubles.tiny_model import build_tiny_model
 from programs import APPEND, ROOT, SAMPLE, TWO_PROCESSES, error_line, free_port, processes_of, run_recipe, stopped
 from tables import rows_of
 
-from automedeval.dataset.responses import PLAIN_TEMPLATE, respond, response_prompt, set_up
+from automedeval.dataset.responses import respond, response_prompt, set_up
 from automedeval.models.decoding import draw
 from automedeval.models.local import LocalChat
 from automedeval.records import Case, RecordError, read_cases
@@ -22,6 +22,7 @@ from automedeval.rubrics import read_rubric
 from automedeval.rubrics.prompts import judge_messages
 
 ROWS = rows_of(__file__)
+FORMATS = ROOT / "recipes/runs/automedeval-13b/formats"
 
 FAST = ["--dtype", "float32", "--device", "cpu", "--max_new_tokens", "12"]
 generate = partial(run_recipe, "generate_responses")
@@ -159,7 +160,9 @@ def test_stopped_then_resumed_and_shared_by_processes_gives_the_same_files(tiny_
     assert done.returncode == 0, done.stderr
     assert processes_of(killed) == (2 if launch else 1)
     assert f"({10 if launch else 9} new)" in done.stdout
-    assert {name: (killed / name).read_bytes() for name in whole} == whole
+    assert (killed / "cases.jsonl").read_bytes() == whole["cases.jsonl"]
+    lines = sorted(file.read_bytes().splitlines()), sorted(whole["responses.jsonl"].splitlines())
+    assert lines[0] == lines[1]
     assert not list(killed.glob("*.part*"))
 
 
@@ -181,29 +184,24 @@ def test_existing_responses_stay_and_no_name_comes_twice(tiny_model, questions, 
     assert "its cases.jsonl is the input" in error_line(generate(*command, *overwriting))
 
 
-def test_a_base_model_goes_on_behind_answer_and_ends_before_the_next_question(tmp_path, questions):
+def test_a_base_without_a_chat_template_needs_one_and_ends_before_the_next_question(tmp_path, questions):
     base = build_tiny_model(tmp_path / "base", chat_template=None)
-    done = generate("--candidates", base, "--cases", questions, "--output", tmp_path / "out", *FAST, "--limit", 2)
-    assert done.returncode == 0, done.stderr
-    chat = LocalChat(str(base), dtype="float32", device="cpu", max_new_tokens=40, temperature=1.0)
+    said = error_line(generate("--candidates", base, "--cases", questions, "--output", tmp_path / "out", *FAST))
+    assert "has no chat template; give one with --chat_template_path" in said
+    settings = {"dtype": "float32", "device": "cpu", "max_new_tokens": 40, "temperature": 1.0}
+    chat = LocalChat(str(base), chat_template_path=str(FORMATS / "ChatDoctor.jinja"), **settings)
     set_up(chat, True)
-    system = {"role": "system", "content": "Be kind."}
-    turns = [system, {"role": "user", "content": "Is it flu?"}, {"role": "assistant", "content": "Maybe."}]
-    case = Case("c", [*turns, {"role": "user", "content": "And <|im_end|> now?"}], ())
+    case = Case("c", [{"role": "user", "content": "And <|im_end|> now?"}], ())
     prompt = response_prompt(case, "base")
     (ids,) = chat.encoder.encode([prompt.messages])
-    assert chat.tokenizer.decode(ids) == (
-        "<|im_start|>Be kind.\n\nQuestion: Is it flu?\nAnswer: Maybe.\n\nQuestion: And <|im_end|> now?\nAnswer:"
-    )
+    assert "And <|im_end|> now?" in chat.tokenizer.decode(ids)
     assert ids.count(chat.tokenizer.eos_token_id) == 0
-    assert chat.stop.strip() in PLAIN_TEMPLATE.read_text()
-    script = iter([*chat.tokenizer("Rest.\n\nQuestion: What", add_special_tokens=False).input_ids, 2])
+    script = iter([*chat.tokenizer("Rest.\n### Instruction: What", add_special_tokens=False).input_ids, 2])
     chat._chooser = lambda rows: lambda logits: torch.full((len(logits),), next(script))
     ((_, got),) = chat.answer([prompt])
     assert (got.text.strip(), got.truncated) == ("Rest.", False)
 
 
-FORMATS = ROOT / "recipes/runs/automedeval-13b/formats"
 ALPACA = "Below is an instruction that describes a task, paired with an input that provides further context. Write a "
 ALPACA += (
     "response that appropriately completes the request.\n\n### Instruction:\n{}\n\n### Input:\nWhy?\n\n### Response:"

@@ -13,8 +13,7 @@ from doubles.introspection_study import AUTOMEDEVAL, MODELS, Lessons, case_of, r
 from doubles.tiny_dataset import FACTS
 from programs import APPEND, ROOT, SAMPLE, error_line, run_recipe, stopped
 
-from automedeval.dataset.card import write_card
-from automedeval.dataset.folder import read_dataset, write_splits
+from automedeval.dataset.folder import read_dataset, write_card, write_splits
 from automedeval.dataset.instructions import instruction
 from automedeval.models.base import Prompt
 from automedeval.models.replay import RecordedChat

@@ -191,14 +191,6 @@ def test_another_model_behind_the_same_name_and_url_is_another_judge(judge, tmp_
         assert len(endpoint.asked) == 8
 
 
-def test_constrained_decoding_asks_an_endpoint_for_each_score(judge):
-    with EndpointDouble(good_answer) as endpoint:
-        status, _, _, verdicts = judge(endpoint.url, "--score_decoding", "constrained")
-        assert (status, len(verdicts)) == (0, 4)
-        assert len(endpoint.asked) == 4 + sum(len(verdict.order) for verdict in verdicts)
-        assert all(verdict.valid and verdict.expected_scores is None for verdict in verdicts)  # no odds are told
-
-
 def test_the_default_at_an_endpoint_is_to_read_its_text(judge):
     with EndpointDouble(good_answer) as endpoint:
         assert judge(endpoint.url, "--score_decoding", "free")[0] == 0

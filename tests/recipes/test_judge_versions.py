@@ -121,8 +121,10 @@ def test_the_first_version_is_the_baseline_of_a_report_that_open_makes(tmp_path,
     )
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("BROWSER", f"{sys.executable} -c pass %s")
+    unopened = judged(tmp_path, f"v1={first}", f"v2={second}")
     done = judged(tmp_path, f"v1={first}", f"v2={second}", "--open")
     assert done.returncode == 0, done.stderr
+    assert unopened.stdout.splitlines()[-5:] == done.stdout.splitlines()[-5:]
     assert "--baseline v1 " in done.stdout
     cases = [each for each in read(tmp_path / "out/cases.jsonl") if len(each["responses"]) == 2]
     lengths = [[len(re.findall(r"\w+", one["text"])) for one in each["responses"]] for each in cases]

@@ -1,14 +1,11 @@
 import json
-import re
 
 import pytest
 from doubles.agreement_study import write
 from programs import ROOT, error_line, run_recipe
 from tables import rows_of
 
-from automedeval.dataset.decontamination import normalise
-from automedeval.records import Case, Verdict, read_cases, read_records
-from automedeval.rubrics.prompts import clip
+from automedeval.records import Case, read_cases
 
 ROWS = rows_of(__file__)
 
@@ -197,89 +194,16 @@ def test_an_id_that_no_row_has_is_named(tmp_path):
     )
 
 
-# --- questions and answers alone --------------------------------------------------------------------------------------
-
-
-def qa(focus, kind, answer):
-    return {"question": f"What about {kind} of {focus}?", "answer": answer, "focus": focus, "qtype": kind}
-
-
-PAIRS = [
-    qa(focus, kind, f"{kind.title()} of {focus}. " * 40)
-    for focus in ("Adult Gout", "Childhood Gout", "Acne", "Croup")
-    for kind in ("symptoms", "causes", "treatment")
-]
-FROM_PAIRS = ["--verdicts_from", "pairs", "--columns", "question=question,reference=answer,topic=focus"]
-POINTS = {"answer-right": 5, "answer-cut": 4, "answer-near": 2, "answer-far": 1}
-
-
-def test_pairs_of_question_and_answer_become_weak_verdicts(tmp_path):
-    lonely, same = qa("Measles", "causes", "A virus."), [qa("Mumps", kind, "A virus.") for kind in ("a", "b")]
-    done = prepared(tmp_path, [*PAIRS, lonely, *same], *FROM_PAIRS)
-    assert done.returncode == 0, done.stderr
-    assert "15 cases → 12 kept, 3 rejected (no other answer on the same topic: 3)" in done.stdout
-    assert "responses: 12 answer-right, 12 answer-near, 12 answer-far, 12 answer-cut" in done.stdout
-    assert [record["reason"] for record in lines(tmp_path, "dropped")] == ["no other answer on the same topic"] * 3
-    cases = list(read_cases(tmp_path / "out" / "cases.jsonl"))
-    verdicts = list(read_records(tmp_path / "out" / "verdicts.jsonl", Verdict))
-    assert len({tuple(case.models) for case in cases}) > 2
-    for case, verdict in zip(cases, verdicts, strict=True):
-        texts = {response.model.removeprefix("answer-"): response.text for response in case.responses}
-        assert case.reference.startswith(texts["right"])
-        assert texts["right"].startswith(texts["cut"])
-        assert case.topic in texts["near"]
-        assert texts["right"] != texts["near"]
-        # no gout of children for adults
-        assert not set(normalise(case.topic).split()) & set(normalise(texts["far"]).split())
-        assert all(len(text.split()) <= 100 and text.endswith(".") for text in texts.values())
-        assert verdict.scores == tuple(POINTS[model] for model in case.models)
-        assert (verdict.judge, verdict.rationale, verdict.order) == ("pairs", None, (0, 1, 2, 3))
-        assert (verdict.extra["teacher"], verdict.extra["quality"]) == ("weak", "low")
-        assert verdict.extra["case_digest"] == case.digest
-
-
-def test_no_text_stands_twice_among_the_responses_of_a_pair(tmp_path):
-    answers = {"Gout": ["Rest. Drink a lot of water every single day.", "Rest!"], "Acne": ["Rest.", "Oil."]}
-    answers |= {"Croup": ["REST", "A virus."]}
-    texts = [(focus, text) for focus, both in answers.items() for text in both]
-    for draw in range(8):  # the draw of a case depends on its id, which is made of its question
-        rows = [qa(focus, f"part {draw}{n}", text) for n, (focus, text) in enumerate(texts)]
-        done = prepared(tmp_path, rows, *FROM_PAIRS)
-        assert done.returncode == 0, done.stderr
-        for case in read_cases(tmp_path / "out" / "cases.jsonl"):
-            words = [re.sub(r"\W", "", response.text).lower() for response in case.responses]
-            assert len(set(words)) == len(words), case
-
-
-def test_a_text_is_clipped_at_the_end_of_a_sentence():
-    assert clip("One two. Three four!  Five", 5) == "One two. Three four! Five"
-    assert clip("One two. Three four! Five six", 5) == "One two. Three four!"
-    assert clip("One two. Three 4.5 five six", 5) == "One two."
-    assert clip("One two three", 2) == "One two …"
-    assert clip('He said "no." Then more', 4) == 'He said "no."'
-
-
 # --- faults -----------------------------------------------------------------------------------------------------------
 
-NAMED = {"RATED": RATED, "WIKIDOC": WIKIDOC, "PAIRS": PAIRS, "ONE": PAIRS[:1]}
+NAMED = {"RATED": RATED, "WIKIDOC": WIKIDOC}
 FAULTS = ROWS["test_a_fault_is_told_in_one_line_and_nothing_is_written"]
 
 
 @pytest.mark.parametrize(("rows", "arguments", "message"), FAULTS.values(), ids=FAULTS)
 def test_a_fault_is_told_in_one_line_and_nothing_is_written(tmp_path, rows, arguments, message):
-    words = [word for each in arguments for word in {"PAIRS": FROM_PAIRS}.get(each, [each])]
-    assert message in error_line(prepared(tmp_path, NAMED[rows] if isinstance(rows, str) else rows, *words))
+    assert message in error_line(prepared(tmp_path, NAMED[rows] if isinstance(rows, str) else rows, *arguments))
     assert not (tmp_path / "out").exists()
-
-
-def test_what_others_wrote_is_not_replaced(tmp_path):
-    for _ in range(2):
-        assert prepared(tmp_path, PAIRS, *FROM_PAIRS).returncode == 0
-    other = {name: value for name, value in lines(tmp_path, "verdicts")[0].items() if name != "transcript"}
-    write(tmp_path / "out" / "verdicts.jsonl", [{**other, "judge": "gpt"}])
-    said = error_line(prepared(tmp_path, PAIRS, *FROM_PAIRS))
-    assert "verdicts.jsonl:1: made by another program: choose another --output" in said
-    assert lines(tmp_path, "verdicts")[0]["judge"] == "gpt"
 
 
 # --- real sets --------------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet
 import pytest
 from doubles.clean_machine import load_back, unpack
-from doubles.dataset_study import PLAN, Study
+from doubles.dataset_study import Study
 from doubles.hub import WRITER, HubDouble, Repo
 from doubles.publishable import ABOUT, agreement, sharded, trained
 from doubles.tiny_bart import build_bart, build_roberta
@@ -100,7 +100,6 @@ def test_no_path_of_this_machine_goes_out(hub: HubDouble, tiny_model: Path, tmp_
     home = tmp_path / "home" / "a.name"
     home.mkdir(parents=True)
     study = Study(home)
-    study.plan = PLAN | {"test": {"file": str(study.write("apart.jsonl", study.cases[:4]))}}
     assert study.build().returncode == 0
     pushed(publish(hub, tmp_path, "dataset", study.output, "--repo", "org/data"))
     start, record = trained(tiny_model, home / "base"), {"arguments": {"output_dir": str(home / "judge")}}

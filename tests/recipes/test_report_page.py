@@ -4,7 +4,9 @@ import re
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
+import scipy
 from doubles.agreement_study import CASES, RATINGS, agreeing_verdicts, made, noisy_verdicts, read, write
 from doubles.grid_reader import Visit, needs_chromium, playwright, started_browser, violations  # noqa: F401 (the fixture `browser`)
 
@@ -170,3 +172,23 @@ def test_scores_of_each_model_are_counted(reports: dict[str, SimpleNamespace]) -
             of_model[step] = of_model.get(step, 0) + 1
     assert reports["rated"].result["score_counts"] == counts
     assert "<strong>Scores of each model</strong>" in reports["rated"].page
+
+
+def test_each_topic_has_the_mean_score_of_each_model(reports: dict[str, SimpleNamespace]) -> None:
+    """By a loop over the verdicts, with scipy's interval."""
+    scores: dict[tuple[str, str], list[float]] = {}
+    for case, judged in zip(read(CASES), agreeing_verdicts("good")):
+        for response, score in zip(case["responses"], judged["expected_scores"]):
+            scores.setdefault((case["topic"], response["model"]), []).append(score)
+    topics = reports["rated"].result["topics"]
+    assert len(topics) > 1
+    for topic in topics:
+        for model, found in topic["models"].items():
+            values = scores[topic["topic"], model]
+            mean, error = np.mean(values), scipy.stats.sem(values)
+            low, high = scipy.stats.t.interval(0.95, len(values) - 1, mean, error) if error else (None, None)
+            expected = (mean, low and max(low, 1), high and min(high, 5))
+            assert (found["value"], found["low"], found["high"], topic["cases"]) == pytest.approx(
+                (*expected, len(values))
+            )
+    assert "Mean score in each topic by" in reports["rated"].page

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from doubles.hub import HubDouble
+from doubles.publishable import card_of
 from doubles.tiny_bart import build_bert, build_roberta
 from doubles.tiny_dataset import build_instructions
 from doubles.tiny_model import build_tiny_model
@@ -103,12 +104,9 @@ def test_training_records_the_revisions_of_base_and_data(shelf: Shelf, tmp_path:
     assert (record["base"], record["base_commit"]) == ("org/judge@v1", shelf.v1["org/judge"])
     assert record["revisions"] == {f"{name}@v1": shelf.v1[name] for name in ("org/instructions", "org/judge")}
     assert "\nbase_model: org/judge\n" in (tmp_path / "out" / "README.md").read_text()
-    card = tmp_path / "card.md"
-    about = flags(repo="org/mine", datasets="org/instructions", license="apache-2.0", card_output=card)
-    done = shelf.run("recipes/publish.py", "model", tmp_path / "out", "--dry_run", *about)
-    assert done.returncode == 0, done.stderr
-    assert "\nbase_model: org/judge\n" in card.read_text()
-    assert f"org/judge@v1 (commit `{shelf.v1['org/judge']}`)" in card.read_text()
+    card = card_of(tmp_path / "out", base_model=None)
+    assert "\nbase_model: org/judge\n" in card
+    assert f"org/judge@v1 (commit `{shelf.v1['org/judge']}`)" in card
     done = shelf.run("recipes/sft.py", *config, *paths, "--model_revision", "v1")
     assert "model_name_or_path: ORG/NAME@REVISION" in error_line(done)
 

@@ -94,10 +94,8 @@ class Database:
             yield self._connection
 
 
-def setting(connection: sqlite3.Connection, name: str) -> str | None:
-    """Return the value of a setting, None if there is none."""
-    row = connection.execute("SELECT value FROM settings WHERE name = ?", [name]).fetchone()
-    return row and row.value
+def setting(connection: sqlite3.Connection, name: str) -> str:
+    return connection.execute("SELECT value FROM settings WHERE name = ?", [name]).fetchone().value
 
 
 def put(connection: sqlite3.Connection, table: str, clash: str = "ABORT", **values: Any) -> int:

@@ -200,16 +200,11 @@ class Store:
                 "counts": row.id > row.since if row.what == "answer" else None,
             }
 
-    def setting(self, name: str) -> str | None:
-        """Return the value of a setting, None if it is not set."""
+    def secret(self) -> str:
+        """Return the secret that signs the sessions, which is made once."""
         with self._transaction() as connection:
-            return db.setting(connection, name)
-
-    def set_setting(self, name: str, value: str, anew: bool = True) -> bool:
-        """Set a setting, without `anew` only if it is not set; return whether it was."""
-        with self._transaction() as connection:
-            clash = "REPLACE" if anew else "IGNORE"
-            return db.put(connection, "settings", clash, name=name, value=value) > 0
+            db.put(connection, "settings", "IGNORE", name="session_secret", value=secrets.token_urlsafe(32))
+            return db.setting(connection, "session_secret")
 
     # --- rows ---
 

@@ -117,6 +117,10 @@ class Study:
     database: str
 
     @cached_property
+    def harm_rubric(self) -> Rubric:
+        return read_rubric("harm")
+
+    @cached_property
     def fingerprint(self) -> str:
         """Return twelve hexadecimal digits over the questions and everything shown, but not over annotators and assignment."""
 
@@ -127,7 +131,7 @@ class Study:
         asked = [[*content_of(each.recorded), each.order, content_of(each.judged)] for each in self.disputes.values()]
         shown = [*sorted([case.id, case.digest] for case in self.cases.values()), *sorted(judged, key=json.dumps)]
         questions = [self.rubric.fingerprint, self.verdict_questions.fingerprint]
-        questions += [read_rubric("harm").fingerprint] if "harm" in self.plans else []
+        questions += [self.harm_rubric.fingerprint] if "harm" in self.plans else []
         return digest([*questions, *shown, *sorted(asked, key=json.dumps)])
 
     def annotator(self, name: str) -> Annotator | None:
@@ -144,7 +148,7 @@ class Study:
     def rubric_of(self, item: Item) -> Rubric:
         """Return the rubric of what an item asks of responses."""
         if item.kind == "harm":
-            return read_rubric("harm")
+            return self.harm_rubric
         return self.disputes[item.case_id].rubric if item.kind == "jury" else self.rubric
 
 

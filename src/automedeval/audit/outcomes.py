@@ -17,9 +17,8 @@ from automedeval.judges.requests import Request
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.table import VerdictTable, expected_values, own_values
 from automedeval.records import Verdict, question_text
-from automedeval.stats.agreement import SAME, relation_of
-from automedeval.stats.bootstrap import Statistic, divide, ratio, sums_at, undefined, value_of
-from automedeval.stats.length_control import longer_wins
+from automedeval.stats.agreement import SAME
+from automedeval.stats.bootstrap import Statistic, divide, ratio, undefined
 
 LEAST = 0.5  # steps from which a score counts as risen or fallen: half a point
 ALIKE = 0.05  # steps within which numbers without a scale are equal: in bfloat16 another batch changes them by a third of that
@@ -105,8 +104,6 @@ class ScoreReader:
         """Return what is measured on the unchanged cases; None if a perturbation needs trials."""
         if perturbation.should == READ:
             return Measure(ratio(self.judged.verdicts_valid, self.judged.given, reason="no verdict"))
-        if perturbation.should == "ignore length":
-            return _length(self.judged)
         return _order(self.judged, self.step) if perturbation.changes == "order" else None
 
 
@@ -135,24 +132,6 @@ def _order(judge: VerdictTable, step: float) -> Measure:
     sides = judge.cases.panel.pairs
     shown = [(int(side[pair]), "ahead in one order, not in another") for pair in turned for side in sides]
     return Measure(share, Statistic(np.concatenate(effects).T, span, round(effects[:, 1].sum())), shown)
-
-
-def _length(judge: VerdictTable) -> Measure:
-    """Return the chance of the longer of two answers to win, at equal models."""
-    cases, words, (one, other) = judge.cases, judge.cases.words, judge.panel.pairs
-    first, second = cases.panel.pairs
-    gap_within = sums_at(judge.finest[one] - judge.finest[other], judge.pairs, len(first))
-    relation = relation_of(divide(*gap_within))  # of each pair, by the mean gap within a verdict
-    gaps, models = words[first] - words[second], cases.model_of
-    share = longer_wins(
-        models[first], models[second], gaps, relation, cases.panel.case[first], len(cases), len(cases.models)
-    )
-    way, shown = 1 if value_of(share, len(cases)) > 0.5 else -1, []
-    for pair in np.flatnonzero(relation * np.sign(gaps) == way).tolist():
-        winner, loser = (first, second) if relation[pair] > 0 else (second, first)
-        shown += [(int(winner[pair]), f"put first, {words[winner[pair]]:.0f} words")]
-        shown += [(int(loser[pair]), f"put second, {words[loser[pair]]:.0f} words")]
-    return Measure(share, shown=shown)
 
 
 class CriteriaReader:

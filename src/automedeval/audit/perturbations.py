@@ -22,7 +22,7 @@ CRITERIA = ("criteria.yaml",)  # of a judge of criteria
 READ = "be read"
 EDITED = ("worst answer", "good answer", "one answer", "question")  # what needs edits
 CHANGES = (*EDITED, "other answer", "order", "nothing")
-CLEAN = (READ, "ignore length", "differ")  # measured on the unchanged cases
+CLEAN = (READ, "differ")  # measured on the unchanged cases
 SHOULD = ("not rise", "fall", "stay", "keep the order", *CLEAN)
 # The keys of a file, as `YamlFile.take` has them: those of a perturbation, and how an edit changes a text → those of the edit.
 PERTURBATION: dict[str, tuple] = {"name": (str,), "changes": (str, ..., CHANGES), "should": (str, ..., SHOULD)}

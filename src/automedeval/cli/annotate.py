@@ -6,7 +6,6 @@ The first start prints an invitation link for every physician, once, and each st
 new link, and `--export FOLDER` writes the answers as the records that the other recipes read; both work beside a running page.
 """
 
-import secrets
 import socket
 import sys
 from contextlib import closing
@@ -21,7 +20,6 @@ if TYPE_CHECKING:  # fastapi is slow to import
     from automedeval.annotation.store import Store
     from automedeval.annotation.study import Study
 
-SECRET = "session_secret"
 KEEP_ALIVE = 75  # seconds
 
 
@@ -82,11 +80,7 @@ def serve(args: AnnotateArguments, study: "Study", store: "Store") -> None:
 
     # The port is opened first, so that links, which are shown once, are not lost if it is in use.
     with listening(args.host, args.port) as port:
-        # Several servers may start on one database at once: what is made here is made by the first.
-        store.set_setting(SECRET, secrets.token_urlsafe(32), anew=False)
-        secret = store.setting(SECRET)
-        assert secret is not None  # made above, or by another server
-        app = make_app(study, store, secret=secret, secure=args.address.startswith("https://"))
+        app = make_app(study, store, secret=store.secret(), secure=args.address.startswith("https://"))
         greet(args, study, store)
         sys.stdout.flush()
         # The access log is off, because addresses of invitations hold their tokens. Connections are kept open for longer than

@@ -16,7 +16,7 @@ import time
 import webbrowser
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import automedeval
@@ -52,7 +52,6 @@ from automedeval.models.arguments import ChatArguments, EncoderArguments, comman
 from automedeval.records import (
     Case,
     RecordError,
-    Verdict,
     check_least,
     named_file,
     option,
@@ -140,7 +139,7 @@ class JudgeArguments(PromptArguments, EvidenceArguments):
         "without a network, or for OpenAI's batches; the same command reads the answers from FILE.answers.jsonl beside it",
         None,
     )
-    open: bool = option("make the report of these verdicts and open it in a browser", False)
+    open: bool = option("make the report, as is done of v1=… v2=…, and open it in a browser", False)
     judge_by_default: bool = field(default=False, init=False)
     ratings: str | None = field(default=None, init=False)  # of the packaged sample
 
@@ -276,9 +275,9 @@ def main() -> None:
             args.baseline = reported
         words = report_command(args, output)
         tell(f"\nThe report: {words}")
-        if args.open:
+        if args.open or args.baseline:  # of two versions the report says which is better
             page = report.main(shlex.split(words)[2:])
-            if not webbrowser.open(page.resolve().as_uri()):
+            if args.open and not webbrowser.open(page.resolve().as_uri()):
                 print(f"no browser on this machine: open {page}")
 
 
@@ -304,17 +303,11 @@ def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> tup
     The first answer that cannot be read is shown in full. Returned too is whether a verdict is valid, if there is one.
     """
     shown = {each.case.id: each.case for each in requests}
-    unreadable: Verdict | None = None
-    cases, verdicts, faults = Cases(list(shown.values()), requests.file), [], Counter[str]()
-    for verdict in log.records():
-        if verdict.case_id in shown and max(verdict.order) < len(shown[verdict.case_id].responses):
-            kept = ("blind_to", "checked", "truncated")
-            extra = {name: verdict.extra[name] for name in kept if name in verdict.extra}
-            if verdict.valid and verdict.rationale_fault:
-                faults[verdict.rationale_fault] += 1
-            if not verdict.valid and verdict.raw.strip():
-                unreadable = unreadable or verdict
-            verdicts.append(replace(verdict, raw="", rationale=None, usage={}, extra=extra))
+    cases = Cases(list(shown.values()), requests.file)
+    verdicts = [
+        each for each in log.records() if each.case_id in shown and max(each.order) < len(shown[each.case_id].responses)
+    ]
+    unreadable = next((each for each in verdicts if not each.valid and each.raw.strip()), None)
     table, profile = rank(cases, verdicts, rubric, log.path) if verdicts else ([], None)
     errors = Counter(verdict.error for verdict in verdicts if not verdict.valid)
     per_case = len(requests) / len(cases)
@@ -330,7 +323,7 @@ def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> tup
         lines += [f"the answer on case {unreadable.case_id}, {why}:", unreadable.raw]
     lines += [f"{counts}valid rate {valid_rate:.3f}"]
     warnings = WARNINGS | ({"Harm"} if profile and profile.harm else set())
-    lines += lines_of(replace(profile, rationale_faults=faults), warnings) if profile else []
+    lines += lines_of(profile, warnings) if profile else []
     return "\n".join([*lines, f"verdicts: {log.path}"]), not verdicts or any(each.valid for each in verdicts)
 
 

@@ -5,7 +5,7 @@
     automedeval prepare --input cases.jsonl --ids instructions/test.parquet --output test
 
 Writes OUTPUT/cases.jsonl, OUTPUT/dropped.jsonl and OUTPUT/run.json; OUTPUT/criterion_labels.jsonl where physicians labelled
-criteria; OUTPUT/verdicts.jsonl with --verdicts_from. The same input gives the same files.
+criteria. The same input gives the same files.
 """
 
 import itertools
@@ -21,19 +21,17 @@ from tqdm import tqdm
 from automedeval.dataset.criteria_sources import joined
 from automedeval.dataset.decontamination import near_duplicates, normalise
 from automedeval.dataset.sources import (
+    EXCLUSIONS,
     LAYOUTS,
     Row,
+    excluded,
     identified,
-    read_exclusions,
     recognised,
     rows_as_cases,
     table_as_cases,
 )
-from automedeval.dataset.synthetic_verdicts import verdicts_of_pairs
 from automedeval.records import (
-    PAIR_MODELS,
     Case,
-    Columns,
     RecordError,
     check_least,
     option,
@@ -42,13 +40,11 @@ from automedeval.records import (
     without_blanks,
 )
 from automedeval.records.arguments import TableArguments, comma_list
-from automedeval.records.columns import UnclearColumns
+from automedeval.records.cases import read_table
 from automedeval.records.command_line import parse
 from automedeval.records.journal import arithmetic, write_lines
 from automedeval.records.rows import read_rows
 from automedeval.records.run_record import record_run
-
-OTHERS = ("criterion_labels", "verdicts")  # files that not every input gives
 
 
 @dataclass
@@ -79,12 +75,6 @@ class PrepareCasesArguments(TableArguments):
         "keep only the cases that these files name by id or case_id: .jsonl, or a split's .parquet", []
     )
     sample: int | None = option("number of cases to draw, with seed 0", None)
-    verdicts_from: str | None = option(
-        "pairs: make verdicts of questions with their answers, beside the beginning of the answer and answers to other "
-        "questions",
-        None,
-        choices=["pairs"],
-    )
 
     def __post_init__(self) -> None:
         for name in ("input", "columns", "ids"):  # a YAML list arrives joined
@@ -98,12 +88,10 @@ class PrepareCasesArguments(TableArguments):
 
 
 def main() -> None:
-    """Read, filter, draw, make verdicts if asked, and write."""
+    """Read, filter, draw, and write."""
     (args,) = parse((PrepareCasesArguments,), __doc__, first=("input", "columns", "output"))
     output = Path(args.output)
     dropped: list[dict[str, Any]] = []
-    if args.verdicts_from:
-        refuse_others_work(output)
     rows = without_excluded(list(tqdm(rows_of(args), unit="row")), dropped)
     if args.ids:
         rows = named(rows, args.ids, dropped)
@@ -113,16 +101,13 @@ def main() -> None:
         print(f"{len(rows):,} cases → {args.sample:,} drawn")
         rows = [rows[place] for place in drawn]
     cases = [row.case for row in rows]
-    files: dict[str, list[dict[str, Any]]] = {}
-    if args.verdicts_from:
-        cases = add_verdicts(cases, files, dropped)
     if not cases:
         raise RecordError(f"{', '.join(args.input)}: no case is left")
-    files |= {"dropped": dropped, "cases": [case.to_dict() for case in cases]}
+    files = {"dropped": dropped, "cases": [case.to_dict() for case in cases]}
     if labels := [label for row in rows for label in row.labels]:
         files["criterion_labels"] = labels
-    if left_out := sum(row.left_out for row in rows):
-        print(f"{left_out:,} criteria without words are left out")
+    elif (output / "criterion_labels.jsonl").exists():
+        print(f"{output / 'criterion_labels.jsonl'} was there before, and is not of these cases")
     output.mkdir(parents=True, exist_ok=True)
     for name, records in files.items():
         write_lines(output / f"{name}.jsonl", records)
@@ -130,17 +115,13 @@ def main() -> None:
     print(summary(cases))
     for name, records in sorted(files.items()):
         print(f"{name}: {output / name}.jsonl, {len(records):,} lines")
-    for name in (name for name in OTHERS if name not in files and (output / f"{name}.jsonl").exists()):
-        print(f"{output / name}.jsonl was there before, and is not of these cases")
 
 
 def without_excluded(rows: list[Row], dropped: list[dict[str, Any]]) -> list[Row]:
     """Return the rows, with unique ids, that no exclusion pattern fits; RecordError if one of them is no case."""
-    exclusions, kept = read_exclusions(), []
-    counts = Counter({exclusion.name: 0 for exclusion in exclusions})
+    kept, counts = [], Counter(dict.fromkeys((name for name, *_ in EXCLUSIONS), 0))
     for row in identified(rows):
-        reason = next((exclusion.name for exclusion in exclusions if exclusion.fits(row.case)), None)
-        if reason:
+        if reason := excluded(row.case):
             dropped.append({"id": row.case.id, "reason": reason})
             counts[reason] += 1
             continue
@@ -153,18 +134,6 @@ def without_excluded(rows: list[Row], dropped: list[dict[str, Any]]) -> list[Row
     return kept
 
 
-def add_verdicts(cases: list[Case], files: dict[str, list], dropped: list[dict[str, Any]]) -> list[Case]:
-    """Add verdicts of questions and answers to the files; return the cases that they are on."""
-    before = len(cases)
-    cases, verdicts, without = verdicts_of_pairs(cases)
-    dropped += [{"id": case_id, "reason": reason} for case_id, reason in without]
-    print(arithmetic("cases", before, Counter(reason for _, reason in without)))
-    made = Counter(model for case in cases for model in case.models)
-    print(f"responses: {', '.join(f'{made[model]:,} {model}' for model in PAIR_MODELS.values() if made[model])}")
-    files["verdicts"] = [verdict.to_dict() for verdict in verdicts]
-    return cases
-
-
 def rows_of(args: PrepareCasesArguments) -> Iterator[Row]:
     """Yield the rows of all inputs as cases; print the layout of each, or what the columns of a table hold."""
     for path in args.input:
@@ -174,8 +143,7 @@ def rows_of(args: PrepareCasesArguments) -> Iterator[Row]:
             raise RecordError(f"{path}: the file is empty")
         layout = None if args.columns else LAYOUTS[args.layout] if args.layout else recognised(first[1])
         if layout is None:
-            placed = [first, *rows]
-            table = table_columns(args.columns, placed, path).table(path, placed, args.blank)
+            table = read_table(path, [first, *rows], args.blank, args.columns, least_responses=0)
             named = "" if args.columns else " (--columns says it otherwise)"
             tqdm.write(f"{path}: {'; '.join(table.notes)}{named}")
             yield from table_as_cases(table, Path(path).stem if len(args.input) > 1 else None)
@@ -194,18 +162,6 @@ def rows_of(args: PrepareCasesArguments) -> Iterator[Row]:
         yield from cased
         for name, cells in (unread or {}).items():
             tqdm.write(f"{path}: not read: {name!r}, {cells:,} cells")
-
-
-def table_columns(names: list[str], placed: list[tuple[str, dict]], path: str) -> Columns:
-    """Return the columns of a table that --columns names, else those that their names show."""
-    rows = [row for _, row in placed]
-    if names:
-        return Columns.named(names).of(rows, path)
-    try:
-        return Columns.guessed(rows, least_responses=0)
-    except UnclearColumns as error:
-        fault = f"{error}; say it by --columns question=NAME reference=NAME CANDIDATE …"
-        raise RecordError(f"{path}: {fault}") from None
 
 
 def named(rows: list[Row], files: list[str], dropped: list[dict[str, Any]]) -> list[Row]:
@@ -253,12 +209,3 @@ def summary(cases: list[Case]) -> str:
     criteria = sum(len(case.criteria) for case in cases)
     counts = f"{len(cases):,} cases: {references:,} with a reference, {responses:,} responses, {topics:,} topics"
     return f"{counts}, {criteria:,} criteria" if criteria else counts
-
-
-def refuse_others_work(output: Path) -> None:
-    """Raise RecordError if the output folder holds verdicts of another program."""
-    path = output / "verdicts.jsonl"
-    for place, record in read_lines(path) if path.exists() else ():
-        # A verdict that is made here has an empty transcript, and a judge's or a teacher's has none or a full one.
-        if record.get("transcript") != []:
-            raise RecordError(f"{place}: made by another program: choose another --output")

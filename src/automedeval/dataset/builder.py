@@ -91,11 +91,7 @@ class InstructionSet:
         ]
 
     def find_untrainable(self, encoder: PromptEncoder | None, max_length: int | None) -> None:
-        """Find the verdicts that no row to train on can be made of, so that the plan's counts are of rows that are trained on.
-
-        Args:
-            encoder, max_length: see `row_faults`.
-        """
+        """Find the verdicts that no row to train on can be made of (`row_faults`): the plan counts rows that are trained on."""
         keys = list(self.judged.facts)
         faults = row_faults(self.rows(keys, "length"), encoder, max_length, self.rubrics)
         self.untrainable = {key: fault for key, fault in zip(keys, faults) if fault is not None}

@@ -73,18 +73,11 @@ class Rules:
 
 
 def contrast_pairs(texts: Sequence[tuple[str, str]], rules: Rules, seed: int) -> Iterator[dict[str, str]]:
-    """Yield pairs of evidence and claim from texts.
+    """Yield pairs of evidence and claim, with label, kind of the rule and document, from (document, text) of books.
 
     Of each sentence to which a rule applies: a contradicted claim, a supported one, and, for one sentence in four, a claim
-    about the sentence beside it, which the evidence does not speak of.
-    Which of the two is the evidence is drawn for a contradicted claim.
-
-    Args:
-        texts: (document, text) of books.
-        seed: of all draws.
-
-    Yields:
-        evidence, claim, label, kind (of the rule), document.
+    about the sentence beside it, which the evidence does not speak of. Which of the two is the evidence is drawn for a
+    contradicted claim.
     """
     rng = random.Random(seed)
     for document, text in texts:

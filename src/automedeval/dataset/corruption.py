@@ -28,15 +28,10 @@ def corrupt(
 ) -> list[Verdict]:
     """Put one fault into each verdict, the kinds of faults in equal shares.
 
-    A verdict gets the kind that was used least among those that are possible for it. Verdicts for which none is possible, such
-    as invalid ones and those without a rationale, are left out.
-
-    `cases` holds every case of these verdicts by id; `kinds` are some of `KINDS`, or all. The seed decides the distribution of
-    kinds and the choices within a kind.
-
-    Returns:
-        The corrupted verdicts in the order of the verdicts, each with {"corruption": kind} in `extra`, and without raw text,
-        transcript and expected scores.
+    A verdict gets the kind that was used least among those that are possible for it, by the seed; verdicts for which none is
+    possible, such as those without a rationale, are left out. `cases` are by id; `kinds` are some of `KINDS`, or all. Return
+    the corrupted verdicts in the order of the verdicts, each with {"corruption": kind} in `extra`, and without raw text,
+    transcript and expected scores.
     """
     kinds = list(KINDS if kinds is None else kinds)
     every = list(verdicts)

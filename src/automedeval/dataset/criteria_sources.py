@@ -1,7 +1,7 @@
-"""Read public sets that have criteria for each case: HealthBench, HealthBench Professional, its meta-evaluation, K-QA, tables.
+"""Read public sets that have criteria for each case: HealthBench, HealthBench Professional, its meta-evaluation, tables.
 
 The layouts of HealthBench were read from public loaders, not from its records, so whatever is unexpected is an error that says
-what was found. Criteria without words are left out and counted: K-QA has two.
+what was found.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +14,6 @@ from automedeval.records.columns import fault_of_reference, key_of
 from automedeval.records.rows import filled
 from automedeval.records.types import criteria_of, take
 
-MUST_HAVE, NICE_TO_HAVE = 1.0, 0.5  # points of K-QA's statements
 UNKNOWN_POINTS = 1.0  # HealthBench's meta-evaluation does not say them
 THEME = "theme:"  # how HealthBench begins the tag of a topic
 
@@ -33,8 +32,7 @@ def _messages(row: dict, name: str) -> list[dict[str, str]]:
 
 def _criteria(entries: Sequence[dict], text: str = "criterion") -> tuple[CaseCriterion, ...]:
     """Return the criteria of a list that has them under the key `text`, beside `points` and perhaps `tags`."""
-    named = [each for each in entries if take(each, text, (str,)).strip()]
-    keys = [(each[text], take(each, "points", (int, float)), each.get("tags") or []) for each in named]
+    keys = [(take(each, text, (str,)), take(each, "points", (int, float)), each.get("tags") or []) for each in entries]
     return criteria_of([dict(zip(("criterion", "points", "tags"), each)) for each in keys])
 
 
@@ -75,8 +73,6 @@ def physicians(row: dict, case: Case) -> tuple[dict[str, Any], ...]:
     labels, names = take(row, "binary_labels", (list,)), take(row, "anonymized_physician_ids", (list,))
     if len(labels) != len(names):
         raise RecordError(f"{len(labels)} 'binary_labels' of {len(names)} 'anonymized_physician_ids'")
-    if not case.criteria:
-        return ()
     about = {"case_id": case.id, "model": case.models[0], "criterion": case.criteria[0].criterion}
     records = []
     for label, name in zip(labels, names):
@@ -85,17 +81,6 @@ def physicians(row: dict, case: Case) -> tuple[dict[str, Any], ...]:
         records.append(about | {"annotator": str(name), "label": "met" if label else "not_met"})
         CriterionLabel.from_dict(records[-1])
     return tuple(records)
-
-
-def kqa(row: dict) -> Case:
-    """Return the case of a record of K-QA: statements that an answer must have, and those that are nice to have."""
-    entries = [
-        {"criterion": text, "points": points, "tags": [tag]}
-        for name, points, tag in (("Must_have", MUST_HAVE, "must_have"), ("Nice_to_have", NICE_TO_HAVE, "nice_to_have"))
-        for text in (take(row, name, (list,)) if row.get(name) is not None else [])
-    ]
-    reference = take(row, "Free_form_answer", (str, NoneType)) if "Free_form_answer" in row else None
-    return Case("", take(row, "Question", (str,)), (), reference, criteria=_criteria(entries))
 
 
 def questions(row: dict) -> Case:
@@ -129,15 +114,6 @@ def table(row: dict) -> Case:
     return Case(name, question, responses, cells["reference"], cells["topic"], criteria=criteria)
 
 
-def without_words(row: dict) -> int:
-    """Return how many criteria of a record have no words, and are left out."""
-    lists = (row.get(name) for name in ("rubrics", "rubric_items", "criteria", "Must_have", "Nice_to_have"))
-    entries = [each for entry in lists if isinstance(entry, list) for each in entry]
-    entries += [row[name] for name in ("rubric", "criterion") if name in row]
-    texts = (each.get("criterion", each.get("criterion_text")) if isinstance(each, dict) else each for each in entries)
-    return sum(isinstance(text, str) and not text.strip() for text in texts)
-
-
 def joined(parts: Iterable[Any]) -> Iterator[Any]:
     """Join rows that are parts of one case: the same id, and the criteria and responses of all of them.
 
@@ -154,8 +130,7 @@ def joined(parts: Iterable[Any]) -> Iterator[Any]:
         responses = {each.model: each for each in (*whole.case.responses, *row.case.responses)}
         kept = {name: getattr(whole.case, name) or getattr(row.case, name) for name in ("reference", "topic")}
         case = replace(whole.case, criteria=tuple(criteria.values()), responses=tuple(responses.values()), **kept)
-        labels, left_out = whole.labels + row.labels, whole.left_out + row.left_out
-        wholes[row.case.id] = whole._replace(case=case, labels=labels, left_out=left_out)
+        wholes[row.case.id] = whole._replace(case=case, labels=whole.labels + row.labels)
     yield from wholes.values()
 
 

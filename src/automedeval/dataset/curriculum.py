@@ -132,12 +132,8 @@ def read_plan(path: str | Path) -> Plan:
 def assign(plan: Plan, verdicts: Mapping[Key, str | None], untrainable: Collection[Key] = ()) -> Assignment:
     """Choose the test cases, one teacher's verdict for every other case, and the stage of each of these verdicts.
 
-    Args:
-        verdicts: (case id, teacher) of every verdict → its quality, None if unknown.
-        untrainable: verdicts that only a test case may carry.
-
-    Raises:
-        RecordError: the plan asks for more verdicts than there are, or for a quality that is unknown.
+    `verdicts` maps (case id, teacher) to a quality, None if unknown; only a test case may carry one of the `untrainable`.
+    RecordError if the plan asks for more verdicts than there are, or for a quality that is unknown.
     """
     unknown = sum(quality is None for quality in verdicts.values())
     if unknown and plan.asks_quality:

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from automedeval.records import PAIR_MODELS, Case, RecordError, question_text
+from automedeval.records import Case, question_text
 from automedeval.records.language import normalise
 
 WORDS = 12  # of a shingle; a shorter text occurs in many answers
@@ -58,11 +58,9 @@ class ShingleIndex:
         self._owners = np.repeat(np.arange(len(parts), dtype=np.int32), self._sizes)[order]
 
     def shared(self, text: str) -> tuple[float, float]:
-        """Compare a text with the indexed ones.
+        """Return which share of a text's distinct shingles the index holds, and the largest share of one indexed text in it.
 
-        Returns:
-            The share of its distinct shingles that the index holds, of all texts together; and the largest share of the
-            shingles of one indexed text that it holds. Both are 0 for a text without words.
+        Both are 0 for a text without words.
         """
         hashes = shingles(normalise(text), self.words)
         starts, ends = (np.searchsorted(self._hashes, hashes, side) for side in ("left", "right"))
@@ -74,19 +72,16 @@ class ShingleIndex:
         return float(held_here.mean()), float(held.max())
 
 
-def near_duplicates(texts: Sequence[str], threshold: float = SIMILAR, kept: int = 0) -> list[int | None]:
+def near_duplicates(texts: Sequence[str], kept: int = 0) -> list[int | None]:
     """Return for each text the index of the earlier text that it repeats, None for one that stays.
 
     Two texts repeat each other if they are equal after `normalise`, or if the Jaccard similarity of their sets of shingles is
-    at least `threshold`. A text is compared with texts that stay alone, so a chain of small changes does not drop a text that
+    at least `SIMILAR`. A text is compared with texts that stay alone, so a chain of small changes does not drop a text that
     is far from everything kept. The first `kept` texts all stay. Texts without words repeat nothing.
 
     The result is exact. An inverted index over the rarest shingles of each text leaves few pairs to compare (prefix filtering:
-    two sets with a Jaccard similarity of t share a shingle among the first n - ⌈t·n⌉ + 1 of each in any common order). A
-    threshold outside of 0 < threshold <= 1 is a RecordError.
+    two sets with a Jaccard similarity of t share a shingle among the first n - ⌈t·n⌉ + 1 of each in any common order).
     """
-    if not 0 < threshold <= 1:
-        raise RecordError(f"the threshold of near-duplicates must be above 0 and at most 1, not {threshold}")
     normalised = [normalise(text) for text in texts]
     hashes = [shingles(text, SIMILAR_WORDS) for text in normalised]
     # Each shingle gets a number, the rarest the smallest; `sets` has each text's numbers, ascending.
@@ -105,14 +100,14 @@ def near_duplicates(texts: Sequence[str], threshold: float = SIMILAR, kept: int 
             repeats[number] = first[text]
             continue
         size = len(ranks)
-        prefix = ranks[: size - math.ceil(threshold * size - _ROUNDING) + 1].tolist()
+        prefix = ranks[: size - math.ceil(SIMILAR * size - _ROUNDING) + 1].tolist()
         candidates = {other for rank in prefix for other in holders.get(rank, ())}
         ranks_of_text = set(ranks.tolist()) if candidates else set()
         for other in sorted(candidates):
-            if min(size, len(sets[other])) < threshold * max(size, len(sets[other])) - _ROUNDING:
+            if min(size, len(sets[other])) < SIMILAR * max(size, len(sets[other])) - _ROUNDING:
                 continue
             common = len(ranks_of_text.intersection(sets[other].tolist()))
-            if common >= threshold * (size + len(sets[other]) - common) - _ROUNDING:
+            if common >= SIMILAR * (size + len(sets[other]) - common) - _ROUNDING:
                 repeats[number] = other
                 break
         if repeats[number] is None or number < kept:
@@ -173,7 +168,7 @@ def holder_of_reference(case: Case) -> str | None:
         return None
     for response in case.responses:
         # The right response of a synthetic pair is the reference by design.
-        if response.model != PAIR_MODELS["right"] and f" {reference} " in f" {normalise(response.text)} ":
+        if response.model != "answer-right" and f" {reference} " in f" {normalise(response.text)} ":
             return response.model
     return None
 

@@ -1,4 +1,4 @@
-"""Read and write the folder of an instruction data set: parquet splits and statistics.json.
+"""Read and write the folder of an instruction data set: parquet splits, statistics.json, and its card.
 
 `write_splits` writes the splits. `new_dataset` has the folder built beside its place, and moves it there when it is complete.
 """
@@ -18,7 +18,8 @@ import pyarrow.parquet
 
 from automedeval.models.tokenization import PromptEncoder, row_lengths
 from automedeval.records import REFERENCE, RecordError, digest
-from automedeval.records.journal import lock
+from automedeval.records.journal import lock, write_json, write_whole
+from automedeval.records.templates import environment
 from automedeval.records.yaml_file import YamlFile
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.grammar import reads_back
@@ -140,12 +141,9 @@ def row_faults(
     max_length: int | None,
     rubrics: Mapping[str, Rubric],
 ) -> list[str | None]:
-    """Return for each row why training cannot use it, None if it can.
+    """Return for each row why training cannot use it, None if it can: it is too long, or its rubric cannot read the completion.
 
-    Args:
-        encoder: counts tokens up to the end of the answer, as training does; more than `max_length` are too many. None counts
-            nothing.
-        rubrics: by name; the completion must be readable by the row's rubric.
+    `encoder` counts tokens up to the end of the answer, as training does; None counts nothing.
     """
     faults: list[str | None] = []
     for row, length in zip(rows, row_lengths(rows, encoder)):
@@ -161,11 +159,9 @@ def row_faults(
 def write_splits(
     folder: Path, splits: Mapping[str, Sequence[Mapping[str, Any]]], encoder: PromptEncoder | None = None
 ) -> dict[str, Any]:
-    """Write the rows of each split to a parquet file; return the facts of the card that follow from them.
+    """Write the rows of each split, whose keys are SCHEMA's columns, to a parquet file; return what the card says of them.
 
-    Args:
-        splits: the keys of their rows are the columns of SCHEMA.
-        encoder: counts tokens up to the end of the answer, as training does; None counts nothing.
+    `encoder` counts tokens as in `row_faults`.
     """
     facts, sources, teachers = {}, Counter[tuple](), Counter[tuple]()
     for name, rows in splits.items():
@@ -192,3 +188,12 @@ def write_splits(
         ],
         "reference_rows": sum(row["models"][-1] == REFERENCE for rows in splits.values() for row in rows),
     }
+
+
+def write_card(folder: Path, statistics: Mapping[str, Any]) -> None:
+    """Write the data set's card and its statistics, from which alone the card is filled."""
+    made = environment("automedeval.dataset")
+    made.filters["quoted"] = lambda text: json.dumps(text, ensure_ascii=False)
+    template = made.get_template("dataset_card.md.jinja")
+    write_whole(folder / "README.md", template.render(**statistics).rstrip() + "\n")
+    write_json(folder / "statistics.json", statistics)

@@ -10,7 +10,6 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,13 @@ from automedeval.models.base import Messages, Prompt
 from automedeval.models.checkpoints import checkpoint_folder
 from automedeval.models.model_paths import find_model
 from automedeval.models.tokenization import read_template
-from automedeval.records import Case, RecordError, Response, digest, read_records
-from automedeval.records.journal import Journal, write_lines
+from automedeval.records import Case, RecordError, Response, digest
+from automedeval.records.journal import write_lines
 from automedeval.records.log import Log
 from automedeval.records.types import LogRecord
 
 ROLES = ("system", "user", "assistant")
 TOP_K = 50  # Paper: App. C, "top k and top p as 50 and 1"
-PLAIN_TEMPLATE = resources.files("automedeval.dataset") / "templates" / "response.jinja"
 
 
 @dataclass(frozen=True)
@@ -104,16 +102,12 @@ def response_prompt(case: Case, name: str) -> Prompt:
 def set_up(chat: Any, local: bool) -> str:
     """Set a chat's sampling for a candidate; return twelve hexadecimal digits over everything that changes its answers.
 
-    A checkpoint without a chat template gets `PLAIN_TEMPLATE`. With that, or a template from a file, its answer ends where it
-    begins another question, which a base model goes on to write.
+    With a chat template from a file, an answer ends where it begins another question, which a base model goes on to write.
     """
     settings = [chat.fingerprint, None]
     if local:
         chat.top_k = TOP_K
-        if chat.tokenizer.chat_template is None:
-            chat.tokenizer.chat_template = PLAIN_TEMPLATE.read_text(encoding="utf-8")
-            chat.stop = next_turn(chat.tokenizer)
-        elif read_template(chat.chat_template_path):
+        if read_template(chat.chat_template_path):
             chat.stop = next_turn(chat.tokenizer)
         settings += [TOP_K, chat.stop, chat.tokenizer.chat_template]
     return digest(settings)
@@ -172,13 +166,9 @@ def respond(chat: Any, name: str, settings: str, cases: Sequence[Case], done: se
 def answer_missing(chat: Any, cases: Sequence[Case], window: int, log: Log) -> None:
     """Have a candidate answer the cases without a response, together with the other processes; append every answer as it comes.
 
-    Args:
-        window: number of cases that are sorted by length and batched together. The processes take windows in
-            turn; which cases are in one does not depend on the number of processes.
-        log: the open log of the candidate.
-
-    Raises:
-        RecordError: a question is too long, was not answered for a reason of its own, or has changed since it was answered.
+    The processes take windows of so many cases, which are batched together, in turn; which cases are in one does not depend on
+    the number of processes. RecordError if a question is too long, was not answered for a reason of its own, or has changed
+    since it was answered.
     """
     (name,), processes = log.author, log.processes
     for case in cases[processes.rank :: processes.count]:
@@ -216,17 +206,6 @@ def summary(name: str, records: Sequence[Generated], responses: int, seconds: fl
     text += f", {responses / seconds:.2f} responses/s" if responses and seconds else ""
     refused = Counter(record.error for record in records if record.error)
     return "\n".join([text, *(f"  empty, {count}: {error}" for error, count in refused.items())])
-
-
-def sort_responses(path: Path, cases: Sequence[Case], names: Sequence[str]) -> None:
-    """Sort the responses of a file by candidate and case, so that it does not depend on where runs were interrupted."""
-    place = {case.id: number for number, case in enumerate(cases)}
-    rank = {name: number for number, name in enumerate(names)}
-    with Journal(path):  # nobody else writes meanwhile
-        records = list(read_records(path, Generated))
-        ordered = sorted(records, key=lambda r: (rank.get(r.model, -1), place.get(r.case_id, -1)))
-        if ordered != records:
-            write_lines(path, (record.to_dict() for record in ordered))
 
 
 def write_cases(path: Path, cases: Sequence[Case], answered: Sequence[dict[str, Generated]]) -> None:

@@ -9,7 +9,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -31,14 +31,13 @@ class Row(NamedTuple):
     """One row of a public set: its place in the file and its unchecked case.
 
     With `own_id` the id comes from the source: ratings may refer to it, so it is kept. `labels` are people's labels of the
-    case's criteria, `left_out` is the number of criteria without words.
+    case's criteria.
     """
 
     place: str
     case: Case
     own_id: bool = False
     labels: tuple[dict[str, Any], ...] = ()
-    left_out: int = 0
 
 
 class Layout(NamedTuple):
@@ -83,13 +82,16 @@ READERS: dict[str, Callable[[dict], Case]] = {
     "healthbench_meta": criteria_sources.meta_evaluation,
     "healthbench": criteria_sources.healthbench,
     "healthbench_professional": criteria_sources.professional,
-    "kqa": criteria_sources.kqa,
     "wikidoc": _wikidoc,
     "medtext": lambda row: _pair(row, _text(row, "Prompt"), "Completion"),
     "cases": partial(Case.from_dict, least_responses=0),
     "criteria": criteria_sources.questions,
     "criteria_table": criteria_sources.table,
 }
+EXCLUSIONS = [
+    (each["name"], each["field"], re.compile(each["pattern"], re.IGNORECASE))
+    for each in packaged("dataset", "exclusions")
+]
 LAYOUTS = {name: Layout(name, READERS[name], **about) for name, about in packaged("dataset", "layouts").items()}
 
 
@@ -103,11 +105,8 @@ def rows_as_cases(
 ) -> Iterator[Row]:
     """Yield each row as a case with a stable id: SOURCE-ROWID, or SOURCE- and twelve digits over the row's content.
 
-    Args:
-        unread: counts the filled cells in columns that the layout does not have; None: there may be none.
-
-    Raises:
-        RecordError: a row lacks a key of the layout, has a column that it does not have, or a value that is not text.
+    `unread` counts the filled cells in columns that the layout does not have; None: there may be none. RecordError if a row
+    lacks a key, has such a column, or a value that is not text.
     """
     for place, row in rows:
         if unread is not None:
@@ -126,7 +125,7 @@ def rows_as_cases(
             if not layout.own_ids:
                 case = replace(case, id=_source_id(source, case))
             labels = criteria_sources.physicians(row, case) if layout.labels else ()
-            yield Row(place, case, layout.own_ids, labels, criteria_sources.without_words(row))
+            yield Row(place, case, layout.own_ids, labels)
         except RecordError as error:
             raise RecordError(f"{place}: {error}") from None
 
@@ -168,21 +167,10 @@ def identified(rows: Iterable[Row]) -> Iterator[Row]:
         yield row
 
 
-@dataclass(frozen=True)
-class Exclusion:
-    """A pattern that excludes cases: its name, and the field that it is searched in."""
-
-    name: str
-    field: str
-    pattern: re.Pattern
-
-    def fits(self, case: Case) -> bool:
-        """Return whether the pattern is found; a field that is null does not fit."""
-        value = getattr(case, self.field)
-        return value is not None and bool(self.pattern.search(question_text(value)))
-
-
-def read_exclusions() -> list[Exclusion]:
-    """Read the packaged exclusion patterns."""
-    entries = packaged("dataset", "exclusions")
-    return [Exclusion(each["name"], each["field"], re.compile(each["pattern"], re.IGNORECASE)) for each in entries]
+def excluded(case: Case) -> str | None:
+    """Return the name of the first packaged exclusion pattern that fits a case, None if none does; null fits none."""
+    for name, field, pattern in EXCLUSIONS:
+        value = getattr(case, field)
+        if value is not None and pattern.search(question_text(value)):
+            return name
+    return None

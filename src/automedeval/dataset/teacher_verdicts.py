@@ -47,14 +47,8 @@ class JudgedCases:
     ) -> list[str]:
         """Read and join all files; return lines that report how many records were kept.
 
-        Args:
-            cases: files; NAME=FILE sets the source of cases that have none.
-            licenses: source → licence, for cases without a licence.
-            blank: as `read_cases` has it.
-
-        Raises:
-            RecordError: a fault of a file; a source or licence that is no text; a verdict without a teacher, by an unknown
-                rubric, or on a case whose texts changed.
+        NAME=FILE among `cases` sets the source of cases that have none, `licenses` the licence of a source's. RecordError for a
+        source or licence that is no text; a verdict without a teacher, by an unknown rubric, or on a case whose texts changed.
         """
         for named in cases:
             source, path = named_file(named)

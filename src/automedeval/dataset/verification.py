@@ -54,12 +54,8 @@ class Verification:
 def verify(path: str, verdicts: Mapping[tuple[str, str], Collection[str]]) -> Verification:
     """Read physicians' ratings of the verdicts (verdict_ratings.jsonl), and tell which verdict fails which criteria.
 
-    Args:
-        verdicts: (case id, judge) → the digests of the verdicts to verify; ratings of others are counted only.
-
-    Raises:
-        RecordError: a rating without a `verdict_digest`, a score that is not 0 or 1, an unknown tag, or a second rating of a
-            verdict by the same verifier on the same criterion.
+    `verdicts` maps (case id, judge) to the digests of the verdicts to verify; ratings of others are counted only. RecordError
+    for a rating without a `verdict_digest`, a score that is not 0 or 1, an unknown tag, or a second one by the same verifier.
     """
     scores: dict[Rated, dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
     tags: Counter[str] = Counter()

@@ -65,11 +65,7 @@ class Review:
 
 
 def read_suggestion(answer: Answer, rubric: Rubric, on_record: Sequence[int]) -> Suggestion:
-    """Parse a suggesting model's message; its last suggestion counts.
-
-    Args:
-        on_record: the scores on record, by slot; a suggestion of these keeps the verdict.
-    """
+    """Parse a suggesting model's message; the last suggestion counts, and one of the scores on record, by slot, keeps them."""
     if answer.error:
         return Suggestion(answer.error)
     text = own_text(answer.text)

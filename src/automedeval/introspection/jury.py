@@ -34,23 +34,14 @@ class Ruling:
     reading: ParsedAnswer | None = None
     annotator: str | None = None
 
-    def to_dict(self) -> dict[str, Any]:
-        reading = self.reading
-        values = reading and [reading.rationale, list(reading.scores or ())]
-        return {"decision": self.decision, "annotator": self.annotator, "reading": values}
-
 
 def read_rulings(
     path: str | Path, recorded: Mapping[str, Recorded]
 ) -> tuple[dict[str, Ruling], dict[str, dict[str, Any]]]:
-    """Read the jury's decisions, and all lines of the file by case id.
+    """Read the jury's decisions, and all lines of the file, by case id; `recorded` are the training cases by id.
 
-    Args:
-        recorded: the training cases by id.
-
-    Raises:
-        RecordError: a line on an unknown or repeated case, on another judge's verdict, or on answers or a verdict that changed;
-            an unknown decision; a revision that does not fit the case, the scale or the grammar.
+    RecordError for a line on an unknown or repeated case, on another judge's verdict, or on answers or a verdict that changed;
+    an unknown decision; a revision that does not fit the case, the scale or the grammar.
     """
     rulings: dict[str, Ruling] = {}
     lines: dict[str, dict[str, Any]] = {}

@@ -130,9 +130,8 @@ def read_recorded(
 def read_judge(path: str, recorded: Sequence[Recorded]) -> RoundJudge:
     """Read the judge's verdicts on the training cases; skip those on other cases or by other rubrics.
 
-    Raises:
-        RecordError: no verdict; several judges or settings; a second verdict on a case, or one that does not fit it; a
-            training case without a verdict (Algorithm 2 judges them all).
+    RecordError for no verdict; several judges or settings; a second verdict on a case, or one that does not fit it; a training
+    case without a verdict (Algorithm 2 judges them all).
     """
     by_case = {each.case.id: each for each in recorded}
     verdicts: dict[str, tuple[str, Verdict]] = {}

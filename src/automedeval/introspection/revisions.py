@@ -16,7 +16,7 @@ from automedeval.introspection.jury import Ruling
 from automedeval.introspection.mistakes import Mistake, Recorded, read_recorded
 from automedeval.records import RecordError, option, read_cases, read_json, read_lines
 from automedeval.records.arguments import TableArguments, comma_list
-from automedeval.records.journal import Journal, now, write_json, write_lines
+from automedeval.records.journal import write_json, write_lines
 from automedeval.rubrics import rubrics_with
 from automedeval.rubrics.grammar import ParsedAnswer
 from automedeval.rubrics.slots import as_recorded, by_slot, reordered
@@ -98,30 +98,16 @@ def revised_reading(record: Mapping[str, Any], recorded: Recorded) -> ParsedAnsw
     return ParsedAnswer(True, None, verdict["rationale"], by_slot(verdict["scores"], recorded.order))
 
 
-def decide(
-    records: Iterable[Record], rulings: Mapping[str, Ruling], recorded: Mapping[str, Recorded], journal: Journal
-) -> None:
-    """Put the jury's decisions, by case id, into the records that no consensus decides.
-
-    `journal` keeps the time at which a decision was first read, so that a repeated run gives the same records.
-    """
-    times = {piece["case_id"]: piece for piece in journal.records() if piece.get("role") == "jury"}
+def decide(records: Iterable[Record], rulings: Mapping[str, Ruling], recorded: Mapping[str, Recorded]) -> None:
+    """Put the jury's decisions, by case id, into the records that no consensus decides."""
     for record in records:
-        case_id = record["case_id"]
         if record["decided_by"] == "consensus":
             continue
         record |= dict.fromkeys(DECISION)  # those of an earlier run
-        if (ruling := rulings.get(case_id)) is None:
-            continue
-        decided = ruling.to_dict()
-        if case_id not in times or times[case_id]["ruling"] != decided:
-            times[case_id] = {"case_id": case_id, "role": "jury", "ruling": decided, "when": now()}
-            journal.append(times[case_id])
-        record |= {"decided_by": "jury", "decision": ruling.decision, "annotator": ruling.annotator}
-        record["when"] = times[case_id]["when"]
-        if ruling.reading:
-            record["revised_verdict"] = _verdict("jury", ruling.reading, recorded[case_id])
-    journal.sync()
+        if ruling := rulings.get(record["case_id"]):
+            record |= {"decided_by": "jury", "decision": ruling.decision, "annotator": ruling.annotator}
+            if ruling.reading:
+                record["revised_verdict"] = _verdict("jury", ruling.reading, recorded[ruling.case_id])
 
 
 def write_discussion(folder: Path, records: Sequence[Record], **facts: Any) -> None:

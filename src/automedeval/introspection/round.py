@@ -27,11 +27,7 @@ STOP, KEEP_OLD = WAITING = ("stop", "keep_old")
 
 
 def revised_row(recorded: Recorded, reading: ParsedAnswer, by: str) -> dict[str, Any]:
-    """Return a row with another verdict.
-
-    Args:
-        reading: the verdict, in the slots of the row; `by` is "consensus" or "jury".
-    """
+    """Return a row with another verdict, in the slots of the row; `by` is "consensus" or "jury"."""
     prompt, prompt_digest = recorded.row["prompt"], recorded.row["prompt_digest"]
     if (reading.rationale is None) != (recorded.reading.rationale is None):
         # The prompt for scores alone differs from the one for scores with reasons.

@@ -97,7 +97,12 @@ class Judge(PromptJudge):
         return plan_requests(case, self.wording, self.orders, self.seed, self.runs, self.baseline, self.models)
 
     def estimate(self, requests: Sequence[Request]) -> int:
-        return self.chat.estimate(self._all_prompts([self.prompt(request) for request in requests]))
+        return self.chat.estimate(self._all_prompts([each for request in requests for each in self._asked(request)]))
+
+    def _asked(self, request: Request) -> list[Prompt]:
+        """Return the prompts of a request: a checklist asks several times."""
+        prompt = self.prompt(request)
+        return prompt if isinstance(prompt, list) else [prompt]
 
     def _all_prompts(self, prompts: list[Prompt]) -> list[Prompt]:
         """Return the prompts with the longest questions that may follow each."""
@@ -155,9 +160,7 @@ class Judge(PromptJudge):
 
     def shown(self, request: Request) -> str:
         """Return the prompt of a request as the model reads it."""
-        prompt: Any = self.prompt(request)
-        # A checklist asks several times.
-        return "\n\n".join(map(self.chat.shown, prompt if isinstance(prompt, list) else [prompt]))
+        return "\n\n".join(map(self.chat.shown, self._asked(request)))
 
     def knowledge(self, request: Request) -> list[dict[str, Any]]:
         """Return what books say on the question and on each response that is shown, as verdicts record it.

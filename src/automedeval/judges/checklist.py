@@ -62,9 +62,6 @@ class ChecklistJudge(Judge):
         checklist |= {name: None if value is None else round(value, 6) for name, value in score.items()}
         return self.record(request, None, notes, checklist=checklist, **values)
 
-    def estimate(self, requests: Sequence[Request]) -> int:
-        return self.chat.estimate(self._all_prompts([each for request in requests for each in self.prompt(request)]))
-
     def prompt(self, request: Request) -> list[Prompt]:
         """Return the prompts of one response, one for each criterion."""
         return [self.render(request, self.wording.about([each])) for each in request.case.criteria]

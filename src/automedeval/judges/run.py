@@ -78,7 +78,7 @@ def judge_by_file(judge: PromptJudge, requests: Iterable[Request], missing: int,
 
     FILE.answers.jsonl beside FILE.jsonl has the answers. A request that several verdicts need, for cases of equal texts, is
     written once, in the layout of OpenAI's batches and `vllm run-batch`. Return what is to be done next, None if no request is
-    left; ChatError if a line of the answers is none. The judge is an endpoint's, which asks once for a verdict.
+    left; RecordError if a line of the answers is none. The judge is an endpoint's, which asks once for a verdict.
     """
     from automedeval.models.completions import batch_answers
 

@@ -11,7 +11,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from automedeval.metrics.lexical import BASELINES, WORD, patient_text
-from automedeval.records import Case
+from automedeval.records import Case, whole
 
 PIECE = 100  # words of a piece: about 130 tokens, so that a piece fits into the window of a small encoder
 LONG = re.compile(r"[A-Za-z0-9]{50}(?=[A-Za-z0-9])")
@@ -40,8 +40,8 @@ def pieces(text: str, size: int = PIECE) -> list[str]:
 
 
 def readable(text: str) -> str:
-    """Return a text with a blank after every 50 letters of a word: one of more than 100 is an unknown token of WordPiece."""
-    return LONG.sub(r"\g<0> ", text)
+    """Return a `whole` text with a blank after every 50 letters of a word: one of more than 100 is unknown to WordPiece."""
+    return LONG.sub(r"\g<0> ", whole(text))
 
 
 class Nearest(NamedTuple):

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from automedeval.models.base import Answer, ChatError, Tokens, after_thoughts
-from automedeval.records import parse_json
+from automedeval.models.base import Answer, Tokens, after_thoughts
+from automedeval.records import RecordError, parse_json, read_lines
 
 # The exceptions of parsing text that is not JSON, or JSON of an unexpected shape.
 UNREADABLE = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
@@ -88,22 +88,14 @@ def _token_bytes(token: Mapping[str, Any]) -> bytes:
 
 
 def batch_answers(path: Path) -> Iterator[tuple[str, Answer | None]]:
-    """Yield (custom id, answer) of each line of a file with the answers of a batch; ChatError at a line that is not one.
+    """Yield (custom id, answer) of each line of a file with the answers of a batch; RecordError at a line that is not one.
 
     The answer is None if the request failed, and may be sent again.
     """
-    try:
-        with path.open(encoding="utf-8", newline="\n") as file:
-            for number, line in enumerate(file, 1):
-                if line.strip():
-                    try:
-                        record = parse_json(line, others=True)
-                        name = record["custom_id"]
-                    except UNREADABLE:
-                        raise ChatError(f"{path}, line {number}: not an answer of a batch: no custom_id") from None
-                    yield name, _batch_answer(record)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ChatError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+    for place, record in read_lines(path):
+        if not isinstance(record.get("custom_id"), str):
+            raise RecordError(f"{place}: not an answer of a batch: no custom_id")
+        yield record["custom_id"], _batch_answer(record)
 
 
 def _batch_answer(record: Mapping[str, Any]) -> Answer | None:
@@ -153,7 +145,7 @@ def endpoint_words(body: Any, most: int = 200) -> str:
 def _said(body: Any) -> Iterator[str]:
     if isinstance(body, Mapping):
         yield ".".join(map(str, body["loc"])) if isinstance(body.get("loc"), list) else ""  # FastAPI's name of a field
-        yield str((error_code(body) if "error" not in body else None) or "")
+        yield str(body.get("code")) if re.fullmatch("[45][0-9][0-9]", str(body.get("code"))) else ""
         for name in ("error", "errors", "message", "detail", "msg", "raw", "metadata", "choices"):
             yield from _said(body.get(name))
     elif isinstance(body, list):
@@ -161,17 +153,6 @@ def _said(body: Any) -> Iterator[str]:
     elif body is not None:
         page = re.sub(r"<(script|style)\b.*?</\1>|<[^>]{0,500}>", " ", str(body), flags=re.I | re.S)
         yield " ".join(html.unescape(page).split())
-
-
-def error_code(body: Any) -> int | None:
-    """Return the HTTP status that an error in a body names as its code; None if it names none."""
-    if isinstance(body, list):
-        return next(filter(None, map(error_code, body)), None)
-    if not isinstance(body, Mapping):
-        return None
-    codes = [body.get(name) for name in ("code", "status", "status_code")]
-    own = next((int(str(code)) for code in codes if re.fullmatch("[45][0-9][0-9]", str(code))), None)
-    return own or error_code(body.get("error")) or error_code(body.get("choices"))
 
 
 def error_text(error: Exception, most: int = 200) -> str:

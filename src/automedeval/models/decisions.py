@@ -33,13 +33,16 @@ class DecisionChat(OpenAIChat):
         slots = [part for part in prompt.form or () if isinstance(part, Slot)]
         if not slots:
             raise ChatError(f"decision:{self.model} writes no text: it answers questions with options alone")
-        questions = [{"asked": asked(slot.name), "options": list(slot.values)} for slot in slots]
-        return {"model": self.model, "messages": sent(prompt), "questions": questions}
+        questions = [
+            {"type": "choice", "instructions": asked(slot.name), "choices": [{"value": value} for value in slot.values]}
+            for slot in slots
+        ]
+        return {"model": self.model, "input": [parts_of(each) for each in sent(prompt)], "questions": questions}
 
     def send(self, body: dict[str, Any]) -> bytes:
         if not self.systemone:
             try:
-                return self._decisions(body)
+                return self.client.decisions.with_raw_response.create(**body).content
             except openai.NotFoundError as error:
                 try:
                     answered = self._systemone(body)
@@ -49,31 +52,19 @@ class DecisionChat(OpenAIChat):
             return answered
         return self._systemone(body)
 
-    def _decisions(self, body: dict[str, Any]) -> bytes:
-        messages: Any = [{**each, "content": content_of(each)} for each in body["messages"]]
-        questions: Any = [
-            {
-                "type": "choice",
-                "instructions": each["asked"],
-                "choices": [{"value": option} for option in each["options"]],
-            }
-            for each in body["questions"]
-        ]
-        create = self._once.decisions.with_raw_response.create
-        return create(model=body["model"], input=messages, questions=questions).content
-
     def _systemone(self, body: dict[str, Any]) -> bytes:
-        state = "\n\n".join(each["content"] for each in body["messages"])
+        contents = [each["content"] for each in body["input"]]
+        state = "\n\n".join(each if isinstance(each, str) else each[0]["text"] for each in contents)
         questions = {
             str(number): {
                 "type": "choice",
-                "instructions": each["asked"],
-                "criteria": dict.fromkeys(each["options"], ""),
+                "instructions": each["instructions"],
+                "criteria": {choice["value"]: "" for choice in each["choices"]},
             }
             for number, each in enumerate(body["questions"])
         }
         asked = {"model": body["model"], "state": state, "questions": questions}
-        return json.dumps(self._once.post("/systemone", body=asked, cast_to=object)).encode()
+        return json.dumps(self.client.post("/systemone", body=asked, cast_to=object)).encode()
 
     def read(self, completion: Mapping[str, Any]) -> Answer:
         """Return the likeliest option of each question with the probabilities of all; an error where one is refused."""
@@ -104,7 +95,7 @@ def asked(slot: str) -> str:
     return f"What is your verdict on {slot}?" if slot else "Answer the question at the end of the input."
 
 
-def content_of(message: Mapping[str, str]) -> Any:
-    """Return the content of a message as decisions take it: that of the model itself in parts."""
-    text = message["content"]
-    return [{"type": "output_text", "text": text}] if message["role"] == "assistant" else text
+def parts_of(message: dict[str, str]) -> dict[str, Any]:
+    """Return a message as decisions take it: that of the model itself in parts."""
+    own = message["role"] == "assistant"
+    return message | {"content": [{"type": "output_text", "text": message["content"]}]} if own else dict(message)

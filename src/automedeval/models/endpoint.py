@@ -9,7 +9,6 @@ out for the rest of the run. A reasoning model's thoughts are no part of its ans
 """
 
 import itertools
-import math
 import os
 import random
 import re
@@ -17,7 +16,6 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -32,7 +30,6 @@ from automedeval.models.completions import (
     UNREADABLE,
     answer_from_completion,
     endpoint_words,
-    error_code,
     error_text,
     refusal,
     refused_parameter,
@@ -72,7 +69,6 @@ class OpenAIChat(Chat):
         unasked: no server is asked at all: requests go into a file, are counted or shown.
 
     Attributes:
-        official: whether this is OpenAI's own API.
         served: `root`, `owned_by` and `max_model_len` of the model, where an endpoint that is not OpenAI's lists them.
         left_out: parameters that the endpoint refused; they are not sent.
         failures: why requests got no answer.
@@ -107,14 +103,11 @@ class OpenAIChat(Chat):
             url = self.base_url or os.environ.get("OPENAI_BASE_URL") or "https://api.openai.com/v1"
             if not is_here(urlsplit(url).hostname or ""):
                 raise ChatError(f"--offline: {url} is not on this machine; give a --base_url that is")
-        self.client = openai.OpenAI(
-            api_key=key or "none", base_url=self.base_url, max_retries=self.max_retries, timeout=self.timeout
-        )
         # Retries are done here: those of the client cannot be stopped.
-        self._once = self.client.with_options(max_retries=0)
+        self.client = openai.OpenAI(api_key=key or "none", base_url=self.base_url, max_retries=0, timeout=self.timeout)
         self.name = self.model
-        self.official = f".{self.client.base_url.host}".endswith(".api.openai.com")  # eu.api.openai.com is one as well
-        self.served: dict[str, Any] = {} if self.official or self.unasked else self._identity()
+        official = f".{self.client.base_url.host}".endswith(".api.openai.com")  # eu.api.openai.com is one as well
+        self.served: dict[str, Any] = {} if official or self.unasked else self._identity()
         settings = [str(self.client.base_url), self.model, self.max_new_tokens, self.temperature, self.seed]
         self._fingerprint = digest([*settings, TOP_LOGPROBS, self.served])
         self.failures: list[str] = []
@@ -310,16 +303,8 @@ class OpenAIChat(Chat):
             down = type(cause).__name__ == "ConnectError"
             raise _Failure(f"{type(cause).__name__}: {cause}", down=down) from None
         except (openai.OpenAIError, *UNREADABLE) as error:
-            words, code = endpoint_words(content), None
-            with suppress(ValueError):
-                code = error_code(parse_json(content.decode(errors="replace"), others=True))
-            problem = words or f"{type(error).__name__}: {error_text(error)}"
-            raise _Failure(f"the answer cannot be read: {problem}", again=code not in (*_REFUSED, *_FATAL)) from None
-        # A server that does not know the parameter may ignore it in silence.
-        limit = body.get("max_completion_tokens", math.inf)
-        # Earlier answers stay as they are: they ended before a limit that was not kept.
-        if answer.usage.get("completion_tokens", 0) > limit and self._leave_out("max_completion_tokens", late=True):
-            raise _LeftOut
+            problem = endpoint_words(content) or f"{type(error).__name__}: {error_text(error)}"
+            raise _Failure(f"the answer cannot be read: {problem}") from None
         with self._lock:
             self.asked, self._latest = self.asked + 1, max(self._latest, sent)
         return answer
@@ -327,7 +312,7 @@ class OpenAIChat(Chat):
     def send(self, body: dict[str, Any]) -> bytes:
         """Send a request once; return what the endpoint says. Raises openai's errors."""
         # In `extra_body`, because the client has no arguments for the fields that other servers take.
-        create = self._once.chat.completions.with_raw_response.create
+        create = self.client.chat.completions.with_raw_response.create
         return create(model=self.model, messages=body["messages"], extra_body=body).content
 
     def read(self, completion: Any) -> Answer:

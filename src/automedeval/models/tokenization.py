@@ -9,7 +9,7 @@ from typing import Any
 
 from automedeval.models.base import Messages, Slot
 from automedeval.models.checkpoints import checkpoint_folder
-from automedeval.records import RecordError, read_text
+from automedeval.records import RecordError, read_text, whole
 
 _SEAM = "\ue0a1\ue0a2"  # private-use characters that mark where a text is cut before it is tokenized
 # Chat templates name their switch so; a model that thinks first would fill an answer's tokens with thoughts.
@@ -64,7 +64,7 @@ class PromptEncoder:
 
     def _cut_control(self, text: str) -> str:
         """Put a seam into every control token of a text, so that it becomes ordinary characters."""
-        return self._control.sub(lambda match: match[0][0] + _SEAM + match[0][1:], text.replace(_SEAM, ""))
+        return self._control.sub(lambda match: match[0][0] + _SEAM + match[0][1:], whole(text).replace(_SEAM, ""))
 
     def encode(self, prompts: Sequence[Messages], answered: bool = False) -> list[list[int]]:
         """Tokenize chat messages, up to the beginning of the answer, or with `answered` the answer in the last message too."""

@@ -22,7 +22,6 @@ from automedeval.records.readers import (
 )
 from automedeval.records.types import (
     DECISIONS,
-    PAIR_MODELS,
     REFERENCE,
     UNSEEN,
     Case,

@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -50,9 +50,26 @@ def table_of(
         columns: what holds what, as `Columns.named` has it; by default the names of the columns show it.
     """
     if columns:
-        placed = [(place, without_messages(row, place)) for place, row in read_rows(path, split="test")]
-        return Columns.named(columns).of([row for _, row in placed], str(path)).table(str(path), placed, blank)
+        return read_table(path, read_rows(path, split="test"), blank, columns)
     return _opened(path, least_responses, blank)[0]
+
+
+def read_table(
+    path: str | Path,
+    placed: Iterable[tuple[str, dict]],
+    blank: str | None,
+    columns: Sequence[str] = (),
+    least_responses: int = 1,
+) -> Table:
+    """Return what the rows of a table of answers hold, by `columns` or else by their names; RecordError as `read_cases`."""
+    told = [(place, without_messages(row, place)) for place, row in placed]
+    rows = [row for _, row in told]
+    try:
+        held = Columns.named(columns).of(rows, str(path)) if columns else Columns.guessed(rows, least_responses)
+    except UnclearColumns as error:
+        hint = "say it by --columns question=NAME reference=NAME CANDIDATE …, which judge and prepare take"
+        raise RecordError(f"{path}: {error}; {hint}") from None
+    return held.table(str(path), told, blank)
 
 
 def _opened(
@@ -65,15 +82,10 @@ def _opened(
     rows = itertools.chain([first], rows)
     if not _is_table(path, without_messages(first[1], first[0]), least_responses):
         return None, rows
-    placed = [(place, without_messages(row, place)) for place, row in rows]
+    placed = list(rows)
     if mixed := next((place for place, row in placed if "responses" in row), None):
         raise RecordError(f"{mixed}: has 'responses', as a case has, and the first row is one of a table")
-    try:
-        columns = Columns.guessed([row for _, row in placed], least_responses)
-    except UnclearColumns as error:
-        hint = "say it by --columns question=NAME …, which judge and prepare take"
-        raise RecordError(f"{path}: {error}; {hint}") from None
-    table = columns.table(str(path), placed, blank)
+    table = read_table(path, placed, blank, least_responses=least_responses)
     answered = [each for each in table.cases if len(each[1].responses) or not least_responses]
     without = len(table.cases) - len(answered)
     notes = [f"cases without an answer, left out: {without:,}"] if without else []

@@ -39,30 +39,27 @@ def read_teachers(file: Path) -> dict[str, dict[str, Any]]:
     return {role: entry(role) for role in entries}
 
 
-def teacher_arguments(
-    arguments: Mapping[str, Any], place: str, teachers: Mapping[str, Mapping[str, Any]] | None = None
-) -> dict[str, Any]:
+def teacher_arguments(arguments: Mapping[str, Any], place: str) -> dict[str, Any]:
     """Return the arguments that name roles with the models in their place, and the settings of endpoints that come with them.
 
     Args:
         arguments: those of a YAML; its own settings stay.
-        place: the YAML.
-        teachers: those of `read_teachers`; default: of the file beside the YAML.
+        place: the YAML, beside which the teachers are.
 
     Raises:
         RecordError: there is no such role, or two models of one step are at different endpoints.
     """
     changes: dict[str, Any] = {}
+    file = Path(place).with_name(TEACHERS)
     for name, value in arguments.items():
         entries = value if isinstance(value, list) else [value]
         roles = [role for entry in entries if isinstance(entry, str) for role in _ROLE.findall(entry)]
         if not roles:
             continue
-        file = Path(place).with_name(TEACHERS)
-        teachers = read_teachers(file) if teachers is None else teachers
+        teachers = read_teachers(file)
         if missing := [role for role in roles if role not in teachers]:
             raise RecordError(f"{place}: {name}: teacher:{missing[0]}: {file} has {', '.join(teachers) or 'no role'}")
-        models = [with_models(entry, teachers) for entry in entries]
+        models = [_with_models(entry, teachers) for entry in entries]
         changes[name] = models if isinstance(value, list) else models[0]
         if str(value).startswith("openai:"):
             teacher = teachers[roles[0]]
@@ -72,6 +69,5 @@ def teacher_arguments(
     return {name: value for name, value in changes.items() if value is not None}
 
 
-def with_models(text: str, teachers: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return a text with the models in the place of their roles."""
+def _with_models(text: str, teachers: Mapping[str, Mapping[str, Any]]) -> str:
     return _ROLE.sub(lambda match: str(teachers[match[1]]["model"]), text)

@@ -59,6 +59,11 @@ def in_a_row(names: Sequence[str], last: str = "and") -> str:
     return f" {last} ".join([*([", ".join(names[:-1])] if names[:-1] else []), *names[-1:]])
 
 
+def several(count: int, noun: str) -> str:
+    """Return "1 case" or "2 cases"."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
 def percent(share: float) -> str:
     """Return a share in whole per cent; a share near 0 or 1 is not rounded to 0 % or 100 %."""
     if 0 < share < 0.005:

@@ -561,10 +561,6 @@ class CheckedResponse(LogRecord):
         return (self.checker, self.evidence)
 
 
-# The models of synthetic responses, by what they are of the question's own answer.
-PAIR_MODELS = {kind: f"answer-{kind}" for kind in ("right", "near", "far", "cut")}
-
-
 def question_text(question: str | list[dict[str, str]]) -> str:
     """Return a question as one text; a conversation becomes lines of "role: content"."""
     if isinstance(question, str):

@@ -16,7 +16,7 @@ cases: it is computed from the confidences of the fresh verdicts and the number 
 import hashlib
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -68,43 +68,44 @@ def certify(
         delta: the allowed probability, above 0 and below 1, that the risk at the certified threshold is higher.
 
     Returns:
-        "promise", "risk", "delta", "units" and "units_needed_without_an_error"; "threshold": verdicts with this confidence or
-        more are kept, None keeps none, and "reason" says why; "units_kept", "errors" and "p" of its test; and under "tested"
-        all tests in order, of which the last may have failed.
+        "risk", "delta" and "units"; "threshold": verdicts with this confidence or more are kept, None keeps none, and "reason"
+        says why; "units_kept", "errors" and "p" of its test; and under "tested" all tests in order, of which the last may have
+        failed.
     """
-    units, least = len(confidence), units_needed(risk, delta)
-    tested: list[dict[str, float]] = []
-    accepted: dict[str, float] = {}
-    reason = None
-    if units < least:
-        reason = f"{units} rated cases with a pair to test; even without an error {least} are needed"
-        reason += f" for a risk of {risk:g} at delta {delta:g}"
-        sequence = ()
-    for threshold in map(float, sequence):
+    units, least, reason = len(confidence), units_needed(risk, delta), None
+
+    def test(threshold: float) -> dict[str, Any]:
         kept = confidence >= threshold
         count, errors = int(kept.sum()), int(wrong[kept].sum())
         p = float(scipy.special.bdtr(errors, count, risk)) if count else 1.0
-        tested.append({"threshold": threshold, "units": count, "errors": errors, "p": p})
-        if p > delta:
-            break
-        accepted = tested[-1]
-    if tested and not accepted:
+        return {"threshold": threshold, "units": count, "errors": errors, "p": p}
+
+    accepted, tested = in_sequence(test, sequence if units >= least else (), delta)
+    if units < least:
+        reason = f"{units} rated cases with a pair to test; even without an error {least} are needed"
+        reason += f" for a risk of {risk:g} at delta {delta:g}"
+    elif tested and accepted is None:
         first = tested[0]
         reason = (
             f"at the strictest threshold {first['errors']} of {first['units']} rated cases are wrong: that the risk is above "
             f"{risk:g} cannot be ruled out at delta {delta:g} (p = {first['p']:.2g})"
         )
-    promise = (
-        "a random pair, among those that people ordered, of a random kept case is wrong with a probability of "
-        f"{risk:g} at most; this statement is false with a probability of {delta:g} at most"
-    )
-    found: dict[str, Any] = {name: accepted.get(name) for name in ("threshold", "errors", "p")}
-    found |= {"promise": promise if accepted else None, "reason": reason, "risk": risk, "delta": delta}
-    return (
-        found
-        | {"tested": tested}
-        | {"units": units, "units_kept": accepted.get("units", 0), "units_needed_without_an_error": least}
-    )
+    sure = accepted or {}
+    found = {name: sure.get(name) for name in ("threshold", "errors", "p")} | {"units_kept": sure.get("units", 0)}
+    return found | {"reason": reason, "risk": risk, "delta": delta, "units": units, "tested": tested}
+
+
+def in_sequence(
+    test: Callable[[float], dict[str, Any]], sequence: Iterable[float], delta: float
+) -> tuple[dict[str, Any] | None, list[dict[str, Any]]]:
+    """Test thresholds in order until a "p" is above delta; return the last that passed, None if none did, and all."""
+    accepted, tested = None, []
+    for threshold in map(float, sequence):
+        tested.append(test(threshold))
+        if tested[-1]["p"] > delta:
+            break
+        accepted = tested[-1]
+    return accepted, tested
 
 
 def drawn_pairs(panel: Panel, pairs: np.ndarray, names: Sequence[str]) -> np.ndarray:
@@ -186,11 +187,11 @@ def betting_p_value(shares: np.ndarray, mean: float) -> float:
 
 def least_alarm_threshold(
     scores: Sequence[np.ndarray], sequence: Sequence[float], risk: float, delta: float
-) -> tuple[float | None, list[dict[str, float]]]:
+) -> tuple[float | None, list[dict[str, Any]]]:
     """Return the lowest threshold whose share of false alarms is certified to be at most `risk`, and what was tested.
 
     Thresholds are tested from the highest, which alarms least, until one fails (fixed-sequence testing: no correction is
-    needed). Where every case has one score, each test is an exact binomial one; else `betting_p_value` of the cases' shares.
+    needed), each by `betting_p_value` of the cases' shares.
 
     Args:
         scores: of each clean case, independent of the others, its scores; one of at least the threshold is a false alarm.
@@ -198,18 +199,12 @@ def least_alarm_threshold(
         risk: the allowed share of false alarms.
         delta: the allowed probability that the share is higher at the returned threshold.
     """
-    tested: list[dict[str, float]] = []
-    accepted = None
-    single = all(len(each) == 1 for each in scores)
-    for threshold in sorted(map(float, sequence), reverse=True):
+
+    def test(threshold: float) -> dict[str, Any]:
         shares = np.array([(each >= threshold).mean() for each in scores])
         alarms = sum(int((each >= threshold).sum()) for each in scores)
-        p = 1.0
-        if len(scores):
-            p = float(scipy.special.bdtr(alarms, len(scores), risk)) if single else betting_p_value(shares, risk)
-        tested.append({"threshold": threshold, "units": len(scores), "alarms": alarms, "p": p})
-        tested[-1]["alarmed"] = int((shares > 0).sum())
-        if p > delta:
-            break
-        accepted = threshold
-    return accepted, tested
+        counts = {"units": len(scores), "alarms": alarms, "alarmed": int((shares > 0).sum())}
+        return {"threshold": threshold, "p": betting_p_value(shares, risk)} | counts
+
+    accepted, tested = in_sequence(test, sorted(sequence, reverse=True), delta)
+    return None if accepted is None else accepted["threshold"], tested

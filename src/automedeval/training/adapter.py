@@ -36,18 +36,8 @@ def train_adapter(
 ) -> None:
     """Train on rows; write OUTPUT_DIR/adapter and the record of the run. A finished run is left as it is.
 
-    Args:
-        arguments: of the program, for the record.
-        base: folder of the encoder.
-        rows: as the loss takes them.
-        loss: makes the loss of the model.
-        lora: rank, scale and dropout.
-        start: an adapter to go on from; None for a new one.
-        labels, tokens: as `load_cross_encoder` takes them.
-        facts: more for the record.
-
-    Raises:
-        RecordError: the encoder takes no adapter, or the folder holds another run.
+    `rows` are as the loss takes them, `labels` and `tokens` as `load_cross_encoder` does; `start` is an adapter to go on from,
+    `lora` has rank, scale and dropout. RecordError if the encoder takes no adapter, or the folder holds another run.
     """
     refuse_unused(vars(training))
     if training.push_to_hub or training.eval_strategy != "no":

@@ -25,15 +25,8 @@ _SHOWN = 80  # characters of a text in a fault
 def base_faults(model: str, chat_template_path: str | None = None, max_length: int = 2048) -> list[str]:
     """Return what a base model lacks, each in one line; an empty list if a study can be trained on it.
 
-    No weights are read, only their names and shapes.
-
-    Args:
-        model: folder, or ORG/NAME or ORG/NAME@REVISION on the Hub.
-        chat_template_path: Jinja file with the chat template that the study uses, for a base without one.
-        max_length: longest training row, in tokens.
-
-    Raises:
-        RecordError: there is no such checkpoint or template file.
+    No weights are read, only their names and shapes. `max_length` is the longest training row, in tokens. RecordError if there
+    is no such checkpoint or template file.
     """
     from transformers import AutoConfig  # slow to import
 

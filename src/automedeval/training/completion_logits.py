@@ -14,10 +14,8 @@ from automedeval.training.stages import UNTRAINED
 def read_trained_positions(network: Any, backbone: Any) -> None:
     """Pass only the positions whose next token has a label to TRL's output layer.
 
-    Args:
-        network: the model that the trainer calls: a causal language model with SFTTrainer's output layer, or an adapter
-            around one.
-        backbone: the part of the model below the output layer, whose last hidden states are [batch, length, width].
+    `network` is what the trainer calls: a causal language model with SFTTrainer's output layer, or an adapter around one;
+    `backbone` is the part below the output layer, whose last hidden states are [batch, length, width].
     """
     trained: list[Any] = []  # bool [batch, length - 1], of the current forward pass
 

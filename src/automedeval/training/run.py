@@ -49,17 +49,9 @@ def identity_of(training: Any, model: Any, peft: Any, rows: Any, start: Path, na
 
 
 class Run(TrainerCallback):
-    """A run of training, in all of its processes.
+    """A run of training, in all of its processes; `finished` says whether it has finished in its folder already.
 
-    Args:
-        output: its folder.
-        record: what is recorded of the run; `identity` holds everything that determines the weights, by name.
-
-    Attributes:
-        finished: whether the same run has finished there already.
-
-    Raises:
-        RecordError: the folder holds another run or other files.
+    `identity` in its record holds everything that determines the weights. RecordError if the folder holds another run.
     """
 
     def __init__(self, output: Path, record: Mapping[str, Any]):

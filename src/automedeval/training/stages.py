@@ -48,11 +48,8 @@ def refuse_unused(arguments: Mapping[str, Any]) -> None:
 def read_rows(parts: Sequence[tuple[str | None, str]]) -> tuple[str, list[str], Any, dict[str, Any]]:
     """Read the splits that a run trains on, or is evaluated on, given as (data set, split).
 
-    Returns:
-        The data set's name, the splits, their rows as one `datasets.Dataset`, and the data set's statistics.json.
-
-    Raises:
-        RecordError: there are several data sets, or a split cannot be read.
+    Return the data set's name, the splits, their rows as one `datasets.Dataset`, and the data set's statistics.json.
+    RecordError if there are several data sets, or a split cannot be read.
     """
     (dataset, *others), splits = {name for name, _ in parts}, [split for _, split in parts]
     if dataset is None or others:
@@ -80,9 +77,8 @@ def tokenize(
 
     TRL would read a control token inside a text as one. Here it stays ordinary characters, as in judging.
 
-    Raises:
-        RecordError: there are no rows, or rows without a prompt or a completion; rows have more than `max_length` tokens, so
-            that TRL would cut off the scores; or the chat template's answered prompt does not begin with its prompt.
+    RecordError if there are no rows, or rows without a prompt or a completion; if rows have more than `max_length` tokens, so
+    that TRL would cut off the scores; or if the chat template's answered prompt does not begin with its prompt.
     """
     for column in ("prompt", "completion"):
         if column not in rows.column_names:

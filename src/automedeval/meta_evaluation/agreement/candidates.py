@@ -12,9 +12,11 @@ import scipy
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.stats import bootstrap
 from automedeval.stats.power import cases_needed
+from automedeval.stats.prediction_powered import prediction_powered
 
 LEVEL = 0.05  # adjusted p-value below which the difference of two models is clear
 MOST_MODELS = 40  # a table of more pairs cannot be read
+MOST_TOPICS = 20
 
 
 def compare_candidates(
@@ -157,3 +159,24 @@ def ranked(cases: Cases, relation: np.ndarray) -> dict[str, Any]:
     table = bootstrap.estimate(compare_candidates(cases, relation, resamples=None), len(cases))
     tell_apart(table.get("pairs", []))
     return standing(bootstrap.plain(table))
+
+
+def by_topic(cases: Cases, values: np.ndarray, scale: tuple[float, float] | None) -> list[dict[str, Any]]:
+    """Return the means of the models' values, float [responses], in each topic of two cases or more; those of most cases first.
+
+    Returns:
+        [{"topic", "cases", "models": {model: estimate}}], at most `MOST_TOPICS`; empty where all cases have one topic or none.
+    """
+    topics = np.array([case.topic or "" for case in cases.records])
+    counts = Counter(topic for topic in topics.tolist() if topic)
+    records = []
+    for topic, count in counts.most_common(MOST_TOPICS if len(counts) > 1 else 0):
+        of_topic = (topics == topic)[cases.panel.case]
+        scores = {name: values[of_topic & (cases.model_of == number)] for number, name in enumerate(cases.models)}
+        means = {
+            name: prediction_powered(np.full(len(each), np.nan), each, scale).naive for name, each in scores.items()
+        }
+        records.append(
+            {"topic": topic, "cases": count, "models": {name: each.to_dict() for name, each in means.items()}}
+        )
+    return [record for record in records if record["cases"] > 1]

@@ -75,13 +75,12 @@ def compare(cases: Cases, people: People, rows: Sequence[Row], candidates: Mappi
     relations, rated = cases.panel.relations(people.scores), ~np.isnan(people.scores)
     result: dict[str, Any] = {"lead": lead, "judges": {}, "models": {}}
     for row, on_scale in judges.items():
-        about: dict[str, Any] = {"name": row.judge.name, "on_scale": on_scale}
-        about["concordance"] = concordance(cases.panel, relations, row.finest)
-        result["judges"][row.name] = about | {"cases_with_verdict": int((row.judge.verdicts_valid > 0).sum())}
-    for name, at in candidates.items():
-        if (there := at >= 0).any():
-            judged = {judge: values[at[there]] for judge, values in scores.items()}
-            result["models"][name] = {"mean": _figures(judges, people.scores[at[there]], judged)}
+        about = {"name": row.judge.name, "on_scale": on_scale}
+        result["judges"][row.name] = about | {"concordance": concordance(cases.panel, relations, row.finest)}
+    for name, places in candidates.items():
+        at = places[places >= 0]
+        judged = {judge: values[at] for judge, values in scores.items()}
+        result["models"][name] = {"mean": _figures(judges, people.scores[at], judged)}
     pairs = []
     if len(candidates) > MOST_PAIRED:
         notes.append(f"{len(candidates)} candidates: pairs are compared of up to {MOST_PAIRED}, in a file of their own")

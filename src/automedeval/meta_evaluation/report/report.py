@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 
 from automedeval.meta_evaluation.agreement.baselines import measure_baselines
-from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS
+from automedeval.meta_evaluation.agreement.candidates import MOST_MODELS, by_topic
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.evaluate import histogram, meta_evaluate
 from automedeval.meta_evaluation.agreement.judge_facts import audits_of, next_steps, notes_on
@@ -171,10 +171,11 @@ def make_report(
         result["baseline"], *changed = against_baseline(cases, main, args.baseline)
         changes = {"changed": changed, "base": args.baseline, "sort": "lost"}
     grid = grid_of(cases, judges, people, main, flags, result["main_judge"]["cases"], **changes)
-    result["score_counts"] = {}
+    result |= {"score_counts": {}, "topics": []}
     if (values := main.values) is not None and len(cases.models) <= MOST_MODELS:
         of_models = {name: values[cases.model_of == number] for number, name in enumerate(cases.models)}
         result["score_counts"] = {name: histogram(scores, values) for name, scores in of_models.items()}
+        result["topics"] = by_topic(cases, values, scale)
     name = Path(args.cases).stem  # a run's own file is always called so
     title = "Report: " + (", ".join(cases.models[:3]) if name == "cases" else name)
     texts = study | harm_pages | page.render(result, title, grid, commands, scale, harm_lines[2:])

@@ -16,7 +16,7 @@ from automedeval.meta_evaluation.facts import (
     trust,
 )
 from automedeval.meta_evaluation.page import Bars, Table
-from automedeval.records.text import UNDEFINED, against_best, interval, percent, span
+from automedeval.records.text import UNDEFINED, against_best, interval, percent, several, span
 
 READ_FIRST = 8  # cases that a line names
 HALF = "A tie counts as half; guessing gives 50 %."
@@ -33,9 +33,12 @@ def headline(result: dict[str, Any], scale: tuple[float, float] | None) -> str:
     A model is called better only if what is known of the judge allows it (`facts.is_trusted`).
     """
     table, stands, known = known_of(result)
-    wrong = sum(count for count, _ in known.contradicted.values())
-    answers = f"{wrong} answer contradicts" if wrong == 1 else f"{wrong} answers contradict"
-    found = f" {answers} the reference, by {called(known.judge)}'s check." if wrong else ""
+    wrong = {name: count for name, (count, _) in known.contradicted.items() if count}
+    answers = " and ".join(f"{several(count, 'answer')} of {name}" for name, count in wrong.items())
+    if len(wrong) > 2:
+        answers = f"{sum(wrong.values())} answers"
+    verb = "contradicts" if sum(wrong.values()) == 1 else "contradict"
+    found = f" {answers} {verb} the reference, by {called(known.judge)}'s check." if wrong else ""
     if known.valid == 0:
         return f"{known.judge} has no valid verdict, so that no model can be compared."
     if result["cases"]["models"] == 1:
@@ -101,8 +104,8 @@ def read_first(result: dict[str, Any]) -> list[tuple[str, str]]:
     worse, contradicted = _worse(result), result["main_judge"]["cases"].get("contradicted", ())
     others = list(result["baseline"]["models"]) if "baseline" in result else []
     who = others[0] if len(others) == 1 else "a model"
-    links = [("#show=lost", f"{len(worse)} cases in which {who} is worse")] * bool(worse)
-    text = f"{len(contradicted)} cases with an answer that contradicts the reference"
+    links = [("#show=lost", f"{several(len(worse), 'case')} in which {who} is worse")] * bool(worse)
+    text = f"{several(len(contradicted), 'case')} with an answer that contradicts the reference"
     return links + [("#show=contradicted", text)] * bool(contradicted)
 
 
@@ -246,6 +249,11 @@ def tables(result: dict[str, Any]) -> list[Table]:
             agreement = span(record[record["headline"]], 0, 100) if "headline" in record else UNDEFINED
             rows.append([name, agreement, against, span(record["valid_rate"], 0, 100), first])
         found.append(Table(head, rows, "Every judge; the first is the main one"))
+    if topics := result["topics"]:
+        means = [[each["topic"], each["cases"], *map(span, each["models"].values())] for each in topics]
+        found.append(
+            Table(["topic", "cases", *topics[0]["models"]], means, f"Mean score in each topic by {main['name']}")
+        )
     return found
 
 

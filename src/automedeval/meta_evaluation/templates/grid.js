@@ -78,6 +78,7 @@
   const drawnMarks = (all) => all.filter((name) => !all.includes(`newly_${kinds[name] ?? name}`));
   const points = (score) => (score === null ? "–" : score.toFixed(2));
   const sorts = { models_differ: gap ?? "gap between models", file: "place in the file" };
+  if (sort === "lost") Object.assign(sorts, { lost: "largest loss first", won: "largest gain first" });
   for (const name of Object.keys(marks)) if (rows.some((row) => name in row.measures)) sorts[name] ??= names[name];
   for (const model of models) sorts[`score:${model}`] = `score of ${model}`;
   const value = (row, key) => (key.startsWith("score:") ? row.cells[models.indexOf(key.slice(6))]?.[0] : row.measures[key]) ?? -Infinity;
