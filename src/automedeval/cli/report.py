@@ -15,17 +15,15 @@ criteria.md and criteria.html instead, with a certificate beside physicians wher
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
+from automedeval.meta_evaluation.agreement.rationale_similarity import rationale_metric
 from automedeval.meta_evaluation.page import write_report
 from automedeval.meta_evaluation.report.arguments import ReportArguments
 from automedeval.meta_evaluation.report.report import make_report
 from automedeval.models.arguments import EncoderArguments
-from automedeval.records import RecordError
 from automedeval.records.command_line import parse
-from automedeval.records.extras import install
 
 
 def main(words: Sequence[str] | None = None) -> Path:
@@ -40,12 +38,3 @@ def main(words: Sequence[str] | None = None) -> Path:
     page = Path(args.output) / report.page
     write_report(args.output, report.texts, report.data, report.result, [*report.lines, f"report: {page}"])
     return page
-
-
-def rationale_metric() -> Callable[..., dict[str, Any]]:
-    """Return the metric of rationales, which loads torch; raise RecordError if what it needs is not installed."""
-    try:
-        from automedeval.metrics.rationale_score.rationale_score import rationale_score
-    except ImportError as error:
-        raise RecordError(f"--teacher_verdicts: {error}; {install('metric')}") from None
-    return rationale_score

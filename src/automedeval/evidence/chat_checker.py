@@ -27,12 +27,12 @@ from automedeval.evidence.checker import (
 )
 from automedeval.evidence.rules import agreement, contradiction
 from automedeval.evidence.statements import Passage, Statement
-from automedeval.metrics.embedding import readable
 from automedeval.models.arguments import ChatArguments, EncoderArguments, checked_model
 from automedeval.models.base import Answer, Chat, Prompt, answer_groups
 from automedeval.models.questions import Judgement, read_questions
 from automedeval.records import RecordError, digest
 from automedeval.records.gone import explain
+from automedeval.records.text import readable
 
 QUESTION = read_questions(resources.files(__package__) / "templates/questions.yaml")["statement"]
 LABEL = dict(zip(QUESTION.options, (SUPPORTED, CONTRADICTED, NOT_FOUND)))

@@ -16,10 +16,10 @@ import numpy as np
 
 from automedeval.evidence.rules import contradiction
 from automedeval.evidence.statements import Passage, Statement
-from automedeval.metrics.embedding import readable
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint, matching_encoder, weights_fingerprint
 from automedeval.models.pair_reader import PairReader
 from automedeval.records import RecordError, digest
+from automedeval.records.text import readable
 
 SUPPORTED, CONTRADICTED, NOT_FOUND, UNREAD = "supported", "contradicted", "not_found", "unread"
 LABELS = (SUPPORTED, CONTRADICTED, NOT_FOUND)  # in the order of the head's numbers

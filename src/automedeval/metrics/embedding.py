@@ -3,7 +3,6 @@
 The encoder is an argument: this module loads no model.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import NamedTuple, Protocol
@@ -11,10 +10,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from automedeval.metrics.lexical import BASELINES, WORD, patient_text
-from automedeval.records import Case, whole
+from automedeval.records import Case
+from automedeval.records.text import readable
 
 PIECE = 100  # words of a piece: about 130 tokens, so that a piece fits into the window of a small encoder
-LONG = re.compile(r"[A-Za-z0-9]{50}(?=[A-Za-z0-9])")
 
 QUESTION, REFERENCE = "embedding to the question", "embedding to the reference"
 # Baseline → the text that responses are compared with; None or no words where a case has none.
@@ -37,11 +36,6 @@ def pieces(text: str, size: int = PIECE) -> list[str]:
     """Cut a text into pieces of `size` words without overlap; the last may be shorter. A text without words has no piece."""
     starts = [word.start() for word in WORD.finditer(text)][::size]
     return [text[start:end] for start, end in zip(starts, [*starts[1:], len(text)])]
-
-
-def readable(text: str) -> str:
-    """Return a `whole` text with a blank after every 50 letters of a word: one of more than 100 is unknown to WordPiece."""
-    return LONG.sub(r"\g<0> ", whole(text))
 
 
 class Nearest(NamedTuple):

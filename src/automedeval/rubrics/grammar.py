@@ -14,7 +14,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from automedeval.models.base import CONTROL_TOKEN, Free, Part, Slot
+from automedeval.models.base import Free, Part, Slot
+from automedeval.records.thoughts import CONTROL_TOKEN
 from automedeval.rubrics.rubric import Rubric
 
 

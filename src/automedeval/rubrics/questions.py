@@ -4,8 +4,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from automedeval.models.base import Answer, own_text
+from automedeval.models.base import Answer
 from automedeval.records.language import normalise
+from automedeval.records.thoughts import own_text
 from automedeval.rubrics.grammar import parse_verdict
 from automedeval.rubrics.rubric import Rubric
 

@@ -14,6 +14,7 @@ from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.runs import check_names
 from automedeval.meta_evaluation.table import VerdictTable
 from automedeval.records import RecordError
+from automedeval.records.extras import install
 from automedeval.rubrics.rationale import DOCTOR, permute
 from automedeval.stats import bootstrap
 
@@ -123,3 +124,12 @@ def compare_rationales(
                 at = {run: np.flatnonzero(rationales & (of_run == run)) for run in judge.runs}
                 table[judge.name]["runs"] = [{"run": run} | figures(rows) for run, rows in at.items()]
     return result
+
+
+def rationale_metric() -> Callable[..., dict[str, Any]]:
+    """Return the metric of rationales, which loads torch; raise RecordError if what it needs is not installed."""
+    try:
+        from automedeval.metrics.rationale_score.rationale_score import rationale_score
+    except ImportError as error:
+        raise RecordError(f"--teacher_verdicts: {error}; {install('metric')}") from None
+    return rationale_score
