@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from doubles.endpoint import EndpointDouble, answer, good_answer
 from harness.make_logs import QUESTIONS
-from programs import ENCODER, needs_encoder, run_recipe
+from programs import ENCODER, needs_encoder, run_recipe, succeeded
 
 from automedeval import Case, RecordError, Verdict
 from automedeval.harness.logs import Answer
@@ -79,8 +79,7 @@ def test_the_scorer_marks_down_what_a_store_contradicts(
     dose = "Take 500 mg of acetaminophen every six hours against a fever."
     book, log = tmp_path / "book.md", tmp_path / "log.json"
     book.write_text(f"# Fever\n\n{dose}\n")
-    done = run_recipe("build_store", "--books", book, "--encoder", ENCODER, "--store", tmp_path / "store")
-    assert done.returncode == 0, done.stderr
+    succeeded(run_recipe("build_store", "--books", book, "--encoder", ENCODER, "--store", tmp_path / "store"))
     text = logs["json"].read_text(encoding="utf-8")
     answers = ("Take 5 g of acetaminophen every hour against a fever.", QUESTIONS[1][1], QUESTIONS[2][1])
     for number, each in enumerate(answers):

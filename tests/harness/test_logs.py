@@ -6,7 +6,7 @@ from pathlib import Path
 from unittest import mock
 
 from doubles.agreement_study import read
-from programs import error_line, run_recipe
+from programs import error_line, run_recipe, succeeded
 
 from automedeval.cli import console
 
@@ -46,8 +46,7 @@ def test_logs_of_two_harnesses_become_cases(logs: dict[str, Path], tmp_path: Pat
 
 
 def test_a_run_that_ended_with_an_error_is_told(logs: dict[str, Path], tmp_path: Path) -> None:
-    done = run_recipe("judge", "--cases", f"model-a={logs['error']}", *JUDGE, "--output", tmp_path / "out")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_recipe("judge", "--cases", f"model-a={logs['error']}", *JUDGE, "--output", tmp_path / "out"))
     assert "2 answers of model-a; left out: 1 (no answer)" in done.stdout
     assert "the run ended as 'error': the log has 3 of 3 samples" in done.stdout
     whole = run_recipe("judge", "--cases", f"model-a={logs['json']}", *JUDGE, "--output", tmp_path / "whole")
@@ -67,8 +66,7 @@ def test_the_outputs_of_alpaca_eval_are_a_table(tmp_path: Path) -> None:
         for number, text in enumerate(answers)
     ]
     (tmp_path / "outputs.json").write_text(json.dumps(records), encoding="utf-8")
-    done = run_recipe("judge", "--cases", tmp_path / "outputs.json", *JUDGE, "--output", tmp_path / "out")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_recipe("judge", "--cases", tmp_path / "outputs.json", *JUDGE, "--output", tmp_path / "out"))
     assert "not read: dataset; 3 rows, 2 cases" in done.stdout
     verdicts = read(tmp_path / "out" / "verdicts.jsonl")
     assert [verdict["models"] for verdict in verdicts] == [["one", "two"], ["one"]]

@@ -16,7 +16,7 @@ import pytest
 from doubles.agreement_study import read
 from doubles.endpoint import EndpointDouble, answer
 from harness.make_logs import ROWS
-from programs import run_command
+from programs import run_command, succeeded
 
 JUDGE = ("--judge", "baseline:longer text")
 UNKNOWN = "have no reference, because it cannot be told what their target stands for"
@@ -24,8 +24,7 @@ UNKNOWN = "have no reference, because it cannot be told what their target stands
 
 def judged(log: Path, output: Path, *more: object) -> tuple[list[dict], str]:
     """Return the cases that `automedeval judge` makes of a log, and what it prints of it."""
-    done = run_command("judge", f"m={log}", *JUDGE, "--output", output, *more)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_command("judge", f"m={log}", *JUDGE, "--output", output, *more))
     return read(output / "cases.jsonl"), done.stdout
 
 

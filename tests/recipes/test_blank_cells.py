@@ -8,7 +8,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from programs import ROOT, error_line, run_command
+from programs import ROOT, error_line, run_command, succeeded
 
 from automedeval.annotation.study import read_study
 
@@ -57,8 +57,7 @@ def test_every_reader_of_cases_passes_the_rule_on():
 
 @pytest.mark.parametrize("rule", ["lowest", "skip"])
 def test_each_choice_counts_and_the_report_takes_the_same(table, rule):
-    done = judged("--blank", rule)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(judged("--blank", rule))
     answers = {name: [row[1 + at] for row in ROWS if row[1 + at].strip()] for at, name in enumerate(MODELS)}
     assert standings(done) == {name: len(ROWS) if rule == "lowest" else len(texts) for name, texts in answers.items()}
     verdicts = Path("verdicts/t-baseline-longer text/verdicts.jsonl").read_text(encoding="utf-8").splitlines()
@@ -69,8 +68,7 @@ def test_each_choice_counts_and_the_report_takes_the_same(table, rule):
     assert ("left out: 1" in done.stdout) == (rule == "skip")
     (line,) = re.findall(r"^The report: automedeval (.*)$", done.stdout, re.M)
     quick = ("--resamples", "100", "--encoder", "none")
-    reported = run_command(*shlex.split(line), *quick)
-    assert reported.returncode == 0, reported.stderr
+    succeeded(run_command(*shlex.split(line), *quick))
     (made,) = Path("reports").iterdir()
     assert "t.csv: read: question, " in (page := (made / "report.html").read_text(encoding="utf-8"))
     assert f"; {len(ROWS)} rows, {len(ROWS)} cases; {BLANK} of 12 answers are blank" in page

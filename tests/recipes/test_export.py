@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from doubles.agreement_study import read, write
-from programs import error_line, run_command
+from programs import error_line, run_command, succeeded
 
 ANSWERS = ["Rest.", "Drink a lot.", "See a doctor at once."]
 
@@ -24,8 +24,7 @@ def judged(tmp_path: Path) -> tuple[object, ...]:
         (tmp_path / f"{name}.json").write_text(json.dumps(log), encoding="utf-8")
     out = tmp_path / "out"
     logs = (tmp_path / "one.json", tmp_path / "two.json")
-    done = run_command("judge", *logs, "--judge", "baseline:longer text", "--output", out)
-    assert done.returncode == 0, done.stderr
+    succeeded(run_command("judge", *logs, "--judge", "baseline:longer text", "--output", out))
     verdicts = read(out / "verdicts.jsonl")
     none = {"valid": False, "error": "cannot be read", "scores": None, "expected_scores": None}
     write(out / "verdicts.jsonl", [*verdicts[:2], verdicts[2] | none])
@@ -38,8 +37,7 @@ def export(*arguments: object) -> object:
 
 def test_a_harness_gets_the_scores_of_one_model_by_the_ids_of_its_log(judged, tmp_path: Path) -> None:
     file = tmp_path / "scores"
-    done = export(*judged, "--to", "inspect", "--model", "two", "--output", file)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(export(*judged, "--to", "inspect", "--model", "two", "--output", file))
     assert "3 answers of the log: 3 judged, 0 not judged; 2 with a score; 1 without: cannot be read" in done.stdout
     records = json.loads(file.read_text(encoding="utf-8"))
     values = [each["value"] for each in records]
@@ -56,8 +54,7 @@ def test_answers_that_were_not_judged_are_counted(judged, tmp_path: Path) -> Non
 
 
 def test_a_table_has_every_verdict_and_no_score_of_an_invalid_one(judged, tmp_path: Path) -> None:
-    done = export(*judged, "--to", "csv", "--output", tmp_path / "table.csv")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(export(*judged, "--to", "csv", "--output", tmp_path / "table.csv"))
     assert "3 verdicts, 1 invalid" in done.stdout
     rows = sheet(tmp_path / "table.csv")
     assert [row["valid"] for row in rows] == ["True"] * 4 + ["False"] * 2
@@ -113,8 +110,7 @@ def test_a_table_has_the_score_by_the_criteria_of_a_case(tmp_path: Path) -> None
             verdict_record["checklist"] = checklist | {"score": score, "lowest": lowest, "highest": score}
         verdicts.append(verdict_record | ({"empty": ["b"]} if (n, slot) == (0, 1) else {}))
     args = ("--verdicts", write(tmp_path / "v.jsonl", verdicts), "--cases", write(tmp_path / "cases.jsonl", cases))
-    done = export(*args, "--to", "csv", "--output", tmp_path / "table")
-    assert done.returncode == 0, done.stderr
+    succeeded(export(*args, "--to", "csv", "--output", tmp_path / "table"))
     rows = sheet(tmp_path / "table")
     names = ("score", "lowest", "highest", "criteria_met", "criteria_not_met", "criteria_unread")
     numbers = [[float(row[name]) if row[name] else None for name in names] for row in rows]

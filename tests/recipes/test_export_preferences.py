@@ -11,7 +11,7 @@ import pytest
 from datasets import load_dataset
 from doubles.agreement_study import read, write
 from doubles.tiny_model import build_tiny_model
-from programs import ENCODER, error_line, needs_encoder, run_command
+from programs import ENCODER, error_line, needs_encoder, run_command, succeeded
 
 from automedeval.records import Case, Verdict
 
@@ -43,8 +43,7 @@ class Study:
         self.args = ["--verdicts", files[0], "--cases", files[1], "--output", self.output]
 
     def run(self, *options: object) -> str:
-        done = export(*self.args, *options)
-        assert done.returncode == 0, done.stderr
+        done = succeeded(export(*self.args, *options))
         return done.stdout
 
     def pairs(self) -> dict[str, dict[str, Any]]:
@@ -167,10 +166,8 @@ def test_a_judge_that_abstains_makes_no_pair_and_the_others_stay(tmp_path: Path)
     texts = [(right, wrong), (right, ""), (right, "👍"), (right, right + " Ask your doctor.")]
     cases = [case_of(number, both, question="May I take ibuprofen with food?") for number, both in enumerate(texts)]
     options = ("--cases", write(tmp_path / "cases.jsonl", cases))
-    done = run_command("judge", *options, "--judge", "small", "--encoder", ENCODER, "--output", tmp_path / "v")
-    assert done.returncode == 0, done.stderr
-    done = export("--verdicts", tmp_path / "v", *options, "--output", tmp_path / "pairs.jsonl")
-    assert done.returncode == 0, done.stderr
+    succeeded(run_command("judge", *options, "--judge", "small", "--encoder", ENCODER, "--output", tmp_path / "v"))
+    done = succeeded(export("--verdicts", tmp_path / "v", *options, "--output", tmp_path / "pairs.jsonl"))
     reasons = "3 without (no two responses with a score: 2, the judge abstains: 1)"
     assert f"4 judged cases → 1 with a pair, {reasons}" in done.stdout
     assert [each["case_id"] for each in read(tmp_path / "pairs.jsonl")] == ["case-0"]

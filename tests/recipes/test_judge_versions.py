@@ -11,7 +11,7 @@ import pytest
 import scipy
 from doubles.agreement_study import read
 from doubles.grid_reader import Visit, needs_chromium, playwright, started_browser, violations  # noqa: F401 (the fixture `browser`)
-from programs import error_line, run_command
+from programs import error_line, run_command, succeeded
 
 QUESTIONS = [
     "May I take two pills?",
@@ -37,8 +37,7 @@ def test_tables_of_versions_are_joined_by_question_in_any_order_and_what_does_no
     )
     rows = [[f" {each} ", f"{each} Two."] for each in [*reversed(QUESTIONS[1:]), "Something else?", QUESTIONS[1]]]
     second = table(tmp_path / "v2.csv", rows)
-    done = judged(tmp_path, f"v1={first}", f"v2={second}")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(judged(tmp_path, f"v1={first}", f"v2={second}"))
     cases = read(tmp_path / "out/cases.jsonl")
     answers = {each["question"].strip(): {one["model"]: one["text"] for one in each["responses"]} for each in cases}
     assert answers == {
@@ -58,8 +57,7 @@ def test_three_versions_of_other_kinds_keep_the_ids_of_the_first(tmp_path):
     (tmp_path / "b.json").write_text(json.dumps([{"question": each, "answer": "No."} for each in QUESTIONS]), "utf-8")
     lines = [json.dumps({"question": each, "response": "It depends."}) for each in QUESTIONS]
     (tmp_path / "c.jsonl").write_text("\n".join(lines), "utf-8")
-    done = judged(tmp_path, f"a={first}", f"b={tmp_path / 'b.json'}", f"c={tmp_path / 'c.jsonl'}")
-    assert done.returncode == 0, done.stderr
+    succeeded(judged(tmp_path, f"a={first}", f"b={tmp_path / 'b.json'}", f"c={tmp_path / 'c.jsonl'}"))
     cases = read(tmp_path / "out/cases.jsonl")
     assert [case["id"] for case in cases] == ["q0", "q1", "q2", "q3"]
     assert {tuple(each["model"] for each in case["responses"]) for case in cases} == {("a", "b", "c")}
@@ -83,8 +81,7 @@ def test_a_question_that_is_asked_twice_is_told_apart_by_its_ids(tmp_path):
         )
         joined = {each["id"]: len(each["responses"]) for each in read(tmp_path / f"{order}/cases.jsonl")}
         assert joined == {"a": 2, "b": 1, "c": 1}
-    done = judged(tmp_path, f"v1={files[0]}", f"v2={files[1]}")
-    assert done.returncode == 0, done.stderr
+    succeeded(judged(tmp_path, f"v1={files[0]}", f"v2={files[1]}"))
     cases = {each["id"]: each for each in read(tmp_path / "out/cases.jsonl")}
     said = {name: {one["model"]: one["text"] for one in case["responses"]} for name, case in cases.items()}
     pairs = {"a": {"v1": "Yes, aspirin.", "v2": "Sure."}, "b": {"v1": "No warfarin.", "v2": "Warfarin, no!"}}
@@ -103,8 +100,7 @@ def test_columns_are_named_for_each_and_an_id_has_one_question(tmp_path):
     names, asked = ("id", "prompt", "output", "provider"), enumerate(QUESTIONS)
     first = table(tmp_path / "a.csv", [[str(n), each, f"{each} Yes.", f"p{n} x"] for n, each in asked], *names)
     second = table(tmp_path / "b.csv", [["0", QUESTIONS[0], "No.", "p1 x"]], *names)
-    done = judged(tmp_path, f"a={first}", f"b={second}", "--columns", "question=prompt", "output")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(judged(tmp_path, f"a={first}", f"b={second}", "--columns", "question=prompt", "output"))
     assert "4 cases, 1 with an answer of all 2 models" in done.stdout
     other = table(tmp_path / "c.csv", [["0", "Two pills, please?", "No."]], *names[:3])
     done = judged(tmp_path / "other", f"b={second}", f"c={other}", "--columns", "question=prompt", "output")
@@ -122,8 +118,7 @@ def test_the_first_version_is_the_baseline_of_a_report_that_open_makes(tmp_path,
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("BROWSER", f"{sys.executable} -c pass %s")
     unopened = judged(tmp_path, f"v1={first}", f"v2={second}")
-    done = judged(tmp_path, f"v1={first}", f"v2={second}", "--open")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(judged(tmp_path, f"v1={first}", f"v2={second}", "--open"))
     assert unopened.stdout.splitlines()[-5:] == done.stdout.splitlines()[-5:]
     assert "--baseline v1 " in done.stdout
     cases = [each for each in read(tmp_path / "out/cases.jsonl") if len(each["responses"]) == 2]

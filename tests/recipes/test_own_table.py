@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from doubles.agreement_study import read
-from programs import error_line, run_command
+from programs import error_line, run_command, succeeded
 
 HEAD = "reference,question,bot-v1,bot-v2,notes,date\n"
 ROWS = (
@@ -39,8 +39,7 @@ def test_a_checkpoint_in_the_users_cache_answers_to_its_name(table, tmp_path, ti
     place.parent.mkdir(parents=True)
     place.symlink_to(tiny_model)
     words = ("judge", "mine.csv", "--judge", name, *JUDGE[2:], "--device", "cpu")
-    done = run_command(*words, "--max_new_tokens", 4, "--on_overlong", "skip")
-    assert done.returncode == 0, done.stderr
+    succeeded(run_command(*words, "--max_new_tokens", 4, "--on_overlong", "skip"))
     assert {verdict["judge"] for verdict in read(tmp_path / "out" / "verdicts.jsonl")} == {
         "likelihood:tiny" if ":" in name else "tiny"
     }
@@ -59,8 +58,7 @@ def test_one_line_says_what_is_read_of_a_table_and_a_name_that_may_be_the_refere
             message = error_line(run_command("judge", file, *JUDGE))
             assert f"{name!r} may be the reference, or a candidate's responses" in message
     said = ("--columns", f"question=question,reference={name},bot-v1,bot-v2")
-    done = run_command("prepare", "mine.csv", *said, "--blank", "lowest", "--output", "cases")
-    assert done.returncode == 0, done.stderr
+    succeeded(run_command("prepare", "mine.csv", *said, "--blank", "lowest", "--output", "cases"))
     assert [case["reference"] for case in read(Path("cases/cases.jsonl"))] == ["Yes.", "No.", "Rest."]
 
 
@@ -99,8 +97,7 @@ def test_the_table_comes_back_with_scores_and_flags_in_its_own_order(table, wide
     own = sheet("mine.csv")
     assert run_command("judge", "mine.csv", *JUDGE).returncode == 0
     given = ("export", "--verdicts", "out", "--cases", "mine.csv", "--blank", "lowest", "--to", "csv")
-    done = run_command(*given, "--output", "back.csv")
-    assert done.returncode == 0, done.stderr
+    succeeded(run_command(*given, "--output", "back.csv"))
     back = sheet("back.csv")
     if wide:
         own = [row for row in own if row["question"]]

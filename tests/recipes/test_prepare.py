@@ -2,7 +2,7 @@ import json
 
 import pytest
 from doubles.agreement_study import write
-from programs import ROOT, error_line, run_recipe
+from programs import ROOT, error_line, run_recipe, succeeded
 from tables import rows_of
 
 from automedeval.records import Case, read_cases
@@ -29,8 +29,7 @@ def lines(folder, name):
 
 
 def test_every_filter_tells_what_it_left_out(tmp_path):
-    done = prepared(tmp_path, WIKIDOC)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(prepared(tmp_path, WIKIDOC))
     assert "layout wikidoc, by its keys" in done.stdout + done.stderr
     assert (
         "9 rows → 6 kept, 3 rejected (empty answer: 1, empty question: 0, markup alone: 0, missing text: 0, no subject: 1, "
@@ -88,8 +87,7 @@ def test_a_run_file_names_several_inputs_and_columns(tmp_path):
 def test_what_a_table_s_columns_hold_is_guessed_and_told(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my.csv").write_text("Prompt;Reference;rowan;larch;score\nWhat?;This.;A.;;3\nWhy?;;B.;C.;4\n")
-    done = run_recipe("prepare", "--input", "my.csv", "--blank", "skip")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_recipe("prepare", "--input", "my.csv", "--blank", "skip"))
     read = "read: Prompt (question), rowan, larch (answers), Reference; not read: score (no text)"
     assert f"my.csv: {read}; 2 rows, 2 cases; 1 of 4 answers are blank (larch 1)" in done.stdout
     first, second = read_cases("cases/my/cases.jsonl")
@@ -116,8 +114,7 @@ def test_the_columns_of_a_layout_and_others_are_asked_about(tmp_path, text, mess
     )
     assert not (tmp_path / "out").exists()
     layout, *_, last = message.removesuffix("': ").replace(",", " ").split()
-    done = run_recipe("prepare", *words, "--layout", layout)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_recipe("prepare", *words, "--layout", layout))
     assert f"t.csv: not read: {last}', " in done.stdout
 
 
@@ -178,8 +175,7 @@ def test_the_cases_of_a_split_are_kept_with_what_they_have(tmp_path):
     rows = [{"case_id": f"c{number}", "completion": "Score: …"} for number in (7, 2)]
     parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "test.parquet")
     more = write(tmp_path / "more.jsonl", [{"id": "c4", "question": "Why 4?"}])
-    done = prepared(tmp_path, RATED, "--layout", "cases", "--ids", f"{tmp_path / 'test.parquet'},{more}")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(prepared(tmp_path, RATED, "--layout", "cases", "--ids", f"{tmp_path / 'test.parquet'},{more}"))
     assert "12 cases → 3 kept, 9 rejected (not in --ids: 9)" in done.stdout
     assert lines(tmp_path, "cases") == [Case.from_dict(RATED[number]).to_dict() for number in (2, 4, 7)]
     assert {record["reason"] for record in lines(tmp_path, "dropped")} == {"not in --ids"}

@@ -39,8 +39,7 @@ def words(**options: object) -> list[object]:
 
 
 def report(file: str, **options: object) -> dict:
-    done = run_command("report", *words(output="report", **options, **FIGURES))
-    assert done.returncode == 0, done.stderr
+    succeeded(run_command("report", *words(output="report", **options, **FIGURES)))
     return json.loads(Path("report", file).read_text(encoding="utf-8"))
 
 
@@ -198,8 +197,7 @@ def test_a_run_whose_reading_changed_says_so_and_touches_nothing(old: Path) -> N
 def test_teachers_verdicts_become_the_same_rows(old: Path) -> None:
     verdicts = "teachers/strong/verdicts.jsonl,teachers/weak/verdicts.jsonl"
     files = {"cases": "sample=cases.jsonl", "verdicts": verdicts, "licenses": "sample=apache-2.0", "plan": "plan.yaml"}
-    done = run_recipe("build_dataset", *words(**files, output="again"))
-    assert done.returncode == 0, done.stderr
+    succeeded(run_recipe("build_dataset", *words(**files, output="again")))
     for split in ("stage1", "test"):
         rows, again = (read_table(Path(place, f"{split}.parquet")).to_pylist() for place in ("instructions", "again"))
         assert again == rows
@@ -219,8 +217,7 @@ def test_the_jury_of_the_page_decides_the_mistake_that_waits(old: Path) -> None:
     done = run_recipe("introspect_discuss", *words(**files, verdicts="verdicts/training"))
     assert "1 mistake waits for the jury" in succeeded(done).stdout
     shutil.copytree(old / "page_jury", "round1.discussion/decided")
-    done = run_recipe("introspect_revise", *words(**files))
-    assert done.returncode == 0, done.stderr
+    succeeded(run_recipe("introspect_revise", *words(**files)))
     (decided,) = read(old / "page_jury" / "jury.jsonl")
     (row,) = read_table("round1/train.parquet").to_pylist()
     assert row["case_id"] == decided["case_id"]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from doubles.agreement_study import read
-from programs import run_command
+from programs import run_command, succeeded
 
 from automedeval.records import RecordError, read_cases, table_of
 
@@ -71,6 +71,5 @@ def test_they_are_judged_by_the_command(written, tmp_path: Path) -> None:
     file = written(
         *(result(0, name, text, ask="Is 40 °C a fever?") for name, text in (("a", "Yes."), ("b", "No, no.")))
     )
-    done = run_command("judge", file, "--judge", "baseline:longer text", "--output", tmp_path / "out")
-    assert done.returncode == 0, done.stderr
+    succeeded(run_command("judge", file, "--judge", "baseline:longer text", "--output", tmp_path / "out"))
     assert [each["expected_scores"] for each in read(tmp_path / "out" / "verdicts.jsonl")] == [[1, 2]]
