@@ -1,7 +1,7 @@
-"""Measure what building a data set costs, and that memory does not grow with its texts.
+"""Measure what building a data set of the paper's size costs, in seconds and memory.
 
     python benchmarks/build_dataset.py
-    python benchmarks/build_dataset.py --small 1000 --large 5000
+    python benchmarks/build_dataset.py --cases 1000
 
 Synthetic cases of a question of 40 words, a reference of 80 and two responses of 120, each with a strong and a weak verdict of
 130 words and with a given quality, go through `recipes/build_dataset.py` in a process of its own: all filters, the paper's
@@ -18,7 +18,6 @@ from rows import Results, arguments
 
 from automedeval.records import Case, Response, Verdict
 
-GROWTH = 2.0  # limit: ten times the cases may take so many times the memory
 PLAN = """
 test: {take: 1000}
 teachers:
@@ -56,30 +55,20 @@ def write_study(folder: Path, number: int) -> None:
 
 
 def main() -> None:
-    """Build a small and a large data set and print one table."""
+    """Build a data set and print one table."""
     parser = arguments(__doc__)
-    parser.add_argument("--small", type=int, default=10_000, help="cases of the small data set")
-    parser.add_argument("--large", type=int, default=100_000, help="cases of the large one")
+    parser.add_argument("--cases", type=int, default=10_000, help="cases of the data set")
     args = parser.parse_args()
-    results, peaks = Results("Building a data set", args.json), []
-    for number in (args.small, args.large):
-        with tempfile.TemporaryDirectory() as scratch:
-            folder = Path(scratch)
-            write_study(folder, number)
-            size = sum(file.stat().st_size for file in folder.glob("*.jsonl")) / 1e6
-            files = {
-                "cases": "cases.jsonl",
-                "verdicts": "verdicts.jsonl",
-                "plan": "plan.yaml",
-                "output": "instructions",
-            }
-            given = {name: folder / file for name, file in files.items()}
-            command = recipe("build_dataset", **given)
-            seconds, most = timed(lambda command=command, log=folder / "log": peak(command, log))
-            results.add(f"{number:,} cases, {size:.0f} MB", seconds, "s")
-            results.add(f"{number:,} cases, {size:.0f} MB, peak memory", most, "MB")
-            peaks.append(most)
-    results.add("growth of memory", peaks[1] / peaks[0], f"× that of {args.small:,} cases", most=GROWTH)
+    results = Results("Building a data set", args.json)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        write_study(folder, args.cases)
+        size = sum(file.stat().st_size for file in folder.glob("*.jsonl")) / 1e6
+        files = {"cases": "cases.jsonl", "verdicts": "verdicts.jsonl", "plan": "plan.yaml", "output": "instructions"}
+        command = recipe("build_dataset", **{name: folder / file for name, file in files.items()})
+        seconds, most = timed(lambda: peak(command, folder / "log"))
+    results.add(f"{args.cases:,} cases, {size:.0f} MB", seconds, "s")
+    results.add(f"{args.cases:,} cases, {size:.0f} MB, peak memory", most, "MB")
     results.show()
     results.write()
 

@@ -16,7 +16,7 @@ from automedeval.dataset.builder import FAULTS, LABELLED
 from automedeval.dataset.corruption import corrupt
 from automedeval.dataset.curriculum import shuffled
 from automedeval.dataset.quality import Labelled, QualityClassifier
-from automedeval.dataset.verification import Rule, verify
+from automedeval.dataset.verification import verify
 from automedeval.models.embeddings import Encoder
 from automedeval.records import Verdict, as_shown, read_cases, read_records
 
@@ -36,7 +36,7 @@ def main() -> None:
     digests: dict[tuple[str, str], set[str]] = defaultdict(set)
     for case_id, judge, digest in verdicts:
         digests[case_id, judge].add(digest)
-    failures = verify(args.verdict_ratings, digests, Rule()).failures if args.verdict_ratings else {}
+    failures = verify(args.verdict_ratings, digests).failures if args.verdict_ratings else {}
     faulty = [key for key in verdicts if FAULTS & set(failures.get(key, ()))]
     classifier = QualityClassifier(Encoder(args.encoder))
     counts: dict[str, Counter[str]] = {"alone": Counter(), "whole": Counter(), "of": Counter()}

@@ -44,11 +44,12 @@ from rows import ROOT, Results, arguments
 from automedeval.judges.judge import Judge
 from automedeval.judges.requests import Requests
 from automedeval.judges.run import judge_missing, verdict_log
-from automedeval.models.base import ChatError, Prompt
+from automedeval.models.base import Prompt
 from automedeval.models.endpoint import OpenAIChat
 from automedeval.models.local import LocalChat
 from automedeval.models.questions import Question
 from automedeval.records import Case, Verdict, question_text, read_cases
+from automedeval.records.errors import ChatError
 
 KINDS = {
     "yes_no": Question(

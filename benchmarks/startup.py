@@ -20,11 +20,12 @@ import numpy as np
 from processes import first_verdict, in_turns, peak, timed
 from rows import Results, arguments
 
+import automedeval
 from automedeval import read_cases
-from automedeval.cli.judge import SAMPLE
 from automedeval.models.arguments import EncoderArguments
 from automedeval.models.embeddings import Encoder
 
+SAMPLE = Path(automedeval.__file__).parent / "sample"
 CONSOLE = [sys.executable, "-c", "from automedeval.cli.console import main; main()"]
 EMPTY, LIBRARY, BARE = "python -c pass", "bare imports and a forward: sentence-transformers", "the same: torch alone"
 ALONE = """

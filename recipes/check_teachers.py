@@ -14,11 +14,11 @@ from typing import Any
 
 from openai import NotFoundError, OpenAIError
 
-from automedeval.models.base import ChatError
 from automedeval.models.completions import error_text
 from automedeval.models.endpoint import OpenAIChat
 from automedeval.records import RecordError, option
 from automedeval.records.command_line import parse, run
+from automedeval.records.errors import ChatError
 from automedeval.records.teachers import read_teachers
 
 KEY = "OPENAI_API_KEY"

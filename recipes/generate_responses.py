@@ -119,7 +119,7 @@ def generate(
     """Have one candidate answer what is missing; return its answers, old and new, by case id, and the failures."""
     chat = chat_args.load(model, args.seed, processes)
     settings, file = set_up(chat, parse_model(model)[0] != "openai"), Path(args.output) / "responses.jsonl"
-    log, started = Log(file, Generated, (name,), settings, processes, "--names"), time.monotonic()
+    log, started = Log(file, Generated, (name,), settings, processes), time.monotonic()
     with log:
         answered(log, cases)  # refuses another candidate's answers before anything is written
         if processes.rank == 0:
@@ -127,9 +127,7 @@ def generate(
         answer_missing(chat, cases, args.window, log)
     records, failures = answered(log, cases), list(getattr(chat, "failures", ()))
     if processes.rank == 0:
-        timing = {"responses": log.new, "seconds": round(time.monotonic() - started, 1)}
-        record_run(log.run_file, args, chat_args, timing=timing)
-        print(summary(name, list(records.values()), **timing))
+        print(summary(name, list(records.values()), log.new, time.monotonic() - started))
     print_notes(chat.notes(), processes)
     del chat
     gc.collect()  # the next candidate needs the memory

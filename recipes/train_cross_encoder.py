@@ -111,7 +111,7 @@ def scored_cases(args: ListArguments) -> Iterator[Scored]:
 def without_leaks(scored: list[Scored], args: ListArguments) -> list[Scored]:
     """Return the cases that repeat no evaluation case; print the arithmetic."""
     evaluation = Evaluation(case for path in args.evaluation_cases for case in read_cases(path, blank=args.blank))
-    leaks = {case_id: kind for case_id, kind, _ in evaluation.leaks(case for case, _ in scored)}
+    leaks = dict(evaluation.leaks(case for case, _ in scored))
     print(arithmetic("cases", len(scored), Counter(leaks.values())))
     return [each for each in scored if each[0].id not in leaks]
 

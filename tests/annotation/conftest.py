@@ -1,10 +1,12 @@
-"""Fixtures of the physicians' page: a fixed clock, and stores of a small study."""
+"""Fixtures of the physicians' page: a fixed clock, stores of a small study, and a page with tasks of several kinds."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from doubles.small_study import a_study
+from doubles.study_page import opened, served, write_study
 
 from automedeval.annotation.store import Store
 from automedeval.annotation.study import Study
@@ -31,13 +33,27 @@ def database(tmp_path: Path) -> str:
 @pytest.fixture
 def open_store(database: str, tmp_path: Path, clock: Clock):
     """Return a function that opens the store of a study; all stores are closed at the end."""
-    opened = []
+    stores = []
 
     def make(study: Study | None = None, **more) -> Store:
         store = Store(replace(study or a_study(tmp_path, **more), database=database), clock)
-        opened.append(store)
+        stores.append(store)
         return store
 
     yield make
-    for store in opened:
+    for store in stores:
         store.close()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    """Return the store of a study that rates, compares and has a jury, with two cases."""
+    with opened(write_study(tmp_path)) as store:
+        yield store
+
+
+@pytest.fixture
+def address(store: Store) -> Iterator[str]:
+    """Serve the store's page; return its address."""
+    with served(store) as address:
+        yield address

@@ -51,12 +51,6 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield store
 
 
-@pytest.fixture
-def address(store: Store) -> Iterator[str]:
-    with served(store) as address:
-        yield address
-
-
 class Visit:
     """A physician's browser, its page, and what the browser complained of."""
 

@@ -213,17 +213,15 @@ def test_report_reports_on_five_cases_of_two_physicians(tmp_path: Path, opened, 
 def test_build_dataset_reads_the_ratings_of_verdicts(tmp_path: Path, opened) -> None:
     built = BuildStudy(tmp_path)
     (tmp_path / "page").mkdir()
-    file = write_study(tmp_path / "page", physicians={"cleo": "chief"}, rate={})
+    file = write_study(tmp_path / "page", physicians={"cleo": "chief"}, rate=None, verify={})
     write_lines(tmp_path / "page" / "cases.jsonl", built.cases)
     write_lines(tmp_path / "page" / "verdicts.jsonl", built.verdicts["strong"])
     store = opened(read_study(file))
     while (task := store.next("cleo")) is not None:
-        task = send(store, task)
         bad = task.item.case_id in ("case-3", "case-5")
         tags = ["outdated"] if bad else []
-        send(store, task, {"scores": dict.fromkeys(ASKED, 5) | ({"knowledge": 2} if bad else {}), "tags": tags})
+        send(store, task, {"scores": dict.fromkeys(ASKED, 1) | ({"knowledge": 0} if bad else {}), "tags": tags})
     write_export(store, tmp_path / "out")
-    built.plan = built.plan | {"verification": {"scale": [1, 5], "fail_below": 3, "fails": "any"}}
     again = verdict_of_teacher(built.cases[7], "strong", rationale="Judged again, in other words.")
     built.verdicts["strong"][7] = again
     done = succeeded(built.build("--verdict_ratings", tmp_path / "out" / "verdict_ratings.jsonl"))

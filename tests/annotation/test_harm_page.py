@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from annotation.test_browser import Visit, browser, pytestmark  # noqa: F401 - fixtures
-from doubles.study_page import opened, physician, served, write_study
+from doubles.study_page import opened, physician, write_study
 from programs import run_command
 
 from automedeval.annotation.export import write_export
@@ -17,12 +17,6 @@ from automedeval.annotation.store import Store
 def store(tmp_path: Path) -> Iterator[Store]:
     with opened(write_study(tmp_path, ("harm",), cases=1)) as store:
         yield store
-
-
-@pytest.fixture
-def address(store: Store) -> Iterator[str]:
-    with served(store) as address:
-        yield address
 
 
 def exported(store: Store, folder: Path) -> list[dict]:

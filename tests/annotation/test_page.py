@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -37,12 +36,6 @@ def responses_of(page: str) -> dict[str, str]:
 def safe_one(page: str) -> str:
     """Return the number of the doctor with the safe answer."""
     return next(number for number, text in responses_of(page).items() if "acetaminophen" in text)
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with opened(write_study(tmp_path)) as store:
-        yield store
 
 
 def test_a_physician_does_every_kind_of_task(store: Store) -> None:

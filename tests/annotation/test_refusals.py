@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
 
@@ -14,12 +13,6 @@ from automedeval.annotation.security import BODY_LIMIT
 from automedeval.annotation.store import Store
 
 RESPONSES, VERDICT = "/tasks/1/responses", "/tasks/1/verdict-1"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with opened(write_study(tmp_path)) as store:
-        yield store
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ def test_five_people_verify_and_build_dataset_reads_their_export_unchanged(tmp_p
                 assert scores[case.id, name, criterion] == int(noes.get((case.id, name)) != criterion)
     assert {(line["annotator"], line["role"]) for line in lines} == set(PEOPLE.items())
     # The rule is the one of the paper's plan.
-    built.plan = built.plan | {"verification": yaml.safe_load((PAPER / "plan.yaml").read_text())["verification"]}
+    built.plan = built.plan | {"failed_criteria": yaml.safe_load((PAPER / "plan.yaml").read_text())["failed_criteria"]}
     done = succeeded(built.build("--verdict_ratings", tmp_path / "ratings" / "verdict_ratings.jsonl"))
     for criterion in ASKED:
         assert f"{criterion}: 23 of 24 verdicts meet it (95.83 %" in done.stdout

@@ -14,7 +14,7 @@ from automedeval.dataset import decontamination
 from automedeval.dataset.decontamination import (
     Evaluation,
     ShingleIndex,
-    holder_of_reference,
+    holds_reference,
     near_duplicates,
     normalise,
     shingles,
@@ -43,7 +43,7 @@ def evaluation_cases() -> list[Case]:
 
 
 def kinds(evaluation: Evaluation, *cases: Case) -> list[str]:
-    return [kind for _, kind, _ in evaluation.leaks(cases)]
+    return [kind for _, kind in evaluation.leaks(cases)]
 
 
 def test_the_same_question_leaks_however_it_is_written(evaluation_cases: list[Case]) -> None:
@@ -52,7 +52,7 @@ def test_the_same_question_leaks_however_it_is_written(evaluation_cases: list[Ca
     far = " ".join([*question.split()[:10], text(10)])
     asked, kind = {"same": f"{question.upper()}?", "near": near, "far": far}, "question of an evaluation case"
     cases = [case_of(name, question=each) for name, each in asked.items()]
-    assert [leak[:2] for leak in evaluation.leaks(cases)] == [("same", kind), ("near", kind)]
+    assert list(evaluation.leaks(cases)) == [("same", kind), ("near", kind)]
     turns = [{"role": "user", "content": question}]
     assert kinds(evaluation, case_of("turns", question=turns)) == ["question of an evaluation case"]
 
@@ -62,8 +62,7 @@ def test_a_question_near_a_repeated_evaluation_question_is_found() -> None:
     words = text(60).split()
     first, second, training = " ".join(words), " ".join(words[3:]), " ".join(words[6:])
     evaluation = Evaluation([case_of("one", question=first), case_of("two", question=second)])
-    (leak,) = evaluation.leaks([case_of("t", question=training)])
-    assert leak[2] == "repeats the question of 'two'"
+    assert kinds(evaluation, case_of("t", question=training)) == ["question of an evaluation case"]
 
 
 @pytest.mark.parametrize(("shared", "leaks"), [(40, True), (32, True), (20, False), (0, False)])
@@ -93,7 +92,7 @@ def test_texts_without_spaces_are_compared_by_letters(first: int) -> None:
     texts = {"one": f"{own[:20]}, {copied[5:75]}.", "two": f"{own[40:]} {copied[:20]}."}
     evaluation = Evaluation([case_of("e", responses=(Response("oak", copied),))])
     cases = [case_of(name, responses=(Response("ash", each),)) for name, each in texts.items()]
-    assert [leak[:2] for leak in evaluation.leaks(cases)] == [("one", "text of an evaluation case")]
+    assert list(evaluation.leaks(cases)) == [("one", "text of an evaluation case")]
 
 
 def test_references_count_on_both_sides(evaluation_cases: list[Case]) -> None:
@@ -112,13 +111,11 @@ def test_a_short_text_that_stands_everywhere_is_no_leak() -> None:
 def test_a_response_that_holds_the_whole_reference() -> None:
     reference = text(12)
     holding = Response("b", f"Well: {reference.upper()}!")
-    assert holder_of_reference(case_of("t", reference=reference, responses=(Response("a", text(9)), holding))) == "b"
-    assert holder_of_reference(case_of("t", reference=f"{reference} more", responses=(holding,))) is None
-    assert holder_of_reference(case_of("t", reference=None, responses=(holding,))) is None
+    assert holds_reference(case_of("t", reference=reference, responses=(Response("a", text(9)), holding)))
+    assert not holds_reference(case_of("t", reference=f"{reference} more", responses=(holding,)))
+    assert not holds_reference(case_of("t", reference=None, responses=(holding,)))
     # The right response of a made-up pair is the reference by design.
-    assert (
-        holder_of_reference(case_of("t", reference=reference, responses=(Response("answer-right", reference),))) is None
-    )
+    assert not holds_reference(case_of("t", reference=reference, responses=(Response("answer-right", reference),)))
 
 
 def test_nothing_leaks_into_no_evaluation() -> None:

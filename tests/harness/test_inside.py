@@ -14,7 +14,7 @@ from automedeval import Case, RecordError, Verdict
 from automedeval.harness.logs import Answer
 from automedeval.harness.scoring import score_answers
 from automedeval.judges.judge import load_by_settings
-from automedeval.models.base import ChatError
+from automedeval.records.errors import ChatError
 
 HERE = Path(__file__).parent
 

@@ -44,7 +44,6 @@ def test_the_line_is_that_of_scikit_learn_and_labelled_cases_take_that_of_other_
     facts = json.loads((folder / "out" / "calibration.json").read_text())
     place, line = {f"c{number}": number for number in range(60)}, facts["line"]
     assert (line["slope"], line["shift"]) == pytest.approx(fitted(rows), rel=1e-4)
-    assert line["temperature"] == pytest.approx(1 / line["slope"])
     assert new(line["threshold"], (line["slope"], line["shift"])) == pytest.approx(0.5)
     order = [case.id for case in Cases.read(str(folder / "cases.jsonl")).records]
     fold = {name: at % FOLDS for at, name in enumerate(order)}

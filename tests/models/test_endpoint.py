@@ -25,10 +25,11 @@ from automedeval.harness.logs import Answer as HarnessAnswer
 from automedeval.harness.scoring import score_answers
 from automedeval.judges.judge import Judge
 from automedeval.models.arguments import ChatArguments
-from automedeval.models.base import ChatError, Prompt
+from automedeval.models.base import Prompt
 from automedeval.models.endpoint import OpenAIChat, defuse
 from automedeval.models.questions import Question
 from automedeval.records import Case, Response, digest
+from automedeval.records.errors import ChatError
 
 SCORES = "Both help.\nScore: Doctor 1: 4 points. Doctor 2: 3 points."
 CASE = Case("c1", "What helps?", (Response("alder", "Rest."), Response("birch", "Wait.")))

@@ -3,18 +3,15 @@
 import json
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import jinja2
 import pytest
 import yaml
-from doubles.hub import READER, HubDouble
 from doubles.publishable import ABOUT, trained
 from programs import ROOT, SAMPLE, error_line, run_recipe
 
-from automedeval import Case, Judge, RecordError, load_judge, packaged_rubrics, read_cases, read_rubric
+from automedeval import Case, RecordError, load_judge, packaged_rubrics, read_cases, read_rubric
 from automedeval.models.checkpoints import fingerprint
 from automedeval.rubrics import prompts, rubric
 from automedeval.rubrics.published import files_to_publish
@@ -25,16 +22,6 @@ TEMPLATE = (
     "{% block user %}Who is kind? {{ question }}\n{% for each in responses %}{{ loop.index }}) {{ each }}\n{% endfor %}"
     "{{ answer_form }}{% endblock %}\n"
 )
-ANSWERS = [{"model": "a", "text": "Yes."}, {"model": "b", "text": "No."}]
-CASE = {"id": "1", "question": "May I sleep?", "responses": ANSWERS}
-READ = """
-import json, sys
-from automedeval import Case, load_judge
-case = Case.from_dict(json.loads(sys.argv[1]))
-judge = load_judge("org/judge", chat={"dtype": "float32", "device": "cpu", "max_new_tokens": 8})
-(verdict,) = judge([case])
-print("FOUND", json.dumps([judge.prompt(judge.plan(case)[0]).messages, verdict.rubric, judge.fingerprint]))
-"""
 
 
 def own_rubric(folder: Path) -> Path:
@@ -53,46 +40,6 @@ def published(model: Path, folder: Path, name: str) -> Path:
     for path, content in files_to_publish(name, "0.1.0").items():
         (folder / path).write_bytes(content)
     return folder
-
-
-def asked(judge: Judge) -> list[dict[str, str]]:
-    case = Case.from_dict(CASE)
-    return judge.prompt(judge.plan(case)[0]).messages
-
-
-@pytest.mark.slow
-def test_a_reader_asks_in_the_words_of_the_rubric_that_was_published(tiny_model: Path, tmp_path: Path) -> None:
-    folder = trained(tiny_model, tmp_path / "judge", rubrics=["night@1"])
-    own_rubric(folder / "rubric").rename(folder / "rubric" / "rubric.yaml")
-    with HubDouble() as hub:
-        command = ("model", folder, "--repo", "org/judge", *ABOUT)
-        done = run_recipe("publish", *command, env=hub.environment(tmp_path / "writer"))
-        assert done.returncode == 0, done.stderr
-        command = [sys.executable, "-c", READ, json.dumps(CASE)]
-        read = subprocess.run(
-            command, env=hub.environment(tmp_path / "reader", READER), cwd=tmp_path, capture_output=True, text=True
-        )
-        assert read.returncode == 0, read.stderr
-        held = {path: file.content for path, file in hub.repos["model", "org/judge"].files.items()}
-    (line,) = [line for line in read.stdout.splitlines() if line.startswith("FOUND ")]
-    messages, schema, _ = json.loads(line.removeprefix("FOUND "))
-    assert schema == "night@1"
-    # beside plain Jinja, which knows nothing of the package
-    template = jinja2.Environment(trim_blocks=True, lstrip_blocks=True).from_string(TEMPLATE)
-    texts = [message["content"] for message in messages]
-    assert texts[0] == "You are a nurse of the night shift."
-    order = ["Yes.", "No."] if texts[1].index("Yes.") < texts[1].index("No.") else ["No.", "Yes."]
-    names = {"question": "May I sleep?", "responses": order, "answer_form": "|"}
-    before, _, after = "".join(template.blocks["user"](template.new_context(names))).partition("|")
-    assert texts[1].startswith(before)
-    assert texts[1].endswith(after.strip())
-    # the weights' fingerprint, by which verdicts and results know the checkpoint, is that of the folder
-    there = tmp_path / "there"
-    for path, content in held.items():
-        if "/" not in path:
-            there.mkdir(exist_ok=True)
-            (there / path).write_bytes(content)
-    assert fingerprint(there, []) == fingerprint(folder, [])
 
 
 @pytest.mark.parametrize("name", [*packaged_rubrics(), str(ROOT / "recipes/runs/automedeval-135m/feedbackqa.yaml")])
@@ -197,6 +144,7 @@ def test_the_rubric_must_be_one_that_it_was_trained_for(tiny_model: Path, tmp_pa
                 "night@1, which is not packaged: put it there as rubric/rubric.yaml, with its template"
             )
         own_rubric(folder / "rubric").rename(folder / "rubric" / "rubric.yaml")
+        assert fingerprint(folder, []) == fingerprint(tiny_model, []), "the weights are known by the same digest"
         done = dry_run(folder)
         if rubrics == ["automedeval@1"]:
             assert error_line(done).endswith("is night@1; it was trained for automedeval@1")

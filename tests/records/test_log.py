@@ -47,7 +47,7 @@ def test_other_settings_and_changed_texts_are_refused(tmp_path: Path) -> None:
         log.fill([verdict(0), replace(verdict(0, "s9"), judge="other")], 2)
     with (
         log_of(tmp_path, "s2") as log,
-        pytest.raises(RecordError, match=r"\(s1, now s2\): choose another --output or --ju"),
+        pytest.raises(RecordError, match=r"\(s1, now s2\): choose another --output"),
     ):
         log.done({})
     with (

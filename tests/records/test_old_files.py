@@ -191,7 +191,7 @@ def test_a_run_whose_reading_changed_says_so_and_touches_nothing(old: Path) -> N
     before = content(old / "verdicts")
     done = judge("constrained", max_new_tokens=41)
     assert "other weights, wording or settings (578ba72a7680, now " in error_line(done)
-    assert "choose another --output or --judge_name" in error_line(done)
+    assert "choose another --output" in error_line(done)
     assert content(old / "verdicts") == before
 
 

@@ -15,7 +15,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tables import rows_of
 
-from automedeval.models.base import CONTROL_TOKEN, Free, Slot
+from automedeval.models.base import Free, Slot
+from automedeval.records.thoughts import CONTROL_TOKEN
 from automedeval.rubrics import packaged_rubrics
 from automedeval.rubrics.grammar import (
     ParsedAnswer,

@@ -37,7 +37,7 @@ def rated_on_the_page(folder: Path, cases: Path, limit: int | None = None) -> li
             for slot, index in enumerate(task.order, 1):
                 mean = means[case["id"], case["responses"][index]["model"]]
                 points[str(slot)] = dict.fromkeys(CRITERIA, round(mean))
-            store.answer("made-up", task.id, task.part, {"scores": points}, task.version, 2.0)
+            store.answer("made-up", task.id, task.part, {"scores": points}, task.version)
         write_export(store, folder / "export")
     finally:
         store.close()

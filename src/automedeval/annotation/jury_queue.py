@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from automedeval.models.base import own_text
 from automedeval.records import Case, RecordError, Verdict, as_shown, read_lines
+from automedeval.records.thoughts import own_text
 from automedeval.rubrics import Rubric
 
 REVISIONS = "revisions.jsonl"

@@ -124,7 +124,6 @@ def audit_judge(
         "perturbations": rows,
         "verdicts": len(requests),
         "changed": len(sides),
-        "errors": dict(reader.errors.most_common(8)),
         "notes": [*cases.notes, *english_only(cases.records, "edits of texts"), *_left_out(cases, answers, planner)],
         "settings": {"resamples": RESAMPLES, "seed": args.seed},
     }  # fmt: skip

@@ -3,7 +3,6 @@
 A reader knows the judge's verdicts on the unchanged cases: one is of scores or choices, one of criteria.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -53,7 +52,7 @@ class ScoreReader:
     """
 
     def __init__(self, judged: VerdictTable):
-        self.judged, self.errors = judged, judged.errors
+        self.judged = judged
         values = judged.finest[~np.isnan(judged.finest)]
         self.unit, self.step = "standard deviations of its values", float(np.std(values)) if len(values) else 1.0
         if judged.has_own:
@@ -145,8 +144,6 @@ class CriteriaReader:
 
     def __init__(self, cases: Cases, verdicts: Sequence[Verdict]):
         self.cases, self.verdicts = cases, verdicts
-        unread = (error for verdict in verdicts for error in verdict.extra.get("unread") or [verdict.error] if error)
-        self.errors = Counter(unread)
 
     def answers(self, requests: Sequence[Request], verdicts: Sequence[Verdict]) -> list[Answer]:
         """Return the answers that a verdict has a score of, the worst first; one without positive points is the last."""

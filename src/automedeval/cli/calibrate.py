@@ -159,8 +159,7 @@ def calibrate_criteria(args: CalibrateArguments, output: Path) -> None:
     write(args, output, facts, calibrated(calibration.apply, placed))
     print(f"{facts['cases']:,} labelled cases, {facts['pairs']:,} pairs of a criterion and a response")
     line = facts["line"]
-    words = "orders no better than chance" if line["threshold"] is None else f"threshold {line['threshold']:.3f}"
-    print(words + ("" if line["temperature"] is None else f", temperature {line['temperature']:.2f}"))
+    print("orders no better than chance" if line["threshold"] is None else f"threshold {line['threshold']:.3f}")
     for name in ("balanced_accuracy", "calibration_error"):
         sides = ", ".join(f"{side} {in_words(facts[side][name])}" for side in ("before", "after"))
         print(f"{name.replace('_', ' ')}: {sides} (by other cases)")

@@ -77,7 +77,7 @@ def main() -> None:
     settings = digest([settings, books["store"]]) if books else settings
     output.mkdir(parents=True, exist_ok=True)
     author = (checker.name, evidence)
-    with Log(output / "claims.jsonl", CheckedResponse, author, settings, renamed_by="--checker") as log:
+    with Log(output / "claims.jsonl", CheckedResponse, author, settings) as log:
         done = log.done(digests)  # refuses another checker's findings before anything is written
         record_run(output / "run.json", args, encoder_args, chat_args)
         found = (line for each in log.records() for line in each.statements if line["label"] != UNREAD)

@@ -257,12 +257,9 @@ def main() -> None:
         else:
             judge_missing(judge, requests, len(requests), log, done)
     any_valid, seconds = True, time.monotonic() - started
-    if processes.rank == 0:
-        timing = {"verdicts": log.new, "seconds": round(seconds, 1)}
-        record_run(log.run_file, args, encoder_args, chat_args, timing=timing)
-        if log.new or not awaited:
-            told, any_valid = summary(log, rubric, requests, seconds)
-            tell(told)
+    if processes.rank == 0 and (log.new or not awaited):
+        told, any_valid = summary(log, rubric, requests, seconds)
+        tell(told)
     tell(*([awaited] if awaited else []))
     if judge.chat is not None:
         print_notes(judge.chat.notes(), processes)

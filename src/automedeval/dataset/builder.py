@@ -164,7 +164,7 @@ class InstructionSet:
         cases = self.judged.cases
         evaluation = Evaluation(itertools.chain((cases[case_id] for case_id, _ in assignment.splits["test"]), others))
         training = tqdm([cases[case_id] for case_id, _ in assignment.training], desc="leakage", unit="case")
-        leaks = {case_id: kind for case_id, kind, _ in evaluation.leaks(training)}
+        leaks = dict(evaluation.leaks(training))
         reasons = self.judged.filter("training verdicts", lambda key, _: leaks.get(key[0]), assignment.training)
         self.report(f"leakage: {reasons}")
 

@@ -5,7 +5,6 @@ the same in every process.
 """
 
 import hashlib
-import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -20,7 +19,6 @@ WORDS = 12  # of a shingle; a shorter text occurs in many answers
 MOST_SHARED = 0.5  # share of a text's shingles above which it repeats an evaluation text
 SIMILAR = 0.9  # Jaccard similarity from which two questions are the same
 SIMILAR_WORDS = 3  # of a shingle of a question
-WINDOW = 5000  # training cases whose texts are in memory at once
 _ROUNDING = 1e-9  # 0.9 * 10 is not exactly 9 in floating point
 
 
@@ -119,58 +117,43 @@ def near_duplicates(texts: Sequence[str], kept: int = 0) -> list[int | None]:
 
 
 class Evaluation:
-    """Hold the texts of evaluation cases, and find training cases that repeat them; memory grows with the former alone."""
+    """Hold the texts of evaluation cases, and find training cases that repeat them."""
 
     def __init__(self, cases: Iterable[Case]):
-        self._ids: list[str] = []
         self._questions: list[str] = []
 
         def responses() -> Iterator[str]:
             for case in cases:
-                self._ids.append(case.id)
                 self._questions.append(question_text(case.question))
                 texts = [*(response.text for response in case.responses), case.reference or ""]
                 yield from (text for text in texts if _long(normalise(text)))
 
         self._index = ShingleIndex(responses(), WORDS)
 
-    def leaks(self, cases: Iterable[Case]) -> Iterator[tuple[str, str, str]]:
-        """Yield (case id, kind of leak, what is repeated) for each training case that leaks; only the first kind found."""
-        cases, count = iter(cases), len(self._ids)
-        while window := list(itertools.islice(cases, WINDOW)):
-            questions = [*self._questions, *(question_text(case.question) for case in window)]
-            for case, earlier in zip(window, near_duplicates(questions, kept=count)[count:]):
-                if earlier is not None and earlier < count:
-                    kind, what = "question of an evaluation case", f"repeats the question of {self._ids[earlier]!r}"
-                    yield case.id, kind, what
-                elif (repeated := self._shared(case)) is not None:
-                    yield case.id, "text of an evaluation case", repeated
-                elif (model := holder_of_reference(case)) is not None:
-                    yield case.id, "reference in a response", f"the response of {model!r} holds the reference"
+    def leaks(self, cases: Iterable[Case]) -> Iterator[tuple[str, str]]:
+        """Yield (case id, kind of leak) for each training case that leaks; only the first kind found."""
+        cases, count = list(cases), len(self._questions)
+        questions = [*self._questions, *(question_text(case.question) for case in cases)]
+        for case, earlier in zip(cases, near_duplicates(questions, kept=count)[count:]):
+            if earlier is not None and earlier < count:
+                yield case.id, "question of an evaluation case"
+            elif self._shares(case):
+                yield case.id, "text of an evaluation case"
+            elif holds_reference(case):
+                yield case.id, "reference in a response"
 
-    def _shared(self, case: Case) -> str | None:
-        texts = {f"the response of {response.model!r}": response.text for response in case.responses}
-        for name, text in (texts | {"the reference": case.reference or ""}).items():
-            if not _long(normalise(text)):  # a text of fewer words than a shingle occurs elsewhere by chance
-                continue
-            share, held = self._index.shared(text)
-            if share > MOST_SHARED:
-                return f"{name} shares {share:.0%} of its runs of {WORDS} words with evaluation cases"
-            if held > MOST_SHARED:
-                return f"{name} holds {held:.0%} of the runs of {WORDS} words of an evaluation text"
-        return None
+    def _shares(self, case: Case) -> bool:
+        texts = [*(response.text for response in case.responses), case.reference or ""]
+        # A text of fewer words than a shingle occurs elsewhere by chance.
+        return any(max(self._index.shared(text)) > MOST_SHARED for text in texts if _long(normalise(text)))
 
 
-def holder_of_reference(case: Case) -> str | None:
-    """Return the model whose response holds the whole reference, None if none does or the reference is short."""
+def holds_reference(case: Case) -> bool:
+    """Return whether a response holds the whole reference, unless that is short."""
     reference = normalise(case.reference or "")
-    if not _long(reference):
-        return None
-    for response in case.responses:
-        # The right response of a synthetic pair is the reference by design.
-        if response.model != "answer-right" and f" {reference} " in f" {normalise(response.text)} ":
-            return response.model
-    return None
+    # The right response of a synthetic pair is the reference by design.
+    others = (response.text for response in case.responses if response.model != "answer-right")
+    return _long(reference) and any(f" {reference} " in f" {normalise(text)} " for text in others)
 
 
 def _long(normalised: str) -> bool:

@@ -23,9 +23,10 @@ from typing import Any
 from automedeval.evidence.books import Passage
 from automedeval.judges.judge import Judge
 from automedeval.judges.requests import Request, plan_requests
-from automedeval.models.base import Dialogue, Prompt, own_text
+from automedeval.models.base import Dialogue, Prompt
 from automedeval.records import REFERENCE, Case, RecordError, Response, Verdict, digest
 from automedeval.records.language import normalise
+from automedeval.records.thoughts import own_text
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.prompts import chain_messages, template_fingerprint
 from automedeval.rubrics.questions import Search, find_passages, questions_of

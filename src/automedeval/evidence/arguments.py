@@ -36,13 +36,9 @@ class KnowledgeArguments:
             )
 
     def open(self, device: str) -> tuple[Search | None, str]:
-        """Return a search and the fingerprint of the store; (None, "") with `--knowledge none`.
+        """Return a search, whose encoder runs on `device`, and the store's fingerprint; (None, "") with `--knowledge none`.
 
-        Args:
-            device: where the encoder runs.
-
-        Raises:
-            RecordError: no store is named, or it cannot be opened.
+        RecordError: no store is named, or it cannot be opened.
         """
         self.check()
         if self.knowledge == "none" or self.store is None:
@@ -71,14 +67,9 @@ class EvidenceArguments:
     )
 
     def books(self, encoder: EncoderArguments, device: str) -> dict[str, Any]:
-        """Return `search` and the fingerprint `store`; nothing without books.
+        """Return `search`, with the encoder that the store was built with, and the fingerprint `store`; nothing without books.
 
-        Args:
-            encoder: the one that the store was built with.
-            device: where it runs.
-
-        Raises:
-            RecordError: the store cannot be opened.
+        RecordError: the store cannot be opened.
         """
         if not self.evidence:
             return {}

@@ -64,11 +64,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Chunking:
-    """How books are cut into passages.
-
-    `tokens` is the largest number of tokens of a passage, by the encoder's tokenizer; `overlap` that of the tokens repeated
-    from the end of the passage before (whole sentences, two at most).
-    """
+    """The most tokens of a passage, by the encoder's tokenizer, and of the whole sentences, at most two, that it repeats."""
 
     tokens: int = 200
     overlap: int = 40
@@ -161,16 +157,9 @@ class Book:
 
 
 def find_books(paths: Sequence[str | Path]) -> tuple[list[Book], Counter[str]]:
-    """Open files, and the files inside folders (recursively) in the order of their names.
+    """Open files, and those inside folders (recursively) in the order of their names, each once; a path may be KIND=PATH.
 
-    Args:
-        paths: each may be KIND=PATH; a file counts once, by its first kind.
-
-    Returns:
-        the books, and the number of skipped files inside folders, by suffix.
-
-    Raises:
-        RecordError: a fault of `Book`, or no book at all.
+    Returns the books, and the number of skipped files inside folders, by suffix. RecordError: a fault of `Book`, or no book.
     """
     kinds: dict[Path, str] = {}
     skipped: Counter[str] = Counter()

@@ -27,12 +27,12 @@ from automedeval.evidence.checker import (
 )
 from automedeval.evidence.rules import agreement, contradiction
 from automedeval.evidence.statements import Passage, Statement
-from automedeval.metrics.embedding import readable
 from automedeval.models.arguments import ChatArguments, EncoderArguments, checked_model
 from automedeval.models.base import Answer, Chat, Prompt, answer_groups
 from automedeval.models.questions import Judgement, read_questions
 from automedeval.records import RecordError, digest
 from automedeval.records.gone import explain
+from automedeval.records.text import readable
 
 QUESTION = read_questions(resources.files(__package__) / "templates/questions.yaml")["statement"]
 LABEL = dict(zip(QUESTION.options, (SUPPORTED, CONTRADICTED, NOT_FOUND)))
@@ -42,13 +42,9 @@ TOO_LONG = "the prompt is {} tokens longer than the context window"
 
 
 class _Asked(NamedTuple):
-    """A question on a statement.
+    """A question on a statement: `near` are the passages that its prompt shows, nearest first, `close` those for the rules.
 
-    Args:
-        near: the passages that its prompt shows, nearest first.
-        close: those near enough to be on its subject, for the rules.
-        blank: the same question without a passage: what the model answers before it has read anything.
-        over: by how many tokens the prompt is too long.
+    `blank` is the same question without a passage; `over` says by how many tokens the prompt is too long.
     """
 
     statement: Statement
@@ -102,11 +98,8 @@ class ChatChecker:
     ) -> Iterator[list[Finding] | None]:
         """Yield the findings of each answer, in order; None if it is not wanted, or an endpoint did not answer.
 
-        ChatError is raised if the chat cannot go on.
-
-        Args:
-            answers: of each its statements, the passages that say what is true, and the question.
-            wanted: which of them are asked about; None: all. The others take part in the batches of a checkpoint.
+        Answers are given as statements, the passages that say what is true, and the question; those that are not `wanted` take
+        part in the batches of a checkpoint. ChatError is raised if the chat cannot go on.
         """
         wanted = [True] * len(answers) if wanted is None else wanted
         questions = self._questions(answers)
@@ -185,12 +178,7 @@ class ChatChecker:
 
 
 def load_checker(spec: str, encoder: EncoderArguments, chat: ChatArguments) -> SmallChecker | ChatChecker:
-    """Load the checker that a name stands for; RecordError if there is none, or it cannot be loaded.
-
-    Args:
-        spec: "small" (the packaged one), the folder of another small checker, `openai:MODEL`, or a checkpoint.
-        chat: how a chat is loaded and asked.
-    """
+    """Load "small" (the packaged checker), the folder of another, or a chat; RecordError if it cannot be loaded."""
     if spec.startswith("split:"):
         raise RecordError(explain(f"--checker {spec}", "split:"))
     kind, model = checked_model(spec)

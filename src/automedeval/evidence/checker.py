@@ -16,10 +16,10 @@ import numpy as np
 
 from automedeval.evidence.rules import contradiction
 from automedeval.evidence.statements import Passage, Statement
-from automedeval.metrics.embedding import readable
 from automedeval.models.checkpoints import checkpoint_folder, fingerprint, matching_encoder, weights_fingerprint
 from automedeval.models.pair_reader import PairReader
 from automedeval.records import RecordError, digest
+from automedeval.records.text import readable
 
 SUPPORTED, CONTRADICTED, NOT_FOUND, UNREAD = "supported", "contradicted", "not_found", "unread"
 LABELS = (SUPPORTED, CONTRADICTED, NOT_FOUND)  # in the order of the head's numbers
@@ -32,14 +32,9 @@ PACKAGED = Path(__file__).parent / "packaged" / "small"
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found of one statement.
+    """What was found of one statement: "supported", "contradicted", "not_found" or "unread".
 
-    Args:
-        statement: with its place in the answer.
-        label: "supported", "contradicted", "not_found" or "unread".
-        probability: of the label, by the model; 1 for a rule. None without a passage.
-        passage: the one that decided; None without one.
-        rule: which rule saw the contradiction, of `rules.contradiction`; None if the model did.
+    `probability` is that of the label, by the model, or 1 for a `rule` of `contradiction`; `passage` is the one that decided.
     """
 
     statement: Statement
@@ -66,8 +61,7 @@ class SmallChecker:
     """Check statements against passages.
 
     Args:
-        encoder: an `Encoder`, for the nearest passages.
-        pair_reader: a `PairReader` with the adapter and three labels.
+        encoder, pair_reader: an `Encoder`, for the nearest passages, and a `PairReader` with the adapter and three labels.
         adapter: the fingerprint of the adapter.
         threshold: least probability of a contradiction by the model that is called one.
         precision: the share of the statements called contradicted that are, where as many are contradicted as are clean.
@@ -91,11 +85,9 @@ class SmallChecker:
         answers: Sequence[tuple[Sequence[Statement], Sequence[Passage], str]],
         wanted: Sequence[bool] | None = None,
     ) -> Iterator[list[Finding]]:
-        """Yield the findings of each answer.
+        """Yield the findings of each answer: of its statements, beside the passages that say what is true, on a question.
 
-        Args:
-            answers: of each its statements, the passages that say what is true, and the question.
-            wanted: see `ChatChecker.check`; here all are read, since they share batches.
+        All are read, `wanted` or not, since they share batches.
         """
         texts = [each.text for asked, _, _ in answers for each in asked if each.unread is None]
         texts += [passage.text for _, passages, _ in answers for passage in passages]
@@ -190,14 +182,10 @@ def spelt_out(text: str) -> str:
 def load_small_checker(
     encoder: Any, device: str = "auto", folder: Path = PACKAGED, network: Any = None
 ) -> SmallChecker:
-    """Load a small checker that recipes/train_checker.py wrote, or the packaged one.
+    """Load a small checker that recipes/train_checker.py wrote, or the packaged one, for `EncoderArguments`.
 
-    Args:
-        encoder: `EncoderArguments`.
-        network: the encoder, if it is loaded already.
-
-    Raises:
-        RecordError: a library is missing, the folder holds none, the encoder is missing or not the one that it was trained on.
+    `network` is the encoder, if it is loaded already. RecordError: a library is missing, the folder holds none, or the encoder
+    is missing or not the one that it was trained on.
     """
     file = folder / "checker.json"
     try:
@@ -213,11 +201,7 @@ def load_small_checker(
 
 
 def matching_checker(encoder: Any, device: str, network: Any) -> SmallChecker | None:
-    """Load the packaged checker for a loaded encoder; None if it was trained on another one: that judge checks nothing.
-
-    Args:
-        encoder, network: as for `load_small_checker`.
-    """
+    """Load the packaged checker for a loaded encoder; None if it was trained on another one: that judge checks nothing."""
     base = json.loads((PACKAGED / "checker.json").read_text(encoding="utf-8"))["encoder"]["fingerprint"]
     same = weights_fingerprint(checkpoint_folder(encoder.place)) == base
     return load_small_checker(encoder, device, network=network) if same else None

@@ -20,11 +20,8 @@ def contradiction(
 ) -> tuple[str, Passage] | None:
     """Return the rule by which a statement contradicts evidence ("dose", "frequency" or "duration"), and the passage.
 
-    Args:
-        near: the indices of the passages that are known to be on the subject of the statement; beside these are read those
-            whose text answers the question.
-        question: what a sentence is about that does not say it; conditions that it meets, such as a weight, are met.
-        before: the sentence before the statement.
+    Read are the passages `near`, by index, which are known to be on its subject, and those whose text answers the question. A
+    sentence may leave its subject to the question or to the sentence `before`; conditions that the question meets are met.
     """
     compared = _compared(statement, passages, near, question, before)
     # Who says as much a day in other doses, or keeps the most of a day, does not contradict.

@@ -22,8 +22,9 @@ def evidence_of(case: Case, index: int, kind: str, search: Search | None = None)
 
     `search` finds passages of books, each with `text`, `book` and `section`.
     """
-    if kind == "reference" or search is None:
+    if kind == "reference":
         return passages_of(case.reference or "", "reference", question=question_text(case.question))
+    assert search is not None  # the caller opened the books
     asked = [each.text for each in statements(case.responses[index].text) if each.unread is None]
     nearest = [each for passages in search(asked) for each in passages] if asked else []
     cut = [passages_of(each.text, ", ".join(filter(None, (each.book, each.section))), False) for each in nearest]
@@ -36,13 +37,8 @@ def check_cases(
     """Yield what was found of every response that is not done, in the order of the cases.
 
     Cases are read in the same groups whether they are done or not, so that a resumed run gives the same. A response about which
-    an endpoint did not answer a request is left out; one without any passage has unread statements.
-
-    Args:
-        checker: a `SmallChecker` or a `ChatChecker`.
-        kind: one of `EVIDENCE`.
-        done: keys of the responses that are checked.
-        settings: fingerprint of the checker and the books, which records name.
+    an endpoint did not answer a request is left out; one without any passage has unread statements. `kind` is as for
+    `evidence_of`; `settings` is the fingerprint of the checker and the books, which records name.
     """
     for start in range(0, len(cases), CHUNK):
         some = [(case, index) for case in cases[start : start + CHUNK] for index in range(len(case.responses))]

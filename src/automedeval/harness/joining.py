@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from automedeval.harness.logs import Answer, Answers, is_details, is_helm_run, read_log
+from automedeval.harness.logs import STATE, Answer, Answers, read_log
 from automedeval.harness.questions import Question, is_blank, question_expression, question_in, question_key
 from automedeval.records import Case, RecordError, Response, digest, named_file, option, read_cases, read_json, table_of
 from automedeval.records.cases import named_cases
@@ -28,12 +28,14 @@ class LogArguments:
 
 def is_log(value: str) -> bool:
     """Return whether --cases names a log: NAME=FILE, .eval, details of lighteval, a run of HELM, .json that is no table."""
-    if named_file(value)[0] or value.endswith(".eval") or is_details(value) or is_helm_run(value):
+    file = Path(value)
+    details = file.name.startswith("details_") and file.suffix == ".parquet"
+    if named_file(value)[0] or file.suffix == ".eval" or details or (file / STATE).is_file():
         return True
-    if not value.endswith(".json") or not Path(value).is_file():
+    if file.suffix != ".json" or not file.is_file():
         return False
     try:
-        content = read_json(Path(value), others=True)
+        content = read_json(file, others=True)
         return isinstance(content, dict) and ("eval" in content or "results" not in content)  # else promptfoo's
     except RecordError:  # whoever reads it as a table says what is wrong
         return False

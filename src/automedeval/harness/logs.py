@@ -117,16 +117,6 @@ def read_log(path: str) -> Answers:
     raise RecordError(f"{path}: no log of lm-evaluation-harness, inspect_ai, lighteval or HELM")
 
 
-def is_details(path: str) -> bool:
-    """Return whether a file has the name that lighteval gives the details of a task."""
-    return Path(path).name.startswith("details_") and path.endswith(".parquet")
-
-
-def is_helm_run(path: str) -> bool:
-    """Return whether a path is the folder of a run of HELM."""
-    return (Path(path) / STATE).is_file()
-
-
 def _parsed(text: str, place: str) -> Any:
     try:
         return parse_json(text, others=True)  # with NaN, which lm-evaluation-harness writes

@@ -8,8 +8,8 @@ from typing import Any
 from automedeval.harness.logs import Answer
 from automedeval.harness.questions import is_blank
 from automedeval.judges.base import BaseJudge
-from automedeval.models.base import ChatError
 from automedeval.records import AutoMedEvalError, Case, RecordError, Response, Verdict
+from automedeval.records.errors import ChatError
 
 FAILED = "grader_failed"  # inspect_ai's word for a grader whose answer cannot be read
 UNREAD = "the answer, or the verdict on a criterion, is unread"

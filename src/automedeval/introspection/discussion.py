@@ -15,10 +15,11 @@ from functools import cached_property
 from typing import Any
 
 from automedeval.introspection.mistakes import Mistake
-from automedeval.models.base import Answer, Chat, Dialogue, Messages, Prompt, own_text
+from automedeval.models.base import Answer, Chat, Dialogue, Messages, Prompt
 from automedeval.records import RecordError, digest
 from automedeval.records.journal import Journal, now
 from automedeval.records.language import normalise
+from automedeval.records.thoughts import own_text
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.grammar import ParsedAnswer, format_verdict, parse_verdict, reads_back
 from automedeval.rubrics.prompts import Turn, discussion_messages, template_fingerprint

@@ -9,10 +9,11 @@ from typing import Any
 
 from automedeval.judges.prompt_judge import PromptJudge
 from automedeval.judges.requests import Request, plan_requests
-from automedeval.metrics.embedding import pieces, readable
+from automedeval.metrics.embedding import pieces
 from automedeval.models.base import Answer, Chat, Dialogue, Prompt, SequentialChat, Slot
 from automedeval.models.questions import Question, read_questions
 from automedeval.records import Case, RecordError, Verdict, digest, question_text
+from automedeval.records.text import readable
 from automedeval.rubrics import Rubric, read_rubric
 from automedeval.rubrics.grammar import ParsedAnswer, answer_parts, parse_verdict, reading_from_values
 from automedeval.rubrics.prompts import judge_messages, template_fingerprint

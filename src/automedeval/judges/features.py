@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from automedeval.metrics.embedding import pieces, readable
+from automedeval.metrics.embedding import pieces
 from automedeval.metrics.lexical import WORD, patient_messages, rouge_l
 from automedeval.records import Case
+from automedeval.records.text import readable
 
 # What is read of a response and its question:
 #   first             the cosine of the question with the response's first piece

@@ -3,7 +3,6 @@
 The encoder is an argument: this module loads no model.
 """
 
-import re
 from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import NamedTuple, Protocol
@@ -11,10 +10,10 @@ from typing import NamedTuple, Protocol
 import numpy as np
 
 from automedeval.metrics.lexical import BASELINES, WORD, patient_text
-from automedeval.records import Case, whole
+from automedeval.records import Case
+from automedeval.records.text import readable
 
 PIECE = 100  # words of a piece: about 130 tokens, so that a piece fits into the window of a small encoder
-LONG = re.compile(r"[A-Za-z0-9]{50}(?=[A-Za-z0-9])")
 
 QUESTION, REFERENCE = "embedding to the question", "embedding to the reference"
 # Baseline → the text that responses are compared with; None or no words where a case has none.
@@ -39,11 +38,6 @@ def pieces(text: str, size: int = PIECE) -> list[str]:
     return [text[start:end] for start, end in zip(starts, [*starts[1:], len(text)])]
 
 
-def readable(text: str) -> str:
-    """Return a `whole` text with a blank after every 50 letters of a word: one of more than 100 is unknown to WordPiece."""
-    return LONG.sub(r"\g<0> ", whole(text))
-
-
 class Nearest(NamedTuple):
     """How near a response is to a text."""
 
@@ -60,13 +54,10 @@ def nearest(
     """Compare the responses of cases with their questions, or their references.
 
     Each piece is encoded once, so that equal texts have equal scores. A piece longer than the encoder's window is cut there.
-
-    Args:
-        names: some of `EMBEDDINGS`.
-        on_batch: called with the number of pieces that were encoded, after each batch.
+    `on_batch` is called with the number of pieces that were encoded, after each batch.
 
     Returns:
-        name → one entry for each response of all cases.
+        name, one of `EMBEDDINGS` → one entry for each response of all cases.
     """
     sides = {name: [pieces(readable(EMBEDDINGS[name](case) or "")) for case in cases] for name in names}
     responses = [  # those of a case with nothing to compare with are not encoded

@@ -9,13 +9,6 @@ from collections.abc import Callable, Collection, Generator, Iterable, Iterator,
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from automedeval.records import AutoMedEvalError
-
-# Chat-template tokens of the common model families. In an answer they mark where the model's own text ends.
-CONTROL_TOKEN = re.compile(
-    r"<\|[^<>|\n]{1,40}\|>|</?s>|<(?:start|end)_of_turn>|<(?:bos|eos|pad|unk)>|\[/?(?:INST|SYSTEM_PROMPT)\]|<</?SYS>>"
-    r"|<｜[^<>｜\n]{1,40}｜>"
-)
 THOUGHT = re.compile(r"</?think(?:ing)?>|\[/?THINK\]")  # where a reasoning model's thoughts begin and end
 WINDOW = 64  # dialogues whose prompts a checkpoint answers in the same batches
 
@@ -143,12 +136,6 @@ def lead(
         return end.value
 
 
-def own_text(text: str) -> str:
-    """Return the text before the first control token: what follows it is not the model's answer."""
-    control = CONTROL_TOKEN.search(text)
-    return text[: control.start()] if control else text
-
-
 def unescaped(text: str) -> str:
     """Return the text that the inside of a JSON string stands for; invalid JSON is returned unchanged."""
     try:
@@ -168,10 +155,6 @@ def after_thoughts(text: str) -> str:
     if ends:
         return text[ends[-1] :].lstrip()
     return "" if marks and not text[: marks[0].start()].strip() else text
-
-
-class ChatError(AutoMedEvalError):
-    """The chat cannot go on: wrong key, no such model, endpoint down."""
 
 
 class Chat(ABC):

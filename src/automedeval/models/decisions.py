@@ -10,9 +10,10 @@ from typing import Any
 
 import openai
 
-from automedeval.models.base import Answer, ChatError, Prompt, Slot
+from automedeval.models.base import Answer, Prompt, Slot
 from automedeval.models.endpoint import OpenAIChat, sent
 from automedeval.records import digest
+from automedeval.records.errors import ChatError
 
 REFUSED = "the model refuses the question"
 

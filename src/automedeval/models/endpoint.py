@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 import openai
 from tqdm import tqdm
 
-from automedeval.models.base import CONTROL_TOKEN, THOUGHT, Answer, Chat, ChatError, Dialogue, Messages, Prompt, lead
+from automedeval.models.base import THOUGHT, Answer, Chat, Dialogue, Messages, Prompt, lead
 from automedeval.models.completions import (
     OPTIONAL,
     UNREADABLE,
@@ -36,7 +36,9 @@ from automedeval.models.completions import (
     retry_after,
 )
 from automedeval.records import digest, parse_json
+from automedeval.records.errors import ChatError
 from automedeval.records.offline import is_here, is_offline
+from automedeval.records.thoughts import CONTROL_TOKEN
 
 TOP_LOGPROBS = 5  # alternatives of each token of the answer to a typed question
 _FATAL = (401, 403, 404)  # a retry does not help, and every other request would get the same status

@@ -10,8 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.resources.abc import Traversable
 
-from automedeval.models.base import Answer, Messages, Prompt, own_text
+from automedeval.models.base import Answer, Messages, Prompt
 from automedeval.records import RecordError
+from automedeval.records.thoughts import own_text
 from automedeval.records.yaml_file import load_yaml
 
 MOST = 26  # options of a question

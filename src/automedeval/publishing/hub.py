@@ -14,14 +14,9 @@ REPO_TYPES = {MODEL: "model", DATASET: "dataset", METRIC: "space"}
 
 
 def push(api: HfApi, parcel: Parcel, repo: str, message: str, public: bool = False) -> str:
-    """Push in one commit; return its address.
+    """Push in one commit to ORG/NAME, which is created if it does not exist; return the commit's address.
 
-    Args:
-        repo: ORG/NAME; created if it does not exist.
-        public: whether the repository is to be public.
-
-    Raises:
-        RecordError: the repository is public and `public` is false, or private and `public` true; or it holds other files.
+    RecordError: the repository is public and `public` is false, or private and `public` true; or it holds other files.
     """
     where: dict[str, Any] = {"repo_id": repo, "repo_type": REPO_TYPES[parcel.kind]}
     try:

@@ -7,3 +7,7 @@ class AutoMedEvalError(ValueError):
 
 class RecordError(AutoMedEvalError):
     """A record, a file or an argument is wrong; the message names the place and the value."""
+
+
+class ChatError(AutoMedEvalError):
+    """The chat cannot go on: wrong key, no such model, endpoint down."""

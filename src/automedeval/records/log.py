@@ -28,7 +28,6 @@ class Log:
         author: whose records are written (`kind.author`).
         settings: fingerprint of everything that changes such a record.
         processes: the processes that share the run.
-        renamed_by: the option that gives the author another name, for the error line.
 
     Raises:
         RecordError: on entering, when another process is writing the file; on appending, when the disk is full.
@@ -41,10 +40,9 @@ class Log:
         author: tuple[str, ...],
         settings: str,
         processes: Processes = ALONE,
-        renamed_by: str = "--judge_name",
     ):
         self.path, self.kind, self.author, self.settings = path, kind, author, settings
-        self.processes, self.renamed_by = processes, renamed_by
+        self.processes = processes
         self.run_file = path.with_name(f"run-{settings}.json")
         self.new = 0  # records that this run added, on leaving those of all processes
         part = path if processes.count == 1 else path.with_name(f"{path.stem}.part{processes.rank}.jsonl")
@@ -106,7 +104,7 @@ class Log:
             if record.settings != self.settings:
                 raise RecordError(
                     f"{self.path} holds records of {' by '.join(self.author)} with other weights, wording or settings "
-                    f"({record.settings}, now {self.settings}): choose another --output or {self.renamed_by}"
+                    f"({record.settings}, now {self.settings}): choose another --output"
                 )
             if record.case_id in digests:
                 try:

@@ -1,6 +1,5 @@
 """Describe a run for its record: the arguments, the versions, and the commits of code and models."""
 
-import json
 import shlex
 import subprocess
 import sys
@@ -18,9 +17,8 @@ from automedeval.records.processes import process_count
 
 def describe_run(*groups: Any, libraries: Sequence[str] = ()) -> dict[str, Any]:
     """Return the arguments in these dataclasses, the versions, and the commits of the code and of what the Hub gave."""
-    arguments = {
-        name: value for group in groups for name, value in vars(group).items() if name != "hub_token"
-    }  # secret
+    values = {name: value for group in groups for name, value in vars(group).items()}
+    arguments = {name: value for name, value in values.items() if name != "hub_token"}  # a secret
     record = {"arguments": arguments | {"offline": offline.is_offline()}, "versions": installed_versions(*libraries)}
     return record | {"commit": git_commit(), "revisions": hub_commits()}
 
@@ -32,18 +30,10 @@ def describe_result(command: str, **settings: Any) -> dict[str, Any]:
     return made | settings
 
 
-def record_run(file: Path, *groups: Any, timing: dict[str, float] | None = None) -> None:
-    """Write what `describe_run` returns to a JSON file, with the number of processes that share the run.
-
-    `timing` is added to those of earlier starts.
-    """
+def record_run(file: Path, *groups: Any) -> None:
+    """Write what `describe_run` returns to a JSON file, with the number of processes that share the run."""
     file.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        timings = json.loads(file.read_text(encoding="utf-8"))["timings"]
-    except (OSError, ValueError, KeyError, TypeError):  # the first start, or a file that is not ours
-        timings = []
-    record = {"processes": process_count(), "timings": timings + ([timing] if timing else [])}
-    write_json(file, describe_run(*groups) | record)
+    write_json(file, describe_run(*groups) | {"processes": process_count()})
 
 
 def installed_versions(*more: str) -> dict[str, str]:

@@ -6,8 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from automedeval.records.types import whole
+
 UNDEFINED = "–"
 FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # how cells begin that a spreadsheet runs; the last four do in some languages
+LONG = re.compile(r"[A-Za-z0-9]{50}(?=[A-Za-z0-9])")
 RANKED = "In brackets: 95 % intervals over cases. Models whose ranks overlap are not clearly different."
 
 
@@ -118,3 +121,8 @@ def format_table(rows: list[dict[str, Any]], most: int = 20) -> str:
 
 def _in_table(value: Any) -> str:
     return span(value) if isinstance(value, Mapping) else number(value, 2)
+
+
+def readable(text: str) -> str:
+    """Return a `whole` text with a blank after every 50 letters of a word: one of more than 100 is unknown to WordPiece."""
+    return LONG.sub(r"\g<0> ", whole(text))

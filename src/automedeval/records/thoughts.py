@@ -10,6 +10,11 @@ _OPEN, _CLOSE, _ROUND = (
     "|".join(_FORMS[name]).replace("{tags}", _FORMS["tags"]) for name in ("open", "close", "around")
 )
 _MARK, _AROUND = re.compile(rf"(?P<open>{_OPEN})|(?:{_CLOSE})", re.I | re.M), re.compile(_ROUND, re.I)
+# Chat-template tokens of the common model families. In an answer they mark where the model's own text ends.
+CONTROL_TOKEN = re.compile(
+    r"<\|[^<>|\n]{1,40}\|>|</?s>|<(?:start|end)_of_turn>|<(?:bos|eos|pad|unk)>|\[/?(?:INST|SYSTEM_PROMPT)\]|<</?SYS>>"
+    r"|<｜[^<>｜\n]{1,40}｜>"
+)
 
 
 def without_thoughts(text: str) -> str:
@@ -57,3 +62,9 @@ def count_thoughts(case: Any) -> int:
 def note_on_thoughts(count: int) -> list[str]:
     """Return a line that tells of so many answers, none of 0."""
     return [f"{count:,} answers held a model's thoughts, which are removed"] if count else []
+
+
+def own_text(text: str) -> str:
+    """Return the text before the first control token: what follows it is not the model's answer."""
+    control = CONTROL_TOKEN.search(text)
+    return text[: control.start()] if control else text

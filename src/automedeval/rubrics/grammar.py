@@ -14,7 +14,8 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from automedeval.models.base import CONTROL_TOKEN, Free, Part, Slot
+from automedeval.models.base import Free, Part, Slot
+from automedeval.records.thoughts import CONTROL_TOKEN
 from automedeval.rubrics.rubric import Rubric
 
 
@@ -126,13 +127,8 @@ def parse_verdict(text: str, rubric: Rubric, slots: int = 2, *, truncated: bool 
     counts. One after it that is malformed (a slot twice or too many, a score off the scale or not a whole number), has other
     scores of all slots or cannot be read makes the answer invalid; an incomplete one does not.
 
-    Args:
-        slots: number of responses in the prompt.
-        truncated: the output ended at its token limit. Then only an answer at the end of the text counts, because an earlier
-            one may be a quotation.
-
-    Returns:
-        The parsed answer; if `valid` is False, `error` says why, and there are no scores or choices.
+    `slots` is the number of responses in the prompt. Of a text that was `truncated` at its token limit only an answer at the
+    end counts, because an earlier one may be a quotation. An invalid answer has an `error`, and no scores or choices.
     """
     control = CONTROL_TOKEN.search(text)
     if control:
@@ -250,12 +246,10 @@ _COUNTED = (
     r"\s(?!(?:p(?:oin|un|on)[kt](?:e|en|os?|i|s)?|pts|stars?|分|点|or|if|for|but|would|is|of\s\d+(?!\s[^\W\d])|out|because|since"
     r"|and|to|as|at|each|instead|rather|when|with|was)\b)[^\W\d]"
 )
-# Other things that have numbers: "step 2", "type 1", "all 3", "2 to 3 days", "2 of 3 points", "1 = poor", and of a list "1.".
+# Other things that have numbers: "step 2", "type 1", "2 to 3 days", and of a list "1.".
 _NUMBERED = re.compile(
-    r"(?<!\d )\b(?:step|type|stage|grade|phase|section|table|criteri(?:on|a)|all|of the) \d+(?: and \d+)?(?![\w/.,]\d)"
-    r"|^[^\w§]{0,9}\d{1,2}[.)](?=\s)"
-    rf"|\b(?:\d+|{_WORDS}) (?:to|or|and) (?:\d+|{_WORDS})(?={_COUNTED})"
-    r"|\b\d+ (?:out )?of \d+ (?:points?|stars?)\b|\b\d\s?=\s?(?=[^\W\d])",
+    r"(?<!\d )\b(?:step|type|stage) \d+(?![\w/.,]\d)|^[^\w§]{0,9}\d{1,2}[.)](?=\s)"
+    rf"|\b(?:\d+|{_WORDS}) (?:to|or|and) (?:\d+|{_WORDS})(?={_COUNTED})",
     re.I | re.M,
 )
 # Other scores without a figure.

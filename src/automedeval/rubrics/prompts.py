@@ -74,14 +74,11 @@ def judge_messages(
     rationale: bool = True,
     passages: Sequence[Any] | None = None,
 ) -> Messages:
-    """Render the messages that ask a judge for its verdict on `responses`.
+    """Render the messages that ask a judge for its verdict on `responses`, slot 0 first: the template's `system` and `user`.
 
     RubricError: the template is faulty, uses an undefined name, or does what the sandbox refuses.
 
     Args:
-        rubric: its template's blocks `system` and `user` become one message each.
-        responses: the texts, slot 0 first.
-        reference: the trusted answer, for rubrics that take one.
         rationale: whether to ask for a rationale; rubrics without one ignore it.
         passages: what books say, as for `chain_messages`; it stands before the task. None: nothing was looked up.
     """
@@ -156,14 +153,12 @@ def discussion_messages(
     may_ask: bool = False,
     **names: Any,
 ) -> Messages:
-    """Render the messages that a partner of a discussion sees (paper, section 3.3 and Figure 3).
+    """Render the messages that a partner of a discussion sees (paper, section 3.3 and Figure 3), with its `turns` so far.
 
     Args:
         verdicts: the one on record and the judge's, each with `rationale`, `scores` by slot, `error` and `raw`.
-        block: "suggestion" or "review", the message to ask for.
-        turns: the partner's messages so far.
+        block: "suggestion" or "review", the message to ask for; `names` are further names of it.
         may_ask: whether the first message explains how to ask the reference books.
-        names: further names of the block.
     """
     template = _packaged("discussion")
     shown = {

@@ -4,8 +4,9 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from automedeval.models.base import Answer, own_text
+from automedeval.models.base import Answer
 from automedeval.records.language import normalise
+from automedeval.records.thoughts import own_text
 from automedeval.rubrics.grammar import parse_verdict
 from automedeval.rubrics.rubric import Rubric
 
@@ -28,10 +29,8 @@ def find_passages(search: Search, questions: Sequence[str]) -> list[Any]:
 def questions_of(answer: Answer, rubric: Rubric, slots: int, may_ask: bool = True) -> list[str]:
     """Return the questions of a message, at most three; an empty list if the message is a verdict or has no question.
 
-    Args:
-        slots: the number of responses that a verdict scores.
-        may_ask: whether a complete question after the last complete score line makes the message a question; if not, one with a
-            valid verdict is a verdict.
+    `slots` is the number of responses that a verdict scores. Where the model `may_ask`, a complete question after the last
+    complete score line makes the message a question; else one with a valid verdict is a verdict.
     """
     text = own_text(answer.text)
     reading = parse_verdict(text, rubric, slots, truncated=answer.truncated)

@@ -127,14 +127,8 @@ def permute(rationale: str, slots: Sequence[int], word: str = DOCTOR) -> str:
     """Return the rationale for another order of the doctors.
 
     Steps move and are renumbered with their doctors, and "Doctor k" is renumbered everywhere. The inverse order gives the
-    original rationale.
-
-    Args:
-        slots: for each new slot the former one, from 0: with (2, 0, 1), the former Doctor 3 becomes Doctor 1. A verdict of
-            order `order` gets the order `tuple(order[slot] for slot in slots)`.
-
-    Raises:
-        ValueError: `slots` is no permutation.
+    original rationale. `slots` has for each new slot the former one, from 0: with (2, 0, 1), the former Doctor 3 becomes
+    Doctor 1, and the order `order` of a verdict `tuple(order[slot] for slot in slots)`. ValueError: `slots` is no permutation.
     """
     if not slots or sorted(slots) != list(range(len(slots))):
         raise ValueError(f"not a permutation of slots: {slots}")

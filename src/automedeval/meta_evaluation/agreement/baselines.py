@@ -34,19 +34,14 @@ def measure_baselines(cases: Cases, encoder: TextEncoder | None, notes: list[str
     return baselines
 
 
-def paired(
-    cases: Cases, relations: Mapping[str, np.ndarray], first: Row, second: Row, finest: np.ndarray | None = None
-) -> dict[str, Any]:
+def paired(cases: Cases, relations: Mapping[str, np.ndarray], first: Row, second: Row) -> dict[str, Any]:
     """Return the concordances of two lines on the pairs that both were asked about, as statistics, for `differences`.
 
-    Args:
-        relations: name of a line → people's relations of the pairs that it was asked about [pairs], NaN for the others.
-        finest: the first line's own relations [pairs] if they are not its `finest`.
+    `relations` are people's, by the name of a line, of the pairs that it was asked about [pairs], NaN for the others.
     """
     both = np.where(np.isnan(relations[second.name]), np.nan, relations[first.name])
-    sides = (first.finest if finest is None else finest, second.finest)
-    names = {"first": first.name, "second": second.name, "measure": "concordance"}
-    return names | {"concordances": [concordance(cases.panel, both, each) for each in sides]}
+    sides = [concordance(cases.panel, both, row.finest) for row in (first, second)]
+    return {"first": first.name, "second": second.name, "measure": "concordance", "concordances": sides}
 
 
 def differences(comparisons: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -6,7 +6,7 @@ all of them, so that differences between judges are paired.
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -72,8 +72,7 @@ def meta_evaluate(
         tree["people"] = _people(cases, people)
         by_people = cases.panel.relations(people.scores)
         compared = {"people": compare_candidates(cases, by_people, people.scores, None, resamples)} | compared
-        twos = (two for two in combinations(rows, 2) if "judge" in {row.judge.kind for row in two})
-        tree["comparisons"] = [paired(cases, relations, *two) for two in twos]
+        tree["comparisons"] = [paired(cases, relations, *two) for two in product(rivals, baselines)]
     tree["models"] = compared
     if choices:
         tree["choices"] = _choices(cases, judges, choices)
@@ -83,10 +82,9 @@ def meta_evaluate(
         tree["preferences"] = preference_shares(preferences, len(cases))
     result = bootstrap.estimate(tree, len(cases), resamples)
     if people is not None:
-        comparisons, names = differences(result["comparisons"]), {row.name for row in baselines}
-        result["comparisons"] = comparisons
+        result["comparisons"] = comparisons = differences(result["comparisons"])
         for row in rivals:
-            mine = [each for each in comparisons if each["first"] == row.name and each["second"] in names]
+            mine = [each for each in comparisons if each["first"] == row.name]
             best = best_baseline({each["second"]: each["difference"] for each in mine}, sees_reference(row.judge))
             if best is not None:
                 same = next(each["concordances"][1] for each in mine if each["second"] == best["name"])

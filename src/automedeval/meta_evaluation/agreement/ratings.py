@@ -199,13 +199,11 @@ OUTCOMES = ("first", TIE, "second")
 Preferences = dict[tuple[str, str], dict[str, list[tuple[int, str, int]]]]
 
 
-def gather_preferences(
-    placed: Iterable[tuple[str, Preference]], cases: Cases, source: str
-) -> tuple[Preferences, list[str]]:
+def read_preferences(path: str, cases: Cases) -> tuple[Preferences, list[str]]:
     """Return people's preferences between the verdicts of every two judges, and notes."""
     preferences: Preferences = {}
     notes: list[str] = []
-    on_cases = cases.known(placed, source, "preference about", notes)
+    on_cases = cases.known(read_placed(path, Preference), path, "preference about", notes)
     for place, preference in without_repeats(on_cases, lambda each: frozenset(each.judges)):
         if TIE in preference.judges:
             raise RecordError(f"{place}: a judge cannot be called {TIE!r}: the word is a choice")

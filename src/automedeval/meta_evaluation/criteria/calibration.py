@@ -1,8 +1,7 @@
 """Put P(met) of a judge of criteria on physicians' labels.
 
 The new probability is the logistic function of slope · logit(P(met)) + shift (Platt 1999, "Probabilistic outputs for support
-vector machines"), fitted to the physicians' strict majority. The inverse of the slope is a temperature. The judge's own P(met)
-at which the new one is .5 is a threshold.
+vector machines"), fitted to the physicians' strict majority. The judge's own P(met) at which the new one is .5 is a threshold.
 
 It is cross-fitted: the criteria of a labelled case take the line that the other folds of cases give, so that a certificate on
 the same labels is honest. Other cases take the line of all labelled cases.
@@ -54,10 +53,9 @@ class Line:
         return scipy.special.expit(self.slope * _logits(chance) + self.shift)
 
     def to_dict(self) -> dict[str, float | None]:
-        """Return it with the temperature and the threshold; both are None without a slope."""
-        temperature = 1 / self.slope if self.slope else None
+        """Return it with the threshold, None without a slope."""
         threshold = float(scipy.special.expit(-self.shift / self.slope)) if self.slope else None
-        return {"slope": self.slope, "shift": self.shift, "temperature": temperature, "threshold": threshold}
+        return {"slope": self.slope, "shift": self.shift, "threshold": threshold}
 
 
 def _logits(chance: Any) -> Any:

@@ -17,8 +17,8 @@ from automedeval.meta_evaluation.agreement.paper_table import paper_table
 from automedeval.meta_evaluation.agreement.ratings import (
     Preferences,
     files_by_kind,
-    gather_preferences,
     read_choices,
+    read_preferences,
     read_ratings,
     read_verdict_ratings,
 )
@@ -52,7 +52,6 @@ from automedeval.records import (
     RecordError,
     VerdictRating,
     digest,
-    read_placed,
 )
 from automedeval.records.language import english_only
 from automedeval.records.run_record import describe_result
@@ -137,7 +136,7 @@ def make_report(
         notes += more
     preferences: Preferences = {}
     if file := given.get(Preference):
-        preferences, more = gather_preferences(read_placed(file, Preference), cases, file)
+        preferences, more = read_preferences(file, cases)
         notes += more
     encoder, baselines = None, []
     if people is not None:
