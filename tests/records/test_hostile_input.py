@@ -127,7 +127,7 @@ def test_an_endpoint_that_sends_deep_json_is_one_line(good_files: Path) -> None:
     [
         ("{% for a in question %}" * 5 + "x" * 500 + "{% endfor %}" * 5, "makes more than 20,000,000 characters"),
         ("{{ rubric.__class__.__mro__ }}", "access to attribute '__class__'"),
-        ("{{ cycler.__init__.__globals__.os.system('touch mark') }}", "of 'StrictUndefined' object is unsafe"),
+        ("{{ cycler.__init__.__globals__.os.system('touch mark') }}", "access to attribute '__init__'"),
     ],
 )
 def test_a_template_that_harms_is_one_line(good_files: Path, template: str, said: str) -> None:
