@@ -97,11 +97,9 @@ def play(path: str) -> None:
         decided.parent.mkdir(exist_ok=True)
         decide(decided.parents[1] / decided.name, decided)
         return
-    judges = teacher_arguments(
-        yaml.safe_load((PLANS / "figure5.yaml").read_text(encoding="utf-8")),
-        str(PLANS / "figure5.yaml"),
-    )["judges"]
-    stand_in(path, Path(), judges.split(","))
+    study = PLANS / "annotate.yaml"
+    judges = teacher_arguments(yaml.safe_load(study.read_text(encoding="utf-8"))["prefer"], str(study))["judges"]
+    stand_in(path, Path(), judges)
 
 
 def environment(place: Path) -> Mapping[str, str]:

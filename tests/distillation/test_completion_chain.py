@@ -148,7 +148,7 @@ def test_without_books_the_prompt_is_the_judges_and_a_question_is_no_verdict(tea
     verdict, _ = teach(VERDICT, books=False)
     assert verdict.extra["ended"] == "verdict"
     judge = Judge(RecordedChatLike())
-    assert verdict.extra["transcript"][:-1] == judge.prompt(judge.plan(CASE)[0], ["Rest.", "Wait."]).messages
+    assert verdict.extra["transcript"][:-1] == judge.prompt(replace(judge.plan(CASE)[0], slots=(0, 1))).messages
     verdict, _ = teach(ASKS[0], books=False)
     assert (verdict.valid, verdict.extra["ended"]) == (False, "invalid")
     assert "asked a question" in verdict.error

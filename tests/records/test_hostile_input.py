@@ -21,6 +21,7 @@ HALF = r"\ud83d"  # of a character, as JSON escapes it
 ALIASES = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)]
 CONTENTS = ROWS["contents"] | {
     "DEEP": DEEP,
+    "LOOPS": "{% for a in question %}" * 5 + "x" * 500 + "{% endfor %}" * 5,
     "DIGITS": "9" * 5000,
     "BOMB": f"a0: &a0 [{', '.join('x' * 10)}]\n{''.join(ALIASES)}",
     "ALIASES": f"id: &a {'x' * 100_000}\nb: [{', '.join(['*a'] * 100)}]",
@@ -111,7 +112,7 @@ def test_an_endpoint_that_sends_deep_json_is_one_line(good_files: Path) -> None:
 
 @pytest.mark.parametrize(("template", "said"), ROWS["test_a_template_that_harms_is_one_line"])
 def test_a_template_that_harms_is_one_line(good_files: Path, template: str, said: str) -> None:
-    rubric = own_rubric(good_files / "mine", f"{{% block user %}}{template}{{% endblock %}}")
+    rubric = own_rubric(good_files / "mine", f"{{% block user %}}{filled_in(template)}{{% endblock %}}")
     line, _ = refused_by(good_answer, "--rubric", rubric, "--cases", SAMPLE / "test_cases.jsonl")
     assert line.startswith("error: own.jinja: ")
     assert said in line

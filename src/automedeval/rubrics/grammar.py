@@ -246,10 +246,12 @@ _COUNTED = (
     r"\s(?!(?:p(?:oin|un|on)[kt](?:e|en|os?|i|s)?|pts|stars?|分|点|or|if|for|but|would|is|of\s\d+(?!\s[^\W\d])|out|because|since"
     r"|and|to|as|at|each|instead|rather|when|with|was)\b)[^\W\d]"
 )
-# Other things that have numbers: "step 2", "type 1", "2 to 3 days", and of a list "1.".
+# Other things that have numbers: "step 2", "type 1", "all 3", "2 to 3 days", "2 of 3 points", "1 = poor", and of a list "1.".
 _NUMBERED = re.compile(
-    r"(?<!\d )\b(?:step|type|stage) \d+(?![\w/.,]\d)|^[^\w§]{0,9}\d{1,2}[.)](?=\s)"
-    rf"|\b(?:\d+|{_WORDS}) (?:to|or|and) (?:\d+|{_WORDS})(?={_COUNTED})",
+    r"(?<!\d )\b(?:step|type|stage|grade|phase|section|table|criteri(?:on|a)|all|of the) \d+(?: and \d+)?(?![\w/.,]\d)"
+    r"|^[^\w§]{0,9}\d{1,2}[.)](?=\s)"
+    rf"|\b(?:\d+|{_WORDS}) (?:to|or|and) (?:\d+|{_WORDS})(?={_COUNTED})"
+    r"|\b\d+ (?:out )?of \d+ (?:points?|stars?)\b|\b\d\s?=\s?(?=[^\W\d])",
     re.I | re.M,
 )
 # Other scores without a figure.
