@@ -122,12 +122,10 @@ class Faulty(Recorder):
     def __call__(self, cases: Iterable[Case]) -> Iterator[Verdict]:
         cases = list(cases)
         for case in cases:
-            if case.responses[0].text == "no reference":
-                raise RecordError(f"case {case.id!r}: there is no reference")
-            if case.responses[0].text == "fault":
-                raise TypeError("not a text")
-            if case.responses[0].text == "down":
-                raise ChatError("the endpoint is down")
+            text, no_reference = case.responses[0].text, RecordError(f"case {case.id!r}: there is no reference")
+            faults = {"no reference": no_reference, "fault": TypeError("not a text"), "down": ChatError("is down")}
+            if text in faults:
+                raise faults[text]
         return super().__call__(cases)
 
 
@@ -141,18 +139,18 @@ def test_only_the_answers_that_stop_the_judge_have_no_score() -> None:
     assert values == [None if number in (3, 8) else number for number in range(10)] + [4]
     assert "'s3': there is no reference" in scores[3]["explanation"]
     assert scores[8]["explanation"] == "s8: TypeError: not a text"
-    assert sorted(case.responses[0].text for case in judge.cases) == sorted(
-        [*texts[:3], *texts[4:8], texts[9], texts[4]]
-    )
+    judged = sorted([*texts[:3], *texts[4:8], texts[9], texts[4]])
+    assert sorted(case.responses[0].text for case in judge.cases) == judged
     with pytest.raises(ChatError):
         score_answers(judge, [*answers, Answer("s10", "Safe?", "down")])
 
 
 def test_a_setting_that_is_wrong_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    with pytest.raises(RecordError, match="--jugde"):
-        load_by_settings({"jugde": "small"})
-    with pytest.raises(RecordError, match="gives choices, and scores are needed"):
-        load_by_settings({"judge": "openai:m", "rubric": "medical_pairwise"})
-    with pytest.raises(RecordError, match=r"none\.yaml: "):
-        load_by_settings({"config": str(tmp_path / "none.yaml")})
+    for settings, said in (
+        ({"jugde": "small"}, "--jugde"),
+        ({"judge": "openai:m", "rubric": "medical_pairwise"}, "gives choices, and scores are needed"),
+        ({"config": str(tmp_path / "none.yaml")}, r"none\.yaml: "),
+    ):
+        with pytest.raises(RecordError, match=said):
+            load_by_settings(settings)

@@ -1,11 +1,10 @@
 """Which columns of a table are guessed to be candidates' answers, and when nobody can tell."""
 
-import csv
 from pathlib import Path
 
 import pytest
 from programs import error_line, run_command, succeeded
-from tables import rows_of
+from tables import rows_of, write_csv
 
 TABLES = rows_of(__file__)
 QUESTIONS, ANSWERS = TABLES["questions"], TABLES["answers"]
@@ -22,9 +21,8 @@ BESIDE = {name: cells_of(given) for name, given in TABLES["beside"].items()}
 
 def judged(folder: Path, columns: dict[str, list[str]], *options: str):
     folder.mkdir(exist_ok=True)
-    file = folder / "answers.csv"
-    with open(file, "w", newline="", encoding="utf-8") as stream:
-        csv.writer(stream).writerows([["question", *columns], *zip(QUESTIONS, *columns.values(), strict=True)])
+    rows = zip(QUESTIONS, *columns.values(), strict=True)
+    file = write_csv(folder / "answers.csv", ["question", *columns], rows)
     return run_command("judge", file, "--judge", "baseline:longer text", "--output", folder / "out", *options)
 
 
@@ -47,8 +45,8 @@ def test_a_doubtful_column_stops_the_run_with_one_line(name, given, why, tmp_pat
     longer = {model: [f"{text} {text} {text}" for text in texts] for model, texts in ANSWERS.items()}
     columns = {**longer, "notes": BESIDE["reviewer notes"], name: cells_of(given)}
     done = judged(tmp_path, columns)
-    assert done.returncode == 1
-    (line,) = done.stderr.strip().splitlines()
+    line = error_line(done)
+    assert done.stderr.strip() == line
     assert f"{name!r} may hold a candidate's answers, or something else" in line
     assert why in line
     assert "taken for answers: v1, v2; left out: notes; say it by --columns question=NAME" in line

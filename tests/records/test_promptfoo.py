@@ -31,13 +31,8 @@ def written(tmp_path: Path):
 
 def test_the_answers_of_each_provider_to_a_test_are_a_case(written) -> None:
     asked = {"ask": "Is 40 °C a fever?", "reference": "Yes.", "answer": "never the model's"}
-    first, second = read_cases(
-        written(
-            result(0, "a", "Yes.", **asked),
-            result(0, "b", "No.", 1, **asked),
-            result(1, "a", {"dose": 5}, ask="How much?"),
-        )
-    )
+    answers = result(0, "a", "Yes.", **asked), result(0, "b", "No.", 1, **asked)
+    first, second = read_cases(written(*answers, result(1, "a", {"dose": 5}, ask="How much?")))
     assert (first.question, first.reference) == ("Is 40 °C a fever?", "Yes.")
     assert [(each.model, each.text) for each in first.responses] == [("a", "Yes."), ("b", "No.")]
     assert [each.text for each in second.responses] == ['{"dose": 5}']
@@ -68,8 +63,7 @@ def test_other_results_are_one_line(tmp_path: Path, broken: dict) -> None:
 
 
 def test_they_are_judged_by_the_command(written, tmp_path: Path) -> None:
-    file = written(
-        *(result(0, name, text, ask="Is 40 °C a fever?") for name, text in (("a", "Yes."), ("b", "No, no.")))
-    )
+    answers = {"a": "Yes.", "b": "No, no."}
+    file = written(*(result(0, name, text, ask="Is 40 °C a fever?") for name, text in answers.items()))
     succeeded(run_command("judge", file, "--judge", "baseline:longer text", "--output", tmp_path / "out"))
     assert [each["expected_scores"] for each in read(tmp_path / "out" / "verdicts.jsonl")] == [[1, 2]]
