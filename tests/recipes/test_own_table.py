@@ -1,12 +1,12 @@
 """A user's own table through the commands: a judge by its bare name, what is read, what changed, and the table back."""
 
-import csv
 import json
 from pathlib import Path
 
 import pytest
 from doubles.agreement_study import read
 from programs import error_line, run_command, succeeded
+from tables import read_csv
 
 HEAD = "reference,question,bot-v1,bot-v2,notes,date\n"
 ROWS = (
@@ -27,11 +27,6 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def sheet(name: str) -> list[dict[str, str]]:
-    with open(name, encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file))
-
-
 @pytest.mark.parametrize("name", ["tiny", "models/tiny", "likelihood:tiny"])
 def test_a_checkpoint_in_the_users_cache_answers_to_its_name(table, tmp_path, tiny_model, monkeypatch, name) -> None:
     monkeypatch.setenv("HF_HOME", str(tmp_path / "home"))
@@ -40,9 +35,8 @@ def test_a_checkpoint_in_the_users_cache_answers_to_its_name(table, tmp_path, ti
     place.symlink_to(tiny_model)
     words = ("judge", "mine.csv", "--judge", name, *JUDGE[2:], "--device", "cpu")
     succeeded(run_command(*words, "--max_new_tokens", 4, "--on_overlong", "skip"))
-    assert {verdict["judge"] for verdict in read(tmp_path / "out" / "verdicts.jsonl")} == {
-        "likelihood:tiny" if ":" in name else "tiny"
-    }
+    judges = {verdict["judge"] for verdict in read(tmp_path / "out" / "verdicts.jsonl")}
+    assert judges == {"likelihood:tiny" if ":" in name else "tiny"}
     place.unlink()
     assert "tiny" in error_line(run_command(*words))
 
@@ -83,10 +77,9 @@ def test_verdicts_have_row_and_question_and_an_id_in_words(table, prepared) -> N
     assert [(each["row"], each["question"]) for each in verdicts] == list(enumerate(questions, 1))
     words = ["-".join(each.strip("?").lower().split()) for each in questions]
     assert [each["case_id"].rpartition("-")[0] for each in verdicts] == words
-    assert run_command("export", "--verdicts", "out", "--to", "csv", "--output", "all.csv").returncode == 0
-    assert {(row["row"], row["question"]) for row in sheet("all.csv")} == {
-        (str(each["row"]), each["question"]) for each in verdicts
-    }
+    succeeded(run_command("export", "--verdicts", "out", "--to", "csv", "--output", "all.csv"))
+    rows = {(row["row"], row["question"]) for row in read_csv("all.csv")}
+    assert rows == {(str(each["row"]), each["question"]) for each in verdicts}
 
 
 @pytest.mark.parametrize("wide", [True, False])
@@ -94,11 +87,11 @@ def test_the_table_comes_back_with_scores_and_flags_in_its_own_order(table, wide
     if not wide:
         answers = ["1,May I walk?,a,Yes and soon.", "2,May I fly?,a,", "1,May I walk?,b,No."]
         table.write_text("\n".join(["id,question,model,answer", *answers]))
-    own = sheet("mine.csv")
+    own = read_csv("mine.csv")
     assert run_command("judge", "mine.csv", *JUDGE).returncode == 0
     given = ("export", "--verdicts", "out", "--cases", "mine.csv", "--blank", "lowest", "--to", "csv")
     succeeded(run_command(*given, "--output", "back.csv"))
-    back = sheet("back.csv")
+    back = read_csv("back.csv")
     if wide:
         own = [row for row in own if row["question"]]
         assert [row["bot-v1_flags"] for row in back] == ["", "empty", ""]
@@ -109,11 +102,10 @@ def test_the_table_comes_back_with_scores_and_flags_in_its_own_order(table, wide
     else:
         assert [float(row["baseline:longer text_score"]) for row in back] == [3, 0, 1]
         assert "case_id" not in back[0], "the ids are the user's"
-    assert [{name: row[name] for name in own[0] if name != "notes"} for row in back] == [
-        {name: text for name, text in row.items() if name != "notes"} for row in own
-    ]
+    names = [name for name in own[0] if name != "notes"]
+    assert [[row[name] for name in names] for row in back] == [[row[name] for name in names] for row in own]
     run_command(*given[:3], "--to", "csv", "--output", "all.csv")
-    assert len(sheet("all.csv")) == sum(len(verdict["order"]) for verdict in read(Path("out/verdicts.jsonl")))
+    assert len(read_csv("all.csv")) == sum(len(verdict["order"]) for verdict in read(Path("out/verdicts.jsonl")))
     if wide:
         table.write_text(table.read_text().replace("date", "bot-v1_score"))
         message = error_line(run_command(*given, "--output", "other.csv"))
