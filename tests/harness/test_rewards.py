@@ -90,14 +90,12 @@ def test_settings_come_from_the_file_that_the_variable_names(tiny_model: Path, t
     rewards = medical_judge(["Is it safe?"] * 2, ["Yes.", "No."])
     assert all(1 <= reward <= 5 for reward in rewards)
     assert load_reward(str(settings)) is load_reward(str(settings))
-    for text, wrong in (
-        ("jugde: small\n", "unknown key 'jugde'"),
-        (f"judge: {tiny_model}\nrubric: medical_pairwise\n", "gives choices, and scores are needed"),
-    ):
-        faulty = tmp_path / f"{len(text)}.yaml"
-        faulty.write_text(text)
-        with pytest.raises(RecordError, match=wrong):
-            load_reward(str(faulty))
+    pairs = f"judge: {tiny_model}\nrubric: medical_pairwise\n"
+    wrong = {"jugde: small\n": "unknown key 'jugde'", pairs: "gives choices, and scores are needed"}
+    for number, text in enumerate(wrong):
+        (tmp_path / f"{number}.yaml").write_text(text)
+        with pytest.raises(RecordError, match=wrong[text]):
+            load_reward(str(tmp_path / f"{number}.yaml"))
 
 
 def test_bad_input_of_the_recipe_is_one_line(tiny_model: Path, tmp_path: Path) -> None:
