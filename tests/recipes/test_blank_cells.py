@@ -8,17 +8,13 @@ from pathlib import Path
 import pytest
 from doubles.agreement_study import read
 from programs import ROOT, error_line, run_command, succeeded
-from tables import write_csv
+from tables import rows_of, write_csv
 
 from automedeval.annotation.study import read_study
 
 MODELS = ("rowan", "larch", "alder")
-ROWS = [
-    ("Why does it hurt?", "Because it swells.", "No.", "Ask."),
-    ("How long does it last?", "", "A week or so.", "Some days."),
-    ("When do I call a doctor?", "Today.", "If it gets worse.", "  "),
-    ("May I walk?", "", "", ""),
-]
+TABLES = rows_of(__file__)
+ROWS = TABLES["rows of a table"]
 BLANK = sum(not cell.strip() for _, *cells in ROWS for cell in cells)
 
 
@@ -76,13 +72,7 @@ def test_each_choice_counts_and_the_report_takes_the_same(table, rule):
     assert "changed after 'baseline:longer text' judged it" in error_line(judged("--blank", other))
 
 
-COMMANDS = {
-    "judge": "t.csv --judge baseline:random",
-    "export": "--verdicts V --cases t.csv --to csv --output o.csv",
-    "compare": "--verdicts V --cases t.csv --output o --fail_if_worse rowan larch --by 1",
-    "audit": "--judge baseline:random --cases t.csv --output o",
-    "prepare": "t.csv --output o",
-}
+COMMANDS = TABLES["test_a_program_asks_before_it_writes"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

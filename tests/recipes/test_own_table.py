@@ -6,15 +6,9 @@ from pathlib import Path
 import pytest
 from doubles.agreement_study import read
 from programs import error_line, run_command, succeeded
-from tables import read_csv
+from tables import read_csv, rows_of
 
-HEAD = "reference,question,bot-v1,bot-v2,notes,date\n"
-ROWS = (
-    "Yes.,May I walk?,Yes and soon.,No.,=n,2024-01-01\n",
-    ",,,,,\n",
-    "No.,May I fly?,,Maybe.,n,2024-01-02\n",
-    "Rest.,May I run?,Rest first.,Run.,n,2024-01-03\n",
-)
+TABLE = rows_of(__file__)["table"]
 JUDGE = ("--judge", "baseline:longer text", "--blank", "lowest", "--output", "out")
 
 
@@ -23,7 +17,7 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a table of three questions in an empty folder, where the commands run."""
     monkeypatch.chdir(tmp_path)
     file = tmp_path / "mine.csv"
-    file.write_text(HEAD + "".join(ROWS), encoding="utf-8")
+    file.write_text(TABLE, encoding="utf-8")
     return file
 
 
@@ -46,7 +40,7 @@ def test_one_line_says_what_is_read_of_a_table_and_a_name_that_may_be_the_refere
     read_of = "read: question, bot-v1, bot-v2 (answers), reference; not read: notes, date (no text); 3 rows, 3 cases"
     assert done.stdout.splitlines()[0].startswith(f"mine.csv: {read_of}")
     for name in ("ground_truth_answer", "Gold standard", "expected-output"):
-        table.write_text(HEAD.replace("reference", name) + "".join(ROWS))
+        table.write_text(TABLE.replace("reference", name))
         for file in ("mine.csv", "mine.jsonl"):
             Path("mine.jsonl").write_text(json.dumps({"question": "Why?", name: "So.", "bot": "No."}) + "\n")
             message = error_line(run_command("judge", file, *JUDGE))
