@@ -167,14 +167,12 @@ ASKED = st.lists(st.tuples(*map(st.sampled_from, ["abcd", ["", " "], [None, "r",
 def test_logs_of_several_models(logs: list[list[tuple]], chat: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for model, rows in enumerate(logs):
-            samples = [
-                {
-                    "id": number, "epoch": 1, "target": reference or "",
-                    "input": [{"role": "user", "content": f"{blank}Q {key}?"}] if chat and model else f"Q {blank}{key}?",
-                    "output": {"choices": [{"message": {"content": f"{model} says {number}"}}]},
-                }
-                for number, (key, blank, reference) in enumerate(rows)
-            ]  # fmt: skip
+            samples = []
+            for number, (key, blank, reference) in enumerate(rows):
+                messages = [{"role": "user", "content": f"{blank}Q {key}?"}]
+                said = {"choices": [{"message": {"content": f"{model} says {number}"}}]}
+                asked = {"input": messages if chat and model else f"Q {blank}{key}?", "target": reference or ""}
+                samples.append({"id": number, "epoch": 1, **asked, "output": said})
             content = {"status": "success", "eval": {"model": f"m{model}"}, "samples": samples}
             (Path(folder) / f"{model}.json").write_text(json.dumps(content), encoding="utf-8")
         if not any(logs):

@@ -17,6 +17,7 @@ from automedeval.judges.judge import load_by_settings
 from automedeval.records.errors import ChatError
 
 HERE = Path(__file__).parent
+Inside = Callable[..., tuple[dict, list]]
 
 
 def reply(body: dict) -> dict:
@@ -29,7 +30,7 @@ def scored(value: float) -> float | None:
 
 
 @pytest.fixture
-def inside(harness: Callable[..., str], tmp_path: Path) -> Callable[..., tuple[dict, list]]:
+def inside(harness: Callable[..., str], tmp_path: Path) -> Inside:
     """Return a function that scores a log inside inspect_ai; it returns the scores and what the judge was asked."""
 
     def score(log: Path, **settings: str) -> tuple[dict, list]:
@@ -43,9 +44,7 @@ def inside(harness: Callable[..., str], tmp_path: Path) -> Callable[..., tuple[d
     return score
 
 
-def test_inspect_has_the_judge_s_scores_and_leaves_out_what_has_no_verdict(
-    inside: Callable[..., tuple[dict, list]], logs: dict[str, Path]
-) -> None:
+def test_inspect_has_the_judge_s_scores_and_leaves_out_what_has_no_verdict(inside: Inside, logs: dict) -> None:
     scores, asked = inside(logs["json"])
     assert [scored(each) for each in scores["values"]] == [4, None, 4] * 2, "two epochs"
     assert scores["reasons"] == [None, "grader_failed", None] * 2
@@ -55,9 +54,7 @@ def test_inspect_has_the_judge_s_scores_and_leaves_out_what_has_no_verdict(
     assert not any("Question: What" in each for each in asked), "the prompt's template"
 
 
-def test_an_answer_that_stops_the_judge_has_no_score_and_the_others_have(
-    inside: Callable[..., tuple[dict, list]], logs: dict[str, Path]
-) -> None:
+def test_an_answer_that_stops_the_judge_has_no_score_and_the_others_have(inside: Inside, logs: dict) -> None:
     (log,) = (logs["odd"] / "mixed").glob("*.json")
     samples = json.loads(log.read_text(encoding="utf-8"))["samples"]
     referred = {each["id"] for each in samples if each["target"]}
@@ -73,9 +70,7 @@ def test_an_answer_that_stops_the_judge_has_no_score_and_the_others_have(
 
 
 @needs_encoder
-def test_the_scorer_marks_down_what_a_store_contradicts(
-    harness: Callable[..., str], logs: dict[str, Path], tmp_path: Path
-) -> None:
+def test_the_scorer_marks_down_what_a_store_contradicts(harness: Callable, logs: dict, tmp_path: Path) -> None:
     dose = "Take 500 mg of acetaminophen every six hours against a fever."
     book, log = tmp_path / "book.md", tmp_path / "log.json"
     book.write_text(f"# Fever\n\n{dose}\n")

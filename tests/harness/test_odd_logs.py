@@ -163,9 +163,7 @@ def overlap(reference: str, text: str) -> float:
     return round(2 * longest[-1][-1] / (len(left) + len(right)), 6)
 
 
-def test_the_scorer_in_inspect_reads_the_same(
-    harness: Callable[..., str], logs: dict[str, Path], tmp_path: Path
-) -> None:
+def test_the_scorer_in_inspect_reads_the_same(harness: Callable, logs: dict, tmp_path: Path) -> None:
     choices = {"one": ("A) Ibuprofen", "ANSWER: B"), "two": ("A) Rest C) Water", "ANSWER: A")}
     targets = {  # reference and answer
         "choices": choices | {"text": ("Rest", "Say ANSWER: A")},

@@ -61,11 +61,9 @@ def test_a_changed_answer_stops_the_run_and_touches_nothing(table) -> None:
 
 @pytest.mark.parametrize("prepared", [False, True])
 def test_verdicts_have_row_and_question_and_an_id_in_words(table, prepared) -> None:
-    cases = "mine.csv"
     if prepared:
-        assert run_command("prepare", cases, "--blank", "lowest", "--output", "cases").returncode == 0
-        cases = "cases/cases.jsonl"
-    assert run_command("judge", cases, *JUDGE).returncode == 0
+        succeeded(run_command("prepare", "mine.csv", "--blank", "lowest", "--output", "cases"))
+    succeeded(run_command("judge", "cases/cases.jsonl" if prepared else "mine.csv", *JUDGE))
     verdicts = sorted(read(Path("out/verdicts.jsonl")), key=lambda verdict: verdict["row"])
     questions = ["May I walk?", "May I fly?", "May I run?"]
     assert [(each["row"], each["question"]) for each in verdicts] == list(enumerate(questions, 1))

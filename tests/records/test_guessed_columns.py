@@ -59,11 +59,7 @@ def test_a_column_that_may_be_the_reference_stops_the_run(name, tmp_path):
     assert f"{name!r} may be the reference, or a candidate's responses" in error_line(done)
 
 
-def test_names_of_versions_are_candidates(tmp_path):
-    named = dict(zip(("standard", "best-v2"), ANSWERS.values()))
-    assert "standard, best-v2 (answers)" in judged(tmp_path, named).stdout
-
-
-def test_candidates_that_all_answer_in_json_are_candidates(tmp_path):
-    columns = {model: [f'{{"text": "{text}"}}' for text in texts] for model, texts in ANSWERS.items()}
-    assert "read: question, v1, v2 (answers);" in judged(tmp_path, columns).stdout
+@pytest.mark.parametrize(("names", "form"), [(("standard", "best-v2"), "{}"), (("v1", "v2"), '{{"text": "{}"}}')])
+def test_names_of_versions_and_candidates_that_all_answer_in_json_are_candidates(names, form, tmp_path):
+    columns = {name: [form.format(text) for text in texts] for name, texts in zip(names, ANSWERS.values())}
+    assert f"read: question, {', '.join(names)} (answers);" in judged(tmp_path, columns).stdout

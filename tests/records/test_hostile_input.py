@@ -54,9 +54,7 @@ def refused_by(reply: Callable, *words: object) -> tuple[str, EndpointDouble]:
 
 
 @pytest.mark.parametrize(("command", "name", "content", "said"), REFUSED.values(), ids=REFUSED)
-def test_a_file_that_harms_is_one_line(
-    good_files: Path, command: str, name: str, content: str | bytes, said: str
-) -> None:
+def test_a_file_that_harms_is_one_line(good_files: Path, command: str, name: str, content: str | bytes, said: str):
     file, words = Path(name.rpartition("=")[2]), [*ROWS["commands"][command], name]
     file.write_bytes(content if isinstance(content, bytes) else filled_in(content).encode())
     before = sorted(os.listdir())

@@ -164,10 +164,10 @@ def test_a_wide_table_loses_no_row_no_column_and_no_cell(data, models, rule):
     left_out = sum(not case[1] for case in expected.values())
     assert ("left out" in notes) == bool(left_out)
     assert not left_out or f"left out: {left_out}" in notes
-    cases_read = {
-        case.id: (case.question, {each.model: each.text for each in case.responses}, case.reference, case.topic)
-        for case in cases
-    }
+    cases_read = {}
+    for case in cases:
+        texts = {each.model: each.text for each in case.responses}
+        cases_read[case.id] = (case.question, texts, case.reference, case.topic)
     assert cases_read == {name: case for name, case in expected.items() if case[1]}
 
 

@@ -35,9 +35,8 @@ def test_the_answers_of_each_provider_to_a_test_are_a_case(tmp_path: Path) -> No
 
 
 def test_a_variable_called_question_is_the_question_and_other_variables_are_told(tmp_path: Path) -> None:
-    file = written(
-        tmp_path, *(result(0, "a", text, n, question="Q?", style=n) for n, text in enumerate(("one", "two")))
-    )
+    answers = [result(0, "a", text, n, question="Q?", style=n) for n, text in enumerate(("one", "two"))]
+    file = written(tmp_path, *answers)
     (case,) = read_cases(file)
     assert (case.question, [each.model for each in case.responses]) == ("Q?", ["a prompt 1", "a prompt 2"])
     assert any("not read: style" in note for note in table_of(file).notes)

@@ -213,8 +213,6 @@ def test_a_text_that_repeats_itself_is_told_from_one_that_does_not():
 
 def test_a_valid_verdict_says_what_is_wrong_with_its_rationale():
     verdict = {"case_id": "c1", "judge": "j", "rubric": "r@1", "order": [0, 1], "valid": True, "scores": [1, 2]}
-    faults = [
-        Verdict.from_dict(verdict | {"rationale": text, "truncated": cut}).rationale_fault
-        for text, cut in ((None, True), ("Short.", False), ("It brea", True), ("no " * 20, True))
-    ]
-    assert faults == [None, None, "breaks off", "repeats itself"]
+    whole_or_cut = ((None, True), ("Short.", False), ("It brea", True), ("no " * 20, True))
+    verdicts = [Verdict.from_dict(verdict | {"rationale": text, "truncated": cut}) for text, cut in whole_or_cut]
+    assert [each.rationale_fault for each in verdicts] == [None, None, "breaks off", "repeats itself"]
