@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from doubles.endpoint import EndpointDouble, answer, good_answer
+from doubles.word_judge import WordJudge
 from harness.make_logs import QUESTIONS
 from programs import ENCODER, needs_encoder, run_recipe, succeeded
 
@@ -89,30 +90,17 @@ def test_the_scorer_marks_down_what_a_store_contradicts(harness: Callable, logs:
     assert f"Fever says “{dose}”" in scores[0]["explanation"]
 
 
-class Recorder:
-    """A judge that gives as many points as the answer has words, and keeps the cases."""
-
-    def __init__(self):
-        self.cases: list[Case] = []
-
-    def __call__(self, cases: Iterable[Case]) -> Iterator[Verdict]:
-        for case in cases:
-            self.cases.append(case)
-            words = float(len(case.responses[0].text.split()))
-            yield Verdict(case.id, "words", "words@1", (0,), valid=True, expected_scores=(words,), rationale="So.")
-
-
 def test_the_judge_reads_the_question_and_the_reference() -> None:
-    judge, talk = Recorder(), [{"role": "user", "content": "Is it safe?"}]
+    judge, talk = WordJudge(), [{"role": "user", "content": "Is it safe?"}]
     answers = [Answer("7", talk, "One two."), Answer("7", talk, "One.", "No.", epoch=2), Answer("8", " ", "One.")]
     *scores, blank = score_answers(judge, answers)
     assert scores == [{"value": value, "explanation": "So.", "verdicts": 1, "valid": 1} for value in (2, 1)]
     assert (scored(blank["value"]), blank["explanation"]) == (None, "the question has no text")
-    assert [(case.question, case.reference) for case in judge.cases] == [(talk, None), (talk, "No.")]
+    assert [(case.question, case.reference) for case in judge.seen] == [(talk, None), (talk, "No.")]
 
 
-class Faulty(Recorder):
-    """A recorder that some answers stop: by a reason for a person, or by a fault of its own."""
+class Faulty(WordJudge):
+    """A judge that some answers stop: by a reason for a person, or by a fault of its own."""
 
     def __call__(self, cases: Iterable[Case]) -> Iterator[Verdict]:
         cases = list(cases)
@@ -135,7 +123,7 @@ def test_only_the_answers_that_stop_the_judge_have_no_score() -> None:
     assert "'s3': there is no reference" in scores[3]["explanation"]
     assert scores[8]["explanation"] == "s8: TypeError: not a text"
     judged = sorted([*texts[:3], *texts[4:8], texts[9], texts[4]])
-    assert sorted(case.responses[0].text for case in judge.cases) == judged
+    assert sorted(case.responses[0].text for case in judge.seen) == judged
     with pytest.raises(ChatError):
         score_answers(judge, [*answers, Answer("s10", "Safe?", "down")])
 

@@ -101,11 +101,6 @@ def test_a_line_that_is_no_object_is_named_by_file_and_line(tmp_path, line, said
     assert len(told) < len(str(path)) + 220
 
 
-def test_the_second_case_of_an_id_is_named_with_the_first(tmp_path):
-    path = written(tmp_path, CASE, changed(CASE, id="c2"), CASE)
-    assert refusal(path) == f"{path}:3: the id 'c1' stands at {path}:1 already"
-
-
 @pytest.mark.parametrize("content", [b"", b"\n \n", b"\xef\xbb\xbf"], ids=["nothing", "blank lines", "BOM alone"])
 def test_a_file_without_a_case_is_refused(tmp_path, content):
     (tmp_path / "cases.jsonl").write_bytes(content)
