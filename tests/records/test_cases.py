@@ -9,18 +9,11 @@ from tables import rows_of
 
 from automedeval.records import Case, RecordError, Response, read_cases, table_of
 
-QUESTIONS = ["Is 4 g of paracetamol\na day safe?", "Darf ich Ibuprofen; bei Fieber, nehmen?", "What is “gout”?"]
-WIDE = [
-    {"question": QUESTIONS[0], "rowan-7b": "Yes, at most.", "larch-7b": "No."},
-    {"question": QUESTIONS[1], "rowan-7b": "", "larch-7b": "Übermäßig nicht; nein."},
-    {"question": QUESTIONS[2], "rowan-7b": "Pain.", "larch-7b": 'A "pain".'},
-]
-LONG = [
-    {"question": row["question"], "model": model, "answer": row[model]}
-    for model in ("rowan-7b", "larch-7b")
-    for row in WIDE
-    if row[model]
-]
+ROWS = rows_of(__file__)
+WIDE = ROWS["a row for each question"]
+MODELS = ("rowan-7b", "larch-7b")
+ANSWERS = [(row["question"], model, row[model]) for model in MODELS for row in WIDE if row[model]]
+LONG = [dict(zip(("question", "model", "answer"), each)) for each in ANSWERS]
 
 
 def write(file, text):
@@ -37,10 +30,10 @@ def read_rows(folder, rows, **options):
 @pytest.mark.parametrize("rows", [WIDE, LONG], ids=["wide", "long"])
 def test_a_table_of_pandas_with_its_index_holds_the_same_cases(tmp_path, rows):
     cases = {case.question: case for case in read_rows(tmp_path, rows, index=True, blank="skip")}
-    assert set(cases) == set(QUESTIONS)
+    assert len(cases) == len(WIDE)
     for row in WIDE:
         texts = {response.model: response.text for response in cases[row["question"]].responses}
-        assert texts == {model: row[model] for model in ("rowan-7b", "larch-7b") if row[model]}
+        assert texts == {model: row[model] for model in MODELS if row[model]}
     assert len({case.id for case in cases.values()}) == 3
 
 
@@ -79,7 +72,6 @@ def test_the_rows_of_one_id_are_a_case(tmp_path):
     assert case.models == ["m1", "m2"]
 
 
-ROWS = rows_of(__file__)
 FAULTS = ROWS["test_what_is_unclear_or_would_be_lost_or_invented_stops"]
 
 
