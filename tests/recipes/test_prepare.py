@@ -1,7 +1,7 @@
 import json
 
 import pytest
-from doubles.agreement_study import read, write
+from doubles.agreement_study import case_of, read, write
 from programs import ROOT, error_line, flags, run_recipe, succeeded
 from tables import rows_of
 
@@ -12,11 +12,7 @@ ROWS = rows_of(__file__)
 GENERIC = "Answer this question truthfully"
 WIKIDOC = [{"instruction": GENERIC, "input": question, "output": answer} for question, answer in ROWS["wikidoc"]]
 LONG = ROWS["wikidoc"][3][0]
-RESPONSES = ("m1", "m2", "m3")
-RATED = [
-    {"id": f"c{n}", "question": f"Why {n}?", "responses": [{"model": m, "text": f"{m} {n}"} for m in RESPONSES]}
-    for n in range(12)
-]
+RATED = [case_of(f"c{n}", f"Why {n}?", {model: f"{model} {n}" for model in ("m1", "m2", "m3")}) for n in range(12)]
 
 
 def prepared(folder, rows, *arguments, name="rows.jsonl"):
@@ -48,15 +44,13 @@ def test_every_filter_tells_what_it_left_out(tmp_path):
 
 def test_the_same_rows_give_the_same_draw(tmp_path):
     rows = [{"Prompt": f"Is {number} much?", "Completion": "Yes."} for number in range(40)]
-    contents = []
-    for _ in range(2):
-        assert prepared(tmp_path, rows, "--sample", 5).returncode == 0
-        contents.append((tmp_path / "out" / "cases.jsonl").read_bytes())
-    assert contents[0] == contents[1]
-    places = [rows.index({"Prompt": case["question"], "Completion": "Yes."}) for case in lines(tmp_path, "cases")]
+    done = [succeeded(prepared(tmp_path / name, rows, "--sample", 5)) for name in "ab"]
+    assert all("40 cases → 5 drawn" in each.stdout for each in done)
+    first, second = (tmp_path / name / "out" / "cases.jsonl" for name in "ab")
+    assert first.read_bytes() == second.read_bytes()
+    places = [rows.index({"Prompt": case["question"], "Completion": "Yes."}) for case in read(first)]
     assert len(places) == 5
     assert places == sorted(places)
-    assert "40 cases → 5 drawn" in prepared(tmp_path, rows, "--sample", 5).stdout
     assert "drawn" not in prepared(tmp_path, rows, "--sample", 50).stdout
 
 
