@@ -169,6 +169,8 @@ def test_a_judge_that_abstains_makes_no_pair_and_the_others_stay(tmp_path: Path)
     options = ("--cases", write(tmp_path / "cases.jsonl", cases))
     done = run_command("judge", *options, "--judge", "small", "--encoder", ENCODER, "--output", tmp_path / "v")
     assert done.returncode == 0, done.stderr
+    verdicts = read(tmp_path / "v/verdicts.jsonl")
+    write(tmp_path / "v/verdicts.jsonl", [each | {"abstains": each["case_id"] == "case-3"} for each in verdicts])
     done = export("--verdicts", tmp_path / "v", *options, "--output", tmp_path / "pairs.jsonl")
     assert done.returncode == 0, done.stderr
     reasons = "3 without (no two responses with a score: 2, the judge abstains: 1)"
