@@ -149,7 +149,7 @@ def test_the_first_version_is_the_baseline_of_a_report_that_open_makes(tmp_path,
     other = judged(tmp_path, f"v1={first}", f"v2={second}", "--baseline", "v2")
     assert "--baseline v2 " in other.stdout, other.stderr
     summary = (tmp_path / "reports/out/report.md").read_text("utf-8")
-    assert summary.index("Read first, where a model is worse: ") < summary.index("Scores highest")
+    assert summary.index("Read first, where a model is worse: ") < summary.index("Wins most pairs")
     texts = {each["id"]: each["question"] for each in cases}
     assert (
         f"Read first, where a model is worse: {', '.join(f'“{texts[name]}”' for name in record['cases'])}."
