@@ -153,15 +153,20 @@ def test_bad_input_is_one_line_and_writes_nothing(study: Study, tmp_path: Path) 
 
 
 @needs_encoder
-def test_a_response_without_words_makes_no_pair_and_the_others_stay(tmp_path: Path) -> None:
+def test_a_response_without_words_and_a_judge_that_abstains_make_no_pair(tmp_path: Path) -> None:
     right, wrong = "Take ibuprofen with food or milk to protect your stomach.", "I like trains, planes and bus rides."
     texts = [(right, wrong), (right, ""), (right, "👍"), (right, right + " Ask your doctor.")]
     cases = [case_of(number, both, question="May I take ibuprofen with food?") for number, both in enumerate(texts)]
     options = ("--cases", write(tmp_path / "cases.jsonl", cases))
-    succeeded(run_command("judge", *options, "--judge", "small", "--encoder", ENCODER, "--output", tmp_path / "v"))
-    done = succeeded(export("--verdicts", tmp_path / "v", *options, "--output", tmp_path / "pairs.jsonl"))
-    assert "4 judged cases → 2 with a pair, 2 without (no two responses with a score: 2)" in done.stdout
-    assert [each["case_id"] for each in read(tmp_path / "pairs.jsonl")] == ["case-0", "case-3"]
+    done = run_command("judge", *options, "--judge", "small", "--encoder", ENCODER, "--output", tmp_path / "v")
+    assert done.returncode == 0, done.stderr
+    verdicts = read(tmp_path / "v/verdicts.jsonl")
+    write(tmp_path / "v/verdicts.jsonl", [each | {"abstains": each["case_id"] == "case-3"} for each in verdicts])
+    done = export("--verdicts", tmp_path / "v", *options, "--output", tmp_path / "pairs.jsonl")
+    assert done.returncode == 0, done.stderr
+    reasons = "3 without (no two responses with a score: 2, the judge abstains: 1)"
+    assert f"4 judged cases → 1 with a pair, {reasons}" in done.stdout
+    assert [each["case_id"] for each in read(tmp_path / "pairs.jsonl")] == ["case-0"]
 
 
 @pytest.mark.slow

@@ -126,7 +126,7 @@ def test_the_first_version_is_the_baseline_of_a_report_that_open_makes(tmp_path,
     assert record["means"] == pytest.approx(np.mean(lengths, axis=0))
     assert "--baseline v2 " in succeeded(judged(tmp_path, *versions, "--baseline", "v2")).stdout
     summary = (tmp_path / "reports/out/report.md").read_text("utf-8")
-    assert summary.index("Read first, where a model is worse: ") < summary.index("Scores highest")
+    assert summary.index("Read first, where a model is worse: ") < summary.index("Wins most pairs")
     texts = {each["id"]: f"“{each['question']}”" for each in cases}
     assert f"Read first, where a model is worse: {', '.join(map(texts.get, record['cases']))}." in done.stdout
 
