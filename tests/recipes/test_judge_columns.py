@@ -45,7 +45,8 @@ def test_named_columns_are_judged_as_prepare_reads_them(table: str) -> None:
 
 @pytest.mark.parametrize(("more", "fault"), rows_of(__file__)["test_bad_columns_are_one_line"])
 def test_bad_columns_are_one_line(table: str, more: tuple[str, ...], fault: str) -> None:
-    assert fault in error_line(judged(table, *more))
+    line = error_line(run_command("judge", table, *more, "--judge", "baseline:longer text", "--output", "v"))
+    assert fault in line
     assert not Path("v").exists()
 
 
