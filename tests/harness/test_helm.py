@@ -5,14 +5,13 @@ import shutil
 from pathlib import Path
 
 from doubles.agreement_study import read
-from programs import error_line, run_command
+from programs import error_line, run_command, succeeded
 
 JUDGE = ("--judge", "baseline:longer text")
 
 
 def judge(output: Path, *runs: object):
-    done = run_command("judge", *runs, *JUDGE, "--output", output)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_command("judge", *runs, *JUDGE, "--output", output))
     return done.stdout, read(output / "cases.jsonl")
 
 
