@@ -195,7 +195,7 @@ def test_logs_of_several_models(logs: list[list[tuple]], chat: bool) -> None:
     full = sum(len(answers) == len(logs) for answers in wanted.values())
     assert f"{len(wanted)} cases, {full} with an answer of all {len(logs)} models" in notes
     differ = sum(len(set(own)) > 1 for own in references.values())
-    assert (f"{differ} cases have different references in the logs: the first is taken" in notes) == (differ > 0)
+    assert (f"{differ} cases differ in 'reference' between the files: the first is taken" in notes) == (differ > 0)
     for model, count in enumerate(repeated):
         (line,) = [each for each in notes if f"answers of m{model}" in each]
         assert (f"left out: {count} (the question is in the log before)" in line) == (count > 0)

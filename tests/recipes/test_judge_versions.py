@@ -45,6 +45,31 @@ def test_tables_of_versions_are_joined_by_question_in_any_order_and_what_does_no
     assert "only v1 has 1 of them" in done.stdout
 
 
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_what_the_files_say_of_a_case_is_kept_and_told(tmp_path, kind):
+    files = [tmp_path / f"{number}.{kind}" for number in (1, 2)]
+    for number, file in enumerate(files):
+        case = {"question": QUESTIONS[0], "topic": f"topic {number}"}
+        if kind == "csv":
+            table(file, [[*case.values(), "NA", "A remark"]], *case, "answer", "notes")
+            continue
+        case |= {"criteria": [{"criterion": "Says no", "points": 1, "tags": []}], "source": 0}
+        lines = [{**case, "id": "a"}, {"id": "b", "question": QUESTIONS[1]}]
+        lines = [json.dumps({**each, "responses": [{"model": "m", "text": "No."}]}) for each in lines]
+        file.write_text("\n".join(lines), "utf-8")
+    done = judged(tmp_path, f"v1={files[0]}", f"v2={files[1]}")
+    assert done.returncode == 0, done.stderr
+    first, *_ = read(tmp_path / "out/cases.jsonl")
+    assert first["topic"] == "topic 0"
+    assert "1 cases differ in 'topic' between the files: the first is taken" in done.stdout
+    if kind == "jsonl":
+        assert (first["criteria"], first["source"]) == (case["criteria"], 0)
+    for file in files * (kind == "csv"):
+        assert (
+            f"{file}: read: question, answer (answers), topic; not read: notes; 1 rows, 1 cases; answers" in done.stdout
+        )
+
+
 def test_three_versions_of_other_kinds_keep_the_ids_of_the_first(tmp_path):
     rows = [[f"q{n}", each, "Yes."] for n, each in enumerate(QUESTIONS)]
     first = table(tmp_path / "a.csv", rows, "id", "prompt", "output")
