@@ -155,7 +155,11 @@ def _check_file(place: str, kind: str, file: Path | bytes, pseudonyms: bool) -> 
     if isinstance(file, Path) and suffix == ".parquet":
         return _check_parquet(place, file, pseudonyms)
     content = file if isinstance(file, bytes) else _header(file) if suffix == ".safetensors" else file.read_bytes()
-    if suffix not in RULES["binary"] and b"\0" in content:
+    try:
+        text = suffix in RULES["binary"] or "\0" not in content.decode()
+    except UnicodeDecodeError:
+        text = False
+    if not text:
         raise RecordError(f"{place}: must be text in UTF-8, which can be searched for keys and names")
     _check_text(place, content, "" if pseudonyms else suffix)
     if kind != DATASET or not isinstance(file, Path) or suffix != ".jsonl" or b'"license"' not in content:
