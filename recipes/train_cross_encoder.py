@@ -96,7 +96,7 @@ def main() -> None:
 def scored_cases(args: ListArguments) -> Iterator[Scored]:
     """Yield cases with the scores of their responses."""
     if not args.ratings:
-        alone = [case for path in args.cases for case in read_cases(path, least_responses=0)]
+        alone = [case for path in args.cases for case in read_cases(path, 0, args.blank)]
         made, without = lists_of_pairs(alone)
         print(arithmetic("cases", len(alone), without))
         yield from made

@@ -1,5 +1,7 @@
 """Tables of tests as data: tests/data/ROOM/NAME.yaml has the rows of tests/ROOM/test_NAME.py, by the name of the test."""
 
+import csv
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,3 +13,16 @@ def rows_of(test_file: str) -> dict[str, list[Any]]:
     file = Path(test_file)
     table = file.parents[1] / "data" / file.parent.name / f"{file.stem.removeprefix('test_')}.yaml"
     return yaml.safe_load(table.read_text(encoding="utf-8"))
+
+
+def write_csv(file: str | Path, names: Iterable[str], rows: Iterable[Iterable[object]]) -> Path:
+    """Write a CSV as spreadsheets do; return its path."""
+    with open(file, "w", newline="", encoding="utf-8") as stream:
+        csv.writer(stream).writerows([names, *rows])
+    return Path(file)
+
+
+def read_csv(file: str | Path) -> list[dict[str, str]]:
+    """Return the rows of a CSV."""
+    with open(file, encoding="utf-8", newline="") as stream:
+        return list(csv.DictReader(stream, strict=True))

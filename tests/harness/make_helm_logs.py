@@ -8,47 +8,34 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from helm.benchmark.adaptation.adapter_spec import (
-    ADAPT_GENERATION,
-    ADAPT_MULTIPLE_CHOICE_JOINT,
-    ADAPT_MULTIPLE_CHOICE_SEPARATE_ORIGINAL,
-    AdapterSpec,
-)
+from helm.benchmark.adaptation import adapter_spec
 from helm.benchmark.executor import ExecutionSpec
 from helm.benchmark.model_deployment_registry import ClientSpec, ModelDeployment, register_model_deployment
 from helm.benchmark.run_spec import RunSpec
 from helm.benchmark.runner import Runner
-from helm.benchmark.scenarios.scenario import (
-    CORRECT_TAG,
-    TEST_SPLIT,
-    TRAIN_SPLIT,
-    Input,
-    Instance,
-    Output,
-    Reference,
-    Scenario,
-    ScenarioSpec,
-)
+from helm.benchmark.scenarios import scenario
 from helm.clients.client import Client
 from helm.common.authentication import Authentication
 from helm.common.request import ErrorFlags, GeneratedOutput, Request, RequestResult
 from make_logs import QUESTIONS
 
 HERE = "make_helm_logs"
+TRAINED = [("Is rest good?", "Yes."), ("Is water good?", "It is.")]
 
 
-class Questions(Scenario):
+class Questions(scenario.Scenario):
     """The questions of `make_logs`, and two to learn from."""
 
     name, description, tags = "questions", "Questions of patients", []
 
-    def get_instances(self, output_path: str) -> list[Instance]:
-        def instance(question: str, answer: str, split: str) -> Instance:
-            references = [Reference(Output("Wait."), []), Reference(Output(answer), [CORRECT_TAG])]
-            return Instance(Input(question), references, split)
-
-        trained = [("Is rest good?", "Yes."), ("Is water good?", "It is.")]
-        return [instance(*each, TRAIN_SPLIT) for each in trained] + [instance(*each, TEST_SPLIT) for each in QUESTIONS]
+    def get_instances(self, output_path: str) -> list[scenario.Instance]:
+        asked = {scenario.TRAIN_SPLIT: TRAINED, scenario.TEST_SPLIT: QUESTIONS}
+        instances = []
+        for split, question, answer in [(split, *each) for split, rows in asked.items() for each in rows]:
+            texts = {"Wait.": [], answer: [scenario.CORRECT_TAG]}
+            references = [scenario.Reference(scenario.Output(text), tags) for text, tags in texts.items()]
+            instances.append(scenario.Instance(scenario.Input(question), references, split))
+        return instances
 
 
 class Parrot(Client):
@@ -76,19 +63,19 @@ def main(folder: Path) -> None:
     execution = ExecutionSpec(None, Authentication(""), str(folder / "base"), parallelism=1)
     runner = Runner(execution, str(folder), "suite", False, False, False, False, True)
 
-    def run(name: str, model: str, method: str = ADAPT_GENERATION, **more: Any) -> None:
-        adapter = AdapterSpec(
+    def run(name: str, model: str, method: str = adapter_spec.ADAPT_GENERATION, **more: Any) -> None:
+        adapter = adapter_spec.AdapterSpec(
             method=method, input_prefix="Question: ", input_suffix="\n", output_prefix="Answer: ", max_tokens=20,
             instructions="Answer the patient.", model=model, model_deployment=model,
             **{"max_train_instances": 0, "num_outputs": 1} | more,
         )  # fmt: skip
-        runner.run_one(RunSpec(name, ScenarioSpec(f"{HERE}.Questions"), adapter, []))
+        runner.run_one(RunSpec(name, scenario.ScenarioSpec(f"{HERE}.Questions"), adapter, []))
 
     run("a", "acme/model-a")
     run("b", "acme/model-b")
     run("several", "acme/model-a", max_train_instances=1, num_train_trials=2)
-    run("choices", "acme/model-a", ADAPT_MULTIPLE_CHOICE_JOINT)
-    run("apart", "acme/model-a", ADAPT_MULTIPLE_CHOICE_SEPARATE_ORIGINAL)
+    run("choices", "acme/model-a", adapter_spec.ADAPT_MULTIPLE_CHOICE_JOINT)
+    run("apart", "acme/model-a", adapter_spec.ADAPT_MULTIPLE_CHOICE_SEPARATE_ORIGINAL)
 
 
 if __name__ == "__main__":

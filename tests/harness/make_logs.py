@@ -79,15 +79,16 @@ def _inspect(folder: Path, samples: list, outputs: list, solver: object = None, 
     from inspect_ai.model import ModelOutput, ModelUsage, get_model
     from inspect_ai.solver import generate
 
-    outputs = [
-        each if isinstance(each, ModelOutput) else ModelOutput.from_content("mockllm/model", each) for each in outputs
-    ]
-    for output in outputs:
+    made = []
+    for each in outputs:  # a text or its parts; the fields of an output; an output
+        if isinstance(each, dict):
+            each = ModelOutput(model="m", **each)
+        made.append(each if isinstance(each, ModelOutput) else ModelOutput.from_content("mockllm/model", each))
         # without it inspect_ai counts tokens with a tokenizer that it gets from the network
-        output.usage = ModelUsage()
+        made[-1].usage = ModelUsage()
     eval(
         Task(dataset=samples, solver=solver or generate()), log_dir=str(folder), display="none", max_samples=1,
-        model=get_model("mockllm/model", custom_outputs=outputs, memoize=False),
+        model=get_model("mockllm/model", custom_outputs=made, memoize=False),
         **{"log_format": "json"} | options,
     )  # fmt: skip
 
@@ -99,24 +100,14 @@ def inspect_log(folder: Path) -> None:
     answers = [f"An answer, number {number}." for number in range(6)]
     _inspect(folder / "inspect-eval", samples, answers, epochs=2, log_format="eval")
     _inspect(folder / "inspect-json", samples, answers, epochs=2)
-    _inspect(
-        folder / "inspect-error", samples, answers[:2]
-    )  # the third question finds no answer: the run ends with an error
+    # the third question finds no answer: the run ends with an error
+    _inspect(folder / "inspect-error", samples, answers[:2])
 
 
 def odd_inspect_logs(folder: Path) -> None:
     from inspect_ai.dataset import Sample
     from inspect_ai.log import ProvenanceData, invalidate_samples, read_eval_log, write_eval_log
-    from inspect_ai.model import (
-        ChatCompletionChoice,
-        ChatMessageAssistant,
-        ChatMessageSystem,
-        ChatMessageUser,
-        ContentImage,
-        ContentReasoning,
-        ContentText,
-        ModelOutput,
-    )
+    from inspect_ai.model import ModelOutput
     from inspect_ai.solver import generate, multiple_choice, solver, use_tools, user_message
     from inspect_ai.tool import tool
 
@@ -144,50 +135,20 @@ def odd_inspect_logs(folder: Path) -> None:
 
         return solve
 
-    image = ContentImage(image="data:image/png;base64,iVBORw0KGgo=")
     call = ModelOutput.for_tool_call("mockllm/model", "adder", {"x": 1, "y": 1})
-    parts = ModelOutput.from_content("mockllm/model", [ContentReasoning(reasoning="Hm."), ContentText(text="It is 2.")])
-    chat = [ChatMessageSystem(content="Be kind."), ChatMessageUser(content="Which two?")]
-    two = [ChatCompletionChoice(message=ChatMessageAssistant(content=text)) for text in ("First.", "Second.")]
-
-    _inspect(
-        folder / "choices",
-        [
-            Sample(id="one", input="Which one?", choices=["Ibuprofen", "Coffee"], target="A"),
-            Sample(id="two", input=chat, choices=["Rest", "Run", "Water"], target=["A", "C"]),
-            Sample(id="text", input="Which word?", choices=["Rest", "Run"], target="Rest"),
-        ],
-        ["ANSWER: B", "ANSWER: A", "Say ANSWER: A"],
-        multiple_choice(),
-    )
-    _inspect(
-        folder / "mixed",
-        [
-            Sample(id="draft", input="A draft?", target="x"),
-            Sample(id="error", input="An error?", target="x"),
-            Sample(id="empty", input="Nothing?", target=["one", "two"]),
-            Sample(id="image", input=[ChatMessageUser(content=[image, ContentText(text="What rash is this?")])]),
-            Sample(id="image only", input=[ChatMessageUser(content=[image])]),
-            Sample(id="several", input="Several?"),
-            Sample(id="parts", input="Parts?"),
-            Sample(id="invalid", input="Invalidated?"),
-        ],
-        ["Draft: Rest.", "wrong", "", "Eczema.", "No.", ModelOutput(model="m", choices=two), parts, "Bad."],
-        changes(),
-        fail_on_error=False,
-    )  # fmt: skip
+    for name, solvers, options in (
+        ("choices", multiple_choice(), {}),
+        ("mixed", changes(), {"fail_on_error": False}),
+        ("turns", [generate(), user_message("And for a child?"), generate()], {}),
+        ("tools", [use_tools(adder()), generate()], {"message_limit": 4}),
+    ):
+        task = GIVEN["inspect"][name]
+        samples, said = [Sample(**each) for each in task["samples"]], task["said"]
+        _inspect(folder / name, samples, [call if each == "CALL" else each for each in said], solvers, **options)
     (log,) = (folder / "mixed").glob("*.json")
     whole = read_eval_log(str(log))
     uuids = [each.uuid for each in whole.samples if each.id == "invalid"]
     write_eval_log(invalidate_samples(whole, uuids, ProvenanceData(author="somebody", reason="a fault")), str(log))
-    _inspect(
-        folder / "turns", [Sample(id=1, input="First?", target="x")], ["One.", "Two."],
-        [generate(), user_message("And for a child?"), generate()],
-    )  # fmt: skip
-    _inspect(
-        folder / "tools", [Sample(id=n, input=f"{n} + 1?") for n in (1, 2)], [call, "It is 2.", call, call],
-        [use_tools(adder()), generate()], message_limit=4,
-    )  # fmt: skip
 
 
 def lighteval_log(folder: Path) -> None:
@@ -206,14 +167,7 @@ def lighteval_log(folder: Path) -> None:
         response = ModelResponse(text=["<think>Why?</think>A baseline."], text_post_processed=["A baseline."])
         # not logger.log, whose digest of a text fails with xxhash 4
         logger.details["medtext|0"].append(logger.Detail(doc, response, {"exact_match": 0.0}))
-    odd = [  # choices, indices, texts
-        (["Rest.", "Run."], [0], ["Rest.", "Again."]),
-        (["Rest.", "Run."], [0, 1], [""]),
-        (["Rest.", "Run."], [5], ["Run."]),
-        ([], [0], ["Run."]),
-        (["Rest."], [0], []),
-    ]
-    for number, (choices, gold, texts) in enumerate(odd):
+    for number, (choices, gold, texts) in enumerate(GIVEN["lighteval"]):
         doc = Doc(f"Odd {number}?", choices, gold_index=gold, task_name="odd|0", id=str(number))
         logger.details["odd|0"].append(logger.Detail(doc, ModelResponse(text=texts), {"exact_match": 0.0}))
     tracker.save()

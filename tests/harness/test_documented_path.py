@@ -1,6 +1,5 @@
 """Every command of docs/harnesses.md, with the real programs; what comes out is compared with plain loops over their logs."""
 
-import csv
 import json
 import math
 import re
@@ -13,6 +12,7 @@ from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, answer
 from plain_small_judge import Plain, lowered
 from programs import ENCODER, ROOT, SAMPLE, needs_encoder
+from tables import read_csv
 
 from automedeval.judges.small import PACKAGED
 
@@ -45,10 +45,8 @@ def test_the_path_of_the_documents(harness: Callable[..., str], tiny_model: Path
     assert (tmp_path / "reports" / "both" / "report.html").is_file()
 
     plain = Plain(PACKAGED)
-    verdicts = {
-        case["question"]: verdict
-        for case, verdict in zip(joined, read(tmp_path / "verdicts" / "both" / "verdicts.jsonl"), strict=True)
-    }
+    judged = read(tmp_path / "verdicts" / "both" / "verdicts.jsonl")
+    verdicts = {case["question"]: verdict for case, verdict in zip(joined, judged, strict=True)}
 
     def right(question: str, answer: str, reference: str | None, model: str) -> float:
         # An answer of the tiny model is random text, so the checker may find that it contradicts the reference.
@@ -57,10 +55,8 @@ def test_the_path_of_the_documents(harness: Callable[..., str], tiny_model: Path
     (file,) = (tmp_path / "logs" / "lm_eval").glob("*/samples_*.jsonl")
     said = {line["doc_id"]: line["resps"][0][0] for line in read(file)}
     wanted = [right(row["question"], said[number], row["reference"], "model-a") for number, row in enumerate(rows)]
-    with (tmp_path / "scores.csv").open(encoding="utf-8", newline="") as table:
-        scores = {
-            row["case_id"]: float(row["expected_score"]) for row in csv.DictReader(table) if row["model"] == "model-a"
-        }
+    table = [row for row in read_csv(tmp_path / "scores.csv") if row["model"] == "model-a"]
+    scores = {row["case_id"]: float(row["expected_score"]) for row in table}
     assert [scores[case["id"]] for case in joined] == pytest.approx(wanted, abs=2e-3)
     (log,) = (tmp_path / "logs" / "inspect").glob("*.eval")
     scored = json.loads(harness("inspect", "log", "dump", log))

@@ -5,14 +5,14 @@ import shutil
 from pathlib import Path
 
 from doubles.agreement_study import read
-from programs import error_line, run_command
+from harness.make_logs import QUESTIONS
+from programs import error_line, run_command, succeeded
 
 JUDGE = ("--judge", "baseline:longer text")
 
 
 def judge(output: Path, *runs: object):
-    done = run_command("judge", *runs, *JUDGE, "--output", output)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_command("judge", *runs, *JUDGE, "--output", output))
     return done.stdout, read(output / "cases.jsonl")
 
 
@@ -22,9 +22,7 @@ def test_runs_of_two_models_become_cases(helm_runs: Path, tmp_path: Path) -> Non
     assert "3 answers of acme/model-a" in printed
     assert "2 answers of model-b; left out: 1 (no answer)" in printed, "the request that failed"
     assert "3 cases, 2 with an answer of all 2 models" in printed
-    assert [case["question"] for case in cases] == [
-        "What lowers a fever?", "How is a nosebleed stopped?", "Is ibuprofen safe in late pregnancy?"
-    ]  # fmt: skip
+    assert [case["question"] for case in cases] == [question for question, _ in QUESTIONS]
     assert cases[0]["reference"] == "Acetaminophen lowers a fever.", "the one that is tagged correct"
     first = cases[0]["responses"]
     assert [each["model"] for each in first] == ["acme/model-a", "model-b"]

@@ -11,13 +11,13 @@ from doubles.agreement_study import write
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from programs import error_line, run_command
+from tables import rows_of
 
 from automedeval import Case, RecordError
 from automedeval.harness.joining import LogArguments, join_logs
 
-TEXTS = st.one_of(
-    st.text(max_size=12), st.sampled_from(["", " ", "None", "nan", "3", "['a']", "Rest.", "A", "AB", "\x00", "٣"])
-)
+ODD = ["", " ", "None", "nan", "3", "['a']", "Rest.", "A", "AB", "\x00", "٣"]
+TEXTS = st.one_of(st.text(max_size=12), st.sampled_from(ODD))
 LISTS = st.lists(TEXTS, max_size=3)
 VALUES = st.one_of(TEXTS, LISTS, st.none(), st.booleans(), st.integers(-1, 3), st.floats(), st.just({"text": ["a"]}))
 JSON = st.recursive(
@@ -90,42 +90,33 @@ def test_samples_of_lm_eval(rows: list[dict]) -> None:
         assert case.reference in (None, texts_in(row["reference"]))
 
 
-PARTS = st.lists(
-    st.sampled_from(
-        [{"type": "text", "text": "May I?"}, {"type": "image", "image": "x"}, {"type": "text", "text": " "}]
-    ),
-    max_size=3,
-)
-MESSAGES = st.lists(
-    st.fixed_dictionaries(
-        {"role": st.sampled_from(["system", "user", "assistant"]), "content": st.one_of(TEXTS, PARTS)}
-    ),
-    max_size=3,
-)
-SAMPLES = st.lists(
-    st.fixed_dictionaries(
-        {
-            "input": st.one_of(TEXTS, MESSAGES),
-            "target": st.one_of(TEXTS, LISTS, st.none(), st.integers()),
-            "said": st.lists(st.one_of(TEXTS, PARTS), max_size=2),
-        },
-        optional={
-            "error": st.one_of(st.none(), st.just({"message": "boom"})),
-            "invalidation": st.one_of(st.none(), st.just({"author": "x"})),
-            "limit": st.one_of(st.none(), st.just({"type": "token"})),
-            "choices": st.one_of(st.none(), LISTS),
-            "messages": MESSAGES,
-            "unknown": VALUES,
-        },
-    ),
-    max_size=4,
-)
+PART = [{"type": "text", "text": "May I?"}, {"type": "image", "image": "x"}, {"type": "text", "text": " "}]
+CONTENT = st.one_of(TEXTS, st.lists(st.sampled_from(PART), max_size=3))
+MESSAGE = {"role": st.sampled_from(["system", "user", "assistant"]), "content": CONTENT}
+MESSAGES = st.lists(st.fixed_dictionaries(MESSAGE), max_size=3)
+SAMPLE = {
+    "input": st.one_of(TEXTS, MESSAGES),
+    "target": st.one_of(TEXTS, LISTS, st.none(), st.integers()),
+    "said": st.lists(CONTENT, max_size=2),
+}
+MORE_OF_SAMPLE = {
+    "error": st.sampled_from([None, {"message": "boom"}]),
+    "invalidation": st.sampled_from([None, {"author": "x"}]),
+    "limit": st.sampled_from([None, {"type": "token"}]),
+    "choices": st.one_of(st.none(), LISTS),
+    "messages": MESSAGES,
+    "unknown": VALUES,
+}
+SAMPLES = st.lists(st.fixed_dictionaries(SAMPLE, optional=MORE_OF_SAMPLE), max_size=4)
 
 
 def plain(content: str | list) -> str:
-    return (
-        content if isinstance(content, str) else "\n".join(part["text"] for part in content if part["type"] == "text")
-    )
+    texts = [content] if isinstance(content, str) else [part["text"] for part in content if part["type"] == "text"]
+    return "\n".join(texts)
+
+
+def texts_of(question: str | list[dict]) -> list[str]:
+    return [question] if isinstance(question, str) else [each["content"] for each in question]
 
 
 @settings(deadline=None)
@@ -137,14 +128,13 @@ def test_samples_of_inspect(samples: list[dict], status: str | None) -> None:
         log_sample = {name: value for name, value in sample.items() if name != "said"}
         written.append(log_sample | {"id": number, "epoch": 1, "output": {"choices": choices}})
         prompt = sample["input"]
-        asked = [prompt] if isinstance(prompt, str) else [plain(each["content"]) for each in prompt]
+        asked = list(map(plain, texts_of(prompt)))
         options = sample.get("choices") or []
         if options and any(text.strip() for text in asked):
             asked[-1] += "\n\n" + "\n".join(f"{letter}) {text}" for letter, text in zip("ABC", options))
         roles = [] if isinstance(prompt, str) else [each["role"] for each in prompt]
-        key = (
-            tuple(zip(roles, (" ".join(text.split()) for text in asked))) if len(asked) > 1 else " ".join(asked).split()
-        )
+        words = [" ".join(text.split()) for text in asked]
+        key = list(zip(roles, words)) if len(asked) > 1 else words
         usable = choices and not sample.get("error") and not sample.get("invalidation")
         if usable and any(text.strip() for text in asked) and str(key) not in seen:
             seen.add(str(key))
@@ -157,26 +147,19 @@ def test_samples_of_inspect(samples: list[dict], status: str | None) -> None:
     assert counted == len(samples)
     assert any("the run ended" in line for line in notes) == (status != "success") or not cases
     read_cases = by_id(cases)
-    texts = {
-        key: ([case.question] if isinstance(case.question, str) else [each["content"] for each in case.question])
-        for key, case in read_cases.items()
-    }
-    assert {key: (texts[key], case.responses[0].text) for key, case in read_cases.items()} == wanted
+    assert {key: (texts_of(case.question), case.responses[0].text) for key, case in read_cases.items()} == wanted
     for (number, _), case in read_cases.items():
         sample = samples[int(number)]
         target, options = sample["target"], dict(zip("ABC", sample.get("choices") or []))
         named = [target] if isinstance(target, str) else target if isinstance(target, list) else []
-        all_letters = [each and set(each) <= options.keys() for each in named]
-        lines = (
-            [f"{letter}) {options[letter]}" for letter in each] if of else [each]
-            for each, of in zip(named, all_letters)
-        )
-        assert case.reference == texts_in([text for texts in lines for text in texts])
+        lines = []
+        for each in named:
+            letters = each and set(each) <= options.keys()
+            lines += [f"{letter}) {options[letter]}" for letter in each] if letters else [each]
+        assert case.reference == texts_in(lines)
 
 
-ASKED = st.lists(
-    st.tuples(st.sampled_from("abcd"), st.sampled_from(["", " "]), st.sampled_from([None, "r", "s"])), max_size=6
-)
+ASKED = st.lists(st.tuples(*map(st.sampled_from, ["abcd", ["", " "], [None, "r", "s"]])), max_size=6)
 
 
 @settings(deadline=None)
@@ -184,14 +167,12 @@ ASKED = st.lists(
 def test_logs_of_several_models(logs: list[list[tuple]], chat: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         for model, rows in enumerate(logs):
-            samples = [
-                {
-                    "id": number, "epoch": 1, "target": reference or "",
-                    "input": [{"role": "user", "content": f"{blank}Q {key}?"}] if chat and model else f"Q {blank}{key}?",
-                    "output": {"choices": [{"message": {"content": f"{model} says {number}"}}]},
-                }
-                for number, (key, blank, reference) in enumerate(rows)
-            ]  # fmt: skip
+            samples = []
+            for number, (key, blank, reference) in enumerate(rows):
+                messages = [{"role": "user", "content": f"{blank}Q {key}?"}]
+                said = {"choices": [{"message": {"content": f"{model} says {number}"}}]}
+                asked = {"input": messages if chat and model else f"Q {blank}{key}?", "target": reference or ""}
+                samples.append({"id": number, "epoch": 1, **asked, "output": said})
             content = {"status": "success", "eval": {"model": f"m{model}"}, "samples": samples}
             (Path(folder) / f"{model}.json").write_text(json.dumps(content), encoding="utf-8")
         if not any(logs):
@@ -207,18 +188,14 @@ def test_logs_of_several_models(logs: list[list[tuple]], chat: bool) -> None:
                 continue
             wanted[key][f"m{model}"] = f"{model} says {number}"
             references.setdefault(key, []).extend([reference] if reference else [])
-    case_of = {}
-    for case in cases:
-        text = case.question if isinstance(case.question, str) else case.question[0]["content"]
-        case_of[text.split()[1][0]] = case
+    case_of = {texts_of(case.question)[0].split()[1][0]: case for case in cases}
     assert {key: {r.model: r.text for r in case.responses} for key, case in case_of.items()} == wanted
-    assert {key: case.reference for key, case in case_of.items()} == {
-        key: (own or [None])[0] for key, own in references.items()
-    }
+    first = {key: own[0] if own else None for key, own in references.items()}
+    assert {key: case.reference for key, case in case_of.items()} == first
     full = sum(len(answers) == len(logs) for answers in wanted.values())
     assert f"{len(wanted)} cases, {full} with an answer of all {len(logs)} models" in notes
     differ = sum(len(set(own)) > 1 for own in references.values())
-    assert (f"{differ} cases have different references in the logs: the first is taken" in notes) == (differ > 0)
+    assert (f"{differ} cases differ in 'reference' between the files: the first is taken" in notes) == (differ > 0)
     for model, count in enumerate(repeated):
         (line,) = [each for each in notes if f"answers of m{model}" in each]
         assert (f"left out: {count} (the question is in the log before)" in line) == (count > 0)
@@ -226,20 +203,7 @@ def test_logs_of_several_models(logs: list[list[tuple]], chat: bool) -> None:
         assert (f"only m{model} has {alone} of them" in notes) == (alone > 0)
 
 
-LM_LINE = {
-    "doc_id": 0, "doc": {"question": "Q?", "reference": None}, "target": "None", "filter": "none",
-    "arguments": {"gen_args_0": {"arg_0": "Q?", "arg_1": {}}}, "resps": [["Rest."]], "filtered_resps": ["Rest."],
-}  # fmt: skip
-INSPECT = {
-    "status": "error", "eval": {"model": "m", "dataset": {"sample_ids": [1]}, "config": {"epochs": 1}},
-    "samples": [
-        {
-            "id": 1, "epoch": 1, "input": [{"role": "user", "content": [{"type": "text", "text": "Q?"}]}], "choices": ["a"],
-            "target": ["A"], "output": {"completion": "Rest.", "choices": [{"message": {"content": "Rest."}}]},
-            "messages": [{"role": "user", "content": "Q?"}], "limit": None, "error": None,
-        }
-    ],
-}  # fmt: skip
+LM_LINE, INSPECT = (rows_of(__file__)[name] for name in ("a line of lm_eval", "a run of inspect"))
 
 
 def places(content: object) -> list[tuple]:
@@ -269,10 +233,9 @@ def test_a_log_with_any_value_in_any_place_is_read_or_refused_in_a_line(data, lo
 
 @pytest.mark.parametrize("fault", ["Question:", "Question: (.*", "(?P<x", "(?:Question)"])
 def test_a_question_pattern_that_is_none_is_one_line(fault: str, tmp_path: Path) -> None:
-    (tmp_path / "samples_x.jsonl").write_text(json.dumps(LM_LINE))
-    command = ("judge", f"m={tmp_path / 'samples_x.jsonl'}", "--judge", "baseline:longer text")
-    command += ("--output", tmp_path / "out")
-    message = error_line(run_command(*command, "--question_pattern", fault))
+    log = write(tmp_path / "samples_x.jsonl", [LM_LINE])
+    words = ("--judge", "baseline:longer text", "--output", tmp_path / "out", "--question_pattern", fault)
+    message = error_line(run_command("judge", f"m={log}", *words))
     assert "--question_pattern" in message
     assert repr(fault) in message
     assert not (tmp_path / "out").exists()
@@ -280,10 +243,8 @@ def test_a_question_pattern_that_is_none_is_one_line(fault: str, tmp_path: Path)
 
 def test_a_group_of_the_pattern_may_be_empty_and_the_last_place_is_taken(tmp_path: Path) -> None:
     prompts = ["Q: Older?\nA: x\n\nQ: Newer?\nA:", "Q: \nA:", "no question"]
-    lines = [
-        LM_LINE | {"doc_id": number, "arguments": {"gen_args_0": {"arg_0": prompt, "arg_1": {}}}}
-        for number, prompt in enumerate(prompts)
-    ]
+    asked = [{"gen_args_0": {"arg_0": each, "arg_1": {}}} for each in prompts]
+    lines = [LM_LINE | {"doc_id": number, "arguments": each} for number, each in enumerate(asked)]
     cases, counted, _ = join(write(tmp_path / "samples_x.jsonl", lines), question_pattern=r"Q: (\w+\?)?")
     assert [case.question for case in cases] == ["Newer?"]
     assert counted == 3

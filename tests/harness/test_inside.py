@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 from doubles.endpoint import EndpointDouble, answer, good_answer
+from doubles.word_judge import WordJudge
 from harness.make_logs import QUESTIONS
-from programs import ENCODER, needs_encoder, run_recipe
+from programs import ENCODER, needs_encoder, run_recipe, succeeded
 
 from automedeval import Case, RecordError, Verdict
 from automedeval.harness.logs import Answer
@@ -17,6 +18,7 @@ from automedeval.judges.judge import load_by_settings
 from automedeval.records.errors import ChatError
 
 HERE = Path(__file__).parent
+Inside = Callable[..., tuple[dict, list]]
 
 
 def reply(body: dict) -> dict:
@@ -29,7 +31,7 @@ def scored(value: float) -> float | None:
 
 
 @pytest.fixture
-def inside(harness: Callable[..., str], tmp_path: Path) -> Callable[..., tuple[dict, list]]:
+def inside(harness: Callable[..., str], tmp_path: Path) -> Inside:
     """Return a function that scores a log inside inspect_ai; it returns the scores and what the judge was asked."""
 
     def score(log: Path, **settings: str) -> tuple[dict, list]:
@@ -43,9 +45,7 @@ def inside(harness: Callable[..., str], tmp_path: Path) -> Callable[..., tuple[d
     return score
 
 
-def test_inspect_has_the_judge_s_scores_and_leaves_out_what_has_no_verdict(
-    inside: Callable[..., tuple[dict, list]], logs: dict[str, Path]
-) -> None:
+def test_inspect_has_the_judge_s_scores_and_leaves_out_what_has_no_verdict(inside: Inside, logs: dict) -> None:
     scores, asked = inside(logs["json"])
     assert [scored(each) for each in scores["values"]] == [4, None, 4] * 2, "two epochs"
     assert scores["reasons"] == [None, "grader_failed", None] * 2
@@ -55,9 +55,7 @@ def test_inspect_has_the_judge_s_scores_and_leaves_out_what_has_no_verdict(
     assert not any("Question: What" in each for each in asked), "the prompt's template"
 
 
-def test_an_answer_that_stops_the_judge_has_no_score_and_the_others_have(
-    inside: Callable[..., tuple[dict, list]], logs: dict[str, Path]
-) -> None:
+def test_an_answer_that_stops_the_judge_has_no_score_and_the_others_have(inside: Inside, logs: dict) -> None:
     (log,) = (logs["odd"] / "mixed").glob("*.json")
     samples = json.loads(log.read_text(encoding="utf-8"))["samples"]
     referred = {each["id"] for each in samples if each["target"]}
@@ -73,14 +71,11 @@ def test_an_answer_that_stops_the_judge_has_no_score_and_the_others_have(
 
 
 @needs_encoder
-def test_the_scorer_marks_down_what_a_store_contradicts(
-    harness: Callable[..., str], logs: dict[str, Path], tmp_path: Path
-) -> None:
+def test_the_scorer_marks_down_what_a_store_contradicts(harness: Callable, logs: dict, tmp_path: Path) -> None:
     dose = "Take 500 mg of acetaminophen every six hours against a fever."
     book, log = tmp_path / "book.md", tmp_path / "log.json"
     book.write_text(f"# Fever\n\n{dose}\n")
-    done = run_recipe("build_store", "--books", book, "--encoder", ENCODER, "--store", tmp_path / "store")
-    assert done.returncode == 0, done.stderr
+    succeeded(run_recipe("build_store", "--books", book, "--encoder", ENCODER, "--store", tmp_path / "store"))
     text = logs["json"].read_text(encoding="utf-8")
     answers = ("Take 5 g of acetaminophen every hour against a fever.", QUESTIONS[1][1], QUESTIONS[2][1])
     for number, each in enumerate(answers):
@@ -95,40 +90,25 @@ def test_the_scorer_marks_down_what_a_store_contradicts(
     assert f"Fever says “{dose}”" in scores[0]["explanation"]
 
 
-class Recorder:
-    """A judge that gives as many points as the answer has words, and keeps the cases."""
-
-    def __init__(self):
-        self.cases: list[Case] = []
-
-    def __call__(self, cases: Iterable[Case]) -> Iterator[Verdict]:
-        for case in cases:
-            self.cases.append(case)
-            words = float(len(case.responses[0].text.split()))
-            yield Verdict(case.id, "words", "words@1", (0,), valid=True, expected_scores=(words,), rationale="So.")
-
-
 def test_the_judge_reads_the_question_and_the_reference() -> None:
-    judge, talk = Recorder(), [{"role": "user", "content": "Is it safe?"}]
+    judge, talk = WordJudge(), [{"role": "user", "content": "Is it safe?"}]
     answers = [Answer("7", talk, "One two."), Answer("7", talk, "One.", "No.", epoch=2), Answer("8", " ", "One.")]
     *scores, blank = score_answers(judge, answers)
     assert scores == [{"value": value, "explanation": "So.", "verdicts": 1, "valid": 1} for value in (2, 1)]
     assert (scored(blank["value"]), blank["explanation"]) == (None, "the question has no text")
-    assert [(case.question, case.reference) for case in judge.cases] == [(talk, None), (talk, "No.")]
+    assert [(case.question, case.reference) for case in judge.seen] == [(talk, None), (talk, "No.")]
 
 
-class Faulty(Recorder):
-    """A recorder that some answers stop: by a reason for a person, or by a fault of its own."""
+class Faulty(WordJudge):
+    """A judge that some answers stop: by a reason for a person, or by a fault of its own."""
 
     def __call__(self, cases: Iterable[Case]) -> Iterator[Verdict]:
         cases = list(cases)
         for case in cases:
-            if case.responses[0].text == "no reference":
-                raise RecordError(f"case {case.id!r}: there is no reference")
-            if case.responses[0].text == "fault":
-                raise TypeError("not a text")
-            if case.responses[0].text == "down":
-                raise ChatError("the endpoint is down")
+            text, no_reference = case.responses[0].text, RecordError(f"case {case.id!r}: there is no reference")
+            faults = {"no reference": no_reference, "fault": TypeError("not a text"), "down": ChatError("is down")}
+            if text in faults:
+                raise faults[text]
         return super().__call__(cases)
 
 
@@ -142,18 +122,18 @@ def test_only_the_answers_that_stop_the_judge_have_no_score() -> None:
     assert values == [None if number in (3, 8) else number for number in range(10)] + [4]
     assert "'s3': there is no reference" in scores[3]["explanation"]
     assert scores[8]["explanation"] == "s8: TypeError: not a text"
-    assert sorted(case.responses[0].text for case in judge.cases) == sorted(
-        [*texts[:3], *texts[4:8], texts[9], texts[4]]
-    )
+    judged = sorted([*texts[:3], *texts[4:8], texts[9], texts[4]])
+    assert sorted(case.responses[0].text for case in judge.seen) == judged
     with pytest.raises(ChatError):
         score_answers(judge, [*answers, Answer("s10", "Safe?", "down")])
 
 
 def test_a_setting_that_is_wrong_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "none")
-    with pytest.raises(RecordError, match="--jugde"):
-        load_by_settings({"jugde": "small"})
-    with pytest.raises(RecordError, match="gives choices, and scores are needed"):
-        load_by_settings({"judge": "openai:m", "rubric": "medical_pairwise"})
-    with pytest.raises(RecordError, match=r"none\.yaml: "):
-        load_by_settings({"config": str(tmp_path / "none.yaml")})
+    for settings, said in (
+        ({"jugde": "small"}, "--jugde"),
+        ({"judge": "openai:m", "rubric": "medical_pairwise"}, "gives choices, and scores are needed"),
+        ({"config": str(tmp_path / "none.yaml")}, r"none\.yaml: "),
+    ):
+        with pytest.raises(RecordError, match=said):
+            load_by_settings(settings)

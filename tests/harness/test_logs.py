@@ -1,62 +1,52 @@
 """`automedeval judge` on logs that the harnesses wrote themselves."""
 
 import json
-import sys
 from pathlib import Path
-from unittest import mock
 
 from doubles.agreement_study import read
-from programs import error_line, run_recipe
-
-from automedeval.cli import console
+from programs import error_line, flags, run_command, succeeded
 
 PATTERN = r"Question: (.*)\nAnswer:"
 JUDGE = ("--judge", "baseline:longer text")
 
 
-def test_details_of_lighteval_join_the_same_questions(logs: dict[str, Path], tmp_path: Path, capsys) -> None:
-    command = ["automedeval", "judge", f"model-a={logs['lm']}", str(logs["lighteval"]), *JUDGE]
-    command += ["--question_pattern", PATTERN, "--output", str(tmp_path / "out")]
-    with mock.patch.object(sys, "argv", command):
-        console.main()
-    assert "3 cases, 3 with an answer of all 2 models" in capsys.readouterr().out
-    first = read(tmp_path / "out" / "cases.jsonl")[0]
+def judge(output: Path, *logs: object, **options: str):
+    return run_command("judge", *logs, *JUDGE, *flags(**options, output=output))
+
+
+def test_details_of_lighteval_join_the_same_questions(logs: dict[str, Path], tmp_path: Path) -> None:
+    done = succeeded(judge(tmp_path, f"model-a={logs['lm']}", logs["lighteval"], question_pattern=PATTERN))
+    assert "3 cases, 3 with an answer of all 2 models" in done.stdout
+    first = read(tmp_path / "cases.jsonl")[0]
     assert [each["model"] for each in first["responses"]] == ["model-a", "dummy"], "lighteval's folder names its model"
     assert first["responses"][1]["text"] == "A baseline.", "without the reasoning"
     assert first["reference"] == "Acetaminophen lowers a fever."
 
 
-def test_logs_of_two_harnesses_become_cases(logs: dict[str, Path], tmp_path: Path, capsys) -> None:
-    command = ["automedeval", "judge", f"model-a={logs['lm']}", f"model-b={logs['json']}", *JUDGE]
-    command += ["--question_pattern", PATTERN, "--output", str(tmp_path / "out")]
-    with mock.patch.object(sys, "argv", command):
-        console.main()
-    printed = capsys.readouterr().out
+def test_logs_of_two_harnesses_become_cases(logs: dict[str, Path], tmp_path: Path) -> None:
+    both = (f"model-a={logs['lm']}", f"model-b={logs['json']}")
+    printed = succeeded(judge(tmp_path, *both, question_pattern=PATTERN)).stdout
     assert "3 answers of model-a; left out: 3 (the same answer, by a further filter)" in printed
     assert "6 cases, 3 with an answer of all 2 models" in printed
     assert "only model-b has 3 of them" in printed, "the second epoch"
-    cases = read(tmp_path / "out" / "cases.jsonl")
-    first = cases[0]
+    first, *others = read(tmp_path / "cases.jsonl")
     assert first["question"] == "What lowers a fever?"
     assert first["reference"] == "Acetaminophen lowers a fever."
     assert [each["model"] for each in first["responses"]] == ["model-a", "model-b"]
     assert first["responses"][0]["text"] == "lol", "lm_eval's dummy model says so"
-    assert {len(case["responses"]) for case in cases[3:]} == {1}
-    assert len(read(tmp_path / "out" / "verdicts.jsonl")) == 6
+    assert {len(case["responses"]) for case in others[2:]} == {1}
+    assert len(read(tmp_path / "verdicts.jsonl")) == 6
 
 
 def test_a_run_that_ended_with_an_error_is_told(logs: dict[str, Path], tmp_path: Path) -> None:
-    done = run_recipe("judge", "--cases", f"model-a={logs['error']}", *JUDGE, "--output", tmp_path / "out")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(judge(tmp_path / "out", f"model-a={logs['error']}"))
     assert "2 answers of model-a; left out: 1 (no answer)" in done.stdout
     assert "the run ended as 'error': the log has 3 of 3 samples" in done.stdout
-    whole = run_recipe("judge", "--cases", f"model-a={logs['json']}", *JUDGE, "--output", tmp_path / "whole")
-    assert "the run ended" not in whole.stdout
+    assert "the run ended" not in judge(tmp_path / "whole", f"model-a={logs['json']}").stdout
 
 
 def test_a_packed_log_of_inspect_needs_inspect(logs: dict[str, Path], tmp_path: Path) -> None:
-    printed = error_line(run_recipe("judge", "--cases", logs["eval"], *JUDGE, "--output", tmp_path / "out"))
-    assert "needs inspect_ai" in printed
+    assert "needs inspect_ai" in error_line(judge(tmp_path, logs["eval"]))
 
 
 def test_the_outputs_of_alpaca_eval_are_a_table(tmp_path: Path) -> None:
@@ -67,8 +57,7 @@ def test_the_outputs_of_alpaca_eval_are_a_table(tmp_path: Path) -> None:
         for number, text in enumerate(answers)
     ]
     (tmp_path / "outputs.json").write_text(json.dumps(records), encoding="utf-8")
-    done = run_recipe("judge", "--cases", tmp_path / "outputs.json", *JUDGE, "--output", tmp_path / "out")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(judge(tmp_path / "out", tmp_path / "outputs.json"))
     assert "not read: dataset; 3 rows, 2 cases" in done.stdout
     verdicts = read(tmp_path / "out" / "verdicts.jsonl")
     assert [verdict["models"] for verdict in verdicts] == [["one", "two"], ["one"]]
@@ -79,9 +68,6 @@ def test_other_cases_than_those_of_the_folder_stop(tmp_path: Path) -> None:
         sample = {"id": 1, "epoch": 1, "input": name, "target": "", "output": {"completion": "Rest."}}
         log = {"status": "success", "eval": {"model": name}, "samples": [sample]}
         (tmp_path / f"{name}.json").write_text(json.dumps(log), encoding="utf-8")
-    output = ("--output", tmp_path / "out")
-    assert run_recipe("judge", "--cases", tmp_path / "one.json", *JUDGE, *output).returncode == 0
-    other = run_recipe("judge", "--cases", tmp_path / "two.json", *JUDGE, *output)
-    assert "holds other cases than these logs" in error_line(other)
-    missing = run_recipe("judge", "--cases", tmp_path / "none.json", *JUDGE, *output)
-    assert "none.json: No such file" in error_line(missing)
+    succeeded(judge(tmp_path / "out", "--cases", tmp_path / "one.json"))
+    assert "holds other cases than these logs" in error_line(judge(tmp_path / "out", "--cases", tmp_path / "two.json"))
+    assert "none.json: No such file" in error_line(judge(tmp_path / "out", "--cases", tmp_path / "none.json"))

@@ -16,7 +16,7 @@ import pytest
 from doubles.agreement_study import read
 from doubles.endpoint import EndpointDouble, answer
 from harness.make_logs import ROWS
-from programs import run_command
+from programs import error_line, run_command, succeeded
 
 JUDGE = ("--judge", "baseline:longer text")
 UNKNOWN = "have no reference, because it cannot be told what their target stands for"
@@ -24,13 +24,16 @@ UNKNOWN = "have no reference, because it cannot be told what their target stands
 
 def judged(log: Path, output: Path, *more: object) -> tuple[list[dict], str]:
     """Return the cases that `automedeval judge` makes of a log, and what it prints of it."""
-    done = run_command("judge", f"m={log}", *JUDGE, "--output", output, *more)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_command("judge", f"m={log}", *JUDGE, "--output", output, *more))
     return read(output / "cases.jsonl"), done.stdout
 
 
 def text_of(case: dict) -> str:
     return case["responses"][0]["text"]
+
+
+def by_id(cases: list[dict]) -> dict[str, dict]:
+    return {case["responses"][0]["harness_id"]: case for case in cases}
 
 
 def samples(logs: dict, task: str) -> Path:
@@ -62,9 +65,8 @@ def test_nothing_is_a_reference_that_its_author_did_not_give(task: str, logs: di
 
 
 def test_the_question_of_a_prompt_with_examples_is_its_last(logs: dict[str, Path], tmp_path: Path) -> None:
-    cases, printed = judged(
-        samples(logs, "examples"), tmp_path / "out", "--question_pattern", r"Question: (.*)\nAnswer:"
-    )
+    pattern = ("--question_pattern", r"Question: (.*)\nAnswer:")
+    cases, printed = judged(samples(logs, "examples"), tmp_path / "out", *pattern)
     assert "5 answers of m" in printed
     assert [case["question"] for case in cases] == [row["question"] for row in ROWS]
     for case, row in zip(cases, ROWS):
@@ -74,8 +76,7 @@ def test_the_question_of_a_prompt_with_examples_is_its_last(logs: dict[str, Path
 def test_likelihoods_are_no_answers(logs: dict[str, Path], tmp_path: Path) -> None:
     for task in ("rolling", "choices"):
         done = run_command("judge", f"m={samples(logs, task)}", *JUDGE, "--output", tmp_path / task)
-        assert done.returncode == 1
-        assert "no answer" in done.stderr
+        assert "no answer" in error_line(done)
 
 
 def test_repeats_and_further_filters_are_told(logs: dict[str, Path], tmp_path: Path) -> None:
@@ -97,8 +98,7 @@ def test_a_chat_through_an_endpoint_is_read(harness_python: Path, logs: dict[str
         command += ["--model_args", f"base_url={endpoint.url}/chat/completions,model=x", "--apply_chat_template"]
         command += ["--system_instruction", "Be kind.", "--fewshot_as_multiturn", "true"]
         command += ["--include_path", str(logs["odd"] / "tasks"), "--output_path", str(tmp_path / "log")]
-        done = subprocess.run([harness_python, "-m", *command], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+        succeeded(subprocess.run([harness_python, "-m", *command], capture_output=True, text=True, cwd=tmp_path))
     (log,) = (tmp_path / "log").glob("*/samples_*.jsonl")
     cases, printed = judged(log, tmp_path / "out")
     assert len(cases) == len(ROWS), printed
@@ -118,8 +118,7 @@ def inspect_log(logs: dict, name: str) -> Path:
 
 def test_a_question_with_choices_is_read_with_them(logs: dict[str, Path], tmp_path: Path) -> None:
     cases, _ = judged(inspect_log(logs, "choices"), tmp_path / "out")
-    by_id = {case["responses"][0]["harness_id"]: case for case in cases}
-    first, second, text = (by_id[name] for name in ("one", "two", "text"))
+    first, second, text = (by_id(cases)[name] for name in ("one", "two", "text"))
     assert first["question"] == "Which one?\n\nA) Ibuprofen\nB) Coffee"
     assert (first["reference"], text_of(first)) == ("A) Ibuprofen", "ANSWER: B")
     assert [each["content"] for each in second["question"]] == ["Be kind.", "Which two?\n\nA) Rest\nB) Run\nC) Water"]
@@ -129,13 +128,13 @@ def test_a_question_with_choices_is_read_with_them(logs: dict[str, Path], tmp_pa
 
 def test_what_a_sample_of_inspect_has_beside_its_answer_is_told(logs: dict[str, Path], tmp_path: Path) -> None:
     cases, printed = judged(inspect_log(logs, "mixed"), tmp_path / "out")
-    by_id = {case["responses"][0]["harness_id"]: case for case in cases}
-    texts = {name: text_of(case) for name, case in by_id.items()}
+    read_of = by_id(cases)
+    texts = {name: text_of(case) for name, case in read_of.items()}
     answers = {"draft": "Rest.", "empty": "", "image": "Eczema.", "several": "First.", "parts": "It is 2."}
     assert texts == answers, "the answer is what the solver made of the model's text"
-    assert by_id["image"]["question"] == [{"role": "user", "content": "What rash is this?"}]
-    assert by_id["empty"]["reference"] == "one\ntwo"
-    assert by_id["parts"]["reference"] is None
+    assert read_of["image"]["question"] == [{"role": "user", "content": "What rash is this?"}]
+    assert read_of["empty"]["reference"] == "one\ntwo"
+    assert read_of["parts"]["reference"] is None
     for line in (
         "left out: 1 (marked as invalid); left out: 1 (no answer); left out: 1 (the question has no text)",
         "2 questions have images or other parts that are not read",
@@ -143,8 +142,8 @@ def test_what_a_sample_of_inspect_has_beside_its_answer_is_told(logs: dict[str, 
         "5 answers of m, 2 with a reference",
     ):
         assert line in printed
-    cases, printed = judged(inspect_log(logs, "turns"), tmp_path / "turns")
-    assert [(case["question"], text_of(case)) for case in cases] == [("First?", "Two.")]
+    (case,), printed = judged(inspect_log(logs, "turns"), tmp_path / "turns")
+    assert (case["question"], text_of(case)) == ("First?", "Two.")
     assert "1 samples went on after the first answer" in printed
     _, printed = judged(inspect_log(logs, "tools"), tmp_path / "tools")
     assert "1 samples ended at a limit" in printed
@@ -162,19 +161,15 @@ def overlap(reference: str, text: str) -> float:
     return round(2 * longest[-1][-1] / (len(left) + len(right)), 6)
 
 
-def test_the_scorer_in_inspect_reads_the_same(
-    harness: Callable[..., str], logs: dict[str, Path], tmp_path: Path
-) -> None:
-    targets = {
-        "choices": {
-            "one": overlap("A) Ibuprofen", "ANSWER: B"),
-            "two": overlap("A) Rest C) Water", "ANSWER: A"),
-            "text": overlap("Rest", "Say ANSWER: A"),
-        },
-        "mixed": {"draft": overlap("x", "Rest."), "empty": 0.0},
-        "turns": {"1": overlap("x", "Two.")},
+def test_the_scorer_in_inspect_reads_the_same(harness: Callable, logs: dict, tmp_path: Path) -> None:
+    choices = {"one": ("A) Ibuprofen", "ANSWER: B"), "two": ("A) Rest C) Water", "ANSWER: A")}
+    targets = {  # reference and answer
+        "choices": choices | {"text": ("Rest", "Say ANSWER: A")},
+        "mixed": {"draft": ("x", "Rest."), "empty": ("one two", "")},
+        "turns": {"1": ("x", "Two.")},
     }
-    for name, wanted in targets.items():
+    for name, texts in targets.items():
+        wanted = {key: overlap(*each) for key, each in texts.items()}
         command = ["inspect", "score", inspect_log(logs, name), "--scorer", "automedeval/judge", "--action", "append"]
         command += ["-S", "judge=baseline:ROUGE-L to the reference", "--output-file", tmp_path / f"{name}.json"]
         harness(*command, "--display", "none")
@@ -191,22 +186,16 @@ def test_a_file_that_is_no_log_is_one_line(harness_python: Path, tmp_path: Path)
     broken = tmp_path / "broken.eval"
     zipfile.ZipFile(broken, "w").close()
     command = [harness_python.parent / "automedeval", "judge", f"m={broken}", *JUDGE, "--output", tmp_path / "out"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 1
-    assert "broken.eval" in done.stderr.splitlines()[-1]
-    assert "Traceback" not in done.stderr
+    line = error_line(subprocess.run(command, capture_output=True, text=True, cwd=tmp_path))
+    assert "broken.eval" in line
 
 
 def test_details_of_lighteval_give_no_reference_of_their_own(logs: dict[str, Path], tmp_path: Path) -> None:
     (details,) = logs["lighteval"].parent.glob("details_odd*.parquet")
     cases, printed = judged(details, tmp_path / "out")
-    read_as = [(case["question"], text_of(case), case["reference"]) for case in cases]
-    assert read_as == [
-        ("Odd 0?", "Rest.", "Rest."),
-        ("Odd 1?", "", "Rest.\nRun."),
-        ("Odd 2?", "Run.", None),
-        ("Odd 3?", "Run.", None),
-    ]
+    assert [case["question"] for case in cases] == [f"Odd {number}?" for number in range(4)]
+    read_as = [(text_of(case), case["reference"]) for case in cases]
+    assert read_as == [("Rest.", "Rest."), ("", "Rest.\nRun."), ("Run.", None), ("Run.", None)]
     assert "4 answers of m, 2 with a reference; left out: 1 (not a generated text)" in printed
     assert f"1 answers {UNKNOWN}" in printed
     assert "1 further answers" in printed

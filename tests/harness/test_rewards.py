@@ -1,13 +1,13 @@
 """A judge as reward: groups, invalid verdicts, logged figures, planted texts, settings, bad input."""
 
-from collections.abc import Iterable, Iterator
 from pathlib import Path
 from statistics import fmean
 
 import pytest
+from doubles.word_judge import WordJudge
 from programs import ROOT, SAMPLE, error_line, needs_encoder, run_recipe
 
-from automedeval import Case, RecordError, Verdict, read_cases, read_rubric
+from automedeval import Case, RecordError, read_cases, read_rubric
 from automedeval.audit.perturbations import names_for, read_perturbations
 from automedeval.harness.rewards import JudgeReward, load_reward, medical_judge
 from automedeval.judges.judge import load_judge
@@ -15,28 +15,8 @@ from automedeval.judges.judge import load_judge
 RUN = ROOT / "recipes" / "runs" / "grpo-135m" / "grpo.yaml"
 
 
-class Counting:
-    """A judge that counts words; it has no verdict on a case with an answer that says "fail"."""
-
-    name = "counting"
-    fingerprint = "0" * 12
-
-    def __init__(self) -> None:
-        self.seen: list[Case] = []
-
-    def __call__(self, cases: Iterable[Case]) -> Iterator[Verdict]:
-        for case in cases:
-            self.seen.append(case)
-            order, texts = tuple(range(len(case.responses))), [response.text for response in case.responses]
-            if any("fail" in text for text in texts):
-                yield Verdict(case.id, self.name, "words@1", order, error="not understood")
-                continue
-            scores = tuple(float(len(text.split())) for text in texts)
-            yield Verdict(case.id, self.name, "words@1", order, valid=True, expected_scores=scores)
-
-
 def test_completions_of_one_prompt_are_judged_together_and_an_invalid_verdict_is_no_reward() -> None:
-    judge, logged = Counting(), {}
+    judge, logged = WordJudge(), {}
     prompts = ["p", "p", "q", "q", "p", "p"]  # a prompt that comes back later is another case
     completions = ["a", "a b c", "a b", "fail", "", "a b"]
     rewards = JudgeReward(judge)(prompts, completions, log_metric=logged.__setitem__, other=[1] * 6)
@@ -48,7 +28,7 @@ def test_completions_of_one_prompt_are_judged_together_and_an_invalid_verdict_is
 
 
 def test_conversations_questions_and_references_reach_the_judge() -> None:
-    judge = Counting()
+    judge = WordJudge()
     prompt = [{"role": "user", "content": "Few-shot examples. Question: Is it safe?"}]
     talk = [*prompt, {"role": "assistant", "content": "What?"}, {"role": "user", "content": "It."}]
     answers = [[{"role": "assistant", "content": text}] for text in ("yes", "no no")]
@@ -90,14 +70,12 @@ def test_settings_come_from_the_file_that_the_variable_names(tiny_model: Path, t
     rewards = medical_judge(["Is it safe?"] * 2, ["Yes.", "No."])
     assert all(1 <= reward <= 5 for reward in rewards)
     assert load_reward(str(settings)) is load_reward(str(settings))
-    for text, wrong in (
-        ("jugde: small\n", "unknown key 'jugde'"),
-        (f"judge: {tiny_model}\nrubric: medical_pairwise\n", "gives choices, and scores are needed"),
-    ):
-        faulty = tmp_path / f"{len(text)}.yaml"
-        faulty.write_text(text)
-        with pytest.raises(RecordError, match=wrong):
-            load_reward(str(faulty))
+    pairs = f"judge: {tiny_model}\nrubric: medical_pairwise\n"
+    wrong = {"jugde: small\n": "unknown key 'jugde'", pairs: "gives choices, and scores are needed"}
+    for number, text in enumerate(wrong):
+        (tmp_path / f"{number}.yaml").write_text(text)
+        with pytest.raises(RecordError, match=wrong[text]):
+            load_reward(str(tmp_path / f"{number}.yaml"))
 
 
 def test_bad_input_of_the_recipe_is_one_line(tiny_model: Path, tmp_path: Path) -> None:

@@ -43,12 +43,11 @@ def test_a_score_is_the_mean_of_the_verdicts_that_give_one() -> None:
 
 def test_a_response_that_was_not_read_has_no_score_beside_one_that_was() -> None:
     half = Verdict("c0", "j", "r", (0, 1), valid=True, expected_scores=(None, 1.0))
-    (record,), _ = scored_answers(CASES, [half], "a")
-    assert math.isnan(record["value"])
-    assert "is unread" in record["explanation"]
-    assert (record["verdicts"], record["valid"]) == (1, 0)
-    (record,), _ = scored_answers(CASES, [half], "b")
-    assert (record["value"], record["valid"]) == (1.0, 1)
+    ((unread,), _), ((score,), _) = (scored_answers(CASES, [half], model) for model in "ab")
+    assert math.isnan(unread["value"])
+    assert "is unread" in unread["explanation"]
+    assert (unread["verdicts"], unread["valid"]) == (1, 0)
+    assert (score["value"], score["valid"]) == (1.0, 1)
 
 
 def test_choices_are_no_scores() -> None:

@@ -66,7 +66,7 @@ def test_a_response_counts_once_whatever_its_runs_and_unread_ones_count_too(stud
     done = succeeded(run_command("report", *args))
     result = json.loads((folder / "out" / "criteria.json").read_text())["judges"]["j"]
     page = (folder / "out" / "criteria.html").read_text()
-    first = r"By j: No model scores clearly highest\. ([ab]) is first, without a clear difference from (?!\1)[ab]\. j is uncert"
+    first = r"By j: No model scores clearly highest\. ([ab]) is first, but not clearly above (?!\1)[ab]\. j is uncert"
     assert re.match(first, done.stdout)
     failed: dict[str, dict[str, list[float]]] = {"t0": {}, "t1": {}, "t2": {}}
     unread = 0

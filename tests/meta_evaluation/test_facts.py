@@ -80,7 +80,7 @@ def test_the_report_of_an_unrated_study_calls_no_model_better(study: Path, tmp_p
     printed, result = reported(study, tmp_path / "r")
     verdicts = read(study / "v" / "verdicts.jsonl")
     assert all(each["expected_scores"][1] > each["expected_scores"][0] for each in verdicts)
-    assert "Scores highest: bot-v2 scores higher than bot-v1." in printed
+    assert "Wins most pairs: bot-v2 wins more pairs than bot-v1." in printed
     page = (tmp_path / "r" / "report.html").read_text()
     for text in (printed, page, (tmp_path / "r" / "report.md").read_text()):
         assert "better than" not in text
@@ -170,11 +170,11 @@ def test_ratings_decide_whether_a_model_may_be_called_better(study: Path, tmp_pa
         ratings = write(tmp_path / f"{right}.jsonl", rated)
         options = ["--cases", file, "--ratings", ratings, "--encoder", "none", "--resamples", 200]
         succeeded(run_command("report", "--verdicts", tmp_path / "v", *options, "--output", tmp_path / str(right)))
-        (first,) = re.findall("^(?:Best model|Scores highest): .*$", told(tmp_path / str(right)), re.MULTILINE)
+        (first,) = re.findall("^(?:Best model|Wins most pairs): .*$", told(tmp_path / str(right)), re.MULTILINE)
         judges = json.loads((tmp_path / str(right) / "agreement.json").read_text())["judges"]
         outcome = judges["small"]["best_baseline"]["outcome"]
         assert first == (
-            "Best model: a is better than b." if outcome == "better" else "Scores highest: a scores higher than b."
+            "Best model: a is better than b." if outcome == "better" else "Wins most pairs: a wins more pairs than b."
         )
         assert (outcome == "better") == right or outcome == "not better"
         assert "does not notice a wrong dose" in told(tmp_path / str(right)), "ratings do not open the judge's eyes"
@@ -257,7 +257,7 @@ def test_an_audit_says_only_what_it_tried(tmp_path: Path) -> None:
     printed, _ = reported(tmp_path, tmp_path / "r", "--audits", tmp_path / "audit.json")
     assert "Audited: On 20 cases. It passes.\n" in printed
     assert "What it does not see: Not known. No audit is given that shows whether j notices a wrong dose" in printed
-    assert "\nScores highest: " in printed
+    assert "\nWins most pairs: " in printed
 
 
 def test_an_audit_of_another_judge_of_the_report_is_not_taken_for_the_main_judge(tmp_path: Path) -> None:

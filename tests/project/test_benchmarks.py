@@ -54,7 +54,7 @@ SMALLEST = {
     "judge_memory.py": (["--small", 4, "--large", 8, "--repeats", 1, *RANDOM], {"judge a": (0.5, 2)}),
     "judge_startup.py": (["--cases", 9, *RANDOM], {"9 cases, 0.0 MB: until": (0, 300), "9 cases: peak": (20, 5000)}),
     "meta_evaluation.py": (["--cases", 60, "--resamples", 100], {"the whole rep": (0, 300), "size of": (0, 100)}),
-    "build_dataset.py": (["--cases", 20], {"20 cases, 0 MB": (0.1, 300)}),
+    "build_dataset.py": (["--cases", 20], {"20 cases, 0 MB": (0.1, 5000)}),
 }
 
 

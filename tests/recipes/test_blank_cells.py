@@ -1,32 +1,27 @@
 """The one rule for blank cells of candidates: every program that reads a table of answers asks, and takes --blank."""
 
 import ast
-import csv
-import json
 import re
 import shlex
 from pathlib import Path
 
 import pytest
-from programs import ROOT, error_line, run_command
+from doubles.agreement_study import read
+from programs import ROOT, error_line, run_command, succeeded
+from tables import rows_of, write_csv
 
 from automedeval.annotation.study import read_study
 
 MODELS = ("rowan", "larch", "alder")
-ROWS = [
-    ("Why does it hurt?", "Because it swells.", "No.", "Ask."),
-    ("How long does it last?", "", "A week or so.", "Some days."),
-    ("When do I call a doctor?", "Today.", "If it gets worse.", "  "),
-    ("May I walk?", "", "", ""),
-]
+TABLES = rows_of(__file__)
+ROWS = TABLES["rows of a table"]
 BLANK = sum(not cell.strip() for _, *cells in ROWS for cell in cells)
 
 
 @pytest.fixture
 def table(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with open("t.csv", "w", newline="") as stream:
-        csv.writer(stream).writerows([("question", *MODELS), *ROWS])
+    write_csv("t.csv", ["question", *MODELS], ROWS)
 
 
 def judged(*more):
@@ -35,15 +30,13 @@ def judged(*more):
 
 def standings(done):
     """Return model → number of judged answers, from the table that the command prints."""
-    return {
-        name: int(count)
-        for name, count in re.findall(r"^(\w+) +[1-3]–?[1-3]? +(\d+) +[\d.]+.* [\d.]+ .*$", done.stdout, re.M)
-    }
+    lines = re.findall(r"^(\w+) +[1-3]–?[1-3]? +(\d+) +[\d.]+.* [\d.]+ .*$", done.stdout, re.M)
+    return {name: int(count) for name, count in lines}
 
 
 def test_every_reader_of_cases_passes_the_rule_on():
     """No program can forget it: each call names it."""
-    least = {"read_cases": 3, "table_of": 3, "Cases.read": 3, "Requests": 6}
+    least = {"read_cases": 3, "table_of": 3, "Cases.read": 3, "Requests": 4}
     missing, readers = [], set()
     for file in [*(ROOT / "src").rglob("*.py"), *(ROOT / "recipes").rglob("*.py")]:
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
@@ -57,41 +50,29 @@ def test_every_reader_of_cases_passes_the_rule_on():
 
 @pytest.mark.parametrize("rule", ["lowest", "skip"])
 def test_each_choice_counts_and_the_report_takes_the_same(table, rule):
-    done = judged("--blank", rule)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(judged("--blank", rule))
     answers = {name: [row[1 + at] for row in ROWS if row[1 + at].strip()] for at, name in enumerate(MODELS)}
     assert standings(done) == {name: len(ROWS) if rule == "lowest" else len(texts) for name, texts in answers.items()}
-    verdicts = Path("verdicts/t-baseline-longer text/verdicts.jsonl").read_text(encoding="utf-8").splitlines()
-    verdicts = [json.loads(line) for line in verdicts]
+    verdicts = read(Path("verdicts/t-baseline-longer text/verdicts.jsonl"))
     assert len(verdicts) == (len(ROWS) if rule == "lowest" else len(ROWS) - 1), "nobody was asked the last question"
     words = sum(len(text.split()) for texts in answers.values() for text in texts)
     assert sum(sum(verdict["expected_scores"]) for verdict in verdicts) == words, "an empty answer has no word"
     assert ("left out: 1" in done.stdout) == (rule == "skip")
     (line,) = re.findall(r"^The report: automedeval (.*)$", done.stdout, re.M)
-    quick = ("--resamples", "100", "--encoder", "none")
-    reported = run_command(*shlex.split(line), *quick)
-    assert reported.returncode == 0, reported.stderr
+    succeeded(run_command(*shlex.split(line), "--resamples", 100, "--encoder", "none"))
     (made,) = Path("reports").iterdir()
     assert "t.csv: read: question, " in (page := (made / "report.html").read_text(encoding="utf-8"))
     assert f"; {len(ROWS)} rows, {len(ROWS)} cases; {BLANK} of 12 answers are blank" in page
-    assert f"{BLANK} of 12 answers are blank" in error_line(
-        run_command(*shlex.split(line.replace(f"--blank {rule} ", "")))
-    )
+    without = run_command(*shlex.split(line.replace(f"--blank {rule} ", "")))
+    assert f"{BLANK} of 12 answers are blank" in error_line(without)
     (study,) = Path("reports").glob("*/rate-*.yaml")
-    assert [len(case.responses) for case in read_study(str(study)).cases.values()] == [
-        len(v["order"]) for v in verdicts
-    ]
+    shown = [len(case.responses) for case in read_study(str(study)).cases.values()]
+    assert shown == [len(each["order"]) for each in verdicts]
     other = {"lowest": "skip", "skip": "lowest"}[rule]
     assert "changed after 'baseline:longer text' judged it" in error_line(judged("--blank", other))
 
 
-COMMANDS = {
-    "judge": "t.csv --judge baseline:random",
-    "export": "--verdicts V --cases t.csv --to csv --output o.csv",
-    "compare": "--verdicts V --cases t.csv --output o --fail_if_worse rowan larch --by 1",
-    "audit": "--judge baseline:random --cases t.csv --output o",
-    "prepare": "t.csv --output o",
-}
+COMMANDS = TABLES["test_a_program_asks_before_it_writes"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

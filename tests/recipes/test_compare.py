@@ -154,9 +154,16 @@ def test_of_many_candidates_one_sentence_says_which_is_best(tmp_path: Path) -> N
     assert len(said[: said.index("Harm:")].splitlines()) <= 6, "not a sentence for each of the 15 pairs"
 
 
+def test_of_more_models_than_are_compared_two_by_two_it_says_so(tmp_path: Path) -> None:
+    said = of_candidates(dict.fromkeys("abcdefg", 0.0), tmp_path).said
+    assert said.startswith(
+        "The models are not compared: 7 models are too many to compare every two: put at most 6 into a file"
+    )
+
+
 def test_candidates_that_are_level_are_named(tmp_path: Path) -> None:
     said = of_candidates({"a": 0.5, "b": 0.5, "c": -1.0}, tmp_path).said
-    assert re.search(r"No model is shown to be best\. .* without a clear difference from [ab]\.", said)
+    assert re.search(r"No model is shown to be best\. .* but not clearly above [ab]\.", said)
     assert "2 of 3 pairs of models differ clearly" in said
 
 

@@ -1,13 +1,14 @@
 """`automedeval export` by its command: its forms, an invalid verdict, and bad input."""
 
-import csv
 import json
 import math
+from functools import partial
 from pathlib import Path
 
 import pytest
 from doubles.agreement_study import read, write
-from programs import error_line, run_command
+from programs import error_line, flags, run_command, succeeded
+from tables import read_csv
 
 ANSWERS = ["Rest.", "Drink a lot.", "See a doctor at once."]
 
@@ -15,31 +16,31 @@ ANSWERS = ["Rest.", "Drink a lot.", "See a doctor at once."]
 @pytest.fixture
 def judged(tmp_path: Path) -> tuple[object, ...]:
     """Judge two models' answers by their length; the verdict on the last case is invalid. Return the arguments."""
-    for name, texts in (("one", ANSWERS), ("two", ANSWERS[::-1])):
-        samples = [
-            {"id": number, "epoch": 1, "input": f"What helps {number}?", "target": "", "output": {"completion": text}}
-            for number, text in enumerate(texts)
-        ]
-        log = {"status": "success", "eval": {"model": name}, "samples": samples}
-        (tmp_path / f"{name}.json").write_text(json.dumps(log), encoding="utf-8")
-    out = tmp_path / "out"
-    logs = (tmp_path / "one.json", tmp_path / "two.json")
-    done = run_command("judge", *logs, "--judge", "baseline:longer text", "--output", out)
-    assert done.returncode == 0, done.stderr
+    out, logs = tmp_path / "out", (tmp_path / "one.json", tmp_path / "two.json")
+    for file, texts in zip(logs, (ANSWERS, ANSWERS[::-1])):
+        samples = [{"input": f"What helps {n}?", "output": {"completion": text}} for n, text in enumerate(texts)]
+        samples = [{"id": number, "epoch": 1, "target": "", **each} for number, each in enumerate(samples)]
+        file.write_text(json.dumps({"status": "success", "eval": {"model": file.stem}, "samples": samples}))
+    succeeded(run_command("judge", *logs, "--judge", "baseline:longer text", "--output", out))
     verdicts = read(out / "verdicts.jsonl")
     none = {"valid": False, "error": "cannot be read", "scores": None, "expected_scores": None}
     write(out / "verdicts.jsonl", [*verdicts[:2], verdicts[2] | none])
     return "--verdicts", out, "--cases", out / "cases.jsonl"
 
 
-def export(*arguments: object) -> object:
-    return run_command("export", *arguments)
+export = partial(run_command, "export")
+
+
+def table_of(folder: Path, verdicts: list[dict], **options: object) -> list[dict[str, str]]:
+    """Return the rows of the table that verdicts become."""
+    file = write(folder / "v.jsonl", verdicts)
+    succeeded(export("--verdicts", file, "--to", "csv", *flags(**options, output=folder / "table.csv")))
+    return read_csv(folder / "table.csv")
 
 
 def test_a_harness_gets_the_scores_of_one_model_by_the_ids_of_its_log(judged, tmp_path: Path) -> None:
     file = tmp_path / "scores"
-    done = export(*judged, "--to", "inspect", "--model", "two", "--output", file)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(export(*judged, "--to", "inspect", "--model", "two", "--output", file))
     assert "3 answers of the log: 3 judged, 0 not judged; 2 with a score; 1 without: cannot be read" in done.stdout
     records = json.loads(file.read_text(encoding="utf-8"))
     values = [each["value"] for each in records]
@@ -56,10 +57,9 @@ def test_answers_that_were_not_judged_are_counted(judged, tmp_path: Path) -> Non
 
 
 def test_a_table_has_every_verdict_and_no_score_of_an_invalid_one(judged, tmp_path: Path) -> None:
-    done = export(*judged, "--to", "csv", "--output", tmp_path / "table.csv")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(export(*judged, "--to", "csv", "--output", tmp_path / "table.csv"))
     assert "3 verdicts, 1 invalid" in done.stdout
-    rows = sheet(tmp_path / "table.csv")
+    rows = read_csv(tmp_path / "table.csv")
     assert [row["valid"] for row in rows] == ["True"] * 4 + ["False"] * 2
     scores = [len(text.split()) for pair in zip(ANSWERS, ANSWERS[::-1]) for text in pair][:4]
     (column,) = {"expected_score", "score"} & rows[0].keys() - {"score"}
@@ -70,35 +70,23 @@ def test_a_table_has_every_verdict_and_no_score_of_an_invalid_one(judged, tmp_pa
 def test_bad_input_is_one_line_and_writes_nothing(judged, tmp_path: Path) -> None:
     file = tmp_path / "scores.json"
     verdicts, cases = judged[:2], judged[3]
-    to = ("--output", file, "--to")
-    assert "--model must be one of one, two" in error_line(export(*judged, *to, "inspect"))
-    assert "needs --cases" in error_line(export(*verdicts, *to, "inspect", "--model", "one"))
+    inspect = ("--output", file, "--to", "inspect")
+    of_one = (*verdicts, *inspect, "--model", "one")
+    assert "--model must be one of one, two" in error_line(export(*judged, *inspect))
+    assert "needs --cases" in error_line(export(*of_one))
     assert "this is an input" in error_line(export(*judged, "--to", "csv", "--output", cases))
-    changed = [each | {"question": "Another?"} for each in read(cases)]
-    other = write(tmp_path / "other.jsonl", changed)
-    error = error_line(export(*verdicts, "--cases", other, *to, "inspect", "--model", "one"))
-    assert "verdicts.jsonl:1" in error
+    other = write(tmp_path / "other.jsonl", [each | {"question": "Another?"} for each in read(cases)])
+    assert "verdicts.jsonl:1" in error_line(export(*of_one, "--cases", other))
     for case in (by_hand := read(cases)):
         case["responses"] = [{name: each[name] for name in ("model", "text")} for each in case["responses"]]
-    error = error_line(
-        export(*verdicts, "--cases", write(tmp_path / "hand.jsonl", by_hand), *to, "inspect", "--model", "one")
-    )
-    assert "was not read from a log" in error
+    by_hand = write(tmp_path / "hand.jsonl", by_hand)
+    assert "was not read from a log" in error_line(export(*of_one, "--cases", by_hand))
     assert not file.exists()
 
 
-FORMULA = ("=", "+", "-", "@", "\t", "\r")
-
-
-def sheet(path: Path) -> list[dict[str, str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.DictReader(file, strict=True))
-
-
 def test_a_table_has_the_score_by_the_criteria_of_a_case(tmp_path: Path) -> None:
-    criteria = [
-        {"criterion": f"says {word}", "points": worth} for word, worth in (("food", 5), ("milk", -2), ("rest", 1))
-    ]
+    points = {"food": 5, "milk": -2, "rest": 1}
+    criteria = [{"criterion": f"says {word}", "points": worth} for word, worth in points.items()]
     answers = [{"model": model, "text": text} for model, text in (("a", "Food."), ("b", ""))]
     cases = [{"id": f"c{n}", "question": "Q?", "responses": answers, "criteria": criteria[: 2 + n]} for n in range(2)]
     about = {"judge": "j", "rubric": "checklist@1", "models": ["a", "b"]}
@@ -112,10 +100,7 @@ def test_a_table_has_the_score_by_the_criteria_of_a_case(tmp_path: Path) -> None
             checklist = {"met": met, "met_probabilities": [{True: 0.75, False: 0.25}.get(each) for each in met]}
             verdict_record["checklist"] = checklist | {"score": score, "lowest": lowest, "highest": score}
         verdicts.append(verdict_record | ({"empty": ["b"]} if (n, slot) == (0, 1) else {}))
-    args = ("--verdicts", write(tmp_path / "v.jsonl", verdicts), "--cases", write(tmp_path / "cases.jsonl", cases))
-    done = export(*args, "--to", "csv", "--output", tmp_path / "table")
-    assert done.returncode == 0, done.stderr
-    rows = sheet(tmp_path / "table")
+    rows = table_of(tmp_path, verdicts, cases=write(tmp_path / "cases.jsonl", cases))
     names = ("score", "lowest", "highest", "criteria_met", "criteria_not_met", "criteria_unread")
     numbers = [[float(row[name]) if row[name] else None for name in names] for row in rows]
     assert numbers == [
@@ -130,27 +115,20 @@ def test_a_table_has_the_scores_of_several_criteria(tmp_path: Path) -> None:
     verdict = {"case_id": "1", "judge": "j", "rubric": "automedeval_guided@1", "order": [2, 0], "valid": True}
     verdict |= {"scores": [5, None, 2], "expected_scores": [4.5, None, 1.5], "criterion_scores": criterion_scores}
     verdict["models"] = ["a", "b", "c"]
-    file = write(tmp_path / "v.jsonl", [verdict])
-    assert export("--verdicts", file, "--to", "csv", "--output", tmp_path / "t.csv").returncode == 0
     names = ("model", "score", "expected_score", "score_relevancy", "score_fluency")
-    assert [[row[name] for name in names] for row in sheet(tmp_path / "t.csv")] == [
-        ["c", "2", "1.5", "1", "2"],
-        ["a", "5", "4.5", "5", "4"],
-    ]
+    rows = [[row[name] for name in names] for row in table_of(tmp_path, [verdict])]
+    assert rows == [["c", "2", "1.5", "1", "2"], ["a", "5", "4.5", "5", "4"]]
 
 
 def test_no_cell_of_a_csv_is_run_and_no_number_becomes_a_text(tmp_path: Path) -> None:
     hostile = [
         '=HYPERLINK("http://x")', "+1+1", "-2+3", "@SUM(A1)", "\t=1", "\r=1", 'two\r=1+1\nlines, "quoted"', "plain",
     ]  # fmt: skip
-    verdicts = [
-        {"case_id": text, "judge": "baseline:longer text", "rubric": "counted", "order": [0], "valid": True, "models": [text],
-         "expected_scores": [-1.5 * number], "rationale": text}
-        for number, text in enumerate(hostile)
-    ]  # fmt: skip
-    file = write(tmp_path / "v.jsonl", verdicts)
-    assert export("--verdicts", file, "--to", "csv", "--output", tmp_path / "t.csv").returncode == 0
-    rows = sheet(tmp_path / "t.csv")
+    verdict = {"judge": "baseline:longer text", "rubric": "counted", "order": [0], "valid": True}
+    texts = [{"case_id": text, "models": [text], "rationale": text} for text in hostile]
+    scored = [verdict | each | {"expected_scores": [-1.5 * number]} for number, each in enumerate(texts)]
+    rows = table_of(tmp_path, scored)
+    formula = ("=", "+", "-", "@", "\t", "\r")
     for name in ("case_id", "model", "rationale"):
-        assert [row[name] for row in rows] == [f"'{text}" if text.startswith(FORMULA) else text for text in hostile]
+        assert [row[name] for row in rows] == [f"'{text}" if text.startswith(formula) else text for text in hostile]
     assert [float(row["expected_score"]) for row in rows] == [-1.5 * number for number in range(len(hostile))]

@@ -11,7 +11,7 @@ import pytest
 from datasets import load_dataset
 from doubles.agreement_study import read, write
 from doubles.tiny_model import build_tiny_model
-from programs import ENCODER, error_line, needs_encoder, run_command
+from programs import ENCODER, error_line, needs_encoder, run_command, succeeded
 
 from automedeval.records import Case, Verdict
 
@@ -43,12 +43,13 @@ class Study:
         self.args = ["--verdicts", files[0], "--cases", files[1], "--output", self.output]
 
     def run(self, *options: object) -> str:
-        done = export(*self.args, *options)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        return succeeded(export(*self.args, *options)).stdout
 
     def pairs(self) -> dict[str, dict[str, Any]]:
         return {each["case_id"]: each for each in read(self.output)}
+
+    def chosen_and_rejected(self) -> dict[str, tuple[str, str]]:
+        return {case_id: (each["chosen_model"], each["rejected_model"]) for case_id, each in self.pairs().items()}
 
 
 @pytest.fixture
@@ -80,14 +81,11 @@ def test_a_pair_has_trls_columns_and_what_is_left_out_is_counted(study: Study) -
         "rejected": [{"role": "assistant", "content": "Answer 0 of c."}],
         "margin": 3.0, "case_id": "case-0", "chosen_model": "a", "rejected_model": "c",
     }  # fmt: skip
-    assert {case_id: (each["chosen_model"], each["margin"]) for case_id, each in pairs.items()} == {
-        "case-0": ("a", 3.0), "case-1": ("c", 0.5), "case-9": ("b", 1.0),
-    }  # fmt: skip
+    chosen = {case_id: (each["chosen_model"], each["margin"]) for case_id, each in pairs.items()}
+    assert chosen == {"case-0": ("a", 3.0), "case-1": ("c", 0.5), "case-9": ("b", 1.0)}
     assert pairs["case-9"]["prompt"][0] == {"role": "system", "content": "Be short."}
-    assert (
-        "10 judged cases → 3 with a pair, 7 without (a tie: 1, equal texts: 1, no two responses with a score: 2, "
-        "no valid verdict: 1, the judge abstains: 1, verdicts that disagree: 1)" in printed
-    )
+    reasons = "a tie: 1, equal texts: 1, no two responses with a score: 2, no valid verdict: 1, the judge abstains: 1"
+    assert f"10 judged cases → 3 with a pair, 7 without ({reasons}, verdicts that disagree: 1)" in printed
 
 
 def test_a_gap_must_be_above_the_least(study: Study) -> None:
@@ -108,29 +106,23 @@ def test_the_pairs_are_those_of_a_loop_over_the_verdicts(tmp_path: Path) -> None
     expected = {}
     for case in cases:
         mine = [each.expected_scores for each in verdicts if each.case_id == case.id]
-        means = {
-            name: mean(given)
-            for slot, name in enumerate(MODELS)
-            if (given := [scores[slot] for scores in mine if scores[slot] is not None])
-        }
+        given = {name: [each for each in scores if each is not None] for name, *scores in zip(MODELS, *mine)}
+        means = {name: mean(scores) for name, scores in given.items() if scores}
         best, worst = max(means, key=means.get, default=None), min(means, key=means.get, default=None)
         if len(means) > 1 and means[best] - means[worst] > 0.7:
-            slots = [MODELS.index(name) for name in (best, worst)]
-            given = [[scores[slot] for slot in slots] for scores in mine]
-            if all(None in each or each[0] > each[1] for each in given):
+            both = [[scores[MODELS.index(name)] for name in (best, worst)] for scores in mine]
+            if all(None in each or each[0] > each[1] for each in both):
                 expected[case.id] = (best, worst)
-    found = {case_id: (each["chosen_model"], each["rejected_model"]) for case_id, each in study.pairs().items()}
-    assert found == expected
-    assert 10 < len(found) < 60
+    assert study.chosen_and_rejected() == expected
+    assert 10 < len(expected) < 60
 
 
 def compared(case: Case, first: int, second: int, choices: dict[str, int | None]) -> Verdict:
     pair = (case.models[first], case.models[second])
     chosen = {name: "tie" if index is None else case.models[index] for name, index in choices.items()}
     extra = {"models": case.models, "case_digest": case.digest}
-    return Verdict(
-        case.id, "pairs", "medical_pairwise@1", (first, second), pair, valid=True, choices=chosen, extra=extra
-    )
+    about = (case.id, "pairs", "medical_pairwise@1", (first, second), pair)
+    return Verdict(*about, valid=True, choices=chosen, extra=extra)
 
 
 def test_a_judge_of_pairs_prefers_what_wins_and_only_what_it_compared(tmp_path: Path) -> None:
@@ -143,8 +135,7 @@ def test_a_judge_of_pairs_prefers_what_wins_and_only_what_it_compared(tmp_path: 
     ]  # fmt: skip
     study = Study(tmp_path, cases, verdicts)
     assert "never compared: 1" in study.run()
-    found = {case_id: (each["chosen_model"], each["rejected_model"]) for case_id, each in study.pairs().items()}
-    assert found == {"case-0": ("a", "c"), "case-1": ("b", "a")}
+    assert study.chosen_and_rejected() == {"case-0": ("a", "c"), "case-1": ("b", "a")}
     write(tmp_path / "v.jsonl", [each.to_dict() | {"rubric": "own@1"} for each in verdicts])
     assert "the rubric own@1 of these choices was not found" in error_line(export(*study.args))
 
@@ -162,13 +153,15 @@ def test_bad_input_is_one_line_and_writes_nothing(study: Study, tmp_path: Path) 
 
 
 @needs_encoder
-def test_a_judge_that_abstains_makes_no_pair_and_the_others_stay(tmp_path: Path) -> None:
+def test_a_response_without_words_and_a_judge_that_abstains_make_no_pair(tmp_path: Path) -> None:
     right, wrong = "Take ibuprofen with food or milk to protect your stomach.", "I like trains, planes and bus rides."
     texts = [(right, wrong), (right, ""), (right, "👍"), (right, right + " Ask your doctor.")]
     cases = [case_of(number, both, question="May I take ibuprofen with food?") for number, both in enumerate(texts)]
     options = ("--cases", write(tmp_path / "cases.jsonl", cases))
     done = run_command("judge", *options, "--judge", "small", "--encoder", ENCODER, "--output", tmp_path / "v")
     assert done.returncode == 0, done.stderr
+    verdicts = read(tmp_path / "v/verdicts.jsonl")
+    write(tmp_path / "v/verdicts.jsonl", [each | {"abstains": each["case_id"] == "case-3"} for each in verdicts])
     done = export("--verdicts", tmp_path / "v", *options, "--output", tmp_path / "pairs.jsonl")
     assert done.returncode == 0, done.stderr
     reasons = "3 without (no two responses with a score: 2, the judge abstains: 1)"
@@ -187,8 +180,7 @@ def test_trl_trains_a_step_on_them(study: Study, tmp_path: Path) -> None:
     assert len(rows) == 2
     model = build_tiny_model(tmp_path / "model")
     options = {"max_steps": 1, "per_device_train_batch_size": 2, "use_cpu": True, "bf16": False, "report_to": "none"}
-    training = DPOConfig(
-        output_dir=str(tmp_path / "dpo"), save_strategy="no", activation_checkpointing=False, **options
-    )
+    options |= {"save_strategy": "no", "activation_checkpointing": False}
+    training = DPOConfig(output_dir=str(tmp_path / "dpo"), **options)
     trainer = DPOTrainer(model=str(model), args=training, train_dataset=rows)
     assert trainer.train().metrics["train_loss"] == pytest.approx(0.6931, abs=1e-3)  # ln 2 before the first update

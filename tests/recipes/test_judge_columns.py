@@ -1,16 +1,15 @@
 """`judge --columns`: a table whose columns say nothing by their names, beside what `prepare --columns` makes of it."""
 
-import csv
-import json
 from pathlib import Path
 
 import pytest
+from doubles.agreement_study import read
 from programs import error_line, run_command, succeeded
-from tables import rows_of
+from tables import rows_of, write_csv
 
 COLUMNS = ("question=Frage", "reference=Gold", "Bot A", "Bot B")
+NAMES = ("Frage", "Gold", "Bot A", "Bot B", "Notiz")
 ROWS = [
-    ("Frage", "Gold", "Bot A", "Bot B", "Notiz"),
     ("Is it safe?", "Yes, with food.", "Yes.", "Yes, if you eat first.", "old"),
     ("How often?", "Twice a day.", "Daily, at noon or so.", "Twice.", "new"),
 ]
@@ -19,8 +18,7 @@ ROWS = [
 @pytest.fixture
 def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.chdir(tmp_path)
-    with open("t.csv", "w", newline="") as file:
-        csv.writer(file).writerows(ROWS)
+    write_csv("t.csv", NAMES, ROWS)
     return "t.csv"
 
 
@@ -34,24 +32,18 @@ def test_named_columns_are_judged_as_prepare_reads_them(table: str) -> None:
     assert "not read: Notiz" in done.stdout
     assert "--cases v/cases.jsonl" in done.stdout
     succeeded(run_command("prepare", table, "--columns", *COLUMNS, "--output", "p"))
-    cases = [json.loads(line) for line in Path("v/cases.jsonl").read_text().splitlines()]
-    of_prepare = [json.loads(line) for line in Path("p/cases.jsonl").read_text().splitlines()]
+    cases, of_prepare = read(Path("v/cases.jsonl")), read(Path("p/cases.jsonl"))
     for name in ("question", "reference", "responses"):
         assert [each[name] for each in cases] == [each[name] for each in of_prepare]
     longer = [max(each["responses"], key=lambda response: len(response["text"]))["model"] for each in cases]
-    best = []
-    for line in Path("v/verdicts.jsonl").read_text().splitlines():
-        scores = json.loads(line)["expected_scores"]
-        best.append(cases[len(best)]["responses"][scores.index(max(scores))]["model"])
-    assert best == longer
+    scores = [each["expected_scores"] for each in read(Path("v/verdicts.jsonl"))]
+    assert [each["responses"][of.index(max(of))]["model"] for each, of in zip(cases, scores, strict=True)] == longer
     before = Path("v/verdicts.jsonl").read_bytes()
-    assert (judged(table, "--columns", *COLUMNS).returncode, Path("v/verdicts.jsonl").read_bytes()) == (0, before)
+    succeeded(judged(table, "--columns", *COLUMNS))
+    assert Path("v/verdicts.jsonl").read_bytes() == before
 
 
-@pytest.mark.parametrize(
-    ("more", "fault"),
-    rows_of(__file__)["test_bad_columns_are_one_line"],
-)
+@pytest.mark.parametrize(("more", "fault"), rows_of(__file__)["test_bad_columns_are_one_line"])
 def test_bad_columns_are_one_line(table: str, more: tuple[str, ...], fault: str) -> None:
     line = error_line(run_command("judge", table, *more, "--judge", "baseline:longer text", "--output", "v"))
     assert fault in line
@@ -59,7 +51,7 @@ def test_bad_columns_are_one_line(table: str, more: tuple[str, ...], fault: str)
 
 
 def test_other_columns_leave_what_is_written(table: str) -> None:
-    assert judged(table, "--columns", *COLUMNS).returncode == 0
+    succeeded(judged(table, "--columns", *COLUMNS))
     kept = {file: file.read_bytes() for file in Path("v").iterdir()}
     assert "holds other cases than this table" in error_line(judged(table, "--columns", *COLUMNS[:-1], "Notiz"))
     assert {file: file.read_bytes() for file in Path("v").iterdir()} == kept

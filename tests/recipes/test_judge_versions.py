@@ -1,6 +1,5 @@
 """`automedeval judge v1=v1.csv v2=v2.csv`: one table for each version of a model."""
 
-import csv
 import json
 import re
 import sys
@@ -9,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy
-from doubles.agreement_study import read
+from doubles.agreement_study import read, write
 from doubles.grid_reader import Visit, needs_chromium, playwright, started_browser, violations  # noqa: F401 (the fixture `browser`)
-from programs import error_line, run_command
+from programs import error_line, flags, run_command, succeeded
+from tables import write_csv
 
 QUESTIONS = [
     "May I take two pills?",
@@ -22,9 +22,7 @@ QUESTIONS = [
 
 
 def table(file: Path, rows: list[list[str]], *names: str) -> Path:
-    with open(file, "w", newline="", encoding="utf-8") as stream:
-        csv.writer(stream).writerows([names or ("question", "answer"), *rows])
-    return file
+    return write_csv(file, names or ("question", "answer"), rows)
 
 
 def judged(folder: Path, *words: object):
@@ -32,34 +30,52 @@ def judged(folder: Path, *words: object):
 
 
 def test_tables_of_versions_are_joined_by_question_in_any_order_and_what_does_not_match_is_counted(tmp_path):
-    first = table(
-        tmp_path / "v1.csv", [[each, f"{each} One.", "Gold."] for each in QUESTIONS], "question", "answer", "reference"
-    )
+    golden = [[each, f"{each} One.", "Gold."] for each in QUESTIONS]
+    first = table(tmp_path / "v1.csv", golden, "question", "answer", "reference")
     rows = [[f" {each} ", f"{each} Two."] for each in [*reversed(QUESTIONS[1:]), "Something else?", QUESTIONS[1]]]
     second = table(tmp_path / "v2.csv", rows)
-    done = judged(tmp_path, f"v1={first}", f"v2={second}")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(judged(tmp_path, f"v1={first}", f"v2={second}"))
     cases = read(tmp_path / "out/cases.jsonl")
     answers = {each["question"].strip(): {one["model"]: one["text"] for one in each["responses"]} for each in cases}
-    assert answers == {
-        QUESTIONS[0]: {"v1": f"{QUESTIONS[0]} One."},
-        **{each: {"v1": f"{each} One.", "v2": f"{each} Two."} for each in QUESTIONS[1:]},
-        "Something else?": {"v2": "Something else? Two."},
-    }
+    one, *both = QUESTIONS
+    joined = {each: {"v1": f"{each} One.", "v2": f"{each} Two."} for each in both}
+    assert answers == {one: {"v1": f"{one} One."}, **joined, "Something else?": {"v2": "Something else? Two."}}
     assert "left out: 1 (the question is in the log before)" in done.stdout
     assert "5 cases, 3 with an answer of all 2 models" in done.stdout
     assert "only v1 has 1 of them" in done.stdout
 
 
-def test_three_versions_of_other_kinds_keep_the_ids_of_the_first(tmp_path):
-    first = table(
-        tmp_path / "a.csv", [[f"q{n}", each, "Yes."] for n, each in enumerate(QUESTIONS)], "id", "prompt", "output"
-    )
-    (tmp_path / "b.json").write_text(json.dumps([{"question": each, "answer": "No."} for each in QUESTIONS]), "utf-8")
-    lines = [json.dumps({"question": each, "response": "It depends."}) for each in QUESTIONS]
-    (tmp_path / "c.jsonl").write_text("\n".join(lines), "utf-8")
-    done = judged(tmp_path, f"a={first}", f"b={tmp_path / 'b.json'}", f"c={tmp_path / 'c.jsonl'}")
+@pytest.mark.parametrize("kind", ["csv", "jsonl"])
+def test_what_the_files_say_of_a_case_is_kept_and_told(tmp_path, kind):
+    files = [tmp_path / f"{number}.{kind}" for number in (1, 2)]
+    for number, file in enumerate(files):
+        case = {"question": QUESTIONS[0], "topic": f"topic {number}"}
+        if kind == "csv":
+            table(file, [[*case.values(), "NA", "A remark"]], *case, "answer", "notes")
+            continue
+        case |= {"criteria": [{"criterion": "Says no", "points": 1, "tags": []}], "source": 0}
+        lines = [{**case, "id": "a"}, {"id": "b", "question": QUESTIONS[1]}]
+        lines = [json.dumps({**each, "responses": [{"model": "m", "text": "No."}]}) for each in lines]
+        file.write_text("\n".join(lines), "utf-8")
+    done = judged(tmp_path, f"v1={files[0]}", f"v2={files[1]}")
     assert done.returncode == 0, done.stderr
+    first, *_ = read(tmp_path / "out/cases.jsonl")
+    assert first["topic"] == "topic 0"
+    assert "1 cases differ in 'topic' between the files: the first is taken" in done.stdout
+    if kind == "jsonl":
+        assert (first["criteria"], first["source"]) == (case["criteria"], 0)
+    for file in files * (kind == "csv"):
+        assert (
+            f"{file}: read: question, answer (answers), topic; not read: notes; 1 rows, 1 cases; answers" in done.stdout
+        )
+
+
+def test_three_versions_of_other_kinds_keep_the_ids_of_the_first(tmp_path):
+    rows = [[f"q{n}", each, "Yes."] for n, each in enumerate(QUESTIONS)]
+    first = table(tmp_path / "a.csv", rows, "id", "prompt", "output")
+    (tmp_path / "b.json").write_text(json.dumps([{"question": each, "answer": "No."} for each in QUESTIONS]), "utf-8")
+    third = write(tmp_path / "c.jsonl", [{"question": each, "response": "It depends."} for each in QUESTIONS])
+    succeeded(judged(tmp_path, f"a={first}", f"b={tmp_path / 'b.json'}", f"c={third}"))
     cases = read(tmp_path / "out/cases.jsonl")
     assert [case["id"] for case in cases] == ["q0", "q1", "q2", "q3"]
     assert {tuple(each["model"] for each in case["responses"]) for case in cases} == {("a", "b", "c")}
@@ -68,23 +84,15 @@ def test_three_versions_of_other_kinds_keep_the_ids_of_the_first(tmp_path):
 def test_a_question_that_is_asked_twice_is_told_apart_by_its_ids(tmp_path):
     names = ("id", "question", "reference", "answer")
     first = [["a", "Is it safe?", "Aspirin is.", "Yes, aspirin."], ["b", "Is it safe?", "No.", "No warfarin."]]
-    second = [
-        ["b", "Is it safe?", "No.", "Warfarin, no!"],
-        ["c", "And tea?", "Yes.", "Tea."],
-        ["a", *first[0][1:3], "Sure."],
-    ]
+    second = [["b", "Is it safe?", "No.", "Warfarin, no!"], ["c", "And tea?", "Yes.", "Tea."]]
+    second += [["a", *first[0][1:3], "Sure."]]
     files = [table(tmp_path / f"{n}.csv", rows, *names) for n, rows in enumerate((first, second))]
-    for order in (1, -1):  # the second table asks it once
-        turned = table(tmp_path / "once.csv", second[1:], *names)
-        once = [f"v1={files[0]}", f"v2={turned}"][::order]
-        assert (
-            run_command("judge", *once, "--judge", "baseline:longer text", "--output", tmp_path / f"{order}").returncode
-            == 0
-        )
-        joined = {each["id"]: len(each["responses"]) for each in read(tmp_path / f"{order}/cases.jsonl")}
+    once = [f"v1={files[0]}", f"v2={table(tmp_path / 'once.csv', second[1:], *names)}"]  # v2 asks it once
+    for number, turned in enumerate((once, once[::-1])):
+        succeeded(judged(tmp_path / f"{number}", *turned))
+        joined = {each["id"]: len(each["responses"]) for each in read(tmp_path / f"{number}/out/cases.jsonl")}
         assert joined == {"a": 2, "b": 1, "c": 1}
-    done = judged(tmp_path, f"v1={files[0]}", f"v2={files[1]}")
-    assert done.returncode == 0, done.stderr
+    succeeded(judged(tmp_path, f"v1={files[0]}", f"v2={files[1]}"))
     cases = {each["id"]: each for each in read(tmp_path / "out/cases.jsonl")}
     said = {name: {one["model"]: one["text"] for one in case["responses"]} for name, case in cases.items()}
     pairs = {"a": {"v1": "Yes, aspirin.", "v2": "Sure."}, "b": {"v1": "No warfarin.", "v2": "Warfarin, no!"}}
@@ -94,36 +102,32 @@ def test_a_question_that_is_asked_twice_is_told_apart_by_its_ids(tmp_path):
 
 def test_a_table_of_two_models_is_no_file_of_one_version(tmp_path):
     two = table(tmp_path / "t.csv", [[each, f"{each} Yes.", f"{each} No."] for each in QUESTIONS], "question", "x", "y")
-    done = judged(tmp_path, f"a={two}", f"b={two}")
-    assert done.returncode == 1
-    assert "2 answers (x, y), and a file for each version has one to a question" in done.stderr
+    line = error_line(judged(tmp_path, f"a={two}", f"b={two}"))
+    assert "2 answers (x, y), and a file for each version has one to a question" in line
 
 
 def test_columns_are_named_for_each_and_an_id_has_one_question(tmp_path):
     names, asked = ("id", "prompt", "output", "provider"), enumerate(QUESTIONS)
     first = table(tmp_path / "a.csv", [[str(n), each, f"{each} Yes.", f"p{n} x"] for n, each in asked], *names)
     second = table(tmp_path / "b.csv", [["0", QUESTIONS[0], "No.", "p1 x"]], *names)
-    done = judged(tmp_path, f"a={first}", f"b={second}", "--columns", "question=prompt", "output")
-    assert done.returncode == 0, done.stderr
+    columns = ("--columns", "question=prompt", "output")
+    done = succeeded(judged(tmp_path, f"a={first}", f"b={second}", *columns))
     assert "4 cases, 1 with an answer of all 2 models" in done.stdout
     other = table(tmp_path / "c.csv", [["0", "Two pills, please?", "No."]], *names[:3])
-    done = judged(tmp_path / "other", f"b={second}", f"c={other}", "--columns", "question=prompt", "output")
-    assert done.returncode == 1
-    assert "the id '0' has different questions in these tables" in done.stderr
+    line = error_line(judged(tmp_path / "other", f"b={second}", f"c={other}", *columns))
+    assert "the id '0' has different questions in these tables" in line
 
 
 def test_the_first_version_is_the_baseline_of_a_report_that_open_makes(tmp_path, monkeypatch):
     """The counts are those of a loop over the lengths, which are the scores of this judge."""
     alone = ["Only of v1?", "Long. " * 99]  # it belongs to no mean
     first = table(tmp_path / "v1.csv", [alone, *([each, f"{each} Take it with food." * 2] for each in QUESTIONS)])
-    second = table(
-        tmp_path / "v2.csv", [[each, f"{each} No." * (1 + 8 * (n == 0))] for n, each in enumerate(QUESTIONS)]
-    )
+    denials = [f"{each} No." * (9 if each == QUESTIONS[0] else 1) for each in QUESTIONS]
+    versions = (f"v1={first}", f"v2={table(tmp_path / 'v2.csv', zip(QUESTIONS, denials))}")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("BROWSER", f"{sys.executable} -c pass %s")
-    unopened = judged(tmp_path, f"v1={first}", f"v2={second}")
-    done = judged(tmp_path, f"v1={first}", f"v2={second}", "--open")
-    assert done.returncode == 0, done.stderr
+    unopened = judged(tmp_path, *versions)
+    done = succeeded(judged(tmp_path, *versions, "--open"))
     assert unopened.stdout.splitlines()[-5:] == done.stdout.splitlines()[-5:]
     assert "--baseline v1 " in done.stdout
     cases = [each for each in read(tmp_path / "out/cases.jsonl") if len(each["responses"]) == 2]
@@ -142,32 +146,25 @@ def test_the_first_version_is_the_baseline_of_a_report_that_open_makes(tmp_path,
     ids = [each["id"] for each in cases]
     assert record["cases"] == [ids[n] for n in np.argsort(gaps, kind="stable") if gaps[n] < 0]
     interval = scipy.stats.ttest_1samp(gaps, 0).confidence_interval(0.95)
-    assert [record["difference"][name] for name in ("value", "low", "high")] == pytest.approx(
-        [np.mean(gaps), *interval]
-    )
+    difference = [record["difference"][name] for name in ("value", "low", "high")]
+    assert difference == pytest.approx([np.mean(gaps), *interval])
     assert record["means"] == pytest.approx(np.mean(lengths, axis=0))
-    other = judged(tmp_path, f"v1={first}", f"v2={second}", "--baseline", "v2")
-    assert "--baseline v2 " in other.stdout, other.stderr
+    assert "--baseline v2 " in succeeded(judged(tmp_path, *versions, "--baseline", "v2")).stdout
     summary = (tmp_path / "reports/out/report.md").read_text("utf-8")
-    assert summary.index("Read first, where a model is worse: ") < summary.index("Scores highest")
-    texts = {each["id"]: each["question"] for each in cases}
-    assert (
-        f"Read first, where a model is worse: {', '.join(f'“{texts[name]}”' for name in record['cases'])}."
-        in done.stdout
-    )
+    assert summary.index("Read first, where a model is worse: ") < summary.index("Wins most pairs")
+    texts = {each["id"]: f"“{each['question']}”" for each in cases}
+    assert f"Read first, where a model is worse: {', '.join(map(texts.get, record['cases']))}." in done.stdout
 
 
 @needs_chromium
 def test_the_page_shows_the_regressions_first_and_links_to_them(tmp_path, browser):
     first = table(tmp_path / "v1.csv", [[each, f"{each} Take it with food."] for each in QUESTIONS])
-    second = table(
-        tmp_path / "v2.csv", [[each, " ".join([each, *["No."] * 3 * n])] for n, each in enumerate(QUESTIONS)]
-    )
-    assert judged(tmp_path, f"v1={first}", f"v2={second}").returncode == 0
-    options = ("--verdicts", tmp_path / "out", "--cases", tmp_path / "out/cases.jsonl", "--output", tmp_path / "r")
-    options = (*options, "--encoder", "none", "--resamples", 100)
-    assert "has no model 'v3'; it has v1 and v2" in error_line(run_command("report", *options, "--baseline", "v3"))
-    assert run_command("report", *options, "--baseline", "v1").returncode == 0
+    longer = [[each, " ".join([each, *["No."] * 3 * number])] for number, each in enumerate(QUESTIONS)]
+    succeeded(judged(tmp_path, f"v1={first}", f"v2={table(tmp_path / 'v2.csv', longer)}"))
+    files = {"verdicts": tmp_path / "out", "cases": tmp_path / "out/cases.jsonl", "output": tmp_path / "r"}
+    report = ("report", *flags(**files, encoder="none", resamples=100), "--baseline")
+    assert "has no model 'v3'; it has v1 and v2" in error_line(run_command(*report, "v3"))
+    succeeded(run_command(*report, "v1"))
     ids = [each["id"] for each in read(tmp_path / "out/cases.jsonl")]
     visit = Visit(browser, tmp_path / "r/report.html", bypass_csp=True)
     assert visit.rows() == ids, "the shorter the second answer, the worse"

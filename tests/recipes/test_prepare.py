@@ -1,8 +1,8 @@
 import json
 
 import pytest
-from doubles.agreement_study import write
-from programs import ROOT, error_line, run_recipe
+from doubles.agreement_study import case_of, read, write
+from programs import ROOT, error_line, flags, run_recipe, succeeded
 from tables import rows_of
 
 from automedeval.records import Case, read_cases
@@ -12,11 +12,7 @@ ROWS = rows_of(__file__)
 GENERIC = "Answer this question truthfully"
 WIKIDOC = [{"instruction": GENERIC, "input": question, "output": answer} for question, answer in ROWS["wikidoc"]]
 LONG = ROWS["wikidoc"][3][0]
-RESPONSES = ("m1", "m2", "m3")
-RATED = [
-    {"id": f"c{n}", "question": f"Why {n}?", "responses": [{"model": m, "text": f"{m} {n}"} for m in RESPONSES]}
-    for n in range(12)
-]
+RATED = [case_of(f"c{n}", f"Why {n}?", {model: f"{model} {n}" for model in ("m1", "m2", "m3")}) for n in range(12)]
 
 
 def prepared(folder, rows, *arguments, name="rows.jsonl"):
@@ -25,17 +21,14 @@ def prepared(folder, rows, *arguments, name="rows.jsonl"):
 
 
 def lines(folder, name):
-    return [json.loads(line) for line in (folder / "out" / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()]
+    return read(folder / "out" / f"{name}.jsonl")
 
 
 def test_every_filter_tells_what_it_left_out(tmp_path):
-    done = prepared(tmp_path, WIKIDOC)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(prepared(tmp_path, WIKIDOC))
     assert "layout wikidoc, by its keys" in done.stdout + done.stderr
-    assert (
-        "9 rows → 6 kept, 3 rejected (empty answer: 1, empty question: 0, markup alone: 0, missing text: 0, no subject: 1, "
-        "rephras: 1)" in done.stdout
-    )
+    reasons = "empty answer: 1, empty question: 0, markup alone: 0, missing text: 0, no subject: 1, rephras: 1"
+    assert f"9 rows → 6 kept, 3 rejected ({reasons})" in done.stdout
     assert "6 cases → 3 kept, 3 rejected (equal question: 2, near question: 1)" in done.stdout
     assert "3 cases: 3 with a reference, 0 responses, 0 topics" in done.stdout
     cases = list(read_cases(tmp_path / "out" / "cases.jsonl", least_responses=0))
@@ -51,15 +44,13 @@ def test_every_filter_tells_what_it_left_out(tmp_path):
 
 def test_the_same_rows_give_the_same_draw(tmp_path):
     rows = [{"Prompt": f"Is {number} much?", "Completion": "Yes."} for number in range(40)]
-    contents = []
-    for _ in range(2):
-        assert prepared(tmp_path, rows, "--sample", 5).returncode == 0
-        contents.append((tmp_path / "out" / "cases.jsonl").read_bytes())
-    assert contents[0] == contents[1]
-    places = [rows.index({"Prompt": case["question"], "Completion": "Yes."}) for case in lines(tmp_path, "cases")]
+    done = [succeeded(prepared(tmp_path / name, rows, "--sample", 5)) for name in "ab"]
+    assert all("40 cases → 5 drawn" in each.stdout for each in done)
+    first, second = (tmp_path / name / "out" / "cases.jsonl" for name in "ab")
+    assert first.read_bytes() == second.read_bytes()
+    places = [rows.index({"Prompt": case["question"], "Completion": "Yes."}) for case in read(first)]
     assert len(places) == 5
     assert places == sorted(places)
-    assert "40 cases → 5 drawn" in prepared(tmp_path, rows, "--sample", 5).stdout
     assert "drawn" not in prepared(tmp_path, rows, "--sample", 50).stdout
 
 
@@ -75,10 +66,10 @@ def test_repeated_questions_stay_where_that_is_asked_or_where_they_have_response
 def test_a_run_file_names_several_inputs_and_columns(tmp_path):
     for name in ("a", "b"):
         (tmp_path / f"{name}.csv").write_text(f"id,Q,A,m1,m2\n1,What is {name}?,Yes,No,\n2,Rephrase {name},No,x,y\n")
-    (tmp_path / "run.yaml").write_text(
-        f"input: [{tmp_path}/a.csv, {tmp_path}/b.csv]\ncolumns: [question=Q, reference=A, m1, m2]\noutput: {tmp_path}/out\n"
-    )
-    done = run_recipe("prepare", "--config", tmp_path / "run.yaml", "--blank", "skip")
+    config = tmp_path / "run.yaml"
+    inputs = f"input: [{tmp_path}/a.csv, {tmp_path}/b.csv]\noutput: {tmp_path}/out\n"
+    config.write_text(f"{inputs}columns: [question=Q, reference=A, m1, m2]\n")
+    done = run_recipe("prepare", "--config", config, "--blank", "skip")
     assert "4 rows → 2 kept, 2 rejected" in done.stdout
     questions = [(case["id"], case["question"]) for case in lines(tmp_path, "cases")]
     assert questions == [("a-1", "What is a?"), ("b-1", "What is b?")]
@@ -88,8 +79,7 @@ def test_a_run_file_names_several_inputs_and_columns(tmp_path):
 def test_what_a_table_s_columns_hold_is_guessed_and_told(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my.csv").write_text("Prompt;Reference;rowan;larch;score\nWhat?;This.;A.;;3\nWhy?;;B.;C.;4\n")
-    done = run_recipe("prepare", "--input", "my.csv", "--blank", "skip")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_recipe("prepare", "--input", "my.csv", "--blank", "skip"))
     read = "read: Prompt (question), rowan, larch (answers), Reference; not read: score (no text)"
     assert f"my.csv: {read}; 2 rows, 2 cases; 1 of 4 answers are blank (larch 1)" in done.stdout
     first, second = read_cases("cases/my/cases.jsonl")
@@ -97,61 +87,49 @@ def test_what_a_table_s_columns_hold_is_guessed_and_told(tmp_path, monkeypatch):
     assert (second.reference, second.models) == (None, ["rowan", "larch"])
 
 
-ALMOST = {
-    "a long table": ("instruction,input,output,model\nWhy?,,Yes.,gpt\nWhy?,,No.,llama\n", "wikidoc, and 'model': "),
-    "candidates": ("Prompt,Completion,gpt-4,llama\nWhy?,R.,Yes.,No.\n", "medtext, and 'gpt-4', 'llama': "),
-    "a candidate of a later row": ("Prompt,Completion,gpt-4\nWhy?,R.,\nHow?,R.,Yes.\n", "medtext, and 'gpt-4': "),
-    "wide criteria": ("question,criterion,points,gpt\nWhy?,says so,5,Yes.\n", "criteria_table, and 'gpt': "),
-}
+def of_table(folder, text, *arguments):
+    """Prepare a CSV."""
+    (folder / "t.csv").write_text(text)
+    return run_recipe("prepare", "--input", folder / "t.csv", "--output", folder / "out", *arguments)
 
 
-@pytest.mark.parametrize(("text", "message"), ALMOST.values(), ids=ALMOST)
-def test_the_columns_of_a_layout_and_others_are_asked_about(tmp_path, text, message):
-    (tmp_path / "t.csv").write_text(text)
-    words = ("--input", tmp_path / "t.csv", "--output", tmp_path / "out")
-    line = error_line(run_recipe("prepare", *words))
-    assert (
-        f": has the columns of {message}--layout {message.split(',')[0]} leaves these out, and --columns question=NAME"
-        in line
-    )
+ALMOST = ROWS["test_the_columns_of_a_layout_and_others_are_asked_about"]
+
+
+@pytest.mark.parametrize(("text", "layout", "others"), ALMOST.values(), ids=ALMOST)
+def test_the_columns_of_a_layout_and_others_are_asked_about(tmp_path, text, layout, others):
+    line = error_line(of_table(tmp_path, text))
+    assert f": has the columns of {layout}, and {others}: --layout {layout} leaves these out, and --columns" in line
+    assert "and --columns question=NAME" in line
     assert not (tmp_path / "out").exists()
-    layout, *_, last = message.removesuffix("': ").replace(",", " ").split()
-    done = run_recipe("prepare", *words, "--layout", layout)
-    assert done.returncode == 0, done.stderr
-    assert f"t.csv: not read: {last}', " in done.stdout
+    done = succeeded(of_table(tmp_path, text, "--layout", layout))
+    assert f"t.csv: not read: {others.rpartition(' ')[2]}, " in done.stdout
 
 
 def test_an_answer_that_may_be_the_reference_is_asked_about(tmp_path):
-    (tmp_path / "t.csv").write_text("question,answer\nWhy?,Yes.\n")
-    words = ("--input", tmp_path / "t.csv", "--output", tmp_path / "out")
-    line = error_line(run_recipe("prepare", *words))
+    text = "question,answer\nWhy?,Yes.\n"
+    line = error_line(of_table(tmp_path, text))
     assert "t.csv: 'answer' may be the reference, or a candidate's responses; " in line
     assert "say it by --columns question=NAME reference=NAME CANDIDATE …" in line
     assert not (tmp_path / "out").exists()
-    done = run_recipe("prepare", *words, "--columns", "question=question", "reference=answer")
+    done = of_table(tmp_path, text, "--columns", "question=question", "reference=answer")
     assert "read: question, answer (reference); 1 rows, 1 cases" in done.stdout
     assert lines(tmp_path, "cases")[0]["reference"] == "Yes."
-    (tmp_path / "t.csv").write_text("question,answer,reference\nWhy?,Yes.,No.\n")
-    assert run_recipe("prepare", *words).returncode == 0
+    succeeded(of_table(tmp_path, "question,answer,reference\nWhy?,Yes.,No.\n"))
     assert lines(tmp_path, "cases")[0]["responses"] == [{"model": "answer", "text": "Yes."}]
 
 
 def test_the_rows_of_a_long_table_are_answers(tmp_path):
-    (tmp_path / "t.csv").write_text("question,answer,model_name,url\nWhy?,Yes.,gpt,u\nWhy?,No.,llama,u\n")
-    done = run_recipe("prepare", "--input", tmp_path / "t.csv", "--output", tmp_path / "out")
+    done = of_table(tmp_path, "question,answer,model_name,url\nWhy?,Yes.,gpt,u\nWhy?,No.,llama,u\n")
     assert "read: question, model_name (model), answer; not read: url; 2 rows, 1 cases" in done.stdout
     (case,) = lines(tmp_path, "cases")
-    assert case["responses"] == [
-        {"model": "gpt", "text": "Yes.", "row": 1},
-        {"model": "llama", "text": "No.", "row": 2},
-    ]
+    answers = [("gpt", "Yes.", 1), ("llama", "No.", 2)]
+    assert case["responses"] == [{"model": model, "text": text, "row": row} for model, text, row in answers]
 
 
 def test_a_word_for_a_missing_answer_is_no_reference(tmp_path):
-    rows = [
-        {"Prompt": f"Why {word}?", "Completion": word} for word in ("NA", "nan", "None", "null", "N/A", "None of them.")
-    ]
-    done = prepared(tmp_path, rows)
+    words = ("NA", "nan", "None", "null", "N/A", "None of them.")
+    done = prepared(tmp_path, [{"Prompt": f"Why {word}?", "Completion": word} for word in words])
     assert "6 rows → 1 kept, 5 rejected (empty answer: 5, " in done.stdout
     assert [case["reference"] for case in lines(tmp_path, "cases")] == ["None of them."]
 
@@ -178,8 +156,7 @@ def test_the_cases_of_a_split_are_kept_with_what_they_have(tmp_path):
     rows = [{"case_id": f"c{number}", "completion": "Score: …"} for number in (7, 2)]
     parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "test.parquet")
     more = write(tmp_path / "more.jsonl", [{"id": "c4", "question": "Why 4?"}])
-    done = prepared(tmp_path, RATED, "--layout", "cases", "--ids", f"{tmp_path / 'test.parquet'},{more}")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(prepared(tmp_path, RATED, "--layout", "cases", "--ids", f"{tmp_path / 'test.parquet'},{more}"))
     assert "12 cases → 3 kept, 9 rejected (not in --ids: 9)" in done.stdout
     assert lines(tmp_path, "cases") == [Case.from_dict(RATED[number]).to_dict() for number in (2, 4, 7)]
     assert {record["reason"] for record in lines(tmp_path, "dropped")} == {"not in --ids"}
@@ -189,9 +166,8 @@ def test_an_id_that_no_row_has_is_named(tmp_path):
     wanted = write(tmp_path / "ids.jsonl", [{"id": "c1"}, {"case_id": "c99"}])
     line = error_line(prepared(tmp_path, RATED, "--layout", "cases", "--ids", wanted))
     assert f"{wanted}:2: 1 cases are not in --input; the first is 'c99'" in line
-    assert "has no 'id' and no 'case_id'" in error_line(
-        prepared(tmp_path, RATED, "--ids", write(tmp_path / "none.jsonl", [{"name": "c1"}]))
-    )
+    line = error_line(prepared(tmp_path, RATED, "--ids", write(tmp_path / "none.jsonl", [{"name": "c1"}])))
+    assert "has no 'id' and no 'case_id'" in line
 
 
 # --- faults -----------------------------------------------------------------------------------------------------------
@@ -217,8 +193,7 @@ def test_public_sets_become_cases(human_data, tmp_path, file, message):
 
 def test_the_questions_of_a_study_are_read_by_its_file(human_data, tmp_path):
     config = ROOT / "recipes" / "runs" / "small-judge" / "medquad.yaml"
-    file = human_data / "medquad" / "medquad.jsonl"
-    words = ("--config", config, "--input", file, "--output", tmp_path / "out")
-    done = run_recipe("prepare", *words)
+    files = {"input": human_data / "medquad" / "medquad.jsonl", "output": tmp_path / "out"}
+    done = run_recipe("prepare", *flags(config=config, **files))
     assert "12,234 rows, 12,234 cases" in done.stdout
     assert "read: question, answer (reference), focus (topic), id" in done.stdout

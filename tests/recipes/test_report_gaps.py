@@ -71,7 +71,7 @@ def test_few_cases_decide_nothing(tmp_path):
     cases = named("k", count=3)
     result = study(tmp_path, cases, [verdict(case, [5, 3, 1]) for case in cases], liked(cases))
     assert (
-        "Scores highest: No model scores clearly highest. a is first, without a clear difference from b and c."
+        "Wins most pairs: No model wins clearly most pairs. a is first, but not clearly above b and c."
         in result["said"]
     )
     assert "Not known yet: few cases are rated." in result["said"]
@@ -79,7 +79,7 @@ def test_few_cases_decide_nothing(tmp_path):
     assert all(each["p"] is None or each["p"] > 0.05 for each in result["comparisons"])
     cases = named("k", count=20)
     result = study(tmp_path, cases, [verdict(case, [5, 3, 1]) for case in cases], liked(cases))
-    assert "Scores highest: a scores higher than each of the 2 other models." in result["said"], "20 are few"
+    assert "Wins most pairs: a wins more pairs than each of the 2 other models." in result["said"], "20 are few"
     assert result["models"]["echo"]["first_places"] == {"a": 1, "b": 0, "c": 0}
 
 
@@ -163,3 +163,33 @@ def test_with_a_baseline_the_first_sentence_has_the_paired_difference_and_its_in
     low, high = ttest_1samp(gaps, 0).confidence_interval(0.95)
     figures = f"{before:.2f} → {after:.2f} of 5 ({gaps.mean():+.2f}, 95 % interval {low:+.2f} to {high:+.2f})"
     assert f"{second} is not clearly different from {first}: {figures}, worse in" in told
+
+
+def test_a_judge_of_pairs_is_heard_on_the_pair_with_the_baseline(tmp_path):
+    """a wins against b and loses to c: both are compared with a by their own pair, not by what a won in all."""
+    cases = named("k")
+    verdicts = [
+        {"case_id": case["id"], "judge": "P", "rubric": "medical_pairwise@1", "order": [0, other], "valid": True,
+         "pair": ["a", "abc"[other]], "choices": {"correctness": "ac"[other - 1]}}
+        for case in cases for other in (1, 2)
+    ]  # fmt: skip
+    report = made(tmp_path, verdicts, "--baseline", "a", cases=cases)
+    models = report.result["baseline"]["models"]
+    assert [models[name][way] for name in "bc" for way in ("better", "worse")] == [0, 12, 12, 0]
+    assert report.said.startswith(
+        "b scores lower than a, worse in 12 of 12 cases and better in 0. c scores higher than a"
+    )
+
+
+def test_a_model_that_is_above_every_other_is_first_though_it_met_the_weak_one_less_often(tmp_path):
+    """a is above b in 75 of 100 cases, and above c in 40 of 40; b, above c in 400 of 400, wins a larger share of its pairs."""
+    met = [("ab", n % 4 > 0) for n in range(100)] + [("ac", True)] * 40 + [("bc", True)] * 400
+    cases = [
+        case_of(f"k{n}", "What helps?", {name: f"{name} {n}" for name in names}) for n, (names, _) in enumerate(met)
+    ]
+    verdicts = [verdict(case, [4, 2] if first else [2, 4]) for case, (_, first) in zip(cases, met)]
+    report = made(tmp_path, verdicts, cases=cases)
+    table = report.result["models"]["echo"]
+    assert table["models"]["b"]["win_rate"]["value"] > table["models"]["a"]["win_rate"]["value"]
+    assert table["first_places"]["a"] > 0.9
+    assert report.said.startswith("a wins more pairs than each of the 2 other models.")

@@ -4,27 +4,18 @@ import json
 import re
 
 import pytest
-from doubles.agreement_study import (
-    CASES,
-    FAST,
-    RATINGS,
-    agreeing_verdicts,
-    meta_evaluate,
-    pairwise_verdicts,
-    read,
-    verdict,
-    write,
-)
+from doubles import agreement_study as sample
+from doubles.agreement_study import CASES, FAST, RATINGS, agreeing_verdicts, meta_evaluate, read, write
 from programs import error_line, flags, succeeded
 from tables import rows_of
 
 ROWS = rows_of(__file__)
 
 CASE = read(CASES)[0]
-GOOD = verdict(CASE, [1, 2, 3])
+GOOD = sample.verdict(CASE, [1, 2, 3])
 OWN = {name: [1, 2, 3] for name in ("relevancy", "knowledge_correctness", "fluency")}
 SCORED = GOOD | {"rubric": "automedeval_guided@1"}
-LINES = {"scores": GOOD, "criteria": SCORED, "pair": pairwise_verdicts()[0]}
+LINES = {"scores": GOOD, "criteria": SCORED, "pair": sample.pairwise_verdicts()[0]}
 HUGE = 10**400
 
 
@@ -44,22 +35,23 @@ def test_bad_verdicts_get_one_line(kind, change, message, tmp_path):
     refused(tmp_path, [LINES[kind] | change], message)
 
 
-@pytest.mark.parametrize(
-    ("verdicts", "message"),
-    [
-        ([GOOD, GOOD], "verdicts.jsonl:2: the verdict of echo on case .* is at .*:1 already"),
-        ("{", "verdicts.jsonl:1: not JSON"),
-        ("", "no verdict on any case"),
-        ([GOOD | {"rubric": "own@1", "scores": [1, 2, HUGE]}], "must be a number from"),
-    ],
-)
-def test_files_of_verdicts_that_say_nothing_get_one_line(verdicts, message, tmp_path):
-    refused(tmp_path, verdicts, message)
+SILENT = {
+    "verdicts.jsonl:2: the verdict of echo on case .* is at .*:1 already": [GOOD, GOOD],
+    "verdicts.jsonl:1: not JSON": "{",
+    "no verdict on any case": "",
+    "must be a number from": [GOOD | {"rubric": "own@1", "scores": [1, 2, HUGE]}],
+}
 
 
-@pytest.mark.parametrize(
-    ("change", "message"), [*ROWS["test_bad_ratings_get_one_line"], ({"score": HUGE}, "a number from")]
-)
+@pytest.mark.parametrize("message", SILENT)
+def test_files_of_verdicts_that_say_nothing_get_one_line(message, tmp_path):
+    refused(tmp_path, SILENT[message], message)
+
+
+RATINGS_THAT_FAIL = [*ROWS["test_bad_ratings_get_one_line"], ({"score": HUGE}, "a number from")]
+
+
+@pytest.mark.parametrize(("change", "message"), RATINGS_THAT_FAIL)
 def test_bad_ratings_get_one_line(change, message, tmp_path):
     first = read(RATINGS)[0]
     ratings = write(tmp_path / "ratings.jsonl", [first | change] if change else [first, first])
@@ -87,12 +79,8 @@ def test_an_equals_sign_may_be_in_the_path_and_in_the_name_of_a_judge(tmp_path):
     folder = tmp_path / "lr=0.1"
     folder.mkdir()
     file = write(folder / "verdicts.jsonl", agreeing_verdicts())
-    for argument, name in (
-        (file, "echo"),
-        (folder, "echo"),
-        (f"A judge={file}", "A judge"),
-        (f"lr=0.1={folder}", "lr=0.1"),
-    ):
+    names = {file: "echo", folder: "echo", f"A judge={file}": "A judge", f"lr=0.1={folder}": "lr=0.1"}
+    for argument, name in names.items():
         options = (*flags(cases=CASES, verdicts=argument, ratings=RATINGS, output=tmp_path / "report"), *FAST)
         succeeded(meta_evaluate(*options))
         assert next(iter(json.loads((tmp_path / "report" / "agreement.json").read_text())["judges"])) == name

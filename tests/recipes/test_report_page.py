@@ -24,7 +24,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, SimpleNamespa
     return {name: made(tmp_path_factory.mktemp(name), verdicts, **more) for name, more in files.items()}
 
 
-FIRST = {"rated": "Best model", "unrated": "Scores highest"}
+FIRST = {"rated": "Best model", "unrated": "Wins most pairs"}
 QUESTIONS = ["Harm", "Can the judge be believed?", "Audited?", "What it does not see", "Length"]
 
 

@@ -1,11 +1,10 @@
 """Which columns of a table are guessed to be candidates' answers, and when nobody can tell."""
 
-import csv
 from pathlib import Path
 
 import pytest
-from programs import error_line, run_command
-from tables import rows_of
+from programs import error_line, run_command, succeeded
+from tables import rows_of, write_csv
 
 TABLES = rows_of(__file__)
 QUESTIONS, ANSWERS = TABLES["questions"], TABLES["answers"]
@@ -22,16 +21,14 @@ BESIDE = {name: cells_of(given) for name, given in TABLES["beside"].items()}
 
 def judged(folder: Path, columns: dict[str, list[str]], *options: str):
     folder.mkdir(exist_ok=True)
-    file = folder / "answers.csv"
-    with open(file, "w", newline="", encoding="utf-8") as stream:
-        csv.writer(stream).writerows([["question", *columns], *zip(QUESTIONS, *columns.values(), strict=True)])
+    rows = zip(QUESTIONS, *columns.values(), strict=True)
+    file = write_csv(folder / "answers.csv", ["question", *columns], rows)
     return run_command("judge", file, "--judge", "baseline:longer text", "--output", folder / "out", *options)
 
 
 @pytest.mark.parametrize("name", BESIDE)
 def test_a_column_of_other_texts_is_no_candidate(name, tmp_path):
-    done = judged(tmp_path, {**ANSWERS, name: BESIDE[name]})
-    assert done.returncode == 0, done.stderr
+    done = succeeded(judged(tmp_path, {**ANSWERS, name: BESIDE[name]}))
     assert f"read: question, v1, v2 (answers); not read: {name};" in done.stdout
 
 
@@ -39,8 +36,7 @@ def test_all_of_them_are_left_out_together_and_the_option_takes_one(tmp_path):
     columns = {**BESIDE, **ANSWERS}
     done = judged(tmp_path, columns)
     assert f"not read: {', '.join(BESIDE)};" in done.stdout
-    named = judged(tmp_path / "named", columns, "--columns", "question=question", "v1", "crash")
-    assert named.returncode == 0, named.stderr
+    named = succeeded(judged(tmp_path / "named", columns, "--columns", "question=question", "v1", "crash"))
     assert "v1, crash (answers)" in named.stdout
 
 
@@ -49,8 +45,8 @@ def test_a_doubtful_column_stops_the_run_with_one_line(name, given, why, tmp_pat
     longer = {model: [f"{text} {text} {text}" for text in texts] for model, texts in ANSWERS.items()}
     columns = {**longer, "notes": BESIDE["reviewer notes"], name: cells_of(given)}
     done = judged(tmp_path, columns)
-    assert done.returncode == 1
-    (line,) = done.stderr.strip().splitlines()
+    line = error_line(done)
+    assert done.stderr.strip() == line
     assert f"{name!r} may hold a candidate's answers, or something else" in line
     assert why in line
     assert "taken for answers: v1, v2; left out: notes; say it by --columns question=NAME" in line
@@ -63,11 +59,7 @@ def test_a_column_that_may_be_the_reference_stops_the_run(name, tmp_path):
     assert f"{name!r} may be the reference, or a candidate's responses" in error_line(done)
 
 
-def test_names_of_versions_are_candidates(tmp_path):
-    named = dict(zip(("standard", "best-v2"), ANSWERS.values()))
-    assert "standard, best-v2 (answers)" in judged(tmp_path, named).stdout
-
-
-def test_candidates_that_all_answer_in_json_are_candidates(tmp_path):
-    columns = {model: [f'{{"text": "{text}"}}' for text in texts] for model, texts in ANSWERS.items()}
-    assert "read: question, v1, v2 (answers);" in judged(tmp_path, columns).stdout
+@pytest.mark.parametrize(("names", "form"), [(("standard", "best-v2"), "{}"), (("v1", "v2"), '{{"text": "{}"}}')])
+def test_names_of_versions_and_candidates_that_all_answer_in_json_are_candidates(names, form, tmp_path):
+    columns = {name: [form.format(text) for text in texts] for name, texts in zip(names, ANSWERS.values())}
+    assert f"read: question, {', '.join(names)} (answers);" in judged(tmp_path, columns).stdout

@@ -3,9 +3,11 @@
 import json
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from doubles.agreement_study import read
 from doubles.endpoint import EndpointDouble, answer, good_answer
 from doubles.own_rubric import own_rubric
 from programs import SAMPLE, error_line, run_command, run_recipe
@@ -13,19 +15,17 @@ from tables import rows_of
 
 from automedeval.records import RecordError, read_json
 
+ROWS = rows_of(__file__)
 DEEP = "[" * 200_000
 HALF = r"\ud83d"  # of a character, as JSON escapes it
-DIGITS = "9" * 5000
-CASE = '{"id": "c1", "question": "Flu?", "responses": [{"model": "a", "text": "%s"}, {"model": "b", "text": "Wait."}]}'
-VERDICT = (
-    '{"case_id": "c1", "judge": "j", "rubric": "automedeval@1", "order": [0, 1], "valid": true, "scores": [%s, 1]}'
-)
-RATING = '{"case_id": "c1", "model": "a", "annotator": "x", "criterion": "tact", "score": %s}'
-BOMB = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
-    f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)
-)
-ALIASES = f"id: &a {'x' * 100_000}\nb: [{', '.join(['*a'] * 100)}]"
-ROWS = rows_of(__file__)
+ALIASES = [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 12)]
+CONTENTS = ROWS["contents"] | {
+    "DEEP": DEEP,
+    "LOOPS": "{% for a in question %}" * 5 + "x" * 500 + "{% endfor %}" * 5,
+    "DIGITS": "9" * 5000,
+    "BOMB": f"a0: &a0 [{', '.join('x' * 10)}]\n{''.join(ALIASES)}",
+    "ALIASES": f"id: &a {'x' * 100_000}\nb: [{', '.join(['*a'] * 100)}]",
+}
 REFUSED = ROWS["files"] | {
     f"{kind}: {name}": (kind, "x.yaml", *row)
     for kind in ("a run", "a study", "a rubric")
@@ -34,32 +34,27 @@ REFUSED = ROWS["files"] | {
 
 
 def filled_in(content: str) -> str:
-    """Return a content with what its names in braces stand for."""
-    for name, text in (
-        ("DEEP", DEEP),
-        ("DIGITS", DIGITS),
-        ("BOMB", BOMB),
-        ("ALIASES", ALIASES),
-        ("CASE", CASE % "Rest."),
-    ):
-        content = content.replace(f"{{{name}}}", text)
-    for name, text in (("RATING", RATING), ("VERDICT", VERDICT)):
-        content = re.sub(rf"\{{{name} (\w+)\}}", lambda match, text=text: text % match[1], content)
-    return content
+    """Return a content with what its names in braces stand for, and what follows a name in the place of its `%s`."""
+    return re.sub(r"\{([A-Z]+) ?(.*?)\}", lambda match: CONTENTS[match[1]].replace("%s", match[2]), content)
 
 
 @pytest.fixture
 def good_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    Path("cases.jsonl").write_text(CASE % "Rest." + "\n")
-    Path("verdicts.jsonl").write_text(VERDICT % "5" + "\n")
+    Path("cases.jsonl").write_text(filled_in("{CASE Rest.}\n"))
+    Path("verdicts.jsonl").write_text(filled_in("{VERDICT 5}\n"))
     return tmp_path
 
 
+def refused_by(reply: Callable, *words: object) -> tuple[str, EndpointDouble]:
+    """Return the line that ends the judging by a model of an endpoint that replies so, and the endpoint."""
+    with EndpointDouble(reply) as at:
+        words = ("--judge", "openai:m", "--base_url", at.url, "--output", "out", *words)
+        return error_line(run_command("judge", *words)), at
+
+
 @pytest.mark.parametrize(("command", "name", "content", "said"), REFUSED.values(), ids=REFUSED)
-def test_a_file_that_harms_is_one_line(
-    good_files: Path, command: str, name: str, content: str | bytes, said: str
-) -> None:
+def test_a_file_that_harms_is_one_line(good_files: Path, command: str, name: str, content: str | bytes, said: str):
     file, words = Path(name.rpartition("=")[2]), [*ROWS["commands"][command], name]
     file.write_bytes(content if isinstance(content, bytes) else filled_in(content).encode())
     before = sorted(os.listdir())
@@ -75,28 +70,24 @@ def test_records_of_runs_are_read_alike(good_files: Path) -> None:
     Path("deep.json").write_text(DEEP)
     with pytest.raises(RecordError, match=r"^deep\.json: not JSON: nested too deeply$"):
         read_json(Path("deep.json"))
-    done = run_recipe(
-        "publish", "model", good_files, "--repo", "o/n", "--dry_run", "--agreement", good_files / "deep.json"
-    )
-    assert error_line(done).endswith("deep.json: not JSON: nested too deeply")
+    words = ("model", good_files, "--repo", "o/n", "--dry_run", "--agreement", good_files / "deep.json")
+    assert error_line(run_recipe("publish", *words)).endswith("deep.json: not JSON: nested too deeply")
 
 
 def test_half_a_character_becomes_a_question_mark_wherever_it_comes_in(good_files: Path) -> None:
-    Path("cut.jsonl").write_text(
-        (CASE % f"Rest. {HALF}").replace("c1", f"c1 {HALF}").replace("Flu?", f"Flu {HALF}") + "\n"
-    )
-    with EndpointDouble(
-        lambda body: answer(good_answer(body)["json"]["choices"][0]["message"]["content"] + "\ud83d")
-    ) as at:
-        words = ("--base_url", at.url, "--output", "out")
-        assert "no verdict is valid" in error_line(
-            run_command("judge", "--judge", "openai:m", "--cases", "cut.jsonl", *words)
-        )
-        asked = json.dumps(at.asked[-1]["body"]["messages"])
+    text = filled_in(f"{{CASE Rest. {HALF}}}\n").replace("c1", f"c1 {HALF}").replace("Flu?", f"Flu {HALF}")
+    Path("cut.jsonl").write_text(text)
+
+    def reply(body: dict) -> dict:
+        return answer(good_answer(body)["json"]["choices"][0]["message"]["content"] + "\ud83d")
+
+    line, endpoint = refused_by(reply, "--cases", "cut.jsonl")
+    assert "no verdict is valid" in line
+    asked = json.dumps(endpoint.asked[-1]["body"]["messages"])
     assert "Rest. ?" in asked
     assert "Flu ?" in asked
     assert "\\ud8" not in asked
-    (verdict,) = map(json.loads, Path("out/verdicts.jsonl").read_text(encoding="utf-8").splitlines())
+    (verdict,) = read(Path("out/verdicts.jsonl"))
     assert verdict["case_id"] == "c1 ?"
     assert "\ud83d" not in verdict["raw"]
 
@@ -105,36 +96,22 @@ def test_half_a_character_becomes_a_question_mark_wherever_it_comes_in(good_file
     "text", [DEEP, '{"a": ' * 50_000, "Score: Doctor 1: 9e999 points.", "Score: Doctor 1: NaN points."]
 )
 def test_an_answer_that_harms_is_invalid(good_files: Path, text: str) -> None:
-    with EndpointDouble(lambda _: answer(text)) as at:
-        words = ("--base_url", at.url, "--output", "out")
-        assert "no verdict is valid" in error_line(
-            run_command("judge", "--judge", "openai:m", "--cases", "cases.jsonl", *words)
-        )
-    (verdict,) = map(json.loads, Path("out/verdicts.jsonl").read_text().splitlines())
+    assert "no verdict is valid" in refused_by(lambda _: answer(text), "--cases", "cases.jsonl")[0]
+    (verdict,) = read(Path("out/verdicts.jsonl"))
     assert (verdict["valid"], verdict["scores"]) == (False, None)
 
 
 def test_an_endpoint_that_sends_deep_json_is_one_line(good_files: Path) -> None:
-    with EndpointDouble(lambda _: {"status": 200, "text": DEEP}) as at:
-        words = ("--base_url", at.url, "--output", "out", "--max_retries", "0")
-        line = error_line(run_command("judge", "--judge", "openai:m", "--cases", "cases.jsonl", *words))
+    deep = {"status": 200, "text": DEEP}
+    line, _ = refused_by(lambda _: deep, "--cases", "cases.jsonl", "--max_retries", 0)
     assert "1 not judged, the last: the answer cannot be read: [[[" in line
     assert len(line) < 1000
 
 
-@pytest.mark.parametrize(
-    ("template", "said"),
-    [
-        ("{% for a in question %}" * 5 + "x" * 500 + "{% endfor %}" * 5, "makes more than 20,000,000 characters"),
-        ("{{ rubric.__class__.__mro__ }}", "access to attribute '__class__'"),
-        ("{{ cycler.__init__.__globals__.os.system('touch mark') }}", "access to attribute '__init__'"),
-    ],
-)
+@pytest.mark.parametrize(("template", "said"), ROWS["test_a_template_that_harms_is_one_line"])
 def test_a_template_that_harms_is_one_line(good_files: Path, template: str, said: str) -> None:
-    rubric = own_rubric(good_files / "mine", f"{{% block user %}}{template}{{% endblock %}}")
-    with EndpointDouble(good_answer) as at:
-        words = ("--judge", "openai:m", "--base_url", at.url, "--rubric", rubric, "--output", "out")
-        line = error_line(run_command("judge", "--cases", SAMPLE / "test_cases.jsonl", *words))
+    rubric = own_rubric(good_files / "mine", f"{{% block user %}}{filled_in(template)}{{% endblock %}}")
+    line, _ = refused_by(good_answer, "--rubric", rubric, "--cases", SAMPLE / "test_cases.jsonl")
     assert line.startswith("error: own.jinja: ")
     assert said in line
     assert not Path("mark").exists()

@@ -4,7 +4,6 @@ import resource
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 
 import pytest
@@ -42,21 +41,35 @@ def test_a_second_writer_is_refused(tmp_path):
         journal.append({"n": 1})
 
 
+APPEND = """
+import sys
+from automedeval.records.journal import Journal
+with Journal(sys.argv[1]) as journal:
+    for number in range(10**9):
+        journal.append({"n": number, "text": "x" * int(sys.argv[2])})
+"""
+WRITE_WHOLE = """
+import sys
+from pathlib import Path
+from automedeval.records.journal import write_whole
+for _ in range(100):
+    write_whole(Path(sys.argv[1]), sys.argv[2] * 2_000_000)
+"""
+
+
+def started(program, path, more, **options):
+    """Start a program that writes a file in a process of its own."""
+    return subprocess.Popen([sys.executable, "-c", program, str(path), more], stderr=subprocess.PIPE, **options)
+
+
 def test_a_full_disk_leaves_whole_lines(tmp_path):
     """A limit on the file's size refuses a write as a full disk does: part of the line first, then an error."""
     path = tmp_path / "j.jsonl"
-    program = f"""
-        from automedeval.records.journal import Journal
-        with Journal({str(path)!r}) as journal:
-            for number in range(10_000):
-                journal.append({{"n": number, "text": "x" * 100}})
-    """
     limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))  # noqa: E731
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)], preexec_fn=limit, capture_output=True, text=True
-    )
+    done = started(APPEND, path, "100", preexec_fn=limit)
+    said = done.communicate()[1].decode()
     assert done.returncode != 0
-    assert "RecordError" in done.stderr
+    assert "RecordError" in said
     written = read(path)
     assert [record["n"] for record in written] == list(range(len(written)))
     assert 30 < len(written) < 50
@@ -65,14 +78,8 @@ def test_a_full_disk_leaves_whole_lines(tmp_path):
 
 def test_a_killed_writer_leaves_whole_lines_and_no_lock(tmp_path):
     path = tmp_path / "j.jsonl"
-    program = f"""
-        from automedeval.records.journal import Journal
-        with Journal({str(path)!r}) as journal:
-            for number in range(10**9):
-                journal.append({{"n": number}})
-    """
     for _ in range(3):
-        writer = subprocess.Popen([sys.executable, "-c", textwrap.dedent(program)])
+        writer = started(APPEND, path, "0")
         before = path.stat().st_size if path.exists() else 0
         while not path.exists() or path.stat().st_size < before + 5000:
             assert writer.poll() is None
@@ -88,17 +95,7 @@ def test_a_killed_writer_leaves_whole_lines_and_no_lock(tmp_path):
 def test_of_two_writers_of_one_file_each_reader_gets_a_whole_content(tmp_path):
     """Two reports into one folder, as two shells start them."""
     path = tmp_path / "report.html"
-    program = """
-        import sys
-        from pathlib import Path
-        from automedeval.records.journal import write_whole
-        for _ in range(100):
-            write_whole(Path(sys.argv[1]), sys.argv[2] * 2_000_000)
-    """
-    writers = [
-        subprocess.Popen([sys.executable, "-c", textwrap.dedent(program), str(path), letter], stderr=subprocess.PIPE)
-        for letter in "ab"
-    ]
+    writers = [started(WRITE_WHOLE, path, letter) for letter in "ab"]
     seen, running = [], True
     while running:
         running = any(writer.poll() is None for writer in writers)

@@ -2,19 +2,12 @@
 
 import pytest
 from programs import SAMPLE
+from tables import rows_of
 
 from automedeval.records import Case, Response, read_cases
 from automedeval.records.language import english_only, is_english
 
-OTHERS = {
-    "German": "Was soll ich tun, wenn mein Kind seit drei Tagen Fieber hat und nicht trinken will? Gehen Sie bitte sofort zum "
-    "Arzt, wenn das Kind apathisch wirkt oder der Ausschlag nicht verschwindet.",
-    "Spanish": "¿Qué debo hacer si mi hijo tiene fiebre desde hace tres días y no quiere beber? Vaya al médico de inmediato si "
-    "el niño está apático o si la erupción no desaparece.",
-    "French": "Que dois-je faire si mon enfant a de la fièvre depuis trois jours et refuse de boire ? Consultez un médecin si "
-    "l'enfant est apathique ou si l'éruption ne disparaît pas.",
-    "Chinese": "孩子发烧三天了,不想喝水,我应该怎么办?如果孩子精神不好或者皮疹按压不褪色,请立即去医院就诊。",
-}
+OTHERS = rows_of(__file__)["test_other_languages_are_told_apart"]
 
 
 @pytest.mark.parametrize("language", OTHERS)

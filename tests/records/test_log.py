@@ -2,6 +2,7 @@
 
 import json
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,16 +46,12 @@ def test_only_what_is_missing_is_written(tmp_path: Path) -> None:
 def test_other_settings_and_changed_texts_are_refused(tmp_path: Path) -> None:
     with log_of(tmp_path) as log:
         log.fill([verdict(0), replace(verdict(0, "s9"), judge="other")], 2)
-    with (
-        log_of(tmp_path, "s2") as log,
-        pytest.raises(RecordError, match=r"\(s1, now s2\): choose another --output"),
+    for settings, digests, said in (
+        ("s2", {}, r"\(s1, now s2\): choose another --output"),
+        ("s1", {"c0": "d1"}, r"the texts of case 'c0' changed .*another --output"),
     ):
-        log.done({})
-    with (
-        log_of(tmp_path) as log,
-        pytest.raises(RecordError, match=r"the texts of case 'c0' changed .*another --output"),
-    ):
-        log.done({"c0": "d1"})
+        with log_of(tmp_path, settings) as log, pytest.raises(RecordError, match=said):
+            log.done(digests)
     assert [record.judge for record in log.records()] == ["judge"]
 
 
@@ -63,20 +60,17 @@ def test_processes_share_a_file_and_leave_no_part(tmp_path: Path) -> None:
     # an interrupted run: the first record of the part was moved already, the last one is torn
     part = [json.dumps(verdict(number).to_dict()) + "\n" for number in (0, 1, 2)]
     (tmp_path / "verdicts.part1.jsonl").write_text("".join(part)[:-9])
-    barrier, done = threading.Barrier(2, timeout=20), {}
+    barrier = threading.Barrier(2, timeout=20)
 
-    def one(rank: int) -> None:
+    def one(rank: int) -> tuple[set, int]:
         with log_of(tmp_path, processes=Processes(rank, 2, barrier.wait)) as log:
-            done[rank] = log.done({f"c{number}": f"d{number}" for number in range(6)})
+            done = log.done({f"c{number}": f"d{number}" for number in range(6)})
             log.fill((verdict(number) for number in range(2 + rank, 6, 2)), 2)
-        done[rank, "new"] = log.new
+        return done, log.new
 
-    threads = [threading.Thread(target=one, args=(rank,)) for rank in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert done[0] == done[1] == {verdict(0).key, verdict(1).key}
-    assert done[0, "new"] == 4
+    with ThreadPoolExecutor(2) as processes:
+        (done, new), (done_of_second, _) = processes.map(one, range(2))
+    assert done == done_of_second == {verdict(0).key, verdict(1).key}
+    assert new == 4
     assert ids(tmp_path) == ["c0", "c1", "c2", "c4", "c3", "c5"]
     assert not list(tmp_path.glob("*part*"))

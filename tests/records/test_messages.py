@@ -25,9 +25,7 @@ def test_a_conversation_is_read_with_parts(question: list, read: list, tmp_path:
 
 
 @pytest.mark.parametrize(("row", "question", "answers"), ROWS["test_rows_of_messages_are_a_table_of_answers"])
-def test_rows_of_messages_are_a_table_of_answers(
-    row: dict, question: object, answers: list[str], tmp_path: Path
-) -> None:
+def test_rows_of_messages_are_a_table_of_answers(row: dict, question: object, answers: list[str], tmp_path: Path):
     (case,) = read_cases(write(tmp_path, row))
     assert case.question == question
     assert [response.text for response in case.responses] == answers

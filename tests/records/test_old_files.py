@@ -18,7 +18,6 @@ from tables import rows_of
 
 OLD = ROOT / "tests" / "fixtures" / "written_by_9445386"
 RUNS = rows_of(__file__)
-FIGURES = {"resamples": 100}
 
 
 @pytest.fixture
@@ -31,16 +30,12 @@ def old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def words(**options: object) -> list[object]:
-    return [
-        word
-        for name, value in options.items()
-        for word in (f"--{name}", *(value if isinstance(value, list) else [value]))
-    ]
+    lists = {name: value if isinstance(value, list) else [value] for name, value in options.items()}
+    return [word for name, values in lists.items() for word in (f"--{name}", *values)]
 
 
 def report(file: str, **options: object) -> dict:
-    done = run_command("report", *words(output="report", **options, **FIGURES))
-    assert done.returncode == 0, done.stderr
+    succeeded(run_command("report", *words(output="report", resamples=100, **options)))
     return json.loads(Path("report", file).read_text(encoding="utf-8"))
 
 
@@ -66,18 +61,12 @@ def concordance(verdicts: list[dict], field: str) -> tuple[float, int]:
     credits = []
     for case in read(OLD / "cases.jsonl"):
         verdict = judged.get(case["id"], {"valid": False})
+        liked = [people[case["id"], response["model"]] for response in case["responses"]]
         for one, two in combinations(range(3), 2):
-            gap = (
-                people[case["id"], case["responses"][one]["model"]]
-                - people[case["id"], case["responses"][two]["model"]]
-            )
-            if abs(gap) < 1e-9:
-                continue
-            if not verdict["valid"]:
-                credits.append(0.0)
-                continue
-            way = verdict[field][one] - verdict[field][two]
-            credits.append(0.5 if abs(way) < 1e-9 else float((way > 0) == (gap > 0)))
+            gap = liked[one] - liked[two]
+            if abs(gap) >= 1e-9:
+                way = verdict[field][one] - verdict[field][two] if verdict["valid"] else -gap
+                credits.append(0.5 if abs(way) < 1e-9 else float((way > 0) == (gap > 0)))
     return fmean(credits), len(credits)
 
 
@@ -88,13 +77,9 @@ def test_verdicts_are_compared_with_the_pages_ratings_and_choices(old: Path) -> 
     result = report("agreement.json", verdicts=files, cases="cases.jsonl", encoder="none", **people)
     of = {name: read(old / "verdicts" / name / "verdicts.jsonl") for name in names}
     of["calibrated"] = read(old / "calibrated" / "verdicts.jsonl")
-    for name, field in (
-        *(("constrained", each) for each in ("scores", "expected_scores")),
-        *(("calibrated", each) for each in ("scores", "expected_scores")),
-        ("small", "expected_scores"),
-        ("likelihood", "expected_scores"),
-        ("free", "scores"),
-    ):
+    fields = {"scores": ("constrained", "calibrated", "free")}
+    fields["expected_scores"] = ("constrained", "calibrated", "small", "likelihood")
+    for name, field in ((name, field) for field, judges in fields.items() for name in judges):
         figure = result["judges"][name]["concordance" + "_expected" * (field != "scores")]
         assert (figure["value"], figure["n"]) == pytest.approx(concordance(of[name], field)), (name, field)
     assert result["judges"]["free"]["errors"] == {"no score line": 3}
@@ -175,10 +160,8 @@ def test_a_finished_run_judges_nothing_again_or_says_why_it_cannot_go_on(old: Pa
         assert after.keys() == before.keys()
         assert "(0 new)" in done.stdout
     elif name == "free":
-        assert (
-            error_line(done)
-            == "error: verdicts/free/verdicts.jsonl: no verdict is valid, so that there is nothing to report"
-        )
+        file = "verdicts/free/verdicts.jsonl"
+        assert error_line(done) == f"error: {file}: no verdict is valid, so that there is nothing to report"
         assert after["verdicts.jsonl"] == before["verdicts.jsonl"]
     else:
         assert name == "small"
@@ -198,8 +181,7 @@ def test_a_run_whose_reading_changed_says_so_and_touches_nothing(old: Path) -> N
 def test_teachers_verdicts_become_the_same_rows(old: Path) -> None:
     verdicts = "teachers/strong/verdicts.jsonl,teachers/weak/verdicts.jsonl"
     files = {"cases": "sample=cases.jsonl", "verdicts": verdicts, "licenses": "sample=apache-2.0", "plan": "plan.yaml"}
-    done = run_recipe("build_dataset", *words(**files, output="again"))
-    assert done.returncode == 0, done.stderr
+    succeeded(run_recipe("build_dataset", *words(**files, output="again")))
     for split in ("stage1", "test"):
         rows, again = (read_table(Path(place, f"{split}.parquet")).to_pylist() for place in ("instructions", "again"))
         assert again == rows
@@ -208,10 +190,10 @@ def test_teachers_verdicts_become_the_same_rows(old: Path) -> None:
         scores = " ".join(f"Doctor {n}: {taught['scores'][at]} points." for n, at in enumerate(row["order"], 1))
         assert scores in row["completion"][0]["content"]
     checked = {"verdict_ratings": "page_verify/verdict_ratings.jsonl"}
-    done = run_recipe("build_dataset", *words(**files | checked, output="verified"))
+    verified = succeeded(run_recipe("build_dataset", *words(**files | checked, output="verified")))
     ratings = read(old / "page_verify" / "verdict_ratings.jsonl")
     failed = {each["case_id"] for each in ratings if each["score"] < 1}
-    assert f"verification: 3 verdicts → {3 - len(failed)} kept, {len(failed)} rejected" in done.stdout
+    assert f"verification: 3 verdicts → {3 - len(failed)} kept, {len(failed)} rejected" in verified.stdout
 
 
 def test_the_jury_of_the_page_decides_the_mistake_that_waits(old: Path) -> None:
@@ -219,8 +201,7 @@ def test_the_jury_of_the_page_decides_the_mistake_that_waits(old: Path) -> None:
     done = run_recipe("introspect_discuss", *words(**files, verdicts="verdicts/training"))
     assert "1 mistake waits for the jury" in succeeded(done).stdout
     shutil.copytree(old / "page_jury", "round1.discussion/decided")
-    done = run_recipe("introspect_revise", *words(**files))
-    assert done.returncode == 0, done.stderr
+    succeeded(run_recipe("introspect_revise", *words(**files)))
     (decided,) = read(old / "page_jury" / "jury.jsonl")
     (row,) = read_table("round1/train.parquet").to_pylist()
     assert row["case_id"] == decided["case_id"]

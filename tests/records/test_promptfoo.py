@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from doubles.agreement_study import read
-from programs import run_command
+from programs import run_command, succeeded
 
 from automedeval.records import RecordError, read_cases, table_of
 
@@ -19,45 +19,37 @@ def result(test: int, provider: str, output: object, prompt: int = 0, **variable
     }  # fmt: skip
 
 
-@pytest.fixture
-def written(tmp_path: Path):
-    def write(*results: dict) -> Path:
-        file = tmp_path / "results.json"
-        file.write_text(json.dumps({"evalId": "eval-1", "results": {"version": 3, "results": results}, "config": {}}))
-        return file
-
-    return write
+def written(folder: Path, *results: dict) -> Path:
+    file = folder / "results.json"
+    file.write_text(json.dumps({"evalId": "eval-1", "results": {"version": 3, "results": results}, "config": {}}))
+    return file
 
 
-def test_the_answers_of_each_provider_to_a_test_are_a_case(written) -> None:
+def test_the_answers_of_each_provider_to_a_test_are_a_case(tmp_path: Path) -> None:
     asked = {"ask": "Is 40 °C a fever?", "reference": "Yes.", "answer": "never the model's"}
-    first, second = read_cases(
-        written(
-            result(0, "a", "Yes.", **asked),
-            result(0, "b", "No.", 1, **asked),
-            result(1, "a", {"dose": 5}, ask="How much?"),
-        )
-    )
+    answers = result(0, "a", "Yes.", **asked), result(0, "b", "No.", 1, **asked)
+    first, second = read_cases(written(tmp_path, *answers, result(1, "a", {"dose": 5}, ask="How much?")))
     assert (first.question, first.reference) == ("Is 40 °C a fever?", "Yes.")
     assert [(each.model, each.text) for each in first.responses] == [("a", "Yes."), ("b", "No.")]
     assert [each.text for each in second.responses] == ['{"dose": 5}']
 
 
-def test_a_variable_called_question_is_the_question_and_other_variables_are_told(written) -> None:
-    file = written(*(result(0, "a", text, n, question="Q?", style=n) for n, text in enumerate(("one", "two"))))
+def test_a_variable_called_question_is_the_question_and_other_variables_are_told(tmp_path: Path) -> None:
+    answers = [result(0, "a", text, n, question="Q?", style=n) for n, text in enumerate(("one", "two"))]
+    file = written(tmp_path, *answers)
     (case,) = read_cases(file)
     assert (case.question, [each.model for each in case.responses]) == ("Q?", ["a prompt 1", "a prompt 2"])
     assert any("not read: style" in note for note in table_of(file).notes)
 
 
-def test_without_one_variable_the_prompt_is_the_question(written) -> None:
-    (case,) = read_cases(written(result(0, "a", "text", age=7, weight=20)))
+def test_without_one_variable_the_prompt_is_the_question(tmp_path: Path) -> None:
+    (case,) = read_cases(written(tmp_path, result(0, "a", "text", age=7, weight=20)))
     assert case.question == "Answer briefly: {'age': 7, 'weight': 20}"
 
 
-def test_an_answer_that_failed_is_blank(written) -> None:
+def test_an_answer_that_failed_is_blank(tmp_path: Path) -> None:
     with pytest.raises(RecordError, match=r"1 of 2 answers are blank .*--blank lowest"):
-        list(read_cases(written(result(0, "a", None, ask="Q?"), result(1, "a", "text", ask="R?"))))
+        list(read_cases(written(tmp_path, result(0, "a", None, ask="Q?"), result(1, "a", "text", ask="R?"))))
 
 
 @pytest.mark.parametrize("broken", [{"results": 5}, {"results": [{"testIdx": 0}]}, {"results": {"results": [[]]}}])
@@ -67,10 +59,8 @@ def test_other_results_are_one_line(tmp_path: Path, broken: dict) -> None:
         list(read_cases(tmp_path / "r.json"))
 
 
-def test_they_are_judged_by_the_command(written, tmp_path: Path) -> None:
-    file = written(
-        *(result(0, name, text, ask="Is 40 °C a fever?") for name, text in (("a", "Yes."), ("b", "No, no.")))
-    )
-    done = run_command("judge", file, "--judge", "baseline:longer text", "--output", tmp_path / "out")
-    assert done.returncode == 0, done.stderr
+def test_they_are_judged_by_the_command(tmp_path: Path) -> None:
+    answers = {"a": "Yes.", "b": "No, no."}
+    file = written(tmp_path, *(result(0, name, text, ask="Is 40 °C a fever?") for name, text in answers.items()))
+    succeeded(run_command("judge", file, "--judge", "baseline:longer text", "--output", tmp_path / "out"))
     assert [each["expected_scores"] for each in read(tmp_path / "out" / "verdicts.jsonl")] == [[1, 2]]

@@ -17,37 +17,30 @@ MODELS = [f"a{ESC}", f"b\n{ESC}forged: 1", "c"]
 def hostile_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Write cases, verdicts of two judges, ratings and criteria in which every name and text would steer the terminal."""
     folder, rng = tmp_path_factory.mktemp("screen"), random.Random(0)
-    cases, verdicts, others, ratings, criteria, labels, lists = [], [], [], [], [], [], []
+    files = {name: [] for name in ("cases", "mine", "others", "ratings", "criteria", "labels", "lists")}
     for number in range(24):
-        case_id = f"c{number}{ESC}"
+        about, by = {"case_id": f"c{number}{ESC}"}, {"annotator": f"p{ESC}"}
         responses = [{"model": model, "text": f"{model} {number} {ESC}"} for model in MODELS]
-        case = {"id": case_id, "question": f"Q{number} {ESC}?", "topic": f"t{ESC}", "responses": responses}
-        cases.append(case)
-        for made, judge in ((verdicts, f"j{ESC}"), (others, f"k{ESC}")):
-            about = {"case_id": case_id, "judge": judge, "rubric": "automedeval@1"}
-            about |= {"order": [0, 1, 2], "models": MODELS}
+        case = {"id": about["case_id"], "question": f"Q{number} {ESC}?", "topic": f"t{ESC}", "responses": responses}
+        files["cases"].append(case)
+        files["criteria"].append(case | {"criteria": [{"criterion": f"k{ESC}", "points": 1, "tags": [f"t{ESC}"]}]})
+        for name, judge in (("mine", f"j{ESC}"), ("others", f"k{ESC}")):
             said = {"valid": True, "scores": [rng.randint(1, 5) for _ in MODELS]}
-            made.append(about | (said if number else {"valid": False, "error": f"the server said {ESC}"}))
-        rating = {"case_id": case_id, "annotator": f"p{ESC}", "criterion": f"quality{ESC}"}
-        rated = enumerate(MODELS) if number < 16 else ()
-        ratings += [
-            rating | {"model": model, "score": verdicts[-1].get("scores", [1, 2, 3])[slot]} for slot, model in rated
-        ]
-        criteria_of_case = [{"criterion": f"k{ESC}", "points": 1, "tags": [f"t{ESC}"]}]
-        criteria.append(case | {"criteria": criteria_of_case})
-        labels += [
-            {"case_id": case_id, "model": model, "criterion": f"k{ESC}", "annotator": f"p{ESC}", "label": "met"}
-            for model in MODELS[: 1 + number % 2]
-        ]
+            said = said if number else {"valid": False, "error": f"the server said {ESC}"}
+            verdict = {"judge": judge, "rubric": "automedeval@1", "order": [0, 1, 2], "models": MODELS}
+            files[name].append(about | verdict | said)
         for slot, model in enumerate(MODELS):
-            labels += [] if slot != 2 else [labels[-1] | {"model": model, "label": "not_met"}]
+            of_model = about | by | {"model": model}
+            if number < 16:
+                score = files["mine"][-1].get("scores", [1, 2, 3])[slot]
+                files["ratings"].append(of_model | {"criterion": f"quality{ESC}", "score": score})
+            if slot != 1 or number % 2:
+                label = "not_met" if slot == 2 else "met"
+                files["labels"].append(of_model | {"criterion": f"k{ESC}", "label": label})
             checklist = {"met": [slot < 2], "met_probabilities": [rng.random()]}
-            about = {"case_id": case_id, "judge": f"j{ESC}", "rubric": "checklist@1", "order": [slot], "models": MODELS}
-            lists.append(about | {"valid": True, "checklist": checklist})
-    for name, records in (
-        ("cases", cases), ("mine", verdicts), ("others", others), ("ratings", ratings), ("criteria", criteria),
-        ("labels", labels), ("lists", lists),
-    ):  # fmt: skip
+            verdict = {"judge": f"j{ESC}", "rubric": "checklist@1", "order": [slot], "models": MODELS}
+            files["lists"].append(about | verdict | {"valid": True, "checklist": checklist})
+    for name, records in files.items():
         write(folder / f"{name}.jsonl", records)
     return folder
 

@@ -22,22 +22,23 @@ def test_an_answer_is_read_without_its_thoughts(text: str) -> None:
     assert case.responses[0].extra == ({} if text == ANSWER else {"thoughts": True})
 
 
+def case_of(text: str, **more: str) -> Case:
+    responses = [{"model": "m", "text": text}]
+    return Case.from_dict({"id": "1", "question": "Two pills?", "responses": responses} | more)
+
+
 def test_a_reference_is_read_without_its_thoughts() -> None:
-    record = {"id": "1", "question": "How much?", "reference": "<think>maybe 5 mg</think>Take 5 g."}
-    case = Case.from_dict(record | {"responses": [{"model": "m", "text": ANSWER}]})
-    assert case.reference == "Take 5 g."
+    assert case_of(ANSWER, reference="<think>maybe 5 mg</think>Take 5 g.").reference == "Take 5 g."
 
 
 @pytest.mark.parametrize("text", ROWS["test_an_answer_of_thoughts_alone_is_empty"])
 def test_an_answer_of_thoughts_alone_is_empty(text: str) -> None:
-    case = Case.from_dict({"id": "1", "question": "Two pills?", "responses": [{"model": "m", "text": text}]})
-    assert case.responses[0].is_empty
+    assert case_of(text).responses[0].is_empty
 
 
 @pytest.mark.parametrize("text", ROWS["test_what_is_no_thought_stays"])
 def test_what_is_no_thought_stays(text: str) -> None:
-    case = Case.from_dict({"id": "1", "question": "Two pills?", "responses": [{"model": "m", "text": text}]})
-    assert case.responses[0].text == text
+    assert case_of(text).responses[0].text == text
 
 
 def test_an_answer_scores_the_same_with_thoughts_and_the_run_counts_them(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ from automedeval.records import (
 from automedeval.records.arguments import comma_list
 from automedeval.records.cases import named_cases
 from automedeval.records.command_line import parse
-from automedeval.records.journal import Processes, write_whole
+from automedeval.records.journal import Processes, write_lines, write_whole
 from automedeval.records.log import Log
 from automedeval.records.offline import is_offline
 from automedeval.records.processes import join_processes, print_notes
@@ -270,6 +270,9 @@ def main() -> None:
     if processes.rank == 0 and not awaited:
         if reported and rubric.mode != "checklist" and not rubric.in_words:
             args.baseline = reported
+        if args.limit:  # the others' verdicts are not missing
+            args.cases = [str(output / f"cases-{args.limit}.jsonl")]
+            write_lines(Path(args.file), (case.to_dict() for case in requests.cases))
         words = report_command(args, output)
         tell(f"\nThe report: {words}")
         if args.open or args.baseline:  # of two versions the report says which is better

@@ -43,12 +43,12 @@ def is_log(value: str) -> bool:
 
 @dataclass
 class _Joined:
-    """The answers of the models to one question in one epoch, and the references that the logs give."""
+    """The answers of the models to one question in one epoch, and what their files say about it (key → values)."""
 
     question: Question
     epoch: int
     answers: dict[str, Answer] = field(default_factory=dict)
-    references: list[str] = field(default_factory=list)
+    about: dict[str, list] = field(default_factory=dict)
     id: str | None = None  # of the row of a table
 
     def case(self) -> Case:
@@ -59,7 +59,9 @@ class _Joined:
             for model, answer in self.answers.items()
         )
         case_id = name if self.epoch == 1 else f"{name}/epoch-{self.epoch}"
-        return Case(case_id, self.question, responses, self.references[0] if self.references else None)
+        extra = {key: values[0] for key, values in self.about.items()}
+        reference, topic, criteria = (extra.pop(key, None) for key in ("reference", "topic", "criteria"))
+        return Case(case_id, self.question, responses, reference, topic, extra, criteria or ())
 
 
 def is_table(file: str) -> bool:
@@ -81,13 +83,14 @@ def read_version(file: str, blank: str | None, columns: Sequence[str] = ()) -> A
     table = table_of(file, blank=blank, columns=columns)
     cases = ((file, each) for each in read_cases(file, blank=blank))
     placed = list(named_cases(table) if table else cases)
-    answers = Answers(file, None)
+    answers = Answers(file, None, remark="; ".join(table.notes) if table else None)
     for place, case in placed:
         if len(case.responses) != 1:
             count = f"{len(case.responses)} answers ({', '.join(case.models)})"
             raise RecordError(f"{place}: {count}, and a file for each version has one to a question")
-        own = table is None or table.columns.id is not None
-        answers.answers.append(Answer(case.id if own else "", case.question, case.responses[0].text, case.reference))
+        name = case.id if table is None or table.columns.id is not None else ""
+        about = {"topic": case.topic, "criteria": case.criteria, **({} if table else case.extra)}
+        answers.answers.append(Answer(name, case.question, case.responses[0].text, case.reference, about=about))
     return answers
 
 
@@ -123,8 +126,8 @@ def join_logs(
         reasons = "".join(f"; left out: {count} ({reason})" for reason, count in sorted(log.left_out.items()))
         notes.append(f"{file}: {len(answers)} answers of {model}{some}{reasons}")
         notes += [f"{file}: {count} {what}" for what, count in log.notes.items() if count]
-        if log.partial:
-            notes.append(f"{file}: {log.partial}")
+        if log.remark:
+            notes.append(f"{file}: {log.remark}")
     if not joined:
         raise RecordError(f"no answer: {'; '.join(notes)}")
     ids = Counter(each.id for each in joined.values() if each.id)
@@ -137,8 +140,9 @@ def join_logs(
         notes.append(f"{len(joined)} cases, {full} with an answer of all {len(models)} models")
         alone = Counter(each[0] for each in shared if len(each) == 1)
         notes += [f"only {model} has {count} of them" for model, count in alone.items()]
-    if differ := sum(len(set(each.references)) > 1 for each in joined.values()):
-        notes.append(f"{differ} cases have different references in the logs: the first is taken")
+    about = ((key, values) for each in joined.values() for key, values in each.about.items())
+    differ = Counter(key for key, values in about if any(value != values[0] for value in values))
+    notes += [f"{count} cases differ in {key!r} between the files: the first is taken" for key, count in differ.items()]
     return [each.case() for each in joined.values()], notes
 
 
@@ -171,7 +175,8 @@ def _add(
             continue
         case.answers[model] = answer
         case.id = case.id or (None if twice is None else answer.id)
-        if answer.reference:
-            case.references.append(answer.reference)
+        for key, value in {"reference": answer.reference, **answer.about}.items():
+            if value not in (None, "", ()):
+                case.about.setdefault(key, []).append(value)
         added.append(answer)
     return added

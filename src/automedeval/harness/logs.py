@@ -48,6 +48,7 @@ class Answer:
     text: str
     reference: str | None = None
     epoch: int = 1
+    about: dict[str, Any] = field(default_factory=dict)  # of a table: its case's topic, criteria and further keys
 
 
 @dataclass
@@ -58,7 +59,7 @@ class Answers:
         model: the model's name in the log; None where it has none.
         left_out: reason → number of records that give no answer.
         notes: what else is to be told → of how many.
-        partial: what to know if the run did not end well and its log may lack samples; else None.
+        remark: that the run did not end well and its log may lack samples, or what a table's columns are; else None.
     """
 
     file: str
@@ -66,7 +67,7 @@ class Answers:
     answers: list[Answer] = field(default_factory=list)
     left_out: Counter = field(default_factory=Counter)
     notes: Counter = field(default_factory=Counter)
-    partial: str | None = None
+    remark: str | None = None
 
     def read(self, what: str, records: Iterable[Any], answer: "Reader") -> "Answers":
         """Add what `answer` makes of each record, an answer or the reason why there is none; errors call them `what`."""
@@ -175,7 +176,7 @@ def _inspect(path: str, content: dict[str, Any]) -> Answers:
     if (status := content.get("status")) != "success":
         planned = len(_find(list, content, "eval", "dataset", "sample_ids"))
         planned *= _find(int, content, "eval", "config", "epochs") or 1
-        log.partial = f"the run ended as {status!r}: the log has {len(samples)} of {planned or 'unknown'} samples"
+        log.remark = f"the run ended as {status!r}: the log has {len(samples)} of {planned or 'unknown'} samples"
     return log.read("sample", samples, _inspect_sample)
 
 

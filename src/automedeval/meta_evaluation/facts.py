@@ -95,7 +95,7 @@ class JudgeProfile:
 
 
 def is_trusted(profile: JudgeProfile) -> bool:
-    """Return whether a model may be called better by this judge, and not only "scores higher".
+    """Return whether a model may be called better by this judge, and not only "wins more pairs".
 
     People's ratings show the judge above every baseline, or an audit shows that it marks dangerous answers down.
     """
@@ -169,14 +169,14 @@ def best_of(order: Sequence[str], level: Sequence[str], higher: str, none: str) 
 
     Args:
         order, level: the models, the first one first, and those that it is not clearly better than.
-        higher, none: what is said of it and of no model, as "scores higher" and "scores clearly highest".
+        higher, none: what is said of it and of no model, as "wins more pairs" and "wins clearly most pairs".
     """
     first, others = order[0], len(order) - 1
     if not level:
         return f"{first} {higher} than {order[1] if others == 1 else f'each of the {others} other models'}."
     names = in_a_row(level) if len(level) <= 3 else f"{len(level)} other models"
     behind = f" It {higher} than the other {others - len(level)}." if others > len(level) else ""
-    return f"No model {none}. {first} is first, without a clear difference from {names}.{behind}"
+    return f"No model {none}. {first} is first, but not clearly above {names}.{behind}"
 
 
 def in_words(kinds: Sequence[str]) -> str:

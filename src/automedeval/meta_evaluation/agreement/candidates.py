@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -96,13 +97,23 @@ def _unconnected(compared: np.ndarray, models: list[str]) -> str | None:
 
 
 def _first_places(halves: np.ndarray, names: list[str], resamples: int) -> dict[str, float]:
-    """Return how often each model has the highest win rate; `halves` has the wins, ties counted half."""
-    own, games = halves.sum(2), (halves + halves.transpose(0, 2, 1)).sum(2)
+    """Return how often each model is first by `_mean_share`; `halves` has the wins, ties counted half."""
+    flat, size = halves.reshape(len(halves), -1), len(names)
     drawn = bootstrap.resample_counts(len(halves), resamples)
-    rates = np.concatenate([bootstrap.divide(counts @ own, counts @ games) for counts in drawn])
-    defined = rates[~np.isnan(rates).all(axis=1)]
+    shares = np.concatenate([_mean_share((counts @ flat).reshape(-1, size, size)) for counts in drawn])
+    defined = shares[~np.isnan(shares).all(axis=1)]
     first = defined >= np.nanmax(defined, axis=1, keepdims=True) - bootstrap.ROUNDING
     return dict(zip(names, (first / first.sum(axis=1, keepdims=True)).mean(axis=0).tolist()))
+
+
+def _mean_share(halves: np.ndarray) -> np.ndarray:
+    """Return each model's share of pairs won, averaged over its opponents: float [..., models].
+
+    Where models answered different cases, a weak opponent that one of them met often lifts it no more than any other one.
+    """
+    shares = bootstrap.divide(halves, halves + halves.swapaxes(-1, -2))
+    met = ~np.isnan(shares)
+    return bootstrap.divide(np.where(met, shares, 0.0).sum(-1), met.sum(-1))
 
 
 def tell_apart(pairs: Sequence[dict[str, Any]]) -> None:
@@ -124,16 +135,15 @@ def standing(table: dict[str, Any]) -> dict[str, Any]:
     """Return how the models of one judge's table stand.
 
     Returns:
-        "order": the models by win rate; "best": the first of them if it is better
-        than every other one, each with an adjusted p-value below `LEVEL`, else None; "level": the models that the first is not
-        shown to be better than; "signs": (model, model) → ">" better, "<" worse, "≈" no clear difference, "" not compared;
-        "wins": (model, model) → the share of their cases that the first wins, ties counted half; "ranks": model → the ranks
-        that clear differences leave it, as "1" or "1–2"; "unclear": the first model, the one that is hardest to tell from it,
-        and about how many more cases would (None: no number would), else None.
+        "order": the models by clear wins less clear losses, then by their mean share of pairs won; "best": the first of them if
+        it is better than every other one, each with an adjusted p-value below `LEVEL`, else None; "level": the models that the
+        first is not shown to be better than; "signs": (model, model) → ">" better, "<" worse, "≈" no clear difference, "" not
+        compared; "wins": (model, model) → the share of their cases that the first wins, ties counted half; "ranks": model → the
+        ranks that clear differences leave it, as "1" or "1–2"; "unclear": the first model, the one that is hardest to tell from
+        it, and about how many more cases would (None: no number would), else None.
     """
     if "gap" in table:
         return {"order": [], "best": None, "level": [], "signs": {}, "wins": {}, "ranks": {}, "unclear": None}
-    order = sorted(table["models"], key=lambda model: -table["models"][model]["win_rate"]["value"])
     signs, wins, more = {}, {}, {}
     for pair in table["pairs"]:
         first, second = pair["pair"]
@@ -144,8 +154,10 @@ def standing(table: dict[str, Any]) -> dict[str, Any]:
         wins[first, second] = pair["win"]["value"] + pair["tie"]["value"] / 2
         wins[second, first] = pair["loss"]["value"] + pair["tie"]["value"] / 2
         more[first, second] = more[second, first] = pair["more_cases"]
-    level = [model for model in order[1:] if signs.get((order[0], model), "") != ">"]
     losses, beaten = (Counter(model for (model, _), sign in signs.items() if sign == which) for which in "<>")
+    shares = {model: fmean(share for (name, _), share in wins.items() if name == model) for model in table["models"]}
+    order = sorted(table["models"], key=lambda model: (losses[model] - beaten[model], -shares[model]))
+    level = [model for model in order[1:] if signs.get((order[0], model), "") != ">"]
     ends = {model: (1 + losses[model], len(order) - beaten[model]) for model in order}
     unclear = [(order[0], model, more[order[0], model]) for model in level if signs.get((order[0], model)) == "≈"]
     ranks = {model: "–".join(dict.fromkeys(map(str, ends[model]))) for model in order}

@@ -8,6 +8,7 @@ from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.table import Row
 from automedeval.stats import bootstrap, selective
 
+SURE = 0.5  # standard deviations of the scores: two that are farther apart are no close call
 ROUNDING = 1e-12  # of means of ratings that are equal
 MOST_CASES = 10  # of each list of cases to look at, but of those with contradicted statements
 
@@ -46,12 +47,14 @@ def measures_of_cases(cases: Cases, row: Row, people: People | None) -> dict[str
 
 
 def worth_reading(cases: Cases, row: Row, people: People | None) -> dict[str, list[str]]:
-    """Return, for each of `measures_of_cases`, the ids of the cases where it is highest; only those above zero."""
+    """Return, for each of `measures_of_cases`, the ids of the cases where it is highest, if it says something there."""
     lists = {}
     for name, measure in measures_of_cases(cases, row, people).items():
         most = None if name == "contradicted" else MOST_CASES
         order = np.argsort(np.where(np.isnan(measure), np.inf, -measure), kind="stable")[:most].tolist()
-        least = -np.inf if name == "least_sure" else ROUNDING
+        least = ROUNDING
+        if name == "least_sure":  # a close call, or pairs that the order turns
+            least = -1 + ROUNDING if row.expected is None else -SURE * np.nanstd(row.expected)
         use = [case for case in order if measure[case] > least]
         lists[name] = [cases.records[case].id for case in use]
     return lists

@@ -19,7 +19,7 @@ from automedeval.meta_evaluation.agreement.judge_facts import (
 )
 from automedeval.meta_evaluation.agreement.ratings import People
 from automedeval.meta_evaluation.facts import facts_of
-from automedeval.meta_evaluation.report.changes import Changes, candidates_of, changes_of, in_common
+from automedeval.meta_evaluation.report.changes import Changes, better, candidates_of, changes_of, in_common
 from automedeval.meta_evaluation.table import Row, VerdictTable, rows_of
 from automedeval.records import RecordError
 from automedeval.records.text import interval, percent
@@ -31,13 +31,6 @@ from automedeval.stats.prediction_powered import LEAST_RATED, Powered, predictio
 MOST_PAIRED = 6  # candidates whose pairs are all compared
 NO_SCORES = "this judge compares pairs and gives no scores"
 OFF_SCALE = "this judge's figures are not on people's scale"
-
-
-def better(row: Row, cases: Cases, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return the relation by a judge of the first response to the second, from -1 (worse) to 1: float [pairs of indices]."""
-    turn = np.where(first < second, 1.0, -1.0)
-    places = [cases.pair_index.get((min(i, j), max(i, j)), -1) for i, j in zip(first.tolist(), second.tolist())]
-    return turn * np.append(row.finest, np.nan)[places]
 
 
 def scales_of(cases: Cases, people: People, rows: Sequence[Row], notes: list[str]) -> dict[Row, bool]:
@@ -83,7 +76,9 @@ def compare(cases: Cases, people: People, rows: Sequence[Row], candidates: Mappi
         result["models"][name] = {"mean": _figures(judges, people.scores[at], judged)}
     pairs = []
     if len(candidates) > MOST_PAIRED:
-        notes.append(f"{len(candidates)} candidates: pairs are compared of up to {MOST_PAIRED}, in a file of their own")
+        notes.append(
+            f"{len(candidates)} models are too many to compare every two: put at most {MOST_PAIRED} into a file of their own"
+        )
     for first, second in combinations(candidates, 2) if len(candidates) <= MOST_PAIRED else ():
         sides = in_common(candidates, first, second)
         both = sides.shape[1]

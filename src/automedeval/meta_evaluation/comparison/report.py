@@ -28,6 +28,8 @@ def words(result: Result) -> list[str]:
     if not pairs:
         means = [each["mean"][lead] for each in result["models"].values()]
         alone = "There is one model, and nothing to compare it with."
+        if len(means) > 1:
+            alone = f"The models are not compared: {result['notes'][-1]}."
         return [alone, *changed, *_gain(means, lead, "its mean score")]
     figures = [pair["difference"][lead] for pair in pairs]
     defined = [(pair, figure) for pair, figure in zip(pairs, figures) if figure[kind]["low"] is not None]

@@ -82,6 +82,13 @@ def in_common(candidates: Mapping[str, np.ndarray], *names: str) -> np.ndarray:
     return sides[:, (sides >= 0).all(axis=0)]
 
 
+def better(row: Row, cases: Cases, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Return the relation by a judge of the first response to the second, from -1 (worse) to 1: float [pairs of indices]."""
+    turn = np.where(first < second, 1.0, -1.0)
+    places = [cases.pair_index.get((min(i, j), max(i, j)), -1) for i, j in zip(first.tolist(), second.tolist())]
+    return turn * np.append(row.finest, np.nan)[places]
+
+
 def paired_difference(gaps: np.ndarray) -> Estimate:
     """Return the mean of a judge's differences, float [cases], with its interval; NaN where not both have a score."""
     return prediction_powered(np.full(len(gaps), np.nan), gaps).naive
@@ -156,8 +163,11 @@ def _marked(
     """Return the gap and the marks, as `Changes` has them, of new answers beside the old ones: (line, their places)."""
     (old_row, old_at), (new_row, new_at) = old, new
     gap = np.full(cases.responses, np.nan)
-    gap[new_at] = new_row.ranking_values[new_at] - old_row.ranking_values[old_at]
-    relation = relation_of(gap)
+    if old_row is new_row and new_row.values is None:  # a judge of pairs: what it says of these two
+        gap[new_at] = better(new_row, cases, new_at, old_at)
+    else:
+        gap[new_at] = new_row.ranking_values[new_at] - old_row.ranking_values[old_at]
+    relation = relation_of(gap.round(2))  # as it is shown
     if old_row is new_row:  # two models: an empty answer loses a tie
         ties = relation[new_at] == 0
         relation[new_at] += ties * (cases.empty[old_at] * 1.0 - cases.empty[new_at])

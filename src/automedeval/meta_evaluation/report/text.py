@@ -44,10 +44,10 @@ def headline(result: dict[str, Any], scale: tuple[float, float] | None) -> str:
     if result["cases"]["models"] == 1:
         return f"There is one model, and nothing to compare it with.{found} {trust(known)}"
     if "baseline" not in result:
-        return f"{_best(table, stands, is_trusted(known))}{found} {trust(known)}"
+        return f"{_best(table, stands, is_trusted(known))}{_means(table, stands, scale)}{found} {trust(known)}"
     worst_first = sorted(result["baseline"]["models"].items(), key=lambda each: each[1]["better"] - each[1]["worse"])
     said = " ".join(_beside(name, each, result["baseline"]["name"], scale) for name, each in worst_first[:SHOWN])
-    more = f" {len(worst_first) - SHOWN} more models stand below." if len(worst_first) > SHOWN else ""
+    more = f" {several(len(worst_first) - SHOWN, 'other model')} below." if len(worst_first) > SHOWN else ""
     return f"{said or 'No other model was judged.'}{more}{found} {trust(known)}"
 
 
@@ -55,7 +55,7 @@ def answer(result: dict[str, Any]) -> dict[str, str]:
     """Return what is known beside the headline: what it is about → text, in the order in which it is said."""
     table, stands, known = known_of(result)
     trusted = is_trusted(known)
-    answers = {"Best model" if trusted else "Scores highest": _best(table, stands, trusted)} | dict(facts_of(known))
+    answers = {"Best model" if trusted else "Wins most pairs": _best(table, stands, trusted)} | dict(facts_of(known))
     if stands["order"]:
         first = stands["order"][0]
         rate = table["models"][first]["win_rate"]
@@ -154,8 +154,22 @@ def is_clear(estimate: dict[str, Any]) -> bool:
 def _best(table: dict[str, Any], stands: dict[str, Any], trusted: bool) -> str:
     if "gap" in table:
         return f"The models cannot be compared: {table['gap']}."
-    higher, none = ("is better", "is shown to be best") if trusted else ("scores higher", "scores clearly highest")
+    higher, none = ("is better", "is shown to be best") if trusted else ("wins more pairs", "wins clearly most pairs")
     return best_of(stands["order"], stands["level"], higher, none)
+
+
+def _means(table: dict[str, Any], stands: dict[str, Any], scale: tuple[float, float] | None) -> str:
+    """Say the mean score of the first model beside the highest other one, which may be above it; nothing without scores."""
+    means = {
+        name: (each.get("expected") or each.get("score") or {}).get("value")
+        for name, each in table.get("models", {}).items()
+    }
+    first, *others = stands["order"] or [None]
+    of_others = [mean for name in others if (mean := means[name]) is not None]
+    if scale is None or not of_others or means.get(first) is None:
+        return ""
+    others_have = f"of {others[0]}" if len(others) == 1 else "of the others at most"
+    return f" Mean score of {first}: {means[first]:.2f} of {scale[1]:g}, {others_have} {max(of_others):.2f}."
 
 
 def _cases(counts: dict[str, Any]) -> str:
