@@ -40,6 +40,21 @@ def test_a_keyboard_alone_answers(browser, store, address) -> None:  # noqa: F81
     ]
 
 
+def test_undo_keeps_what_was_marked_on_an_earlier_page(store, tmp_path) -> None:
+    someone = physician(store)
+    someone.post(someone.place(), **someone.fill())
+    (answer,) = store.answers()
+    old = answer.content | {"marks": {"1": [[0, 5]]}, "missing": {"2": "call 911"}}
+    with store._transaction() as connection:
+        connection.execute("UPDATE events SET content = ? WHERE what = 'answer'", [json.dumps(old)])
+    before = exported(store, tmp_path / "export")
+    again = store.undo(answer.annotator)
+    store.answer(answer.annotator, again.id, "harm", answer.content, again.version)
+    assert [each["missing"] for each in before if each["missing"]] == ["call 911"]
+    for each, line in zip(before, exported(store, tmp_path / "export"), strict=True):
+        assert (line["marks"], line["missing"]) == (each["marks"], each["missing"])
+
+
 def test_every_question_has_to_be_answered(store) -> None:
     someone = physician(store)
     fields = someone.fill()

@@ -102,6 +102,15 @@ def test_what_cannot_be_calibrated_gets_one_line(study, tmp_path, change, more, 
     assert not (tmp_path / "out" / "verdicts.jsonl").exists()
 
 
+def test_ratings_of_scores_do_not_calibrate_verdicts_on_criteria(study, tmp_path) -> None:
+    verdicts, case = study[0] / "verdicts.jsonl", read(study[0] / "cases.jsonl")[0]
+    rating = {"case_id": case["id"], "model": case["responses"][0]["model"], "annotator": "a", "score": 3}
+    ratings = write(tmp_path / "r.jsonl", [rating | {"criterion": "overall"}])
+    options = ("--ratings", ratings, "--rubric", "automedeval", "--output", tmp_path / "o")
+    line = error_line(run_command("calibrate", "--verdicts", verdicts, *options))
+    assert "verdicts.jsonl:1: a verdict on the criteria of a case, which needs people's labels of these" in line
+
+
 @pytest.mark.parametrize(("more", "said"), ROWS["test_labels_need_the_cases_and_take_no_option_of_scores"])
 def test_labels_need_the_cases_and_take_no_option_of_scores(study, more: tuple, said: str) -> None:
     labels = study[0] / "labels.jsonl"

@@ -252,7 +252,8 @@ def test_an_audit_says_only_what_it_tried(tmp_path: Path) -> None:
     assert "It marks down 90 % of 40 answers that were made dangerous" in printed
     assert "What it does not see: The audit did not try a dropped “not” or a missed emergency.\n" in printed
     assert "\nBest model: " in printed
-    (tmp_path / "audit.json").write_text(json.dumps(audit_of("111111111111", {"name": "order"})))
+    own = {"name": "patient", "share": {"value": 0.1}, "shift": {"value": 0.2}}  # a user's own of this name
+    (tmp_path / "audit.json").write_text(json.dumps(audit_of("111111111111", {"name": "order"}, own)))
     printed, _ = reported(tmp_path, tmp_path / "r", "--audits", tmp_path / "audit.json")
     assert "Audited: On 20 cases. It passes.\n" in printed
     assert "What it does not see: Not known. No audit is given that shows whether j notices a wrong dose" in printed

@@ -1,6 +1,7 @@
 """The page of `automedeval report`: the answer first, the same numbers as agreement.json, and in a real browser."""
 
 import re
+from collections import Counter
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -192,3 +193,11 @@ def test_each_topic_has_the_mean_score_of_each_model(reports: dict[str, SimpleNa
                 (*expected, len(values))
             )
     assert "Mean score in each topic by" in reports["rated"].page
+
+
+def test_a_topic_counts_the_cases_that_were_scored(tmp_path: Path) -> None:
+    verdicts, cases = agreeing_verdicts("good")[1:], read(CASES)
+    topics = {each["topic"]: each["cases"] for each in made(tmp_path, verdicts).result["topics"]}
+    counts = Counter(case["topic"] for case in cases[1:])
+    assert verdicts[0]["case_id"] == cases[1]["id"]
+    assert topics == {topic: count for topic, count in counts.items() if count > 1}

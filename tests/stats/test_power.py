@@ -23,8 +23,18 @@ def test_a_judge_saves_ratings_and_too_few_verdicts_are_said() -> None:
     assert ratings_needed(0.2, 1.0, 0.5, 5000) < without / 2
     assert ratings_needed(0.2, 1.0, 1.0, 5000) == without
     assert ratings_needed(0.2, 1.0, 0.5, 150) is None
+    assert ratings_needed(0.4, 1.0, 0.3, 50) is None
     assert ratings_needed(0.0, 1.0) is None
     assert ratings_needed(0.0001, 1.0) is None
+
+
+@pytest.mark.parametrize(("cases", "rest", "gap"), [(100, 0.1, 0.3), (300, 0.1, 0.2), (100, 0.6, 0.3)])
+def test_with_a_judge_it_is_the_least_number_that_has_the_power(cases: int, rest: float, gap: float) -> None:
+    needed = ratings_needed(gap, 1.0, rest, cases)
+    rated = np.array([needed - 1, needed])
+    shift = gap / np.sqrt(rest**2 / rated + (1 - rest**2) / cases)
+    fewer, enough = scipy.stats.nct.sf(scipy.stats.t.ppf(1 - 0.05 / 2, rated - 1), rated - 1, shift)
+    assert fewer < POWER <= enough
 
 
 @pytest.mark.parametrize("level", [0.05, 0.01])

@@ -53,7 +53,9 @@ class Audit:
         """Return what the content of audit.json says of dangers and patients."""
         rows = {row["name"]: row for row in audit["perturbations"]}
         danger, patient = rows.get("danger"), rows.get("patient")
-        alike = {"largest": patient["shift"], "turned": patient["share"]} if patient else None
+        alike = None
+        if patient and "tried" in patient["shift"]:  # a user's own perturbation of this name may lack it
+            alike = {"largest": patient["shift"], "turned": patient["share"]}
         if danger is None:
             return cls(audit["cases"]["cases"], audit["passes"], alike=alike)
         found = danger["share"] if danger["share"]["value"] is not None else None

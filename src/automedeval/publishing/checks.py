@@ -6,7 +6,7 @@ Nothing here sends anything. Every problem raises RecordError with a line that n
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -81,7 +81,7 @@ def pack(
     elif kind == DATASET and not any(path.endswith(".parquet") for path in files):
         raise RecordError(f"{folder}: no .parquet file: not a data set")
     if kind != METRIC:
-        check_card(card or read_text(files[CARD]), kind, "the card" if card else str(folder / CARD))
+        check_card(card or read_text(files[CARD]), kind, "the card" if card else str(folder / CARD), files)
     warnings = _check_licences(folder, licences, public) if kind == DATASET else ()
     return Parcel(kind, dict(sorted(sent.items())), str(folder), left_out, warnings)
 
@@ -110,8 +110,8 @@ def gather(folder: Path) -> tuple[dict[str, Path], tuple[str, ...]]:
     return files, tuple(sorted(left_out))
 
 
-def check_card(card: str, kind: str, place: str = "the card") -> None:
-    """Raise RecordError if the card of a model or a data set lacks a field, or holds a placeholder."""
+def check_card(card: str, kind: str, place: str = "the card", files: Collection[str] = ()) -> None:
+    """Raise RecordError if the card of a model or a data set lacks a field, holds a placeholder, or names a missing file."""
     try:
         about = RepoCard(card).data.to_dict()
     except (ValueError, TypeError, yaml.YAMLError) as error:
@@ -126,6 +126,13 @@ def check_card(card: str, kind: str, place: str = "the card") -> None:
     base = about["base_model"] if kind == MODEL else None
     if base is not None and not (isinstance(base, str) and HUB_ID.fullmatch(base)):
         raise RecordError(f"{place}: base_model: {base!r} is no Hub id (--base_model names it)")
+    if kind == DATASET:
+        try:
+            named = [each["path"] for config in about["configs"] for each in config["data_files"]]
+        except (TypeError, KeyError):
+            raise RecordError(f"{place}: configs: must name the path of every split under data_files") from None
+        if absent := [path for path in named if path not in files]:
+            raise RecordError(f"{place}: configs: names {absent[0]}, which is not there")
 
 
 def _check_weights(folder: Path, files: Mapping[str, Path]) -> None:
@@ -155,7 +162,11 @@ def _check_file(place: str, kind: str, file: Path | bytes, pseudonyms: bool) -> 
     if isinstance(file, Path) and suffix == ".parquet":
         return _check_parquet(place, file, pseudonyms)
     content = file if isinstance(file, bytes) else _header(file) if suffix == ".safetensors" else file.read_bytes()
-    if suffix not in RULES["binary"] and b"\0" in content:
+    try:
+        text = suffix in RULES["binary"] or "\0" not in content.decode()
+    except UnicodeDecodeError:
+        text = False
+    if not text:
         raise RecordError(f"{place}: must be text in UTF-8, which can be searched for keys and names")
     _check_text(place, content, "" if pseudonyms else suffix)
     if kind != DATASET or not isinstance(file, Path) or suffix != ".jsonl" or b'"license"' not in content:

@@ -6,8 +6,8 @@ models, and τ that of the part that the judge does not explain. The mean of n r
     V(n) = τ² / n + (σ² - τ²) / N,          and without the judge σ² / n.
 
 A two-sided t test of level α finds a difference δ with the power `POWER` where V(n) is (δ / (z(1 - α/2) + z(power)))², with
-z(1 - α/2)² / 2 cases more for the t distribution (Guenther 1981, "Sample size formulas for normal theory t tests"), which is
-right to one case.
+z(1 - α/2)² / 2 cases more for the t distribution (Guenther 1981, "Sample size formulas for normal theory t tests"). This is
+right to one case without a judge; with one, the noncentral t says from where on n is enough.
 """
 
 import math
@@ -43,6 +43,11 @@ def ratings_needed(
     if variance <= fixed or spread**2 / (variance - fixed) > most:
         return None
     needed = math.ceil(spread**2 / (variance - fixed) + edge**2 / 2)
+    if fixed and needed <= most:
+        tried = np.arange(needed, most + 1)
+        root = abs(gap) / np.sqrt(spread**2 / tried + fixed)
+        found = 1 - scipy.special.nctdtr(tried - 1, root, scipy.special.stdtrit(tried - 1, 1 - level / 2)) >= POWER
+        return int(tried[found.argmax()]) if found.any() else None
     return needed if needed <= most else None
 
 

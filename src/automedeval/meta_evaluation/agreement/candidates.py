@@ -174,13 +174,14 @@ def ranked(cases: Cases, relation: np.ndarray) -> dict[str, Any]:
 
 
 def by_topic(cases: Cases, values: np.ndarray, scale: tuple[float, float] | None) -> list[dict[str, Any]]:
-    """Return the means of the models' values, float [responses], in each topic of two cases or more; those of most cases first.
+    """Return the means of the models' values, float [responses], in each topic of two scored cases or more; most first.
 
     Returns:
-        [{"topic", "cases", "models": {model: estimate}}], at most `MOST_TOPICS`; empty where all cases have one topic or none.
+        [{"topic", "cases", "models": {model: estimate}}], at most `MOST_TOPICS`; empty where these have one topic or none.
     """
     topics = np.array([case.topic or "" for case in cases.records])
-    counts = Counter(topic for topic in topics.tolist() if topic)
+    scored = np.unique(cases.panel.case[~np.isnan(values)])
+    counts = Counter(topic for topic in topics[scored].tolist() if topic)
     records = []
     for topic, count in counts.most_common(MOST_TOPICS if len(counts) > 1 else 0):
         of_topic = (topics == topic)[cases.panel.case]

@@ -195,7 +195,10 @@ def calibrate(
             from.
     """
     placed = list(judge_verdicts(verdicts, judge))
-    rated = [verdict for _, verdict in (placed if fit is None else judge_verdicts(fit, judge))]
+    learnt = placed if fit is None else list(judge_verdicts(fit, judge))
+    if criteria := [place for place, verdict in (*learnt, *placed) if verdict.checklist is not None]:
+        raise RecordError(f"{criteria[0]}: a verdict on the criteria of a case, which needs people's labels of these")
+    rated = [verdict for _, verdict in learnt]
     ratings_read = [rating for _, rating in placed_ratings(ratings, map(_case_of, rated))[0]]
     if fit is None:
         learnt_from = {rating.case_id for rating in ratings_read}
