@@ -49,11 +49,11 @@ class _Joined:
     epoch: int
     answers: dict[str, Answer] = field(default_factory=dict)
     about: dict[str, list] = field(default_factory=dict)
-    id: str | None = None  # of the row of a table
+    ids: list[str] = field(default_factory=list)  # of the rows of tables
 
     def case(self) -> Case:
         """Return the case; by the extra keys of its responses `automedeval export` finds the answers in their logs again."""
-        name = self.id or digest(question_key(self.question))
+        name = self.ids[0] if self.ids else digest(question_key(self.question))
         responses = tuple(
             Response(model, answer.text, {"harness_id": answer.id, "harness_epoch": answer.epoch})
             for model, answer in self.answers.items()
@@ -130,7 +130,7 @@ def join_logs(
             notes.append(f"{file}: {log.remark}")
     if not joined:
         raise RecordError(f"no answer: {'; '.join(notes)}")
-    ids = Counter(each.id for each in joined.values() if each.id)
+    ids = Counter(name for each in joined.values() for name in set(each.ids))
     if twice := next((name for name, count in ids.items() if count > 1), None):
         what = f"the id {twice!r} has different questions in these tables"
         raise RecordError(f"{what}: make them one, or leave the ids out")
@@ -174,7 +174,7 @@ def _add(
             log.left_out["the question is in the log before"] += 1
             continue
         case.answers[model] = answer
-        case.id = case.id or (None if twice is None else answer.id)
+        case.ids += [answer.id] if twice is not None and answer.id else []
         for key, value in {"reference": answer.reference, **answer.about}.items():
             if value not in (None, "", ()):
                 case.about.setdefault(key, []).append(value)
