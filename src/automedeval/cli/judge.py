@@ -292,12 +292,9 @@ def folder_name(judge: str) -> str:
 
 def what_is_judged(args: JudgeArguments, judge: str) -> list[str]:
     """Describe the defaults in use: what the columns of a table hold, and the judge."""
-    table, lines = table_of(args.file, blank=args.blank), []
-    if table is not None:
-        lines.append(f"{args.file}: {'; '.join(table.notes)} (--columns says it otherwise)")
-    if args.judge_by_default:
-        lines.append(f"judge: {judge} (--judge names another)")
-    return lines
+    table = table_of(args.file, blank=args.blank)
+    lines = [f"{args.file}: {'; '.join(table.notes)} (--columns says it otherwise)"] if table else []
+    return lines + [f"judge: {judge} (--judge names another)"] * args.judge_by_default
 
 
 def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> tuple[str, bool]:

@@ -82,9 +82,8 @@ def read_version(file: str, blank: str | None, columns: Sequence[str] = ()) -> A
     """Return the answers of one version of a model, which its table has in one column; RecordError if it has several."""
     table = table_of(file, blank=blank, columns=columns)
     cases = ((file, each) for each in read_cases(file, blank=blank))
-    placed = list(named_cases(table) if table else cases)
     answers = Answers(file, None, remark="; ".join(table.notes) if table else None)
-    for place, case in placed:
+    for place, case in named_cases(table) if table else cases:
         if len(case.responses) != 1:
             count = f"{len(case.responses)} answers ({', '.join(case.models)})"
             raise RecordError(f"{place}: {count}, and a file for each version has one to a question")
@@ -155,17 +154,14 @@ def _add(
 ) -> list[Answer]:
     """Add the answers of one model and return them; count in the log what cannot be added.
 
-    Args:
-        twice: the questions that a table has several times, which are told apart by their ids; None for a log.
+    `twice` are the questions that a table has several times, which are told apart by their ids; None for a log.
     """
     added = []
     for answer in log.answers:
         question = question_in(answer.question, question_pattern)
-        if question is None:
-            log.left_out["the prompt does not fit --question_pattern"] += 1
-            continue
-        if is_blank(question):
-            log.left_out["the question has no text"] += 1
+        if question is None or is_blank(question):
+            fits = question is not None
+            log.left_out["the question has no text" if fits else "the prompt does not fit --question_pattern"] += 1
             continue
         key = question_key(question)
         place = (key, answer.epoch, answer.id if twice and key in twice else "")
