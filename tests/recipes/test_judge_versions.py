@@ -113,9 +113,10 @@ def test_columns_are_named_for_each_and_an_id_has_one_question(tmp_path):
     columns = ("--columns", "question=prompt", "output")
     done = succeeded(judged(tmp_path, f"a={first}", f"b={second}", *columns))
     assert "4 cases, 1 with an answer of all 2 models" in done.stdout
-    other = table(tmp_path / "c.csv", [["0", "Two pills, please?", "No."]], *names[:3])
-    line = error_line(judged(tmp_path / "other", f"b={second}", f"c={other}", *columns))
-    assert "the id '0' has different questions in these tables" in line
+    for rows in ([["0", "Two pills, please?", "No."]], [["0", QUESTIONS[1], "60."], ["1", QUESTIONS[0], "No."]]):
+        other = table(tmp_path / "c.csv", rows, *names[:3])
+        line = error_line(judged(tmp_path / "other", f"a={first}", f"c={other}", *columns))
+        assert "the id '0' has different questions in these tables" in line
 
 
 def test_the_first_version_is_the_baseline_of_a_report_that_open_makes(tmp_path, monkeypatch):

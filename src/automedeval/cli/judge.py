@@ -67,7 +67,7 @@ from automedeval.records.log import Log
 from automedeval.records.offline import is_offline
 from automedeval.records.processes import join_processes, print_notes
 from automedeval.records.run_record import record_run
-from automedeval.records.text import RANKED, format_table, printable
+from automedeval.records.text import RANKED, format_table, in_a_row, printable
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.published import PACKAGED
 
@@ -196,7 +196,8 @@ def main() -> None:
     args.cases = [cases_file(args, output, log_args, processes)]
     tell(*what_is_judged(args, judge_name))
     rubric = judge_rubric(judge_name, args.rubric)
-    reported = args.baseline or version  # the baseline of the report
+    compared = rubric.mode != "checklist" and not rubric.in_words
+    reported = (args.baseline or version) if compared else None  # the baseline of the report
     # by other rubrics than pairwise ones it changes nothing that is judged
     args.baseline = reported if rubric.mode == "pairwise" and not args.dataset else None
     if rubric.in_words:
@@ -223,6 +224,9 @@ def main() -> None:
         tell(f"the criteria of the cases are not read: that takes a language model, {CRITERIA}")
     if not requests:
         raise RecordError(f"{args.file}: nothing to judge: {rubric.name} compares pairs, and no case has two responses")
+    shown = {each.case.models[slot] for each in requests for slot in each.slots}
+    if reported and reported not in shown:
+        raise RecordError(f"--baseline: no answer of {reported!r} is judged, but of {in_a_row(sorted(shown))}")
     asked = {name: getattr(args, name) for name in ("rationale", "score_decoding", "on_overlong")}
     judge = load_judge(
         judge_name, rubric, chat_args, name=args.judge_name, cases=requests.cases, processes=processes, encoder=encoder_args,
@@ -268,8 +272,7 @@ def main() -> None:
     if not any_valid:
         raise RecordError(f"{log.path}: no verdict is valid, so that there is nothing to report")
     if processes.rank == 0 and not awaited:
-        if reported and rubric.mode != "checklist" and not rubric.in_words:
-            args.baseline = reported
+        args.baseline = reported
         if args.limit:  # the others' verdicts are not missing
             args.cases = [str(output / f"cases-{args.limit}.jsonl")]
             write_lines(Path(args.file), (case.to_dict() for case in requests.cases))
@@ -289,12 +292,9 @@ def folder_name(judge: str) -> str:
 
 def what_is_judged(args: JudgeArguments, judge: str) -> list[str]:
     """Describe the defaults in use: what the columns of a table hold, and the judge."""
-    table, lines = table_of(args.file, blank=args.blank), []
-    if table is not None:
-        lines.append(f"{args.file}: {'; '.join(table.notes)} (--columns says it otherwise)")
-    if args.judge_by_default:
-        lines.append(f"judge: {judge} (--judge names another)")
-    return lines
+    table = table_of(args.file, blank=args.blank)
+    lines = [f"{args.file}: {'; '.join(table.notes)} (--columns says it otherwise)"] if table else []
+    return lines + [f"judge: {judge} (--judge names another)"] * args.judge_by_default
 
 
 def summary(log: Log, rubric: Rubric, requests: Requests, seconds: float) -> tuple[str, bool]:

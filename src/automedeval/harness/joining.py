@@ -49,11 +49,11 @@ class _Joined:
     epoch: int
     answers: dict[str, Answer] = field(default_factory=dict)
     about: dict[str, list] = field(default_factory=dict)
-    id: str | None = None  # of the row of a table
+    ids: list[str] = field(default_factory=list)  # of the rows of tables
 
     def case(self) -> Case:
         """Return the case; by the extra keys of its responses `automedeval export` finds the answers in their logs again."""
-        name = self.id or digest(question_key(self.question))
+        name = self.ids[0] if self.ids else digest(question_key(self.question))
         responses = tuple(
             Response(model, answer.text, {"harness_id": answer.id, "harness_epoch": answer.epoch})
             for model, answer in self.answers.items()
@@ -82,9 +82,8 @@ def read_version(file: str, blank: str | None, columns: Sequence[str] = ()) -> A
     """Return the answers of one version of a model, which its table has in one column; RecordError if it has several."""
     table = table_of(file, blank=blank, columns=columns)
     cases = ((file, each) for each in read_cases(file, blank=blank))
-    placed = list(named_cases(table) if table else cases)
     answers = Answers(file, None, remark="; ".join(table.notes) if table else None)
-    for place, case in placed:
+    for place, case in named_cases(table) if table else cases:
         if len(case.responses) != 1:
             count = f"{len(case.responses)} answers ({', '.join(case.models)})"
             raise RecordError(f"{place}: {count}, and a file for each version has one to a question")
@@ -130,7 +129,7 @@ def join_logs(
             notes.append(f"{file}: {log.remark}")
     if not joined:
         raise RecordError(f"no answer: {'; '.join(notes)}")
-    ids = Counter(each.id for each in joined.values() if each.id)
+    ids = Counter(name for each in joined.values() for name in set(each.ids))
     if twice := next((name for name, count in ids.items() if count > 1), None):
         what = f"the id {twice!r} has different questions in these tables"
         raise RecordError(f"{what}: make them one, or leave the ids out")
@@ -155,17 +154,14 @@ def _add(
 ) -> list[Answer]:
     """Add the answers of one model and return them; count in the log what cannot be added.
 
-    Args:
-        twice: the questions that a table has several times, which are told apart by their ids; None for a log.
+    `twice` are the questions that a table has several times, which are told apart by their ids; None for a log.
     """
     added = []
     for answer in log.answers:
         question = question_in(answer.question, question_pattern)
-        if question is None:
-            log.left_out["the prompt does not fit --question_pattern"] += 1
-            continue
-        if is_blank(question):
-            log.left_out["the question has no text"] += 1
+        if question is None or is_blank(question):
+            fits = question is not None
+            log.left_out["the question has no text" if fits else "the prompt does not fit --question_pattern"] += 1
             continue
         key = question_key(question)
         place = (key, answer.epoch, answer.id if twice and key in twice else "")
@@ -174,7 +170,7 @@ def _add(
             log.left_out["the question is in the log before"] += 1
             continue
         case.answers[model] = answer
-        case.id = case.id or (None if twice is None else answer.id)
+        case.ids += [answer.id] if twice is not None and answer.id else []
         for key, value in {"reference": answer.reference, **answer.about}.items():
             if value not in (None, "", ()):
                 case.about.setdefault(key, []).append(value)
