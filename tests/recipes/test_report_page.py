@@ -192,7 +192,7 @@ def test_each_topic_has_the_mean_score_of_each_model(reports: dict[str, SimpleNa
             assert (found["value"], found["low"], found["high"], topic["cases"]) == pytest.approx(
                 (*expected, len(values))
             )
-    assert "Mean score in each topic by" in reports["rated"].page
+    assert "in the topics with most cases" in reports["rated"].page
 
 
 def test_a_topic_counts_the_cases_that_were_scored(tmp_path: Path) -> None:
