@@ -266,7 +266,11 @@ def tables(result: dict[str, Any]) -> list[Table]:
     if topics := result["topics"]:
         means = [[each["topic"], each["cases"], *map(span, each["models"].values())] for each in topics]
         found.append(
-            Table(["topic", "cases", *topics[0]["models"]], means, f"Mean score by {main['name']} in the topics with most cases")
+            Table(
+                ["topic", "cases", *topics[0]["models"]],
+                means,
+                f"Mean score by {main['name']} in the topics with most cases",
+            )
         )
     return found
 
