@@ -1,4 +1,4 @@
-"""Conversations as chat programs write them."""
+"""Conversations and preference rows as chat programs write them."""
 
 import json
 from pathlib import Path
@@ -17,8 +17,8 @@ def write(folder: Path, *rows: dict, name: str = "cases.jsonl") -> Path:
     return folder / name
 
 
-@pytest.mark.parametrize(("question", "read"), ROWS["test_a_conversation_is_read_with_parts"])
-def test_a_conversation_is_read_with_parts(question: list, read: list, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("question", "read"), ROWS["test_a_conversation_is_read_with_parts_and_tool_calls"])
+def test_a_conversation_is_read_with_parts_and_tool_calls(question: list, read: list, tmp_path: Path) -> None:
     (case,) = read_cases(write(tmp_path, {"id": 7, "question": question, "responses": ROWS["messages"][-1]}))
     assert case.id == "7"
     assert case.question == read

@@ -1,14 +1,24 @@
-"""Read conversations as chat programs write them: messages whose contents are texts, or parts that have texts."""
+"""Read conversations as chat programs write them: messages with parts, tool calls and no text, and rows of preferences."""
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
 from automedeval.records.errors import RecordError
 
-KEYS = (("role", "content"), ("from", "value"))  # the second of ShareGPT, which has these roles:
-ROLES = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "model": "assistant"}
-THOUGHTS = ("thinking", "redacted_thinking", "reasoning")  # kinds of parts
+ROLES = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "model": "assistant"}  # of ShareGPT
+# Kinds of parts
+TEXTS, THOUGHTS = ("text", "output_text", "input_text"), ("thinking", "redacted_thinking", "reasoning")
 CONVERSATIONS = ("messages", "conversation", "conversations")
+
+
+def is_conversation(value: Any) -> bool:
+    """Return whether a value is a list of messages."""
+    return isinstance(value, list) and bool(value) and all(isinstance(each, dict) and _kind(each) for each in value)
+
+
+def _kind(message: dict) -> tuple[str, str] | None:
+    return next((keys for keys in (("role", "content"), ("from", "value")) if keys[0] in message), None)
 
 
 def read_conversation(messages: Sequence[dict], name: str) -> list[dict[str, str]]:
@@ -19,54 +29,96 @@ def read_conversation(messages: Sequence[dict], name: str) -> list[dict[str, str
     return [_message(message, f"message {number} of {name!r}") for number, message in enumerate(messages, 1)]
 
 
-def _message(message: Any, place: str) -> dict[str, str]:
-    keys = next((keys for keys in KEYS if isinstance(message, dict) and keys[0] in message), None)
-    if keys is None:
+def _message(message: dict, place: str) -> dict[str, str]:
+    if not isinstance(message, dict) or not (keys := _kind(message)):
         raise RecordError(f"{place} is no object with a role and a content")
-    if keys == KEYS[0] and message.get("content") and all(isinstance(value, str) for value in message.values()):
+    if keys[0] == "role" and message.get("content") and all(isinstance(value, str) for value in message.values()):
         return message
     role, content = (message.get(key) for key in keys)
-    if isinstance(content, list):
-        parts = [part if isinstance(part, dict) else {"text": part} for part in content if part is not None]
-        texts = [part.get("text", f"[{part.get('type')}]") for part in parts if part.get("type") not in THOUGHTS]
-        content = "\n".join(str(text) for text in texts if text not in (None, ""))
-    if not isinstance(role, str) or not isinstance(content, str):
+    content = message.get("refusal") if content is None else content
+    texts = [_parts(content)] if isinstance(content, list) else [content] if isinstance(content, str) else []
+    calls = message.get("tool_calls") or message.get("function_call") or ()
+    texts += map(_call, calls if isinstance(calls, list) else [calls] if calls else [])
+    if not isinstance(role, str) or not texts or (content is not None and not isinstance(content, str | list)):
         raise RecordError(f"{place} has no text")
     beside = {key: value for key, value in message.items() if isinstance(value, str) and key not in keys}
-    return {"role": ROLES.get(role, role), "content": content, **beside}
+    return {"role": ROLES.get(role, role), "content": "\n".join(filter(None, texts)), **beside}
+
+
+def _parts(parts: list) -> str:
+    """Return the texts of a content's parts; of another part, such as an image, its kind in brackets; no thoughts."""
+    read = [part if isinstance(part, dict) else {"text": part} for part in parts if part is not None]
+    texts = [_part(part) for part in read if part.get("type") not in THOUGHTS]
+    return "\n".join(str(text) for text in texts if text not in (None, ""))
+
+
+def _part(part: dict) -> Any:
+    """Return the text of a part of a content; a tool's call and result as Anthropic has them."""
+    if part.get("type") == "tool_use":
+        return _call({"name": part.get("name"), "arguments": part.get("input", "")})
+    if part.get("type") == "tool_result":
+        content = part.get("content")
+        return _parts(content) if isinstance(content, list) else content
+    return part.get("text", f"[{part.get('type', 'part')}]")
+
+
+def _call(call: Any) -> str:
+    function = call.get("function") or call if isinstance(call, dict) else {"name": call}
+    arguments = function.get("arguments", "")
+    return f"[calls {function.get('name')}({arguments if isinstance(arguments, str) else json.dumps(arguments)})]"
+
+
+def answer_text(value: Any, name: str) -> Any:
+    """Return the text of an answer that is given as messages, a message or parts; another value as it is."""
+    if is_conversation(value):
+        return read_conversation(value, name)[-1]["content"]
+    if isinstance(value, dict) and _kind(value):
+        return _message(value, repr(name))["content"]
+    return _parts(value) if _is_parts(value) else value
+
+
+def _is_parts(value: Any) -> bool:
+    return isinstance(value, list) and any(isinstance(each, dict) and each.get("type") in TEXTS for each in value)
 
 
 def without_messages(row: dict, place: str) -> dict:
-    """Return a row of a table with a text in the place of one message, and with what a conversation asks and answers.
+    """Return a row of a table with texts in the place of messages.
 
-    A conversation is the question and, where an assistant has the last word, the answer to it; beside a question it is left.
+    `messages` are the question and, where an assistant has the last word, the answer to it. Of preferences, `chosen` and
+    `rejected`, the last messages are the answers; those that both begin with are the question if there is no `prompt`.
 
-    RecordError for a message without text, and for messages in another column: which of them is the answer is not known.
+    RecordError for a message without text.
     """
-    places = ("question", "prompt", *CONVERSATIONS)
-    if other := next((name for name, cell in row.items() if name not in places and _is_conversation(cell)), None):
-        raise RecordError(f"{place}: {other!r} must be text, and holds messages")
-    asked = next((name for name in places if name in row), "")
-    if not isinstance(row.get(asked), list) or not row[asked]:
+    row = {name: _parts(value) if _is_parts(value) else value for name, value in row.items()}
+    # each may be one message; beside a prompt, a conversation has one of them again
+    if {"chosen", "rejected"} <= set(row):
+        asked = {"prompt", "question"} & set(row)
+        row = {name: value for name, value in row.items() if not (asked and name in CONVERSATIONS)}
+        row = {name: [value] if is_conversation([value]) else value for name, value in row.items()}
+    told = {name: value for name, value in row.items() if is_conversation(value)}
+    if not told:
         return row
     try:
-        messages = read_conversation(row[asked], asked)
+        read = {name: read_conversation(value, name) for name, value in told.items()}
     except RecordError as error:
         raise RecordError(f"{place}: {error}") from None
-    if asked not in CONVERSATIONS:
-        return row | {asked: _question(messages)}
-    last = messages[-1]
-    if last["role"] not in ("assistant", "user"):
-        which = f"message {len(messages)} of {asked!r}, the last one,"
-        raise RecordError(f"{place}: {which} is neither a user's nor an assistant's: {last['role']!r}")
-    texts: dict[str, Any] = {"question": _question(messages)}
-    if last["role"] == "assistant":
-        texts = {"question": _question(messages[:-1]), "answer": last["content"]}
-    return {name: value for name, value in row.items() if name != asked} | texts
-
-
-def _is_conversation(cell: Any) -> bool:
-    return isinstance(cell, list) and any(isinstance(each, dict) and {"role", "from"} & set(each) for each in cell)
+    texts: dict[str, Any] = {}
+    for name, messages in read.items():
+        if name in CONVERSATIONS and not {"question", "prompt"} & set(row):
+            answered = messages[-1]["role"] == "assistant"
+            if messages[-1]["role"] not in ("assistant", "user"):
+                last = f"message {len(messages)} of {name!r}, the last one,"
+                raise RecordError(f"{place}: {last} is neither a user's nor an assistant's: {messages[-1]['role']!r}")
+            texts |= {"question": _question(messages[:-1] if answered else messages)}
+            texts |= {"answer": messages[-1]["content"]} if answered else {}
+        else:
+            texts[name] = _question(messages) if messages[-1]["role"] == "user" else messages[-1]["content"]
+    if {"chosen", "rejected"} <= set(read) and not {"question", "prompt"} & {*row, *texts}:
+        if read["chosen"][:-1] != read["rejected"][:-1]:
+            what = "'chosen' and 'rejected' do not answer one question"
+            raise RecordError(f"{place}: {what}: their messages before differ")
+        texts["question"] = _question(read["chosen"][:-1])
+    return {name: value for name, value in row.items() if name not in told} | texts
 
 
 def _question(messages: list[dict[str, str]]) -> str | list[dict[str, str]]:

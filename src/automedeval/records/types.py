@@ -17,7 +17,7 @@ from types import NoneType, UnionType
 from typing import Any, ClassVar, Self, get_args, get_origin
 
 from automedeval.records.errors import RecordError
-from automedeval.records.messages import read_conversation
+from automedeval.records.messages import answer_text, read_conversation
 from automedeval.records.thoughts import without_thoughts
 
 LARGEST = 1e6  # the squares of larger numbers are too coarse to compare
@@ -170,6 +170,8 @@ class Response(Record):
 
     @classmethod
     def from_dict(cls, record: dict) -> Self:
+        if isinstance(record, dict) and not isinstance(record.get("text"), str | None):
+            record = {**record, "text": answer_text(record["text"], "text")}
         response = super().from_dict(record)
         if not response.model.strip():
             raise RecordError("a response's 'model' must not be empty")
