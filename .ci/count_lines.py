@@ -8,15 +8,15 @@ import sys
 from pathlib import Path
 
 LIMITS = {
-    "src, lines of Python": 34_270,
-    "tests, lines of Python": 38_430,
-    "recipes, lines of Python": 2_380,
-    "benchmarks, lines of Python": 2_960,
-    "recipes, lines of YAML": 1_730,
-    "docs/*.md, bytes": 115_100,
-    "options declared": 260,
+    "src, lines of Python": 30_240,
+    "tests, lines of Python": 34_960,
+    "recipes, lines of Python": 2_130,
+    "benchmarks, lines of Python": 2_940,
+    "recipes, lines of YAML": 1_620,
+    "docs/*.md, bytes": 110_000,
+    "options declared": 209,
     "rooms": 17,
-    "arrows between rooms": 98,
+    "arrows between rooms": 94,
 }
 ROOT = Path(sys.argv[1] if sys.argv[1:] else ".")
 PACKAGE = ROOT / "src/automedeval"
