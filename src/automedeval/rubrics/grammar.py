@@ -266,6 +266,7 @@ _CHANGED = (
     r"|\bshould (?:be|read)|\b(?:change|correct|revise)\b.{1,60}\bto|\bi meant"
 )
 _QUOTED = re.compile("[\"“„«`]|\\B'|^\\s*>")
+_QUOTATION = re.compile('"[^"\n]*"|“[^”\n]*”|„[^“”\n]*[“”]|«[^»\n]*»')
 _SLOT = "§"  # stands for the name of a response
 
 
@@ -306,7 +307,8 @@ def _figures(text: str, rubric: Rubric) -> list[str]:
 
 
 def _sentences(text: str) -> Iterator[str]:
-    """Yield the sentences and lines of a text that are no quotation, rows of figures with the line above them."""
+    """Yield the sentences and lines of a text without its quotations, rows of figures with the line above them."""
+    text = _QUOTATION.sub(" ", text)
     rows = re.sub(r"\n(?=[^\w\n]*(?:\d[^A-Za-z\n]*)?(?:\n|\Z))", " ", text)
     return (each for each in re.split(r"(?<=[^\d\n][.!?])(?<!Dr\.)\s|\n", rows) if not _QUOTED.search(each))
 
