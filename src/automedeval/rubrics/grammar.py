@@ -267,6 +267,7 @@ _CHANGED = (
 )
 _QUOTED = re.compile("[\"“„«`]|\\B'|^\\s*>")
 _QUOTATION = re.compile('"[^"\n]*"|“[^”\n]*”|„[^“”\n]*[“”]|«[^»\n]*»')
+_NO_NUMBER = r"(?:n/?a\b|none\b|unknown|low|medium|high|(?-i:I{1,3}|IV|VI{0,3})\b|\?|[一二三四五六七八九十])"
 _SLOT = "§"  # stands for the name of a response
 
 
@@ -283,6 +284,8 @@ def _read_score_line(text: str, rubric: Rubric, slots: int) -> tuple[ParsedAnswe
             spans = tuple(scores[number].span("score") for number in sorted(scores))
             return ParsedAnswer(True, None, text[: header.start()], values, spans=spans), end
         problem = f"{len(scores)} scores for {slots} slots"
+        if re.match(rf"\W{{0,6}}{_named_slot(rubric)}\W{{1,12}}{_NO_NUMBER}", text[header.end() :], re.I):
+            break  # what was said first is taken back
     return ParsedAnswer(False, problem), len(text)
 
 
