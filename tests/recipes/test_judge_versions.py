@@ -119,6 +119,15 @@ def test_columns_are_named_for_each_and_an_id_has_one_question(tmp_path):
         assert re.search("the id '[01]' has different questions in these tables", line)
 
 
+def test_a_version_that_was_not_asked_has_no_answer_also_where_columns_are_named(tmp_path):
+    first = table(tmp_path / "a.csv", [[QUESTIONS[0], "Yes."], [QUESTIONS[1], ""]], "ask", "said")
+    second = table(tmp_path / "b.csv", [[each, "No."] for each in QUESTIONS[:2]], "ask", "said")
+    more = ("--columns", "question=ask", "said", "--blank", "skip")
+    said = succeeded(judged(tmp_path, f"a={first}", f"b={second}", *more)).stdout
+    assert "2 cases, 1 with an answer of all 2 models" in said
+    assert "cases without an answer, left out: 1" in said
+
+
 def test_the_first_version_is_the_baseline_of_a_report_that_open_makes(tmp_path, monkeypatch):
     """The counts are those of a loop over the lengths, which are the scores of this judge."""
     alone = ["Only of v1?", "Long. " * 99]  # it belongs to no mean

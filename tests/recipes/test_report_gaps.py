@@ -71,7 +71,7 @@ def test_few_cases_decide_nothing(tmp_path):
     cases = named("k", count=3)
     result = study(tmp_path, cases, [verdict(case, [5, 3, 1]) for case in cases], liked(cases))
     assert (
-        "Wins most pairs: No model wins clearly most pairs. a is first, but not clearly above b and c."
+        "Wins most pairs: No model clearly wins most pairs. a is first, but not clearly above b and c."
         in result["said"]
     )
     assert "Not known yet: few cases are rated." in result["said"]

@@ -139,7 +139,7 @@ class JudgeArguments(PromptArguments, EvidenceArguments):
         "without a network, or for OpenAI's batches; the same command reads the answers from FILE.answers.jsonl beside it",
         None,
     )
-    open: bool = option("make the report, as is done of v1=… v2=…, and open it in a browser", False)
+    open: bool = option("open the report in a browser; of v1=… v2=… it is made in any case", False)
     judge_by_default: bool = field(default=False, init=False)
     ratings: str | None = field(default=None, init=False)  # of the packaged sample
 

@@ -170,7 +170,7 @@ def best_of(order: Sequence[str], level: Sequence[str], higher: str, none: str) 
 
     Args:
         order, level: the models, the first one first, and those that it is not clearly better than.
-        higher, none: what is said of it and of no model, as "wins more pairs" and "wins clearly most pairs".
+        higher, none: what is said of it and of no model, as "wins more pairs" and "clearly wins most pairs".
     """
     first, others = order[0], len(order) - 1
     if not level:

@@ -69,7 +69,11 @@ def read_table(
     except UnclearColumns as error:
         hint = "say it by --columns question=NAME reference=NAME CANDIDATE …, which judge and prepare take"
         raise RecordError(f"{path}: {error}; {hint}") from None
-    return held.table(str(path), told, blank)
+    table = held.table(str(path), told, blank)
+    answered = [each for each in table.cases if len(each[1].responses) or not least_responses]
+    without = len(table.cases) - len(answered)
+    notes = [f"cases without an answer, left out: {without:,}"] if without else []
+    return table._replace(cases=answered, notes=table.notes + notes)
 
 
 def _opened(
@@ -85,11 +89,7 @@ def _opened(
     placed = list(rows)
     if mixed := next((place for place, row in placed if "responses" in row), None):
         raise RecordError(f"{mixed}: has 'responses', as a case has, and the first row is one of a table")
-    table = read_table(path, placed, blank, least_responses=least_responses)
-    answered = [each for each in table.cases if len(each[1].responses) or not least_responses]
-    without = len(table.cases) - len(answered)
-    notes = [f"cases without an answer, left out: {without:,}"] if without else []
-    return table._replace(cases=answered, notes=table.notes + notes), rows
+    return read_table(path, placed, blank, least_responses=least_responses), rows
 
 
 def _settled(row: dict, blank: str | None) -> dict:

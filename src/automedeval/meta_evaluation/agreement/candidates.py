@@ -35,7 +35,7 @@ def compare_candidates(
     Returns:
         {"models": {model: {"score", "expected", "win_rate"}}, "pairs": [{"pair", "win", "tie", "loss", "margin"}],
         "first_places"} with statistics as leaves, or {"gap": the reason why nothing can be compared}. "first_places" has the
-        share of the resamples in which each model has the highest win rate; models that are level share the place.
+        share of the resamples in which each model has the highest `_mean_share`; models that are level share the place.
     """
     panel, models, model_of = cases.panel, cases.models, cases.model_of
     if len(models) > MOST_MODELS:
@@ -167,7 +167,7 @@ def standing(table: dict[str, Any]) -> dict[str, Any]:
 
 
 def ranked(cases: Cases, relation: np.ndarray) -> dict[str, Any]:
-    """Return how the models stand by relations [pairs], see `standing`, by their win rates."""
+    """Return how the models stand by relations [pairs], see `standing`."""
     table = bootstrap.estimate(compare_candidates(cases, relation, resamples=None), len(cases))
     tell_apart(table.get("pairs", []))
     return standing(bootstrap.plain(table))

@@ -154,7 +154,7 @@ def is_clear(estimate: dict[str, Any]) -> bool:
 def _best(table: dict[str, Any], stands: dict[str, Any], trusted: bool) -> str:
     if "gap" in table:
         return f"The models cannot be compared: {table['gap']}."
-    higher, none = ("is better", "is shown to be best") if trusted else ("wins more pairs", "wins clearly most pairs")
+    higher, none = ("is better", "is shown to be best") if trusted else ("wins more pairs", "clearly wins most pairs")
     return best_of(stands["order"], stands["level"], higher, none)
 
 
