@@ -27,7 +27,6 @@ from automedeval.rubrics import packaged_rubrics, read_rubric
 from automedeval.stats import agreement, bootstrap, interrater, selective
 from automedeval.stats.agreement import ACCURACIES, CHOICES, CORRELATIONS
 from automedeval.stats.bootstrap import Estimate, Statistic
-from automedeval.stats.calibration_error import BINS, reliability_bins
 from automedeval.stats.folds import deal
 
 FOLDS = 5  # of the cases, for the tie bands of expected scores
@@ -163,16 +162,9 @@ def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> 
         record["runs"] = [{"run": each.run} | measures_of(cases, each, rated, relation) for each in runs]
     record["headline"] = row.headline
     record["by_criterion"] = _by_criterion(cases, people, row.judge)
-    if row.judge.kind == "judge":
-        curve: list[dict[str, float | int]] = []
-        if row.values is not None:
-            both = ~np.isnan(row.values) & ~np.isnan(people.scores)
-            if both.sum() >= 2 * BINS:
-                curve = reliability_bins(row.values[both], people.scores[both])
-        record["reliability"] = curve
-        if row.expected is not None:
-            sure = selective.gaps(panel, row.expected)
-            record["risk_coverage"] = selective.risk_coverage(panel, relation, row.finest, sure)
+    if row.judge.kind == "judge" and row.expected is not None:
+        sure = selective.gaps(panel, row.expected)
+        record["risk_coverage"] = selective.risk_coverage(panel, relation, row.finest, sure)
     return record
 
 
