@@ -58,9 +58,7 @@ def meta_evaluate(
     }
     tree["main_judge"] = {"name": main.name, "rated_cases": _rated_cases(cases, main, people)}
     tree["main_judge"] |= {"valid_rates": _valid_rates(cases, main.judge), "cases": worth_reading(cases, main, people)}
-    compared = {
-        row.name: compare_candidates(cases, row.relations, row.scores, row.expected, resamples) for row in rivals
-    }
+    compared = {row.name: compare_candidates(cases, row.relations, row.scores, row.expected) for row in rivals}
     for row in rivals:
         for name, record in compared[row.name].get("models", {}).items():
             record["longer"] = list(longer_comparisons(cases, row.relations, name))
@@ -70,7 +68,7 @@ def meta_evaluate(
             tree["judges"][row.name] |= _agreement(cases, people, row, relations[row.name])
         tree["people"] = _people(cases, people)
         by_people = cases.panel.relations(people.scores)
-        compared = {"people": compare_candidates(cases, by_people, people.scores, None, resamples)} | compared
+        compared = {"people": compare_candidates(cases, by_people, people.scores)} | compared
         tree["comparisons"] = [paired(cases, relations, *two) for two in product(rivals, baselines)]
     tree["models"] = compared
     if choices:
