@@ -102,9 +102,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("verdicts", "options", "error"), BAD)
-def test_bad_input_is_one_line_and_writes_nothing(
-    verdicts: list, options: list[str], error: str, args: list, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bad_input_is_one_line_and_writes_nothing(verdicts, options, error, args, tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     write(tmp_path / "verdicts.jsonl", verdicts)
     write(tmp_path / "wild.jsonl", [replace(rating, score=7) for rating in people(study(20))])

@@ -158,12 +158,12 @@ def test_a_response_without_words_and_a_judge_that_abstains_make_no_pair(tmp_pat
     texts = [(right, wrong), (right, ""), (right, "👍"), (right, right + " Ask your doctor.")]
     cases = [case_of(number, both, question="May I take ibuprofen with food?") for number, both in enumerate(texts)]
     options = ("--cases", write(tmp_path / "cases.jsonl", cases))
-    done = run_command("judge", *options, "--judge", "small", "--encoder", ENCODER, "--output", tmp_path / "v")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(
+        run_command("judge", *options, "--judge", "small", "--encoder", ENCODER, "--output", tmp_path / "v")
+    )
     verdicts = read(tmp_path / "v/verdicts.jsonl")
     write(tmp_path / "v/verdicts.jsonl", [each | {"abstains": each["case_id"] == "case-3"} for each in verdicts])
-    done = export("--verdicts", tmp_path / "v", *options, "--output", tmp_path / "pairs.jsonl")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(export("--verdicts", tmp_path / "v", *options, "--output", tmp_path / "pairs.jsonl"))
     reasons = "3 without (no two responses with a score: 2, the judge abstains: 1)"
     assert f"4 judged cases → 1 with a pair, {reasons}" in done.stdout
     assert [each["case_id"] for each in read(tmp_path / "pairs.jsonl")] == ["case-0"]

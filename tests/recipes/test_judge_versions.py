@@ -57,8 +57,7 @@ def test_what_the_files_say_of_a_case_is_kept_and_told(tmp_path, kind):
         lines = [{**case, "id": "a"}, {"id": "b", "question": QUESTIONS[1]}]
         lines = [json.dumps({**each, "responses": [{"model": "m", "text": "No."}]}) for each in lines]
         file.write_text("\n".join(lines), "utf-8")
-    done = judged(tmp_path, f"v1={files[0]}", f"v2={files[1]}")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(judged(tmp_path, f"v1={files[0]}", f"v2={files[1]}"))
     first, *_ = read(tmp_path / "out/cases.jsonl")
     assert first["topic"] == "topic 0"
     assert "1 cases differ in 'topic' between the files: the first is taken" in done.stdout

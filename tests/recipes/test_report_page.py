@@ -114,9 +114,7 @@ def test_the_difference_of_two_models_is_a_sentence(tmp_path: Path) -> None:
 @needs_chromium
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", SIZES)
-def test_the_first_screen_has_the_answer_and_axe_finds_nothing(
-    reports: dict[str, SimpleNamespace], browser, size: str, scheme: str
-) -> None:
+def test_the_first_screen_has_the_answer_and_axe_finds_nothing(reports, browser, size, scheme) -> None:
     for one in reports.values():
         options = {"viewport": SIZES[size], "color_scheme": scheme, "bypass_csp": True}
         visit = Visit(browser, one.folder / "report.html", **options)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 from doubles.agreement_study import CASES, MODELS, noisy_verdicts, people_means, read, write
-from programs import run_recipe
+from programs import run_recipe, succeeded
 
 from automedeval.annotation.export import write_export
 from automedeval.annotation.store import Store
@@ -52,8 +52,7 @@ def test_few_ratings_correct_many_verdicts_and_what_is_not_certified_is_rated_on
     write(tmp_path / "good.jsonl", verdicts)
     first = write(tmp_path / "ratings.jsonl", ratings)
     given = ["--cases", CASES, "--verdicts", tmp_path / "good.jsonl", "--output", tmp_path / "out", "--ratings", first]
-    done = run_recipe("compare", *given)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_recipe("compare", *given))
     comparison = json.loads((tmp_path / "out" / "comparison.json").read_text(encoding="utf-8"))
     assert comparison["cases"]["rated_cases"] == 20
     means = people_means()
