@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
-from doubles.agreement_study import CASES, RATINGS, agreeing_verdicts, noisy_verdicts, write
+from doubles.agreement_study import CASES, RATINGS, agreeing_verdicts, write
 
 from automedeval.meta_evaluation.agreement.candidates import compare_candidates
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import read_ratings
-from automedeval.meta_evaluation.agreement.runs import main_row
 from automedeval.meta_evaluation.agreement.worth_reading import worth_reading
 from automedeval.meta_evaluation.table import rows_of
 from automedeval.meta_evaluation.verdict_files import read_verdicts
@@ -20,12 +19,6 @@ def judged(tmp_path, *verdicts: list[dict]):
     file = write(tmp_path / "v.jsonl", [each for some in verdicts for each in some])
     judges, _ = read_verdicts([str(file)], cases)
     return cases, judges, read_ratings(str(RATINGS), cases)
-
-
-def test_the_main_judge_is_the_given_one_or_the_first(tmp_path) -> None:
-    _, judges, _ = judged(tmp_path, noisy_verdicts("noisy", 1.5, 1), agreeing_verdicts("good"))
-    rows = rows_of(judges)
-    assert [main_row(rows, wanted).name for wanted in (None, "good")] == ["noisy", "good"]
 
 
 def test_first_places_are_those_of_a_loop_over_resamples(tmp_path) -> None:

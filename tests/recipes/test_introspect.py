@@ -339,24 +339,6 @@ def test_what_the_jury_fills_in_during_the_discussion_is_not_lost(lessons) -> No
 # --- what cannot be ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("silent", ["suggester", "reviewer"])
-def test_a_partner_that_never_answers_in_the_format_ends_the_run(lessons, silent) -> None:
-    assert lessons.introspect().returncode == 0
-    before = (lessons.output / "statistics.json").read_bytes()
-    for number in (0, 2):
-        lessons.misjudge(number, (3, 3, 3))
-        for call in (1, 2, 3):
-            keep = "I like both." if silent == "suggester" else "Suggestion: keep"
-            lessons.say(number, "suggestion", keep, call)
-            lessons.say(number, "review", "I like both.", call)
-        lessons.say(number, "revision", "never asked for")
-    said = error_line(lessons.discuss())
-    role = "suggestion" if silent == "suggester" else "review"
-    assert f"the {silent} recording:strong never answered in the form of a {role}, in 2 discussions" in said
-    assert "'I like both.'" in said
-    assert (lessons.output / "statistics.json").read_bytes() == before
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -377,10 +359,3 @@ def test_what_cannot_be_is_told_in_one_line(lessons, options, said) -> None:
 def test_a_round_is_not_written_over_its_own_data_set(lessons) -> None:
     lessons.output = lessons.folder / "data"
     assert "a round needs another folder than its data set" in error_line(lessons.introspect())
-
-
-def test_another_rubric_of_a_packaged_name_is_refused(lessons) -> None:
-    packaged = (SAMPLE.parent / "rubrics" / "packaged" / "automedeval.yaml").read_text()
-    rubric = lessons.folder / "mine.yaml"
-    rubric.write_text(packaged.replace("max_responses: 3", "max_responses: 4"))
-    assert "there is another rubric automedeval@1" in error_line(lessons.introspect("--rubrics", rubric))

@@ -41,6 +41,7 @@ def test_page_and_summary_answer_first_and_in_order(reports: dict[str, SimpleNam
     assert f'<p class="verdict">{lines[0]}</p>' in one.page
     sections = re.findall('<h2 id="(.*?)">', one.page)
     assert sections[:3] == ["cases", "sure", "differences"]
+    assert ("people" in one.result) == (name == "rated")
     assert "cannot be told apart" not in one.page + one.told
     assert "good, with the rubric automedeval@1 (of 2 judges; --main_judge names another)" in one.page
 
