@@ -15,8 +15,8 @@ from tables import write_csv
 
 QUESTIONS = [
     "May I take two pills?",
-    "What is a normal pulse?",
-    "Is a fever of 39 dangerous?",
+    "Is a fever of 39 degrees dangerous for a child of two years?",  # 60 letters, as many as are printed
+    "What is the normal pulse of healthy adults during a marathon?",
     "Do colds need antibiotics?",
 ]
 
@@ -162,6 +162,9 @@ def test_the_first_version_is_the_baseline_of_a_report_that_open_makes(tmp_path,
     summary = (tmp_path / "reports/out/report.md").read_text("utf-8")
     assert summary.index("Read first, where a model is worse: ") < summary.index("Wins most pairs")
     texts = {each["id"]: f"“{each['question']}”" for each in cases}
+    (longest,) = (name for name, text in texts.items() if len(text) == 63)  # a letter more than is printed
+    texts[longest] = texts[longest].replace("?”", "…”")
+    assert longest in record["cases"]
     assert f"Read first, where a model is worse: {', '.join(map(texts.get, record['cases']))}." in done.stdout
 
 

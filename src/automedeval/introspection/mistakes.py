@@ -42,7 +42,7 @@ class Recorded:
         """Return which response stands in which slot of the row."""
         return tuple(self.row["order"])
 
-    def requests(self, runs: int = 1) -> list[Request]:
+    def requests(self, runs: int) -> list[Request]:
         """Return the requests whose prompt is the row's own: the same responses in the same slots (Algorithm 2, line 5)."""
         asks, completion = self.reading.rationale is not None, self.row["completion"][0]["content"]
         about = (self.case, self.order, None)
