@@ -50,7 +50,8 @@ def render(
     return render_report(
         "automedeval.meta_evaluation", "report", title, words=text.words(result, scale),
         facts=text.answer(result), further=[*text.further(result), *harm], commands=rate, bars=text.bars(result, scale),
-        links=text.read_first(result), tables=text.tables(result), summary=summary, notes=result["notes"], figures=illustrate(result),
+        links=text.read_first(result), tables=text.tables(result), summary=summary, notes=result["notes"],
+        figures=illustrate(result),
         settings=result["settings"], scripts=("report.js", "grid.js"), result=result, judges=judges,
         standing=standing(result["models"][result["main_judge"]["name"]]),
         main=called(result["main_judge"]["name"]), table2=table2,
