@@ -41,12 +41,15 @@ def render(
     records = dict(result["judges"]) if "people" in result else {}
     if ceiling := result.get("people", {}).get("ceiling"):
         records["one rater against the others"] = ceiling | {"kind": "people", "valid_rate": None}
-    judges, table2, summary = text.real_judges(result), None, []
+    judges, table2, summary = text.real_judges(result), None, list[Table]()
     if table := result.get("table2"):
-        table2 = {"lines": paper_table_text.lines_of(table), "reasons": paper_table_text.reasons(table)}
-        table2["head"] = [paper_table_text.COLUMNS[name].label for name in table["columns"]]
-        rows = [[line["judge"], line["runs"], percent(line["valid"]), *line["cells"]] for line in table2["lines"]]
-        summary = [Table(["evaluation model", "runs", "valid", *table2["head"]], rows)] * (len(rows) > 1)
+        lines, head = (
+            paper_table_text.lines_of(table),
+            [paper_table_text.COLUMNS[name].label for name in table["columns"]],
+        )
+        table2 = {"lines": lines, "reasons": paper_table_text.reasons(table), "head": head}
+        rows = [[line["judge"], line["runs"], percent(line["valid"]), *line["cells"]] for line in lines]
+        summary = [Table(["evaluation model", "runs", "valid", *head], rows)] * (len(rows) > 1)
     return render_report(
         "automedeval.meta_evaluation", "report", title, words=text.words(result, scale),
         facts=text.answer(result), further=[*text.further(result), *harm], commands=rate, bars=text.bars(result, scale),
