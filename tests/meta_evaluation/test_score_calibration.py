@@ -13,7 +13,6 @@ from doubles.likelihood_verdicts import FEEDBACK, rated
 
 from automedeval.meta_evaluation.calibration.scores import FEWEST, Calibration, calibration_facts
 from automedeval.records import Rating, RecordError, Verdict
-from automedeval.rubrics import read_rubric
 from automedeval.stats.bootstrap import estimate
 from automedeval.stats.calibration_error import FOLDS, calibration_error
 
@@ -209,11 +208,6 @@ FAULTS = [
 def test_what_nothing_can_be_learnt_from_is_refused(verdicts: list, ratings: list, fault: str) -> None:
     with pytest.raises(RecordError, match=fault):
         Calibration.fit(verdicts, ratings, FEEDBACK)
-
-
-def test_a_rubric_with_choices_is_refused() -> None:
-    with pytest.raises(RecordError, match="medical_pairwise@1 gives choices, not scores"):
-        Calibration.fit(study(), people(study()), read_rubric("medical_pairwise"))
 
 
 # --- how far scores can be taken at their word ------------------------------------------------------------------------

@@ -1,10 +1,9 @@
 """The cases to look at, and the main judge: the first or a given one."""
 
-from doubles.agreement_study import CASES, RATINGS, agreeing_verdicts, noisy_verdicts, write
+from doubles.agreement_study import CASES, RATINGS, agreeing_verdicts, write
 
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.ratings import read_ratings
-from automedeval.meta_evaluation.agreement.runs import main_row
 from automedeval.meta_evaluation.agreement.worth_reading import worth_reading
 from automedeval.meta_evaluation.table import rows_of
 from automedeval.meta_evaluation.verdict_files import read_verdicts
@@ -19,10 +18,6 @@ def judged(tmp_path, *verdicts: list[dict]):
     return cases, judges, read_ratings(str(RATINGS), cases)
 
 
-def test_the_main_judge_is_the_given_one_or_the_first(tmp_path) -> None:
-    _, judges, _ = judged(tmp_path, noisy_verdicts("noisy", 1.5, 1), agreeing_verdicts("good"))
-    rows = rows_of(judges)
-    assert [main_row(rows, wanted).name for wanted in (None, "good")] == ["noisy", "good"]
 
 
 def test_only_cases_in_another_order_than_peoples_are_among_those_to_read(tmp_path) -> None:

@@ -5,7 +5,7 @@ all of them, so that differences between judges are paired.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -23,7 +23,8 @@ from automedeval.meta_evaluation.agreement.judge_facts import (
 from automedeval.meta_evaluation.agreement.ratings import People, Preferences, preference_shares
 from automedeval.meta_evaluation.agreement.worth_reading import worth_reading
 from automedeval.meta_evaluation.table import Row, VerdictTable, judged_relations, rows_of
-from automedeval.rubrics import packaged_rubrics, read_rubric
+from automedeval.records import VerdictRating
+from automedeval.rubrics import TAGS, packaged_rubrics, read_rubric
 from automedeval.stats import agreement, bootstrap, interrater, selective
 from automedeval.stats.agreement import ACCURACIES, CHOICES, CORRELATIONS
 from automedeval.stats.bootstrap import Estimate, Statistic
@@ -37,7 +38,7 @@ def meta_evaluate(
     judges: Sequence[VerdictTable],
     people: People | None = None,
     choices: dict[str, dict[int, Counter]] | None = None,
-    verdict_ratings: dict[str, dict[str, list[tuple[int, float]]]] | None = None,
+    verdict_ratings: Mapping[str, Sequence[VerdictRating]] | None = None,
     preferences: Preferences | None = None,
     resamples: int = bootstrap.RESAMPLES,
     main: Row | None = None,
@@ -75,6 +76,7 @@ def meta_evaluate(
         tree["choices"] = _choices(cases, judges, choices)
     if verdict_ratings:
         tree["verdict_ratings"] = _verdict_ratings(cases, verdict_ratings)
+        tree["verdict_errors"] = _verdict_errors(cases, verdict_ratings)
     if preferences:
         tree["preferences"] = preference_shares(preferences, len(cases))
     result = bootstrap.estimate(tree, len(cases), resamples)
@@ -279,13 +281,33 @@ def _choices(cases: Cases, judges: Sequence[VerdictTable], people: dict[str, dic
     return records
 
 
-def _verdict_ratings(cases: Cases, ratings: dict[str, dict[str, list[tuple[int, float]]]]) -> dict[str, Any]:
+def _verdict_ratings(cases: Cases, ratings: Mapping[str, Sequence[VerdictRating]]) -> dict[str, Any]:
     """Count physicians' scores of the rationales, per judge and criterion (Fig. 5a)."""
-    records: dict[str, Any] = {}
-    for judge, criteria in ratings.items():
-        for criterion, entries in criteria.items():
-            case, score = (np.array(values) for values in zip(*entries))
+    records: dict[str, Any] = {judge: {} for judge in ratings}
+    for judge, given in ratings.items():
+        for criterion in dict.fromkeys(each.criterion for each in given):
+            here = [(cases.index[each.case_id], each.score) for each in given if each.criterion == criterion]
+            case, score = (np.array(values) for values in zip(*here))
             counts = {f"{value:g}": count for value, count in sorted(Counter(score.tolist()).items())}
             mean = bootstrap.mean_of(score.astype(float), case, len(cases))
-            records.setdefault(judge, {})[criterion] = {"counts": counts, "mean": mean}
+            records[judge][criterion] = {"counts": counts, "mean": mean}
+    return records
+
+
+def _verdict_errors(cases: Cases, ratings: Mapping[str, Sequence[VerdictRating]]) -> dict[str, Any]:
+    """Count the verdicts in which physicians found each kind of error, of those that were searched for errors (section 5.2)."""
+    records: dict[str, Any] = {}
+    for judge, given in ratings.items():
+        found: dict[tuple[int, str | None], set[tuple[str, str]]] = {}  # who found what in each verdict
+        for each in given:
+            if each.tags is not None:
+                there = found.setdefault((cases.index[each.case_id], each.verdict_digest), set())
+                there |= {(each.annotator, tag) for tag in each.tags}
+        case = np.array([number for number, _ in found])
+        others = {tag for there in found.values() for _, tag in there} - {*TAGS}
+        for kind in (*TAGS, *sorted(others)) if found else ():
+            counts = np.array([sum(tag == kind for _, tag in there) for there in found.values()])
+            share = bootstrap.mean_of((counts > 0).astype(float), case, len(cases), bounds=(0.0, 1.0))
+            record = {"verdicts": int((counts > 0).sum()), "share": share, "findings": int(counts.sum())}
+            records.setdefault(judge, {})[kind] = record
     return records
