@@ -293,9 +293,6 @@ def test_a_checkpoint_is_led_in_rounds(tiny_model):
 
 def test_rounds_go_on_until_every_dialogue_has_ended():
     class Echo(Chat):
-        def estimate(self, prompts):
-            return 0
-
         def answer(self, prompts, wanted=None):
             rounds.append(len(prompts))
             return ((index, Answer(prompts[index].label)) for index in reversed(range(len(prompts))))

@@ -40,7 +40,7 @@ class CompletionChain:
 
     Args:
         judge: the teacher's chat, rubric, seed and name, and the models whose responses are shown. A prompt that exceeds the
-            context window gives an invalid verdict, whatever `on_overlong` is. Its `score_decoding` is "free": the scores are
+            context window gives an invalid verdict. Its `score_decoding` is "free": the scores are
             read from the teacher's text.
         teacher: "strong" or "weak" (paper: GPT-4, ChatGPT).
         search: questions → passages; None is the paper's ablation, in which the teacher judges without asking.
