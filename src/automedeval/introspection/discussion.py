@@ -297,7 +297,7 @@ class Partners:
         """Return the suggesting model's first prompts."""
         return [next(self._suggestion(discussion, 1)) for discussion in discussions if not discussion.pieces]
 
-    def _role(self, role: str) -> tuple[Chat, Callable[[Discussion, int], Dialogue]]:
+    def _role(self, role: str) -> tuple[Any, Callable[[Discussion, int], Dialogue]]:
         """Return who has a role, and how it is asked in an exchange."""
         return {
             "suggestion": (self.suggester, self._suggestion),
