@@ -18,8 +18,6 @@ def judged(tmp_path, *verdicts: list[dict]):
     return cases, judges, read_ratings(str(RATINGS), cases)
 
 
-
-
 def test_only_cases_in_another_order_than_peoples_are_among_those_to_read(tmp_path) -> None:
     verdicts = [each | FLAT for each in agreeing_verdicts()]
     turned = next(each for each in verdicts if len(set(each["scores"])) > 1)

@@ -1,4 +1,4 @@
-"""recipes/distill.py: teachers judge cases, from recordings, from an endpoint and from a checkpoint."""
+"""recipes/distill.py: teachers judge cases, from recordings and from an endpoint."""
 
 import re
 from types import SimpleNamespace

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -228,6 +229,15 @@ def test_the_prompt_of_a_case_is_shown_as_the_checkpoint_reads_it(tiny_model, tm
 
 
 GOOD = {"id": "one", "question": "Why?", "responses": [{"model": "a", "text": "So."}, {"model": "b", "text": "Thus."}]}
+
+
+def test_an_overlong_case_is_invalid_and_counted(tiny_model, tmp_path):
+    long = {**GOOD, "id": "long", "responses": [{"model": "a", "text": "word " * 9000}, GOOD["responses"][1]]}
+    file = tmp_path / "cases.jsonl"
+    file.write_text(json.dumps(GOOD) + "\n" + json.dumps(long) + "\n")
+    done = judge("--judge", tiny_model, "--cases", file, *FAST, "--output", tmp_path / "a")
+    assert re.search(r"invalid, 1: the prompt is \d+ tokens longer than the context window", done.stdout)
+    assert {each["case_id"]: each["valid"] for each in verdicts(tmp_path / "a")} == {"one": True, "long": False}
 
 
 def test_a_full_disk_is_one_line_and_a_second_start_finishes(tiny_model, tmp_path):

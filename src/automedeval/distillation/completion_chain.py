@@ -38,9 +38,8 @@ class CompletionChain:
     """A teacher that may ask questions before it judges.
 
     Args:
-        judge: the teacher's chat, rubric, seed and name, and the models whose responses are shown. A prompt that exceeds the
-            context window gives an invalid verdict, whatever `on_overlong` is. Its `score_decoding` is "free": the scores are
-            read from the teacher's text.
+        judge: the teacher's chat, of an endpoint or a recording, rubric, seed and name, and the models whose responses are
+            shown. Its `score_decoding` is "free": the scores are read from the teacher's text.
         teacher: "strong" or "weak" (paper: GPT-4, ChatGPT).
         search: questions → passages; None is the paper's ablation, in which the teacher judges without asking.
         questions: T of Algorithm 1, the largest number of rounds of questions.
@@ -138,9 +137,10 @@ class CompletionChain:
         return replace(verdict, usage=dict(usage))
 
     def verdicts(self, requests: Iterable[Request], done: Collection[tuple] = ()) -> Iterator[Verdict]:
-        """Judge the requests whose keys are not in `done`; yield their verdicts as they come (see `Chat.follow`)."""
+        """Judge the requests whose keys are not in `done`; yield their verdicts as they come (see `OpenAIChat.follow`)."""
         dialogues = ((request.key, self.dialogue(request)) for request in requests)
-        return (verdict for _, verdict in self.judge.chat.follow(dialogues, done))
+        chat: Any = self.judge.chat  # of an endpoint, or a recording
+        return (verdict for _, verdict in chat.follow(dialogues, done))
 
     def shown(self, request: Request) -> str:
         """Return the first prompt of a case as the teacher reads it (paper, Figure 8)."""
