@@ -76,6 +76,11 @@ class Prompt:
         """Return the parts of a checkpoint's answer: `parts`, or the option of a typed question; None: free text."""
         return (Slot("", self.options),) if self.options else self.parts
 
+    @property
+    def slots(self) -> list[Slot]:
+        """Return the values of the answer."""
+        return [part for part in self.form or () if isinstance(part, Slot)]
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -159,13 +164,15 @@ class Chat(ABC):
     """A model that answers prompts.
 
     `fingerprint` has twelve hexadecimal digits over everything that changes an answer. `constrains`: it writes the literals of
-    `Prompt.parts` and chooses among the allowed values of each slot. `batched`: the last bits of an answer depend on the batch.
+    `Prompt.parts` and chooses among the allowed values of each slot. `writes`: it writes text, else it answers
+    slots and options alone. `batched`: the last bits of an answer depend on the batch.
     `accepted`: an answer was of use in this run or in the folder that it goes on with; whoever reads the answers sets it. As
     long as it is False, an endpoint that refuses a request is taken to refuse all of them.
     """
 
     name: str
     constrains = batched = False
+    writes = True
     accepted = False
     _fingerprint: str
 

@@ -48,7 +48,7 @@ LOG = logging.getLogger(__name__)
 ROOM_ON_CPU, ROOM_ON_GPU = 65_536, 262_144  # most tokens of a batch
 MANY = 8  # prompts from which on, on a CPU, the first is answered by itself
 SEAMS = 4  # tokens by which a text can exceed the pieces that it is joined of
-_NOT_FINITE = "the model's probabilities are not finite: another --dtype may help"
+NOT_FINITE = "the model's probabilities are not finite: another --dtype may help"
 
 
 def batch_room(outline, device: str) -> int:
@@ -296,7 +296,7 @@ class LocalChat(Chat):
             written, _ = self._write(rows, Free(self.stop), usage, most)
             texts = [after_thoughts(self._join(text, Free(self.stop), "")[0]) for text in written]
             return [
-                Answer(error=_NOT_FINITE, usage=count) if bad else Answer(text, truncated=made.truncated, usage=count)
+                Answer(error=NOT_FINITE, usage=count) if bad else Answer(text, truncated=made.truncated, usage=count)
                 for bad, text, made, count in zip(not_finite, texts, written, usage)
             ]
         opening, free, slots = answer_layout(parts)
@@ -359,7 +359,7 @@ class LocalChat(Chat):
             winners = [values[winner][: len(values[winner]) - ending] for winner in best]
         closing = slots[-1][2]
         return [
-            Answer(error=_NOT_FINITE, usage=count)
+            Answer(error=NOT_FINITE, usage=count)
             if any(chance != chance for odds in chances for chance in odds.values())
             else Answer(text + closing, values=tuple(words), probabilities=tuple(chances), usage=count)
             for text, words, chances, count in zip(texts, chosen, probabilities, usage)
