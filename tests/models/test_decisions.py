@@ -154,7 +154,7 @@ def test_a_folder_with_a_decision_json_is_asked_as_the_pipeline_asks(name: str, 
     prompts = [question.prompt({"answer": text}) for question in QUESTIONS for text in texts]
     answers = [answer for _, answer in sorted(chat.answer(prompts), key=lambda each: each[0])]
     assert_told(answers, prompts, folder)
-    chat.window = len(chat.tokenizer(chat.shown(prompts[0])).input_ids)
+    chat.window = answers[0].usage["prompt_tokens"]
     assert chat.overflow(prompts)[0] == 0
     assert chat.overflow(prompts)[1] > 0
 

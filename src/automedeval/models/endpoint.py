@@ -16,7 +16,7 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
@@ -68,7 +68,7 @@ class OpenAIChat(Chat):
     Args:
         model: the model's name at the endpoint. `base_url` to `api_key_env` are as in `ChatArguments`.
         max_retries: the pause between two attempts doubles from half a second, and Retry-After is respected.
-        unasked: no server is asked at all: requests go into a file, are counted or shown.
+        unasked: no server is asked at all: requests go into a file, or are counted.
 
     Attributes:
         served: `root`, `owned_by` and `max_model_len` of the model, where an endpoint that is not OpenAI's lists them.
@@ -144,9 +144,6 @@ class OpenAIChat(Chat):
         lines = [f"{self.name} at {self.client.base_url}: {identity}"] if identity else []
         lines += [f"{self.name} was asked without {', '.join(self.left_out)}"] if self.left_out else []
         return lines
-
-    def shown(self, prompt: Prompt) -> str:
-        return super().shown(replace(prompt, messages=sent(prompt)))
 
     def body(self, prompt: Prompt) -> dict[str, Any]:
         """Return the request body of a prompt."""
