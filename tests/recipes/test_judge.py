@@ -79,18 +79,6 @@ def test_a_judge_that_reads_no_reference_says_so(tiny_model, tmp_path):
     assert "reference: not read" not in done.stdout
 
 
-def test_free_decoding_records_invalid_verdicts(tiny_model, tmp_path):
-    done = judge(
-        "--judge", tiny_model, "--cases", CASES, "--output", tmp_path, "--limit", 3, "--score_decoding", "free", *FAST
-    )
-    assert done.returncode == 1
-    assert "no verdict is valid" in done.stderr
-    assert all(
-        not verdict["valid"] and verdict["error"] and verdict["scores"] is None for verdict in verdicts(tmp_path)
-    )
-    assert "valid rate 0.000" in done.stdout
-
-
 def test_rationales_that_break_off_are_counted(tiny_model, tmp_path):
     done = succeeded(judge("--judge", tiny_model, "--cases", CASES, "--output", tmp_path, "--limit", 3, *FAST))
     faults = Counter(Verdict.from_dict(each).rationale_fault for each in verdicts(tmp_path))
@@ -125,8 +113,7 @@ def test_killed_then_resumed_gives_the_same(tiny_model, tmp_path):
     assert len(whole) == 60
     output = tmp_path / "killed"
     killed(APPEND, 31, "judge", *arguments, "--output", output)
-    done = judge(*arguments, "--output", output)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(judge(*arguments, "--output", output))
     assert "(29 new)" in done.stdout
     resumed = verdicts(output)
     assert len(resumed) == 60
@@ -204,17 +191,6 @@ def test_bad_input_is_one_line(words, said, tiny_model, tmp_path, monkeypatch):
     given = [word for option, value in usual.items() if option not in words for word in (option, value)]
     assert said in error_line(judge(*words, *given, *FAST))
     assert not list(Path("out").glob("verdicts*"))
-
-
-def test_an_edited_case_never_reuses_its_verdict(tiny_model, tmp_path):
-    file = tmp_path / "cases.jsonl"
-    args = ["--judge", tiny_model, "--cases", file, "--output", tmp_path, "--rationale", "false", *FAST]
-    file.write_text(json.dumps(GOOD) + "\n")
-    assert judge(*args).returncode == 0
-    file.write_text(json.dumps(GOOD).replace("Thus.", "Therefore.") + "\n")
-    assert "the texts of case 'one' changed" in error_line(judge(*args))
-    file.write_text(json.dumps({**GOOD, "id": "two"}) + "\n")
-    assert (judge(*args).returncode, len(verdicts(tmp_path))) == (0, 2)
 
 
 def test_a_dry_run_needs_the_tokenizer_alone_and_judges_nothing(tiny_model, tmp_path):

@@ -359,4 +359,13 @@ def plan_from_dataset(args: JudgeArguments, dataset: str, rubric: Rubric) -> Cal
     wanted = {row["case_id"] for row in rows}
     cases = {case.id: case for case in read_cases(args.file, blank=args.blank) if case.id in wanted}
     recorded = {each.case.id: each for each in read_recorded(rows, cases, {rubric.name: rubric}, dataset)}
-    return lambda case: recorded[case.id].requests(args.runs) if case.id in recorded else []
+
+    def plan(case: Case) -> list[Request]:
+        if (row := recorded.get(case.id)) is None:
+            return []
+        # The same responses in the same slots (Algorithm 2, line 5).
+        rationale, completion = row.reading.rationale is not None, row.row["completion"][0]["content"]
+        about = (row.case, row.order, None)
+        return [Request(*about, run, rationale, row.original, completion=completion) for run in range(args.runs)]
+
+    return plan

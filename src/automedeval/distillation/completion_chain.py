@@ -20,7 +20,6 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from automedeval.evidence.books import Passage
 from automedeval.judges.judge import Judge
 from automedeval.judges.requests import Request, plan_requests
 from automedeval.models.base import Dialogue, Prompt
@@ -100,7 +99,7 @@ class CompletionChain:
         """
         rubric, case = self.rubric, request.case
         texts = [case.responses[index].text for index in request.slots]
-        asked: list[tuple[str, list[Passage] | None]] = []
+        asked: list[tuple[str, list[Any] | None]] = []
         knowledge: list[dict[str, Any]] = []
         usage: Counter[str] = Counter()
         seen: set[str] = set()
