@@ -157,10 +157,6 @@ class Judge(PromptJudge):
         label = f"{self.rubric_name}:{self.wording.fingerprint}"
         return Prompt(messages, constrained, request.run, label, request.completion)
 
-    def shown(self, request: Request) -> str:
-        """Return the prompt of a request as the model reads it."""
-        return "\n\n".join(map(self.chat.shown, self._asked(request)))
-
     def knowledge(self, request: Request) -> list[dict[str, Any]]:
         """Return what books say on the question and on each response that is shown, as verdicts record it.
 

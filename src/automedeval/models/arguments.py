@@ -62,7 +62,7 @@ class ChatArguments:
     concurrency: int = option("endpoint: most requests under way at once", 32)
     max_retries: int = option("endpoint: how often a failed request is tried again", 5)
     timeout: float = option("endpoint: seconds without a byte that end an attempt", 120.0)
-    # Whether no server is asked: requests go into a file, are counted or shown. Not an argument.
+    # Whether no server is asked: requests go into a file, or are counted. Not an argument.
     unasked = False
     # Whether `load` reads a checkpoint's weights, which counting tokens does not need. Not an argument.
     loads = True

@@ -187,10 +187,6 @@ class Chat(ABC):
         """Return by how many tokens each prompt exceeds the context window; 0 or less fits, or the window is unknown."""
         return [0] * len(prompts)
 
-    def shown(self, prompt: Prompt) -> str:
-        """Return a prompt as the model reads it: for an endpoint the text of each message, below its role."""
-        return "\n\n".join(f"[{message['role']}]\n{message['content']}" for message in prompt.messages)
-
     def notes(self) -> list[str]:
         """Return lines for the end of a run: who answered, and how."""
         return []

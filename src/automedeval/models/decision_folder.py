@@ -63,9 +63,6 @@ class LocalDecisions(LocalChat):
     def overflow(self, prompts: Sequence[Prompt]) -> list[int]:
         return [max(len(ids) for ids, *_ in self._asked(prompt)) - self.window for prompt in prompts]
 
-    def shown(self, prompt: Prompt) -> str:
-        return "\n\n".join(str(self.tokenizer.decode(ids)) for ids, *_ in self._asked(prompt))
-
     def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
         asked = [self._asked(prompt) for prompt in prompts]
         for index, odds in answer_groups(asked, wanted or [True] * len(prompts), self._odds):

@@ -172,11 +172,6 @@ class LocalChat(Chat):
         """Return the number of tokens of each prompt, without the answer."""
         return [len(ids) for ids in self.encoder.encode([prompt.messages for prompt in prompts])] if prompts else []
 
-    def shown(self, prompt: Prompt) -> str:
-        """Return a prompt's tokens as text, with those of the chat template."""
-        (ids,) = self.encoder.encode([prompt.messages])
-        return str(self.tokenizer.decode(ids, clean_up_tokenization_spaces=False))
-
     def overflow(self, prompts: Sequence[Prompt]) -> list[int]:
         """Return by how many tokens each prompt with its longest possible answer exceeds the context window; 0 or less fits.
 
