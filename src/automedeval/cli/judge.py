@@ -27,7 +27,6 @@ from automedeval.introspection.mistakes import read_recorded
 from automedeval.judges.chat_judge import Judge
 from automedeval.judges.judge import (
     CRITERIA,
-    LANGUAGE_MODELS,
     VARIABLE,
     default_judge,
     judge_rubric,
@@ -37,12 +36,10 @@ from automedeval.judges.judge import (
 from automedeval.judges.prompt_judge import PromptJudge
 from automedeval.judges.requests import Request, Requests
 from automedeval.judges.run import (
-    PromptArguments,
     dry_run,
     judge_by_file,
     judge_missing,
     refuse_failures,
-    show_prompts,
     verdict_log,
 )
 from automedeval.meta_evaluation.agreement.cases import Cases
@@ -59,7 +56,7 @@ from automedeval.records import (
     read_text,
     table_of,
 )
-from automedeval.records.arguments import comma_list
+from automedeval.records.arguments import TableArguments, comma_list
 from automedeval.records.cases import named_cases
 from automedeval.records.command_line import parse
 from automedeval.records.journal import Processes, write_lines, write_whole
@@ -75,7 +72,7 @@ SAMPLE = Path(automedeval.__file__).parent / "sample"
 
 
 @dataclass
-class JudgeArguments(PromptArguments, EvidenceArguments):
+class JudgeArguments(TableArguments, EvidenceArguments):
     """Which judge judges which cases, and how."""
 
     cases: list[str] = option(
@@ -180,7 +177,7 @@ def main() -> None:
     kinds = (JudgeArguments, LogArguments, EncoderArguments, ChatArguments)
     args, log_args, encoder_args, chat_args = parse(kinds, __doc__, first=("cases", "judge", "output"))
     judge_name, output = args.complete()
-    processes, kind = join_processes(), parse_model(judge_name)[0]
+    processes = join_processes()
 
     def tell(*lines: str) -> None:
         if lines and processes.rank == 0:
@@ -201,12 +198,9 @@ def main() -> None:
         alone = "is written by one process; start the recipe without accelerate"
         several = f"{rubric.name} takes several prompts for each response; leave it out"
         raise RecordError(f"--batch_file: {alone if processes.count > 1 else several}")
-    shows = args.show_prompt is not None
-    if shows and kind not in LANGUAGE_MODELS:
-        raise RecordError(f"--show_prompt: --judge {judge_name} reads no prompt")
     judged = any(output.glob("verdicts*.jsonl"))
     # No server is asked what it can do, or whether verdicts are this judge's.
-    chat_args.unasked = bool(args.batch_file) or shows or (args.dry_run and not judged)
+    chat_args.unasked = bool(args.batch_file) or (args.dry_run and not judged)
     chat_args.loads = False  # the weights are loaded when something is missing
     models = comma_list(args.models) if args.models is not None else None
     plan = {name: getattr(args, name) for name in ("orders", "seed", "runs", "baseline")} | {"models": models}
@@ -231,9 +225,6 @@ def main() -> None:
         hint = "; --rubric automedeval_guided shows it to the model"
         tell(f"reference: not read by this judge{hint if isinstance(judge, Judge) and rubric.id == PACKAGED else ''}")
     args.score_decoding = getattr(judge, "score_decoding", args.score_decoding)
-    if isinstance(judge, Judge) and args.show_prompt is not None:
-        tell(show_prompts(requests, args.show_prompt, judge.shown))
-        return
     log = verdict_log(output, judge, processes=processes)
     if args.dry_run:
         if judged:
