@@ -2,20 +2,14 @@
 
 import json
 import shutil
-import socket
 import subprocess
-import sys
-import time
-import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble
 from doubles.tiny_model import build_tiny_model
-from programs import JUDGE, error_line, needs_judge, run_command, succeeded
+from programs import JUDGE, error_line, needs_judge, run_command, served, succeeded
 from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 from transformers.decision import DecisionConfig
 
@@ -98,28 +92,6 @@ def test_what_a_decision_model_cannot_do_is_one_line(tmp_path: Path) -> None:
         assert "writes no text" in error_line(judge(tmp_path, endpoint.url, "--score_decoding", "free")[0])
     with EndpointDouble(decides) as endpoint:  # neither /v1/decisions nor /v1/systemone
         assert "answered 404" in error_line(judge(tmp_path, endpoint.url)[0])
-
-
-@contextmanager
-def served(model: Path, log: Path) -> Iterator[str]:
-    """Run `transformers serve` with one model; give the address of its API."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [str(Path(sys.executable).with_name("transformers")), "serve", str(model), "--port", str(port)]
-    command += ["--device", "cpu"]
-    with log.open("wb") as file, subprocess.Popen(command, stdout=file, stderr=file) as server:
-        try:
-            until = time.monotonic() + 240
-            while time.monotonic() < until and server.poll() is None:
-                try:
-                    urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=5)
-                    break
-                except OSError:
-                    time.sleep(0.5)
-            yield f"http://127.0.0.1:{port}/v1"
-        finally:
-            server.terminate()
 
 
 @pytest.mark.slow
