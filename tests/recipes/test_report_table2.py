@@ -304,9 +304,7 @@ def test_a_run_that_lacks_verdicts_is_wrong_there_and_it_is_said(reported: tuple
     assert result["judges"]["lazy"]["valid_rate"]["value"] == pytest.approx(valid / 120)
 
 
-def test_runs_without_a_valid_verdict_count_and_judges_are_tested_on_the_same_pairs(
-    study: Path, loops: Loops, tmp_path: Path
-) -> None:
+def test_runs_without_a_valid_verdict_count_and_judges_are_tested_on_the_same_pairs(study, loops, tmp_path) -> None:
     verdicts = [v for v in read(study / "verdicts.jsonl") if v["judge"] in ("base", "ours")]
     empty = {"valid": False, "scores": None, "rationale": None, "error": "no score line"}
     verdicts = [v | empty if (v["judge"], v["run"]) == ("base", 1) else v for v in verdicts]
@@ -345,6 +343,33 @@ def tables_of(page: str) -> list[list[list[tuple[str, str, str]]]]:
         [[(tag, scope, re.sub(r"<[a-z/][^>]*>", "", text)) for tag, scope, text in cell.findall(line)] for line in each]
         for each in lines
     ]
+
+
+def test_a_judge_without_any_figure_has_no_line_but_a_reason(study: Path, tmp_path: Path) -> None:
+    """One by likelihood gives no scores of its own, and the table is of those."""
+    verdicts = [each for each in read(study / "verdicts.jsonl") if each["judge"] in ("ours", "base")]
+    for case in read(study / "cases.jsonl"):
+        likely = {"rubric": "likelihood@1", "scores": None, "expected_scores": [-3.0, -2.0, -1.5, -4.0]}
+        verdicts.append(a_verdict(case, "likely") | likely)
+    folder = part_of(study, tmp_path, verdicts)
+    result, page = evaluate(folder, tmp_path / "out", "--main_judge", "ours")
+    assert all(cell["mean"]["value"] is None for cell in row_of(result["table2"], "likely")["cells"].values())
+    assert row_of(result["table2"], "base")["cells"]["spearman"]["mean"]["value"] is not None
+    _, _, table = page.partition('id="table2"')
+    assert '<th scope="row">base</th>' in table
+    assert '<th scope="row">likely</th>' not in table
+    assert re.search(r"N/A, [^<]*: likely, Spearman, Pearson, Accuracy 2-tuple, Accuracy triple\.", table)
+    summary = (tmp_path / "out" / "report.md").read_text("utf-8").splitlines()
+    head = summary.index(
+        "| evaluation model | runs | valid | Spearman | Pearson | Accuracy 2-tuple | Accuracy triple |"
+    )
+    assert [line.split(" | ")[0] for line in summary[head + 2 : head + 4]] == ["| ours", "| base"]
+    cells = [
+        f"{100 * row_of(result['table2'], name)['cells']['triple_accuracy']['mean']['value']:.2f}"
+        for name in ("ours", "base")
+    ]
+    assert [line.split(" | ")[6].split()[0] for line in summary[head + 2 : head + 4]] == cells
+    assert not summary[head + 4]
 
 
 def test_the_table_can_be_read_without_seeing_it(reported: tuple) -> None:
@@ -433,9 +458,7 @@ def paper_study(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("name", "figures"), ROWS["test_each_table_and_figure_is_made_by_its_file"])
-def test_each_table_and_figure_is_made_by_its_file(
-    name: str, figures: list[str], paper_study: Path, tmp_path: Path
-) -> None:
+def test_each_table_and_figure_is_made_by_its_file(name, figures, paper_study, tmp_path) -> None:
     """The file as it is; only its paths lead to the small files here."""
     file = ROOT / "recipes" / "runs" / "automedeval-13b" / f"{name}.yaml"
     first, second = file.read_text().splitlines()[:2]

@@ -15,13 +15,14 @@ base=models/MedLLaMA-13B # docs/reproducing.md has the lines for another one
 template="--chat_template_path src/automedeval/models/templates/chat_template.jinja"
 
 # --- what you bring, besides the data sets medalpaca/medical_meadow_wikidoc and BI55/MedText, which are read from the Hub
-converted() { bring models/"$1" "$2, in safetensors" "python recipes/convert_checkpoint.py --input $3 --output models/$1"; }
-fetched() { bring models/"$1" "$2" "hf download $3 --local-dir models/$1"; }
+# each with a tokenizer.json, which every step can read
+converted() { bring models/"$1"/tokenizer.json "$2, in safetensors" "python recipes/convert_checkpoint.py --input $3 --output models/$1"; }
+fetched() { bring models/"$1"/tokenizer.json "$2" "hf download $3 --local-dir models/$1"; }
 extras train data annotate metric
 bring books/medical "the 14 books of medicine of Table 6, as PDF, Markdown or text" "buy them, and put the files into this folder"
 bring books/evaluation "the 3 manuals on evaluation of Table 6" "get them from who issued them, and put the files into this folder"
 converted "${base#models/}" "the base model (section 3.2)" chaoyi-wu/MedLLaMA_13B
-converted ChatDoctor "a candidate (section 3.1)" zl111/ChatDoctor
+converted ChatDoctor "a candidate (section 3.1)" "zl111/ChatDoctor/result --tokenizer huggyllama/llama-7b"
 converted Baize-Healthcare "a candidate (section 3.1)" "huggyllama/llama-7b project-baize/baize-healthcare-lora-7B"
 converted MedAlpaca "a candidate of the test set alone (section 4.1)" medalpaca/medalpaca-7b
 converted MedLlama2 "a candidate of the test set alone (section 4.1)" llSourceCell/medllama2_7b

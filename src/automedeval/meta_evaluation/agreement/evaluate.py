@@ -5,7 +5,7 @@ all of them, so that differences between judges are paired.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import product
 from typing import Any
 
@@ -23,11 +23,11 @@ from automedeval.meta_evaluation.agreement.judge_facts import (
 from automedeval.meta_evaluation.agreement.ratings import People, Preferences, preference_shares
 from automedeval.meta_evaluation.agreement.worth_reading import worth_reading
 from automedeval.meta_evaluation.table import Row, VerdictTable, judged_relations, rows_of
-from automedeval.rubrics import packaged_rubrics, read_rubric
+from automedeval.records import VerdictRating
+from automedeval.rubrics import TAGS, packaged_rubrics, read_rubric
 from automedeval.stats import agreement, bootstrap, interrater, selective
 from automedeval.stats.agreement import ACCURACIES, CHOICES, CORRELATIONS
 from automedeval.stats.bootstrap import Estimate, Statistic
-from automedeval.stats.calibration_error import BINS, reliability_bins
 from automedeval.stats.folds import deal
 
 FOLDS = 5  # of the cases, for the tie bands of expected scores
@@ -38,7 +38,7 @@ def meta_evaluate(
     judges: Sequence[VerdictTable],
     people: People | None = None,
     choices: dict[str, dict[int, Counter]] | None = None,
-    verdict_ratings: dict[str, dict[str, list[tuple[int, float]]]] | None = None,
+    verdict_ratings: Mapping[str, Sequence[VerdictRating]] | None = None,
     preferences: Preferences | None = None,
     resamples: int = bootstrap.RESAMPLES,
     main: Row | None = None,
@@ -59,9 +59,7 @@ def meta_evaluate(
     }
     tree["main_judge"] = {"name": main.name, "rated_cases": _rated_cases(cases, main, people)}
     tree["main_judge"] |= {"valid_rates": _valid_rates(cases, main.judge), "cases": worth_reading(cases, main, people)}
-    compared = {
-        row.name: compare_candidates(cases, row.relations, row.scores, row.expected, resamples) for row in rivals
-    }
+    compared = {row.name: compare_candidates(cases, row.relations, row.scores, row.expected) for row in rivals}
     for row in rivals:
         for name, record in compared[row.name].get("models", {}).items():
             record["longer"] = list(longer_comparisons(cases, row.relations, name))
@@ -71,13 +69,14 @@ def meta_evaluate(
             tree["judges"][row.name] |= _agreement(cases, people, row, relations[row.name])
         tree["people"] = _people(cases, people)
         by_people = cases.panel.relations(people.scores)
-        compared = {"people": compare_candidates(cases, by_people, people.scores, None, resamples)} | compared
+        compared = {"people": compare_candidates(cases, by_people, people.scores)} | compared
         tree["comparisons"] = [paired(cases, relations, *two) for two in product(rivals, baselines)]
     tree["models"] = compared
     if choices:
         tree["choices"] = _choices(cases, judges, choices)
     if verdict_ratings:
         tree["verdict_ratings"] = _verdict_ratings(cases, verdict_ratings)
+        tree["verdict_errors"] = _verdict_errors(cases, verdict_ratings)
     if preferences:
         tree["preferences"] = preference_shares(preferences, len(cases))
     result = bootstrap.estimate(tree, len(cases), resamples)
@@ -163,16 +162,9 @@ def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> 
         record["runs"] = [{"run": each.run} | measures_of(cases, each, rated, relation) for each in runs]
     record["headline"] = row.headline
     record["by_criterion"] = _by_criterion(cases, people, row.judge)
-    if row.judge.kind == "judge":
-        curve: list[dict[str, float | int]] = []
-        if row.values is not None:
-            both = ~np.isnan(row.values) & ~np.isnan(people.scores)
-            if both.sum() >= 2 * BINS:
-                curve = reliability_bins(row.values[both], people.scores[both])
-        record["reliability"] = curve
-        if row.expected is not None:
-            sure = selective.gaps(panel, row.expected)
-            record["risk_coverage"] = selective.risk_coverage(panel, relation, row.finest, sure)
+    if row.judge.kind == "judge" and row.expected is not None:
+        sure = selective.gaps(panel, row.expected)
+        record["risk_coverage"] = selective.risk_coverage(panel, relation, row.finest, sure)
     return record
 
 
@@ -289,13 +281,33 @@ def _choices(cases: Cases, judges: Sequence[VerdictTable], people: dict[str, dic
     return records
 
 
-def _verdict_ratings(cases: Cases, ratings: dict[str, dict[str, list[tuple[int, float]]]]) -> dict[str, Any]:
+def _verdict_ratings(cases: Cases, ratings: Mapping[str, Sequence[VerdictRating]]) -> dict[str, Any]:
     """Count physicians' scores of the rationales, per judge and criterion (Fig. 5a)."""
-    records: dict[str, Any] = {}
-    for judge, criteria in ratings.items():
-        for criterion, entries in criteria.items():
-            case, score = (np.array(values) for values in zip(*entries))
+    records: dict[str, Any] = {judge: {} for judge in ratings}
+    for judge, given in ratings.items():
+        for criterion in dict.fromkeys(each.criterion for each in given):
+            here = [(cases.index[each.case_id], each.score) for each in given if each.criterion == criterion]
+            case, score = (np.array(values) for values in zip(*here))
             counts = {f"{value:g}": count for value, count in sorted(Counter(score.tolist()).items())}
             mean = bootstrap.mean_of(score.astype(float), case, len(cases))
-            records.setdefault(judge, {})[criterion] = {"counts": counts, "mean": mean}
+            records[judge][criterion] = {"counts": counts, "mean": mean}
+    return records
+
+
+def _verdict_errors(cases: Cases, ratings: Mapping[str, Sequence[VerdictRating]]) -> dict[str, Any]:
+    """Count the verdicts in which physicians found each kind of error, of those that were searched for errors (section 5.2)."""
+    records: dict[str, Any] = {}
+    for judge, given in ratings.items():
+        found: dict[tuple[int, str | None], set[tuple[str, str]]] = {}  # who found what in each verdict
+        for each in given:
+            if each.tags is not None:
+                there = found.setdefault((cases.index[each.case_id], each.verdict_digest), set())
+                there |= {(each.annotator, tag) for tag in each.tags}
+        case = np.array([number for number, _ in found])
+        others = {tag for there in found.values() for _, tag in there} - {*TAGS}
+        for kind in (*TAGS, *sorted(others)) if found else ():
+            counts = np.array([sum(tag == kind for _, tag in there) for there in found.values()])
+            share = bootstrap.mean_of((counts > 0).astype(float), case, len(cases), bounds=(0.0, 1.0))
+            record = {"verdicts": int((counts > 0).sum()), "share": share, "findings": int(counts.sum())}
+            records.setdefault(judge, {})[kind] = record
     return records
