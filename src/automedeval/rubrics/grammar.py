@@ -286,7 +286,9 @@ def _take_scores(text: str, position: int, rubric: Rubric, slots: int) -> tuple[
         if last or not following:  # then its reason is in its line
             reason = "" if "\n" in score["stop"] else reason.partition("\n")[0]
         if reason:
-            marked = not set(",;:，；").isdisjoint(score["stop"]) or re.match(r"[(–—-]|(?:as|because|since)\b", reason)
+            marked = not set(",;:，；").isdisjoint(score["stop"]) or re.match(
+                r"[[(✅❌✓✔✗✘–—-]|(?:as|because|since)\b", reason
+            )
             other_scale = re.match(r"\W{0,3}(?:(?:out )?of|/)\s?\d", reason)
             ended = (ended or bool(marked)) and {*figures(reason, rubric)} <= {score["score"]} and not other_scale
         if last or not following or not ended:

@@ -64,12 +64,15 @@ class _Seen(dict[int, str | None]):
     """What a reader sees of each character: nothing of an invisible one, a plain blank for every blank, and line breaks."""
 
     def __missing__(self, letter: int) -> str | None:
-        kind, name = unicodedata.category(chr(letter)), unicodedata.name(chr(letter), "")
-        kept = {"Cf": None, "Cc": None, "Me": None, "Zs": " ", "Zl": "\n", "Zp": "\n"}.get(kind, chr(letter))
+        sign, name = chr(letter), unicodedata.name(chr(letter), "")
+        blank = sign if sign in "\t\n\r" else "\n" if sign.isspace() else None
+        kept = {"Cf": None, "Cc": blank, "Me": None, "Zs": " ", "Zl": "\n", "Zp": "\n"}.get(
+            unicodedata.category(sign), sign
+        )
         invisible = (
             name.startswith("VARIATION SELECTOR") or name.endswith("FILLER") or name == "COMBINING GRAPHEME JOINER"
         )
-        self[letter] = None if invisible else chr(letter) if chr(letter) in "\t\n\r" else kept
+        self[letter] = None if invisible else kept
         return self[letter]
 
 
