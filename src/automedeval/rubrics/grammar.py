@@ -287,7 +287,7 @@ def _take_scores(text: str, position: int, rubric: Rubric, slots: int) -> tuple[
             reason = "" if "\n" in score["stop"] else reason.partition("\n")[0]
         if reason:
             marked = not set(",;:，；").isdisjoint(score["stop"]) or re.match(
-                r"[[(✅❌✓✔✗✘–—-]|(?:as|because|since)\b", reason
+                r"[\[(✅❌✓✔✗✘–—-]|(?:as|because|since)\b", reason
             )
             other_scale = re.match(r"\W{0,3}(?:(?:out )?of|/)\s?\d", reason)
             ended = (ended or bool(marked)) and {*figures(reason, rubric)} <= {score["score"]} and not other_scale
