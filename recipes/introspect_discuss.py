@@ -39,7 +39,6 @@ class DiscussArguments(RoundArguments):
         None,
     )
     reviewer: str | None = option("model that accepts or objects: as --suggester", None)
-    dry_run: bool = option("count mistakes and tokens; ask no model", False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -69,10 +68,6 @@ def main() -> None:
             partners = partners_of(args, books, chat_args, about)
             names = {"suggester": partners.suggester.name, "reviewer": partners.reviewer.name}
             opened = partners.open(mistakes, journal)
-            if args.dry_run:
-                tokens = partners.suggester.estimate(partners.first_prompts(opened))
-                print(f"about {tokens:,} prompt tokens in the first suggestions")
-                return
             record_run(args.discussion / "run.json", args, books, chat_args)
             with tqdm(unit="message", desc="discussion") as bar:
                 for _ in partners.lead(opened, journal):
@@ -83,8 +78,6 @@ def main() -> None:
             print("\n".join(said))
             lines += said
             discussions = {each.case_id: each for each in opened}
-    if args.dry_run:
-        return
     records = [record_of(mistake, discussions.get(mistake.case_id)) for mistake in mistakes]
     rulings, filled = read_jury(queue, by_case)
     decide(records, rulings, by_case)

@@ -272,14 +272,6 @@ def test_a_discussion_goes_on_after_a_refused_prompt(lessons) -> None:
     assert len({piece["case_id"] for piece in pieces}) == 1
 
 
-def test_a_dry_run_counts_and_asks_nothing(lessons) -> None:
-    lessons.misjudge(0, (3, 3, 3))
-    with EndpointDouble(partner) as endpoint:
-        done = lessons.introspect(*ENDPOINT, "--dry_run", "true", "--base_url", endpoint.url)
-        assert re.search(r"^about [1-9][\d,]* prompt tokens in the first suggestions$", done.stdout, re.M)
-        assert endpoint.asked == []
-
-
 def test_an_endpoint_that_dies_in_the_middle_loses_nothing(lessons) -> None:
     for number in (0, 2, 4):
         lessons.misjudge(number, (3, 3, 3))

@@ -283,10 +283,6 @@ class Partners:
                 f"{waiting:,} discussions have not ended, the last error: {failures[-1]}; run the same command again to go on"
             )
 
-    def first_prompts(self, discussions: Iterable[Discussion]) -> list[Prompt]:
-        """Return the suggesting model's first prompts."""
-        return [next(self._suggestion(discussion, 1)) for discussion in discussions if not discussion.pieces]
-
     def _add(self, discussion: Discussion, piece: dict[str, Any]) -> None:
         discussion.add(piece)
         self._chats[piece["role"]].accepted |= not piece["error"]
