@@ -61,7 +61,7 @@ def main() -> None:
     mistakes, lines = find_mistakes(recorded, judge)
     print("\n".join(lines))
     queue, by_case = args.discussion / "jury.jsonl", {each.case.id: each for each in recorded}
-    discussions, names, unreadable = {}, {"suggester": "nobody", "reviewer": "nobody"}, {}
+    discussions, names = {}, {"suggester": "nobody", "reviewer": "nobody"}
     with Journal(args.discussion / "discussion.jsonl") as journal:
         if args.suggester and mistakes:
             about = [dataset.statistics["fingerprint"], judge.name, judge.settings or ""]
@@ -74,7 +74,7 @@ def main() -> None:
                     bar.update()
             for chat in {id(each): each for each in (partners.suggester, partners.reviewer)}.values():
                 print_notes(chat.notes())
-            said, unreadable = account(opened, **names)
+            said = account(opened, **names)
             print("\n".join(said))
             lines += said
             discussions = {each.case_id: each for each in opened}
@@ -82,7 +82,7 @@ def main() -> None:
     rulings, filled = read_jury(queue, by_case)
     decide(records, rulings, by_case)
     facts = {"follows": dataset.statistics["fingerprint"], "judge": {"name": judge.name, "settings": judge.settings}}
-    write_discussion(args.discussion, records, **facts, partners=names, unreadable=unreadable, arithmetic=lines)
+    write_discussion(args.discussion, records, **facts, partners=names, arithmetic=lines)
     open_cases = [by_case[record["case_id"]] for record in records if record["decided_by"] is None]
     write_queue(queue, open_cases, filled)
     wait = {0: "no mistake waits", 1: "1 mistake waits"}.get(len(open_cases), f"{len(open_cases):,} mistakes wait")

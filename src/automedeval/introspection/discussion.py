@@ -350,7 +350,7 @@ def _said(answer: Answer, usage: dict[str, int], **more: Any) -> dict[str, Any]:
     return {**content, "usage": dict(usage), **more}
 
 
-def account(discussions: Sequence[Discussion], suggester: str, reviewer: str) -> tuple[list[str], dict[str, int]]:
+def account(discussions: Sequence[Discussion], suggester: str, reviewer: str) -> list[str]:
     """Return the lines that report how discussions ended, and how many messages of each kind could not be read.
 
     RecordError if a partner answered in the format of its role in no discussion.
@@ -369,14 +369,14 @@ def account(discussions: Sequence[Discussion], suggester: str, reviewer: str) ->
                 f"{piece['case_id']!r}: {begins!r}"
             )
     at = Counter(each.accepted[0] for each in discussions if each.accepted and each.consensus)
-    unreadable = {role: len(list(filter(None, said))) for role, said in errors.items()}
+    unreadable = {role: count for role, said in errors.items() if (count := len(list(filter(None, said))))}
     exchanges = ", ".join(f"exchange {exchange}: {count:,}" for exchange, count in sorted(at.items()))
     agreed = f"{at.total():,} consensus{f' ({exchanges})' if exchanges else ''}"
     lines = [
         f"discussion: {suggester} suggests, {reviewer} reviews",
         f"discussion: {len(discussions):,} mistakes → {agreed}, {len(discussions) - at.total():,} without",
     ]
-    if any(unreadable.values()):
-        words = ", ".join(f"{what}: {count:,}" for what, count in unreadable.items() if count)
+    if unreadable:
+        words = ", ".join(f"{what}: {count:,}" for what, count in unreadable.items())
         lines.append(f"discussion: could not be read, {words}")
-    return lines, unreadable
+    return lines
