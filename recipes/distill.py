@@ -29,7 +29,7 @@ class DistillArguments(PromptArguments):
     """Which teacher judges which cases, and what it is shown."""
 
     teacher: str = option("which of the paper's two teachers this is", choices=["strong", "weak"])
-    judge: str = option("openai:MODEL (see --base_url), a checkpoint, or recording:FILE, which plays back answers")
+    judge: str = option("openai:MODEL (see --base_url), or recording:FILE, which plays back answers")
     cases: str = option("cases, or a table of answers: .jsonl, .csv, .json, .parquet, or a Hub dataset id")
     output: str = option("folder for verdicts.jsonl")
     reference_as_response: bool = option("show the reference as one more response", False)
@@ -42,6 +42,10 @@ class DistillArguments(PromptArguments):
 
     def __post_init__(self) -> None:
         check_least(self, 1, "limit")
+        if parse_model(self.judge)[0] not in ("openai", "recording"):
+            raise RecordError(
+                f"{self.judge}: a teacher is openai:MODEL or recording:FILE; serve a checkpoint as an endpoint"
+            )
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ import torch
 from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, answer, error
 from doubles.tiny_model import build_tiny_model
-from programs import APPEND, ENCODER, error_line, needs_encoder, run_command, stopped
+from programs import APPEND, ENCODER, error_line, needs_encoder, run_command, stopped, succeeded
 from tables import rows_of
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -209,8 +209,7 @@ def test_a_threshold_is_certified_on_the_sample_and_used_by_the_next_check(
     script = [said]
     with EndpointDouble(lambda body: script[0](body)) as endpoint:
         model = ("--checker", "openai:m", "--base_url", endpoint.url)
-        done = run_command("calibrate", *model, "--encoder", ENCODER, "--concurrency", 1)
-        assert done.returncode == 0, done.stderr
+        done = succeeded(run_command("calibrate", *model, "--encoder", ENCODER, "--concurrency", 1))
         (file,) = (tmp_path / "home" / "automedeval" / "checkers").iterdir()
         kept = json.loads(file.read_text())
         script[0] = tells(0.34, 0.33, 0.33, blank=(0.3, 0.3, 0.3))  # the likeliest answer, and below the threshold

@@ -206,8 +206,7 @@ def test_constrained_decoding_gives_a_word_to_every_criterion(tiny_model, tmp_pa
     responses = [{"model": "a", "text": "Take eight tablets."}, {"model": "b", "text": "Rest."}]
     cases = write(tmp_path / "cases.jsonl", [{"id": "c", "question": "What now?", "responses": responses}])
     options = flags(dtype="float32", rubric="harm", score_decoding="constrained", max_new_tokens=8, rationale="false")
-    done = run_command("judge", cases, "--judge", tiny_model, *options, "--output", tmp_path / "v")
-    assert done.returncode == 0, done.stderr
+    succeeded(run_command("judge", cases, "--judge", tiny_model, *options, "--output", tmp_path / "v"))
     for verdict in read(tmp_path / "v" / "verdicts.jsonl"):
         assert verdict["valid"], verdict["error"]
         for criterion, odds in zip(read_rubric("harm").criteria, verdict["probabilities"], strict=True):

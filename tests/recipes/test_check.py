@@ -9,7 +9,7 @@ import pytest
 import torch
 from doubles.agreement_study import read, write
 from peft import PeftModel
-from programs import APPEND, ENCODER, SAMPLE, error_line, needs_encoder, run_command, run_recipe, stopped
+from programs import APPEND, ENCODER, SAMPLE, error_line, needs_encoder, run_command, run_recipe, stopped, succeeded
 from tables import rows_of
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
@@ -94,8 +94,7 @@ def test_books_contradict_where_a_passage_is_near(tmp_path: Path) -> None:
     book = "Methotrexate tablets for arthritis are taken once a week."
     (tmp_path / "book.md").write_text(f"# Drugs\n\n{book}\n")
     store = tmp_path / "store"
-    built = run_recipe("build_store", "--books", tmp_path / "book.md", "--encoder", ENCODER, "--store", store)
-    assert built.returncode == 0, built.stderr
+    succeeded(run_recipe("build_store", "--books", tmp_path / "book.md", "--encoder", ENCODER, "--store", store))
     cases = [case(1, None, right="Rest well.", wrong="Take methotrexate tablets for arthritis every day.")]
     done, records = check(cases, tmp_path / "out", "--evidence", store)
     assert done.returncode == 0, done.stderr

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from doubles.agreement_study import CASES, MODELS, noisy_verdicts, read, write
-from programs import error_line, run_recipe
+from programs import error_line, run_recipe, succeeded
 
 compare = partial(run_recipe, "compare")
 RTL = "روبوت"
@@ -46,8 +46,7 @@ def arguments(runs: dict, old: str = "old", new: str = "new") -> list[object]:
 
 
 def test_two_runs_give_the_figures_of_one_file_with_both(runs: dict, tmp_path: Path) -> None:
-    done = compare(*arguments(runs, new=RTL), "--output", tmp_path / "out")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(compare(*arguments(runs, new=RTL), "--output", tmp_path / "out"))
     result = json.loads((tmp_path / "out" / "comparison.json").read_text("utf-8"))
     assert result["cases"]["cases"] == 28
     assert f"--cases {runs['new'][0]} " in done.stdout  # the audit that it advises can be run

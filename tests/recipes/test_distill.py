@@ -1,11 +1,11 @@
-"""recipes/distill.py: teachers judge cases, from recordings, from an endpoint and from a checkpoint."""
+"""recipes/distill.py: teachers judge cases, from recordings and from an endpoint."""
 
 import re
 from types import SimpleNamespace
 
 import pytest
 from doubles.endpoint import EndpointDouble, answer, error
-from programs import APPEND, ROOT, SAMPLE, error_line, run_recipe, stopped
+from programs import APPEND, ROOT, SAMPLE, error_line, run_recipe, stopped, succeeded
 from tables import rows_of
 
 from automedeval.evidence.books import Passage
@@ -77,8 +77,7 @@ def asks_once(body):
 @pytest.mark.parametrize(("teacher", "ended"), ROWS["test_the_small_study_is_distilled_from_its_recording"])
 def test_the_small_study_is_distilled_from_its_recording(tmp_path, teacher, ended):
     config = ROOT / "recipes" / "runs" / "automedeval-135m" / f"distill_{teacher}.yaml"
-    done = run_recipe("distill", "--config", config, "--output", tmp_path / "out")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_recipe("distill", "--config", config, "--output", tmp_path / "out"))
     assert f"ended: {ended}" in done.stdout
     assert "60 cases → 60 verdicts (60 new), 0 missing" in done.stdout
     verdicts = verdicts_of(tmp_path / "out")

@@ -11,7 +11,18 @@ import torch
 from doubles.agreement_study import read
 from doubles.endpoint import EndpointDouble, answer, error
 from doubles.tiny_model import build_tiny_model
-from programs import APPEND, ROOT, SAMPLE, TWO_PROCESSES, error_line, free_port, processes_of, run_recipe, stopped
+from programs import (
+    APPEND,
+    ROOT,
+    SAMPLE,
+    TWO_PROCESSES,
+    error_line,
+    free_port,
+    processes_of,
+    run_recipe,
+    stopped,
+    succeeded,
+)
 from tables import rows_of
 
 from automedeval.dataset.responses import respond, response_prompt, set_up
@@ -63,8 +74,7 @@ def asked_of_endpoint(tmp_path: Path, script, *cases: dict, options=()) -> tuple
 def test_candidates_answer_every_question_once(tiny_model, questions, tmp_path):
     out = tmp_path / "out"
     command = ["--candidates", tiny_model, tiny_model, "--names", "a,b", "--cases", questions, "--output", out, *FAST]
-    done = generate(*command)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(generate(*command))
     before = list(read_cases(questions, least_responses=0))
     after = list(read_cases(out / "cases.jsonl"))
     assert [case.id for case in after] == [case.id for case in before]
@@ -156,8 +166,7 @@ def test_stopped_then_resumed_and_shared_by_processes_gives_the_same_files(tiny_
         first, second, _ = file.read_bytes().splitlines(keepends=True)
         file.write_bytes(first)
         (killed / "responses.part1.jsonl").write_bytes(second + first + whole["responses.jsonl"][:50])
-    done = generate(*arguments, "--output", killed, launch=launch)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(generate(*arguments, "--output", killed, launch=launch))
     assert processes_of(killed) == (2 if launch else 1)
     assert f"({10 if launch else 9} new)" in done.stdout
     assert (killed / "cases.jsonl").read_bytes() == whole["cases.jsonl"]
@@ -171,8 +180,7 @@ def test_existing_responses_stay_and_no_name_comes_twice(tiny_model, questions, 
     records[0]["responses"] = [{"model": "a", "text": "old", "kind": "kept"}, {"model": "other", "text": "theirs"}]
     questions.write_text("".join(json.dumps(record) + "\n" for record in records))
     command = ["--candidates", tiny_model, "--names", "a", "--cases", questions, "--output", tmp_path / "out", *FAST]
-    done = generate(*command, "--limit", 3)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(generate(*command, "--limit", 3))
     assert "3 cases → 2 to answer, 1 have its response" in done.stdout
     first, second, _ = read(tmp_path / "out" / "cases.jsonl")
     assert first["responses"] == records[0]["responses"]
@@ -232,15 +240,12 @@ def test_each_candidate_has_its_format_or_a_template_of_its_own(tmp_path, questi
     line = error_line(generate(*command, tmp_path / "none", "--candidates", tuned, bare))
     assert line.startswith("error: bare has no prompt format: ")
     assert not (tmp_path / "none").exists()
-    done = generate(*command, tmp_path / "out", "--candidates", tuned, chatty)
-    assert done.returncode == 0, done.stderr
+    succeeded(generate(*command, tmp_path / "out", "--candidates", tuned, chatty))
     alone = [tmp_path / "formats/tuned.jinja", *FAST, "--limit", 1, "--output", tmp_path / "alone"]
-    done = generate("--cases", questions, "--candidates", tuned, "--chat_template_path", *alone)
-    assert done.returncode == 0, done.stderr
+    succeeded(generate("--cases", questions, "--candidates", tuned, "--chat_template_path", *alone))
     of_folder, of_file = texts(tmp_path / "out"), texts(tmp_path / "alone")
     assert of_file.items() <= of_folder.items()
-    single = generate("--cases", questions, "--candidates", chatty, *FAST, "--limit", 1, "--output", tmp_path / "own")
-    assert single.returncode == 0, single.stderr
+    succeeded(generate("--cases", questions, "--candidates", chatty, *FAST, "--limit", 1, "--output", tmp_path / "own"))
     assert texts(tmp_path / "own").items() <= of_folder.items()
 
 
@@ -249,8 +254,7 @@ def test_groups_of_candidates_take_the_cases_in_turn_and_answer_for_them_alone(t
     asked = [{"id": str(n), "question": f"Why {n}?", "responses": [{"model": "a", "text": "Old."}]} for n in range(4)]
     (tmp_path / "asked.jsonl").write_text("".join(json.dumps(case) + "\n" for case in asked))
     command = ["--candidates", *models, "--cases", tmp_path / "asked.jsonl", *FAST, "--output", tmp_path / "out"]
-    done = generate(*command, "--candidates_per_case", 2)
-    assert done.returncode == 0, done.stderr
+    succeeded(generate(*command, "--candidates_per_case", 2))
     made = read(tmp_path / "out/cases.jsonl")
     assert ["".join(each["model"] for each in case["responses"]) for case in made] == ["ab", "ac", "bc", "ab"]
     assert "Old." not in {each["text"] for case in made for each in case["responses"]}

@@ -55,9 +55,7 @@ def files(folder: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.slow
-def test_what_was_pushed_comes_back_where_there_is_no_source_tree(
-    hub: HubDouble, checkpoint: Path, dataset: Path, wheel: Path, tmp_path: Path
-) -> None:
+def test_what_was_pushed_comes_back_where_there_is_no_source_tree(hub, checkpoint, dataset, wheel, tmp_path) -> None:
     results, space = agreement(tmp_path / "results"), "src/automedeval/metrics/rationale_score"
     done = publish(hub, tmp_path, "dataset", dataset, "--repo", "org/instructions")
     rows = hub.repos["dataset", "org/instructions"]
@@ -132,9 +130,7 @@ def test_no_path_of_this_machine_goes_out(hub: HubDouble, tiny_model: Path, tmp_
     assert run["arguments"]["cases"] == ["made-up=cases.jsonl"]
 
 
-def test_a_dry_run_lists_every_file_with_its_size_and_sends_nothing(
-    hub: HubDouble, dataset: Path, tmp_path: Path
-) -> None:
+def test_a_dry_run_lists_every_file_with_its_size_and_sends_nothing(hub, dataset, tmp_path) -> None:
     folder = shutil.copytree(dataset, tmp_path / "data")
     for name in (".lock", "checkpoint-12/model.safetensors", ".git/config"):
         (folder / name).parent.mkdir(exist_ok=True)
@@ -153,9 +149,7 @@ def test_a_dry_run_lists_every_file_with_its_size_and_sends_nothing(
     assert (last, hub.requests, done.returncode) == ("dry run: nothing was sent", [], 0)
 
 
-def test_the_same_push_again_adds_no_commit_and_a_changed_one_adds_one(
-    hub: HubDouble, dataset: Path, tmp_path: Path
-) -> None:
+def test_the_same_push_again_adds_no_commit_and_a_changed_one_adds_one(hub, dataset, tmp_path) -> None:
     folder = shutil.copytree(dataset, tmp_path / "data")
     first = pushed(publish(hub, tmp_path, "dataset", folder, "--repo", "org/data"))
     assert pushed(publish(hub, tmp_path, "dataset", folder, "--repo", "org/data")) == first

@@ -304,9 +304,7 @@ def test_a_run_that_lacks_verdicts_is_wrong_there_and_it_is_said(reported: tuple
     assert result["judges"]["lazy"]["valid_rate"]["value"] == pytest.approx(valid / 120)
 
 
-def test_runs_without_a_valid_verdict_count_and_judges_are_tested_on_the_same_pairs(
-    study: Path, loops: Loops, tmp_path: Path
-) -> None:
+def test_runs_without_a_valid_verdict_count_and_judges_are_tested_on_the_same_pairs(study, loops, tmp_path) -> None:
     verdicts = [v for v in read(study / "verdicts.jsonl") if v["judge"] in ("base", "ours")]
     empty = {"valid": False, "scores": None, "rationale": None, "error": "no score line"}
     verdicts = [v | empty if (v["judge"], v["run"]) == ("base", 1) else v for v in verdicts]
@@ -460,9 +458,7 @@ def paper_study(study: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("name", "figures"), ROWS["test_each_table_and_figure_is_made_by_its_file"])
-def test_each_table_and_figure_is_made_by_its_file(
-    name: str, figures: list[str], paper_study: Path, tmp_path: Path
-) -> None:
+def test_each_table_and_figure_is_made_by_its_file(name, figures, paper_study, tmp_path) -> None:
     """The file as it is; only its paths lead to the small files here."""
     file = ROOT / "recipes" / "runs" / "automedeval-13b" / f"{name}.yaml"
     first, second = file.read_text().splitlines()[:2]

@@ -174,9 +174,7 @@ def test_two_processes_train_one_model(folder: Path, uninterrupted: tuple[Path, 
 
 
 @pytest.mark.parametrize("saving", [False, True], ids=["in the middle", "while it saved"])
-def test_killed_it_goes_on_to_the_same_weights(
-    saving: bool, folder: Path, killed: Path, uninterrupted: tuple[Path, str]
-) -> None:
+def test_killed_it_goes_on_to_the_same_weights(saving, folder, killed, uninterrupted) -> None:
     output, log = folder / f"resumed-{saving}", folder / f"resumed-{saving}.log"
     shutil.copytree(killed, output)
     if saving:

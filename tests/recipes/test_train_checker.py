@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from doubles.agreement_study import read, write
-from programs import ENCODER, error_line, needs_encoder, run_recipe
+from programs import ENCODER, error_line, needs_encoder, run_recipe, succeeded
 
 pytestmark = needs_encoder
 LABELS = ("supported", "contradicted", "not_found")
@@ -36,8 +36,7 @@ def arguments(folder: Path) -> list[object]:
 
 def test_it_trains_holds_out_documents_and_leaves_tests_out(tmp_path: Path) -> None:
     options = arguments(tmp_path)
-    done = run_recipe("train_checker", *options)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_recipe("train_checker", *options))
     assert (tmp_path / "out" / "adapter" / "adapter_model.safetensors").is_file()
     assert "text of a test: 1" in done.stdout
     held_out = read(tmp_path / "out" / "held_out.jsonl")
@@ -48,8 +47,7 @@ def test_it_trains_holds_out_documents_and_leaves_tests_out(tmp_path: Path) -> N
     trained = sum(count for name, count in record["pairs"].items() if name.startswith("trials"))
     assert trained == 60 - len(trials)
     assert sum(count for name, count in record["pairs"].items() if name.startswith("contrast")) == 20
-    again = run_recipe("train_checker", *options)
-    assert again.returncode == 0, again.stderr
+    again = succeeded(run_recipe("train_checker", *options))
     assert "finished already" in again.stdout
 
 

@@ -126,11 +126,6 @@ class JudgeArguments(PromptArguments, EvidenceArguments):
         "rubrics only pairs with it are judged",
         None,
     )
-    on_overlong: str = option(
-        "prompt longer than the context window: error stops before anything is judged, skip records an invalid verdict",
-        "error",
-        choices=["error", "skip"],
-    )
     limit: int | None = option("judge only so many cases, the first ones", None)
     judge_name: str | None = option("name that verdicts record; default: the model's", None)
     dry_run: bool = option("count cases, prompts and tokens; judge nothing", False)
@@ -212,7 +207,7 @@ def main() -> None:
     judged = any(output.glob("verdicts*.jsonl"))
     # No server is asked what it can do, or whether verdicts are this judge's.
     chat_args.unasked = bool(args.batch_file) or shows or (args.dry_run and not judged)
-    chat_args.loads = False  # the weights are loaded after the prompts, of which one may be too long
+    chat_args.loads = False  # the weights are loaded when something is missing
     models = comma_list(args.models) if args.models is not None else None
     plan = {name: getattr(args, name) for name in ("orders", "seed", "runs", "baseline")} | {"models": models}
     planned = plan_from_dataset(args, args.dataset, rubric) if args.dataset else planner(judge_name, rubric, **plan)
@@ -227,13 +222,11 @@ def main() -> None:
     shown = {each.case.models[slot] for each in requests for slot in each.slots}
     if reported and reported not in shown:
         raise RecordError(f"--baseline: no answer of {reported!r} is judged, but of {in_a_row(sorted(shown))}")
-    asked = {name: getattr(args, name) for name in ("rationale", "score_decoding", "on_overlong")}
+    asked = {name: getattr(args, name) for name in ("rationale", "score_decoding")}
     judge = load_judge(
         judge_name, rubric, chat_args, name=args.judge_name, cases=requests.cases, processes=processes, encoder=encoder_args,
         **plan, **asked, **args.books(encoder_args, chat_args.device),
     )  # fmt: skip
-    if not (args.dry_run or shows):
-        judge.refuse_overlong(requests[processes.rank :: processes.count])
     if any(case.reference for case in requests.cases) and not judge.reads_reference:
         hint = "; --rubric automedeval_guided shows it to the model"
         tell(f"reference: not read by this judge{hint if isinstance(judge, Judge) and rubric.id == PACKAGED else ''}")
@@ -247,7 +240,6 @@ def main() -> None:
             log.join_parts()
         tell(dry_run(judge, requests, log.done(requests.digests) if judged else ()))
         return
-    processes.wait()  # until every process has checked its share
     if judge.chat is not None:
         judge.chat.prepare()
     started, awaited = time.monotonic(), None
@@ -376,4 +368,13 @@ def plan_from_dataset(args: JudgeArguments, dataset: str, rubric: Rubric) -> Cal
     wanted = {row["case_id"] for row in rows}
     cases = {case.id: case for case in read_cases(args.file, blank=args.blank) if case.id in wanted}
     recorded = {each.case.id: each for each in read_recorded(rows, cases, {rubric.name: rubric}, dataset)}
-    return lambda case: recorded[case.id].requests(args.runs) if case.id in recorded else []
+
+    def plan(case: Case) -> list[Request]:
+        if (row := recorded.get(case.id)) is None:
+            return []
+        # The same responses in the same slots (Algorithm 2, line 5).
+        rationale, completion = row.reading.rationale is not None, row.row["completion"][0]["content"]
+        about = (row.case, row.order, None)
+        return [Request(*about, run, rationale, row.original, completion=completion) for run in range(args.runs)]
+
+    return plan

@@ -223,7 +223,7 @@ class Partners:
 
     def __post_init__(self) -> None:
         self.questions = self.questions if self.search else 0
-        self._chats = dict(zip(ROLES, (self.suggester, self.reviewer, self.reviser or self.suggester)))
+        self._chats: dict[str, Any] = dict(zip(ROLES, (self.suggester, self.reviewer, self.reviser or self.suggester)))
         settings = [template_fingerprint("discussion"), self.questions, EXCHANGES, self.shuffle, list(self.about)]
         self.fingerprint = digest([*(chat.fingerprint for chat in self._chats.values()), *settings])
 

@@ -11,13 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from automedeval.judges.requests import Request
 from automedeval.records import Case, RecordError, Verdict, as_shown, digest, read_placed
 from automedeval.rubrics import Rubric
 from automedeval.rubrics.grammar import ParsedAnswer, parse_verdict
 from automedeval.rubrics.prompts import judge_messages
 from automedeval.rubrics.slots import by_slot, seen_from
-from automedeval.stats.agreement import SAME, relation_of
 
 KINDS = ("relations", "scores", "invalid")
 LONGEST_RAW = 2000  # characters that are shown of an answer that could not be parsed
@@ -41,12 +39,6 @@ class Recorded:
     def order(self) -> tuple[int, ...]:
         """Return which response stands in which slot of the row."""
         return tuple(self.row["order"])
-
-    def requests(self, runs: int = 1) -> list[Request]:
-        """Return the requests whose prompt is the row's own: the same responses in the same slots (Algorithm 2, line 5)."""
-        asks, completion = self.reading.rationale is not None, self.row["completion"][0]["content"]
-        about = (self.case, self.order, None)
-        return [Request(*about, run, asks, self.original, completion=completion) for run in range(runs)]
 
 
 @dataclass(frozen=True)
@@ -202,7 +194,7 @@ def _kind(recorded: Recorded, verdict: Verdict) -> str | None:
     if not verdict.valid:
         return "invalid"
     scores = np.array([by_slot(verdict.scores or (), recorded.order), recorded.reading.scores], dtype=float)
-    judged, on_record = (relation_of(np.subtract.outer(each, each)) for each in scores)
+    judged, on_record = (np.sign(np.subtract.outer(each, each)) for each in scores)
     if (judged != on_record).any():
         return "relations"
-    return "scores" if (np.abs(scores[0] - scores[1]) > SAME).any() else None
+    return "scores" if (scores[0] != scores[1]).any() else None

@@ -45,7 +45,6 @@ class Judge(PromptJudge):
             each score among the allowed values; an endpoint is asked for each value once more, as a typed question, after the
             text that is parsed: its probabilities give expected scores. None: constrained for a checkpoint, else free.
         orders, seed, runs, baseline, models: see `plan_requests`.
-        on_overlong: see `PromptJudge`.
         name: what verdicts record as their judge; by default the chat's name.
         search: finds passages of books; those nearest to the question and to the responses stand in the prompt, and in the
             verdict's `knowledge`. None: nothing is looked up.
@@ -65,7 +64,6 @@ class Judge(PromptJudge):
     runs: int = 1
     baseline: str | None = None
     models: Sequence[str] | None = None
-    on_overlong: str = "error"
     name: str | None = None
     search: Search | None = None
     store: str = ""

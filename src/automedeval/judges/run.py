@@ -53,8 +53,7 @@ def judge_missing(
 
     A request that an endpoint did not answer is left out: the next run asks it again (see `refuse_failures`). The processes
     take requests in turn, and the windows of each, done or not, stay what they are, so that a resumed run composes the same
-    batches. RecordError: a prompt is too long (`BaseJudge.refuse_overlong` finds that before). `done` are the keys of the
-    requests that have a verdict in the open log; `name` is the label of the progress bar.
+    batches. `done` are the keys of the requests that have a verdict in the open log; `name` is the label of the progress bar.
     """
     rank, count = log.processes.rank, log.processes.count
     expect_answers(judge, log)

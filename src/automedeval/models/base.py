@@ -1,6 +1,5 @@
 """Prompts, answers, and `Chat`, the base class of every model that answers prompts."""
 
-import itertools
 import json
 import re
 from abc import ABC, abstractmethod
@@ -10,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 THOUGHT = re.compile(r"</?think(?:ing)?>|\[/?THINK\]")  # where a reasoning model's thoughts begin and end
-WINDOW = 64  # dialogues whose prompts a checkpoint answers in the same batches
 
 
 @dataclass(frozen=True)
@@ -190,44 +188,13 @@ class Chat(ABC):
         """Return lines for the end of a run: who answered, and how."""
         return []
 
-    @abstractmethod
     def estimate(self, prompts: Sequence[Prompt]) -> int:
-        """Return about how many tokens the prompts take."""
+        """Return about how many tokens the prompts take: one has about four bytes, and a message's role takes four."""
+        return sum(len(each["content"].encode()) // 4 + 4 for prompt in prompts for each in prompt.messages)
 
     @abstractmethod
     def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
         """Yield (index, answer) for the wanted prompts (None: all), in any order."""
-
-    def follow(
-        self, dialogues: Iterable[tuple[Any, Dialogue]], done: Collection[Any] = ()
-    ) -> Iterator[tuple[Any, Any]]:
-        """Lead the dialogues whose keys are not in `done`; yield (key, result) as they end.
-
-        One prompt of each dialogue of a window is answered per round. A window with any missing result is led as a whole, so
-        that batches, and the last bits of what a network computes, do not depend on interruptions. A prompt beyond the context
-        window gets an answer with an error.
-        """
-        dialogues = iter(dialogues)
-        while window := list(itertools.islice(dialogues, WINDOW)):
-            if not all(key in done for key, _ in window):
-                yield from ((key, result) for key, result in self._in_rounds(window) if key not in done)
-
-    def _in_rounds(self, window: Sequence[tuple[Any, Dialogue]]) -> Iterator[tuple[Any, Any]]:
-        waiting = [(key, dialogue, next(dialogue)) for key, dialogue in window]
-        while waiting:
-            prompts = [prompt for _, _, prompt in waiting]
-            too_long = "the prompt is {} tokens longer than the context window"
-            excess = self.overflow(prompts)
-            answers = {index: Answer(error=too_long.format(over)) for index, over in enumerate(excess) if over > 0}
-            fitting = [index for index in range(len(prompts)) if index not in answers]
-            answers |= {fitting[place]: answer for place, answer in self.answer([prompts[index] for index in fitting])}
-            going_on = []
-            for index, (key, dialogue, _) in enumerate(waiting):
-                try:
-                    going_on.append((key, dialogue, dialogue.send(answers[index])))
-                except StopIteration as end:
-                    yield key, end.value
-            waiting = going_on
 
 
 def answer_groups(
@@ -259,9 +226,6 @@ class SequentialChat(Chat):
     @abstractmethod
     def reply(self, prompt: Prompt) -> Answer:
         """Return the answer to a prompt."""
-
-    def estimate(self, prompts: Sequence[Prompt]) -> int:
-        return 0
 
     def answer(self, prompts: Sequence[Prompt], wanted: Sequence[bool] | None = None) -> Iterator[tuple[int, Answer]]:
         return ((index, self.reply(prompt)) for index, prompt in enumerate(prompts) if wanted is None or wanted[index])

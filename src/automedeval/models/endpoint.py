@@ -148,10 +148,6 @@ class OpenAIChat(Chat):
     def shown(self, prompt: Prompt) -> str:
         return super().shown(replace(prompt, messages=sent(prompt)))
 
-    def estimate(self, prompts: Sequence[Prompt]) -> int:
-        # A token has about four bytes, and a message's role takes four.
-        return sum(len(each["content"].encode()) // 4 + 4 for prompt in prompts for each in sent(prompt))
-
     def body(self, prompt: Prompt) -> dict[str, Any]:
         """Return the request body of a prompt."""
         left_out = tuple(self.left_out)  # as it is now: other threads append to it

@@ -103,18 +103,19 @@ def takes_positions(model) -> bool:
 
 
 def longest_in_batch(model) -> float:
-    """Return how many tokens a sequence may have to be computed in a batch with others; longer ones are computed alone.
+    """Return how many tokens a sequence may have to be computed in a batch with others: infinity for most models.
 
-    0: a model with recurrent or convolutional states (Mamba, linear attention), or with an index of its keys. A buffer of
-    keys and values does not hold them, padding would enter them, and they cannot be cut off after a token.
-    A number: beyond so many tokens the frequencies of its rotary positions change for all rows of a batch ("longrope"), or
-    its attention counts padding (the temperature of Llama 4).
-    Infinity: any other model.
+    Beyond a number, the frequencies of rotary positions change for all rows of a batch ("longrope"), or attention counts
+    padding (the temperature of Llama 4). RecordError for recurrent or convolutional states (Mamba, linear attention), or an
+    index of keys: a buffer of keys and values does not hold them, and padding would enter them.
     """
     # The kinds of cache that transformers' `generate` gives the layers, by name: `DummyLayer` is new in 5.23.
     layers = {type(layer).__name__ for layer in DynamicCache(config=model.config).layers}
     if model._is_stateful or not layers <= {"DynamicLayer", "DynamicSlidingWindowLayer", "DummyLayer"}:
-        return 0
+        raise RecordError(
+            f"{type(model).__name__} has recurrent or convolutional states, which allow no batches: serve it by an engine such "
+            "as vLLM, and name it openai:MODEL with --base_url"
+        )
     config = model.config.get_text_config()
     rope = getattr(config, "rope_parameters", None) or {}
     ropes = [rope, *(value for value in rope.values() if isinstance(value, dict))]  # one, or one per kind of layer

@@ -266,4 +266,3 @@ def choice_agreement(people: np.ndarray, judge: np.ndarray, case: np.ndarray, ca
 
 ACCURACIES = ("pairwise_accuracy", "concordance", "triple_accuracy")
 CORRELATIONS = ("spearman", "pearson")
-LABELS = {name: name.replace("_", " ").capitalize() for name in ACCURACIES + CORRELATIONS}

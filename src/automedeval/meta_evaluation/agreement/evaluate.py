@@ -28,7 +28,6 @@ from automedeval.rubrics import TAGS, packaged_rubrics, read_rubric
 from automedeval.stats import agreement, bootstrap, interrater, selective
 from automedeval.stats.agreement import ACCURACIES, CHOICES, CORRELATIONS
 from automedeval.stats.bootstrap import Estimate, Statistic
-from automedeval.stats.calibration_error import BINS, reliability_bins
 from automedeval.stats.folds import deal
 
 FOLDS = 5  # of the cases, for the tie bands of expected scores
@@ -60,9 +59,7 @@ def meta_evaluate(
     }
     tree["main_judge"] = {"name": main.name, "rated_cases": _rated_cases(cases, main, people)}
     tree["main_judge"] |= {"valid_rates": _valid_rates(cases, main.judge), "cases": worth_reading(cases, main, people)}
-    compared = {
-        row.name: compare_candidates(cases, row.relations, row.scores, row.expected, resamples) for row in rivals
-    }
+    compared = {row.name: compare_candidates(cases, row.relations, row.scores, row.expected) for row in rivals}
     for row in rivals:
         for name, record in compared[row.name].get("models", {}).items():
             record["longer"] = list(longer_comparisons(cases, row.relations, name))
@@ -72,7 +69,7 @@ def meta_evaluate(
             tree["judges"][row.name] |= _agreement(cases, people, row, relations[row.name])
         tree["people"] = _people(cases, people)
         by_people = cases.panel.relations(people.scores)
-        compared = {"people": compare_candidates(cases, by_people, people.scores, None, resamples)} | compared
+        compared = {"people": compare_candidates(cases, by_people, people.scores)} | compared
         tree["comparisons"] = [paired(cases, relations, *two) for two in product(rivals, baselines)]
     tree["models"] = compared
     if choices:
@@ -165,16 +162,9 @@ def _agreement(cases: Cases, people: People, row: Row, relation: np.ndarray) -> 
         record["runs"] = [{"run": each.run} | measures_of(cases, each, rated, relation) for each in runs]
     record["headline"] = row.headline
     record["by_criterion"] = _by_criterion(cases, people, row.judge)
-    if row.judge.kind == "judge":
-        curve: list[dict[str, float | int]] = []
-        if row.values is not None:
-            both = ~np.isnan(row.values) & ~np.isnan(people.scores)
-            if both.sum() >= 2 * BINS:
-                curve = reliability_bins(row.values[both], people.scores[both])
-        record["reliability"] = curve
-        if row.expected is not None:
-            sure = selective.gaps(panel, row.expected)
-            record["risk_coverage"] = selective.risk_coverage(panel, relation, row.finest, sure)
+    if row.judge.kind == "judge" and row.expected is not None:
+        sure = selective.gaps(panel, row.expected)
+        record["risk_coverage"] = selective.risk_coverage(panel, relation, row.finest, sure)
     return record
 
 
