@@ -308,9 +308,8 @@ class Partners:
             new = [question for question in questions if normalise(question) not in seen]
             seen.update(map(normalise, new))
             may_ask = bool(new) and len(asked) + 1 < self.questions
-            passages = (
-                [passage.to_dict() for passage in find_passages(self.search, new)] if new and self.search else None
-            )
+            found = find_passages(self.search, new) if new and self.search else None
+            passages = None if found is None else [passage.to_dict() for passage in found]
             asked.append({"text": own_text(answer.text), "questions": new, "passages": passages, "goes_on": may_ask})
 
     def _questions(self, answer: Answer, discussion: Discussion) -> list[str]:
@@ -321,15 +320,12 @@ class Partners:
 
     def _review(self, discussion: Discussion, exchange: int) -> Dialogue:
         """Have the reviewing model accept or object; return the message."""
-        numbers = [number for number in discussion.suggestions if number <= exchange]
-        first, *later = [number for number in numbers if not discussion.suggestions[number].error]
-        turns, before = [], first
-        for number in later:
-            text = own_text(discussion.pieces["review", before]["text"])
-            names = {"error": discussion.reviews[before].error, "suggestion": discussion.suggestions[number].shown}
-            turns.append(Turn(text, "suggested", names))
-            before = number
-        messages = discussion.messages("review", turns, suggestion=discussion.suggestions[first].shown)
+        shown = {number: each.shown for number, each in discussion.suggestions.items() if not each.error}
+        turns = []
+        for before, number in itertools.pairwise(shown):
+            names = {"error": discussion.reviews[before].error, "suggestion": shown[number]}
+            turns.append(Turn(own_text(discussion.pieces["review", before]["text"]), "suggested", names))
+        messages = discussion.messages("review", turns, suggestion=next(iter(shown.values())))
         answer = yield self._prompt(discussion, messages, exchange)
         return _said(answer, answer.usage)
 
