@@ -279,7 +279,7 @@ def folder_name(judge: str) -> str:
 
 
 def what_is_read(args: JudgeArguments) -> list[str]:
-    """Say what is read of each table: on a terminal a line for each column, with its role and its first words; else one line."""
+    """Say what is read of each table: on a terminal a line for each column, its role and first words; else one line."""
     lines: list[str] = []
     shown: dict[str, str] = {}
     for name, file in map(named_file, args.cases):
@@ -366,10 +366,11 @@ def cases_file(args: JudgeArguments, output: Path, log_args: LogArguments, proce
     Raises:
         RecordError: a fault of `join_logs` or of the table, or the file is there with other cases.
     """
+    notes: list[str] = []
     if args.columns and len(args.cases) == 1 and not named_file(args.file)[0]:
         table = table_of(args.file, blank=args.blank, columns=args.columns)
         assert table is not None  # its columns are named
-        cases, notes = [case for _, case in named_cases(table)], []
+        cases = [case for _, case in named_cases(table)]
     elif len(args.cases) == 1 and not is_log(args.file):
         return args.file
     else:
