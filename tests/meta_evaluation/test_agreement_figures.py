@@ -39,7 +39,7 @@ Pick = Callable[[int], int]  # a number from 0 to one less than the argument
 
 
 def study(pick: Pick, most_cases: int) -> dict[str, Any]:
-    """Return the files of a study as lists of lines."""
+    """Return the files of a study as lists of lines, and the option `raters`."""
     cases = []
     for number in range(1 + pick(most_cases)):
         names = list(CANDIDATES)
@@ -66,7 +66,8 @@ def study(pick: Pick, most_cases: int) -> dict[str, Any]:
                         about = {"case_id": case["id"], "model": response["model"]}
                         by = {"annotator": annotator, "criterion": criterion, "score": points[pick(4)]}
                         ratings.append(about | by)
-    return {"cases": cases, "verdicts": verdicts, "ratings": ratings or None}
+    raters = (None, "crossed", "anonymous")[pick(3)]
+    return {"cases": cases, "verdicts": verdicts, "ratings": ratings or None, "raters": raters}
 
 
 def verdicts_of_lists(pick: Pick, cases: list[dict], judge: str, rubric: str):
@@ -140,7 +141,7 @@ def figures_of(folder: Path, files: dict[str, Any]) -> tuple[dict[str, Any], Loo
     judges, _ = read_verdicts([names["verdicts"]], cases)
     people, baselines, scores_of = None, [], {}
     if files["ratings"]:
-        people = read_ratings(names["ratings"], cases)
+        people = read_ratings(names["ratings"], cases, files["raters"])
         for name, score in BASELINES.items():
             scores = score(cases.records)
             if np.isnan(scores).all():
@@ -277,12 +278,12 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 @pytest.fixture(scope="module")
 def figures(files: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    options = ["--ratings", files["ratings"], files["choices"]]
+    options = ["--ratings", files["ratings"], files["choices"], "--raters", "crossed"]
     options += ["--main_judge", "noisy"]
     return evaluate(tmp_path_factory.mktemp("report"), read(files["verdicts"]), *options)
 
 
-def test_reliability_is_that_of_krippendorff(files: dict[str, Path], figures: dict[str, Any]) -> None:
+def test_reliability_is_that_of_pingouin_and_krippendorff(files: dict[str, Path], figures: dict[str, Any]) -> None:
     ratings = pandas.read_json(files["ratings"], lines=True)
     means = ratings.groupby(["case_id", "model", "annotator"], as_index=False)["score"].mean()
     tables = dict(iter(ratings.groupby("criterion"))) | {"mean of the criteria": means}
@@ -290,7 +291,10 @@ def test_reliability_is_that_of_krippendorff(files: dict[str, Path], figures: di
     for criterion, table in tables.items():
         level = "interval" if criterion == "mean of the criteria" else "ordinal"
         wide = table.pivot_table(index=["case_id", "model"], columns="annotator", values="score")
-        wanted = {f"alpha ({level})": krippendorff.alpha(wide.T.to_numpy(), level_of_measurement=level)}
+        long = wide.dropna().reset_index(drop=True).melt(ignore_index=False, value_name="score").reset_index()
+        icc = pingouin.intraclass_corr(long, targets="index", raters="annotator", ratings="score")
+        wanted = icc.set_index("Type")["ICC"][["ICC(A,1)", "ICC(A,k)"]].to_dict()
+        wanted[f"alpha ({level})"] = krippendorff.alpha(wide.T.to_numpy(), level_of_measurement=level)
         values = {name: each["value"] for name, each in figures["people"]["reliability"][criterion].items()}
         assert values == pytest.approx(wanted, abs=1e-9)
 

@@ -123,7 +123,7 @@ def test_the_figures_of_the_results_are_reached(data: str, concordance: float, h
     from automedeval.models.embeddings import Encoder
 
     cases = Cases.read(str(human_data / data / "cases.jsonl"))
-    people = read_ratings(str(human_data / data / "ratings.jsonl"), cases).scores
+    people = read_ratings(str(human_data / data / "ratings.jsonl"), cases, "anonymous").scores
     scores = nearest_pieces(cases.records, Encoder(str(ENCODER), "cpu", "float32"), [QUESTION])[QUESTION]
     first, second = cases.panel.pairs
     apart = people[first] != people[second]

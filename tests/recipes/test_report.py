@@ -16,6 +16,7 @@ from doubles.agreement_study import (
     MODELS,
     RATINGS,
     agreeing_verdicts,
+    evaluate,
     made,
     meta_evaluate,
     opened,
@@ -52,6 +53,7 @@ def test_reports_agreement_with_intervals_ceiling_and_baselines(tmp_path):
     assert result["judges"]["random"]["pairwise_accuracy"]["value"] is None
     assert "no whole scores" in result["judges"]["random"]["pairwise_accuracy"]["reason"]
     assert result["judges"]["random"]["concordance_expected"]["value"] is not None
+    assert result["people"]["raters"] == "crossed"
     assert set(result["people"]["reliability"]) == {
         "relevancy",
         "knowledge_correctness",
@@ -117,6 +119,16 @@ def test_one_rater_has_no_reliability_and_no_ceiling(tmp_path):
     assert "one rater" in result["people"]["reason"]
     assert "ceiling" not in result["people"]
     assert "one rater only" in report.page
+
+
+def test_raters_who_did_not_rate_all_are_taken_as_anonymous_and_it_is_said(tmp_path):
+    some = write(tmp_path / "ratings.jsonl", read(RATINGS)[5:])
+    result = evaluate(tmp_path, agreeing_verdicts(), "--ratings", some)
+    assert result["people"]["raters"] == "anonymous"
+    assert "ICC(1,1)" in result["people"]["reliability"]["fluency"]
+    assert any("taken as anonymous" in note for note in result["notes"])
+    crossed = evaluate(tmp_path, agreeing_verdicts(), "--ratings", some, "--raters", "crossed")
+    assert "ICC(A,1)" in crossed["people"]["reliability"]["fluency"]
 
 
 def test_one_case_has_figures_and_no_intervals(tmp_path):

@@ -18,6 +18,7 @@ WORKED = json.loads((Path(__file__).parents[1] / "data" / "agreement.json").read
 NAN = float("nan")
 
 # Shrout and Fleiss 1979, Table 2: six targets rated by four judges.
+SHROUT_FLEISS = np.array([[9, 2, 5, 8], [6, 1, 3, 2], [8, 4, 6, 8], [7, 1, 2, 6], [10, 5, 6, 9], [6, 2, 4, 7]], float)
 
 
 def floats(values: list) -> np.ndarray:
@@ -38,6 +39,30 @@ def test_examples_worked_by_hand(example: dict) -> None:
         assert figures[name] == pytest.approx(NAN if value is None else value, nan_ok=True), name
 
 
+def test_icc_of_shrout_and_fleiss() -> None:
+    case = np.arange(6)
+    crossed = interrater.icc(SHROUT_FLEISS, case, 6, crossed=True)
+    assert value_of(crossed["ICC(A,1)"], 6) == pytest.approx(0.29, abs=0.005)
+    assert value_of(crossed["ICC(A,k)"], 6) == pytest.approx(0.62, abs=0.005)
+    anonymous = interrater.icc(SHROUT_FLEISS, case, 6, crossed=False)
+    assert value_of(anonymous["ICC(1,1)"], 6) == pytest.approx(0.17, abs=0.005)
+    assert value_of(anonymous["ICC(1,k)"], 6) == pytest.approx(0.44, abs=0.005)
+
+
+def test_icc_of_an_uneven_number_of_ratings() -> None:
+    """One-way analysis of variance with k0 = (N - sum k² / N) / (n - 1), worked with plain loops."""
+    ratings = np.array([[4, 5, NAN], [2, 2, 3], [1, NAN, 2], [5, NAN, NAN], [3, 5, 4]])
+    rows = [row[~np.isnan(row)] for row in ratings if (~np.isnan(row)).sum() > 1]
+    every = np.concatenate(rows)
+    sizes = np.array([len(row) for row in rows])
+    between = sum(len(row) * (row.mean() - every.mean()) ** 2 for row in rows) / (len(rows) - 1)
+    within = sum(((row - row.mean()) ** 2).sum() for row in rows) / (len(every) - len(rows))
+    k0 = (len(every) - (sizes**2).sum() / len(every)) / (len(rows) - 1)
+    statistics = interrater.icc(ratings, np.arange(5), 5, crossed=False)
+    assert value_of(statistics["ICC(1,1)"], 5) == pytest.approx((between - within) / (between + (k0 - 1) * within))
+    assert value_of(statistics["ICC(1,k)"], 5) == pytest.approx((between - within) / between)
+
+
 @given(st.lists(st.lists(st.one_of(st.none(), st.integers(1, 5)), min_size=3, max_size=3), min_size=3, max_size=12))
 @settings(max_examples=60, deadline=None)
 def test_alpha_is_the_librarys(rows: list) -> None:
@@ -53,9 +78,16 @@ def test_alpha_is_the_librarys(rows: list) -> None:
 
 
 def test_zero_divided_by_zero_is_not_what_rounding_makes_of_it() -> None:
+    """The mean squares of these ratings are 0, 0.01 and 0.01, so that the denominator of ICC(A,k) is 0."""
+    case = np.arange(2)
+    crossed = interrater.icc(np.array([[0.3, 0.1], [0.2, 0.2]]), case, 2, True)
+    assert np.isnan(value_of(crossed["ICC(A,k)"], 2))
+    assert value_of(crossed["ICC(A,1)"], 2) == pytest.approx(-0.01 / 0.01)
     thirds = np.array([[0.1 + 0.2 + 0.3, 0.3 + 0.2 + 0.1]] * 2)  # 0.6, and 0.6 with another last digit
     assert np.ptp(thirds) > 0
-    assert np.isnan(value_of(interrater.krippendorff_alpha(thirds, np.arange(2), 2, "interval"), 2))
+    assert np.isnan(value_of(interrater.krippendorff_alpha(thirds, case, 2, "interval"), 2))
+    for single, crossed in (("ICC(A,1)", True), ("ICC(1,1)", False)):
+        assert np.isnan(value_of(interrater.icc(thirds, case, 2, crossed)[single], 2))
 
 
 def test_ordinal_alpha_of_fine_scales_is_refused() -> None:

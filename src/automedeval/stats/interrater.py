@@ -1,4 +1,9 @@
-"""Agreement among raters: Krippendorff's alpha (2011)."""
+"""Agreement among raters: intraclass correlations and Krippendorff's alpha.
+
+Sources: ICC, Shrout and Fleiss 1979, with the names of McGraw and Wong 1996; alpha, Krippendorff 2011.
+"""
+
+from collections.abc import Callable
 
 import numpy as np
 
@@ -6,6 +11,58 @@ from automedeval.stats.agreement import SAME
 from automedeval.stats.bootstrap import Statistic, divide, undefined
 
 MOST_LEVELS = 30  # distinct ratings up to which ordinal alpha is computed
+
+
+def icc(ratings: np.ndarray, case: np.ndarray, cases: int, crossed: bool) -> dict[str, Statistic]:
+    """Return the intraclass correlations of one rater and of the mean of all raters.
+
+    Args:
+        ratings: float [responses, raters], NaN where a rater gave none.
+        case, cases: the case of each response, and the number of cases.
+        crossed: True if each column is one person: ICC(A,1) and ICC(A,k), two-way, absolute agreement, on the responses that
+            all of them rated. False if a column is only a position: ICC(1,1) and ICC(1,k), one-way, on the responses with
+            two ratings or more (k is then the mean number of ratings, corrected for its variance).
+    """
+    rated = ~np.isnan(ratings)
+    use = rated.all(axis=1) if crossed else rated.sum(axis=1) >= 2
+    k = ratings.shape[1]
+    n = int(use.sum())
+    reason = "fewer than two responses that were rated by " + ("all raters" if crossed else "two or more")
+    reason = reason if n < 2 else "all ratings are the same"
+    used = rated[use]
+    values = np.where(used, ratings[use], 0.0)
+    values = np.where(used, values - values.sum() / max(1, used.sum()), 0.0)
+    count, total = used.sum(axis=1), values.sum(axis=1)
+    parts = [np.ones(n), (values**2).sum(axis=1), total**2 / np.maximum(count, 1), total, count, count**2]
+    if crossed:
+        parts += list(values.T)
+    columns = np.column_stack([np.bincount(case[use], weights=part, minlength=cases) for part in parts])
+
+    def of(sums: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        targets, squares, between, total, count, count_squares = sums[:, :6].T
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rows = (between - total**2 / count) / (targets - 1)
+            variance = (squares - total**2 / count) / (count - 1)
+
+            def share(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+                none = _no_spread(count, total, squares) | (np.abs(whole) <= SAME * variance)
+                return np.where(none, np.nan, part / whole)
+
+            if crossed:
+                raters = (sums[:, 6:] ** 2).sum(axis=1) / targets - total**2 / count
+                error = (squares - between - raters) / ((targets - 1) * (k - 1))
+                excess = (raters / (k - 1) - error) / targets
+                return share(rows - error, rows + (k - 1) * error + k * excess), share(rows - error, rows + excess)
+            within = (squares - between) / (count - targets)
+            size = (count - count_squares / count) / (targets - 1)
+            return share(rows - within, rows + (size - 1) * within), share(rows - within, rows)
+
+    names = ("ICC(A,1)", "ICC(A,k)") if crossed else ("ICC(1,1)", "ICC(1,k)")
+
+    def figure(number: int) -> Callable[[np.ndarray], np.ndarray]:
+        return lambda sums: np.nan_to_num(of(sums)[number], nan=np.nan, posinf=np.nan, neginf=np.nan)
+
+    return {name: Statistic(columns, figure(number), n, reason) for number, name in enumerate(names)}
 
 
 def _no_spread(count: np.ndarray, total: np.ndarray, squares: np.ndarray) -> np.ndarray:

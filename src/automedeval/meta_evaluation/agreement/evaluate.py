@@ -211,7 +211,8 @@ def _by_criterion(cases: Cases, people: People, judge: VerdictTable) -> dict[str
 def _people(cases: Cases, people: People) -> dict[str, Any]:
     """Return who rated, the reliability of the ratings, per criterion and of their mean, and one rater beside the others."""
     panel = cases.panel
-    record: dict[str, Any] = {"annotators": people.annotators, "criteria": list(people.by_criterion)}
+    record: dict[str, Any] = {"raters": "crossed" if people.crossed else "anonymous", "annotators": people.annotators}
+    record |= {"criteria": list(people.by_criterion)}
     record["prefers_longer"] = prefers_longer(cases, panel.relations(people.scores))
     if (each_rater := people.leave_one_out(panel)) is None:
         return record | {"reliability": None, "reason": "one rater only: the agreement between people is not known"}
@@ -224,8 +225,9 @@ def _people(cases: Cases, people: People) -> dict[str, Any]:
     record["reliability"] = {}
     for criterion, ratings in tables.items():
         level = "ordinal" if criterion in people.by_criterion else "interval"
+        record["reliability"][criterion] = interrater.icc(ratings, panel.case, len(cases), people.crossed)
         alpha = interrater.krippendorff_alpha(ratings, panel.case, len(cases), level)
-        record["reliability"][criterion] = {f"alpha ({level})": alpha}
+        record["reliability"][criterion][f"alpha ({level})"] = alpha
     return record
 
 

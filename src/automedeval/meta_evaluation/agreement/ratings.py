@@ -59,6 +59,7 @@ class People:
 
     annotators: list[str]  # sorted
     by_criterion: dict[str, np.ndarray]  # ratings on each criterion: float [responses, annotators], NaN for none
+    crossed: bool  # whether annotators are persons who rated all that was rated; else a name is a position only
     # The number of a response → (annotator, comment) of its ratings.
     comments: dict[int, list[tuple[str, str]]] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
@@ -97,16 +98,18 @@ def _mean(values: np.ndarray, axis: int) -> np.ndarray:
     return bootstrap.divide(np.nansum(values, axis=axis), (~np.isnan(values)).sum(axis=axis))
 
 
-def read_ratings(path: str, cases: Cases) -> People:
+def read_ratings(path: str, cases: Cases, raters: str | None = None) -> People:
     """Read people's ratings of responses; see `placed_ratings` and `gather_ratings`."""
     placed, notes = placed_ratings(path, cases.records)
-    people = gather_ratings(placed, cases, path)
+    people = gather_ratings(placed, cases, path, raters)
     people.notes += notes
     return people
 
 
-def gather_ratings(placed: Iterable[tuple[str, Rating]], cases: Cases, source: str) -> People:
-    """Lay out ratings as arrays."""
+def gather_ratings(
+    placed: Iterable[tuple[str, Rating]], cases: Cases, source: str, raters: str | None = None
+) -> People:
+    """Lay out ratings as arrays; raters are "crossed", "anonymous", or crossed if all of them rated all that was rated."""
     notes: list[str] = []
     placed = cases.known(placed, source, "rating of", notes)
     scores: dict[tuple[int, str, str], float] = {}
@@ -122,7 +125,13 @@ def gather_ratings(placed: Iterable[tuple[str, Rating]], cases: Cases, source: s
     by_criterion = {name: np.full(shape, np.nan) for name in sorted({name for *_, name in scores})}
     for (response, annotator, criterion), score in scores.items():
         by_criterion[criterion][response, column[annotator]] = score
-    people = People(annotators, by_criterion, comments, notes)
+    rated = {name: ~np.isnan(values).all(axis=1) for name, values in by_criterion.items()}
+    complete = all(not np.isnan(values[rated[name]]).any() for name, values in by_criterion.items())
+    if raters is None:
+        crossed = "raters are taken as crossed: all of them rated all that was rated"
+        other = "raters are taken as anonymous: not all of them rated everything (--raters crossed if they are persons)"
+        notes.append(crossed if complete else other)
+    people = People(annotators, by_criterion, complete if raters is None else raters == "crossed", comments, notes)
     unrated = len(cases) - len(np.unique(cases.panel.case[~np.isnan(people.scores)]))
     if unrated:
         notes.append(f"{unrated} of {len(cases)} cases have no rating and are left out of every agreement")

@@ -114,7 +114,7 @@ def comparison(
     Raises:
         RecordError: a fault of `candidates_of`, `scales_of` or `changes_of`.
     """
-    people = people or People([], {"none": np.full((cases.responses, 1), np.nan)})
+    people = people or People([], {"none": np.full((cases.responses, 1), np.nan)}, True)
     notes = [*people.notes, *notes, *(note for judge in judges for note in notes_on(judge))]
     rows = rows_of(judges)
     candidates = candidates_of(cases)

@@ -32,6 +32,12 @@ class ReportArguments(TableArguments):
         [],
     )
     audits: list[str] = option("results of automedeval audit for these judges: its folders, or their audit.json", [])
+    raters: str | None = option(
+        "crossed: the same persons rated everything; anonymous: an annotator is only a position, the persons "
+        "change (default: crossed if all annotators rated everything)",
+        None,
+        choices=["crossed", "anonymous"],
+    )
     rubric: str | None = option("your own rubric's .yaml file, if verdicts were given by one", None)
     rounds: list[str] = option(
         "names of the judges of introspection rounds 0, 1, 2, …, for a forecast (needs --ratings)", []

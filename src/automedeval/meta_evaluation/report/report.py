@@ -129,7 +129,7 @@ def make_report(
     main = main_row(rows, args.main_judge)
     people = choices = verdict_ratings = None
     if ratings:
-        people = read_ratings(ratings, cases)
+        people = read_ratings(ratings, cases, args.raters)
         notes = people.notes + notes
     if file := given.get(Choice):
         choices, more = read_choices(file, cases)
