@@ -215,37 +215,6 @@ class VerdictTable:
         first, second = (self.response[side] for side in self.panel.pairs)
         return np.searchsorted(pairs[0].astype(np.int64) * count + pairs[1], first.astype(np.int64) * count + second)
 
-    @cached_property
-    def pair_runs(self) -> tuple[np.ndarray, np.ndarray]:
-        """The group of every pair of verdicts by pair of cases and run, and each group's number among the pairs of cases."""
-        runs = self.run.max(initial=0) + 1
-        keys = self.pairs * runs + self.run[self.panel.group[self.panel.pairs[0]]]
-        keys, group = np.unique(keys, return_inverse=True)
-        return group, keys // runs
-
-    def tally(self, values: np.ndarray, kinds: Sequence[int]) -> np.ndarray:
-        """Count how often each kind is among the values [pairs of verdicts] of a group of `pair_runs`: [kinds, groups]."""
-        group, pair = self.pair_runs
-        return np.stack([np.bincount(group, values == kind, minlength=len(pair)) for kind in kinds])
-
-    def per_case(self, values: np.ndarray) -> np.ndarray:
-        """Sum values of the groups of `pair_runs` over each case."""
-        case = self.cases.panel.case[self.cases.panel.pairs[0][self.pair_runs[1]]]
-        return np.bincount(case, values, minlength=len(self.cases))
-
-    def slot_effects(self, values: np.ndarray) -> np.ndarray:
-        """Sum by how much values [entries] in each slot lie above the mean of their verdict, and count: [slots, 2, cases].
-
-        Verdicts on one response, and those that lack a value, are left out.
-        """
-        panel = self.panel
-        count = panel.per_group(np.ones(len(values)))
-        apart = values - (panel.per_group(values) / np.maximum(count, 1))[panel.group]
-        apart[count[panel.group] < 2] = np.nan
-        slots = range(self.slot[~np.isnan(apart)].max(initial=-1) + 1)
-        here = [np.where(self.slot == slot, apart, np.nan) for slot in slots]
-        return np.array([sums_at(each, panel.case, panel.cases) for each in here]).reshape(-1, 2, panel.cases)
-
     # --- choices of a pairwise judge
 
     def codes(self, criterion: str) -> np.ndarray:
