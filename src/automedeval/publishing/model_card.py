@@ -10,13 +10,13 @@ import yaml
 from huggingface_hub import EvalResultEntry, ModelCard, eval_result_entries_to_yaml
 
 from automedeval.meta_evaluation.agreement.judge_facts import MEASURES, profile
-from automedeval.meta_evaluation.facts import Audit, JudgeProfile, facts_of
+from automedeval.meta_evaluation.facts import Audit, JudgeProfile, against_best, facts_of
 from automedeval.models.checkpoints import read_history, read_record
 from automedeval.publishing.paths import short_path
 from automedeval.records import RecordError, read_json
 from automedeval.records.hub_names import hub_name, is_hub_dataset
 from automedeval.records.templates import environment
-from automedeval.records.text import against_best, interval, percent
+from automedeval.records.text import interval, percent
 
 RESULTS = ".eval_results/automedeval.yaml"  # where the Hub reads figures
 

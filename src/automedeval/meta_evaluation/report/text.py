@@ -9,6 +9,7 @@ from automedeval.meta_evaluation.facts import (
     LEAST_RATED,
     SHOWN,
     JudgeProfile,
+    against_best,
     best_of,
     called,
     facts_of,
@@ -16,7 +17,7 @@ from automedeval.meta_evaluation.facts import (
     trust,
 )
 from automedeval.meta_evaluation.page import Bars, Table
-from automedeval.records.text import UNDEFINED, against_best, interval, percent, several, span
+from automedeval.records.text import UNDEFINED, interval, percent, several, span
 
 READ_FIRST = 8  # cases that a line names
 HALF = "A tie counts as half; guessing gives 50 %."
