@@ -3,6 +3,7 @@
 import json
 import shutil
 import subprocess
+import urllib.request
 from pathlib import Path
 
 import pytest
