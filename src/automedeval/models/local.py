@@ -262,11 +262,7 @@ class LocalChat(Chat):
     def _answer_batch(self, prompts: list[Prompt], encoded: list[list[int]], most: list[int]) -> list[Answer]:
         parts = prompts[0].form
         reserves = [self._reserve(prompts[0], free) for free in most]
-        if max(map(sum, zip(map(len, encoded), reserves))) > self._longest_in_batch:
-            rows: Rows = SingleRow(self.network)
-        else:  # rows end at one place: the longest answer may follow a prompt as long as the longest
-            capacity, pad = max(map(len, encoded)) + max(reserves) + 64, self.tokenizer.pad_token_id or 0
-            rows = Rows(self.network, len(prompts), capacity, self._prefix, pad)
+        rows = self._rows(encoded, reserves)
         keys = [json.dumps([self.seed, prompt.run, prompt.label, prompt.messages]) for prompt in prompts]
         rows.chance = list(map(random.Random, keys))  # seeded by the text's SHA-512
         usage = [{"prompt_tokens": len(ids), "completion_tokens": 0} for ids in encoded]
@@ -300,6 +296,14 @@ class LocalChat(Chat):
             whole = replace(answer, text=opening + text + answer.text, free=rationale, truncated=cut)
             answers[index] = answer if answer.error else whole
         return answers
+
+    def _rows(self, prompts: list[list[int]], reserves: list[int]) -> Rows:
+        """Return the rows of a batch, in which each answer takes at most its reserve."""
+        if max(map(sum, zip(map(len, prompts), reserves))) > self._longest_in_batch:
+            return SingleRow(self.network)
+        # Rows end at one place: the longest answer may follow a prompt as long as the longest.
+        capacity = max(map(len, prompts)) + max(reserves) + 64
+        return Rows(self.network, len(prompts), capacity, self._prefix, self.tokenizer.pad_token_id or 0)
 
     def _choose_values(
         self,
