@@ -49,7 +49,7 @@ def test_vectors_are_the_librarys_own(exact: Encoder) -> None:
 
 def test_tokens_and_pairs_are_the_librarys_own(exact: Encoder) -> None:
     """The network in torch alone, with the checker's adapter merged into it, beside sentence-transformers and peft."""
-    library = Library(ENCODER, None, "cpu", torch.float32)
+    library = Library(ENCODER, None, "cpu")
     for (vector, tokens), right, own in zip(exact.encode_tokens(TEXTS), *library.read(TEXTS)):
         np.testing.assert_allclose(vector, right, atol=1e-5)
         np.testing.assert_allclose(tokens, torch.nn.functional.normalize(own, dim=1), atol=1e-5)
