@@ -48,7 +48,7 @@ class Shelf:
 
     def nearest(self, query: str, url: str | None = None) -> tuple[str, str]:
         """Return book and text of the passage nearest to a query."""
-        base = KnowledgeBase(self.store, lambda pooling: Encoder(str(ENCODER), dtype="float32", pooling=pooling), url)
+        base = KnowledgeBase(self.store, lambda pooling: Encoder(str(ENCODER), pooling=pooling), url)
         ((passage,),) = base.search([query], 1)
         return passage.book, passage.text
 
