@@ -12,6 +12,7 @@ from doubles.endpoint import EndpointDouble, answer, error
 from doubles.introspection_study import AUTOMEDEVAL, MODELS, Lessons, case_of, rationale_of, slot_line, verdict_of
 from doubles.tiny_dataset import FACTS
 from programs import APPEND, ROOT, SAMPLE, error_line, run_recipe, stopped, succeeded
+from tables import rows_of
 
 from automedeval.dataset.folder import read_dataset, write_card, write_splits
 from automedeval.dataset.instructions import instruction
@@ -333,18 +334,7 @@ def test_what_the_jury_fills_in_during_the_discussion_is_not_lost(lessons) -> No
 # --- what cannot be ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--reviewer", "openai:m"], "--suggester and --reviewer must name two models"),
-        (["--suggester", "openai:m", "--reviewer", "openai:m"], "--store names no folder"),
-        (
-            ["--suggester", "models/m", "--reviewer", "models/m", "--knowledge", "none"],
-            "models/m: partners are openai:",
-        ),
-        (["--training", "nowhere.yaml"], "nowhere.yaml: No such file"),
-    ],
-)
+@pytest.mark.parametrize(("options", "said"), rows_of(__file__)["test_what_cannot_be_is_told_in_one_line"])
 def test_what_cannot_be_is_told_in_one_line(lessons, options, said) -> None:
     assert said in error_line(lessons.introspect(*options))
     assert not lessons.output.exists()

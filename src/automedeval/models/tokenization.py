@@ -59,6 +59,17 @@ class PromptEncoder:
             return False
         return True
 
+    def render(self, messages: Messages, answered: bool = False) -> str:
+        """Return chat messages as text, as `encode` tokenizes it; RecordError if the chat template cannot be rendered."""
+        if not self._system_role and messages[0]["role"] == "system":
+            content = f"{messages[0]['content']}\n\n{messages[1]['content']}"
+            messages = [{**messages[1], "content": content}, *messages[2:]]
+        try:
+            return self._render(messages, answered)
+        except Exception as error:  # noqa: BLE001  a template can make every operation fail
+            problem = " ".join(str(error).split())[:300] or type(error).__name__
+            raise RecordError(f"the chat template cannot be rendered: {problem}") from None
+
     def _render(self, messages: Messages, answered: bool = False) -> str:
         options = {"tokenize": False, "add_generation_prompt": not answered, **_NO_THOUGHTS}
         return self.tokenizer.apply_chat_template(messages, **options)
@@ -77,14 +88,7 @@ class PromptEncoder:
         counts = []
         for messages in prompts:
             messages = [{**message, "content": self._cut_control(message["content"])} for message in messages]
-            if not self._system_role and messages[0]["role"] == "system":
-                content = f"{messages[0]['content']}\n\n{messages[1]['content']}"
-                messages = [{**messages[1], "content": content}, *messages[2:]]
-            try:
-                parts = self._render(messages, answered).split(_SEAM)
-            except Exception as error:  # noqa: BLE001  a template can make every operation fail
-                problem = " ".join(str(error).split())[:300] or type(error).__name__
-                raise RecordError(f"the chat template cannot be rendered: {problem}") from None
+            parts = self.render(messages, answered).split(_SEAM)
             pieces += parts
             counts.append(len(parts))
         ids = iter(self.tokenizer(pieces, add_special_tokens=False).input_ids)
