@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -320,6 +321,15 @@ def test_other_settings_or_another_question_never_reuse_answers(tiny_model, ques
         assert "other weights, wording or settings" in error_line(generate(*command, *change))
     questions.write_text(questions.read_text().replace("Bad cold", "Bad flu", 1))
     assert "the question of case" in error_line(generate(*command))
+
+
+def test_a_candidate_without_a_tokenizer_is_found_before_another_answers(tiny_model, questions, tmp_path):
+    other = shutil.copytree(tiny_model, tmp_path / "other")
+    for file in other.glob("tokenizer*"):
+        file.unlink()
+    done = generate("--candidates", tiny_model, other, "--cases", questions, "--output", tmp_path / "out", *FAST)
+    assert error_line(done).startswith(f"error: {other}: no tokenizer: ")
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize(("change", "said"), ROWS["test_bad_input_is_one_line"])
