@@ -20,10 +20,11 @@ from pathlib import Path
 import transformers
 
 from automedeval.models.checkpoints import FILES, check_architecture, checkpoint_folder, loading
+from automedeval.models.tokenization import load_tokenizer
 from automedeval.records import RecordError, option, read_json
 from automedeval.records.command_line import parse, run
 from automedeval.records.journal import lock, write_json
-from automedeval.training.base_model import TEXTS, load_tokenizer, round_trip_faults
+from automedeval.training.base_model import TEXTS, round_trip_faults
 
 PICKLES = "pytorch_model*.bin"
 

@@ -233,12 +233,7 @@ def test_the_audit_that_a_report_names_is_of_the_judge_of_its_verdicts(tiny_mode
 def audit_of(settings: str, *rows: dict) -> dict:
     """Return what audit.json holds of a judge that was audited by changes of doses, or by these rows, and nothing else."""
     share = {"value": 0.9, "low": 0.8, "high": 1.0, "n": 40}
-    danger = {
-        "name": "danger",
-        "outcome": "passed",
-        "share": share,
-        "kinds": {"dose": {"share": share}},
-    }
+    danger = {"name": "danger", "outcome": "passed", "share": share, "kinds": {"dose": {"share": share}}}
     judge = {"name": "j", "settings": settings}
     return {"judge": judge, "cases": {"cases": 20}, "passes": True, "perturbations": [*rows] or [danger]}
 

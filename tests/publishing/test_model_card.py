@@ -12,7 +12,7 @@ from huggingface_hub import ModelCard, parse_eval_result_entries
 from programs import ROOT, SAMPLE, run_recipe, succeeded
 from tables import rows_of
 
-from automedeval.meta_evaluation.agreement.judge_facts import MEASURES
+from automedeval.meta_evaluation.agreement.judge_facts import EXPECTED, MEASURES
 from automedeval.meta_evaluation.report.text import answer, further
 from automedeval.models.checkpoints import fingerprint
 from automedeval.publishing.checks import MODEL, check_card
@@ -103,7 +103,7 @@ def test_the_hub_gets_the_figures_on_its_own_data_sets_alone(checkpoint: Path, r
     result["cases"]["file"] = "org/cases@v2"
     entries = parse_eval_result_entries(yaml.safe_load(eval_results(result, fingerprint(checkpoint, []))))
     record = result["judges"]["tiny"]
-    measured = {name: record[name] for each in MEASURES for name in (each, f"{each}_expected")}
+    measured = {name: record[name] for name in (*MEASURES, *(f"{name}_expected" for name in EXPECTED))}
     measured = {name: estimate for name, estimate in measured.items() if estimate["value"] is not None}
     assert {entry.task_id: entry.value for entry in entries} == {
         name: round(estimate["value"], 4) for name, estimate in measured.items()

@@ -9,16 +9,7 @@ from doubles.agreement_study import read, write
 from doubles.perturbations import some_of
 from doubles.publishable import trained
 from markupsafe import escape
-from programs import (
-    ENCODER,
-    ROOT,
-    SAMPLE,
-    error_line,
-    flags,
-    needs_encoder,
-    run_recipe,
-    succeeded,
-)
+from programs import ENCODER, ROOT, SAMPLE, error_line, flags, needs_encoder, run_recipe, succeeded
 
 from automedeval.audit.perturbations import read_perturbations
 from automedeval.models.checkpoints import fingerprint

@@ -172,17 +172,6 @@ def test_a_dry_run_counts_and_asks_nothing(distill):
         assert endpoint.requests == verdicts == [], "no server is needed"
 
 
-def test_the_first_prompt_is_shown_as_it_is_sent(distill, books):
-    with EndpointDouble(asks_once) as endpoint:
-        done, verdicts = distill(endpoint.url, "--show_prompt")
-        assert (done.returncode, verdicts, books, endpoint.requests) == (0, [], [], []), done.stderr
-        distill(endpoint.url, limit=1)
-    messages = endpoint.asked[0]["body"]["messages"]
-    text = "\n\n".join(f"[{each['role']}]\n{each['content']}" for each in messages)
-    assert done.stdout.partition("\n")[2].strip() == text.strip()
-    assert "[Question]" in text
-
-
 @pytest.mark.parametrize(("arguments", "said"), ROWS["test_what_cannot_be_is_told_in_one_line"])
 def test_what_cannot_be_is_told_in_one_line(distill, arguments, said):
     with EndpointDouble(answer(VERDICT)) as endpoint:

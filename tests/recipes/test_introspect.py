@@ -12,6 +12,7 @@ from doubles.endpoint import EndpointDouble, answer, error
 from doubles.introspection_study import AUTOMEDEVAL, MODELS, Lessons, case_of, rationale_of, slot_line, verdict_of
 from doubles.tiny_dataset import FACTS
 from programs import APPEND, ROOT, SAMPLE, error_line, run_recipe, stopped, succeeded
+from tables import rows_of
 
 from automedeval.dataset.folder import read_dataset, write_card, write_splits
 from automedeval.dataset.instructions import instruction
@@ -86,8 +87,10 @@ def test_round_1_of_the_small_study(sample, tmp_path, tiny_model) -> None:
     counts = statistics["counts"]
     assert statistics["partners"]["reviewer"] == "recording:strong"
     assert counts["mistakes"] == counts["cases"] == len(old.training)
-    assert counts["consensus_at"].keys() == {"1", "2"}
-    assert 0 < counts["consensus_at"]["2"] <= 5
+    agreed = next(
+        filter(None, (re.search(r"exchange 1: \d+, exchange 2: (\d)\)", line) for line in statistics["arithmetic"]))
+    )
+    assert 0 < int(agreed[1]) <= 5
     assert 0 < counts["unresolved"] <= 2
     assert counts["consensus"]["keep"] > 5
     assert counts["consensus"]["revise"] > 5
@@ -269,14 +272,6 @@ def test_a_discussion_goes_on_after_a_refused_prompt(lessons) -> None:
     assert len({piece["case_id"] for piece in pieces}) == 1
 
 
-def test_a_dry_run_counts_and_asks_nothing(lessons) -> None:
-    lessons.misjudge(0, (3, 3, 3))
-    with EndpointDouble(partner) as endpoint:
-        done = lessons.introspect(*ENDPOINT, "--dry_run", "true", "--base_url", endpoint.url)
-        assert re.search(r"^about [1-9][\d,]* prompt tokens in the first suggestions$", done.stdout, re.M)
-        assert endpoint.asked == []
-
-
 def test_an_endpoint_that_dies_in_the_middle_loses_nothing(lessons) -> None:
     for number in (0, 2, 4):
         lessons.misjudge(number, (3, 3, 3))
@@ -339,18 +334,7 @@ def test_what_the_jury_fills_in_during_the_discussion_is_not_lost(lessons) -> No
 # --- what cannot be ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (["--reviewer", "openai:m"], "--suggester and --reviewer must name two models"),
-        (["--suggester", "openai:m", "--reviewer", "openai:m"], "--store names no folder"),
-        (
-            ["--suggester", "models/m", "--reviewer", "models/m", "--knowledge", "none"],
-            "models/m: partners are openai:",
-        ),
-        (["--training", "nowhere.yaml"], "nowhere.yaml: No such file"),
-    ],
-)
+@pytest.mark.parametrize(("options", "said"), rows_of(__file__)["test_what_cannot_be_is_told_in_one_line"])
 def test_what_cannot_be_is_told_in_one_line(lessons, options, said) -> None:
     assert said in error_line(lessons.introspect(*options))
     assert not lessons.output.exists()

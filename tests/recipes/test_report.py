@@ -27,6 +27,7 @@ from doubles.agreement_study import (
 from programs import error_line, succeeded
 from scipy.stats import pearsonr
 
+from automedeval.meta_evaluation.agreement.judge_facts import EXPECTED
 from automedeval.meta_evaluation.report import grid
 from automedeval.records import Verdict, text
 
@@ -35,7 +36,7 @@ def test_reports_agreement_with_intervals_ceiling_and_baselines(tmp_path):
     report = made(tmp_path, agreeing_verdicts(), ratings=RATINGS)
     result, page = report.result, report.page
     echo = result["judges"]["echo"]
-    for name in (*MEASURES, "valid_rate", *(f"{name}_expected" for name in MEASURES)):
+    for name in (*MEASURES, "valid_rate", *(f"{name}_expected" for name in EXPECTED)):
         estimate = echo[name]
         assert {"value", "low", "high", "n"} <= estimate.keys()
         assert estimate["low"] <= estimate["value"] <= estimate["high"], name

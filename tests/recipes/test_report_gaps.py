@@ -112,11 +112,10 @@ def test_runs_of_every_kind_of_judge_have_a_spread(tmp_path):
     assert (line["judge"], line["concordance"]["values"]) == ("pairs: correctness", [1.0, 1.0])
     silent = [each | {"run": run, "scores": None} for run in (0, 1) for each in agreeing_verdicts()]
     result = evaluate(tmp_path, silent, "--ratings", RATINGS)
-    (line,), echo = result["over_runs"], result["judges"]["echo"]
+    (line,) = result["over_runs"]
     assert line["pairwise_accuracy"]["mean"]["value"] is None
-    twin = line["pairwise_accuracy_expected"]["mean"]["value"]
-    assert twin == pytest.approx(echo["pairwise_accuracy_expected"]["value"])
-    assert result["table2"]["scores"] == "expected"
+    assert result["judges"]["echo"]["concordance_expected"]["value"] > 0.85
+    assert "table2" not in result, "the table is of whole scores and choices"
 
 
 @pytest.mark.parametrize(

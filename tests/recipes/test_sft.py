@@ -16,8 +16,9 @@ import torch
 from doubles.hub import WRITER, HubDouble
 from doubles.tiny_dataset import build_instructions, losses
 from doubles.tiny_model import build_tiny_model
-from programs import ROOT, SAVE, error_line, killed, run_recipe, stopped, succeeded
+from programs import ROOT, SAVE, error_line, flags, killed, run_recipe, stopped, succeeded
 from safetensors.torch import load_file
+from tables import rows_of
 from trl import ModelConfig, ScriptArguments, SFTConfig, TrlParser
 
 from automedeval.models.checkpoints import read_history, read_record
@@ -25,12 +26,7 @@ from automedeval.training import completion_logits
 from automedeval.training.start import parse_run, precision, without_bfloat16
 
 CONFIG = "recipes/runs/automedeval-135m/stage1.yaml"
-BATCHES = (
-    "--per_device_train_batch_size",
-    2,
-    "--gradient_accumulation_steps",
-    2,
-)  # two rows a batch, so that there is padding
+BATCHES = flags(per_device_train_batch_size=2, gradient_accumulation_steps=2)  # there is padding within a batch
 FAST = ("--bf16", "false", "--save_steps", "2", "--logging_steps", "1", "--num_train_epochs", "2")
 
 
@@ -248,18 +244,7 @@ def test_a_full_disk_is_one_line(tiny_model: Path, instructions: Path, tmp_path:
     train(*arguments(tiny_model, instructions, tmp_path / "out"))
 
 
-@pytest.mark.parametrize(
-    ("more", "fault"),
-    [
-        (("--model_name_or_path", "models/nowhere"), "no checkpoint at models/nowhere"),
-        (("--dataset_train_split", "test"), "the split 'test' is held out; no run trains on it"),
-        (("--max_length", "40"), "8 rows of 8 longer than max_length, 40 tokens: 'case-0' ("),
-        (("--trust_remote_code", "true"), "code in a checkpoint is not run"),
-        (("--assistant_only_loss", "true"), "assistant_only_loss: rows have a prompt and a completion"),
-        (("--padding_free", "true"), "When `padding_free=True` without packing, `max_length` is not enforced"),
-        (("--attn_implementation", "flash_attention_3"), "FlashAttention3"),
-    ],
-)
+@pytest.mark.parametrize(("more", "fault"), rows_of(__file__)["test_bad_input_is_one_line"])
 def test_bad_input_is_one_line(tiny_model, instructions, tmp_path, more, fault) -> None:
     output = tmp_path / "out"
     done = run_recipe("sft", *arguments(tiny_model, instructions, output, *more))
@@ -290,11 +275,9 @@ def test_without_flash_attn_a_run_says_so_and_uses_sdpa(tiny_model: Path, instru
     """Attention differs only by its kernel, so the paper's YAML trains on a machine without one."""
     if importlib.util.find_spec("flash_attn"):
         pytest.skip("flash-attn is installed")
-    runs = {kind: tmp_path / kind for kind in ("flash_attention_2", "sdpa")}
-    printed = {
-        kind: train(*arguments(tiny_model, instructions, output, "--attn_implementation", kind)).stderr
-        for kind, output in runs.items()
-    }
+    runs, printed = {kind: tmp_path / kind for kind in ("flash_attention_2", "sdpa")}, {}
+    for kind, output in runs.items():
+        printed[kind] = train(*arguments(tiny_model, instructions, output, "--attn_implementation", kind)).stderr
     line = "flash-attn is not usable here, so attention is computed by sdpa (pip install --no-build-isolation "
     assert {kind: line in text for kind, text in printed.items()} == {"flash_attention_2": True, "sdpa": False}
     assert losses(runs["flash_attention_2"]) == losses(runs["sdpa"])

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from doubles.agreement_study import read, write
-from programs import ENCODER, error_line, needs_encoder, run_recipe, succeeded
+from programs import ENCODER, error_line, flags, needs_encoder, run_recipe, succeeded
 
 pytestmark = needs_encoder
 LABELS = ("supported", "contradicted", "not_found")
@@ -13,12 +13,8 @@ LABELS = ("supported", "contradicted", "not_found")
 def arguments(folder: Path) -> list[object]:
     (folder / "trials").mkdir()
     rows = [
-        {
-            "evidence": f"Trial {at} gave drug {at} daily.",
-            "claim": f"Drug {at} was daily.",
-            "label": LABELS[at % 3],
-            "pmc": str(at),
-        }
+        {"evidence": f"Trial {at} gave drug {at} daily.", "claim": f"Drug {at} was daily.", "pmc": str(at)}
+        | {"label": LABELS[at % 3]}
         for at in range(60)
     ]
     rows.append(rows[0] | {"evidence": "Another text.", "claim": "A Claim of a test"})
@@ -26,12 +22,9 @@ def arguments(folder: Path) -> list[object]:
     write(folder / "test.jsonl", [{"evidence": "Text.", "claim": "A claim of a test.", "label": "supported"}])
     text = "Aspirin is safe for most adults who take it daily. It does not help children with a viral fever at all."
     write(folder / "books.jsonl", [{"id": f"b{at}", "text": text} for at in range(30)])
-    return [
-        *("--pairs", folder / "trials", "--held_out", "trials", "--evaluation_pairs", folder / "test.jsonl"),
-        *("--books", folder / "books.jsonl", "--contrast", 20, "--encoder", ENCODER, "--max_steps", 2),
-        *["--per_device_train_batch_size", "4", "--use_cpu", "true", "--report_to", "none", "--output_dir"],
-        folder / "out",
-    ]
+    files = {"pairs": folder / "trials", "evaluation_pairs": folder / "test.jsonl", "books": folder / "books.jsonl"}
+    training = {"max_steps": 2, "per_device_train_batch_size": 4, "use_cpu": "true", "report_to": "none"}
+    return flags(**files, held_out="trials", contrast=20, encoder=ENCODER, **training, output_dir=folder / "out")
 
 
 def test_it_trains_holds_out_documents_and_leaves_tests_out(tmp_path: Path) -> None:

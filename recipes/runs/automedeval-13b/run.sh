@@ -96,7 +96,7 @@ step "Table 2: every judge and the physicians" automedeval report --config $RUN/
 step "Table 3 and Appendix F: the rounds of introspection" automedeval report --config $RUN/table3.yaml
 step "Figure 4: the candidates, by the judge and by the physicians" automedeval report --config $RUN/figure4.yaml
 
-# --- checks of data sets, judge and metric for the Hub; nothing is sent
+# --- checks of data sets and judge for the Hub; nothing is sent
 step "the data set is checked for the Hub" python recipes/publish.py --config $RUN/publish_dataset.yaml
 # a round's data set names who of the jury decided, by the pseudonyms of annotate_jury1.yaml
 step "the data set of round 1 is checked for the Hub" python recipes/publish.py --config $RUN/publish_dataset.yaml \
@@ -106,7 +106,6 @@ step "the data set of round 2 is checked for the Hub" python recipes/publish.py 
   --annotators_are_pseudonyms true \
   --folder instructions/wikidoc-round2 --repo ORG/automedeval-instructions-round2
 step "the model is checked for the Hub" python recipes/publish.py --config $RUN/publish_model.yaml
-step "the metric is checked for the Hub" python recipes/publish.py --config $RUN/publish_metric.yaml
 
 # --- what takes ratings of its own; late, so that nothing waits for them
 for file in verdict_ratings preferences; do

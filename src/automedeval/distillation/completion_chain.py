@@ -142,10 +142,6 @@ class CompletionChain:
         chat: Any = self.judge.chat  # of an endpoint, or a recording
         return (verdict for _, verdict in chat.follow(dialogues, done))
 
-    def shown(self, request: Request) -> str:
-        """Return the first prompt of a case as the teacher reads it (paper, Figure 8)."""
-        return self.judge.chat.shown(next(self.dialogue(request)))
-
     def dry_run(self, requests: Iterable[Request], done: Collection[tuple] = ()) -> str:
         """Count what a run would take at least: a chain makes one call, and at most one more than its questions."""
         cases = tokens = 0

@@ -82,7 +82,7 @@ def read_version(file: str, blank: str | None, columns: Sequence[str] = ()) -> A
     """Return the answers of one version of a model, which its table has in one column; RecordError if it has several."""
     table = table_of(file, blank=blank, columns=columns)
     cases = ((file, each) for each in read_cases(file, blank=blank))
-    answers = Answers(file, None, remark="; ".join(table.notes) if table else None)
+    answers = Answers(file, None)
     for place, case in named_cases(table) if table else cases:
         if len(case.responses) != 1:
             count = f"{len(case.responses)} answers ({', '.join(case.models)})"

@@ -60,7 +60,7 @@ class Answers:
         model: the model's name in the log; None where it has none.
         left_out: reason → number of records that give no answer.
         notes: what else is to be told → of how many.
-        remark: that the run did not end well and its log may lack samples, or what a table's columns are; else None.
+        remark: that the run did not end well and its log may lack samples; else None.
     """
 
     file: str

@@ -283,10 +283,6 @@ class Partners:
                 f"{waiting:,} discussions have not ended, the last error: {failures[-1]}; run the same command again to go on"
             )
 
-    def first_prompts(self, discussions: Iterable[Discussion]) -> list[Prompt]:
-        """Return the suggesting model's first prompts."""
-        return [next(self._suggestion(discussion, 1)) for discussion in discussions if not discussion.pieces]
-
     def _add(self, discussion: Discussion, piece: dict[str, Any]) -> None:
         discussion.add(piece)
         self._chats[piece["role"]].accepted |= not piece["error"]
@@ -312,9 +308,8 @@ class Partners:
             new = [question for question in questions if normalise(question) not in seen]
             seen.update(map(normalise, new))
             may_ask = bool(new) and len(asked) + 1 < self.questions
-            passages = (
-                [passage.to_dict() for passage in find_passages(self.search, new)] if new and self.search else None
-            )
+            found = find_passages(self.search, new) if new and self.search else None
+            passages = None if found is None else [passage.to_dict() for passage in found]
             asked.append({"text": own_text(answer.text), "questions": new, "passages": passages, "goes_on": may_ask})
 
     def _questions(self, answer: Answer, discussion: Discussion) -> list[str]:
@@ -325,15 +320,12 @@ class Partners:
 
     def _review(self, discussion: Discussion, exchange: int) -> Dialogue:
         """Have the reviewing model accept or object; return the message."""
-        numbers = [number for number in discussion.suggestions if number <= exchange]
-        first, *later = [number for number in numbers if not discussion.suggestions[number].error]
-        turns, before = [], first
-        for number in later:
-            text = own_text(discussion.pieces["review", before]["text"])
-            names = {"error": discussion.reviews[before].error, "suggestion": discussion.suggestions[number].shown}
-            turns.append(Turn(text, "suggested", names))
-            before = number
-        messages = discussion.messages("review", turns, suggestion=discussion.suggestions[first].shown)
+        shown = {number: each.shown for number, each in discussion.suggestions.items() if not each.error}
+        turns = []
+        for before, number in itertools.pairwise(shown):
+            names = {"error": discussion.reviews[before].error, "suggestion": shown[number]}
+            turns.append(Turn(own_text(discussion.pieces["review", before]["text"]), "suggested", names))
+        messages = discussion.messages("review", turns, suggestion=next(iter(shown.values())))
         answer = yield self._prompt(discussion, messages, exchange)
         return _said(answer, answer.usage)
 
@@ -354,7 +346,7 @@ def _said(answer: Answer, usage: dict[str, int], **more: Any) -> dict[str, Any]:
     return {**content, "usage": dict(usage), **more}
 
 
-def account(discussions: Sequence[Discussion], suggester: str, reviewer: str) -> tuple[list[str], dict[str, int]]:
+def account(discussions: Sequence[Discussion], suggester: str, reviewer: str) -> list[str]:
     """Return the lines that report how discussions ended, and how many messages of each kind could not be read.
 
     RecordError if a partner answered in the format of its role in no discussion.
@@ -373,14 +365,14 @@ def account(discussions: Sequence[Discussion], suggester: str, reviewer: str) ->
                 f"{piece['case_id']!r}: {begins!r}"
             )
     at = Counter(each.accepted[0] for each in discussions if each.accepted and each.consensus)
-    unreadable = {role: len(list(filter(None, said))) for role, said in errors.items()}
+    unreadable = {role: count for role, said in errors.items() if (count := len(list(filter(None, said))))}
     exchanges = ", ".join(f"exchange {exchange}: {count:,}" for exchange, count in sorted(at.items()))
     agreed = f"{at.total():,} consensus{f' ({exchanges})' if exchanges else ''}"
     lines = [
         f"discussion: {suggester} suggests, {reviewer} reviews",
         f"discussion: {len(discussions):,} mistakes → {agreed}, {len(discussions) - at.total():,} without",
     ]
-    if any(unreadable.values()):
-        words = ", ".join(f"{what}: {count:,}" for what, count in unreadable.items() if count)
+    if unreadable:
+        words = ", ".join(f"{what}: {count:,}" for what, count in unreadable.items())
         lines.append(f"discussion: could not be read, {words}")
-    return lines, unreadable
+    return lines

@@ -13,7 +13,7 @@ from typing import Any
 from automedeval.dataset.folder import Dataset, read_dataset
 from automedeval.introspection.discussion import Discussion
 from automedeval.introspection.jury import Ruling
-from automedeval.introspection.mistakes import KINDS, Mistake, Recorded, read_recorded
+from automedeval.introspection.mistakes import Mistake, Recorded, read_recorded
 from automedeval.records import RecordError, option, read_cases, read_json, read_lines
 from automedeval.records.arguments import TableArguments, comma_list
 from automedeval.records.journal import write_json, write_lines
@@ -132,12 +132,8 @@ def waiting_in(records: Iterable[Record]) -> set[str]:
 def counts_of(records: Sequence[Record]) -> dict[str, Any]:
     """Return how many mistakes and decisions of each kind there are."""
     decided = Counter((record["decided_by"], record["decision"]) for record in records)
-    at = Counter(record["consensus_at"] for record in records if record["consensus_at"])
-    by_kind = Counter(record["kind"] for record in records)
     return {
         "mistakes": len(records),
-        "kinds": {kind: by_kind[kind] for kind in KINDS},
-        "consensus_at": {str(exchange): count for exchange, count in sorted(at.items())},
         **{by: {what: decided[by, what] for what in ("keep", "revise")} for by in ("consensus", "jury")},
         "unresolved": decided[None, None],
     }

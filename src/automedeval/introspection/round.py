@@ -110,12 +110,11 @@ def round_facts(
 
     `discussion` has the facts that `write_discussion` wrote, and `lines` what was reported since.
     """
-    counts = {"cases": cases, **counts_of(records), "unreadable": discussion["unreadable"]}
     return {
         "round": dataset.statistics.get("round", 0) + 1,  # a data set of recipes/build_dataset.py is round 0 itself
         "follows": discussion["follows"],
         "judge": discussion["judge"],
         "partners": {**discussion["partners"], "jury": "the jury"},
-        "counts": counts,
+        "counts": {"cases": cases, **counts_of(records)},
         "arithmetic": [*dataset.statistics["arithmetic"], *discussion["arithmetic"], *lines],
     }

@@ -84,7 +84,7 @@ def load_judge(
     if kind == "likelihood":
         return LikelihoodJudge(chat.load(model, seed, processes), **named)
     loaded = chat.load(spec, seed, processes)
-    options |= {"rationale": False} if kind == "decision" else {}  # it writes no text
+    options |= {} if loaded.writes else {"rationale": False}
     return (ChecklistJudge if rubric.mode == "checklist" else Judge)(loaded, rubric, seed=seed, **options)
 
 

@@ -76,6 +76,11 @@ class Prompt:
         """Return the parts of a checkpoint's answer: `parts`, or the option of a typed question; None: free text."""
         return (Slot("", self.options),) if self.options else self.parts
 
+    @property
+    def slots(self) -> list[Slot]:
+        """Return the values of the answer."""
+        return [part for part in self.form or () if isinstance(part, Slot)]
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -159,13 +164,15 @@ class Chat(ABC):
     """A model that answers prompts.
 
     `fingerprint` has twelve hexadecimal digits over everything that changes an answer. `constrains`: it writes the literals of
-    `Prompt.parts` and chooses among the allowed values of each slot. `batched`: the last bits of an answer depend on the batch.
+    `Prompt.parts` and chooses among the allowed values of each slot. `writes`: it writes text, else it answers
+    slots and options alone. `batched`: the last bits of an answer depend on the batch.
     `accepted`: an answer was of use in this run or in the folder that it goes on with; whoever reads the answers sets it. As
     long as it is False, an endpoint that refuses a request is taken to refuse all of them.
     """
 
     name: str
     constrains = batched = False
+    writes = True
     accepted = False
     _fingerprint: str
 
@@ -179,10 +186,6 @@ class Chat(ABC):
     def overflow(self, prompts: Sequence[Prompt]) -> list[int]:
         """Return by how many tokens each prompt exceeds the context window; 0 or less fits, or the window is unknown."""
         return [0] * len(prompts)
-
-    def shown(self, prompt: Prompt) -> str:
-        """Return a prompt as the model reads it: for an endpoint the text of each message, below its role."""
-        return "\n\n".join(f"[{message['role']}]\n{message['content']}" for message in prompt.messages)
 
     def notes(self) -> list[str]:
         """Return lines for the end of a run: who answered, and how."""

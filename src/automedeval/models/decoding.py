@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 import torch
 from transformers import DynamicCache
 from transformers.cache_utils import Cache, DynamicLayer
+from transformers.generation.utils import ALL_CACHE_NAMES
 
 from automedeval.models.device import cpu_has, kind_of
-from automedeval.models.network import GROUPED_ATTENTION, takes_positions
+from automedeval.models.network import GROUPED_ATTENTION, longest_in_batch, takes_positions
 
 
 def cache_dtype(model, device: str | torch.device) -> torch.dtype:
@@ -200,6 +201,56 @@ class Rows:
                     each[row], each[last] = each[last], each[row]
         self.active = last
         return last
+
+
+class SingleRow(Rows):
+    """One sequence without padding, for what `longest_in_batch` does not allow in a batch.
+
+    The model keeps what it wants of the sequence, as in transformers' `generate`.
+    """
+
+    def __init__(self, model):
+        self.model, self.active = model, 1
+        self.switch = longest_in_batch(model)
+        self.tokens = [[]]
+        self.kept: dict = {}
+        self.chance = []
+
+    def start(self, prompts: Sequence[Sequence[int]], forward_tokens: int) -> None:
+        self.feed(prompts)
+
+    def feed(self, tokens: Sequence[Sequence[int]], keep: int = 1) -> torch.Tensor:
+        """Append tokens one by one: what a recurrent layer computes of several at once after its start differs by model."""
+        (new,) = tokens
+        (fed,) = self.tokens
+        before = len(fed)
+        fed.extend(new)
+        if before <= self.switch < len(fed):
+            self.kept = {}
+        if self.kept:
+            steps = [self._forward_at([token], before + at, 1) for at, token in enumerate(new)]
+            logits = torch.cat(steps, dim=1) if steps else self.logits[:, None]
+        else:
+            logits = self._forward_at(fed, 0, keep)
+        self.logits = logits[:, -1]
+        return logits
+
+    def _forward_at(self, tokens: Sequence[int], at: int, keep: int) -> torch.Tensor:
+        fed = {"input_ids": torch.tensor([tokens], device=self.model.device)}
+        if takes_positions(self.model):  # some architectures count from 0 in every forward pass
+            fed["position_ids"] = torch.arange(at, at + len(tokens), device=self.model.device)[None]
+        output = self.model(**fed, **self.kept, use_cache=True, logits_to_keep=keep)
+        self.kept = {name: output[name] for name in ALL_CACHE_NAMES if output.get(name) is not None}
+        return output.logits.view(1, keep, -1).float()
+
+    def roll_back(self, count: int) -> None:
+        """Remove the last `count` tokens; the others are computed again when the next are fed."""
+        del self.tokens[0][-count:]
+        self.kept = {}
+
+    def retire(self, row: int) -> int:
+        self.active = 0
+        return row
 
 
 @dataclass

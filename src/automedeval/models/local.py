@@ -2,10 +2,11 @@
 
 For speed: prompts are sorted by length within a window and batched by a token budget; the prefix that all prompts of a window
 share is computed once; rows decode together and leave the batch when they end; a score takes a few tokens after the prompt,
-not a text that has to be parsed.
+not a text that has to be parsed. Some architectures allow no batches (see `longest_in_batch`).
 """
 
 import json
+import logging
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +30,7 @@ from automedeval.models.base import (
     unescaped,
 )
 from automedeval.models.checkpoints import checkpoint_folder, file_digests, fingerprint_of, loading
-from automedeval.models.decoding import Prefix, Rows, Written, cache_dtype, compete, draw, write_free
+from automedeval.models.decoding import Prefix, Rows, SingleRow, Written, cache_dtype, compete, draw, write_free
 from automedeval.models.device import best_device, best_dtype, described, gpu_memory, kind_of
 from automedeval.models.model_paths import find_model
 from automedeval.models.network import (
@@ -43,10 +44,11 @@ from automedeval.models.tokenization import PromptEncoder, read_template
 from automedeval.records import RecordError
 from automedeval.records.journal import ALONE, Processes
 
+LOG = logging.getLogger(__name__)
 ROOM_ON_CPU, ROOM_ON_GPU = 65_536, 262_144  # most tokens of a batch
 MANY = 8  # prompts from which on, on a CPU, the first is answered by itself
 SEAMS = 4  # tokens by which a text can exceed the pieces that it is joined of
-_NOT_FINITE = "the model's probabilities are not finite: another --dtype may help"
+NOT_FINITE = "the model's probabilities are not finite: another --dtype may help"
 
 
 def batch_room(outline, device: str) -> int:
@@ -103,6 +105,7 @@ class LocalChat(Chat):
     constrains = batched = True
     precision = ""  # in words, what dtype "auto" chose
     _prefix: Prefix = field(default_factory=Prefix, repr=False)
+    _final: dict[Free, set[int]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         self.folder = folder = checkpoint_folder(self.model)
@@ -118,11 +121,15 @@ class LocalChat(Chat):
         else:
             dtype = getattr(torch, self.dtype)
         self._outline = outline_network(folder, dtype, self.device)
-        self.batch_tokens = self.batch_tokens or batch_room(self._outline, self.device)
+        self._longest_in_batch = longest_in_batch(self._outline)
+        if not self._longest_in_batch:
+            LOG.warning("%s has recurrent or convolutional states: it answers one prompt after another", self.name)
+        if not self.batch_tokens:
+            room = batch_room(self._outline, self.device)
+            self.batch_tokens = room if self._longest_in_batch else 1
         # About how many prompt tokens a forward pass takes: a GPU should not wait between two, and a CPU's caches are small.
         self.forward_tokens = 8192 if kind_of(self.device) == "cuda" else 2048
-        window = getattr(self._outline.config.get_text_config(), "max_position_embeddings", None) or 2048
-        self.window = int(min(window, longest_in_batch(self._outline)))
+        self.window = getattr(self._outline.config.get_text_config(), "max_position_embeddings", None) or 2048
         self._settings = [str(dtype), self.max_new_tokens, self.temperature, self.top_k, self.stop, self.seed]
         self._settings += [self.tokenizer.chat_template, "none"]  # "none": of quantization
 
@@ -164,11 +171,6 @@ class LocalChat(Chat):
     def count_tokens(self, prompts: Sequence[Prompt]) -> list[int]:
         """Return the number of tokens of each prompt, without the answer."""
         return [len(ids) for ids in self.encoder.encode([prompt.messages for prompt in prompts])] if prompts else []
-
-    def shown(self, prompt: Prompt) -> str:
-        """Return a prompt's tokens as text, with those of the chat template."""
-        (ids,) = self.encoder.encode([prompt.messages])
-        return str(self.tokenizer.decode(ids, clean_up_tokenization_spaces=False))
 
     def overflow(self, prompts: Sequence[Prompt]) -> list[int]:
         """Return by how many tokens each prompt with its longest possible answer exceeds the context window; 0 or less fits.
@@ -234,7 +236,7 @@ class LocalChat(Chat):
     def _share_prefix(self, encoded: list[list[int]]) -> None:
         """Compute the keys and values of the tokens with which all prompts begin."""
         shared: list[int] = []
-        if len(encoded) > 1:
+        if len(encoded) > 1 and self._longest_in_batch:
             low, high = min(encoded), max(encoded)
             shared = [a for a, _ in takewhile(lambda pair: pair[0] == pair[1], zip(low, high))]
             shared = shared[: min(map(len, encoded)) - 1]
@@ -263,7 +265,7 @@ class LocalChat(Chat):
         alone = self.device == "cpu" and len(lengths) > MANY
         for index in sorted(range(len(lengths)), key=lambda i: (shapes[i], lengths[i], i)):
             other = batch and shapes[batch[0]] != shapes[index]
-            over = (len(batch) + 1) * lengths[index] > self.batch_tokens
+            over = (len(batch) + 1) * lengths[index] > self.batch_tokens or lengths[index] > self._longest_in_batch
             if batch and (other or over or alone):
                 yield batch
                 batch, alone = [], False
@@ -275,9 +277,11 @@ class LocalChat(Chat):
     def _answer_batch(self, prompts: list[Prompt], encoded: list[list[int]], most: list[int]) -> list[Answer]:
         parts = prompts[0].form
         reserves = [self._reserve(prompts[0], free) for free in most]
-        # Rows end at one place: the longest answer may follow a prompt as long as the longest.
-        capacity, pad = max(map(len, encoded)) + max(reserves) + 64, self.tokenizer.pad_token_id or 0
-        rows = Rows(self.network, len(prompts), capacity, self._prefix, pad)
+        if max(map(sum, zip(map(len, encoded), reserves))) > self._longest_in_batch:
+            rows: Rows = SingleRow(self.network)
+        else:  # rows end at one place: the longest answer may follow a prompt as long as the longest
+            capacity, pad = max(map(len, encoded)) + max(reserves) + 64, self.tokenizer.pad_token_id or 0
+            rows = Rows(self.network, len(prompts), capacity, self._prefix, pad)
         keys = [json.dumps([self.seed, prompt.run, prompt.label, prompt.messages]) for prompt in prompts]
         rows.chance = list(map(random.Random, keys))  # seeded by the text's SHA-512
         usage = [{"prompt_tokens": len(ids), "completion_tokens": 0} for ids in encoded]
@@ -287,7 +291,7 @@ class LocalChat(Chat):
             written, _ = self._write(rows, Free(self.stop), usage, most)
             texts = [after_thoughts(self._join(text, Free(self.stop), "")[0]) for text in written]
             return [
-                Answer(error=_NOT_FINITE, usage=count) if bad else Answer(text, truncated=made.truncated, usage=count)
+                Answer(error=NOT_FINITE, usage=count) if bad else Answer(text, truncated=made.truncated, usage=count)
                 for bad, text, made, count in zip(not_finite, texts, written, usage)
             ]
         opening, free, slots = answer_layout(parts)
@@ -350,7 +354,7 @@ class LocalChat(Chat):
             winners = [values[winner][: len(values[winner]) - ending] for winner in best]
         closing = slots[-1][2]
         return [
-            Answer(error=_NOT_FINITE, usage=count)
+            Answer(error=NOT_FINITE, usage=count)
             if any(chance != chance for odds in chances for chance in odds.values())
             else Answer(text + closing, values=tuple(words), probabilities=tuple(chances), usage=count)
             for text, words, chances, count in zip(texts, chosen, probabilities, usage)
@@ -367,7 +371,7 @@ class LocalChat(Chat):
         """Let every row write a free text (see `write_free`), and count its tokens in `usage`."""
 
         def stops(tokens: list[int], whole: bool) -> bool:
-            if not free.stop:
+            if tokens[-1] not in final:
                 return False
             # A quote at the beginning may have been escaped by a token that is not shown.
             before, text = (self._decode(some) for some in (tokens[:-1], tokens))
@@ -375,10 +379,24 @@ class LocalChat(Chat):
             return any(match.end() > len(ahead + before) for match in pattern.finditer(ahead + text))
 
         pattern, lead = _stop_pattern(free)
+        final = self._final_tokens(free) if free.stop else ()
         written, owner = write_free(rows, most, self._ends, stops, self._chooser(rows))
         for text, count in zip(written, usage):
             count["completion_tokens"] = len(text.tokens)
         return written, owner
+
+    def _final_tokens(self, free: Free) -> set[int]:
+        """Return the tokens with which a stop can be complete: those that hold it, or begin with an end of it.
+
+        Only after one of these is the text decoded and searched; others are most of what is written.
+        """
+        if free not in self._final:
+            ends = "|".join(re.escape(free.stop[at:]) for at in range(1, len(free.stop))) or r"(?!)"
+            final = re.compile(rf"\A(?:{ends})|{re.escape(free.stop)}", re.I)
+            options = {"skip_special_tokens": False, "clean_up_tokenization_spaces": False}
+            pieces = self.tokenizer.batch_decode([[token] for token in range(len(self.tokenizer))], **options)
+            self._final[free] = {token for token, piece in enumerate(pieces) if final.search(piece)}
+        return self._final[free]
 
     def _decode(self, tokens: list[int]) -> str:
         return self.tokenizer.batch_decode([tokens], skip_special_tokens=False, clean_up_tokenization_spaces=False)[0]

@@ -4,6 +4,7 @@ import inspect
 import logging
 import math
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch.nn.functional import scaled_dot_product_attention
@@ -75,12 +76,16 @@ def load_network(folder: Path, outline, device: str):
     Only safetensors are read, and no remote code is run. `outline` is what `outline_network` returned for this folder and
     device.
     """
-    network = AutoModelForCausalLM.from_pretrained(
+    loaded: Any = AutoModelForCausalLM.from_pretrained(
         folder,
         dtype=outline.dtype,
         use_safetensors=True,
         device_map=None if device == "cpu" else {"": device},
+        output_loading_info=True,
     )
+    network, found = loaded
+    if missing := found["missing_keys"]:  # they would be random
+        raise RecordError(f"{folder}: {len(missing)} weights are missing, such as {min(missing)}")
     if outline.config.get_text_config()._attn_implementation == GROUPED_ATTENTION:
         network.set_attn_implementation(GROUPED_ATTENTION)
     return network.eval().requires_grad_(False)
@@ -103,19 +108,18 @@ def takes_positions(model) -> bool:
 
 
 def longest_in_batch(model) -> float:
-    """Return how many tokens a sequence may have to be computed in a batch with others: infinity for most models.
+    """Return how many tokens a sequence may have to be computed in a batch with others; longer ones are computed alone.
 
-    Beyond a number, the frequencies of rotary positions change for all rows of a batch ("longrope"), or attention counts
-    padding (the temperature of Llama 4). RecordError for recurrent or convolutional states (Mamba, linear attention), or an
-    index of keys: a buffer of keys and values does not hold them, and padding would enter them.
+    0: a model with recurrent or convolutional states (Mamba, linear attention), or with an index of its keys. A buffer of
+    keys and values does not hold them, padding would enter them, and they cannot be cut off after a token.
+    A number: beyond so many tokens the frequencies of its rotary positions change for all rows of a batch ("longrope"), or
+    its attention counts padding (the temperature of Llama 4).
+    Infinity: any other model.
     """
-    # The kinds of cache that transformers' `generate` gives the layers, by name: `DummyLayer` is new in 5.23.
+    # The kinds of cache that transformers' `generate` gives the layers.
     layers = {type(layer).__name__ for layer in DynamicCache(config=model.config).layers}
     if model._is_stateful or not layers <= {"DynamicLayer", "DynamicSlidingWindowLayer", "DummyLayer"}:
-        raise RecordError(
-            f"{type(model).__name__} has recurrent or convolutional states, which allow no batches: serve it by an engine such "
-            "as vLLM, and name it openai:MODEL with --base_url"
-        )
+        return 0
     config = model.config.get_text_config()
     rope = getattr(config, "rope_parameters", None) or {}
     ropes = [rope, *(value for value in rope.values() if isinstance(value, dict))]  # one, or one per kind of layer

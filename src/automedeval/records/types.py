@@ -540,7 +540,7 @@ class Verdict(LogRecord):
 class CheckedResponse(LogRecord):
     """What a checker found of the statements of one response.
 
-    `evidence` says what they were compared with: "reference" or "books". Each of `statements`
+    `evidence` says what they were compared with: "reference", "books" or "none". Each of `statements`
     has its `text`, its place in the response (`start`, `end`, in characters) and a `label`: "supported", "contradicted",
     "not_found", or "unread" with a `reason`. Where a passage decided, it has the `passage`, its `source` and the `probability`
     of the label; a contradiction that a rule saw names the `rule`.

@@ -15,6 +15,8 @@ from automedeval.meta_evaluation.agreement.baselines import best_baseline, diffe
 from automedeval.meta_evaluation.agreement.candidates import compare_candidates, tell_apart
 from automedeval.meta_evaluation.agreement.cases import Cases
 from automedeval.meta_evaluation.agreement.judge_facts import (
+    EXPECTED,
+    MEASURES,
     longer_comparisons,
     prefers_longer,
     record_of,
@@ -26,11 +28,8 @@ from automedeval.meta_evaluation.table import Row, VerdictTable, judged_relation
 from automedeval.records import VerdictRating
 from automedeval.rubrics import TAGS, packaged_rubrics, read_rubric
 from automedeval.stats import agreement, bootstrap, interrater, selective
-from automedeval.stats.agreement import ACCURACIES, CHOICES, CORRELATIONS
+from automedeval.stats.agreement import CHOICES, CORRELATIONS
 from automedeval.stats.bootstrap import Estimate, Statistic
-from automedeval.stats.folds import deal
-
-FOLDS = 5  # of the cases, for the tie bands of expected scores
 
 
 def meta_evaluate(
@@ -108,38 +107,31 @@ def _counts(cases: Cases, people: People | None) -> dict[str, Any]:
 
 
 def measures_of(cases: Cases, row: Row, rated: np.ndarray, relation: np.ndarray) -> dict[str, Any]:
-    """Return the measures of one line, the same from expected scores, and the tie bands of these.
+    """Return the measures of one line, and from expected scores, which seldom tie, those that need no ties.
 
     Args:
         rated: people's scores of the responses that count [responses], NaN for the others.
         relation: people's relations of the pairs that count [pairs], NaN for the others.
     """
-    panel, measures = cases.panel, ACCURACIES + CORRELATIONS
+    panel = cases.panel
 
     def undefined(reason: str) -> Estimate:
         return Estimate(None, reason="no valid verdict" if row.invalid else reason)
 
-    record: dict[str, Any] = dict.fromkeys(measures, undefined("this judge gives no whole scores"))
+    record: dict[str, Any] = dict.fromkeys(MEASURES, undefined("this judge gives no whole scores"))
     if row.criterion is not None or row.scores is not None or row.invalid:  # without a valid verdict all is wrong
         record |= agreement.accuracies(panel, relation, row.relations)
     if row.criterion is not None:
         record |= dict.fromkeys(CORRELATIONS, undefined("this judge gives choices, no scores"))
     if row.scores is not None:
         record |= _correlations(cases, rated, row.scores)
+    twins: dict[str, Any] = dict.fromkeys(
+        EXPECTED, undefined("this judge gives no expected scores, or not with every verdict")
+    )
     if row.expected is not None:
-        fold = deal(np.arange(len(cases)), FOLDS)
-        first, second = panel.pairs
-        # An empty response never ties with an answer: the band is neither chosen on such a pair nor applied to it.
-        one_empty = cases.empty[first] != cases.empty[second]
-        both_answer = np.where(one_empty, np.nan, relation)
-        banded, bands = agreement.cross_fitted_relations(panel, both_answer, row.expected, fold)
-        banded = np.where(one_empty, row.finest, banded)
-        twins = agreement.accuracies(panel, relation, banded) | _correlations(cases, rated, row.expected)
-        twins["concordance"] = agreement.concordance(panel, relation, row.finest)
-        record["tie_bands"] = bands
-    else:
-        twins = dict.fromkeys(measures, undefined("this judge gives no expected scores, or not with every verdict"))
-    return record | {f"{name}_expected": twins[name] for name in measures}
+        twins = {"concordance": agreement.concordance(panel, relation, row.finest)}
+        twins |= _correlations(cases, rated, row.expected)
+    return record | {f"{name}_expected": twins[name] for name in EXPECTED}
 
 
 def _correlations(cases: Cases, rated: np.ndarray, scores: np.ndarray) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from automedeval.meta_evaluation.agreement.candidates import standing
-from automedeval.meta_evaluation.agreement.judge_facts import MEASURES
+from automedeval.meta_evaluation.agreement.judge_facts import EXPECTED, MEASURES
 from automedeval.meta_evaluation.facts import called
 from automedeval.meta_evaluation.page import Table, render_report
 from automedeval.meta_evaluation.report import paper_table_text, text
@@ -18,7 +18,7 @@ def undefined(records: Mapping[str, Any]) -> dict[str, list[str]]:
         (estimate["reason"], f"{name}{whose}", MEASURES[measure])
         for name, record in records.items()
         for half, whose in (("", ""), ("_expected", "'s expected scores"))
-        for measure in MEASURES
+        for measure in (EXPECTED if half else MEASURES)
         if (estimate := record.get(f"{measure}{half}")) is not None and estimate["value"] is None
     )
 
@@ -58,5 +58,6 @@ def render(
         settings=result["settings"], scripts=("report.js", "grid.js"), result=result, judges=judges,
         standing=standing(result["models"][result["main_judge"]["name"]]),
         main=called(result["main_judge"]["name"]), table2=table2,
-        gaps=text.gaps(result), records=records, reasons=undefined(records), labels=MEASURES, **grid,
+        gaps=text.gaps(result), records=records, reasons=undefined(records), labels=MEASURES,
+        expected={name: MEASURES[name] for name in EXPECTED}, **grid,
     )  # fmt: skip
