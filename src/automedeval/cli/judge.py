@@ -284,7 +284,8 @@ def main() -> None:
         words = report_command(args, output)
         tell(f"\nThe report: {words}")
         if args.open or args.baseline:  # of two versions the report says which is better
-            page = report.main(shlex.split(words)[2:])
+            sys.argv = ["automedeval report", *shlex.split(words)[2:]]  # the page names this command
+            page = report.main()
             if args.open and not webbrowser.open(page.resolve().as_uri()):
                 print(f"no browser on this machine: open {page}")
 
@@ -296,7 +297,7 @@ def folder_name(judge: str) -> str:
 
 
 def what_is_read(args: JudgeArguments) -> list[str]:
-    """Say what is read of each table: on a terminal a line for each column, with its role and its first words; else one line."""
+    """Say what is read of each table: on a terminal a line for each column, its role and its first words; else one line."""
     lines: list[str] = []
     shown: dict[str, str] = {}
     for name, file in map(named_file, args.cases):
@@ -383,14 +384,15 @@ def cases_file(args: JudgeArguments, output: Path, log_args: LogArguments, proce
     Raises:
         RecordError: a fault of `join_logs` or of the table, or the file is there with other cases.
     """
+    more: list[str] = []
     if args.columns and len(args.cases) == 1 and not named_file(args.file)[0]:
         table = table_of(args.file, blank=args.blank, columns=args.columns)
         assert table is not None  # its columns are named
-        cases, notes = [case for _, case in named_cases(table)], []
+        cases = [case for _, case in named_cases(table)]
     elif len(args.cases) == 1 and not is_log(args.file):
         return args.file
     else:
-        cases, notes = join_logs(args.cases, log_args, args.blank, args.columns)
+        cases, more = join_logs(args.cases, log_args, args.blank, args.columns)
     file = output / "cases.jsonl"
     text = "".join(json.dumps(case.to_dict()) + "\n" for case in cases)
     if file.exists() and read_text(file) != text:
@@ -400,7 +402,7 @@ def cases_file(args: JudgeArguments, output: Path, log_args: LogArguments, proce
     if processes.rank == 0:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(file, text)
-        print("\n".join([*map(printable, notes), f"cases: {file}"]))
+        print("\n".join([*map(printable, more), f"cases: {file}"]))
     processes.wait()
     return str(file)
 

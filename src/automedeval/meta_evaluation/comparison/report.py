@@ -164,7 +164,7 @@ def render(result: Result, title: str, grid: dict[str, Any], scale: tuple[float,
     kind = "prediction_powered" if rated else "naive"
     means = [(name, each["mean"][lead][kind], "") for name, each in result["models"].items()]
     means = sorted((each for each in means if each[1]["value"] is not None), key=lambda each: -each[1]["value"])
-    bars = Bars(f"Mean score, from {scale[0]:g} to {scale[1]:g}, with 95 % intervals", means, scale) if scale else None
+    bars = Bars(f"Mean score, {scale[0]:g} to {scale[1]:g}, with 95 % intervals", means, scale) if scale else None
     return render_report(
         "automedeval.meta_evaluation", "comparison", title, words=words(result), facts=dict(result["facts"]), bars=bars,
         notes=[*([ASSUMPTION] if rated else []), *result["notes"]], tables=tables(result),
