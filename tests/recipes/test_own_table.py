@@ -31,7 +31,7 @@ def test_a_checkpoint_in_the_users_cache_answers_to_its_name(table, tmp_path, ti
     place.parent.mkdir(parents=True)
     place.symlink_to(tiny_model)
     words = ("judge", "mine.csv", "--judge", name, *JUDGE[2:], "--device", "cpu")
-    succeeded(run_command(*words, "--max_new_tokens", 4, "--on_overlong", "skip"))
+    succeeded(run_command(*words, "--max_new_tokens", 4))
     judges = {verdict["judge"] for verdict in read(tmp_path / "out" / "verdicts.jsonl")}
     assert judges == {"likelihood:tiny" if ":" in name else "tiny"}
     place.unlink()

@@ -28,7 +28,6 @@ from automedeval.introspection.mistakes import read_recorded
 from automedeval.judges.chat_judge import Judge
 from automedeval.judges.judge import (
     CRITERIA,
-    LANGUAGE_MODELS,
     VARIABLE,
     default_judge,
     judge_rubric,
@@ -38,12 +37,10 @@ from automedeval.judges.judge import (
 from automedeval.judges.prompt_judge import PromptJudge
 from automedeval.judges.requests import Request, Requests
 from automedeval.judges.run import (
-    PromptArguments,
     dry_run,
     judge_by_file,
     judge_missing,
     refuse_failures,
-    show_prompts,
     verdict_log,
 )
 from automedeval.meta_evaluation.agreement.cases import Cases
@@ -61,7 +58,7 @@ from automedeval.records import (
     read_text,
     table_of,
 )
-from automedeval.records.arguments import comma_list
+from automedeval.records.arguments import TableArguments, comma_list
 from automedeval.records.cases import named_cases
 from automedeval.records.columns import NAMES, Table
 from automedeval.records.command_line import parse
@@ -79,7 +76,7 @@ WIDTH = 80  # letters of a line on a terminal
 
 
 @dataclass
-class JudgeArguments(PromptArguments, EvidenceArguments):
+class JudgeArguments(TableArguments, EvidenceArguments):
     """Which judge judges which cases, and how."""
 
     cases: list[str] = option(
@@ -129,11 +126,6 @@ class JudgeArguments(PromptArguments, EvidenceArguments):
         "the model that the report compares the others with (default: the first of v1=… v2=…); by pairwise "
         "rubrics only pairs with it are judged",
         None,
-    )
-    on_overlong: str = option(
-        "prompt longer than the context window: error stops before anything is judged, skip records an invalid verdict",
-        "error",
-        choices=["error", "skip"],
     )
     limit: int | None = option("judge only so many cases, the first ones", None)
     judge_name: str | None = option("name that verdicts record; default: the model's", None)
@@ -189,7 +181,7 @@ def main() -> None:
     kinds = (JudgeArguments, LogArguments, EncoderArguments, ChatArguments)
     args, log_args, encoder_args, chat_args = parse(kinds, __doc__, first=("cases", "judge", "output"))
     judge_name, output = args.complete()
-    processes, kind = join_processes(), parse_model(judge_name)[0]
+    processes = join_processes()
 
     def tell(*lines: str) -> None:
         if lines and processes.rank == 0:
@@ -211,13 +203,10 @@ def main() -> None:
         alone = "is written by one process; start the recipe without accelerate"
         several = f"{rubric.name} takes several prompts for each response; leave it out"
         raise RecordError(f"--batch_file: {alone if processes.count > 1 else several}")
-    shows = args.show_prompt is not None
-    if shows and kind not in LANGUAGE_MODELS:
-        raise RecordError(f"--show_prompt: --judge {judge_name} reads no prompt")
     judged = any(output.glob("verdicts*.jsonl"))
     # No server is asked what it can do, or whether verdicts are this judge's.
-    chat_args.unasked = bool(args.batch_file) or shows or (args.dry_run and not judged)
-    chat_args.loads = False  # the weights are loaded after the prompts, of which one may be too long
+    chat_args.unasked = bool(args.batch_file) or (args.dry_run and not judged)
+    chat_args.loads = False  # the weights are loaded when something is missing
     models = comma_list(args.models) if args.models is not None else None
     plan = {name: getattr(args, name) for name in ("orders", "seed", "runs", "baseline")} | {"models": models}
     planned = plan_from_dataset(args, args.dataset, rubric) if args.dataset else planner(judge_name, rubric, **plan)
@@ -232,27 +221,21 @@ def main() -> None:
     shown = {each.case.models[slot] for each in requests for slot in each.slots}
     if reported and reported not in shown:
         raise RecordError(f"--baseline: no answer of {reported!r} is judged, but of {in_a_row(sorted(shown))}")
-    asked = {name: getattr(args, name) for name in ("rationale", "score_decoding", "on_overlong")}
+    asked = {name: getattr(args, name) for name in ("rationale", "score_decoding")}
     judge = load_judge(
         judge_name, rubric, chat_args, name=args.judge_name, cases=requests.cases, processes=processes, encoder=encoder_args,
         **plan, **asked, **args.books(encoder_args, chat_args.device),
     )  # fmt: skip
-    if not (args.dry_run or shows):
-        judge.refuse_overlong(requests[processes.rank :: processes.count])
     if any(case.reference for case in requests.cases) and not judge.reads_reference:
         hint = "; --rubric automedeval_guided shows it to the model"
         tell(f"reference: not read by this judge{hint if isinstance(judge, Judge) and rubric.id == PACKAGED else ''}")
     args.score_decoding = getattr(judge, "score_decoding", args.score_decoding)
-    if isinstance(judge, Judge) and args.show_prompt is not None:
-        tell(show_prompts(requests, args.show_prompt, judge.shown))
-        return
     log = verdict_log(output, judge, processes=processes)
     if args.dry_run:
         if judged:
             log.join_parts()
         tell(dry_run(judge, requests, log.done(requests.digests) if judged else ()))
         return
-    processes.wait()  # until every process has checked its share
     if judge.chat is not None:
         judge.chat.prepare()
     started, awaited = time.monotonic(), None
@@ -297,7 +280,7 @@ def folder_name(judge: str) -> str:
 
 
 def what_is_read(args: JudgeArguments) -> list[str]:
-    """Say what is read of each table: on a terminal a line for each column, its role and its first words; else one line."""
+    """Say what is read of each table: on a terminal a line for each column, its role and first words; else one line."""
     lines: list[str] = []
     shown: dict[str, str] = {}
     for name, file in map(named_file, args.cases):
@@ -335,7 +318,7 @@ def columns_of(table: Table) -> dict[str, str]:
 
 def clipped(text: str, most: int) -> str:
     """Return the beginning of a text, without what steers a terminal."""
-    text = " ".join(printable(text[: 2 * most]).split(" "))
+    text = printable(text)
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
@@ -384,7 +367,7 @@ def cases_file(args: JudgeArguments, output: Path, log_args: LogArguments, proce
     Raises:
         RecordError: a fault of `join_logs` or of the table, or the file is there with other cases.
     """
-    more: list[str] = []
+    notes: list[str] = []
     if args.columns and len(args.cases) == 1 and not named_file(args.file)[0]:
         table = table_of(args.file, blank=args.blank, columns=args.columns)
         assert table is not None  # its columns are named
@@ -392,7 +375,7 @@ def cases_file(args: JudgeArguments, output: Path, log_args: LogArguments, proce
     elif len(args.cases) == 1 and not is_log(args.file):
         return args.file
     else:
-        cases, more = join_logs(args.cases, log_args, args.blank, args.columns)
+        cases, notes = join_logs(args.cases, log_args, args.blank, args.columns)
     file = output / "cases.jsonl"
     text = "".join(json.dumps(case.to_dict()) + "\n" for case in cases)
     if file.exists() and read_text(file) != text:
@@ -402,7 +385,7 @@ def cases_file(args: JudgeArguments, output: Path, log_args: LogArguments, proce
     if processes.rank == 0:
         file.parent.mkdir(parents=True, exist_ok=True)
         write_whole(file, text)
-        print("\n".join([*map(printable, more), f"cases: {file}"]))
+        print("\n".join([*map(printable, notes), f"cases: {file}"]))
     processes.wait()
     return str(file)
 
@@ -419,4 +402,13 @@ def plan_from_dataset(args: JudgeArguments, dataset: str, rubric: Rubric) -> Cal
     wanted = {row["case_id"] for row in rows}
     cases = {case.id: case for case in read_cases(args.file, blank=args.blank) if case.id in wanted}
     recorded = {each.case.id: each for each in read_recorded(rows, cases, {rubric.name: rubric}, dataset)}
-    return lambda case: recorded[case.id].requests(args.runs) if case.id in recorded else []
+
+    def plan(case: Case) -> list[Request]:
+        if (row := recorded.get(case.id)) is None:
+            return []
+        # The same responses in the same slots (Algorithm 2, line 5).
+        rationale, completion = row.reading.rationale is not None, row.row["completion"][0]["content"]
+        about = (row.case, row.order, None)
+        return [Request(*about, run, rationale, row.original, completion=completion) for run in range(args.runs)]
+
+    return plan

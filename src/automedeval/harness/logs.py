@@ -49,6 +49,7 @@ class Answer:
     reference: str | None = None
     epoch: int = 1
     about: dict[str, Any] = field(default_factory=dict)  # of a table: its case's topic, criteria and further keys
+    extra: dict[str, Any] = field(default_factory=dict)  # further keys of the response
 
 
 @dataclass
