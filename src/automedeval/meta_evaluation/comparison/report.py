@@ -8,7 +8,7 @@ from automedeval.meta_evaluation.facts import best_of
 from automedeval.meta_evaluation.page import Bars, Table, render_report
 from automedeval.meta_evaluation.report.changes import WORDS
 from automedeval.meta_evaluation.report.text import is_clear
-from automedeval.records.text import number, span
+from automedeval.records.text import in_a_row, number, span
 
 KINDS = {"classical": "ratings alone", "naive": "judge alone", "prediction_powered": "ratings and judge"}
 JUDGE_ALONE = {"naive": KINDS["naive"]}  # without ratings
@@ -45,7 +45,7 @@ def words(result: Result) -> list[str]:
     tell = f"about {_range(few)} more {'rated ones ' * bool(rated)}would tell." if few else ""
     both = " and ".join(pairs[0]["pair"])
     if len(pairs) > 1:
-        sentences = [_best(pairs, kind, lead), *changed]
+        sentences = [(_against if result["baseline"] else _best)(pairs, kind, lead), *changed]
         sentences.append(f"{len(defined) - len(unclear)} of {len(pairs)} pairs of models differ clearly, by {alone}.")
         sentences += [f"Too few cases to tell in {len(few)} of them; {tell}"] * bool(few)
         sentences += [f"In {equal} of them the two are about equal, as far as these cases can tell."] * bool(equal)
@@ -101,6 +101,17 @@ def _best(pairs: Sequence[Result], kind: str, lead: str) -> str:
     level = [name for name in others if (first, name) not in ahead]
     higher = "scores higher" if kind == "naive" else "is rated higher"
     return best_of([first, *others], level, higher, "is shown to be best")
+
+
+def _against(pairs: Sequence[Result], kind: str, lead: str) -> str:
+    """Say which models are clearly above or below the baseline, with which every pair begins."""
+    stands: dict[str, list[str]] = {"clearly higher": [], "clearly lower": [], "not clearly different": []}
+    for pair in pairs:
+        estimate, (_, name) = pair["difference"][lead][kind], pair["pair"]
+        way = "clearly lower" if (estimate["value"] or 0) > 0 else "clearly higher"
+        stands[way if is_clear(estimate) else "not clearly different"].append(name)
+    said = "; ".join(f"{how}: {in_a_row(names)}" for how, names in stands.items() if names)
+    return f"Beside {pairs[0]['pair'][0]} – {said}."
 
 
 def _range(numbers: Sequence[float]) -> str:
