@@ -137,6 +137,8 @@ def test_what_cannot_be_compared_is_said_first(tmp_path, shown, scores, said):
     bold, dot, more = said.partition(". ")
     assert f'<p class="verdict">{bold}{dot.strip()}</p>' in result["page"]
     assert more in result["page"]
+    for sign in ('href="#show=invalid"', "Next step: Read what the judge wrote"):
+        assert (sign in result["page"] + result["said"]) == (scores is None)
 
 
 def test_names_cannot_steer_markdown_or_the_terminal(tmp_path):

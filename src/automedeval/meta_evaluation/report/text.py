@@ -106,7 +106,8 @@ def read_first(result: dict[str, Any]) -> list[tuple[str, str]]:
     who = others[0] if len(others) == 1 else "a model"
     links = [("#show=lost", f"{several(len(worse), 'case')} in which {who} is worse")] * bool(worse)
     text = f"{several(len(contradicted), 'case')} with an answer that contradicts the reference"
-    return links + [("#show=contradicted", text)] * bool(contradicted)
+    links += [("#show=contradicted", text)] * bool(contradicted)
+    return links or [("#show=invalid", "what the judge wrote")] * (known_of(result)[2].valid == 0)
 
 
 def _worse(result: dict[str, Any]) -> list[str]:
