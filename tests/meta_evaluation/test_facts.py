@@ -208,7 +208,9 @@ def test_the_list_is_ordered_and_trust_needs_ratings_or_an_audit() -> None:
         profile = JudgeProfile("j", outcome=outcome, audit=Audit(9, enough, None, enough))
         assert is_trusted(profile) == (outcome == "better" or enough)
     assert not is_trusted(JudgeProfile("j"))
-    assert trust(JudgeProfile("small", outcome="worse")).startswith("The small judge is not shown to agree with people")
+    doubt = "Do not rely on it alone: the small judge is not shown to agree with people"
+    assert trust(JudgeProfile("small", outcome="worse")).startswith(doubt)
+    assert trust(JudgeProfile("small", outcome="better")).startswith("The small judge agrees with people better")
     enough = dict(facts_of(everything))["Enough cases?"]
     assert enough == "Too few to tell m from n. About 1,400 more would tell, if their difference stays as it is."
     for first, second in combinations(facts_of(everything), 2):

@@ -122,14 +122,23 @@ def test_runs_of_every_kind_of_judge_have_a_spread(tmp_path):
     ("shown", "scores", "said"),
     [
         (3, None, "echo has no valid verdict, so that no model can be compared."),
-        (1, [4], "There is one model, and nothing to compare it with. Nothing shows yet how far echo can be believed."),
+        (
+            1,
+            [4],
+            "There is one model, and nothing to compare it with. "
+            "Do not rely on it alone: nothing shows yet how far echo can be believed.",
+        ),
     ],
 )
 def test_what_cannot_be_compared_is_said_first(tmp_path, shown, scores, said):
     cases = [case | {"responses": case["responses"][:shown]} for case in named("k")]
     result = study(tmp_path, cases, [verdict(case, scores, raw="I am not sure.") for case in cases])
     assert f"\n{said}\n" in result["said"]
-    assert f'<p class="verdict">{said}</p>' in result["page"]
+    bold, dot, more = said.partition(". ")
+    assert f'<p class="verdict">{bold}{dot.strip()}</p>' in result["page"]
+    assert more in result["page"]
+    for sign in ('href="#show=invalid"', "Next step: Read what the judge wrote"):
+        assert (sign in result["page"] + result["said"]) == (scores is None)
 
 
 def test_names_cannot_steer_markdown_or_the_terminal(tmp_path):
@@ -150,8 +159,8 @@ def test_with_a_baseline_the_first_sentence_has_the_paired_difference_and_its_in
     told = made(tmp_path, verdicts, "--baseline", first, cases=cases).told
     gaps, (before, after) = drawn[:, 1] - drawn[:, 0], drawn.mean(axis=0)
     low, high = ttest_1samp(gaps, 0).confidence_interval(0.95)
-    figures = f"{before:.2f} → {after:.2f} of 5 ({gaps.mean():+.2f}, 95 % interval {low:+.2f} to {high:+.2f})"
-    assert f"{second} is not clearly different from {first}: {figures}, worse in" in told
+    figures = f"mean {before:.2f} → {after:.2f} of 5 ({gaps.mean():+.2f}, 95 % interval {low:+.2f} to {high:+.2f})"
+    assert f"{second} is not clearly different from {first}: {figures}. It is worse in" in told
 
 
 def test_a_judge_of_pairs_is_heard_on_the_pair_with_the_baseline(tmp_path):
@@ -166,7 +175,7 @@ def test_a_judge_of_pairs_is_heard_on_the_pair_with_the_baseline(tmp_path):
     models = report.result["baseline"]["models"]
     assert [models[name][way] for name in "bc" for way in ("better", "worse")] == [0, 12, 12, 0]
     assert report.said.startswith(
-        "b scores lower than a, worse in 12 of 12 cases and better in 0. c scores higher than a"
+        "b scores lower than a. It is worse in 12 of 12 cases and better in 0. c scores higher than a"
     )
 
 

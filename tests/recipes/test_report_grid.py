@@ -268,6 +268,25 @@ def test_of_many_cases_only_those_in_sight_are_drawn_and_on_paper_all(made, brow
     visit.close()
 
 
+def test_a_case_opens_on_the_answers_and_says_which_it_is_of_how_many(made: SimpleNamespace, browser) -> None:
+    visit = Visit(browser, made.page, viewport={"width": 390, "height": 844})
+    assert not visit.page.locator("#search").is_visible(), "filters are folded on a telephone"
+    case, count = made.cases[4], len(made.cases)
+    visit.open(f"#case={quote(case['id'])}&search={case['id']}")
+    case_is(visit, case["id"])
+    assert visit.page.locator("#case header").text_content().count(f"1 of 1 shown, {count} in all") == 1
+    *answers, reference = (
+        visit.page.locator("#case .response", has_text=text[:40]).first.bounding_box()["y"]
+        for text in (*(response["text"] for response in case["responses"]), case["reference"])
+    )
+    assert min(answers) < 0.5 * 844
+    assert reference > max(answers), "the reference follows"
+    assert visit.page.get_by_role("checkbox", name="Flag").bounding_box()["y"] > reference
+    visit.open(f"#case={quote(case['id'])}")
+    playwright.expect(visit.page.locator("#case header")).to_contain_text(re.compile(rf" of {count}Previous"))
+    visit.close()
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_axe_finds_nothing_in_an_opened_case_on_a_telephone(made: SimpleNamespace, browser, scheme: str) -> None:
     visit = Visit(browser, made.page, viewport={"width": 390, "height": 844}, color_scheme=scheme, bypass_csp=True)
