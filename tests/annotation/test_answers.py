@@ -139,16 +139,6 @@ def test_undo_reopens_the_last_task_with_its_answers_as_drafts(open_store) -> No
     assert store.undo("bob") is None
 
 
-def test_undo_of_a_skipped_task(open_store) -> None:
-    store = open_store()
-    task = send(store, store.next("ann"))
-    store.skip("ann", task.id, "Too long.", task.version)
-    undone = store.undo("ann")
-    assert (undone.id, undone.part, set(undone.drafts)) == (task.id, "responses", {"responses"})
-    assert not list(store.answers())
-    assert finish(store, undone).state == "done"
-
-
 def test_preferences(open_store) -> None:
     store = open_store(rate=None, prefer={"judges": ["x", "y"]})
     task = store.next("ann")

@@ -8,8 +8,6 @@ import numpy as np
 import pytest
 import yaml
 from doubles.agreement_study import read
-from doubles.dataset_study import Study as BuildStudy
-from doubles.dataset_study import verdict_of as verdict_of_teacher
 from doubles.introspection_study import MODELS, Lessons, case_of, rationale_of, verdict_of
 from doubles.small_study import ASKED, CRITERIA, a_study, filled, finish, send, write_lines, write_study
 from programs import ROOT, SAMPLE, run_recipe, succeeded
@@ -208,29 +206,6 @@ def test_report_reports_on_five_cases_of_two_physicians(tmp_path: Path, opened, 
         (alpha,) = [value for name, value in figures.items() if name.startswith("alpha")]
         assert 0.5 < alpha["value"] < 1
     assert (tmp_path / "report" / "report.html").stat().st_size > 10_000
-
-
-def test_build_dataset_reads_the_ratings_of_verdicts(tmp_path: Path, opened) -> None:
-    built = BuildStudy(tmp_path)
-    (tmp_path / "page").mkdir()
-    file = write_study(tmp_path / "page", physicians={"cleo": "chief"}, rate=None, verify={})
-    write_lines(tmp_path / "page" / "cases.jsonl", built.cases)
-    write_lines(tmp_path / "page" / "verdicts.jsonl", built.verdicts["strong"])
-    store = opened(read_study(file))
-    while (task := store.next("cleo")) is not None:
-        bad = task.item.case_id in ("case-3", "case-5")
-        tags = ["outdated"] if bad else []
-        send(store, task, {"scores": dict.fromkeys(ASKED, 1) | ({"knowledge": 0} if bad else {}), "tags": tags})
-    write_export(store, tmp_path / "out")
-    again = verdict_of_teacher(built.cases[7], "strong", rationale="Judged again, in other words.")
-    built.verdicts["strong"][7] = again
-    done = succeeded(built.build("--verdict_ratings", tmp_path / "out" / "verdict_ratings.jsonl"))
-    assert "knowledge: 21 of 23 verdicts meet it" in done.stdout
-    assert f"{len(ASKED)} ratings are of other texts of these judges on these cases: not applied" in done.stdout
-    assert "verdict_digest" not in done.stdout  # every rating has one
-    assert "tags: outdated 2" in done.stdout
-    (reason,) = [reason for reason in built.dropped() if "knowledge" in reason]
-    assert built.dropped()[reason] == ["case-3", "case-5"]
 
 
 def test_introspect_takes_the_jurys_decisions_up(tmp_path: Path, opened) -> None:

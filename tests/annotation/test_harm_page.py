@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 from annotation.test_browser import Visit, browser, pytestmark  # noqa: F401 - fixtures
+from doubles.agreement_study import read, write
 from doubles.study_page import opened, physician, write_study
-from programs import run_command
+from programs import flags, run_command, succeeded
 
 from automedeval.annotation.export import write_export
 from automedeval.annotation.store import Store
@@ -21,7 +22,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 def exported(store: Store, folder: Path) -> list[dict]:
     write_export(store, folder)
-    return [json.loads(line) for line in (folder / "harm.jsonl").read_text(encoding="utf-8").splitlines()]
+    return read(folder / "harm.jsonl")
 
 
 def test_a_keyboard_alone_answers(browser, store, address) -> None:  # noqa: F811
@@ -68,19 +69,11 @@ def test_the_export_of_the_page_is_what_the_report_reads(store, tmp_path) -> Non
         someone = physician(store, name)
         someone.post(someone.place(), **someone.fill() | {f"choices-{slot}-degree": "moderate" for slot in (1, 2, 3)})
     write_export(store, tmp_path / "export")
-    verdicts = [
-        {
-            "case_id": "case-1", "judge": "mild", "rubric": "harm@1", "order": [slot], "valid": True, "scores": None,
-            "choices": {"degree": "mild", "likelihood": "low", "cause": "commission"}, "rationale": "as much",
-        }
-        for slot in range(3)
-    ]  # fmt: skip
-    (tmp_path / "harm.verdicts.jsonl").write_text("".join(json.dumps(each) + "\n" for each in verdicts))
-    done = run_command(
-        "report", "--verdicts", tmp_path / "harm.verdicts.jsonl", "--cases", tmp_path / "cases.jsonl",
-        "--ratings", tmp_path / "export" / "harm.jsonl", "--output", tmp_path / "report",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    choices = {"degree": "mild", "likelihood": "low", "cause": "commission"}
+    mild = {"case_id": "case-1", "judge": "mild", "rubric": "harm@1", "valid": True, "choices": choices}
+    verdicts = write(tmp_path / "v.jsonl", [mild | {"order": [slot], "rationale": "as much"} for slot in range(3)])
+    files = {"verdicts": verdicts, "cases": tmp_path / "cases.jsonl", "ratings": tmp_path / "export" / "harm.jsonl"}
+    succeeded(run_command("report", *flags(**files, output=tmp_path / "report")))
     found = json.loads((tmp_path / "report" / "harm.json").read_text())
     assert (found["people"]["names"], found["people"]["kappa"]["n"]) == (["physician-2", "physician-3"], 3)
 

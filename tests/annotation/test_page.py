@@ -110,6 +110,7 @@ def test_names_of_a_rubric_of_ones_own_follow_the_order_too(tmp_path: Path) -> N
             assert f"Response {safe_one(someone.page)} names a safe dose and a limit." in someone.page
             someone.post(VERDICT, **someone.fill())
             safe = safe_one(someone.page)
+            assert "Suggestion: Response" in someone.page
             # in both verdicts, and in the field for the revision
             assert someone.page.count(f"Response {safe} names a safe dose and a limit.") == 3
             fields = {**someone.fill(3), "decision": "revise", "rationale": f"Response {safe} alone is safe."}

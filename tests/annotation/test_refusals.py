@@ -103,15 +103,6 @@ def test_what_is_no_form_is_refused(store: Store, content: bytes, kind: str, sta
     assert (answer.status_code, stored(store)) == (status, [])
 
 
-def test_a_form_sent_twice_is_stored_once(store: Store) -> None:
-    someone = physician(store)
-    fields = {**someone.hidden(), **someone.fill()}
-    for _ in range(2):
-        assert someone.post(RESPONSES, **fields).url.path == "/tasks/1"
-        assert "Rate the verdict" in someone.page
-    assert stored(store) == ["responses"]
-
-
 def test_a_step_that_fails_can_be_repeated_and_says_nothing_untrue(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,32 +153,3 @@ def test_skipping_says_why_and_keeps_what_was_entered(store: Store) -> None:
     assert back.url.path == "/tasks/1"
     assert re.search(r'name="scores-1-fluency" value="2"[^>]* checked', back.text)
     assert "Half" in back.text
-
-
-def test_a_draft_comes_back_and_counts_for_nothing(store: Store) -> None:
-    someone = physician(store)
-    answer = someone.post(f"{RESPONSES}/draft", **{"scores-1-fluency": "3", "comments-2": "So far"})
-    assert (answer.status_code, stored(store)) == (204, [])
-    again = physician(store)  # on another device
-    assert re.search(r'name="scores-1-fluency" value="3"[^>]* checked', again.page)
-    assert "So far" in again.page
-    kept = again.post(f"{RESPONSES}/draft", then="leave", **{"scores-1-fluency": "4"})
-    assert kept.url.path == "/"
-    assert re.search(r'name="scores-1-fluency" value="4"[^>]* checked', again.post("/next").text)
-
-
-def test_a_revision_begins_as_the_verdict_on_record(tmp_path: Path) -> None:
-    with opened(write_study(tmp_path, ("jury",), 1)) as store:
-        someone = physician(store)
-        assert "Suggestion: Doctor" in someone.page
-        fields = someone.fill(3)
-        text = re.search(r'<textarea id="f-rationale"[^>]*>\n(.*?)</textarea>', someone.page, re.S)[1]
-        assert "names a safe dose" in text
-        wrong = someone.post("/tasks/1/decision", **{**fields, "decision": "revise", "rationale": ""})
-        assert wrong.status_code == 422
-        done = someone.post(
-            "/tasks/1/decision", **{**fields, "decision": "revise", "rationale": "Step 2: Doctor 1 is right."}
-        )
-        assert done.url.path == "/"
-        (answer,) = store.answers()
-        assert answer.content == {"decision": "revise", "rationale": "Step 2: Doctor 1 is right.", "scores": [4, 4, 4]}

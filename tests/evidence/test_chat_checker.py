@@ -12,7 +12,7 @@ import torch
 from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble, answer, error
 from doubles.tiny_model import build_tiny_model
-from programs import APPEND, ENCODER, error_line, needs_encoder, run_command, stopped
+from programs import APPEND, ENCODER, error_line, needs_encoder, run_command, stopped, succeeded
 from tables import rows_of
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -209,8 +209,7 @@ def test_a_threshold_is_certified_on_the_sample_and_used_by_the_next_check(
     script = [said]
     with EndpointDouble(lambda body: script[0](body)) as endpoint:
         model = ("--checker", "openai:m", "--base_url", endpoint.url)
-        done = run_command("calibrate", *model, "--encoder", ENCODER, "--concurrency", 1)
-        assert done.returncode == 0, done.stderr
+        done = succeeded(run_command("calibrate", *model, "--encoder", ENCODER, "--concurrency", 1))
         (file,) = (tmp_path / "home" / "automedeval" / "checkers").iterdir()
         kept = json.loads(file.read_text())
         script[0] = tells(0.34, 0.33, 0.33, blank=(0.3, 0.3, 0.3))  # the likeliest answer, and below the threshold
@@ -282,3 +281,18 @@ def test_a_model_that_answers_no_question_is_an_error_for_a_gate_too(reply: dict
             assert re.search(f"m answered none of 4 questions: .*{why}", error_line(done))
     assert [each["label"] for each in records[0]["statements"]] == ["contradicted", "unread", "unread"]
     assert len(records) == 4  # what was found stays
+
+
+def test_without_evidence_a_model_says_what_it_believes(tmp_path: Path) -> None:
+    with EndpointDouble(says) as endpoint:
+        asked = ("--checker", "openai:m", "--base_url", endpoint.url, "--evidence", "none")
+        records = [{key: value for key, value in each.items() if key != "reference"} for each in cases()]
+        done, checked = check(records, tmp_path / "out", *asked)
+        prompts = {each["body"]["messages"][-1]["content"] for each in endpoint.asked}
+    assert done.returncode == 0, done.stderr
+    assert "every label is the opinion of the model" in done.stdout + done.stderr
+    assert [each["label"] for each in checked[0]["statements"]] == ["supported", "contradicted", "unread", "unread"]
+    assert (checked[0]["evidence"], "passage" in checked[0]["statements"][1]) == ("none", False)
+    assert prompts == {f'Question: is it true that: "{each}"? Answer yes, no, or maybe.' for each in SAID}
+    assert "contradicts the model&#39;s opinion" in (tmp_path / "out" / "check.html").read_text()
+    assert "--checker small has no opinion" in error_line(check(records, tmp_path / "other", "--evidence", "none")[0])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tables
 from doubles.agreement_study import CASES, RATINGS, read, write
-from programs import ENCODER, error_line, needs_encoder, run_recipe
+from programs import ENCODER, error_line, needs_encoder, run_recipe, succeeded
 
 from automedeval import Case
 from automedeval.judges.baseline import BaselineJudge
@@ -30,8 +30,7 @@ TWO = {
 
 
 def judged(tmp_path: Path, baseline: str, *arguments: object, cases: Path = CASES) -> list[dict]:
-    done = judge("--judge", f"baseline:{baseline}", "--cases", cases, "--output", tmp_path / "out", *arguments)
-    assert done.returncode == 0, done.stderr
+    succeeded(judge("--judge", f"baseline:{baseline}", "--cases", cases, "--output", tmp_path / "out", *arguments))
     return read(tmp_path / "out" / "verdicts.jsonl")
 
 
@@ -51,11 +50,10 @@ def test_verdicts_say_what_the_baseline_counts(baseline: str, tmp_path: Path) ->
 def test_judged_twice_is_judged_once_and_a_report_finds_the_baseline_itself(tmp_path: Path) -> None:
     before = judged(tmp_path, LONGER)
     assert judged(tmp_path, LONGER) == before
-    done = run_recipe(
+    succeeded(run_recipe(
         "report", "--verdicts", tmp_path / "out", "--cases", CASES, "--ratings", RATINGS, "--resamples", 200,
         "--encoder", "none", "--output", tmp_path / "report",
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    ))  # fmt: skip
     result = json.loads((tmp_path / "report" / "agreement.json").read_text(encoding="utf-8"))
     of_baseline, counted = (result["judges"][name]["concordance_expected"] for name in (f"baseline:{LONGER}", LONGER))
     assert of_baseline == counted

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from doubles.agreement_study import write
 from doubles.endpoint import EndpointDouble, answer, good_answer
-from programs import ENCODER, error_line, needs_encoder, run_command, run_recipe
+from programs import ENCODER, error_line, needs_encoder, run_command, run_recipe, succeeded
 
 from automedeval.judges.checklist import ChecklistJudge
 from automedeval.models.endpoint import OpenAIChat
@@ -103,8 +103,7 @@ def test_verdicts_on_other_criteria_are_not_taken_over(tmp_path, monkeypatch):
     with EndpointDouble(good_answer) as endpoint:
         options = ["--judge", "openai:m", "--base_url", endpoint.url, "--rubric", "checklist"]
         options += ["--output", tmp_path / "out"]
-        done = run_recipe("judge", *options, "--cases", write(tmp_path / "cases.jsonl", [case()]))
-        assert done.returncode == 0, done.stderr
+        succeeded(run_recipe("judge", *options, "--cases", write(tmp_path / "cases.jsonl", [case()])))
         changed = write(tmp_path / "cases.jsonl", [case(criteria=CRITERIA[:2])])
         assert "changed after" in error_line(run_recipe("judge", *options, "--cases", changed))
     assert len(bodies(endpoint)) == 2 * 3
@@ -145,8 +144,7 @@ def test_the_small_judge_says_that_criteria_take_a_language_model(tmp_path):
     said = "--judge MODEL or openai:MODEL with --rubric checklist"
     assert f"--judge small reads no criteria; a language model does, by {said}" in error_line(refused)
     assert not (tmp_path / "no").exists()
-    result = run_recipe(*options, "--output", tmp_path / "out")  # by default it scores, and says so
-    assert result.returncode == 0, result.stderr
+    result = succeeded(run_recipe(*options, "--output", tmp_path / "out"))
     assert f"the criteria of the cases are not read: that takes a language model, {said}" in result.stdout
     (line,) = map(json.loads, (tmp_path / "out" / "verdicts.jsonl").read_text().splitlines())
     assert (line["judge"], line["rubric"], len(line["expected_scores"])) == ("small", "automedeval@1", 2)
@@ -163,8 +161,7 @@ def test_verdicts_of_earlier_judges_say_what_decided_and_are_read_as_others(tmp_
     ]
     (tmp_path / "v.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
     options = ("--cases", write(tmp_path / "cases.jsonl", [case()]), "--verdicts", tmp_path / "v.jsonl")
-    done = run_command("report", *options, "--output", tmp_path / "r")
-    assert done.returncode == 0, done.stderr
+    succeeded(run_command("report", *options, "--output", tmp_path / "r"))
     figures = json.loads((tmp_path / "r" / "criteria.json").read_text())["judges"]["small"]["candidates"]
     assert figures["a"]["mean"]["value"] == figures["b"]["mean"]["value"]
     assert [figures["a"][name] for name in ("lowest", "highest")] == [(5 - 4) / 8, 5 / 8]

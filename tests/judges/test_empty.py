@@ -255,8 +255,7 @@ def test_the_tables_are_those_of_a_loop_over_the_verdicts(study: Path) -> None:
 def test_a_report_counts_what_is_empty_and_what_is_unread(study: Path, tmp_path: Path) -> None:
     """Concordance by a loop over the pairs that people ordered: a pair with an unread response counts as wrong."""
     options = ["--verdicts", study / "v", "--cases", study / "cases.jsonl", "--ratings", study / "ratings.jsonl"]
-    done = run_command("report", *options, "--encoder", "none", "--resamples", 100, "--output", tmp_path / "r")
-    assert done.returncode == 0, done.stderr
+    succeeded(run_command("report", *options, "--encoder", "none", "--resamples", 100, "--output", tmp_path / "r"))
     result = json.loads((tmp_path / "r" / "agreement.json").read_text())
     people = {(each["case_id"], each["model"]): each["score"] for each in read(study / "ratings.jsonl")}
     right = total = 0
@@ -291,10 +290,11 @@ def test_every_program_goes_on_with_them(study: Path, tmp_path: Path) -> None:
     ):  # fmt: skip
         done = run_command(*command)
         assert done.returncode == 0, (command[0], done.stderr)
-    done = run_command(
-        "export", "--verdicts", study / "v", *cases, "--to", "preferences", "--output", tmp_path / "pairs.jsonl"
+    succeeded(
+        run_command(
+            "export", "--verdicts", study / "v", *cases, "--to", "preferences", "--output", tmp_path / "pairs.jsonl"
+        )
     )
-    assert done.returncode == 0, done.stderr
     pairs = read(tmp_path / "pairs.jsonl")
     assert all(each["rejected"][0]["content"].strip() and each["chosen"][0]["content"] != THAI for each in pairs)
 

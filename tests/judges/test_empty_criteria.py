@@ -56,8 +56,7 @@ def test_whoever_answers_one_of_four_is_not_the_best(cases: Path, tmp_path: Path
         done = succeeded(run_command("judge", *options, "--output", tmp_path / "v"))
         done_again = run_command("judge", *options, "--output", tmp_path / "v")
     assert "0 new" in done_again.stdout
-    reported = run_command("report", "--verdicts", tmp_path / "v", "--cases", cases, "--output", tmp_path / "r")
-    assert reported.returncode == 0, reported.stderr
+    succeeded(run_command("report", "--verdicts", tmp_path / "v", "--cases", cases, "--output", tmp_path / "r"))
     result = json.loads((tmp_path / "r" / "criteria.json").read_text())["judges"]["m"]["candidates"]
     verdicts = {(each["case_id"], each["order"][0]): each for each in read(tmp_path / "v" / "verdicts.jsonl")}
     printed = columns(done.stdout)
@@ -117,15 +116,13 @@ def test_an_empty_response_keeps_its_place_after_calibration_and_is_no_trial(
     model = ("--judge", tiny_model, "--rubric", "checklist", "--rationale", "false", "--device", "cpu", "--cases", file)
     assert run_command("judge", *model, "--output", tmp_path / "v").returncode == 0
     options = ("--cases", file, "--ratings", tmp_path / "labels.jsonl")
-    done = run_command("calibrate", "--verdicts", tmp_path / "v", *options, "--output", tmp_path / "cal")
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_command("calibrate", "--verdicts", tmp_path / "v", *options, "--output", tmp_path / "cal"))
     answered = [label for label in labels if label["model"] != "b" or label["case_id"].startswith("c0")]
     assert f", {len(answered)} pairs of a criterion and a response" in done.stdout
     for verdict in read(tmp_path / "cal" / "verdicts.jsonl"):
         if verdict.get("empty"):
             assert verdict["checklist"]["met_probabilities"] == [0.0, 0.0]
-    audited = run_command("audit", *model, "--edits", 2, "--gate", "false", "--output", tmp_path / "a")
-    assert audited.returncode == 0, audited.stderr
+    succeeded(run_command("audit", *model, "--edits", 2, "--gate", "false", "--output", tmp_path / "a"))
     trials = read(tmp_path / "a" / "changed.jsonl")
     assert trials
     assert {each["audit"]["response"] for each in trials} <= {"a", "c"}

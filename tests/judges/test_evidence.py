@@ -49,8 +49,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def build(folder: Path, book: dict[str, str]) -> Path:
     (folder / "book.md").write_text("".join(f"# {title}\n\n{text}\n\n" for title, text in book.items()))
-    done = run_recipe("build_store", "--books", folder / "book.md", "--encoder", ENCODER, "--store", folder / "store")
-    assert done.returncode == 0, done.stderr
+    succeeded(
+        run_recipe("build_store", "--books", folder / "book.md", "--encoder", ENCODER, "--store", folder / "store")
+    )
     return folder / "store"
 
 

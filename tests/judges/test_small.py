@@ -40,8 +40,7 @@ def training(output: Path, *more: object) -> list[object]:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     output = tmp_path_factory.mktemp("small") / "people"
-    done = run_recipe("train_cross_encoder", *training(output, "--evaluation_cases", CASES))
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_recipe("train_cross_encoder", *training(output, "--evaluation_cases", CASES)))
     assert "cases → 12 drawn" in done.stdout
     assert "MISSING" not in done.stderr + done.stdout
     return output
@@ -54,16 +53,14 @@ def small(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     cases = write(output.with_name("cases.jsonl"), taken)
     files = ["--cases", cases, "--ratings", SAMPLE / "train_ratings.jsonl"]
     options = ["--relevance", trained, *files, "--rubric", SCALE, "--output", output, "--encoder", ENCODER]
-    done = run_recipe("fit_small_judge", *options)
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_recipe("fit_small_judge", *options))
     assert "relevance 0." in done.stdout
     return output
 
 
 def judged(tmp_path: Path, folder: Path, cases: Path = CASES, *more: object) -> list[dict]:
-    done = run_recipe("judge", "--judge", f"small:{folder}", "--cases", cases, "--encoder", ENCODER, "--device", "cpu",
-                      "--limit", 4, "--output", tmp_path / "out", *more)  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    succeeded(run_recipe("judge", "--judge", f"small:{folder}", "--cases", cases, "--encoder", ENCODER, "--device", "cpu",
+                      "--limit", 4, "--output", tmp_path / "out", *more))  # fmt: skip
     return read(tmp_path / "out" / "verdicts.jsonl")
 
 
@@ -86,9 +83,8 @@ def test_scores_are_those_of_plain_transformers(beside: str, small: Path, tmp_pa
 
 def test_a_report_takes_it_as_any_judge(small: Path, tmp_path: Path) -> None:
     judged(tmp_path, small)
-    done = run_recipe("report", "--verdicts", tmp_path / "out", "--cases", CASES, "--ratings", RATINGS,
-                      "--resamples", 200, "--encoder", "none", "--output", tmp_path / "report")  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    succeeded(run_recipe("report", "--verdicts", tmp_path / "out", "--cases", CASES, "--ratings", RATINGS,
+                      "--resamples", 200, "--encoder", "none", "--output", tmp_path / "report"))  # fmt: skip
     report = json.loads((tmp_path / "report" / "agreement.json").read_text(encoding="utf-8"))
     assert report["judges"]["small"]["concordance_expected"]["value"] is not None
 
@@ -203,8 +199,7 @@ def test_an_interrupted_training_reaches_the_same_adapter(trained: Path, tmp_pat
     with stopped(SAVE):
         run_recipe("train_cross_encoder", *training(output, "--evaluation_cases", CASES))
     assert not (output / "adapter").exists()
-    done = run_recipe("train_cross_encoder", *training(output, "--evaluation_cases", CASES))
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_recipe("train_cross_encoder", *training(output, "--evaluation_cases", CASES)))
     assert "resuming from" in done.stdout
     first, second = adapter(trained), adapter(output)
     assert first.keys() == second.keys()
@@ -219,8 +214,7 @@ def test_it_goes_on_from_another_adapter_and_says_what_it_leaves_out(trained: Pa
     leaked = tmp_path / "leaked.jsonl"
     write(leaked, [next(read_cases(SAMPLE / "train_cases.jsonl")).to_dict()])
     more = ("--start", trained, "--evaluation_cases", leaked, "--max_steps", 2)
-    done = run_recipe("train_cross_encoder", *training(tmp_path / "more", *more))
-    assert done.returncode == 0, done.stderr
+    done = succeeded(run_recipe("train_cross_encoder", *training(tmp_path / "more", *more)))
     assert "question of an evaluation case: 1" in done.stdout
     before, after = adapter(trained), adapter(tmp_path / "more")
     assert any(not torch.equal(before[name], after[name]) for name in before)

@@ -205,7 +205,7 @@ def test_the_list_is_ordered_and_trust_needs_ratings_or_an_audit() -> None:
 
 def test_the_audit_that_a_report_names_is_of_the_judge_of_its_verdicts(tiny_model: Path, tmp_path: Path) -> None:
     cases = write(tmp_path / "cases.jsonl", read(CASES)[:3])
-    options = flags(max_new_tokens=8, dtype="float32", device="cpu", on_overlong="skip", rationale="false")
+    options = flags(max_new_tokens=8, dtype="float32", device="cpu", rationale="false")
     succeeded(run_command("judge", cases, "--judge", tiny_model, "--output", tmp_path / "v", *options))
     printed, _ = reported(tmp_path, tmp_path / "r")
     (line,) = (line for line in printed.splitlines() if line.startswith("Next step"))

@@ -9,9 +9,10 @@ import yaml
 from doubles.publishable import agreement, trained
 from doubles.tiny_model import build_tiny_model
 from huggingface_hub import ModelCard, parse_eval_result_entries
-from programs import ROOT, SAMPLE, run_recipe
+from programs import ROOT, SAMPLE, run_recipe, succeeded
 from tables import rows_of
 
+from automedeval.meta_evaluation.agreement.judge_facts import EXPECTED, MEASURES
 from automedeval.meta_evaluation.report.text import answer, further
 from automedeval.models.checkpoints import fingerprint
 from automedeval.publishing.checks import MODEL, check_card
@@ -19,7 +20,6 @@ from automedeval.publishing.model_card import eval_results, fill_card, read_resu
 from automedeval.records import RecordError
 from automedeval.records.text import cell
 from automedeval.rubrics.published import files_to_publish
-from automedeval.stats.agreement import LABELS
 
 ROWS = rows_of(__file__)
 
@@ -103,7 +103,7 @@ def test_the_hub_gets_the_figures_on_its_own_data_sets_alone(checkpoint: Path, r
     result["cases"]["file"] = "org/cases@v2"
     entries = parse_eval_result_entries(yaml.safe_load(eval_results(result, fingerprint(checkpoint, []))))
     record = result["judges"]["tiny"]
-    measured = {name: record[name] for each in LABELS for name in (each, f"{each}_expected")}
+    measured = {name: record[name] for name in (*MEASURES, *(f"{name}_expected" for name in EXPECTED))}
     measured = {name: estimate for name, estimate in measured.items() if estimate["value"] is not None}
     assert {entry.task_id: entry.value for entry in entries} == {
         name: round(estimate["value"], 4) for name, estimate in measured.items()
@@ -161,11 +161,10 @@ def test_the_card_counts_the_cases_that_people_rated(checkpoint: Path, tmp_path:
     ratings = [json.loads(line) for line in (SAMPLE / "test_ratings.jsonl").read_text().splitlines()]
     few = [rating for rating in ratings if rating["case_id"] in sorted({each["case_id"] for each in ratings})[:7]]
     (tmp_path / "few.jsonl").write_text("".join(json.dumps(rating) + "\n" for rating in few))
-    done = run_recipe(
+    succeeded(run_recipe(
         "report", "--verdicts", results.parent / "tiny.jsonl", "--cases", SAMPLE / "test_cases.jsonl",
         "--ratings", tmp_path / "few.jsonl", "--resamples", 100, "--encoder", "none", "--output", results.parent,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    ))  # fmt: skip
     card = filled(checkpoint, read_result(results))
     responses, raters = {(each["case_id"], each["model"]) for each in few}, {each["annotator"] for each in few}
     rated = f"{len(responses)} responses to 7 of the cases are rated by {len(raters)} raters on "

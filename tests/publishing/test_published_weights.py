@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from doubles.publishable import ABOUT, card_of, trained
 from doubles.tiny_model import build_tiny_model
-from programs import SAMPLE, error_line, run_recipe
+from programs import SAMPLE, error_line, run_recipe, succeeded
 
 from automedeval.models.checkpoints import fingerprint
 
@@ -19,15 +19,13 @@ def test_a_report_is_published_with_the_weights_that_it_is_about(tiny_model: Pat
     cases.write_text("".join((SAMPLE / "test_cases.jsonl").read_text().splitlines(keepends=True)[:3]))
     asked = ("--cases", cases, "--output", verdicts, "--max_new_tokens", 4)
     for folder in (trained_folder, other):
-        done = run_recipe("judge", "--judge", f"{kind}{folder}", "--judge_name", folder.name, *asked)
-        assert done.returncode == 0, done.stderr
+        succeeded(run_recipe("judge", "--judge", f"{kind}{folder}", "--judge_name", folder.name, *asked))
     lines = [json.loads(line) for line in (verdicts / "verdicts.jsonl").read_text().splitlines()]
     checkpoints = {line["judge"]: line["checkpoint"] for line in lines}
     assert checkpoints == {folder.name: fingerprint(folder, []) for folder in (trained_folder, other)}
 
     ratings = ("--ratings", SAMPLE / "test_ratings.jsonl", "--resamples", 100)
-    done = run_recipe("report", "--verdicts", verdicts, "--cases", cases, *ratings, "--output", report)
-    assert done.returncode == 0, done.stderr
+    succeeded(run_recipe("report", "--verdicts", verdicts, "--cases", cases, *ratings, "--output", report))
     results = report / "agreement.json"
     for folder in (trained_folder, other):
         card = card_of(folder, agreement=str(results))

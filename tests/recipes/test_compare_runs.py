@@ -92,4 +92,4 @@ def test_a_model_in_both_runs_needs_names_and_the_judge_is_the_same(runs: dict, 
     write(runs["new"][1], [line | {"judge": "other"} for line in read(runs["new"][1])])
     assert "no judge has verdicts on both" in error_line(compare(*arguments(runs), *output))
     write(runs["new"][1], [line | {"rubric": "checklist@1"} for line in read(runs["new"][1])])
-    assert "on one file of cases, not on two" in error_line(compare(*arguments(runs), *output))
+    assert "compare read these, on one file of cases" in error_line(compare(*arguments(runs), *output))

@@ -195,6 +195,24 @@ def test_a_tokenizer_of_2023_becomes_one_that_every_step_reads(source: Path, tmp
     assert (tmp_path / "out/tokenizer.json").exists()
 
 
+def test_an_encoders_vocabulary_and_merges_become_one_tokenizer_file(source: Path, tmp_path: Path) -> None:
+    """As the paper's SimCSE encoder is published; an encoder is recognised by its weights and its tokenizer.json."""
+    tokenizer = AutoTokenizer.from_pretrained(source)
+    pickled(source)
+    for file in source.glob("tokenizer*"):
+        file.unlink()
+    model = json.loads(tokenizer.backend_tokenizer.to_str())["model"]
+    (source / "vocab.json").write_text(json.dumps(model["vocab"]))
+    (source / "merges.txt").write_text("#version: 0.2\n" + "".join(f"{' '.join(pair)}\n" for pair in model["merges"]))
+    (source / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "GPT2Tokenizer"}))
+    done = convert(source, tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "out/tokenizer.json").exists()
+    said = "Step 2: 38.5 °C.\nScore: Doctor 1: 4 points."
+    made = AutoTokenizer.from_pretrained(tmp_path / "out")
+    assert made.decode(made(said, add_special_tokens=False).input_ids) == said
+
+
 def test_two_processes_do_not_convert_to_one_folder(source: Path, tmp_path: Path) -> None:
     pickled(source)
     held = lock(tmp_path / "out", "converting there")

@@ -1,6 +1,5 @@
 """recipes/judge.py against an endpoint, as a person starts it."""
 
-import re
 from functools import partial
 
 import pytest
@@ -127,18 +126,6 @@ def test_an_answer_that_cannot_be_read_is_recorded_as_invalid(judge):
         assert "invalid, 1: the answer is empty" in out
         judge(endpoint.url)
         assert len(endpoint.asked) == 4  # an invalid verdict is a verdict
-
-
-@pytest.mark.parametrize("rubric", ["automedeval", "medical_pairwise", "pandalm"])
-def test_the_prompt_that_is_shown_is_the_one_that_is_sent(judge, rubric, tmp_path):
-    with EndpointDouble(good_answer if rubric == "automedeval" else answer("no")) as endpoint:
-        status, out, errors, _ = judge(endpoint.url, "--rubric", rubric, "--show_prompt", limit=1)
-        assert (status, errors, endpoint.requests) == (0, [], []), "nobody is asked"
-        assert not (tmp_path / "out").exists()
-        assert judge(endpoint.url, "--rubric", rubric, "--concurrency", 1, limit=1)[0] == (rubric != "automedeval")
-        sent = [each["body"]["messages"] for each in endpoint.asked]
-    texts = ["\n\n".join(f"[{each['role']}]\n{each['content']}" for each in messages).strip() for messages in sent]
-    assert [text.strip() for text in re.split(r"^--- .*$", out, flags=re.M)[1:]] == texts
 
 
 def test_a_dry_run_counts_and_asks_nothing(judge, tmp_path):

@@ -15,8 +15,8 @@ from tables import write_csv
 
 QUESTIONS = [
     "May I take two pills?",
-    "What is a normal pulse?",
-    "Is a fever of 39 dangerous?",
+    "Is a fever of 39 degrees dangerous for a child of two years?",  # 60 letters, as many as are printed
+    "What is the normal pulse of healthy adults during a marathon?",
     "Do colds need antibiotics?",
 ]
 
@@ -55,7 +55,8 @@ def test_what_the_files_say_of_a_case_is_kept_and_told(tmp_path, kind):
             continue
         case |= {"criteria": [{"criterion": "Says no", "points": 1, "tags": []}], "source": 0}
         lines = [{**case, "id": "a"}, {"id": "b", "question": QUESTIONS[1]}]
-        lines = [json.dumps({**each, "responses": [{"model": "m", "text": "No."}]}) for each in lines]
+        said = {"model": "m", "text": f"<think>{number}</think>No.", "latency": number}
+        lines = [json.dumps({**each, "responses": [said]}) for each in lines]
         file.write_text("\n".join(lines), "utf-8")
     done = succeeded(judged(tmp_path, f"v1={files[0]}", f"v2={files[1]}"))
     first, *_ = read(tmp_path / "out/cases.jsonl")
@@ -63,6 +64,8 @@ def test_what_the_files_say_of_a_case_is_kept_and_told(tmp_path, kind):
     assert "1 cases differ in 'topic' between the files: the first is taken" in done.stdout
     if kind == "jsonl":
         assert (first["criteria"], first["source"]) == (case["criteria"], 0)
+        assert [each["latency"] for each in first["responses"]] == [0, 1]
+        assert "4 answers held a model's thoughts, which are removed" in done.stdout
     for file in files * (kind == "csv"):
         assert (
             f"{file}: read: question, answer (answers), topic; not read: notes; 1 rows, 1 cases; answers" in done.stdout
@@ -162,6 +165,9 @@ def test_the_first_version_is_the_baseline_of_a_report_that_open_makes(tmp_path,
     summary = (tmp_path / "reports/out/report.md").read_text("utf-8")
     assert summary.index("Read first, where a model is worse: ") < summary.index("Wins most pairs")
     texts = {each["id"]: f"“{each['question']}”" for each in cases}
+    (longest,) = (name for name, text in texts.items() if len(text) == 63)  # a letter more than is printed
+    texts[longest] = texts[longest].replace("?”", "…”")
+    assert longest in record["cases"]
     assert f"Read first, where a model is worse: {', '.join(map(texts.get, record['cases']))}." in done.stdout
 
 

@@ -313,6 +313,33 @@ def tables_of(page: str) -> list[list[list[tuple[str, str, str]]]]:
     ]
 
 
+def test_a_judge_without_any_figure_has_no_line_but_a_reason(study: Path, tmp_path: Path) -> None:
+    """One by likelihood gives no scores of its own, and the table is of those."""
+    verdicts = [each for each in read(study / "verdicts.jsonl") if each["judge"] in ("ours", "base")]
+    for case in read(study / "cases.jsonl"):
+        likely = {"rubric": "likelihood@1", "scores": None, "expected_scores": [-3.0, -2.0, -1.5, -4.0]}
+        verdicts.append(a_verdict(case, "likely") | likely)
+    folder = part_of(study, tmp_path, verdicts)
+    result, page = evaluate(folder, tmp_path / "out", "--main_judge", "ours")
+    assert all(cell["mean"]["value"] is None for cell in row_of(result["table2"], "likely")["cells"].values())
+    assert row_of(result["table2"], "base")["cells"]["spearman"]["mean"]["value"] is not None
+    _, _, table = page.partition('id="table2"')
+    assert '<th scope="row">base</th>' in table
+    assert '<th scope="row">likely</th>' not in table
+    assert re.search(r"N/A, [^<]*: likely, Spearman, Pearson, Accuracy 2-tuple, Accuracy triple\.", table)
+    summary = (tmp_path / "out" / "report.md").read_text("utf-8").splitlines()
+    head = summary.index(
+        "| evaluation model | runs | valid | Spearman | Pearson | Accuracy 2-tuple | Accuracy triple |"
+    )
+    assert [line.split(" | ")[0] for line in summary[head + 2 : head + 4]] == ["| ours", "| base"]
+    cells = [
+        f"{100 * row_of(result['table2'], name)['cells']['triple_accuracy']['mean']['value']:.2f}"
+        for name in ("ours", "base")
+    ]
+    assert [line.split(" | ")[6].split()[0] for line in summary[head + 2 : head + 4]] == cells
+    assert not summary[head + 4]
+
+
 def test_the_table_can_be_read_without_seeing_it(reported: tuple) -> None:
     page = reported[1]
     section = page[page.index('<h2 id="table2">') : page.index("How this was made")]

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.stats import binomtest, ttest_1samp
+from scipy.stats import binomtest, sem, skew, t, ttest_1samp
 
 from automedeval.stats.gate import LOWER, NOT_LOWER, UNDECIDED, gate
 
@@ -50,6 +50,17 @@ def test_rare_differences_of_the_whole_scale_give_no_more_wrong_words(way: int, 
     if share < 0.1:
         plain = (ttest_1samp(drawn, -BY, axis=1, alternative=side).pvalue < 0.05).mean()
         assert plain > 0.05 + MONTE_CARLO, "Student's t alone does not hold it"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_bound_is_the_wider_one_of_student_and_hall_with_one_more_case_at_the_end_of_the_scale(seed: int) -> None:
+    differences = np.random.default_rng(seed).normal(0.3, 0.5, 20)
+    found = gate(differences, BY, SPAN)
+    for bound, end in ((found.low, -SPAN), (found.high, SPAN)):
+        sample = np.append(differences, end)
+        z, a = (sample.mean() - bound) / sem(sample), skew(sample) * (20 / 21) ** 1.5 / 21**0.5
+        hall = z + a * z**2 / 3 + a**2 * z**3 / 27 + a / 6
+        assert min(abs(z), abs(hall)) == pytest.approx(t.ppf(0.95, 20))
 
 
 def test_equal_differences_have_the_exact_bound_of_a_share_that_was_not_seen() -> None:

@@ -14,7 +14,7 @@ from unittest import mock
 import pytest
 import yaml
 from doubles.tiny_dataset import build_instructions
-from programs import ROOT, error_line, run_recipe
+from programs import ROOT, error_line, run_recipe, succeeded
 from transformers import AutoTokenizer
 
 from automedeval.training.start import parse_run
@@ -157,8 +157,7 @@ def test_the_adapter_run_trains_every_matrix_of_a_layer(tiny_model: Path, tmp_pa
     paths = ("--model_name_or_path", tiny_model, "--dataset_name", data, "--output_dir", tmp_path / "out")
     run = PAPER / "lora.yaml"
     here = ("--use_cpu", "true", "--attn_implementation", "sdpa", "--gradient_accumulation_steps", 2, "--max_steps", 1)
-    done = run_recipe("sft", "--config", run, *paths, *here)
-    assert done.returncode == 0, done.stderr
+    succeeded(run_recipe("sft", "--config", run, *paths, *here))
     adapter = json.loads((tmp_path / "out/adapter/adapter_config.json").read_text())
     assert (adapter["r"], adapter["lora_alpha"]) == (16, 32)
     matrices = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
