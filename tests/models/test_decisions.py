@@ -1,7 +1,6 @@
 """A model of typed decisions: OpenAI's requests to a double, `/v1/systemone` to a real `transformers serve`."""
 
 import json
-import socket
 import subprocess
 import sys
 import time
@@ -14,20 +13,14 @@ import pytest
 from doubles.agreement_study import read, write
 from doubles.endpoint import EndpointDouble
 from doubles.tiny_model import build_tiny_model
-from programs import error_line, run_command
+from programs import error_line, free_port, run_command
 from transformers import AutoModelForCausalLM, AutoTokenizer, pipeline
 
 from automedeval.models.arguments import ChatArguments
 from automedeval.models.questions import Question
 
-CASES = [
-    {
-        "id": f"c{number}",
-        "question": f"How often, {number}?",
-        "responses": [{"model": "a", "text": "Once a day."}, {"model": "b", "text": "Never."}],
-    }
-    for number in range(2)
-]
+RESPONSES = [{"model": "a", "text": "Once a day."}, {"model": "b", "text": "Never."}]
+CASES = [{"id": f"c{n}", "question": f"How often, {n}?", "responses": RESPONSES} for n in range(2)]
 ODDS = ([0.1, 0.1, 0.1, 0.2, 0.5], [0.4, 0.3, 0.1, 0.1, 0.1])  # of the scores 1 to 5 of two answers
 
 
@@ -58,9 +51,7 @@ def judge(tmp_path: Path, url: str, *more: object) -> tuple[subprocess.Completed
     return done, sorted(read(file), key=lambda each: each["case_id"]) if file.exists() else []
 
 
-def test_decisions_give_scores_with_their_probabilities_and_a_refused_question_makes_an_invalid_verdict(
-    tmp_path: Path,
-) -> None:
+def test_decisions_give_scores_with_probabilities_and_a_refused_question_an_invalid_verdict(tmp_path: Path) -> None:
     with EndpointDouble(decides) as endpoint:
         endpoint.path = "/v1/decisions"
         done, (verdict, refused) = judge(tmp_path, endpoint.url)
@@ -89,12 +80,9 @@ def test_what_a_decision_model_cannot_do_is_one_line(tmp_path: Path) -> None:
 @contextmanager
 def served(model: Path, log: Path) -> Iterator[str]:
     """Run `transformers serve` with one model; give the address of its API."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [str(Path(sys.executable).with_name("transformers")), "serve", str(model), "--port", str(port)]
-    command += ["--device", "cpu"]
-    with log.open("wb") as file, subprocess.Popen(command, stdout=file, stderr=file) as server:
+    program, port = Path(sys.executable).with_name("transformers"), free_port()
+    command = map(str, [program, "serve", model, "--port", port, "--device", "cpu"])
+    with log.open("wb") as file, subprocess.Popen(list(command), stdout=file, stderr=file) as server:
         try:
             until = time.monotonic() + 240
             while time.monotonic() < until and server.poll() is None:
@@ -111,10 +99,7 @@ def served(model: Path, log: Path) -> Iterator[str]:
 @pytest.mark.slow
 def test_a_real_server_of_typed_decisions_gives_the_probabilities_of_the_pipeline(tmp_path: Path) -> None:
     folder = build_tiny_model(tmp_path / "m")
-    questions = [
-        Question("q@1", "How good is {answer}?", tuple("12345")),
-        Question("r@1", "{answer}?", ("x", "y")),
-    ]
+    questions = [Question("q@1", "How good is {answer}?", tuple("12345")), Question("r@1", "{answer}?", ("x", "y"))]
     prompts = [question.prompt({"answer": text}) for question in questions for text in ("rest", "a long walk at night")]
     with served(folder, tmp_path / "log") as url:
         chat = ChatArguments(base_url=url).load(f"decision:{folder}")
